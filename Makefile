@@ -1,0 +1,79 @@
+# Everything runs from a clean clone with Python 3.11 or newer, git, and a package index; `make` alone says what there is.
+# GNU make 3.81 is enough. All paths are relative, so that a checkout may live under a path with spaces.
+
+PYTHON ?= python3
+FUZZ_SECONDS ?= 60
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check bench docs fuzz clean
+
+help: ## list these targets
+	@echo "usage: make TARGET [PYTHON=python3.12] [ARGS=…]"
+	@echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/runtime ## play a recorded session: ordinary calls, a poisoned page, the hijacked call
+	@$(BIN)/lockgate demo $(ARGS)
+
+test: check ## run check, then the tests (ARGS goes to pytest)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/dev ## style, formatting, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/mypy --strict src
+	$(BIN)/lint-imports --no-logo
+
+# The dev tools are installed for the bench as well: one of its corpora is the source of what is installed beside us.
+bench: $(VENV)/dev ## measure speed and detection (ARGS: options and trace files)
+	@$(BIN)/python bench/run.py $(ARGS)
+
+docs: $(VENV)/runtime ## write the generated reference pages again
+	$(BIN)/python docs/generate.py
+
+fuzz: $(VENV)/fuzz ## run every fuzz target for FUZZ_SECONDS (60) each
+	@set -e; for target in tests/fuzz/fuzz_*.py; do \
+	  echo "$$target, $(FUZZ_SECONDS) s"; \
+	  $(BIN)/python "$$target" -max_total_time=$(FUZZ_SECONDS) $(ARGS); \
+	done
+
+clean: ## remove the environment, builds and caches
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests bench docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# Each stamp is one thing installed once; a changed pyproject.toml or constraints.txt installs it again.
+$(VENV)/created:
+	@command -v "$(PYTHON)" >/dev/null 2>&1 || { \
+	  echo "error: \`$(PYTHON)\` was not found" >&2; \
+	  echo "hint: install Python 3.11 or newer, or name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "error: Lockgate needs Python 3.11 or newer, and \`$(PYTHON)\` is $$("$(PYTHON)" -V 2>&1)" >&2; \
+	  echo "hint: name a newer one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@echo "creating $(VENV) with $$("$(PYTHON)" -V)"
+	@"$(PYTHON)" -m venv --clear $(VENV) || { \
+	  echo "error: \`$(PYTHON) -m venv\` failed" >&2; \
+	  echo "hint: Debian and Ubuntu ship it apart: apt install python3-venv" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/runtime: $(VENV)/created pyproject.toml constraints.txt
+	@echo "installing lockgate"
+	@$(PIP) install --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/dev $(VENV)/fuzz: $(VENV)/runtime
+
+$(VENV)/fuzz: $(VENV)/dev
+
+# Read from pyproject.toml rather than asked of pip by name: the pip that comes with Python 3.11 knows no dependency groups.
+$(VENV)/dev $(VENV)/fuzz:
+	@echo "installing the $(@F) tools"
+	@$(BIN)/python -c 'import sys, tomllib; print(*tomllib.load(sys.stdin.buffer)["dependency-groups"]["$(@F)"], sep="\n")' \
+	  < pyproject.toml > $@.txt
+	@$(PIP) install --constraint constraints.txt --requirement $@.txt
+	@touch $@

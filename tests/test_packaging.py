@@ -1,0 +1,195 @@
+"""What a stranger gets by installing Lockgate: how much, how cheaply, under which licences, with which commands."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import re
+import stat
+import subprocess
+import sys
+import tomllib
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import lockgate
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "lockgate"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+CONSTRAINTS = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+MOST_PACKAGES = 8
+MOST_BYTES = 25_000_000
+MOST_IMPORT_COST = 3.0
+PERMISSIVE = frozenset({"apache-2.0", "bsd", "bsd-2-clause", "bsd-3-clause", "isc", "mit", "psf-2.0"})
+
+# What a host pays at every start if one careless import line brings it in.
+HEAVY = frozenset({"argparse", "asyncio", "pydantic", "rich", "tomllib"})
+
+
+@cache
+def installed_with_lockgate() -> dict[str, metadata.Distribution]:
+    """The packages that come with a plain install on this machine, Lockgate itself not counted."""
+    found: dict[str, metadata.Distribution] = {}
+    wanted = [Requirement(line) for line in PROJECT["project"]["dependencies"]]
+    while wanted:
+        requirement = wanted.pop()
+        name = canonicalize_name(requirement.name)
+        if name in found:
+            continue
+        found[name] = metadata.distribution(name)
+        extras = requirement.extras or {""}
+        for line in found[name].requires or ():
+            needed = Requirement(line)
+            if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in extras):
+                wanted.append(needed)
+    return found
+
+
+def licences(package: metadata.Distribution) -> set[str]:
+    """The licences a package claims, as the lowercase identifiers of PERMISSIVE where they can be read as such."""
+    about = package.metadata
+    if expression := about.get("License-Expression"):
+        return {word.lower() for word in re.split(r"[\s()]+", expression) if word not in {"", "AND", "OR"}}
+    named = [line for line in about.get_all("Classifier", []) if line.startswith("License :: OSI Approved :: ")]
+    claims = [line.rpartition(" :: ")[2].removesuffix(" License") for line in named] or [about.get("License", "none")]
+    return {claim.strip().lower() for claim in claims}
+
+
+def environment() -> dict[str, str]:
+    """Ours, but with bytecode kept: without it every start would compile the package and measure the compiler."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
+def cpu_s(code: str) -> float:
+    """User and system time of one interpreter running the code; unlike the wall clock it does not count waiting."""
+    process = os.posix_spawn(sys.executable, [sys.executable, "-c", code], environment())
+    _, status, usage = os.wait4(process, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    return usage.ru_utime + usage.ru_stime
+
+
+def modules_after(code: str) -> set[str]:
+    command = [sys.executable, "-c", f"{code}; import sys; print(*sys.modules)"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, env=environment())
+    return set(run.stdout.split())
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    assert lockgate.__version__ == PROJECT["project"]["version"]
+    assert f"## [{lockgate.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_command_leads_to_a_function() -> None:
+    module, _, function = PROJECT["project"]["scripts"]["lockgate"].partition(":")
+    assert callable(getattr(importlib.import_module(module), function))
+
+
+def test_types_are_offered_to_whoever_imports_us() -> None:
+    assert (PACKAGE / "py.typed").is_file()
+
+
+def test_an_install_brings_few_packages() -> None:
+    assert len(installed_with_lockgate()) <= MOST_PACKAGES, sorted(installed_with_lockgate())
+
+
+def test_an_install_is_small() -> None:
+    sizes: dict[str, int] = {}
+    for name, package in installed_with_lockgate().items():
+        assert package.files is not None, f"{name} was installed without a list of its files"
+        paths = [Path(str(file.locate())) for file in package.files if file.suffix != ".pyc"]
+        sizes[name] = sum(path.stat().st_size for path in paths if path.is_file())
+        assert sizes[name] > 0, name
+    own = sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    assert own + sum(sizes.values()) <= MOST_BYTES, {"lockgate": own, **sizes}
+
+
+def test_every_installed_licence_is_permissive() -> None:
+    claimed = {name: licences(package) for name, package in installed_with_lockgate().items()}
+    assert {name: found for name, found in claimed.items() if not found <= PERMISSIVE} == {}
+
+
+def test_the_licence_is_whole_and_named() -> None:
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert PROJECT["project"]["license"] == "Apache-2.0"
+    assert text.split("\n")[1].strip() == "Apache License"
+    assert "END OF TERMS AND CONDITIONS" in text
+
+
+def test_constraints_name_versions_and_nothing_else() -> None:
+    for line in CONSTRAINTS.splitlines():
+        assert re.fullmatch(r"\s*#.*|[a-z0-9-]+==[0-9][0-9a-z.]*( ; .+)?", line), line
+    assert not re.search(r"://|file:|\.whl|\s/\w", CONSTRAINTS)
+
+
+def test_constraints_pin_everything_make_installs() -> None:
+    pins: dict[str, set[str]] = {}
+    for name, version in re.findall(r"^([a-z0-9-]+)==(\S+)", CONSTRAINTS, flags=re.MULTILINE):
+        pins.setdefault(name, set()).add(version)
+    groups = PROJECT["dependency-groups"]
+    for line in [*PROJECT["project"]["dependencies"], *groups["dev"], *groups["fuzz"]]:
+        wanted = Requirement(line)
+        assert any(wanted.specifier.contains(version) for version in pins.get(wanted.name, ())), line
+    assert set(installed_with_lockgate()) <= set(pins)
+
+
+def test_importing_costs_little() -> None:
+    """Compares minima of interleaved runs: noise on a shared machine only ever adds."""
+    bare, ours = [], []
+    cpu_s("import lockgate")
+    for _ in range(15):
+        bare.append(cpu_s("pass"))
+        ours.append(cpu_s("import lockgate"))
+    assert min(ours) <= MOST_IMPORT_COST * min(bare), f"{min(ours) / min(bare):.2f} times a bare interpreter"
+
+
+def test_importing_brings_in_nothing_heavy() -> None:
+    brought = modules_after("import lockgate") - modules_after("pass")
+    assert "lockgate" in brought
+    assert brought & HEAVY == set()
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "core").rglob("*.py")), ids=lambda path: path.name)
+def test_the_core_uses_no_builtin_that_reaches_outside(path: Path) -> None:
+    """The import contracts see modules; these need no import."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    assert used & {"__import__", "breakpoint", "eval", "exec", "input", "open", "print"} == set()
+
+
+def test_continuous_integration_runs_the_tests() -> None:
+    script = ROOT / ".ci" / "run"
+    assert script.stat().st_mode & stat.S_IXUSR
+    assert "make test" in script.read_text(encoding="utf-8")
+
+
+def test_every_target_explains_itself() -> None:
+    targets = re.findall(r"^\.PHONY: (.+)$", MAKEFILE, flags=re.MULTILINE)[0].split()
+    explained = re.findall(r"^([a-z]+):.*## \S", MAKEFILE, flags=re.MULTILINE)
+    assert sorted(targets) == sorted(explained)
+
+
+def test_every_make_command_in_the_pages_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", MAKEFILE, flags=re.MULTILINE))
+    asked: dict[Path, set[str]] = {}
+    for page in PAGES:
+        code = re.findall(r"^```.*?^```|`[^`\n]+`", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        asked[page] = set(re.findall(r"(?:^|[`;&$] ?)make ([a-z]+)", "\n".join(code), flags=re.MULTILINE))
+    assert {"demo", "test"} <= asked[ROOT / "README.md"]
+    assert set.union(*asked.values()) <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_between_pages_leads_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    links = re.findall(r"\]\((?![a-z]+:|#)([^)#\s]+)", text)
+    assert [link for link in links if not (page.parent / link).exists()] == []
