@@ -1,0 +1,49 @@
+"""Every error Lockgate raises on purpose.
+
+LockgateError
+├── InvalidBlock        a block that breaks the rules of trust
+├── InvalidCall         a tool call that is not a name and a JSON object
+├── InvalidPattern      a pattern the scanner's engine cannot take
+├── InvalidTrace        a line of a trace that cannot be read
+└── InvalidConfig       a configuration that must not start
+"""
+
+from __future__ import annotations
+
+
+class LockgateError(Exception):
+    """What was wrong, lowercase and without a full stop, and what to do about it when we know."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
+
+
+class InvalidBlock(LockgateError):
+    pass
+
+
+class InvalidCall(LockgateError):
+    pass
+
+
+class InvalidPattern(LockgateError):
+    pass
+
+
+class InvalidTrace(LockgateError):
+    pass
+
+
+class InvalidConfig(LockgateError):
+    pass
+
+
+def quoted(text: object, limit: int = 60) -> str:
+    """User input for an error message: in backticks, on one line, printable and cut short."""
+    plain = "".join(ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in str(text)[: limit + 1])
+    return f"`{plain[:limit]}…`" if len(plain) > limit else f"`{plain}`"
