@@ -1,0 +1,237 @@
+"""Policy: everything that may change a ruling, as one validated value with a hash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
+
+from lockgate.core.errors import InvalidConfig, quoted
+from lockgate.core.vocabulary import Action, Mode, Risk, Trust
+
+# A policy file may come with a repository: these bound what compiling its patterns can cost.
+MAX_PATTERNS = 500
+MAX_PATTERN_LENGTH = 1_000
+MAX_WINDOW = 1_000_000
+MAX_ATTEMPTS = 100
+MAX_SCOPE_LENGTH = 4_000
+MAX_MODEL_LENGTH = 200
+
+_STRICTNESS_OF_MODE = {Mode.DEFAULT: 0, Mode.RESEARCH: 1, Mode.PARANOID: 2}
+_STRICTNESS_OF_ACTION = {Action.CONTINUE: 0, Action.REORIENT: 1, Action.PAUSE: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What is in force for a session; equal policies have equal hashes, and any change gives another.
+
+    Lists are kept sorted and without repetitions, words given as text become members of their enumeration: a mode
+    that only compares equal to `paranoid` would be missed by every `is`. Whatever is weaker than the defaults
+    allow is a field of its own whose name starts with `unsafe_`.
+    """
+
+    mode: Mode = Mode.DEFAULT
+    # What research mode is for, in the operator's words: the judges read it, so only the operator may write it.
+    research_scope: str = ""
+    user_trust: Trust = Trust.TRUSTED
+    additional_patterns: tuple[str, ...] = ()
+    additional_high_risk_tools: tuple[str, ...] = ()
+    strict_patterns: bool = False
+    # How many of the latest blocks count as recent context; 0 means everything since the session began.
+    recent_blocks: int = 0
+    on_unclear_low: Action = Action.CONTINUE
+    on_unclear_high: Action = Action.PAUSE
+    max_reorient_attempts: int = 3
+    triage_model: str = ""
+    supervisor_model: str = ""
+    unsafe_continue_on_unclear: bool = False
+    unsafe_disable_phrase_rules: bool = False
+    # Made from the fields above: the set is asked for on every call, the hash goes into every record.
+    _tools: frozenset[str] = field(default=frozenset(), init=False, repr=False, compare=False)
+    _hash: str = field(default="", init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "mode", _member(Mode, self.mode, "mode"))
+        put(self, "user_trust", _member(Trust, self.user_trust, "user_trust"))
+        put(self, "on_unclear_low", _member(Action, self.on_unclear_low, "on_unclear_low"))
+        put(self, "on_unclear_high", _member(Action, self.on_unclear_high, "on_unclear_high"))
+        put(self, "additional_patterns", _patterns(self.additional_patterns))
+        put(self, "additional_high_risk_tools", _tool_names(self.additional_high_risk_tools))
+        put(self, "_tools", frozenset(self.additional_high_risk_tools))
+        put(self, "research_scope", _text(self.research_scope, "research_scope", MAX_SCOPE_LENGTH).strip())
+        put(self, "triage_model", _model(self.triage_model, "triage_model"))
+        put(self, "supervisor_model", _model(self.supervisor_model, "supervisor_model"))
+        _whole_number(self.recent_blocks, "recent_blocks", MAX_WINDOW)
+        _whole_number(self.max_reorient_attempts, "max_reorient_attempts", MAX_ATTEMPTS)
+        for name in ("strict_patterns", "unsafe_continue_on_unclear", "unsafe_disable_phrase_rules"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidConfig(f"{name} must be true or false")
+        if self.mode is Mode.RESEARCH and not self.research_scope:
+            raise InvalidConfig(
+                "mode `research` needs a scope", hint='say what the research is about, e.g. scope = "our own test lab"'
+            )
+        if self.on_unclear_high is Action.CONTINUE:
+            raise InvalidConfig(
+                "a high-risk call cannot continue without an answer",
+                hint="use PAUSE or REORIENT; to fail open all the same, set unsafe_continue_on_unclear",
+            )
+
+    @property
+    def hash(self) -> str:
+        """`sha256:` and 64 hexadecimal digits, the same in every process and on every version of Python."""
+        if not self._hash:
+            from hashlib import sha256
+
+            lines = sorted(f"{name}={_canonical(getattr(self, name))}" for name in FIELDS)
+            digest = sha256("\n".join(["lockgate policy/1", *lines]).encode("ascii")).hexdigest()
+            object.__setattr__(self, "_hash", f"sha256:{digest}")
+        return self._hash
+
+    @property
+    def high_risk_tools(self) -> frozenset[str]:
+        return self._tools
+
+    @property
+    def phrase_rules(self) -> bool:
+        return not self.unsafe_disable_phrase_rules
+
+    def on_unclear(self, risk: Risk) -> Action:
+        """What happens to a flagged call that nobody could judge."""
+        if self.unsafe_continue_on_unclear:
+            return Action.CONTINUE
+        return self.on_unclear_low if risk is Risk.LOW else self.on_unclear_high
+
+
+FIELDS = tuple(each.name for each in fields(Policy) if each.init)
+
+
+def stricter(a: Policy, b: Policy) -> Policy:
+    """The more restrictive of each field of two whole policies.
+
+    Scopes and models have no order: `a` keeps its own and takes those of `b` only where it has none. Fields that
+    `b` left at their defaults count too, and a default can be the strictest value there is: to change a few
+    fields of a policy use `tightened`.
+    """
+    return Policy(
+        mode=max(a.mode, b.mode, key=_STRICTNESS_OF_MODE.__getitem__),
+        research_scope=a.research_scope or b.research_scope,
+        user_trust=min(a.user_trust, b.user_trust),
+        additional_patterns=a.additional_patterns + b.additional_patterns,
+        additional_high_risk_tools=a.additional_high_risk_tools + b.additional_high_risk_tools,
+        strict_patterns=a.strict_patterns or b.strict_patterns,
+        recent_blocks=max(a.recent_blocks, b.recent_blocks) if a.recent_blocks and b.recent_blocks else 0,
+        on_unclear_low=max(a.on_unclear_low, b.on_unclear_low, key=_STRICTNESS_OF_ACTION.__getitem__),
+        on_unclear_high=max(a.on_unclear_high, b.on_unclear_high, key=_STRICTNESS_OF_ACTION.__getitem__),
+        max_reorient_attempts=min(a.max_reorient_attempts, b.max_reorient_attempts),
+        triage_model=a.triage_model or b.triage_model,
+        supervisor_model=a.supervisor_model or b.supervisor_model,
+        unsafe_continue_on_unclear=a.unsafe_continue_on_unclear and b.unsafe_continue_on_unclear,
+        unsafe_disable_phrase_rules=a.unsafe_disable_phrase_rules and b.unsafe_disable_phrase_rules,
+    )
+
+
+def tightened(base: Policy, **asked: object) -> Policy:
+    """The base with these fields at least as strict as asked; what was not asked for stays as it is.
+
+    Listed patterns and tools are added to those of the base. A field that would come out weaker keeps the base's
+    value: `loosened` says which those are.
+    """
+    return stricter(base, changed(base, **asked))
+
+
+def loosened(base: Policy, **asked: object) -> tuple[str, ...]:
+    """The names of the asked fields that would be weaker than the base, or no longer comparable with it."""
+    wanted = changed(base, **asked)
+    merged = stricter(base, wanted)
+    return tuple(name for name in FIELDS if getattr(merged, name) != getattr(wanted, name))
+
+
+def changed(base: Policy, **asked: object) -> Policy:
+    """The base with these fields as asked, stricter or not; listed patterns and tools are added to the base's."""
+    for name in ("additional_patterns", "additional_high_risk_tools"):
+        if name in asked:
+            asked[name] = (*getattr(base, name), *_texts(asked[name], name))
+    return replace(base, **asked)  # type: ignore[arg-type]  # __post_init__ checks every value
+
+
+def _member(kind: type[Enum], value: object, name: str) -> Enum:
+    if isinstance(value, kind):
+        return value
+    for member in kind:
+        if isinstance(value, str) and value in (member.value, member.name.lower()):
+            return member
+    words = ", ".join(str(member.value) if isinstance(member, str) else member.name.lower() for member in kind)
+    raise InvalidConfig(f"unknown {name} {quoted(value)}", hint=f"use one of: {words}")
+
+
+def _text(value: object, name: str, most: int) -> str:
+    if not isinstance(value, str):
+        raise InvalidConfig(f"{name} must be text, not {type(value).__name__}")
+    if len(value) > most:
+        raise InvalidConfig(f"{name} has {len(value):,} characters, the limit is {most:,}")
+    return value
+
+
+def _model(value: object, name: str) -> str:
+    model = _text(value, name, MAX_MODEL_LENGTH).strip()
+    if not model.isprintable():
+        raise InvalidConfig(f"{name} {quoted(model)} has characters that no model's name has")
+    return model
+
+
+def _whole_number(value: object, name: str, most: int) -> None:
+    # True is an int to Python; a window of one block is not what somebody who wrote `true` meant.
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise InvalidConfig(f"{name} must be a whole number from 0 to {most:,}")
+
+
+def _texts(values: object, name: str) -> tuple[str, ...]:
+    # A single text is iterable as well, and would become one pattern per letter.
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InvalidConfig(f"{name} must be a list of texts")
+    items = tuple(values)
+    for item in items:
+        if not isinstance(item, str):
+            raise InvalidConfig(f"{name} must hold texts, not {type(item).__name__}")
+    return items
+
+
+def _patterns(values: object) -> tuple[str, ...]:
+    patterns = tuple(sorted(set(_texts(values, "additional_patterns"))))
+    if len(patterns) > MAX_PATTERNS:
+        raise InvalidConfig(
+            f"{len(patterns):,} additional patterns, the limit is {MAX_PATTERNS}",
+            hint="join patterns that belong together with |",
+        )
+    for pattern in patterns:
+        if not pattern.strip():
+            raise InvalidConfig("an empty pattern would match everything", hint="remove it")
+        if len(pattern) > MAX_PATTERN_LENGTH:
+            raise InvalidConfig(
+                f"pattern {quoted(pattern)} has {len(pattern):,} characters, the limit is {MAX_PATTERN_LENGTH:,}",
+                hint="split it into several patterns",
+            )
+        # The engine reads a pattern up to its first NUL: what follows would silently not be looked for.
+        if "\0" in pattern:
+            raise InvalidConfig(f"pattern {quoted(pattern)} holds a NUL character", hint=r"write it as \x00")
+        if any("\ud800" <= character <= "\udfff" for character in pattern):
+            raise InvalidConfig(f"pattern {quoted(pattern)} holds half a surrogate pair, which is no character")
+    return patterns
+
+
+def _tool_names(values: object) -> tuple[str, ...]:
+    # Letter case stays: core/tools.py reads the words of `sendEmail` from it, and folds both sides itself.
+    names = tuple(sorted({name.strip() for name in _texts(values, "additional_high_risk_tools")}))
+    if "" in names:
+        raise InvalidConfig("an empty tool name in additional_high_risk_tools", hint="remove it")
+    return names
+
+
+def _canonical(value: object) -> str:
+    """A value as text that no other value of its field has; `ascii`, as what `repr` escapes changes with Unicode."""
+    if isinstance(value, tuple):
+        return "".join(f"{item!a}," for item in value)
+    if isinstance(value, Trust):
+        return value.word
+    return ascii(str(value)) if isinstance(value, str) else str(value)

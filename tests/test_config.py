@@ -1,0 +1,984 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lockgate import config
+from lockgate.config import KEYS, MAX_FILE_BYTES, Form, Key, Role, Settings, Source, Supervision, as_toml
+from lockgate.core.errors import InvalidConfig, InvalidPattern
+from lockgate.core.policy import FIELDS, Policy
+from lockgate.core.vocabulary import Action, Mode, Trust
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "configuration.md"
+
+# A value other than the default for every key, in an order of its own.
+OTHER: dict[str, object] = {
+    "security.mode": Mode.RESEARCH,
+    "security.scope": 'our "own" lab,\nnot more',
+    "security.user_trust": Trust.VETTED,
+    "security.verification.triage_model": "claude-haiku",
+    "security.verification.additional_patterns": (r"custom-org-secret\b", 'quote"d', "café"),
+    "security.verification.additional_high_risk_tools": ("custom_dangerous_tool",),
+    "security.verification.strict_patterns": True,
+    "security.verification.recent_blocks": 40,
+    "supervision.model": "large",
+    "supervision.timeout_seconds": 2.5,
+    "supervision.max_reorient_attempts": 1,
+    "supervision.human_timeout_seconds": 60.0,
+}
+
+
+class Place:
+    """A machine's worth of folders: a system file, a home, and a repository to stand in."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.cwd = root / "repository"
+        self.home = root / "home"
+        self.system = root / "etc" / "config.toml"
+        self.user = self.home / ".config" / "lockgate" / "config.toml"
+        self.project = self.cwd / "lockgate.toml"
+        self.pyproject = self.cwd / "pyproject.toml"
+        self.named = root / "named.toml"
+        self.cwd.mkdir()
+        self.home.mkdir()
+
+    def write(self, path: Path, text: str) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o600)
+        return path
+
+    def load(
+        self,
+        *,
+        explicit: Path | None = None,
+        check_pattern: Callable[[str], None] | None = None,
+        **environ: str,
+    ) -> Settings:
+        return config.load(
+            explicit=explicit,
+            cwd=self.cwd,
+            environ=environ,
+            home=self.home,
+            system=self.system,
+            check_pattern=check_pattern,
+        )
+
+    def refusal(self, **arguments: object) -> str:
+        """What loading says, with the folders' names cut out of it."""
+        with pytest.raises(InvalidConfig) as caught:
+            self.load(**arguments)  # type: ignore[arg-type]
+        return str(caught.value).replace(f"{self.root}{os.sep}", "")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def toml(values: dict[str, object], prefix: str = "") -> str:
+    return "".join(f"{prefix}{path} = {as_toml(value)}\n" for path, value in values.items())
+
+
+def held(settings: Settings) -> dict[str, object]:
+    return {key.path: key.value(settings.policy, settings.supervision) for key in KEYS}
+
+
+# Finding the files.
+
+
+def test_without_any_file_everything_is_the_default(place: Place) -> None:
+    found = place.load()
+    assert found.policy == Policy()
+    assert found.supervision == Supervision()
+    assert found.sources == (Source(Role.DEFAULT, None, tuple(key.path for key in KEYS)),)
+    assert set(found.origins.values()) == {"default"}
+    assert found.cache_dir == place.home / ".cache" / "lockgate"
+
+
+def test_each_place_is_found_and_named(place: Place) -> None:
+    place.write(place.system, '[security]\nuser_trust = "vetted"\n[supervision]\nmodel = "system"')
+    place.write(place.user, '[supervision]\nmodel = "user"\ntimeout_seconds = 5')
+    place.write(place.named, "[supervision]\ntimeout_seconds = 6")
+    place.write(place.project, "[security.verification]\nstrict_patterns = true")
+    place.write(place.pyproject, "[tool.lockgate.supervision]\nmax_reorient_attempts = 2")
+    found = place.load(LOCKGATE_CONFIG=str(place.named))
+    assert [(source.role, source.file, source.keys) for source in found.sources[:-1]] == [
+        (Role.SYSTEM, place.system, ("security.user_trust",)),
+        (Role.USER, place.user, ("supervision.model",)),
+        (Role.ENV, place.named, ("supervision.timeout_seconds",)),
+        (Role.PROJECT, place.project, ("security.verification.strict_patterns",)),
+        (Role.PROJECT, place.pyproject, ("supervision.max_reorient_attempts",)),
+    ]
+    assert {path: file for path, file in found.origins.items() if file != "default"} == {
+        "security.user_trust": str(place.system),
+        "security.verification.strict_patterns": str(place.project),
+        "supervision.model": str(place.user),
+        "supervision.timeout_seconds": str(place.named),
+        "supervision.max_reorient_attempts": str(place.pyproject),
+    }
+    assert found.policy.supervisor_model == "user"
+    assert found.supervision.timeout_s == 6
+
+
+def test_the_stronger_of_the_operators_files_wins_and_may_loosen(place: Place) -> None:
+    place.write(place.system, '[security]\nmode = "paranoid"\nuser_trust = "untrusted"')
+    place.write(place.user, '[security]\nuser_trust = "vetted"')
+    assert place.load().policy == Policy(mode=Mode.PARANOID, user_trust=Trust.VETTED)
+    place.write(place.named, '[security]\nmode = "default"\nuser_trust = "trusted"')
+    assert place.load(explicit=place.named).policy == Policy()
+
+
+def test_lists_add_up_over_all_files(place: Place) -> None:
+    for path, word in ((place.system, "one"), (place.user, "two"), (place.named, "two"), (place.project, "three")):
+        place.write(path, f'[security.verification]\nadditional_patterns = ["{word}"]')
+    found = place.load(explicit=place.named)
+    assert found.policy.additional_patterns == ("one", "three", "two")
+    files = (place.system, place.user, place.named, place.project)
+    assert found.origins["security.verification.additional_patterns"] == ", ".join(map(str, files))
+
+
+def test_the_argument_replaces_the_variable(place: Place) -> None:
+    other = place.write(place.root / "other.toml", "not even TOML")
+    place.write(place.named, '[security]\nmode = "paranoid"')
+    found = place.load(explicit=place.named, LOCKGATE_CONFIG=str(other))
+    assert found.policy.mode is Mode.PARANOID
+    assert Source(Role.ENV, other, unused="--config was given") in found.sources
+
+
+def test_an_argument_is_relative_to_the_working_directory(place: Place) -> None:
+    place.write(place.cwd / "mine.toml", '[security]\nmode = "paranoid"')
+    assert place.load(explicit=Path("mine.toml")).policy.mode is Mode.PARANOID
+
+
+def test_a_relative_variable_would_let_any_repository_be_the_operator(place: Place) -> None:
+    place.write(place.project, "")
+    assert place.refusal(LOCKGATE_CONFIG="lockgate.toml") == (
+        "LOCKGATE_CONFIG must be an absolute path, not `lockgate.toml`\nhint: name the file from the root"
+    )
+
+
+def test_an_empty_variable_is_no_variable(place: Place) -> None:
+    assert place.load(LOCKGATE_CONFIG="").policy == Policy()
+
+
+def test_a_named_file_must_exist(place: Place) -> None:
+    assert place.refusal(explicit=place.named) == (
+        "named.toml: no such file\nhint: --config names a file that must exist"
+    )
+    assert place.refusal(LOCKGATE_CONFIG=str(place.named)) == (
+        "named.toml: no such file\n"
+        "hint: LOCKGATE_CONFIG names a file that must exist: correct the variable, or unset it"
+    )
+
+
+def test_the_project_is_the_current_directory_only(place: Place) -> None:
+    place.write(place.project, '[security]\nmode = "paranoid"')
+    inner = place.cwd / "inner"
+    inner.mkdir()
+    found = config.load(cwd=inner, environ={}, home=place.home, system=place.system)
+    assert found.policy == Policy()
+
+
+def test_a_project_file_that_the_operator_names_is_the_operators_word(place: Place) -> None:
+    place.write(place.user, '[security]\nmode = "paranoid"')
+    place.write(place.project, '[security]\nmode = "default"\n[supervision]\nmodel = "large"')
+    found = place.load(explicit=Path("lockgate.toml"))
+    assert found.policy == Policy(supervisor_model="large")
+    assert Source(Role.PROJECT, place.project, unused="read as the explicit file") in found.sources
+
+
+def test_the_users_file_named_again_is_read_once(place: Place) -> None:
+    place.write(place.user, '[security]\nmode = "paranoid"')
+    found = place.load(LOCKGATE_CONFIG=str(place.user))
+    assert found.origins["security.mode"] == str(place.user)
+    assert [source.unused for source in found.sources if source.role is Role.USER] == ["read as the env file"]
+
+
+@pytest.mark.parametrize("value", ["", "relative/path", "./here"])
+def test_an_empty_or_relative_xdg_path_is_ignored(place: Place, value: str) -> None:
+    place.write(place.user, '[security]\nmode = "paranoid"')
+    place.write(place.cwd / value / "lockgate" / "config.toml", '[security]\nmode = "default"')
+    found = place.load(XDG_CONFIG_HOME=value, XDG_CACHE_HOME=value)
+    assert found.policy.mode is Mode.PARANOID
+    assert found.cache_dir == place.home / ".cache" / "lockgate"
+
+
+def test_an_absolute_xdg_path_is_followed(place: Place) -> None:
+    place.write(place.user, "nothing here is read")
+    place.write(place.root / "xdg" / "lockgate" / "config.toml", '[security]\nmode = "paranoid"')
+    found = place.load(XDG_CONFIG_HOME=str(place.root / "xdg"), XDG_CACHE_HOME=str(place.root / "cache"))
+    assert found.policy.mode is Mode.PARANOID
+    assert found.cache_dir == place.root / "cache" / "lockgate"
+
+
+def test_home_comes_from_the_environment_when_it_is_not_given(place: Place) -> None:
+    place.write(place.user, '[security]\nmode = "paranoid"')
+    found = config.load(cwd=place.cwd, environ={"HOME": str(place.home)}, system=place.system)
+    assert found.policy.mode is Mode.PARANOID
+
+
+def test_discover_reads_this_process(place: Place) -> None:
+    place.write(place.project, '[security]\nmode = "paranoid"')
+    code = "from lockgate.config import discover; s = discover(); print(s.policy.mode, s.cache_dir)"
+    environ = {"PYTHONPATH": os.pathsep.join(sys.path), "HOME": str(place.home)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=place.cwd, env=environ, capture_output=True, text=True)
+    assert done.stdout.strip() == f"paranoid {place.home / '.cache' / 'lockgate'}", done.stderr
+
+
+# Values.
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.path)
+def test_every_key_reaches_its_field(place: Place, key: Key) -> None:
+    values = {key.path: OTHER[key.path]}
+    if key.path in ("security.mode", "security.scope"):
+        values = {path: OTHER[path] for path in ("security.mode", "security.scope")}
+    place.write(place.user, toml(values))
+    found = place.load()
+    assert held(found) == {each.path: each.default for each in KEYS} | {
+        path: tuple(sorted(value)) if isinstance(value, tuple) else value for path, value in values.items()
+    }
+    assert found.origins[key.path] == str(place.user)
+
+
+def test_the_listing_of_all_keys_reads_back_as_the_same_settings(place: Place) -> None:
+    place.write(place.user, toml(OTHER))
+    first = place.load()
+    assert first.policy != Policy()
+    place.write(place.user, "".join(f"{each.key} = {each.value}\n" for each in first.listing()))
+    second = place.load()
+    assert (second.policy, second.supervision) == (first.policy, first.supervision)
+    assert second.listing() == first.listing()
+    assert {each.origin for each in second.listing()} == {str(place.user)}
+
+
+def test_the_listing_of_the_defaults_is_valid_too(place: Place) -> None:
+    place.write(place.user, "".join(f"{each.key} = {each.value}\n" for each in Settings().listing()))
+    assert place.load().policy == Policy()
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_a_text_survives_being_written_as_toml(text: str) -> None:
+    written = as_toml(text)
+    assert tomllib.loads(f"x = {written}") == {"x": text}
+    assert written.isprintable()
+
+
+def test_the_seeds_own_example_is_read(place: Place) -> None:
+    place.write(
+        place.user,
+        """
+[security.verification]
+# Tier 2 model (fast/cheap)
+triage_model = "claude-haiku"
+
+# Tier 3 uses supervisor model from [supervision] config
+
+# Patterns to flag (extend defaults)
+additional_patterns = [
+    "custom-org-secret-pattern",
+]
+
+# Tools considered high-risk (extend defaults)
+additional_high_risk_tools = [
+    "custom_dangerous_tool",
+]
+""",
+    )
+    assert place.load().policy == Policy(
+        triage_model="claude-haiku",
+        additional_patterns=("custom-org-secret-pattern",),
+        additional_high_risk_tools=("custom_dangerous_tool",),
+    )
+
+
+def test_the_same_keys_under_tool_lockgate(place: Place) -> None:
+    place.write(place.pyproject, f'[project]\nname = "x"\n[tool.other]\nx = 1\n{toml(OTHER, "lockgate.")}')
+    text = place.pyproject.read_text().replace("[tool.other]\nx = 1\n", "[tool]\nother.x = 1\n")
+    place.write(place.pyproject, text)
+    assert held(place.load(explicit=place.pyproject)) == held(place_with(place, OTHER))
+
+
+def place_with(place: Place, values: dict[str, object]) -> Settings:
+    place.write(place.named, toml(values))
+    place.pyproject.unlink()
+    return place.load(explicit=place.named)
+
+
+def test_a_scope_goes_with_the_mode_it_belonged_to(place: Place) -> None:
+    place.write(place.user, '[security]\nmode = "research"\nscope = "our own lab"')
+    place.write(place.named, '[security]\nmode = "default"')
+    found = place.load(explicit=place.named)
+    assert found.policy == Policy()
+    assert found.origins["security.scope"] == "default"
+
+
+def test_paranoid_research_keeps_its_scope(place: Place) -> None:
+    place.write(place.user, '[security]\nmode = "research"\nscope = "our own lab"')
+    place.write(place.project, '[security]\nmode = "paranoid"')
+    assert place.load().policy == Policy(mode=Mode.PARANOID, research_scope="our own lab")
+
+
+def test_a_byte_order_mark_and_windows_line_ends_are_read(place: Place) -> None:
+    place.write(place.user, "")
+    place.user.write_bytes(b'\xef\xbb\xbf[security]\r\nmode = "paranoid"\r\n')
+    assert place.load().policy.mode is Mode.PARANOID
+
+
+# Errors, as they are read.
+
+ERRORS = {
+    "unknown key": (
+        '[security]\nmode = "default"\n\nmood = "paranoid"',
+        "FILE:4: `security.mood` is an unknown key\nhint: did you mean `mode`?",
+    ),
+    "unknown key, nothing like it": (
+        "[supervision]\ncolour = 1",
+        (
+            "FILE:2: `supervision.colour` is an unknown key\n"
+            "hint: known here: model, timeout_seconds, max_reorient_attempts, human_timeout_seconds"
+        ),
+    ),
+    "unknown table": (
+        "# ours\n[security]\n[security.audit]\nlog_path = 1",
+        "FILE:3: `security.audit` is an unknown key\nhint: known here: scope, mode, user_trust, verification",
+    ),
+    "unknown table at the top": (
+        "[security]\n[telemetry]\n",
+        "FILE:2: `telemetry` is an unknown key\nhint: known here: security, supervision",
+    ),
+    "misspelt table": (
+        "[secrity]\n",
+        "FILE:1: `secrity` is an unknown key\nhint: did you mean `security`?",
+    ),
+    "a key in the wrong table": (
+        '[security]\ntriage_model = "small"',
+        "FILE:2: `security.triage_model` is an unknown key\nhint: `triage_model` belongs in [security.verification]",
+    ),
+    "the tables of a pyproject": (
+        "[tool.lockgate.security]\n",
+        (
+            "FILE:1: `tool` is an unknown key\n"
+            "hint: [tool.lockgate] is for pyproject.toml: here write [security] and [supervision]"
+        ),
+    ),
+    "a dotted name is not a path": (
+        '"security.mode" = "paranoid"',
+        "FILE:1: `security.mode` is an unknown key\nhint: did you mean `security`?",
+    ),
+    "control characters in a key": (
+        '[security]\n"a\\u001b[2J" = 1',
+        "FILE:2: `security.a�[2J` is an unknown key\nhint: known here: scope, mode, user_trust, verification",
+    ),
+    "a key after a long value": (
+        '[security.verification]\nadditional_patterns = [\n  "[", # ]\n  """\n]"\n""",\n]\nx.y = 1\n',
+        (
+            "FILE:8: `security.verification.x` is an unknown key\n"
+            "hint: known here: triage_model, additional_patterns, additional_high_risk_tools, strict_patterns, "
+            "recent_blocks"
+        ),
+    ),
+    "a table that is a value": ("security = 3", "FILE:1: `security` must be a table, not an integer"),
+    "an array of tables": ("[[security]]\nx = 1", "FILE:1: `security` must be a table, not an array"),
+    "a value that is a table": (
+        "[security.mode]\nx = 1",
+        'FILE:1: `security.mode` must be one of "default", "paranoid", "research", not a table',
+    ),
+    "a word that is not in the list": (
+        '[security]\nmode = "Paranoia"',
+        (
+            'FILE:2: `security.mode` must be one of "default", "paranoid", "research", not `Paranoia`\n'
+            'hint: did you mean "paranoid"?'
+        ),
+    ),
+    "a word unlike any other": (
+        'security.user_trust = "root"',
+        'FILE:1: `security.user_trust` must be one of "trusted", "vetted", "untrusted", not `root`',
+    ),
+    "a word that is a number": (
+        "[security]\nuser_trust = 2",
+        'FILE:2: `security.user_trust` must be one of "trusted", "vetted", "untrusted", not an integer',
+    ),
+    "a flag in quotes": (
+        '[security.verification]\nstrict_patterns = "true"',
+        (
+            "FILE:2: `security.verification.strict_patterns` must be true or false, not `true`\n"
+            "hint: write it without quotes"
+        ),
+    ),
+    "a flag that is a number": (
+        "[security.verification]\nstrict_patterns = 1",
+        "FILE:2: `security.verification.strict_patterns` must be true or false, not an integer",
+    ),
+    "a text that is a number": (
+        "[supervision]\nmodel = 5",
+        "FILE:2: `supervision.model` must be a string, not an integer",
+    ),
+    "a text that is a date": (
+        "[supervision]\nmodel = 2026-11-01",
+        "FILE:2: `supervision.model` must be a string, not a date or time",
+    ),
+    "a list that is a text": (
+        '[security.verification]\nadditional_patterns = "x"',
+        (
+            "FILE:2: `security.verification.additional_patterns` must be an array of strings, not `x`\n"
+            'hint: write additional_patterns = ["…"]'
+        ),
+    ),
+    "a list of something else": (
+        '[security.verification]\nadditional_high_risk_tools = ["a", 2.0]',
+        "FILE:2: `security.verification.additional_high_risk_tools` must be an array of strings, but item 2 is a float",
+    ),
+    "a number in quotes": (
+        '[security.verification]\nrecent_blocks = "5"',
+        (
+            "FILE:2: `security.verification.recent_blocks` must be a whole number from 0 to 1,000,000, not `5`\n"
+            "hint: write it without quotes"
+        ),
+    ),
+    "a number that is a flag": (
+        "[security.verification]\nrecent_blocks = true",
+        "FILE:2: `security.verification.recent_blocks` must be a whole number from 0 to 1,000,000, not a boolean",
+    ),
+    "a number that is not whole": (
+        "[supervision]\nmax_reorient_attempts = 2.0",
+        "FILE:2: `supervision.max_reorient_attempts` must be a whole number from 0 to 100, not a float",
+    ),
+    "a number below its range": (
+        "[security.verification]\nrecent_blocks = -1",
+        "FILE:2: `security.verification.recent_blocks` must be a whole number from 0 to 1,000,000, not this number",
+    ),
+    "a number above anything printable": (
+        f"[security.verification]\nrecent_blocks = 0x{'f' * 5000}",
+        "FILE:2: `security.verification.recent_blocks` must be a whole number from 0 to 1,000,000, not this number",
+    ),
+    "no time at all": (
+        "[supervision]\ntimeout_seconds = 0",
+        "FILE:2: `supervision.timeout_seconds` must be a number of seconds from 0.1 to 600, not this number",
+    ),
+    "no number": (
+        "[supervision]\nhuman_timeout_seconds = nan",
+        "FILE:2: `supervision.human_timeout_seconds` must be a number of seconds from 1 to 604,800, not this number",
+    ),
+    "endless time": (
+        "[supervision]\nhuman_timeout_seconds = inf",
+        "FILE:2: `supervision.human_timeout_seconds` must be a number of seconds from 1 to 604,800, not this number",
+    ),
+    "research without a scope": (
+        '[security]\nmode = "research"',
+        (
+            "FILE:2: `security.mode`: mode `research` needs a scope\n"
+            'hint: say what the research is about, e.g. scope = "our own test lab"'
+        ),
+    ),
+    "a scope without research": (
+        '[security]\nscope = "our own lab"',
+        'FILE:2: `security.scope` has no effect in mode `default`\nhint: add mode = "research", or remove the scope',
+    ),
+    "an empty pattern": (
+        '[security.verification]\nadditional_patterns = [""]',
+        "FILE:2: `security.verification.additional_patterns`: an empty pattern would match everything\nhint: remove it",
+    ),
+    "a pattern the engine cannot take": (
+        '[security.verification]\n\nadditional_patterns = ["fine", "(?=no)"]',
+        (
+            "FILE:3: `security.verification.additional_patterns`: pattern `(?=no)` cannot be used: no look-around\n"
+            "hint: write it another way"
+        ),
+    ),
+    "an empty tool name": (
+        '[security.verification]\nadditional_high_risk_tools = ["ok", ""]',
+        (
+            "FILE:2: `security.verification.additional_high_risk_tools`: an empty tool name in "
+            "additional_high_risk_tools\nhint: remove it"
+        ),
+    ),
+    "not TOML": (
+        "[security]\nmode: paranoid\n",
+        "FILE:2: not valid TOML: expected '=' after a key in a key/value pair",
+    ),
+    "TOML that ends too early": ('[security]\nmode = "paranoid', "FILE:2: not valid TOML: unterminated string"),
+    "a value that is missing": ("[security]\n\nmode =", "FILE:3: not valid TOML: invalid value"),
+    "the same key twice": (
+        '[security]\nmode = "default"\nmode = "paranoid"\n',
+        "FILE:3: not valid TOML: cannot overwrite a value",
+    ),
+    "brackets without end": (
+        f"x = {'[' * 100_000}",
+        "FILE: not valid TOML: nested too deeply, or a number too long",
+    ),
+    "digits without end": (
+        f"x = {'9' * 5000}",
+        "FILE: not valid TOML: nested too deeply, or a number too long",
+    ),
+    "a key of a thousand parts": (
+        f'x = """\n{"." * 40}"""\na{".a" * 1000} = 1',
+        "FILE:3: a key of more than 32 parts\nhint: no key of ours is so deep",
+    ),
+}
+
+
+def no_look_around(pattern: str) -> None:
+    if "(?=" in pattern:
+        raise InvalidPattern(f"pattern `{pattern}` cannot be used: no look-around", hint="write it another way")
+
+
+@pytest.mark.parametrize(("text", "said"), ERRORS.values(), ids=ERRORS.keys())
+def test_an_error_says_what_and_where_and_how_to_fix_it(place: Place, text: str, said: str) -> None:
+    place.write(place.named, text)
+    assert place.refusal(explicit=place.named, check_pattern=no_look_around) == said.replace("FILE", "named.toml")
+
+
+def test_the_same_error_in_a_project_file_and_in_a_pyproject(place: Place) -> None:
+    place.write(place.project, "[security]\nmood = 1")
+    assert place.refusal() == (
+        f"{Path('repository/lockgate.toml')}:2: `security.mood` is an unknown key\nhint: did you mean `mode`?"
+    )
+    place.project.unlink()
+    place.write(place.pyproject, '[project]\nname = "x"\n\n[tool.lockgate.security]\n\ntriage_model = "small"')
+    assert place.refusal() == (
+        f"{Path('repository/pyproject.toml')}:6: `tool.lockgate.security.triage_model` is an unknown key\n"
+        "hint: `triage_model` belongs in [tool.lockgate.security.verification]"
+    )
+    place.write(place.pyproject, "[tool]\nlockgate = 1")
+    assert place.refusal() == f"{Path('repository/pyproject.toml')}:2: `tool.lockgate` must be a table, not an integer"
+    place.write(place.pyproject, "tool = 'lockgate'")
+    assert place.refusal() == f"{Path('repository/pyproject.toml')}:1: `tool` must be a table, not a string"
+
+
+def test_a_pyproject_named_by_the_operator_must_have_our_table(place: Place) -> None:
+    other = place.write(place.root / "pyproject.toml", "[tool.other]")
+    assert place.refusal(explicit=other) == ("pyproject.toml: has no [tool.lockgate] table\nhint: name another file")
+
+
+def test_somebody_elses_pyproject_is_not_read(place: Place) -> None:
+    for text in ("[tool.other]\nx = 1", "[broken", "[tool.other]\nname = 'for lockgate users'"):
+        place.write(place.pyproject, text)
+        assert place.load().policy == Policy()
+
+
+def test_a_broken_pyproject_that_may_hold_our_table_is_an_error(place: Place) -> None:
+    place.write(place.pyproject, '[tool.lockgate.security]\nmode = "paranoid"\n[broken')
+    assert place.refusal().startswith(f"{Path('repository/pyproject.toml')}:3: not valid TOML: ")
+
+
+def test_what_cannot_be_read(place: Place) -> None:
+    place.named.mkdir()
+    hint = "\nhint: give a TOML file; an empty one changes nothing"
+    assert place.refusal(explicit=place.named) == f"named.toml: is a directory{hint}"
+    place.named.rmdir()
+    place.named.write_bytes(b"[security]\nmode = '\xff'")
+    place.named.chmod(0o600)
+    assert place.refusal(explicit=place.named) == "named.toml:2: not UTF-8\nhint: save the file as UTF-8"
+    place.write(place.named, "#" * (MAX_FILE_BYTES + 1))
+    assert place.refusal(explicit=place.named) == (
+        "named.toml: larger than 1,048,576 bytes\nhint: is it the right file?"
+    )
+    place.write(place.named, "#" * MAX_FILE_BYTES)
+    assert place.load(explicit=place.named).policy == Policy()
+
+
+posix = pytest.mark.skipif(os.name == "nt", reason="files have no owner and mode there")
+
+
+@posix
+def test_a_file_that_may_be_stricter_is_not_passed_over_because_it_cannot_be_opened(place: Place) -> None:
+    place.project.symlink_to(place.project)
+    assert place.refusal() == f"{Path('repository/lockgate.toml')}: cannot be read: too many levels of symbolic links"
+
+
+@posix
+def test_a_pipe_does_not_hang_the_gate(place: Place) -> None:
+    os.mkfifo(place.project)
+    assert place.refusal().startswith(f"{Path('repository/lockgate.toml')}: is not a regular file\n")
+
+
+@posix
+@pytest.mark.parametrize(("mode", "who"), [(0o620, "its group"), (0o602, "anybody"), (0o666, "anybody")])
+@pytest.mark.parametrize("role", ["system", "user", "named"])
+def test_an_operators_file_that_others_can_write_is_refused(place: Place, mode: int, who: str, role: str) -> None:
+    file = place.write(getattr(place, role), '[security]\nmode = "paranoid"')
+    file.chmod(mode)
+    explicit = file if role == "named" else None
+    name = str(file.relative_to(place.root))
+    assert place.refusal(explicit=explicit) == (
+        f"{name}: can be written by {who}: whoever can write the policy can switch it off\nhint: chmod go-w {name}"
+    )
+    file.chmod(0o644)
+    assert place.load(explicit=explicit).policy.mode is Mode.PARANOID
+
+
+@posix
+def test_a_project_file_may_be_written_by_anybody_as_it_can_only_tighten(place: Place) -> None:
+    place.write(place.project, '[security]\nmode = "paranoid"').chmod(0o666)
+    assert place.load().policy.mode is Mode.PARANOID
+
+
+@posix
+def test_an_operators_file_in_a_folder_where_anybody_may_replace_it_is_refused(place: Place) -> None:
+    folder = place.root / "open"
+    file = place.write(folder / "named.toml", "")
+    folder.chmod(0o777)
+    assert place.refusal(explicit=file) == (
+        f"{Path('open/named.toml')}: lies in a folder where anybody may replace it: whoever can write the policy can "
+        "switch it off\nhint: chmod o-w open"
+    )
+    folder.chmod(0o1777)
+    assert place.load(explicit=file).policy == Policy()
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "said"),
+    [
+        (0o100600, 1000, ""),
+        (0o100644, 0, ""),
+        (0o100600, 1001, "belongs to another user"),
+        (0o100666, 1001, "belongs to another user"),
+        (0o100660, 0, "can be written by its group"),
+        (0o100622, 1000, "can be written by anybody"),
+    ],
+)
+def test_who_else_could_write_a_file(mode: int, owner: int, said: str) -> None:
+    assert config.writable_by_others(mode, owner, 1000) == said
+
+
+@posix
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a file away")
+def test_a_file_of_another_user_is_refused(place: Place) -> None:
+    os.chown(place.write(place.named, ""), 12345, -1)
+    assert place.refusal(explicit=place.named) == (
+        "named.toml: belongs to another user: whoever can write the policy can switch it off\n"
+        "hint: use a copy of your own, or one of root's"
+    )
+
+
+@posix
+def test_the_name_of_a_folder_cannot_move_the_readers_cursor(place: Place) -> None:
+    file = place.write(place.root / "a\x1b[2J\nb.toml", "x = 1")
+    assert place.refusal(explicit=file).startswith("a�[2J�b.toml:1: `x` is an unknown key\n")
+
+
+# What a project file may do.
+
+OPERATORS_HINT = (
+    "hint: a repository must not choose how it is judged: set it in your own configuration, by default "
+    "~/.config/lockgate/config.toml, or in a file of yours named with --config"
+)
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if not key.tightens], ids=lambda key: key.path)
+@pytest.mark.parametrize("file", ["project", "pyproject"])
+def test_a_repository_does_not_choose_how_it_is_judged(place: Place, key: Key, file: str) -> None:
+    prefix = "tool.lockgate." if file == "pyproject" else ""
+    place.write(getattr(place, file), toml({key.path: OTHER[key.path]}, prefix))
+    name = Path("repository") / getattr(place, file).name
+    assert place.refusal() == f"{name}:1: `{prefix}{key.path}` cannot be set by a project file\n{OPERATORS_HINT}"
+
+
+def test_the_operators_own_keys_are_these() -> None:
+    assert {key.path for key in KEYS if not key.tightens} == {
+        "security.scope",
+        "security.verification.triage_model",
+        "supervision.model",
+        "supervision.timeout_seconds",
+        "supervision.human_timeout_seconds",
+    }
+
+
+LOOSER = [
+    ("security.mode", '"paranoid"', '"default"', "to `paranoid`"),
+    ("security.user_trust", '"vetted"', '"trusted"', "to a lower trust (`trusted` > `vetted` > `untrusted`)"),
+    ("security.verification.strict_patterns", "true", "false", "to `true`"),
+    ("security.verification.recent_blocks", "0", "10", "to a larger window (0 is the largest)"),
+    ("security.verification.recent_blocks", "20", "10", "to a larger window (0 is the largest)"),
+    ("supervision.max_reorient_attempts", "2", "3", "to a lower number"),
+]
+
+
+@pytest.mark.parametrize(("path", "strict", "loose", "only"), LOOSER)
+@pytest.mark.parametrize("operator", ["system", "user", "named"])
+def test_a_project_key_that_would_loosen_is_refused(
+    place: Place, path: str, strict: str, loose: str, only: str, operator: str
+) -> None:
+    base = place.write(getattr(place, operator), f"{path} = {strict}")
+    explicit = base if operator == "named" else None
+    place.write(place.project, f"# a gift\n{path} = {loose}")
+    assert place.refusal(explicit=explicit) == (
+        f"{Path('repository/lockgate.toml')}:2: `{path}` would loosen the policy: {loose} is weaker than {strict} "
+        f"({base.relative_to(place.root)})\nhint: a project file may change it only {only}; remove the line"
+    )
+
+
+@pytest.mark.parametrize(("path", "strict", "loose", "only"), LOOSER)
+def test_a_project_key_that_tightens_counts(place: Place, path: str, strict: str, loose: str, only: str) -> None:
+    place.write(place.named, f"{path} = {loose}")
+    before = place.load(explicit=place.named)
+    place.write(place.project, f"{path} = {strict}")
+    after = place.load(explicit=place.named)
+    assert before.policy != after.policy
+    assert after.origins[path] == str(place.project)
+    assert next(each.value for each in after.listing() if each.key == path) == strict
+
+
+def test_a_project_file_that_says_the_same_changes_nothing(place: Place) -> None:
+    place.write(place.user, '[security]\nmode = "paranoid"')
+    place.write(place.project, '[security]\nmode = "paranoid"')
+    assert place.load().origins["security.mode"] == str(place.user)
+
+
+def test_the_defaults_cannot_be_loosened_either(place: Place) -> None:
+    place.write(place.project, "[security.verification]\nrecent_blocks = 5")
+    assert place.refusal() == (
+        f"{Path('repository/lockgate.toml')}:2: `security.verification.recent_blocks` would loosen the policy: 5 is "
+        "weaker than 0 (default)\n"
+        "hint: a project file may change it only to a larger window (0 is the largest); remove the line"
+    )
+
+
+def test_a_project_cannot_declare_research(place: Place) -> None:
+    place.write(place.project, '[security]\nmode = "research"')
+    assert place.refusal() == (
+        f"{Path('repository/lockgate.toml')}:2: `security.mode`: `research` needs a scope, which a project file "
+        "cannot give\nhint: a project file may change it only to `paranoid`; remove the line"
+    )
+
+
+def test_of_two_project_files_the_stricter_counts_for_each_key(place: Place) -> None:
+    place.write(place.project, '[security]\nmode = "default"\nuser_trust = "untrusted"')
+    place.write(place.pyproject, '[tool.lockgate.security]\nmode = "paranoid"\nuser_trust = "vetted"')
+    found = place.load()
+    assert found.policy == Policy(mode=Mode.PARANOID, user_trust=Trust.UNTRUSTED)
+    assert found.origins["security.mode"] == str(place.pyproject)
+    assert found.origins["security.user_trust"] == str(place.project)
+
+
+def test_a_project_list_that_is_too_long_with_the_operators_is_refused_at_its_line(place: Place) -> None:
+    for path, letter in ((place.user, "a"), (place.project, "b")):
+        words = tuple(f"{letter}{number}" for number in range(300))
+        place.write(path, toml({"security.verification.additional_patterns": words}))
+    assert place.refusal() == (
+        f"{Path('repository/lockgate.toml')}:1: `security.verification.additional_patterns`: 600 additional patterns, "
+        "the limit is 500\nhint: join patterns that belong together with |"
+    )
+
+
+def values_of(key: Key) -> st.SearchStrategy[object]:
+    if key.form is Form.WORD:
+        return st.sampled_from(list(key.words.values()))
+    if key.form is Form.FLAG:
+        return st.booleans()
+    if key.form is Form.TEXTS:
+        return st.lists(st.sampled_from(["alpha", "beta", "gamma"]), max_size=3).map(tuple)
+    if key.form is Form.TEXT:
+        return st.sampled_from(["", "one", "two"])
+    return st.integers(int(key.least) or 1, 5) if key.form is Form.SECONDS else st.integers(0, 4)
+
+
+files = st.fixed_dictionaries({}, optional={key.path: values_of(key) for key in KEYS})
+project_files = st.fixed_dictionaries({}, optional={key.path: values_of(key) for key in KEYS if key.tightens})
+
+
+def rank(name: str, value: object) -> object:
+    """How strict a value of a field is: larger is stricter, sets by inclusion."""
+    if name.startswith("additional_"):
+        assert isinstance(value, tuple)
+        return frozenset(value)
+    if name in ("research_scope", "triage_model", "supervisor_model"):
+        return 0
+    if name == "recent_blocks":
+        return value or 10**9
+    orders: list[tuple[object, ...]] = [
+        (Mode.DEFAULT, Mode.RESEARCH, Mode.PARANOID),
+        (Action.CONTINUE, Action.REORIENT, Action.PAUSE),
+        (Trust.TRUSTED, Trust.VETTED, Trust.UNTRUSTED),
+    ]
+    for order in orders:
+        if isinstance(value, Mode | Action | Trust) and type(value) is type(order[0]):
+            return order.index(value)
+    assert isinstance(value, int)
+    return value if name == "strict_patterns" else -value
+
+
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(base=files, project=project_files, pyproject=project_files)
+def test_no_project_file_weakens_any_base(
+    place: Place, base: dict[str, object], project: dict[str, object], pyproject: dict[str, object]
+) -> None:
+    place.project.unlink(missing_ok=True)
+    place.pyproject.unlink(missing_ok=True)
+    place.write(place.named, toml(base))
+    try:
+        before = place.load(explicit=place.named)
+    except InvalidConfig:
+        return  # research without a scope, or a scope without research
+    place.write(place.project, toml(project))
+    place.write(place.pyproject, toml(pyproject, "tool.lockgate."))
+    refused = ""
+    after = before
+    try:
+        after = place.load(explicit=place.named)
+    except InvalidConfig as error:
+        refused = error.message
+    if refused:
+        assert str(place.project) in refused or str(place.pyproject) in refused
+        assert any(f"{path}`" in refused for path in project | pyproject)
+        return
+    for name in FIELDS:
+        assert rank(name, getattr(after.policy, name)) >= rank(name, getattr(before.policy, name)), name  # type: ignore[operator]
+    for name in ("research_scope", "triage_model", "supervisor_model"):
+        assert getattr(after.policy, name) == getattr(before.policy, name)
+    assert after.supervision == before.supervision
+    for path in project | pyproject:
+        key = next(key for key in KEYS if key.path == path)
+        for values in (project, pyproject):
+            if path in values:
+                wanted = rank(key.fills, values[path])
+                assert rank(key.fills, getattr(after.policy, key.fills)) >= wanted  # type: ignore[operator]
+
+
+# Finding lines, and what hostile files cost.
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "line"),
+    [
+        ("a = 1\nb = 2", "b", 2),
+        ("[a]\nb = 1\n[c]\nb = 2", "c.b", 4),
+        ("[a]\nb.c.d = 1", "a.b.c", 2),
+        ("[a.b]\nc = 1", "a", 1),
+        ("a = {b = {c = 1}}", "a.b.c", 1),
+        ("\"a\" = 1\n'b' = 2", "b", 2),
+        ("[ a . 'b' ] # [c]\n\n# c = 1\nc = 1", "a.b.c", 4),
+        ("x = '''\nb = 1\n'''\nb = 2", "b", 4),
+        ('x = """\nb = 1\\\n\\""""""\nb = 2', "b", 4),
+        ('x = "\\"[" # "\nb = 2', "b", 2),
+        ("x = [\n  [1, 2], # ]\n  {y = ']'},\n]\nb = 2", "b", 5),
+        ("[[a]]\nb = 1\n[[a]]\nc = 1", "a.c", 4),
+        ("a = 1\r\nb = 2\r\n", "b", 2),
+        ("a = 1", "b", 0),
+        ('\\u0061 = 1\n"\\u0062" = 1'.replace("\\u0061", "a"), "b", 2),
+    ],
+)
+def test_the_line_of_a_key_is_found(text: str, path: str, line: int) -> None:
+    tomllib.loads(text)
+    assert config._line_of(text, tuple(path.split("."))) == line
+
+
+def test_in_a_very_long_file_the_key_is_named_without_its_line(place: Place) -> None:
+    place.write(place.named, f"{'#' * 100_000}\nsecurity.mood = 1")
+    assert place.refusal(explicit=place.named) == (
+        "named.toml: `security.mood` is an unknown key\nhint: did you mean `mode`?"
+    )
+
+
+def hostile() -> Iterator[tuple[str, str]]:
+    size = 200_000
+    yield "one dotted key", "a" + ".a" * (size // 2) + " = 1"
+    yield "a dotted header", "[" + "a." * (size // 2) + "a]"
+    yield "quoted parts", "'a'" + ' . "a"' * (size // 6) + " = 1"
+    yield "a dotted key in an inline table", "x = {" + "a." * (size // 2) + "a = 1}"
+    yield "a dotted key after an open bracket", "x = [\n1,\n{" + "a." * (size // 2) + "a = 1}]"
+    yield "a dotted key in brackets that nothing closes", "x = [{" + "a." * (size // 2) + "a = 1"
+    yield "escaped quotes that nothing closes", "x." * 40 + '"' + '\\"' * (size // 2)
+    yield "triple quotes that nothing closes", "x." * 40 + '"""' + '\\"""' * (size // 4)
+    yield "many keys of just few enough parts", "".join(f"{'a.' * 30}b{n} = 1\n" for n in range(size // 70))
+    yield "blanks between dots", "a" + " . a" * (size // 4) + " = 1"
+    yield "one long name", "a" * size + "." * 40
+    yield "nested inline tables", "a = " + "{a = " * (size // 5)
+    yield "dots alone", "." * size
+    yield "keys", "".join(f"k{n} = 1\n" for n in range(size // 10))
+    yield "tables", "".join(f"[k{n}]\n" for n in range(size // 10))
+
+
+@pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in hostile()])
+def test_a_hostile_project_file_is_refused_in_no_time(place: Place, text: str) -> None:
+    place.write(place.project, text)
+    began = time.process_time()
+    assert place.refusal().startswith(str(Path("repository/lockgate.toml")))
+    assert time.process_time() - began < 5
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=200) | st.text(alphabet="[]{}=.\"'\\\n#abc1, \t", max_size=60).map(str.encode))
+def test_any_bytes_give_settings_or_an_error_of_ours(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    place = Place(tmp_path_factory.mktemp("any"))
+    place.project.write_bytes(data)
+    refused = f"{place.project}"
+    try:
+        assert place.load().policy == Policy()
+    except InvalidConfig as error:
+        refused = error.message
+    assert refused.startswith(str(place.project))
+    assert refused.isprintable()
+
+
+# The declaration, the reference page, the cost of importing.
+
+
+def test_every_key_fills_a_field_of_its_own() -> None:
+    fields = [key.fills for key in KEYS]
+    assert len(set(fields)) == len(fields)
+    assert set(fields) <= {*FIELDS, *Supervision.__slots__}
+    assert sorted(OTHER) == sorted(key.path for key in KEYS)
+    assert [key.path for key in KEYS if OTHER[key.path] == key.default] == []
+
+
+def test_what_no_file_may_set_is_only_in_the_library() -> None:
+    assert sorted({*FIELDS} - {key.fills for key in KEYS}) == [
+        "on_unclear_high",
+        "on_unclear_low",
+        "unsafe_continue_on_unclear",
+        "unsafe_disable_phrase_rules",
+    ]
+
+
+def test_the_reference_page_is_up_to_date() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert config.reference_markdown(page) == page, "run `make docs`"
+
+
+def test_the_reference_page_has_every_key_and_no_other() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    headings = [line.removeprefix("#### ").strip("`") for line in page.splitlines() if line.startswith("#### ")]
+    assert headings == [key.path for key in KEYS]
+    for name in sorted({*FIELDS} - {key.fills for key in KEYS}):
+        assert f"| `{name}` |" in page
+
+
+def test_the_examples_on_the_reference_page_are_valid(place: Place) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    examples = [part.partition("```")[0] for part in page.split("```toml\n")[1:]]
+    assert len(examples) >= 2
+    for example in examples:
+        file = place.pyproject if "tool.lockgate" in example else place.project
+        place.write(file, example)
+        assert place.load().policy != Policy()
+        file.unlink()
+
+
+def test_importing_the_configuration_does_not_load_a_parser() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import lockgate.config;"
+        "print(*sorted({'tomllib', 'difflib', 'json', 'argparse', 'hyperscan', 'rich'} & (set(sys.modules) - before)))"
+    )
+    environ = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_settings_are_values() -> None:
+    assert Settings() == replace(Settings())
+    with pytest.raises(AttributeError):
+        Settings().policy = Policy()  # type: ignore[misc]
