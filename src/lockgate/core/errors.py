@@ -43,7 +43,12 @@ class InvalidConfig(LockgateError):
     pass
 
 
-def quoted(text: object, limit: int = 60) -> str:
-    """User input for an error message: in backticks, on one line, printable and cut short."""
+def printable(text: object, limit: int = 60) -> str:
+    """Somebody's text on one line of ours: cut short, and with nothing in it that a terminal would obey."""
     plain = "".join(ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in str(text)[: limit + 1])
-    return f"`{plain[:limit]}…`" if len(plain) > limit else f"`{plain}`"
+    return f"{plain[:limit]}…" if len(plain) > limit else plain
+
+
+def quoted(text: object, limit: int = 60) -> str:
+    """User input for an error message: printable, in backticks."""
+    return f"`{printable(text, limit)}`"

@@ -107,7 +107,7 @@ class Block:
                 hint='add it with kind="data", or with a trust that its source deserves',
             )
         if self.trust is Trust.UNTRUSTED and not self.mutable:
-            raise InvalidBlock(f"untrusted block {quoted(self.id)} cannot be immutable", hint="add it with mutable=True")
+            raise InvalidBlock(f"untrusted block {quoted(self.id)} cannot be immutable", hint="leave mutable out")
 
     def may_override(self, other: Block) -> bool:
         """Whether this block may replace what the other says; which came later does not matter."""
@@ -116,6 +116,8 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
+    """What an agent wants to run."""
+
     tool: str
     arguments: Mapping[str, object]
 

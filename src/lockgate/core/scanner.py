@@ -1,0 +1,254 @@
+"""Text to findings: every rule and every gate in one linear pass.
+
+The engine is hyperscan (Vectorscan): no backtracking, so the cost is linear in the text whatever the text says.
+It reports where a match ends; where a finding starts is looked up afterwards, in a window, only for hits.
+Order cues are a second, dearer set of patterns: they are looked for only around what a call shares with a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from threading import local
+from typing import Any, NamedTuple
+
+import hyperscan
+
+from lockgate.core import orders
+from lockgate.core.errors import InvalidPattern, quoted
+from lockgate.core.readings import GATES, EncodedSegment, Reading, readings
+from lockgate.core.rules import RULES, Rule, Scope
+from lockgate.core.vocabulary import Finding
+
+# Texts are scanned whole up to this many characters; what is longer is cut, and the cut is a finding.
+MAX_TEXT = 16 * 1024 * 1024
+
+_RULE_FLAGS = hyperscan.HS_FLAG_CASELESS | hyperscan.HS_FLAG_SINGLEMATCH
+# Not UCP with it: that mode has no \\b, and word boundaries matter more than the case of exotic letters.
+_UTF8 = hyperscan.HS_FLAG_UTF8
+
+
+class Hit(NamedTuple):
+    """One rule found in one reading of a text, and the byte of that reading where the match ends."""
+
+    rule: Rule
+    end: int
+
+
+class Part(NamedTuple):
+    """One reading of a text with what was found in it: the text itself, or a decoded or folded form of it."""
+
+    how: str
+    data: bytes
+    start: int
+    end: int
+    encoded: bool
+    hits: tuple[Hit, ...]
+
+
+class Scan(NamedTuple):
+    """Everything Tier 1 knows about a text; `capped` names the limits that were hit."""
+
+    parts: tuple[Part, ...]
+    segments: tuple[EncodedSegment, ...] = ()
+    capped: tuple[str, ...] = ()
+
+
+def custom_rules(patterns: Iterable[str]) -> tuple[Rule, ...]:
+    """An organisation's own patterns as rules: they count wherever the seed's do."""
+    return tuple(
+        Rule(
+            id=f"custom:{number}",
+            family="custom",
+            pattern=pattern,
+            scope=Scope.AGENT,
+            what="a pattern of this installation",
+            why="its configuration names it in additional_patterns",
+            hit="",
+            miss="",
+            owasp="LLM01:2026",
+            utf8=not pattern.isascii(),
+        )
+        for number, pattern in enumerate(patterns, 1)
+    )
+
+
+def check_pattern(pattern: str) -> None:
+    """Raise InvalidPattern, saying why, for a pattern the engine cannot take."""
+    try:
+        _compile([(pattern, _rule_flags(custom_rules([pattern])[0]))])
+    except hyperscan.error as error:
+        raise InvalidPattern(
+            f"pattern {quoted(pattern)} cannot be used: {str(error).rstrip('.').lower()}",
+            hint="patterns are matched in linear time: look-around, back-references, atomic groups and patterns that "
+            "match the empty text are not supported",
+        ) from None
+
+
+class Scanner:
+    """All rules compiled once; safe to share between threads.
+
+    `compiled` is what `dump()` gave for the same rules and engine. Whoever stores it must be sure that nobody
+    else wrote it: the engine checks its shape, not its maker.
+    """
+
+    def __init__(self, rules: Sequence[Rule] = RULES, *, compiled: bytes | None = None) -> None:
+        self.rules = tuple(rules)
+        if compiled is None:
+            self._database, self._cues = _compile(expressions(self.rules)), _compile(cue_expressions())
+        else:
+            size = int.from_bytes(compiled[:8], "big")
+            self._database = hyperscan.loadb(compiled[8 : 8 + size], hyperscan.HS_MODE_BLOCK)
+            self._cues = hyperscan.loadb(compiled[8 + size :], hyperscan.HS_MODE_BLOCK)
+        self._threads = local()
+        self._locators: dict[str, hyperscan.Database] = {}
+
+    def dump(self) -> bytes:
+        rules = bytes(hyperscan.dumpb(self._database))
+        return len(rules).to_bytes(8, "big") + rules + bytes(hyperscan.dumpb(self._cues))
+
+    def scan(self, text: str) -> Scan:
+        """Scan a text in all its readings."""
+        capped: list[str] = []
+        if len(text) > MAX_TEXT:
+            text = text[:MAX_TEXT]
+            capped.append("text")
+        data = encode(text)
+        matches = self._matches(data)
+        if not matches:
+            return Scan((Part("raw", data, 0, len(data), False, ()),), (), tuple(capped))
+        hits, gates = self._sort(matches)
+        parts = [Part("raw", data, 0, len(data), False, hits)]
+        segments: tuple[EncodedSegment, ...] = ()
+        if gates:
+            others = readings(text, gates)
+            if others.capped:
+                capped.append("readings")
+            segments = others.signals
+            parts.extend(self._read(reading) for reading in others.items)
+        return Scan(tuple(parts), segments, tuple(dict.fromkeys(capped)))
+
+    def cues(self, data: bytes) -> list[int]:
+        """Where the order cues of a text end, in order."""
+        found: list[tuple[int, int]] = []
+        self._cues.scan(data, match_event_handler=_collect, context=found, scratch=self._scratches()[1])
+        return sorted({end for _, end in found})
+
+    def _read(self, reading: Reading) -> Part:
+        data = encode(reading.text)
+        hits, _ = self._sort(self._matches(data))
+        return Part(reading.how, data, reading.start, reading.end, reading.encoded, hits)
+
+    def _sort(self, matches: list[tuple[int, int]]) -> tuple[tuple[Hit, ...], frozenset[str]]:
+        hits: list[Hit] = []
+        gates: list[str] = []
+        for number, at in matches:
+            if number < len(GATES):
+                gates.append(GATES[number][0])
+            else:
+                hits.append(Hit(self.rules[number - len(GATES)], at))
+        return tuple(hits), frozenset(gates)
+
+    def _matches(self, data: bytes) -> list[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+        self._database.scan(data, match_event_handler=_collect, context=found, scratch=self._scratches()[0])
+        return found
+
+    def _scratches(self) -> tuple[hyperscan.Scratch, hyperscan.Scratch]:
+        # Two scans on one scratch fail in the engine, so every thread has its own.
+        try:
+            both: tuple[hyperscan.Scratch, hyperscan.Scratch] = self._threads.both
+        except AttributeError:
+            both = self._threads.both = (hyperscan.Scratch(self._database), hyperscan.Scratch(self._cues))
+        return both
+
+    def finding(self, hit: Hit, part: Part, where: str) -> Finding:
+        """A hit as a finding, with offsets in characters of the text it was found in."""
+        start = self._start_of(hit, part.data)
+        excerpt = part.data[start : min(hit.end, start + 160)].decode("utf-8", "replace")
+        if part.how != "raw":
+            return Finding(hit.rule.id, where, part.start, part.end, part.how, excerpt)
+        first, last = characters(part, start, hit.end)
+        return Finding(hit.rule.id, where, first, last, "raw", excerpt)
+
+    def _start_of(self, hit: Hit, data: bytes) -> int:
+        """Where a hit starts: the shortest text before its end in which its rule still matches there.
+
+        The engine could report starts itself, but that mode of it has crashed on texts an attacker can write.
+        """
+        locator = self._locators.get(hit.rule.id)
+        if locator is None:
+            flags = _rule_flags(hit.rule) & ~hyperscan.HS_FLAG_SINGLEMATCH
+            locator = self._locators[hit.rule.id] = _compile([(hit.rule.pattern, flags)])
+        scratch = hyperscan.Scratch(locator)
+
+        def matches_from(start: int) -> bool:
+            found: list[tuple[int, int]] = []
+            locator.scan(data[start : hit.end], match_event_handler=_collect, context=found, scratch=scratch)
+            return any(end == hit.end - start for _, end in found)
+
+        low, high = _on_a_character(data, max(0, hit.end - 512)), hit.end
+        while high - low > 1:
+            middle = _on_a_character(data, (low + high) // 2)
+            if middle == low:
+                break
+            if matches_from(middle):
+                low = middle
+            else:
+                high = middle
+        return low
+
+
+def _on_a_character(data: bytes, at: int) -> int:
+    """The start of the character that holds this byte: half a character is not UTF-8, and the engine requires that."""
+    while at > 0 and 0x80 <= data[at] < 0xC0:
+        at -= 1
+    return at
+
+
+def characters(part: Part, start: int, end: int) -> tuple[int, int]:
+    """A span of bytes of a reading in characters of the text; a decoded reading has only the span it came from."""
+    if part.how != "raw":
+        return part.start, part.end
+    if part.data.isascii():
+        return start, end
+    before = len(part.data[:start].decode("utf-8", "ignore"))
+    return before, before + len(part.data[start:end].decode("utf-8", "ignore"))
+
+
+def _collect(number: int, _start: int, end: int, _flags: int, found: Any) -> None:
+    found.append((number, end))
+
+
+def encode(text: str) -> bytes:
+    """The bytes the engine reads: lone surrogates are dropped, since they can split a word but never be shown."""
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "ignore")
+
+
+def expressions(rules: Sequence[Rule]) -> list[tuple[str, int]]:
+    """The whole pass as (pattern, flags): gates, then rules, each of which reports at most once per text."""
+    listed = [(pattern, _RULE_FLAGS | hyperscan.HS_FLAG_DOTALL) for _, pattern in GATES]
+    listed += [(rule.pattern, _rule_flags(rule)) for rule in rules]
+    return listed
+
+
+def cue_expressions() -> list[tuple[str, int]]:
+    """The order cues as (pattern, flags); these report every place."""
+    return [(pattern, _UTF8 if utf8 else 0) for pattern, utf8 in orders.cue_patterns()]
+
+
+def _rule_flags(rule: Rule) -> int:
+    return _RULE_FLAGS | (_UTF8 if rule.utf8 else 0) | (hyperscan.HS_FLAG_DOTALL if rule.dotall else 0)
+
+
+def _compile(listed: Sequence[tuple[str, int]]) -> hyperscan.Database:
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    database.compile(
+        expressions=[encode(pattern) for pattern, _ in listed],
+        ids=list(range(len(listed))),
+        elements=len(listed),
+        flags=[flags for _, flags in listed],
+    )
+    return database
