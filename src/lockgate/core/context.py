@@ -1,0 +1,167 @@
+"""The context of one agent run: what entered it, from where, and what Tier 1 found in it on arrival.
+
+Append-only. Each block is scanned once, when it arrives; a call then looks at running lists, never at old text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import NamedTuple
+
+from lockgate.core.errors import InvalidBlock, quoted
+from lockgate.core.origins import Driving, Entry, Index, Wishes
+from lockgate.core.rules import Scope
+from lockgate.core.scanner import Hit, Part, Scan, Scanner, encode
+from lockgate.core.vocabulary import Block, Finding, Kind, Lineage, Trust, default_trust, lineage
+
+
+class Noted(NamedTuple):
+    """Something found in a block on arrival: a rule's hit in one reading, or a finding that needs no locating."""
+
+    position: int
+    block: str
+    rule: str
+    phrase: bool
+    found: Finding | tuple[Hit, Part]
+
+    @property
+    def end(self) -> int:
+        """Where it ends in the block, nearly enough to tell whether it stands by a value."""
+        if isinstance(self.found, Finding):
+            return self.found.end
+        hit, part = self.found
+        return hit.end if part.how == "raw" else part.end
+
+
+class Context:
+    """Blocks and findings of one run. Not safe for several threads: the session that owns it holds a lock."""
+
+    __slots__ = (
+        "_analysed",
+        "_located",
+        "_scanner",
+        "_user_trust",
+        "alarms",
+        "blocks",
+        "broad",
+        "driving",
+        "encoded",
+        "entries",
+        "positions",
+        "seen_words",
+        "wishes",
+    )
+
+    def __init__(self, scanner: Scanner, *, user_trust: Trust = Trust.TRUSTED) -> None:
+        self._scanner = scanner
+        self._user_trust = user_trust
+        # Content is analysed once, however often and from wherever it enters.
+        self._analysed: dict[str, tuple[Scan, tuple[Index, ...]]] = {}
+        self._located: dict[tuple[str, str], Finding] = {}
+        self.blocks: list[Block] = []
+        self.positions: dict[str, int] = {}
+        self.entries: list[Entry] = []
+        self.seen_words: set[bytes] = set()
+        self.wishes = Wishes()
+        # What counts for every call, what counts only where a call is related to it, and hidden text.
+        self.alarms: list[Noted] = []
+        self.broad: dict[str, list[Noted]] = {}
+        self.encoded: list[Noted] = []
+        self.driving: dict[str, Driving] = {}
+
+    def add(
+        self,
+        content: str,
+        *,
+        source: str,
+        trust: Trust | None = None,
+        kind: Kind | None = None,
+        mutable: bool | None = None,
+        tainted_by: Sequence[str] = (),
+        id: str | None = None,
+    ) -> Block:
+        """Take a piece of context in; a mixture takes the lowest trust of what it was made from."""
+        for parent in tainted_by:
+            if parent not in self.positions:
+                raise InvalidBlock(
+                    f"block is tainted by {quoted(parent)}, which is not in this session",
+                    hint="add the parent first; tainted_by takes the ids that add() returned",
+                )
+        position = len(self.blocks)
+        name = id if id is not None else f"b{position + 1:04d}"
+        if name in self.positions:
+            raise InvalidBlock(f"block {quoted(name)} is already in this session")
+        origin = source.partition(":")[0]
+        held = default_trust(source, user_trust=self._user_trust) if trust is None else trust
+        parents = [self.blocks[self.positions[parent]].trust for parent in tainted_by]
+        if trust is None and origin == "agent" and not parents and self.entries:
+            # An agent's own words are made of everything it has read.
+            parents = [Trust.UNTRUSTED]
+        held = min([held, *parents])
+        if kind is None or (parents and held is Trust.UNTRUSTED):
+            told = held is Trust.TRUSTED and origin in ("system", "goal", "user", "supervisor")
+            kind = Kind.INSTRUCTION if told else Kind.DATA
+        if mutable is None or (parents and held is Trust.UNTRUSTED):
+            mutable = not (held is Trust.TRUSTED and origin == "system")
+        data = encode(content)
+        digest = sha256(data).hexdigest()
+        block = Block(name, content, held, kind, mutable, source, digest, tuple(tainted_by))
+        self.blocks.append(block)
+        self.positions[name] = position
+        if held is Trust.UNTRUSTED:
+            self._take_untrusted(position, block)
+        else:
+            self.wishes.add(encode(content.lower()), asks=origin in ("goal", "user"))
+        return block
+
+    def _take_untrusted(self, position: int, block: Block) -> None:
+        analysed = self._analysed.get(block.digest)
+        if analysed is None:
+            scan = self._scanner.scan(block.content)
+            analysed = self._analysed[block.digest] = (scan, tuple(Index(part, self._scanner) for part in scan.parts))
+            for index in analysed[1]:
+                self.seen_words.update(index.words)
+        scan, indexes = analysed
+        self.entries.extend(Entry(position, block.id, block.source, index) for index in indexes)
+        plainly: set[str] = set()
+        for part in scan.parts:
+            for hit in part.hits:
+                # What stands in the text itself says more about where than any other reading of it.
+                if hit.rule.id in plainly:
+                    continue
+                plainly.add(hit.rule.id)
+                note = Noted(position, block.id, hit.rule.id, hit.rule.phrase, (hit, part))
+                if hit.rule.scope is Scope.AGENT:
+                    self.alarms.append(note)
+                elif hit.rule.scope is Scope.RELATED:
+                    self.broad.setdefault(block.id, []).append(note)
+            if part.encoded:
+                excerpt = part.data[:120].decode("utf-8", "replace")
+                self.encoded.append(
+                    self._note(position, f"encoded:{part.how}", block.id, part.start, part.end, part.how, excerpt)
+                )
+        for segment in scan.segments:
+            if not segment.ordinary:
+                note = self._note(position, f"encoded:opaque-{segment.kind}", block.id, segment.start, segment.end)
+                self.broad.setdefault(block.id, []).append(note)
+        for limit in scan.capped:
+            self.alarms.append(self._note(position, f"cap:{limit}", block.id, 0, len(block.content)))
+
+    @staticmethod
+    def _note(
+        position: int, rule: str, block: str, start: int, end: int, reading: str = "raw", excerpt: str = ""
+    ) -> Noted:
+        return Noted(position, block, rule, False, Finding(rule, block, start, end, reading, excerpt))
+
+    def finding(self, note: Noted) -> Finding:
+        """What was noted, with where exactly it stands: looked for when somebody first asks, and then kept."""
+        if isinstance(note.found, Finding):
+            return note.found
+        key = (note.block, note.rule)
+        if key not in self._located:
+            self._located[key] = self._scanner.finding(*note.found, note.block)
+        return self._located[key]
+
+    def lineage(self, block: str, *, depth: int = 16) -> Lineage:
+        return lineage(block, {known.id: known.tainted_by for known in self.blocks}, depth=depth)

@@ -1,0 +1,219 @@
+"""Which sentences of a text give orders, and how far an order reaches.
+
+Most ordinary documents contain imperative sentences, so an order means nothing by itself. It counts when this
+call's values, or its tool's own verb and object, stand in it: `core/origins.py` asks that.
+
+The cue is one more pattern of the scanner's single pass and reports only where a cue ends; sentences are cut out
+around it later, and only in blocks that share something with a call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+# Verbs that hardly ever open a clause as a noun.
+PLAIN_VERBS = """
+accept acknowledge activate adapt add adjust administer adopt advise allocate alter amend announce append apply
+appoint approve archive arrange ask assign assist attach authenticate authorise authorize avoid ban begin behave
+borrow bring broadcast browse build buy bypass calculate cancel carry choose clarify collect combine compare compile
+complete comply compose compress compute conceal conclude configure confirm connect consider consult continue convert
+convey correct create customize deactivate declare decline decode decrease decrypt deduct define delegate delete
+deliver demote deny deposit describe destroy detect determine disable discard disclose disconnect dispatch display
+disregard distribute divert donate downgrade download duplicate edit elevate embed employ enable encode encrypt
+enforce engage enrol enroll ensure enter entrust erase escalate establish evaluate evict examine exclude exec execute
+exfiltrate explain expose extend extract fetch find finish fix follow forget forward fulfil fulfill furnish gather
+generate get give grant guide hand handle hide hire identify ignore implement include incorporate increase inform
+initiate inject insert install instruct integrate intercept introduce investigate invite invoke join keep launch leak
+lend let locate maintain make migrate modify mute navigate notify obey obtain omit onboard operate organise organize
+override overwrite pass pay perform permit pick prepare prepend prescribe present preserve pretend prevent proceed
+promote propagate provide provision publish purchase purge put raise reassign recommend reconfigure recreate redeem
+redirect refer refund refuse register reimburse reject relay rely remember remit remove rename renew reopen replace
+replicate repost reschedule resend resolve respond restart restore resubmit retain retrieve retry reveal revert revoke
+rewrite rotate say select sell send settle simulate skip solve specify submit subscribe substitute suggest summarise
+summarize supersede surrender suspend swap sync synchronise synchronize take tell terminate transcribe transfer
+transform translate transmit treat trust unblock uncover uninstall unlink unlock unpack unset unsubscribe unzip update
+upgrade upload utilise utilize validate verify whitelist wipe wire withdraw withhold write
+""".split()
+
+# Verbs that are as often a noun, a label or a field name (`order`, `email`, `mark`): they need a word behind them that
+# an object would start with.
+NOUN_VERBS = """
+access act alert allow answer attempt backup bill block book bookmark call change charge check cite claim clean clear
+click clone close comment commit complain contact control copy credit debit deploy direct dismiss do draft drop dump
+email empty exchange exit export fax file fill filter flag flush format go highlight hold import input inspect invoice
+issue kill label leave like limit link list load lock log login look mail mark mention merge message move note offer
+open opt order output pack paste patch pause pin place plan play point post print process prompt protect pull push
+query quote rate reach read record release rent repeat reply report request reserve reset return review reward run
+save scan schedule scrape search set share shift ship show shut sign sort split star start stop store supply switch
+tag test text trade trash trigger turn tweet type use visit vote wait watch zip
+""".split()
+
+_OPENERS = (
+    "please|pls|kindly|then|now|next|first|firstly|second|secondly|third|finally|lastly|also|and|or|but|just|simply|"
+    "immediately|instead|always|never|do|not|don't|todo|to do|note|important|urgent|reminder|action|task|step|required|"
+    "so|afterwards?|later|again|directly|quickly|you|agent|assistant|attention|warning|hi|hello|hey"
+)
+_MODALS = (
+    "please|pls|kindly|sure to|sure that you|sure you|forget to|remember to|must|must also|should|should also|need to|"
+    "needs to|have to|has to|required to|want you to|like you to|need you to|ask you to|asked to|you to|can you|"
+    "could you|would you|will you|you will|shall|let us|let's|is to|are to|wants? to|help me|expected to|supposed to|"
+    "instructed to|go ahead and"
+)
+# Whoever might read this and is not a person. Text about what such a reader does ("assistants add …", "the agent then
+# sends …") is an order without an imperative.
+_READERS = (
+    r"(?:(?:ai|llm|language|coding|virtual|digital|automated|autonomous)\s{1,4})?(?:assistants?|agents?|bots?|chatbots?|"
+    r"copilots?|llms?|language\s{1,4}models?|ais)|automations?|automated\s{1,4}(?:systems?|readers?|tools?|processes)|"
+    r"(?:an?|the|any|this|your|every|each)\s{1,4}ai"
+)
+_OBJECT = (
+    r"(?:the|an?|this|that|these|those|my|your|our|his|her|its|their|all|any|each|every|both|it|them|me|us|him|"
+    r"everything|everyone|someone|another|following)\b|[\"'`$<~/\[{(@]|https?:|www\."
+)
+# Noun-verbs that are plainly verbs with this word behind them: `Invoice for` is a heading, `Reply to` is not.
+_PARTICLES = (
+    r"(?:go|reply|log|login|sign|switch|move|point|return|direct|push|post|export|copy)\s{1,4}(?:to|into|in|out|up|over)|"
+    r"(?:turn|shut|switch|set)\s{1,4}(?:on|off|down|up|out)|(?:click|act)\s{1,4}on|fill\s{1,4}(?:in|out)|"
+    r"(?:look|search|wait|report)\s{1,4}(?:at|for|up|to)"
+)
+# The words that open a request, and the commonest imperatives, in other languages. A cue may stand anywhere:
+# nothing follows from it unless the call carries what stands beside it.
+_LATIN_CUES = (
+    "por favor|env[ií][ea]|transfier[ea]|borr[ae]|elimin[ae]|ejecut[ae]|visit[ae]|descarg(?:a|ue)|compart[ae]|"
+    "reenv[ií][ea]|instal[ae]|abr[ae]|pag(?:a|ue)|cambi[ae]|"
+    "veuillez|s'il vous plaît|merci de|envoy(?:ez|er)|transf[eé]r(?:ez|er)|supprim(?:ez|er)|ex[eé]cut(?:ez|er)|ouvrez|"
+    "cliquez|t[eé]l[eé]charg(?:ez|er)|partag(?:ez|er)|achet(?:ez|er)|pay(?:ez|er)|install(?:ez|er)|ajout(?:ez|er)|"
+    "bitte|sende|senden sie|schick(?:e|en)|überweis(?:e|en)|lösch(?:e|en)|führ(?:e|en)|öffn(?:e|en)|besuch(?:e|en)|"
+    "lad(?:e|en) sie|teil(?:e|en) sie|kauf(?:e|en)|bezahl(?:e|en)|installier(?:e|en)|leit(?:e|en) sie|"
+    "envi(?:e|ar)|transfira|apag(?:ue|ar)|execut(?:e|ar)|abr(?:a|ir)|baix(?:e|ar)|compartilh(?:e|ar)|"
+    "per favore|invi[ai]|trasferisc[ai]|cancell[ai]|esegu[ia]|apr[ia]|scaric(?:a|hi)|condivid[ia]|install[ai]|"
+    "alstublieft|graag|stuur|verwijder|voer|betaal|klik|"
+    "proszę|wyślij|usuń|wykonaj|otwórz|pobierz|zapłać|zainstaluj|udostępnij|"
+    "lütfen|gönder(?:in|iniz)?|silin|çalıştır(?:ın)?|indir(?:in)?|satın al(?:ın)?|ödeyin|paylaş(?:ın)?|"
+    "vui lòng|hãy|gửi|xóa|tolong|silakan|mohon|kirim(?:kan)?|hapus|jalankan|unduh|bayar"
+)
+_OTHER_CUES = (
+    "пожалуйста|отправь|переведи|перешли|удали|выполни|откро[ий]|запусти|скача[ий]|установи|оплати|"
+    "будь ласка|надішл|видал[иі]|викона[ий]|відкри|завантаж|"
+    "请|發送|发送|转账|轉帳|删除|刪除|执行|執行|打开|打開|访问|下载|下載|分享|购买|支付|安装|安裝|转发|轉發|务必|"
+    "ください|下さい|送信し|送って|削除し|実行し|開いて|転送し|"
+    "하세요|해주세요|해 주세요|하십시오|보내|삭제|실행|설치|"
+    "يرجى|من فضلك|الرجاء|أرسل|ارسل|احذف|قم ب|افتح|نفذ|कृपया|भेजें|भेजो|हटाएं|चलाएं|खोलें"
+)
+
+
+def _either(words: Iterable[str]) -> str:
+    return "|".join(sorted(words, key=lambda word: (-len(word), word)))
+
+
+def cue_patterns() -> tuple[tuple[str, bool], ...]:
+    """The patterns whose matches end at an order's verb, with whether each needs UTF-8 (hyperscan syntax)."""
+    plain, noun = _either(PLAIN_VERBS), _either(NOUN_VERBS)
+    capital_plain = _either(word.capitalize() for word in PLAIN_VERBS)
+    capital_noun = _either(word.capitalize() for word in NOUN_VERBS)
+    openers = rf"(?i:(?:{_OPENERS})[\s,:!.\-0-9)]{{1,6}})"
+    object_plain = r"(?:\s{1,8}[\w\"'`$~/<({\[@#]|:\s)"
+    object_noun = rf"\s{{1,8}}(?i:{_OBJECT})"
+    particles = rf"(?i:{_PARTICLES})\b"
+    # A sentence that starts after punctuation, in any case.
+    after_stop = (
+        rf"[.!?:;,\"'(>\]}}*|=`-][\s\\]{{0,12}}[\"'`*_>-]{{0,3}}{openers}{{0,3}}"
+        rf"(?:(?i:{plain}){object_plain}|(?i:{noun}){object_noun}|{particles})"
+    )
+    # A line that starts with a capital or with an opening word: wrapped prose continues in lower case.
+    at_line = (
+        rf"(?:^|\n|\\[nrt])[\s>*#-]{{0,10}}(?:"
+        rf"(?:{capital_plain}){object_plain}|(?:{capital_noun}){object_noun}|"
+        rf"{openers}{{1,3}}(?:(?i:{plain}){object_plain}|(?i:{noun}){object_noun}|{particles}))"
+    )
+    modal = (
+        rf"(?i:\b(?:{_MODALS})\s{{1,6}}(?:(?:also|then|now|first|please|immediately|directly|just|always|not|"
+        rf"be sure to|make sure to)\s{{1,6}})?(?:{plain}|{noun})\b)"
+    )
+    reader = rf"(?i:\b(?:{_READERS})\b)"
+    elsewhere = rf"(?i:\b(?:{_LATIN_CUES})\b|{_OTHER_CUES})"
+    return ((after_stop, False), (at_line, False), (modal, False), (reader, False), (elsewhere, True))
+
+
+class Order(NamedTuple):
+    """One sentence that gives orders: its span, its words, and the folded text it reaches around itself."""
+
+    start: int
+    end: int
+    folded: bytes
+    words: frozenset[bytes]
+    reach: bytes
+    points_away: bool
+
+
+# Where a sentence ends (group 1), or one field of a record and the next begins: an order in one mail header does not
+# reach the next. The first letter is asked for once, so that most of the text costs one comparison per byte.
+_EDGE = re.compile(
+    rb"(?=[.!?\n\"'\\<\xe3\xef\xd8\xe0])(?:"
+    rb"([.!?](?=[\s\"')\]<]|\Z)|\xe3\x80\x82|\xef\xbc\x81|\xef\xbc\x9f|\xd8\x9f|\xe0\xa5\xa4)|"
+    rb"\n\s{0,20}\n|\n\s{0,20}(?:- )?[\"']?[A-Za-z_][\w ]{0,30}[\"']?:(?=\s|\Z)|\n-{3}|\n\s{0,20}[-*]\s|"
+    rb"\n\s{0,20}\d{1,3}[.)]\s|[\"']\s{0,8}[,}\]/>]|[\"']\s{0,8}:\s|[\"']\s{1,8}[\w-]{1,40}=|\\n\\n|"
+    rb"</?(?:p|div|li|ul|ol|tr|td|th|table|form|label|input|button|section|h[1-6]|br|script|style)\b)"
+)
+# Words that point outside their own sentence: the value stands before ("buy it") or after ("do the following").
+_POINTERS = frozenset(
+    b"it its this that these those them him her there here following below above same one such they".split()
+)
+
+_LAST_WORDS = re.compile(rb"[^\s]{1,24}\s{1,8}[^\s]{0,24}\Z")
+
+# A sentence is at most this long on either side of its cue, so that a text without full stops is one long order
+# neither for the reader nor for the clock.
+REACH = 320
+
+_FOLD = bytes(
+    ord(chr(byte).lower()) if chr(byte).isascii() and chr(byte).isalnum() else byte if byte > 127 else 32
+    for byte in range(256)
+)
+
+
+def fold(data: bytes) -> bytes:
+    """The words of a text with one space around each: quoting, wrapping and punctuation are gone."""
+    return b" " + b" ".join(words(data)) + b" "
+
+
+def words(data: bytes) -> list[bytes]:
+    """The words of a text in lower case."""
+    if b"\\" in data and b"\\n" in data:
+        data = data.replace(b"\\n", b"  ").replace(b"\\t", b"  ").replace(b"\\r", b"  ")
+    return data.translate(_FOLD).split()
+
+
+def order_at(data: bytes, cue: int) -> Order:
+    """The sentence around a cue, and its neighbours within the same field."""
+    low, high = max(0, cue - REACH), min(len(data), cue + REACH)
+    # The cue ends at its verb or one word behind it; the full stop before that verb is where the sentence starts.
+    tail = _LAST_WORDS.search(data, max(low, cue - 40), cue)
+    starts = [low]
+    for edge in _EDGE.finditer(data, low, tail.start() if tail else cue):
+        if edge[1] is None:
+            starts.clear()
+        starts.append(edge.end())
+    ends: list[int] = []
+    for edge in _EDGE.finditer(data, cue, high):
+        if edge[1] is not None:
+            ends.append(edge.end())
+        elif not data[cue : edge.start()].rstrip().endswith(b":"):
+            # A colon hands the order on to the field behind it: "do the following:", a blank line, then what to do.
+            ends.append(edge.start())
+            break
+    else:
+        ends.append(high)
+    start, end = starts[-1], ends[0]
+    sentence = words(data[start:end])
+    own = frozenset(sentence)
+    return Order(
+        start,
+        end,
+        b" " + b" ".join(sentence) + b" ",
+        own,
+        fold(data[starts[-3] if len(starts) > 2 else starts[0] : ends[2] if len(ends) > 2 else ends[-1]]),
+        not own.isdisjoint(_POINTERS),
+    )

@@ -1,0 +1,554 @@
+"""Where the pieces of a call came from, and whether an order in untrusted text asked for them.
+
+A value that stands in the goal is the user's own. A value that stands only in untrusted text may still be ordinary:
+agents copy addresses, ids and names from what they read all day. What is not ordinary is a value that stands in (or
+beside) a sentence that gives orders, or a tool whose verb and object such a sentence names, when the goal asked for
+neither. Those are the signals below; all of them escalate, none of them blocks.
+
+All comparisons are made on folded words (lower case, no punctuation, quoting or wrapping), so that a value survives
+being re-wrapped, quoted, escaped or dumped as YAML. Decoded readings of either side count as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from lockgate.core import orders
+from lockgate.core.orders import Order
+from lockgate.core.scanner import Part, Scanner, characters
+from lockgate.core.tools import tool_intent, tool_words
+from lockgate.core.vocabulary import Finding, Origin
+
+# Signal id -> (what, why): the origin step's counterpart of the rule table.
+SIGNALS: dict[str, tuple[str, str]] = {
+    "origin:value-in-order": (
+        "an argument's value stands in a sentence of an untrusted block that gives orders, and not in the goal",
+        "a hijacked agent carries out what the text says, with the values the text names",
+    ),
+    "origin:value-near-order": (
+        "an argument's value stands beside such a sentence, which points at it or asks for this very action",
+        "the attacker names the value in one sentence and gives the order in the next",
+    ),
+    "origin:number-in-order": (
+        "a short number stands in such a sentence together with the tool's verb and object",
+        "numbers match everywhere, so one counts only with the action it belongs to",
+    ),
+    "origin:word-in-order": (
+        "a single word or a date stands in such a sentence together with the tool's verb",
+        "a name alone proves nothing; a name in an order for this action does",
+    ),
+    "origin:tool-in-order": (
+        "such a sentence names the tool's verb and object, and the goal asks for neither",
+        "a tool without telling arguments is driven by the order alone",
+    ),
+}
+
+# Pieces of a call that are looked up at most; a call with more has a finding for it.
+MAX_PIECES = 20_000
+MAX_DRIVING = 256
+# Orders of one text that are read closely; a text with more that matter is itself a finding.
+MAX_ORDERS = 2048
+# Cues are looked for in pieces of this size, with room for a cue that starts in the piece before.
+_CHUNK = 2048
+_OVERLAP = 128
+MAX_ORIGINS = 64
+_MAX_VALUE = 400
+_MAX_LINE = 160
+# A call with more words of its own than this is judged by them, not by its tool's name alone.
+_FEW_WORDS = 4
+# What stands within this many characters of a value is the same passage: a broad rule counts there.
+_PASSAGE = 80
+
+_STOP = frozenset(
+    b"a an the and or but if then else of to in on at by for from with without into onto as is are was were be been "
+    b"being this that these those it its i me my mine you your yours he she they them their we us our not no yes do "
+    b"does did done have has had can could will would should shall may might must please kindly also just there here "
+    b"so than too very all any each every some such only own same other more most out up down over under again once "
+    b"about after before above below between during both few nor when where why how what which who whom because until "
+    b"while new one two true false null none".split()
+)
+_CHUNKS = bytes(32 if chr(byte) in "\t\n\v\f\r \"'<>()[]{},;|`&" else byte for byte in range(256))
+_SEGMENT = re.compile(rb"&&|\|\||[;\n|]")
+_NUMBER = re.compile(rb"[\d.,:/ $%+-]*\Z")
+_DATE = re.compile(rb"\d{4}-\d\d(?:-\d\d)?(?:[ t]\d\d:\d\d(?::\d\d)?)?z?\Z|\d\d?:\d\d\Z|\d{1,4}[a-z]{1,2}\Z")
+_ADDRESS = re.compile(rb"[^\s@]{1,64}@[^\s@.]{1,63}\.|[a-z][a-z0-9+.-]{1,12}://|www\.")
+_UNUSUAL = re.compile(rb".*[0-9]").match
+
+_SINKS = {
+    word: sink
+    for sink, names in {
+        "recipient": "to recipient recipients cc bcc email emails mail participant participants attendee attendees "
+        "invitee invitees member members contact contacts phone channel guest guests payee",
+        "url": "url urls uri link links href endpoint webhook host hostname domain domains website site page remote",
+        "path": "path paths file files filename filepath dir directory folder dest destination source src target",
+        "command": "command commands cmd script code query sql expression shell program statement args argv",
+        "account": "account accounts iban wallet address beneficiary card bank",
+    }.items()
+    for word in names.split()
+}
+
+
+_ADDRESSED = ("recipient", "url", "account")
+
+
+@lru_cache(maxsize=4096)
+def sink_of(argument: str) -> str:
+    """What kind of place an argument is, by the last words of its name; empty when the name does not say."""
+    for word in reversed(tool_words(re.sub(r"\[\d+\]", "", argument).rpartition(".")[2])):
+        if word in _SINKS:
+            return _SINKS[word]
+    return ""
+
+
+class Index:
+    """One reading of one untrusted text, ready for look-ups; orders are cut out where somebody asks for them."""
+
+    __slots__ = ("_chunks", "_folded", "_lower", "_orders", "_scanner", "capped", "part", "words")
+
+    def __init__(self, part: Part, scanner: Scanner) -> None:
+        self.part = part
+        self.words = frozenset(orders.words(part.data))
+        self.capped = False
+        self._folded: bytes | None = None
+        self._scanner = scanner
+        self._lower: bytes | None = None
+        self._chunks: dict[int, list[int]] = {}
+        self._orders: dict[int, Order] = {}
+
+    @property
+    def lower(self) -> bytes:
+        if self._lower is None:
+            self._lower = self.part.data.lower()
+        return self._lower
+
+    def holds(self, candidate: Candidate) -> bool:
+        needle = candidate.needle
+        if needle.isascii():
+            if not self.words.issuperset(candidate.words):
+                return False
+        else:
+            # Scripts without spaces run words together: there only the bare text can be found.
+            needle = needle.strip()
+        if self._folded is None:
+            self._folded = orders.fold(self.part.data)
+        return needle in self._folded
+
+    def places(self, candidate: Candidate) -> Iterator[int]:
+        """Where a candidate stands; places close together count once, since they share their surroundings."""
+        lower, word, needle = self.lower, candidate.rarest, candidate.needle
+        around = len(needle) * 2 + 32
+        at = lower.find(word)
+        while at >= 0:
+            window = lower[max(0, at - around) : at + around]
+            if (needle if word.isascii() else needle.strip()) in orders.fold(window):
+                yield at
+                at += 80
+            at = lower.find(word, at + 1)
+
+    def orders_near(self, at: int) -> Iterator[Order]:
+        """The orders whose cue stands near a place. Past a bound we stop looking and remember that we did."""
+        low, high = max(0, at - orders.REACH), min(len(self.part.data), at + orders.REACH)
+        for chunk in range(low // _CHUNK, high // _CHUNK + 1):
+            for cue in self._cues(chunk):
+                if not low <= cue <= high:
+                    continue
+                order = self._order(cue)
+                if order is None:
+                    return
+                yield order
+
+    def orders_by(self, verbs: frozenset[bytes], things: frozenset[bytes]) -> Iterator[Order]:
+        """The orders whose own verb is one of these, with one of the things close behind it."""
+        lower = self.lower
+        for verb in verbs:
+            at = lower.find(verb)
+            while at >= 0:
+                behind = lower[at : at + 96]
+                if any(thing in behind for thing in things):
+                    start = max(0, at - 64)
+                    # A cue ends at its verb or at the first letters behind it.
+                    for cue in self._scanner.cues(self.part.data[start : at + len(verb) + 12]):
+                        if start + cue > at:
+                            order = self._order(start + cue)
+                            if order is not None:
+                                yield order
+                            break
+                at = lower.find(verb, at + len(verb))
+
+    def _order(self, cue: int) -> Order | None:
+        order = self._orders.get(cue)
+        if order is None:
+            if len(self._orders) >= MAX_ORDERS:
+                self.capped = True
+                return None
+            order = self._orders[cue] = orders.order_at(self.part.data, cue)
+        return order
+
+    def _cues(self, chunk: int) -> list[int]:
+        cues = self._chunks.get(chunk)
+        if cues is None:
+            low, high = chunk * _CHUNK, (chunk + 1) * _CHUNK
+            start = max(0, low - _OVERLAP)
+            found = self._scanner.cues(self.part.data[start : high + _OVERLAP])
+            cues = self._chunks[chunk] = [start + cue for cue in found if low <= start + cue < high]
+        return cues
+
+
+class Entry(NamedTuple):
+    """One reading of one untrusted block in a context."""
+
+    position: int
+    block: str
+    source: str
+    read: Index
+
+
+class Wishes:
+    """The words of the goal and of every trusted block: what the user knows, and what the user asked for."""
+
+    __slots__ = ("asked", "folded", "known")
+
+    def __init__(self) -> None:
+        self.folded = b" "
+        self.known: set[bytes] = set()
+        self.asked: set[bytes] = set()
+
+    def add(self, data: bytes, *, asks: bool) -> None:
+        listed = orders.words(data)
+        self.folded += b" ".join(listed) + b" "
+        self.known.update(listed)
+        if asks:
+            for word in listed:
+                self.asked.update(_stems(word))
+
+    def knows(self, words: Sequence[bytes], needle: bytes) -> bool:
+        if needle in self.folded:
+            return True
+        return len(words) > 1 and all(word in self.known for word in words)
+
+
+def _stems(word: bytes) -> tuple[bytes, ...]:
+    for ending in (b"ing", b"ed", b"es", b"s"):
+        if word.endswith(ending) and len(word) - len(ending) > 2:
+            stem = word[: -len(ending)]
+            return (word, stem, stem + b"e")
+    return (word,)
+
+
+class Leaf(NamedTuple):
+    """One value inside a call's arguments, as text."""
+
+    argument: str
+    text: str
+    how: str = "exact"
+
+
+class Candidate(NamedTuple):
+    """A piece of a leaf that is worth looking for."""
+
+    leaf: Leaf
+    piece: bytes
+    words: Sequence[bytes]
+    rarest: bytes
+    needle: bytes
+    number: bool
+    plain: bool
+
+    @property
+    def argument(self) -> str:
+        return self.leaf.argument
+
+    @property
+    def distinctive(self) -> bool:
+        return not self.number and not self.plain
+
+    @property
+    def text(self) -> str:
+        """The piece as it is written in the argument."""
+        folded = self.piece.decode("utf-8", "replace")
+        at = self.leaf.text.lower().find(folded)
+        return self.leaf.text[at : at + len(folded)] if at >= 0 else folded
+
+
+class Trace(NamedTuple):
+    """What the origins of a call say: where each piece stands, what drives it, and which passages it is related to.
+
+    `related` are the spans of blocks that a value of this call fills a sink from; a block whose order names the
+    tool is related as a whole.
+    """
+
+    origins: tuple[Origin, ...] = ()
+    signals: tuple[Finding, ...] = ()
+    related: tuple[tuple[str, int, int], ...] = ()
+    capped: bool = False
+
+    def relates(self, block: str, at: int) -> bool:
+        return any(block == name and low - _PASSAGE <= at <= high + _PASSAGE for name, low, high in self.related)
+
+
+@lru_cache(maxsize=4096)
+def _intent(tool: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
+    intent = tool_intent(tool)
+    return (
+        frozenset(verb.encode() for verb in intent.verbs),
+        frozenset(thing.encode() for thing in intent.objects),
+    )
+
+
+def _pieces(leaf: Leaf, data: bytes) -> Iterator[bytes]:
+    """The pieces of a value worth looking for: all of it, a command's parts, and whatever in it is not a plain word."""
+    if len(data) <= _MAX_VALUE:
+        yield data
+    if data.isalnum():
+        return
+    if sink_of(leaf.argument) == "command":
+        segments = _SEGMENT.split(data)
+        if len(segments) > 1:
+            yield from (segment for segment in segments if len(segment) <= _MAX_VALUE)
+    prose = len(data) > _MAX_LINE
+    for chunk in data.translate(_CHUNKS).split():
+        if len(chunk) < 4 or chunk.isalpha() or len(chunk) > 2048:
+            continue
+        # In a long text only addresses tell: code and prose share names with everything they were read from.
+        if prose and b"@" not in chunk and b"://" not in chunk and not chunk.startswith(b"www."):
+            continue
+        chunk = chunk.strip(b".:!?*_~-#$")
+        if chunk.isalpha() or chunk == data:
+            continue
+        yield chunk
+        if b"=" in chunk:
+            yield chunk.partition(b"=")[2]
+        if b":" in chunk:
+            _, found, rest = chunk.partition(b"://")
+            if found:
+                yield rest
+                yield rest.partition(b"/")[0].partition(b"?")[0]
+            else:
+                yield chunk.rpartition(b":")[2]
+
+
+def candidates(leaves: Iterable[Leaf], seen_words: set[bytes]) -> tuple[list[Candidate], bool]:
+    """What to look for, each piece once per argument, and whether there was too much of it.
+
+    A piece with a word that no untrusted text contains came from none of them, which rules most pieces out.
+    """
+    found: dict[tuple[str, bytes], Candidate] = {}
+    looked = 0
+    for leaf in leaves:
+        data = leaf.text.lower().encode("utf-8", "ignore")
+        spaced = data.isascii()
+        for piece in _pieces(leaf, data):
+            words = orders.words(piece)
+            if not seen_words.issuperset(words):
+                if spaced or not _runs_together(words, seen_words):
+                    continue
+            if not words:
+                continue
+            looked += 1
+            if looked > MAX_PIECES:
+                return list(found.values()), True
+            needle = b" " + b" ".join(words) + b" "
+            number = bool(_NUMBER.match(piece)) and sum(map(len, words)) < 6
+            # A number counts at any length; a word needs some.
+            if not number and (len(needle) < 5 or _STOP.issuperset(words)):
+                continue
+            if (leaf.argument, needle) not in found:
+                plain = (len(words) == 1 and piece.isalpha()) or bool(_DATE.match(piece))
+                rarest = next(filter(_UNUSUAL, words), b"") or max(words, key=len)
+                found[leaf.argument, needle] = Candidate(leaf, piece, words, rarest, needle, number, plain)
+    return list(found.values()), False
+
+
+def _runs_together(words: Sequence[bytes], seen_words: set[bytes]) -> bool:
+    """Whether the words that were not seen are all of scripts that write without spaces."""
+    return all(not word.isascii() or word in seen_words for word in words)
+
+
+class Lookup:
+    """One call's look-up over the recent untrusted blocks."""
+
+    __slots__ = ("capped", "implied", "leaves", "objects", "tool", "verbs", "wishes")
+
+    def __init__(self, tool: str, leaves: Sequence[Leaf], wishes: Wishes) -> None:
+        self.tool = tool
+        self.capped = False
+        self.leaves = leaves
+        self.wishes = wishes
+        self.verbs, self.objects = _intent(tool)
+        asked = wishes.asked
+        self.implied = not self.verbs.isdisjoint(asked) and (not self.objects or not self.objects.isdisjoint(asked))
+
+    def trace(self, entries: Sequence[Entry], seen_words: set[bytes], driving: dict[str, Driving]) -> Trace:
+        """Look every piece up in the given entries, oldest first.
+
+        `driving` remembers, per tool, the orders that name it, so that each block is read for it once.
+        """
+        wanted, capped = candidates(self.leaves, seen_words)
+        origins: list[Origin] = []
+        signals: dict[tuple[str, str], Finding] = {}
+        related: list[tuple[str, int, int]] = []
+        for candidate in wanted:
+            rarest = candidate.rarest
+            spaced = rarest.isascii()
+            holders = [entry for entry in entries if not spaced or rarest in entry.read.words]
+            known: bool | None = None
+            plainly: set[str] = set()
+            for entry in holders:
+                index = entry.read
+                if not index.holds(candidate):
+                    continue
+                at = next(index.places(candidate), 0)
+                if known is None:
+                    known = self.wishes.knows(candidate.words, candidate.needle)
+                signal, order = ("", None) if known else self._signal(candidate, index)
+                if order is None and (not candidate.distinctive or entry.block in plainly):
+                    continue
+                plainly.add(entry.block)
+                origin = _origin(candidate, entry, order, at, known=known)
+                if len(origins) < MAX_ORIGINS:
+                    origins.append(origin)
+                    if origin.sink and not known:
+                        related.append((entry.block, origin.start, origin.end))
+                if signal:
+                    signals.setdefault((signal, candidate.argument), _finding(signal, origin))
+        if not self.implied and self.verbs and self.objects:
+            self._drive(entries, seen_words, driving, signals, related)
+        return Trace(tuple(origins), tuple(signals.values()), tuple(related), capped or self.capped)
+
+    def _signal(self, candidate: Candidate, index: Index) -> tuple[str, Order | None]:
+        """The strongest thing that makes this value look ordered, and the sentence that orders it."""
+        weaker: tuple[str, Order | None] = ("", None)
+        addressed = bool(_ADDRESS.match(candidate.piece)) or sink_of(candidate.argument) in _ADDRESSED
+        for order in (order for at in index.places(candidate) for order in index.orders_near(at)):
+            inside = candidate.needle in order.folded
+            if not inside and candidate.needle not in order.reach:
+                continue
+            around = order.words if inside else frozenset(order.reach.split())
+            verb = not self.verbs.isdisjoint(order.words)
+            verb_around = verb or not self.verbs.isdisjoint(around)
+            thing_around = not self.objects.isdisjoint(around)
+            if candidate.number:
+                named = any(word.encode() in around for word in tool_words(candidate.argument.rpartition(".")[2]))
+                if verb_around and thing_around and (inside or (verb and named)):
+                    weaker = ("origin:number-in-order", order)
+            elif candidate.plain:
+                if inside and verb:
+                    weaker = ("origin:word-in-order", order)
+            elif verb_around or thing_around or addressed or not self.implied:
+                if inside:
+                    return "origin:value-in-order", order
+                if order.points_away or verb:
+                    weaker = ("origin:value-near-order", order)
+        self.capped = self.capped or index.capped
+        return weaker
+
+    def _drive(
+        self,
+        entries: Sequence[Entry],
+        seen_words: set[bytes],
+        driving: dict[str, Driving],
+        signals: dict[tuple[str, str], Finding],
+        related: list[tuple[str, int, int]],
+    ) -> None:
+        """Orders that name this tool's verb and object, when the goal does not and no argument tells otherwise."""
+        # With arguments of its own a call is told apart by them; the bare order counts where there is little else.
+        novel = self._novel_words()
+        if len(novel) > _FEW_WORDS or (novel and novel.isdisjoint(seen_words)):
+            return
+        remembered = driving.get(self.tool)
+        if remembered is None:
+            remembered = driving[self.tool] = Driving()
+        remembered.read(entries, self.verbs, self.objects)
+        self.capped = self.capped or remembered.capped
+        first = entries[0].position if entries else 0
+        for entry, order in remembered.orders:
+            if entry.position < first or (novel and novel.isdisjoint(order.words)):
+                continue
+            related.append((entry.block, 0, len(entry.read.part.data)))
+            sentence = entry.read.part.data[order.start : order.end].decode("utf-8", "replace").strip()
+            start, end = characters(entry.read.part, order.start, order.end)
+            signals.setdefault(
+                ("origin:tool-in-order", entry.block),
+                Finding("origin:tool-in-order", entry.block, start, end, entry.read.part.how, sentence[:160]),
+            )
+
+    def _novel_words(self) -> set[bytes]:
+        known = self.wishes.known
+        novel: set[bytes] = set()
+        for leaf in self.leaves:
+            for word in orders.words(leaf.text[:_MAX_LINE].lower().encode("utf-8", "ignore")):
+                if len(word) > 2 and word not in known and word not in _STOP:
+                    novel.add(word)
+                    if len(novel) > _FEW_WORDS:
+                        return novel
+        return novel
+
+
+class Driving:
+    """The orders in a context that name one tool's verb and object, found once per block."""
+
+    __slots__ = ("_position", "capped", "orders")
+
+    def __init__(self) -> None:
+        self._position = -1
+        self.capped = False
+        self.orders: list[tuple[Entry, Order]] = []
+
+    def read(self, entries: Sequence[Entry], verbs: frozenset[bytes], objects: frozenset[bytes]) -> None:
+        if not entries or entries[-1].position <= self._position:
+            return
+        for entry in entries:
+            if entry.position <= self._position:
+                continue
+            index = entry.read
+            acting, things = verbs & index.words, objects & index.words
+            if not acting or not things - acting:
+                continue
+            for order in index.orders_by(acting, things):
+                acts = verbs & order.words
+                if (objects & order.words) - acts and len(self.orders) < MAX_DRIVING:
+                    self.orders.append((entry, order))
+            self.capped = self.capped or index.capped or len(self.orders) >= MAX_DRIVING
+        self._position = entries[-1].position
+
+
+def _origin(candidate: Candidate, entry: Entry, order: Order | None, at: int, *, known: bool) -> Origin:
+    part = entry.read.part
+    start, end = _span(part, candidate, order, at)
+    text = candidate.text
+    how = part.how if part.how != "raw" else candidate.leaf.how
+    if how == "exact" and text.encode("utf-8", "ignore") not in part.data:
+        how = "folded"
+    sentence = part.data[order.start : order.end].decode("utf-8", "replace").strip() if order else ""
+    return Origin(
+        argument=candidate.argument,
+        value=text[:120],
+        block=entry.block,
+        source=entry.source,
+        start=start,
+        end=end,
+        how=how,
+        order=sentence[:240],
+        sink=sink_of(candidate.argument),
+        known=known,
+    )
+
+
+def _finding(signal: str, origin: Origin) -> Finding:
+    return Finding(signal, origin.argument, origin.start, origin.end, origin.how, origin.value)
+
+
+def _span(part: Part, candidate: Candidate, order: Order | None, at: int) -> tuple[int, int]:
+    """Where the value stands in the block's own text, in characters: in or beside the order when there is one."""
+    low = max(0, order.start - orders.REACH) if order else max(0, at - len(candidate.needle) * 2)
+    high = (order.end if order else at) + orders.REACH + len(candidate.needle)
+    exact = candidate.text.encode("utf-8", "ignore")
+    found = part.data.find(exact, low, high)
+    if found >= 0:
+        return characters(part, found, found + len(exact))
+    gap = rb"(?:[^a-z0-9\x80-\xff]|\\[nrt]){1,16}"
+    match = re.compile(gap.join(map(re.escape, candidate.words[:40])), re.IGNORECASE).search(part.data, low, high)
+    return characters(part, match.start(), match.end()) if match else characters(part, at, at + len(candidate.rarest))
