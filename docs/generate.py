@@ -1,0 +1,166 @@
+"""Writes the generated reference pages; with --check only says which of them are out of date (exit code 1).
+
+python docs/generate.py [--check]
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable
+from contextlib import chdir, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from lockgate.cli.catalogue import ENTRIES, Entry
+from lockgate.cli.check import trees
+from lockgate.cli.main import parsers
+from lockgate.cli.replay import replay
+from lockgate.cli.terminal import visible
+from lockgate.config import reference_markdown
+from lockgate.core.rules import RULESET_VERSION
+from lockgate.gate import Gate
+
+REFERENCE = Path(__file__).resolve().parent / "reference"
+_NOTE = "<!-- Written by docs/generate.py: change the code, then run `make docs`. -->"
+_INTRODUCTION = (
+    "everything Tier 1 can name in a finding. Nothing here blocks by itself; it escalates. Patterns are matched "
+    "without regard to case, in linear time. What would be invisible is written by its number."
+)
+_COUNTS_IN = {
+    "agent": "the arguments, and any recent untrusted block",
+    "related": "the arguments, and a recent untrusted block that the call is related to",
+    "arguments": "the arguments only",
+    "call": "the call as a whole",
+}
+_FAMILIES = {
+    "override": "Text that wants the agent to drop its task, or to take another.",
+    "authority": "Text that claims to speak for somebody the agent obeys.",
+    "concealment": "Text that asks for something to be kept from the user.",
+    "exfiltration": "Text and commands that carry data out.",
+    "execution": "Shell and code that runs what somebody else wrote, or destroys.",
+    "credential": "Keys, passwords and where they are kept.",
+    "markup": "Delimiters of prompts and chats, where no prompt or chat should be.",
+    "tool": "Text that names tools and how to call them.",
+    "encoded": "Text hidden from people and readable for an agent.",
+    "cap": "Limits of the scanner itself.",
+    "origin": "Where a call's values came from, and which order asked for them.",
+}
+
+
+def commands_page() -> str:
+    parts = ["# Commands", _NOTE, "What `lockgate` and each of its commands print with `--help`."]
+    for name, parser in parsers().items():
+        # One width on every machine; newer versions of Python would also colour.
+        parser.formatter_class = lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100)
+        parser.color = False  # type: ignore[attr-defined]  # since Python 3.14
+        parts += [f"## lockgate {name}".rstrip(), _fenced(parser.format_help())]
+    return "\n\n".join(parts) + "\n"
+
+
+def rules_page() -> str:
+    families = list(dict.fromkeys(entry.family for entry in ENTRIES))
+    parts = [
+        "# Rules",
+        _NOTE,
+        f"Rule set {RULESET_VERSION}: {_INTRODUCTION}",
+        "\n".join(f"- [{family}](#{family}): {_FAMILIES[family]}" for family in families),
+    ]
+    for family in families:
+        parts += [f"## {family}", _FAMILIES[family]]
+        parts += [_explained(entry) for entry in ENTRIES if entry.family == family]
+    return "\n\n".join(parts) + "\n"
+
+
+def configuration_page() -> str:
+    return reference_markdown((REFERENCE / "configuration.md").read_text(encoding="utf-8"))
+
+
+def trace_page() -> str:
+    """The page as it is, with what its example really gives; times stay as they are, since they differ every time."""
+    page = (REFERENCE / "trace.md").read_text(encoding="utf-8")
+    example = re.findall(r"^```jsonl\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)[0]
+    shown = re.search(r"^```console\n\$ lockgate check (\S+)\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    if shown is None:
+        raise SystemExit("docs/reference/trace.md has lost its transcript")
+    given = _checked(shown[1], example)
+    return page if settled(given) == settled(shown[2]) else page[: shown.start(2)] + given + page[shown.end(2) :]
+
+
+PAGES = {
+    "cli.md": commands_page,
+    "configuration.md": configuration_page,
+    "rules.md": rules_page,
+    "trace.md": trace_page,
+}
+
+
+def stale() -> Iterable[tuple[Path, str]]:
+    """The pages that differ from what the code says, with what they should be."""
+    for name, make in PAGES.items():
+        path, text = REFERENCE / name, make()
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            yield path, text
+
+
+def settled(output: str) -> list[str]:
+    """Output without what differs between runs."""
+    return [line.rstrip() for line in re.sub(r"[\d.]+ (?:µs|ms)", "N µs", output).splitlines()]
+
+
+def _checked(name: str, trace: str) -> str:
+    """What `lockgate check` prints for a trace where nothing is configured."""
+    with TemporaryDirectory() as folder, chdir(folder), redirect_stdout(StringIO()) as out:
+        Path(name).write_text(trace, encoding="utf-8")
+        show, finish = trees()
+        for ruling in replay(Gate(), [name]):
+            show(ruling)
+        finish()
+    return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
+
+
+def _explained(entry: Entry) -> str:
+    rows = [
+        ("counts in", _COUNTS_IN[entry.scope]),
+        ("a hit", _code(entry.hit)),
+        ("a miss", _code(entry.miss)),
+        ("pattern", _code(entry.pattern)),
+        ("OWASP", entry.owasp),
+    ]
+    listed = "\n".join(f"- {name}: {text}" for name, text in rows if text)
+    return f"### {entry.id}\n\nWhat: {_plain(entry.what)}.\nWhy: {_plain(entry.why)}.\n\n{listed}"
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"([\\*_<>\[\]#|])", r"\\\1", visible(text))
+
+
+def _code(text: str) -> str:
+    """A code span with a fence longer than any run of backticks inside it."""
+    if not text:
+        return ""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * (longest + 1)
+    gap = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{gap}{visible(text)}{gap}{fence}"
+
+
+def _fenced(text: str) -> str:
+    return "```text\n" + "\n".join(line.rstrip() for line in text.rstrip().splitlines()) + "\n```"
+
+
+def main(argv: list[str]) -> int:
+    found = list(stale())
+    for path, text in found:
+        if "--check" in argv:
+            print(f"docs/reference/{path.name} is out of date: run `make docs`", file=sys.stderr)
+        else:
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote docs/reference/{path.name}")
+    return 1 if found and "--check" in argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

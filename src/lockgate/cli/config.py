@@ -1,0 +1,109 @@
+"""`lockgate config`: what is configured here, and where each value came from."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from lockgate.cli.exits import Exit
+
+if TYPE_CHECKING:
+    from lockgate.cli.parser import Commands, Parser
+    from lockgate.config import Settings
+
+_HELP = """\
+Shows the configuration in force in this folder, or says what is wrong with it.
+
+example:
+  $ lockgate config show
+  $ lockgate config validate --config lockgate.toml
+
+docs/reference/configuration.md describes every key and where files are looked for.
+"""
+
+
+def add_parser(commands: Commands) -> Parser:
+    parser = commands.add_parser(
+        "config",
+        help="show or validate the configuration",
+        usage="lockgate config show|validate [options]",
+        description=_HELP,
+    )
+    parser.add_argument("what", metavar="show|validate", choices=("show", "validate"), help="what to do")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--config", metavar="PATH", help="use this configuration file")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run(args: argparse.Namespace) -> Exit:
+    from lockgate import assemble
+
+    settings = assemble.settings_from_environment(args.config)
+    if args.json:
+        print(json.dumps(_as_json(settings, show=args.what == "show"), indent=2))
+    elif args.what == "show":
+        _show(settings)
+    else:
+        _validated(settings)
+    return Exit.CLEAR
+
+
+def _as_json(settings: Settings, *, show: bool) -> dict[str, object]:
+    files = [
+        {
+            "role": source.role.value,
+            "file": None if source.file is None else str(source.file),
+            "keys": list(source.keys),
+            "unused": source.unused,
+        }
+        for source in settings.sources
+    ]
+    value: dict[str, object] = {"valid": True, "policy": settings.policy.hash, "files": files}
+    if show:
+        value["settings"] = [
+            {"key": each.key, "value": each.value, "origin": each.origin} for each in settings.listing()
+        ]
+    return value
+
+
+def _show(settings: Settings) -> None:
+    from rich.text import Text
+
+    from lockgate.cli.terminal import console, visible
+
+    screen = console()
+    rows = [(each.key, visible(each.value), visible(each.origin)) for each in settings.listing()]
+    # A long list of patterns must not push every other origin off the screen.
+    width = min(64, max(len(f"{key} = {value}") for key, value, _ in rows))
+    for key, value, origin in rows:
+        gap = " " * (width - len(f"{key} = {value}"))
+        line = Text.assemble((key, "cyan"), " = ", value, gap, (f"  # {origin}", "dim"))
+        screen.print(line, soft_wrap=True)
+    for said in _files(settings):
+        screen.print(Text(said), soft_wrap=True)
+    screen.print(Text(f"policy {settings.policy.hash}", style="dim"), soft_wrap=True)
+
+
+def _validated(settings: Settings) -> None:
+    print("ok: the configuration is valid")
+    for line in _files(settings):
+        print(line)
+
+
+def _files(settings: Settings) -> list[str]:
+    from lockgate.cli.terminal import visible
+    from lockgate.config import SYSTEM_FILE
+
+    lines = [
+        f"{source.role.value} file {visible(str(source.file))}: {visible(source.unused) or 'read'}"
+        for source in settings.sources
+        if source.file is not None
+    ]
+    places = f"{SYSTEM_FILE}, your own config.toml, ./lockgate.toml and [tool.lockgate] of ./pyproject.toml"
+    return (
+        [*lines, f"looked for: {places}"]
+        if lines
+        else [f"no file found, so these are the defaults; looked for: {places}"]
+    )

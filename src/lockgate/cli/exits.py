@@ -1,0 +1,14 @@
+"""How the command ends: one meaning per code, the same for every subcommand."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    CLEAR = 0  # every call may continue; nothing was found
+    FLAGGED = 1  # some call must not run as it is; something was found
+    INVALID = 2  # input, configuration or command line that cannot be understood: nothing follows from it
+    BROKEN = 70  # a bug of ours
+    INTERRUPTED = 130  # Ctrl-C, as shells count it
+    UNREAD = 141  # whoever read our output went away: a ruling that nobody read is not a pass

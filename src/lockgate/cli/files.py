@@ -1,0 +1,108 @@
+"""Files and folders to texts: everything under the named paths is either read or counted with the reason it was not."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from lockgate.core.errors import LockgateError, quoted
+
+# A text longer than this is cut by the scanner; a file of that size is data, and is counted instead.
+MAX_BYTES = 16 * 1024 * 1024
+_SNIFFED = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file, link or folder that was not read. `failed` when we wanted to and could not."""
+
+    path: str
+    reason: str
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which files under a folder are wanted: a glob matches a file's name, or its path below that folder."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def refuses(self, below: str) -> str:
+        if _matches(below, self.exclude):
+            return "excluded"
+        return "not included" if self.include and not _matches(below, self.include) else ""
+
+    def refuses_folder(self, below: str) -> str:
+        if below.rpartition("/")[2] == ".git":
+            return ".git folder"
+        return "excluded" if _matches(below, self.exclude) else ""
+
+
+def walk(paths: Sequence[str], chosen: Chosen) -> Iterator[str | Skipped]:
+    """Every file under the paths, in a stable order. Links inside a folder are not followed, so none can loop."""
+    for path in paths:
+        try:
+            mode = os.stat(path).st_mode
+        except OSError as error:
+            raise LockgateError(f"cannot read {quoted(path)}: {(error.strerror or 'unknown error').lower()}") from None
+        if stat.S_ISDIR(mode):
+            yield from _below(path, chosen)
+        else:
+            yield path
+
+
+def _below(top: str, chosen: Chosen) -> Iterator[str | Skipped]:
+    pending = [top]
+    while pending:
+        folder = pending.pop()
+        try:
+            with os.scandir(folder) as listed:
+                entries = sorted(listed, key=lambda entry: entry.name)
+        except OSError as error:
+            yield Skipped(folder, (error.strerror or "cannot be listed").lower(), failed=True)
+            continue
+        folders: list[str] = []
+        for entry in entries:
+            below = Path(entry.path).relative_to(top).as_posix()
+            if entry.is_symlink():
+                yield Skipped(entry.path, "symbolic link")
+            elif entry.is_dir(follow_symlinks=False):
+                reason = chosen.refuses_folder(below)
+                if reason:
+                    yield Skipped(entry.path, reason)
+                else:
+                    folders.append(entry.path)
+            elif reason := chosen.refuses(below):
+                yield Skipped(entry.path, reason)
+            else:
+                yield entry.path
+        pending.extend(reversed(folders))
+
+
+def read_text(path: str, max_bytes: int) -> str | Skipped:
+    """A file's text, or why it has none. What is no UTF-8 is read all the same, with what is unreadable replaced."""
+    try:
+        # Opening a pipe or a device can wait for ever, or have an effect.
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return Skipped(path, "not a regular file")
+        with open(path, "rb") as file:
+            data = file.read(max_bytes + 1)
+    except OSError as error:
+        return Skipped(path, (error.strerror or "cannot be read").lower(), failed=True)
+    if len(data) > max_bytes:
+        return Skipped(path, f"larger than {max_bytes:,} bytes")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "replace")
+    if b"\0" in data[:_SNIFFED]:
+        return Skipped(path, "binary")
+    return data.decode("utf-8-sig", "replace")
+
+
+def _matches(below: str, globs: Sequence[str]) -> bool:
+    name = below.rpartition("/")[2]
+    return any(fnmatchcase(below, glob) or fnmatchcase(name, glob) for glob in globs)

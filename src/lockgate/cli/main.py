@@ -1,0 +1,119 @@
+"""The `lockgate` command: reads the command line, runs one subcommand, turns every failure into a line and a code."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from contextlib import suppress
+
+import lockgate
+from lockgate.cli import check, config, demo, rules, scan
+from lockgate.cli.exits import Exit
+from lockgate.cli.parser import Parser
+from lockgate.cli.terminal import visible
+from lockgate.core.errors import LockgateError, quoted
+
+COMMANDS = {"check": check, "scan": scan, "rules": rules, "config": config, "demo": demo}
+
+_EXITS = """\
+exit codes:
+  0    every call may continue, nothing was found
+  1    some call must not run as it is, something was found
+  2    input, configuration or options that cannot be understood
+  70   a bug in lockgate
+  130  interrupted
+  141  the reader of the output went away
+"""
+
+
+def parsers() -> dict[str, Parser]:
+    """The parser of each command by its name, the one that knows them all under the empty name."""
+    top = Parser(
+        prog="lockgate",
+        usage="lockgate COMMAND [options]",
+        description="Rules on every tool call of an LLM agent by where its arguments came from.",
+        epilog=_EXITS + "\nStart with `lockgate demo`; `lockgate COMMAND --help` explains one command.",
+    )
+    top.add_argument("--version", action="version", version=f"lockgate {lockgate.__version__}")
+    commands = top.add_subparsers(
+        title="commands", dest="command", metavar="COMMAND", prog="lockgate", parser_class=Parser
+    )
+    return {"": top} | {name: module.add_parser(commands) for name, module in COMMANDS.items()}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns its exit code and never raises."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that lacks a character gets its number instead of stopping us half-way through a ruling.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = _run(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_output()
+        return Exit.UNREAD
+    except KeyboardInterrupt:
+        return _end("lockgate: interrupted", Exit.INTERRUPTED)
+    except LockgateError as error:
+        hint = f"\nhint: {visible(error.hint)}" if error.hint else ""
+        return _end(f"lockgate: error: {visible(error.message)}{hint}", Exit.INVALID)
+    except OSError as error:
+        name = f": {quoted(os.fsdecode(error.filename))}" if isinstance(error.filename, str | bytes) else ""
+        said = (error.strerror or type(error).__name__).lower()
+        return _end(f"lockgate: error: {visible(said + name)}", Exit.INVALID)
+    except Exception as error:  # noqa: BLE001  # a traceback would end with 1, which means that a call was flagged
+        return _end(_bug(error), Exit.BROKEN)
+    return code
+
+
+def _run(argv: list[str]) -> int:
+    if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
+        from lockgate.core.trace import closest
+
+        raise LockgateError(
+            f"unknown command {quoted(argv[0])}", hint=closest(argv[0], COMMANDS) or f"use {', '.join(COMMANDS)}"
+        )
+    try:
+        args, unknown = parsers()[""].parse_known_args(argv)
+    except SystemExit as end:
+        # Only --help and --version leave this way, with what was asked for printed.
+        return end.code if isinstance(end.code, int) else Exit.CLEAR
+    if unknown:
+        raise LockgateError(
+            f"unexpected {quoted(unknown[0])}",
+            hint=f"lockgate {args.command or ''}".rstrip() + " --help lists the options",
+        )
+    if args.command is None:
+        raise LockgateError("no command given", hint=f"use {', '.join(COMMANDS)}, e.g. lockgate demo")
+    return int(args.run(args))
+
+
+def _end(line: str, code: Exit) -> int:
+    """What was printed so far goes out before the last line does, in that order."""
+    try:
+        sys.stdout.flush()
+        print(line, file=sys.stderr, flush=True)
+    except OSError:
+        _discard_output()
+    return code
+
+
+def _bug(error: Exception) -> str:
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = f" at {os.path.basename(place.tb_frame.f_code.co_filename)}:{place.tb_lineno}" if place is not None else ""
+    said = f"internal error: {type(error).__name__}{where}: {str(error)[:200]}"
+    return f"lockgate: error: {visible(said)}\nhint: this is a bug in lockgate; please report this line"
+
+
+def _discard_output() -> None:
+    # The interpreter flushes once more on its way out, and would complain about the same pipe again.
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

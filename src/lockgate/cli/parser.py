@@ -1,0 +1,23 @@
+"""The command line's grammar: argparse, with errors like all our others."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, NoReturn
+
+from lockgate.core.errors import LockgateError
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction["Parser"]
+
+
+class Parser(argparse.ArgumentParser):
+    """Like argparse's, but its errors look like all our others, and a prefix of an option is not that option."""
+
+    def __init__(self, **settings: object) -> None:
+        settings.setdefault("allow_abbrev", False)
+        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(**settings)  # type: ignore[arg-type]  # argparse passes what it was given itself
+
+    def error(self, message: str) -> NoReturn:
+        raise LockgateError(message, hint=f"{self.prog} --help lists the options")

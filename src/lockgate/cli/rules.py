@@ -1,0 +1,126 @@
+"""`lockgate rules`: every check of Tier 1, listed or explained."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from lockgate.cli.exits import Exit
+
+if TYPE_CHECKING:
+    from lockgate.cli.catalogue import Entry
+    from lockgate.cli.parser import Commands, Parser
+
+_HELP = """\
+Lists what Tier 1 looks for. A rule never blocks by itself: it escalates.
+
+example:
+  $ lockgate rules --family concealment
+  $ lockgate rules seed:pipe-to-shell
+"""
+
+
+def add_parser(commands: Commands) -> Parser:
+    parser = commands.add_parser(
+        "rules",
+        help="list the rules, or explain one",
+        usage="lockgate rules [ID] [options]",
+        description=_HELP,
+    )
+    parser.add_argument("id", nargs="?", metavar="ID", help="explain this one: what, why, a hit and a miss")
+    parser.add_argument("--family", metavar="NAME", help="only this family")
+    parser.add_argument("--json", action="store_true", help="print a JSON list")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run(args: argparse.Namespace) -> Exit:
+    entries = _chosen(args.id, args.family)
+    if args.json:
+        print(json.dumps([asdict(entry) for entry in entries], indent=2))
+    elif args.id:
+        _explain(entries[0])
+    else:
+        _list(entries)
+    return Exit.CLEAR
+
+
+def _chosen(rule: str | None, family: str | None) -> Sequence[Entry]:
+    from lockgate.cli.catalogue import ENTRIES, find
+    from lockgate.core.errors import LockgateError, quoted
+    from lockgate.core.trace import closest
+
+    if rule is not None:
+        found = find(rule)
+        if found is None:
+            hint = closest(rule, [entry.id for entry in ENTRIES]) or "lockgate rules lists them all"
+            raise LockgateError(f"unknown rule {quoted(rule)}", hint=hint)
+        return [found]
+    families = list(dict.fromkeys(entry.family for entry in ENTRIES))
+    if family is not None and family not in families:
+        raise LockgateError(
+            f"unknown family {quoted(family)}", hint=closest(family, families) or f"use {', '.join(families)}"
+        )
+    return [entry for entry in ENTRIES if family in (None, entry.family)]
+
+
+def _list(entries: Sequence[Entry]) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from lockgate.cli.terminal import console, counted, visible
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("rule", no_wrap=True, style="magenta")
+    table.add_column("counts in", no_wrap=True, style="cyan")
+    table.add_column("what")
+    for entry in entries:
+        table.add_row(Text(entry.id), Text(_COUNTS[entry.scope]), Text(visible(entry.what)))
+    screen = console()
+    screen.print(table)
+    screen.print(Text(f"{counted(len(entries), 'rule')}; `lockgate rules ID` explains one", style="dim"))
+
+
+def _explain(entry: Entry) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from lockgate.cli.terminal import console, visible
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    rows = (
+        ("what", entry.what),
+        ("why", entry.why),
+        ("counts in", _COUNTS_IN_FULL[entry.scope]),
+        ("a hit", entry.hit),
+        ("a miss", entry.miss),
+        ("pattern", entry.pattern),
+        ("family", entry.family),
+        ("OWASP", entry.owasp),
+    )
+    for name, text in rows:
+        if text:
+            table.add_row(name, Text(visible(text)))
+    screen = console()
+    screen.print(Text(entry.id, style="bold magenta"))
+    screen.print(table)
+
+
+_COUNTS = {
+    "agent": "blocks, arguments",
+    "related": "related blocks, arguments",
+    "arguments": "arguments",
+    "call": "the call",
+}
+_COUNTS_IN_FULL = {
+    "agent": "arguments, and any recent untrusted block",
+    "related": "arguments, and a recent untrusted block that the call is related to",
+    "arguments": "arguments only",
+    "call": "the call as a whole: its tool and where its arguments came from",
+}

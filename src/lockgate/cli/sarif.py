@@ -1,0 +1,109 @@
+"""A scan as SARIF 2.1.0, the form that code scanning services read."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import lockgate
+from lockgate.cli.catalogue import Entry, entry_for
+
+if TYPE_CHECKING:
+    from lockgate.cli.files import Skipped
+    from lockgate.cli.scan import Hit, Report
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def sarif(report: Report) -> dict[str, object]:
+    """One run; only rules that hit are listed, each with its explanation as help text."""
+    ids = sorted({hit.rule for hit in report.hits})
+    positions = {rule: number for number, rule in enumerate(ids)}
+    return {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "lockgate",
+                        "version": lockgate.__version__,
+                        "semanticVersion": lockgate.__version__,
+                        "rules": [_rule(rule, entry_for(rule)) for rule in ids],
+                    }
+                },
+                "columnKind": "unicodeCodePoints",
+                "invocations": [
+                    {
+                        "executionSuccessful": report.complete and not report.failed,
+                        "toolExecutionNotifications": [
+                            *(_unread(each) for each in report.failed),
+                            *(_note(reason, count) for reason, count in report.reasons.items()),
+                        ],
+                    }
+                ],
+                "results": [_result(hit, positions[hit.rule]) for hit in report.hits],
+            }
+        ],
+    }
+
+
+def _rule(rule: str, entry: Entry) -> dict[str, object]:
+    help_text = entry.what + "\n\nWhy: " + entry.why
+    if entry.hit:
+        help_text += f"\n\nFound: {entry.hit}\nLeft alone: {entry.miss}"
+    return {
+        "id": rule,
+        "shortDescription": {"text": entry.what},
+        "fullDescription": {"text": f"{entry.what}: {entry.why}"},
+        "help": {"text": help_text},
+        "defaultConfiguration": {"level": _level(entry.scope)},
+        "properties": {"tags": ["security", "prompt-injection", entry.family], "owasp": entry.owasp},
+    }
+
+
+def _result(hit: Hit, position: int) -> dict[str, object]:
+    reading = "" if hit.reading == "raw" else f" (read as {hit.reading})"
+    excerpt = f": {hit.excerpt}" if hit.excerpt else ""
+    return {
+        "ruleId": hit.rule,
+        "ruleIndex": position,
+        "level": _level(hit.scope),
+        "message": {"text": f"{entry_for(hit.rule).what}{reading}{excerpt}"},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": _uri(hit.file)},
+                    "region": {
+                        "startLine": hit.line,
+                        "startColumn": hit.column,
+                        "endLine": hit.end_line,
+                        "endColumn": hit.end_column,
+                    },
+                }
+            }
+        ],
+    }
+
+
+def _unread(skipped: Skipped) -> dict[str, object]:
+    return {
+        "level": "error",
+        "message": {"text": f"cannot be read: {skipped.reason}"},
+        "locations": [{"physicalLocation": {"artifactLocation": {"uri": _uri(skipped.path)}}}],
+    }
+
+
+def _note(reason: str, count: int) -> dict[str, object]:
+    return {"level": "note", "message": {"text": f"not scanned: {count:,} {reason}"}}
+
+
+def _level(scope: str) -> str:
+    return "warning" if scope == "agent" else "note"
+
+
+def _uri(path: str) -> str:
+    """A relative reference stays relative, so that a service can match it with the repository it knows."""
+    named = quote(os.fsencode(os.path.normpath(path).replace(os.sep, "/")), safe="/")
+    return f"file://{named}" if named.startswith("/") else named

@@ -1,0 +1,301 @@
+"""Lines of a trace to events, strictly: what a line says is understood whole, or refused with its number.
+
+A trace is recorded from what an attacker may have written, so every promise of JSON is checked that Python's parser
+does not check by itself: no key twice (readers disagree on which one counts), no NaN, Infinity or number that only
+fits as one, no half of a surrogate pair, no nesting that would exhaust whoever walks it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Never
+
+from lockgate.core.errors import InvalidTrace, quoted
+from lockgate.core.vocabulary import Kind, Mode, Trust
+from lockgate.core.wire import SCHEMA
+
+# A block is read whole and kept, so a line is what one event may cost; the reader stops there without reading on.
+MAX_LINE_BYTES = 32 * 1024 * 1024
+# Deeper than the pipeline looks into arguments (64): what lies between is a finding there, beyond it no trace at all.
+MAX_DEPTH = 100
+MAX_NAME = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    schema: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStart:
+    goal: str = ""
+    mode: Mode | None = None
+    scope: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockEvent:
+    content: str
+    source: str
+    trust: Trust | None = None
+    kind: Kind | None = None
+    mutable: bool | None = None
+    id: str | None = None
+    tainted_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallEvent:
+    """`label` is for whoever measures (`attack` or `ordinary`); a ruling never sees it."""
+
+    tool: str
+    arguments: Mapping[str, object]
+    annotations: Mapping[str, object] | None = None
+    label: str = ""
+
+
+Event = Header | SessionStart | BlockEvent | CallEvent
+
+KEYS = {
+    "session": ("goal", "mode", "scope"),
+    "block": ("content", "source", "trust", "kind", "mutable", "id", "tainted_by"),
+    "call": ("tool", "arguments", "annotations", "label"),
+}
+
+
+def decode_line(data: bytes, number: int) -> str:
+    """The text of a line as it was read, or InvalidTrace for bytes that are no text."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidTrace(
+            f"line {number}: byte {error.start + 1:,} (0x{data[error.start]:02x}) is not UTF-8 text",
+            hint=_bytes_hint(data),
+        ) from None
+
+
+def parse_line(line: str, number: int) -> Event:
+    """The event on one line; whatever is wrong with it is an InvalidTrace that names the line."""
+    return _Line(number).event(line)
+
+
+class _Line:
+    """One line while it is read: knows its number, so that every refusal can name it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def refuse(self, message: str, hint: str = "") -> Never:
+        raise InvalidTrace(f"line {self.number}: {message}", hint=hint)
+
+    def event(self, line: str) -> Event:
+        # Editors on Windows put a byte order mark before the first line.
+        value = self._json(line.removeprefix("\ufeff") if self.number == 1 else line)
+        if not isinstance(value, dict):
+            self.refuse(f"an event must be an object, not {_name(value)}", 'for example {"call": {…}}')
+        if "trace" not in value:
+            for key in value:
+                if key not in KEYS:
+                    self.refuse(f"unknown event {quoted(key)}", closest(key, KEYS) or "use session, block or call")
+        if len(value) != 1:
+            self.refuse("a line must hold exactly one of session, block or call", "put each event on a line of its own")
+        ((sort, body),) = value.items()
+        if sort == "trace":
+            return self._header(body)
+        if not isinstance(body, dict):
+            self.refuse(f"`{sort}` must be an object, not {_name(body)}")
+        for key in body:
+            if key not in KEYS[sort]:
+                known = KEYS[sort]
+                self.refuse(
+                    f"unknown key {quoted(key)} in `{sort}`", closest(key, known) or f"known: {', '.join(known)}"
+                )
+        if sort == "session":
+            return self._session(body)
+        return self._block(body) if sort == "block" else self._call(body)
+
+    def _header(self, body: object) -> Header:
+        if body != SCHEMA:
+            named = quoted(body) if isinstance(body, str) else _name(body)
+            self.refuse(f"unknown trace format {named}", f"this version reads `{SCHEMA}`")
+        return Header(SCHEMA)
+
+    def _session(self, body: Mapping[str, object]) -> SessionStart:
+        word = self._name_or_none(body, "session", "mode")
+        return SessionStart(
+            goal=self._text(body, "session", "goal", default=""),
+            mode=None if word is None else Mode(self._one_of(word, "mode", [mode.value for mode in Mode])),
+            scope=self._text(body, "session", "scope", default=""),
+        )
+
+    def _block(self, body: Mapping[str, object]) -> BlockEvent:
+        trust = self._name_or_none(body, "block", "trust")
+        kind = self._name_or_none(body, "block", "kind")
+        mutable = body.get("mutable")
+        if mutable is not None and not isinstance(mutable, bool):
+            self.refuse(f"`block.mutable` must be true or false, not {_name(mutable)}")
+        parents = body.get("tainted_by")
+        if not isinstance(parents, list | None):
+            self.refuse(f"`block.tainted_by` must be a list of block ids, not {_name(parents)}")
+        return BlockEvent(
+            content=self._text(body, "block", "content"),
+            source=self._named(body, "block", "source"),
+            trust=None if trust is None else Trust[self._one_of(trust, "trust", [t.word for t in Trust]).upper()],
+            kind=None if kind is None else Kind(self._one_of(kind, "kind", [kind.value for kind in Kind])),
+            mutable=mutable,
+            id=self._name_or_none(body, "block", "id"),
+            tainted_by=tuple(self._checked_name(parent, "block.tainted_by") for parent in parents or ()),
+        )
+
+    def _call(self, body: Mapping[str, object]) -> CallEvent:
+        annotations = None if body.get("annotations") is None else self._object(body, "annotations")
+        label = self._name_or_none(body, "call", "label")
+        return CallEvent(
+            tool=self._named(body, "call", "tool"),
+            arguments=self._object(body, "arguments"),
+            annotations=annotations,
+            label="" if label is None else self._one_of(label, "label", ["attack", "ordinary"]),
+        )
+
+    def _json(self, line: str) -> object:
+        if len(line) > MAX_LINE_BYTES:
+            self.refuse(f"longer than {MAX_LINE_BYTES:,} bytes", "no single block or call may be that large")
+        try:
+            return json.loads(
+                line,
+                object_pairs_hook=self._pairs,
+                parse_constant=self._constant,
+                parse_float=self._float,
+                parse_int=self._int,
+            )
+        except json.JSONDecodeError as error:
+            # Words and case of these messages differ between versions of Python; the place does not.
+            said = error.msg.replace(":", "").lower()
+            self.refuse(f"not JSON: {said} at column {error.colno:,}", "a trace has one complete JSON object per line")
+        except RecursionError:
+            self._too_deep()
+
+    def _pairs(self, pairs: list[tuple[str, object]]) -> dict[str, object]:
+        held = dict(pairs)
+        if len(held) != len(pairs):
+            seen: set[str] = set()
+            for key, _ in pairs:
+                if key in seen:
+                    self.refuse(f"key {quoted(key)} stands twice in one object", "readers disagree on which one counts")
+                seen.add(key)
+        return held
+
+    def _constant(self, word: str) -> Never:
+        self.refuse(f"`{word}` is not a JSON number")
+
+    def _float(self, digits: str) -> float:
+        value = float(digits)
+        if not math.isfinite(value):
+            self.refuse(f"number {quoted(digits, 20)} is too large")
+        return value
+
+    def _int(self, digits: str) -> int:
+        try:
+            return int(digits)
+        except ValueError:
+            # Turning thousands of digits into a number takes quadratic time, so Python refuses.
+            self.refuse(f"number with {len(digits):,} digits is too large")
+
+    def _text(self, body: Mapping[str, object], sort: str, key: str, *, default: str | None = None) -> str:
+        value = body.get(key, default)
+        if value is None and key not in body:
+            self.refuse(f"`{sort}` needs `{key}`")
+        if not isinstance(value, str):
+            self.refuse(f"`{sort}.{key}` must be text, not {_name(value)}")
+        self._whole(value, f"{sort}.{key}")
+        return value
+
+    def _named(self, body: Mapping[str, object], sort: str, key: str) -> str:
+        if key not in body:
+            self.refuse(f"`{sort}` needs `{key}`")
+        return self._checked_name(body[key], f"{sort}.{key}")
+
+    def _name_or_none(self, body: Mapping[str, object], sort: str, key: str) -> str | None:
+        value = body.get(key)
+        return None if value is None else self._checked_name(value, f"{sort}.{key}")
+
+    def _checked_name(self, value: object, path: str) -> str:
+        if not isinstance(value, str):
+            self.refuse(f"`{path}` must be text, not {_name(value)}")
+        if not value or len(value) > MAX_NAME:
+            self.refuse(f"`{path}` must have 1 to {MAX_NAME:,} characters, not {len(value):,}")
+        self._whole(value, path)
+        return value
+
+    def _one_of(self, word: str, key: str, words: list[str]) -> str:
+        if word not in words:
+            self.refuse(f"unknown {key} {quoted(word)}", closest(word, words) or f"use {', '.join(words)}")
+        return word
+
+    def _object(self, body: Mapping[str, object], key: str) -> Mapping[str, object]:
+        if key not in body:
+            self.refuse(f"`call` needs `{key}`", "a call without arguments has an empty object")
+        value = body[key]
+        if not isinstance(value, dict):
+            self.refuse(f"`call.{key}` must be an object, not {_name(value)}")
+        pending: list[tuple[object, int]] = [(value, 1)]
+        while pending:
+            item, depth = pending.pop()
+            if isinstance(item, str):
+                self._whole(item, f"call.{key}")
+            elif isinstance(item, dict | list):
+                if depth > MAX_DEPTH:
+                    self._too_deep()
+                if isinstance(item, dict):
+                    for name in item:
+                        self._whole(name, f"call.{key}")
+                    pending.extend((inner, depth + 1) for inner in item.values())
+                else:
+                    pending.extend((inner, depth + 1) for inner in item)
+        return value
+
+    def _whole(self, text: str, path: str) -> None:
+        if text.isascii():
+            return
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            half = f"\\u{ord(text[error.start]):04x}"
+            self.refuse(
+                f"`{path}` holds `{half}`, half of a surrogate pair, which is no character",
+                "write the whole pair, or U+FFFD where the original text was broken",
+            )
+
+    def _too_deep(self) -> Never:
+        self.refuse(f"nested more than {MAX_DEPTH} levels deep")
+
+
+def closest(word: str, known: Iterable[str]) -> str:
+    """A hint with the known word that was probably meant; empty when none is near."""
+    from difflib import get_close_matches
+
+    # Comparing takes time quadratic in the length, and no word of ours is long.
+    near = get_close_matches(word[:60], list(known), n=1)
+    return f"did you mean `{near[0]}`?" if near else ""
+
+
+def _name(value: object) -> str:
+    """A JSON value's type in the words of JSON."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, int | float):
+        return "a number"
+    return "a list" if isinstance(value, list) else "an object"
+
+
+def _bytes_hint(data: bytes) -> str:
+    if data.startswith(b"\x1f\x8b"):
+        return "this is gzip: decompress it first, e.g. gzip -dc FILE | lockgate check -"
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "this is UTF-16: save it as UTF-8"
+    return "a trace is UTF-8 text, one JSON object per line"

@@ -1,0 +1,69 @@
+"""The vocabulary as JSON-ready values: the one place that names the keys other programs read."""
+
+from __future__ import annotations
+
+from lockgate.core.vocabulary import Block, Decision, Finding, Lineage, Origin
+
+# Moves when a key changes its meaning or goes away; a new key alone does not move it.
+SCHEMA = "lockgate/1"
+
+
+def decision_to_dict(decision: Decision) -> dict[str, object]:
+    return {
+        "action": decision.action.value,
+        "tier": decision.tier,
+        "reason": decision.reason.value,
+        "risk": decision.risk.value,
+        "explanation": decision.explanation,
+        "findings": [finding_to_dict(finding) for finding in decision.findings],
+        "origins": [origin_to_dict(origin) for origin in decision.origins],
+        "latency_us": round(decision.latency_us, 3),
+    }
+
+
+def finding_to_dict(finding: Finding) -> dict[str, object]:
+    return {
+        "rule": finding.rule,
+        "where": finding.where,
+        "start": finding.start,
+        "end": finding.end,
+        "reading": finding.reading,
+        "excerpt": finding.excerpt,
+    }
+
+
+def origin_to_dict(origin: Origin) -> dict[str, object]:
+    return {
+        "argument": origin.argument,
+        "value": origin.value,
+        "block": origin.block,
+        "source": origin.source,
+        "start": origin.start,
+        "end": origin.end,
+        "how": origin.how,
+        "order": origin.order,
+        "sink": origin.sink,
+        "known": origin.known,
+    }
+
+
+def block_to_dict(block: Block) -> dict[str, object]:
+    return {
+        "id": block.id,
+        "content": block.content,
+        "trust": block.trust.word,
+        "kind": block.kind.value,
+        "mutable": block.mutable,
+        "source": block.source,
+        "digest": block.digest,
+        "tainted_by": list(block.tainted_by),
+    }
+
+
+def lineage_to_dict(lineage: Lineage) -> dict[str, object]:
+    """Safe to recurse: a lineage is at most as deep as whoever grew it allowed."""
+    return {
+        "block": lineage.block,
+        "parents": [lineage_to_dict(parent) for parent in lineage.parents],
+        "cut": lineage.cut,
+    }

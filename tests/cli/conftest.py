@@ -1,0 +1,103 @@
+"""A place where no configuration but the test's own exists, and the command as a function of its arguments."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import lockgate
+from lockgate import assemble
+from lockgate.cli.main import main
+from lockgate.core.policy import Policy
+from lockgate.core.rules import RULES, Rule
+from lockgate.core.scanner import Scanner
+from lockgate.gate import shared_scanner
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+class Stdin(io.TextIOWrapper):
+    """Standard input that holds bytes; `at_terminal` pretends that a person sits there."""
+
+    def __init__(self, raw: io.BufferedIOBase, *, at_terminal: bool = False) -> None:
+        super().__init__(raw)  # type: ignore[arg-type]
+        self._at_terminal = at_terminal
+
+    def isatty(self) -> bool:
+        return self._at_terminal
+
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where processes of their own find the compiled rules, so that they do not compile them again."""
+    folder = tmp_path_factory.mktemp("cache")
+    kept = folder / "lockgate" / f"rules-{assemble._key(RULES)}.bin"
+    assemble._write(kept, shared_scanner(Policy()).dump())
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory in an empty home; what the developer's shell says about colour does not count."""
+    # Processes of their own import what this one imports, from wherever they start.
+    monkeypatch.setenv("PYTHONPATH", str(Path(lockgate.__file__).parents[1]))
+    for name in ("LOCKGATE_CONFIG", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    return work
+
+
+@pytest.fixture(autouse=True)
+def one_scanner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process the built-in rules are compiled once; processes of their own go through the cache on disk."""
+    cached = assemble.cached_scanner
+
+    def shared(rules: tuple[Rule, ...], folder: Path | None) -> Scanner:
+        return shared_scanner(Policy()) if rules == RULES else cached(rules, folder)
+
+    monkeypatch.setattr(assemble, "cached_scanner", shared)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    def run(*argv: str, stdin: bytes | io.BufferedIOBase = b"", at_terminal: bool = False) -> Ended:
+        raw = io.BytesIO(stdin) if isinstance(stdin, bytes) else stdin
+        monkeypatch.setattr(sys, "stdin", Stdin(raw, at_terminal=at_terminal))
+        code = main(list(argv))
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return Ended(code, out, err)
+
+    return run
+
+
+@pytest.fixture
+def spawn() -> Callable[..., subprocess.Popen[bytes]]:
+    """The command as a process of its own, for what only a process has: signals, pipes, terminals."""
+
+    def spawn(*argv: str, **streams: object) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "lockgate.cli.main", *argv]
+        return subprocess.Popen(command, env=os.environ.copy(), **streams)  # type: ignore[call-overload,no-any-return]
+
+    return spawn

@@ -1,0 +1,67 @@
+"""The JSON shapes that other programs read: these keys are promised."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+
+from lockgate.core import wire
+from lockgate.core.vocabulary import (
+    Action,
+    Block,
+    Decision,
+    Finding,
+    Kind,
+    Lineage,
+    Origin,
+    Reason,
+    Risk,
+    Trust,
+)
+
+FINDING = Finding("seed:new-task", "b0001", 3, 11, "raw", "new task")
+ORIGIN = Origin("to", "x@evil.example", "b0001", "tool:mail", 5, 19, "exact", "send it to x@evil.example", "recipient")
+DECISION = Decision(
+    Action.PAUSE, 3, Reason.UNTRUSTED_ORIGIN, Risk.HIGH, "because", (FINDING,), (ORIGIN,), latency_us=12.34567
+)
+
+
+def test_a_decision_says_everything_it_holds() -> None:
+    value = wire.decision_to_dict(DECISION)
+    assert list(value) == [field.name for field in fields(Decision)]
+    assert value["action"] == "PAUSE"
+    assert value["reason"] == "untrusted-origin"
+    assert value["risk"] == "high"
+    assert value["latency_us"] == 12.346
+
+
+def test_findings_and_origins_keep_every_field() -> None:
+    assert list(wire.finding_to_dict(FINDING)) == [field.name for field in fields(Finding)]
+    assert list(wire.origin_to_dict(ORIGIN)) == [field.name for field in fields(Origin)]
+
+
+def test_a_block_is_written_in_the_words_of_a_trace() -> None:
+    block = Block("b1", "text", Trust.UNTRUSTED, Kind.DATA, True, "tool:mail", "00", ("b0",))
+    assert wire.block_to_dict(block) == {
+        "id": "b1",
+        "content": "text",
+        "trust": "untrusted",
+        "kind": "data",
+        "mutable": True,
+        "source": "tool:mail",
+        "digest": "00",
+        "tainted_by": ["b0"],
+    }
+
+
+def test_a_lineage_is_a_tree() -> None:
+    tree = Lineage("b2", (Lineage("b1", (Lineage("b2", cut="cycle"),)),))
+    written = wire.lineage_to_dict(tree)
+    assert written["parents"] == [
+        {"block": "b1", "parents": [{"block": "b2", "parents": [], "cut": "cycle"}], "cut": ""}
+    ]
+
+
+def test_everything_survives_json() -> None:
+    value = wire.decision_to_dict(DECISION)
+    assert json.loads(json.dumps(value, allow_nan=False)) == value

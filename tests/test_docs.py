@@ -1,0 +1,143 @@
+"""The pages say what the code does: generated ones are up to date, examples run, commands and names exist."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shlex
+from dataclasses import fields
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import lockgate
+from lockgate import assemble
+from lockgate.cli.main import COMMANDS, main, parsers
+from lockgate.core import trace
+from lockgate.core.policy import Policy
+from lockgate.core.vocabulary import Decision, Finding, Origin, Reason
+from lockgate.gate import shared_scanner
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+README = ROOT / "README.md"
+TRACE = ROOT / "docs" / "reference" / "trace.md"
+
+
+def text(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    """The fenced blocks of a page in one of these languages."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```", text(page), flags=re.MULTILINE | re.DOTALL)
+    return [body for language, body in found if language in languages]
+
+
+def generate() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GENERATOR = generate()
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Examples run where there is nothing but them."""
+    for name in ("LOCKGATE_CONFIG", "NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", GENERATOR.PAGES)
+def test_what_is_generated_is_up_to_date(name: str) -> None:
+    assert text(GENERATOR.REFERENCE / name) == GENERATOR.PAGES[name](), "run `make docs`"
+
+
+def test_the_example_of_a_trace_gives_what_its_page_shows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assemble, "cached_scanner", lambda rules, folder: shared_scanner(Policy()))
+    (example,) = blocks(TRACE, "jsonl")
+    (transcript,) = blocks(TRACE, "console")
+    command, _, output = transcript.partition("\n")
+    assert command == "$ lockgate check minutes.jsonl"
+    Path("minutes.jsonl").write_text(example, encoding="utf-8")
+    assert main(["check", "minutes.jsonl"]) == 1
+    assert GENERATOR.settled(capsys.readouterr().out) == GENERATOR.settled(output)
+
+
+def test_every_key_of_a_trace_and_of_a_decision_is_described() -> None:
+    described = set(re.findall(r"`(\w+)`", text(TRACE)))
+    asked = {key for keys in trace.KEYS.values() for key in keys} | set(trace.KEYS) | {"trace"}
+    printed = {field.name for sort in (Decision, Finding, Origin) for field in fields(sort)}
+    assert asked | printed | {"line", "session", "call", "tool"} <= described
+    assert all(f"`{reason.value}`" in text(TRACE) for reason in Reason)
+
+
+def test_the_limits_on_the_page_are_those_in_force() -> None:
+    assert f"{trace.MAX_LINE_BYTES // 2**20} MiB" in text(TRACE)
+    assert f"nested more than {trace.MAX_DEPTH} levels" in text(TRACE)
+    assert f"names of more than {trace.MAX_NAME:,} characters" in text(TRACE)
+
+
+def test_every_public_name_is_mentioned() -> None:
+    prose = "\n".join(text(page) for page in PAGES if page.name != "CHANGELOG.md")
+    names = [name for name in lockgate.__all__ if not name.startswith("_")]
+    assert [name for name in names if not re.search(rf"\b{name}\b", prose)] == []
+
+
+def test_the_python_in_the_readme_runs() -> None:
+    examples = blocks(README, "python", "py")
+    assert examples
+    for example in examples:
+        exec(compile(example, "README.md", "exec"), {"__name__": "__main__"})
+
+
+def test_every_lockgate_command_in_the_pages_exists() -> None:
+    known = {name: parser.format_help() for name, parser in parsers().items()}
+    asked = 0
+    for page in PAGES:
+        lines = "\n".join(blocks(page, "sh", "bash", "console", "shell")).splitlines()
+        # Of a transcript only the typed lines are commands.
+        typed = [line[2:] for line in lines if line.startswith("$ ")] or lines
+        for line in typed:
+            for command in re.findall(r"(?:^|[|;&] *)lockgate ([^|;&#<>\n]*)", line):
+                words = shlex.split(command)
+                name = words[0] if words and not words[0].startswith("-") else ""
+                assert name in known, f"{page.name}: {line}"
+                for option in [word.partition("=")[0] for word in words if word.startswith("--")]:
+                    assert re.search(rf"(?<![\w-]){option}(?![\w-])", known[name]), f"{page.name}: {line}"
+                asked += 1
+    assert asked
+
+
+def test_every_command_is_in_the_reference() -> None:
+    page = text(ROOT / "docs" / "reference" / "cli.md")
+    assert all(f"## lockgate {command}\n" in page for command in COMMANDS)
+
+
+def test_every_rule_is_in_the_reference() -> None:
+    from lockgate.cli.catalogue import ENTRIES
+
+    page = text(ROOT / "docs" / "reference" / "rules.md")
+    assert [entry.id for entry in ENTRIES if f"### {entry.id}\n" not in page] == []
+
+
+def test_json_examples_in_the_pages_are_json() -> None:
+    for page in PAGES:
+        for example in blocks(page, "json"):
+            json.loads(example)
+        for example in blocks(page, "jsonl"):
+            for line in example.splitlines():
+                trace.parse_line(line, 1)
