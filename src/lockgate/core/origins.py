@@ -40,6 +40,10 @@ SIGNALS: dict[str, tuple[str, str]] = {
         "a single word or a date stands in such a sentence together with the tool's verb",
         "a name alone proves nothing; a name in an order for this action does",
     ),
+    "origin:unasked-recipient": (
+        "a recipient or account stands in a sentence of untrusted text, and the goal asks for neither it nor the action",
+        "whoever asked for a summary did not ask for a payment to somebody the text mentions, however it is worded",
+    ),
     "origin:tool-in-order": (
         "such a sentence names the tool's verb and object, and the goal asks for neither",
         "a tool without telling arguments is driven by the order alone",
@@ -59,6 +63,8 @@ _MAX_VALUE = 400
 _MAX_LINE = 160
 # A call with more words of its own than this is judged by them, not by its tool's name alone.
 _FEW_WORDS = 4
+# Fewer words around a value than this are a label, not a sentence.
+_SENTENCE = 4
 # What stands within this many characters of a value is the same passage: a broad rule counts there.
 _PASSAGE = 80
 
@@ -75,6 +81,8 @@ _SEGMENT = re.compile(rb"&&|\|\||[;\n|]")
 _NUMBER = re.compile(rb"[\d.,:/ $%+-]*\Z")
 _DATE = re.compile(rb"\d{4}-\d\d(?:-\d\d)?(?:[ t]\d\d:\d\d(?::\d\d)?)?z?\Z|\d\d?:\d\d\Z|\d{1,4}[a-z]{1,2}\Z")
 _ADDRESS = re.compile(rb"[^\s@]{1,64}@[^\s@.]{1,63}\.|[a-z][a-z0-9+.-]{1,12}://|www\.")
+# Names and phrases stand beside orders all the time; an id, an address or a path is hardly there by chance.
+_TELLING = re.compile(rb"[0-9@_/\\\\]")
 _UNUSUAL = re.compile(rb".*[0-9]").match
 
 _SINKS = {
@@ -92,6 +100,7 @@ _SINKS = {
 
 
 _ADDRESSED = ("recipient", "url", "account")
+_RECEIVERS = ("recipient", "account")
 
 
 @lru_cache(maxsize=4096)
@@ -147,6 +156,11 @@ class Index:
                 yield at
                 at += 80
             at = lower.find(word, at + 1)
+
+    def in_prose(self, at: int, candidate: Candidate) -> bool:
+        """Whether a place is in a sentence, rather than alone in the field of a record or a column of a table."""
+        sentence = orders.order_at(self.part.data, at + len(candidate.rarest))
+        return len(sentence.words.difference(candidate.words)) >= _SENTENCE
 
     def orders_near(self, at: int) -> Iterator[Order]:
         """The orders whose cue stands near a place. Past a bound we stop looking and remember that we did."""
@@ -440,8 +454,11 @@ class Lookup:
             elif verb_around or thing_around or addressed or not self.implied:
                 if inside:
                     return "origin:value-in-order", order
-                if order.points_away or verb:
+                if (order.points_away or verb) and (addressed or _TELLING.search(candidate.piece)):
                     weaker = ("origin:value-near-order", order)
+        if not weaker[0] and not self.implied and candidate.distinctive and sink_of(candidate.argument) in _RECEIVERS:
+            if any(index.in_prose(at, candidate) for at in index.places(candidate)):
+                weaker = ("origin:unasked-recipient", None)
         self.capped = self.capped or index.capped
         return weaker
 

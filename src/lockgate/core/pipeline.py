@@ -222,7 +222,9 @@ def _digits(value: int | float) -> str:
 
 def _explain(ask: Ask, action: Action) -> str:
     """Why, in a sentence a person can act on."""
-    said = [_origin_sentence(origin) for origin in ask.origins if origin.order and not origin.known][:3]
+    unasked = {found.where for found in ask.findings if found.rule == "origin:unasked-recipient"}
+    telling = (origin for origin in ask.origins if not origin.known and (origin.order or origin.argument in unasked))
+    said = [_origin_sentence(origin) for origin in telling][:3]
     for found in ask.findings:
         if len(said) >= 4:
             break
@@ -246,8 +248,6 @@ def _explain(ask: Ask, action: Action) -> str:
 
 
 def _origin_sentence(origin: Origin) -> str:
-    return (
-        f"{quoted(origin.argument)} = {quoted(origin.value)} comes from {printable(origin.block)} "
-        f"({printable(origin.source)}), in a sentence that gives orders ({quoted(origin.order, 120)}), "
-        "and not from the goal"
-    )
+    where = f"{printable(origin.block)} ({printable(origin.source)})"
+    how = f"in a sentence that gives orders ({quoted(origin.order, 120)}), and" if origin.order else "and"
+    return f"{quoted(origin.argument)} = {quoted(origin.value)} comes from {where}, {how} not from the goal"
