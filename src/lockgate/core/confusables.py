@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise
 
 # Lookalikes of a letter that Unicode's own compatibility mappings do not fold: Greek, Cyrillic, Armenian, Georgian,
 # Cherokee, Lisu, small capitals, letters with a stroke. Written as escapes: nobody could review them otherwise.
@@ -166,8 +166,8 @@ def folded(text: str, gates: frozenset[str]) -> str:
             return text.translate(_FOLDS)
         # Mostly ASCII: only the stretches in between are worth a lookup per character.
         return _spliced(text, [odd.span() for odd in re.finditer(rb"\?+", flat)])
-    words = _touching(text) if "mixed" in gates else []
-    return text.translate(_FOLDS) if len(words) == _MOST_TOUCHING else _spliced(text, words)
+    words, complete = _touching(text)
+    return _spliced(text, words) if complete else text.translate(_FOLDS)
 
 
 def _spliced(text: str, spans: list[tuple[int, int]]) -> str:
@@ -285,16 +285,17 @@ def _reordered(text: str) -> Iterator[Hidden]:
     # text than the one that is there. At the start of a line it is a translation with words left in English.
     odd = pattern("(?:\u202e|(?<=[^\n])[\u202b\u2067])([^\u0590-\u08ff\u202c\u2069\ufb1d-\ufdff\n]{2,400})")
     for match in islice(odd.finditer(text), 16):
-        if pattern("[A-Za-z]{3}").search(match[1]):
+        if sum(ch.isascii() and ch.isalpha() for ch in match[1][:16]) >= 3:
             yield Hidden("bidi", cleaned(match[1], frozenset())[::-1], match.start(), match.end())
 
 
-_IS_FOREIGN = f"[{_FOREIGN}]"
+# Phonetic letters are folded too, but they are evidence of nothing: dictionaries are full of them.
+_IS_FOREIGN = f"[{_FOREIGN}\u0250-\u02af]"
 # Inside a word, or a Cyrillic or Armenian one in front. A Greek letter at an end is a symbol, a Cyrillic ending on a
 # foreign name is grammar, and capitals are mixed up by accident in acronyms and part numbers.
 _FOREIGN_INSIDE = f"[a-z][{_FOREIGN}]+[a-z]|[{_FOREIGN}][a-z]+[{_FOREIGN}]|^[\u0400-\u052f\u0531-\u0587][a-z]{{2}}"
 _WORD_BEFORE, _WORD_AFTER = f"[\\w{INVISIBLE}]{{0,40}}\\Z", f"[\\w{INVISIBLE}]{{0,40}}"
-_MOST_TOUCHING = 64
+_MOST_TOUCHING, _MOST_TRIES = 64, 2048
 _TOUCH = bytes(97 if chr(i).isalpha() else 63 if i == 63 else 32 for i in range(128)) + b" " * 128
 
 
@@ -305,25 +306,27 @@ def _word(text: str, at: int) -> tuple[int, int]:
     return at - (len(head[0]) if head else 0), tail.end() if tail else at
 
 
-def _touching(text: str) -> list[tuple[int, int]]:
-    """Words in which a Latin letter touches one of another alphabet; at most so many."""
-    # One byte per character, so that plain searches find the places.
+def _touching(text: str) -> tuple[list[tuple[int, int]], bool]:
+    """Words in which a Latin letter touches one of another alphabet, and whether those are all."""
+    # One byte per character, so that plain searches find the places; accented letters are tried in vain.
     flat = text.encode("ascii", "replace").translate(_TOUCH)
     words: list[tuple[int, int]] = []
     before, after = flat.find(b"a?"), flat.find(b"?a")
-    while (before >= 0 or after >= 0) and len(words) < _MOST_TOUCHING:
+    for _ in range(_MOST_TRIES):
+        if (before < 0 and after < 0) or len(words) == _MOST_TOUCHING:
+            break
         at = before + 1 if after < 0 or 0 <= before < after else after
         end = at + 1
         if pattern(_IS_FOREIGN).match(text, at):
             start, end = _word(text, at)
-            words.append((start, end))
+            words.append((max(start, words[-1][1]) if words else start, end))
         before = flat.find(b"a?", end - 1) if 0 <= before < end else before
         after = flat.find(b"?a", end) if 0 <= after < end else after
-    return words
+    return words, before < 0 and after < 0
 
 
 def _mixed(text: str) -> Iterator[Hidden]:
-    found = [(start, end) for start, end in _touching(text) if _spells_latin(text[start:end])]
+    found = [(start, end) for start, end in _touching(text)[0] if _spells_latin(text[start:end])]
     # In a text of another alphabet a word or two are slips of the keyboard.
     mostly_foreign = len(text) > 80 and text.encode("ascii", "replace").count(b"?") * 4 > len(text)
     if len(found) > (2 if mostly_foreign else 0):
@@ -338,12 +341,18 @@ def _spells_latin(word: str) -> bool:
 
 
 def _styled(text: str) -> Iterator[Hidden]:
-    found = list(islice(pattern(f"[{_STYLED}]{{2,64}}").finditer(text), 128))
-    words = [word for match in found if (word := match[0].translate(_FOLDS)).isalpha() and word.isascii()]
-    said = " ".join(words)
-    # Acronyms and symbols are set in such letters; two words of text are not.
-    if sum(len(word) > 2 for word in words) > 1 and len(said) >= 10 and wordlike(said):
-        yield Hidden("styled", said, found[0].start(), found[-1].end())
+    found = [
+        (match, match[0].translate(_FOLDS)) for match in islice(pattern(f"[{_STYLED}]{{2,64}}").finditer(text), 128)
+    ]
+    words = [(match.span(), word) for match, word in found if word.isascii() and word.isalpha()]
+    # Acronyms and symbols are set in such letters; two words side by side are not.
+    phrase = any(
+        after[0] - before[1] <= 3 and len(first) > 2 and len(second) > 2
+        for (before, first), (after, second) in pairwise(words)
+    )
+    said = " ".join(word for _, word in words)
+    if phrase and len(said) >= 10 and wordlike(said):
+        yield Hidden("styled", said, words[0][0][0], words[-1][0][1])
 
 
 _FINDERS: dict[str, Callable[[str], Iterator[Hidden]]] = {

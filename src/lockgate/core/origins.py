@@ -41,7 +41,7 @@ SIGNALS: dict[str, tuple[str, str]] = {
         "a name alone proves nothing; a name in an order for this action does",
     ),
     "origin:unasked-recipient": (
-        "a recipient or account stands in a sentence of untrusted text, and the goal asks for neither it nor the action",
+        "a recipient or account stands in a sentence of untrusted text; the goal asks for neither it nor the action",
         "whoever asked for a summary did not ask for a payment to somebody the text mentions, however it is worded",
     ),
     "origin:tool-in-order": (

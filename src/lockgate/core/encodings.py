@@ -1,0 +1,436 @@
+"""Encoded text back to text: codes written in place, and runs of base64 or hexadecimal.
+
+Decode first, then judge what comes out: entropy is only a report. Every decoder is one pass of the interpreter's own,
+or counts what it does one by one, because the text may have been written to be slow.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from math import log2
+from typing import NamedTuple
+
+from lockgate.core.confusables import Hidden, bytes_pattern, pattern, wordlike
+
+# --- codes in place
+
+
+def _percent(text: str) -> tuple[str, bool]:
+    return _bytes_of(text, b"%", rb"%(?=[0-9A-Fa-f]{2})"), True
+
+
+def _quoted(text: str) -> tuple[str, bool]:
+    # The standard's capital letters only: `url=data:` is no code.
+    return _bytes_of(text.replace("=\r\n", "").replace("=\n", ""), b"=", rb"=(?=[0-9A-F]{2})"), True
+
+
+def _bytes_of(text: str, mark: bytes, code: bytes) -> str:
+    """A text with its codes for bytes replaced by what those bytes are in UTF-8."""
+    raw = text.encode("utf-8", "surrogatepass").replace(b"\\", b"\\\\")
+    # As `\xNN` the interpreter decodes them in one pass, in a fiftieth of the time of a loop over the codes.
+    if bytes_pattern(code.replace(b"(?=", b"(?!")).search(raw):
+        raw = bytes_pattern(code).sub(rb"\\x", raw)
+    else:
+        raw = raw.replace(mark, b"\\x")
+    return raw.decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")
+
+
+def _escapes(text: str) -> tuple[str, bool]:
+    for twice in ("\\\\u", "\\\\x", "\\\\n") if "\\\\" in text else ():
+        for _ in range(3):
+            text = text.replace(twice, twice[1:])
+    for short, plain in (("\\n", "\n"), ("\\r", "\r"), ("\\t", "\t"), ('\\"', '"'), ("\\/", "/")):
+        text = text.replace(short, plain)
+    whole = True
+    if "\\u{" in text:
+        most = _most_steps(text)
+        braces = pattern(r"\\u\{0{0,4}([0-9A-Fa-f]{1,5}|10[0-9A-Fa-f]{4})\}")
+        text, count = braces.subn(lambda match: chr(int(match[1], 16)), text, count=most)
+        whole = count < most
+    # Every backslash is made a literal one, and those of valid escapes are then taken back.
+    valid = pattern(r"\\\\(?=x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[01][0-7]{2})")
+    text = valid.sub(r"\\", text.replace("\\", "\\\\")).encode("raw_unicode_escape").decode("unicode_escape")
+    if pattern("[\ud800-\udfff]").search(text):
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text, whole
+
+
+_COMMON_ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&#39;", "'"), ("&nbsp;", "\u00a0"), ("&amp;", "&"))
+_ENTITY = r"#0{0,8}([0-9]{1,7});?|#[xX]0{0,8}([0-9A-Fa-f]{1,6});?|([A-Za-z][A-Za-z0-9]{1,31});"
+
+
+def _entities(text: str) -> tuple[str, bool]:
+    for name, plain in _COMMON_ENTITIES:
+        text = text.replace(name, plain)
+    most = _most_steps(text)
+    head, *parts = text.split("&")
+    # The same references come back with the same text behind them, most of all where nothing but references is left.
+    known: dict[str, str] = {}
+    for part in parts:
+        if part not in known:
+            known[part] = _entity(part) if len(known) < most else "&" + part
+    return head + "".join([known[part] for part in parts]), len(known) <= most
+
+
+def _entity(part: str) -> str:
+    """The text after one ampersand, its reference replaced."""
+    match = pattern(_ENTITY).match(part)
+    if match is None:
+        return "&" + part
+    if match[3]:
+        from html.entities import html5
+
+        said = html5.get(match[3] + ";", html5.get(match[3].lower() + ";", match[0]))
+    else:
+        code = int(match[1]) if match[1] else int(match[2], 16)
+        said = chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else " "
+    return said + part[match.end() :]
+
+
+def _most_steps(text: str) -> int:
+    """How often a decoder may do something that costs a microsecond; ordinary text stays far below."""
+    return 512 + len(text) // 32
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """One way of writing characters as codes.
+
+    `decode` gives the text and whether it got to the end; `mark` begins every code; `letter` is a code for plain ASCII:
+    ordinary encoders never write a letter as a code, so several in a row spell something that was not to be read.
+    """
+
+    name: str
+    mark: str
+    decode: Callable[[str], tuple[str, bool]]
+    letter: str
+
+    def left_in(self, text: str) -> bool:
+        return pattern(self.letter).search(text) is not None
+
+    def spelled(self, text: str) -> Iterator[Hidden]:
+        """Words of which every letter is a code."""
+        # The first code stands outside the group so that the search can jump from one mark to the next.
+        runs = list(islice(pattern(f"{self.letter}(?:{self.letter}){{2,63}}").finditer(text), 64))
+        if not runs:
+            return
+        start, end = runs[0].start(), runs[-1].end()
+        words = [self.decode(run[0])[0] for run in runs]
+        said = " ".join(words)
+        # In binary data a third of the codes happen to be letters, and they happen to spell nothing.
+        codes = text.count(self.mark, start, end) - text.count(self.mark * 2, start, end)
+        mostly = sum(map(len, words)) * 10 >= codes * 7
+        if mostly and sum(map(str.isalpha, said)) >= 8 and (wordlike(said) or len(runs) == 64):
+            yield Hidden(self.name, said, start, end)
+
+
+CODES = (
+    Code(
+        "escape",
+        "\\",
+        _escapes,
+        r"\\{1,3}(?:x[2-7][0-9A-Fa-f]|u00[2-7][0-9A-Fa-f]|u\{0{0,4}[2-7][0-9A-Fa-f]\}|1[0-7]{2}|0[4-7][0-7])",
+    ),
+    Code(
+        "entity",
+        "&",
+        _entities,
+        r"&(?:amp;){0,2}#(?:[xX]0{0,6}[2-7][0-9A-Fa-f]|0{0,6}(?:3[2-9]|[4-9][0-9]|1[01][0-9]|12[0-6]));?",
+    ),
+    Code("percent", "%", _percent, r"%[2-7][0-9A-Fa-f]"),
+    Code("quoted", "=", _quoted, r"=[2-7][0-9A-F]"),
+)
+
+
+# --- runs
+
+
+class Run(NamedTuple):
+    """Where a run stands; `broken` when it has line breaks or separators in it."""
+
+    start: int
+    end: int
+    broken: bool
+
+
+class Decoded(NamedTuple):
+    """The bytes of a run and, if they are text, the text; `mostly` when most of the run is that text."""
+
+    kind: str
+    data: bytes
+    said: str = ""
+    mostly: bool = True
+
+
+_MASK = bytes(120 if chr(i).isalnum() or chr(i) in "+/-_" else 32 for i in range(128)) + b" " * 128
+_PAIR_MASK = bytes(104 if i in b"0123456789abcdefABCDEF" else 115 if i in b" :,-" else 120 for i in range(256))
+# Between two lines of one run: a line break, real or escaped, with quoting; or one string joined to another.
+_LINE_BREAK = rb"[ \t]{0,4}(?:\r?\n|\\r|\\n){1,4}[ \t>\"']{0,16}|[\"'] ?[+.,]?\s{0,16}[\"']"
+_HEX_PAIRS = rb"(?:(?:0x)?[0-9A-Fa-f]{2}(?:[ :-]|, ?)){8,2000}(?:0x)?[0-9A-Fa-f]{2}"
+
+
+def runs(flat: bytes, shortest: int, *, separated: bool) -> Iterator[Run]:
+    """Where runs of the base64 or hexadecimal alphabets stand, the lines of one run joined.
+
+    `separated` asks for pairs of hexadecimal digits with something in between as well.
+    """
+    mask = flat.translate(_MASK)
+    needle, line, line_break = b"x" * shortest, b"x" * 4, bytes_pattern(_LINE_BREAK)
+    at = mask.find(needle)
+    while at >= 0:
+        end = single = _end(mask, at + shortest)
+        width = size = end - at
+        # All lines of one run have the same length, and only its last one may be shorter.
+        while size == width and (gap := line_break.match(flat, end)) and mask.startswith(line, gap.end()):
+            following = _end(mask, gap.end())
+            size = following - gap.end()
+            if size > width:
+                break
+            end = following
+        yield Run(at, end, end != single)
+        at = mask.find(needle, end)
+    # The mask says cheaply that there is none.
+    pairs = flat.translate(_PAIR_MASK) if separated else b""
+    if b"hhshhshhshhs" in pairs or b"xhhsshxhhss" in pairs or b"xhhshxhhs" in pairs:
+        for match in bytes_pattern(_HEX_PAIRS).finditer(flat):
+            yield Run(*match.span(), True)
+
+
+def _end(mask: bytes, at: int) -> int:
+    end = mask.find(b" ", at)
+    return len(mask) if end < 0 else end
+
+
+_HEX = rb"(?:0x)?([0-9A-Fa-f]+)"
+# Every byte of ASCII text begins with a digit from 2 to 7, and three of them leave these letters in base64.
+_HEX_SHAPE = rb"(?:[2-7][0-9A-Fa-f]|0[9AaDd]){9,20000}"
+_BASE64_SHAPE = rb"[CI-Za-f][C-HS-Xi-nyz0-3gwQ][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/]" * 5
+_URLSAFE = bytes.maketrans(b"-_", b"+/")
+_CONTROLS = bytes(i for i in range(32) if i not in b"\t\n\r") + b"\x7f"
+
+
+def decoded(flat: bytes, run: Run, *, shaped: bool) -> Decoded:
+    """What a run decodes to; `shaped` when somewhere in the text there is one that has the shape of ASCII text."""
+    raw = flat[run.start : run.end]
+    if run.broken:
+        raw = raw.replace(b"0x", b"") if raw.startswith(b"0x") else raw
+        raw = raw.replace(b"\\n", b"").replace(b"\\r", b"").translate(None, b" \t\r\n\"'>.,:\\")
+        raw = raw.replace(b"-", b"") if raw[2:3] == b"-" else raw
+    digits = bytes_pattern(_HEX).fullmatch(raw)
+    data = binascii.unhexlify(digits[1]) if digits and len(digits[1]) % 2 == 0 else b""
+    if said := text_of(data):
+        return Decoded("hex", data, said)
+    if not shaped and (raw.islower() or raw.isupper()):
+        # A digest, a path, a name or a sequence: base64 of so many bytes has letters of both cases.
+        return Decoded("hex", data)
+    plain = raw.translate(_URLSAFE)
+    bits = _base64(plain)
+    if said := text_of(bits):
+        return Decoded("base64", bits, said)
+    if shaped and (match := bytes_pattern(_HEX_SHAPE).search(raw)):
+        found = binascii.unhexlify(match[0])
+        return Decoded("hex", found, text_of(found), len(match[0]) * 2 >= len(raw))
+    if shaped and (match := bytes_pattern(_BASE64_SHAPE).search(plain)):
+        # Something else is glued to the front of the run, or the text is a piece of something binary.
+        bits = _base64(plain[match.start() % 4 :])
+        said = b"\n".join(bytes_pattern(rb"[\t\n\r -~]{8,}").findall(bits)).decode("ascii")
+        return Decoded("base64", bits, said, len(said) * 2 >= len(bits))
+    return Decoded("hex", data) if data else Decoded("base64", bits)
+
+
+def _base64(run: bytes) -> bytes:
+    try:
+        return binascii.a2b_base64((run[:-1] if len(run) % 4 == 1 else run) + b"==")
+    except binascii.Error:
+        return b""
+
+
+COMPRESSED = {b"\x1f\x8b": "gzip", b"\x78\x01": "zlib", b"\x78\x9c": "zlib", b"\x78\xda": "zlib"}
+
+
+def unpacked(found: Decoded, most: int) -> tuple[Decoded, bool]:
+    """The text in compressed data, at most so many bytes of it, and whether that was all."""
+    import zlib
+
+    stream = zlib.decompressobj(wbits=47)
+    try:
+        out = stream.decompress(found.data, max(most, 1))
+    except zlib.error:
+        return found, True
+    name = COMPRESSED[found.data[:2]]
+    return Decoded(f"{found.kind}>{name}", found.data, text_of(out)), not stream.unconsumed_tail
+
+
+def text_of(data: bytes) -> str:
+    """The bytes as text, or nothing when they are not: one control character is enough to say so."""
+    if len(data) < 8:
+        return ""
+    if b"\0" in data:
+        for zeros, codec in ((data[1::2], "utf-16-le"), (data[::2], "utf-16-be")):
+            if zeros.count(0) * 10 >= len(zeros) * 9:
+                text = data.decode(codec, "replace").rstrip("\0")
+                return "" if pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]").search(text) else text
+        data = data.rstrip(b"\0")
+    head = data[:64]
+    if len(head.translate(None, _CONTROLS)) < len(head):
+        return ""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.start < 32 or error.start * 2 < len(data):
+            return ""
+        data = data[: error.start]  # something else is glued to the end
+        text = data.decode("utf-8")
+    return "" if len(data.translate(None, _CONTROLS)) < len(data) else text
+
+
+# --- the four signals
+
+
+def entropy(raw: str, charset: str) -> tuple[float, float]:
+    """Bits per character, and the share of what the length and the character set allow; from the first 1,024."""
+    sample = raw[:1024]
+    if len(sample) < 2:
+        return 0.0, 0.0
+    shares = [sample.count(ch) / len(sample) for ch in set(sample)]
+    bits = abs(sum(share * log2(share) for share in shares))
+    most = min(log2(len(sample)), {"hex": 4.0, "base64": 6.0, "base64url": 6.0}.get(charset, 8.0))
+    return round(bits, 3), round(min(bits / most, 1.0), 3)
+
+
+def charset(raw: bytes) -> str:
+    if not raw.translate(None, b"0123456789abcdefABCDEFx :,-\r\n"):
+        return "hex"
+    return "base64url" if b"-" in raw or b"_" in raw else "base64"
+
+
+_TEXT_SIGNATURES = (
+    ("-----BEGIN", "pem"),
+    ("<svg", "svg"),
+    ("<?xml", "xml"),
+    ("<", "markup"),
+    ("{", "json"),
+    ("[", "json"),
+)
+_SIGNATURES = (
+    (b"\x89PNG", "png"),
+    (b"\xff\xd8\xff", "jpeg"),
+    (b"GIF8", "gif"),
+    (b"RIFF", "riff"),
+    (b"wOF2", "woff2"),
+    (b"wOFF", "woff"),
+    (b"OTTO", "font"),
+    (b"\0\1\0\0", "font"),
+    (b"%PDF", "pdf"),
+    (b"\x7fELF", "elf"),
+    (b"MZ", "pe"),
+    (b"PK\3\4", "zip"),
+    (b"\0asm", "wasm"),
+    (b"\0\0\0\x0bssh-", "ssh"),
+    (b"\0\0\0\x07ssh-", "ssh"),
+    (b"\x30\x82", "der"),
+)
+
+
+def signature(found: Decoded) -> str:
+    """What the decoded bytes are, by how they begin."""
+    if name := COMPRESSED.get(found.data[:2]):
+        return name
+    if found.said and found.mostly:
+        return next((name for start, name in _TEXT_SIGNATURES if found.said.startswith(start)), "text")
+    return next((name for start, name in _SIGNATURES if found.data.startswith(start)), "binary")
+
+
+def looks_encoded(raw: bytes, data: bytes) -> str:
+    """Why a run that holds no text is ordinary; nothing when it does not even look encoded."""
+    if len(set(raw[:256])) < 10:
+        return ""
+    if charset(raw) == "hex":
+        sizes = {16: "md5", 20: "sha1", 28: "sha224", 32: "sha256", 48: "sha384", 64: "sha512"}
+        return f"has the length of a {sizes[len(data)]} digest" if len(data) in sizes else "decodes to binary data"
+    if raw.islower() or raw.isupper() or raw.translate(None, b"0123456789") == raw:
+        return ""
+    return "decodes to binary data"
+
+
+# --- what counts as hidden
+
+_COMMANDS = frozenset("curl wget bash zsh sudo chmod powershell ncat scp iex certutil".split())
+# These are words too, so what follows must look like an argument.
+_WORD_COMMANDS = frozenset("sh rm nc cat echo python python3 perl ruby node base64 ssh eval exec cmd dd".split())
+
+
+def reveals(text: str) -> bool:
+    """Whether a reader would find something in a decoded text: an address, a command, sentences, and not data."""
+    if text.startswith("-----BEGIN"):
+        return False
+    if text.lstrip()[:1] not in ("{", "[", "<"):
+        if any(mark in text for mark in ("http://", "https://", "HTTP://", "HTTPS://", "mailto:")):
+            return True
+        if "@" in text and pattern(r"[\w.+\-]@[\w\-]{1,63}\.[A-Za-z]{2}").search(text):
+            return True
+    return _speaks(text)
+
+
+def _speaks(text: str) -> bool:
+    tokens = text.split()
+    return _commands(tokens) or _sentences(tokens, text)
+
+
+def _commands(tokens: list[str]) -> bool:
+    if _COMMANDS.isdisjoint(tokens) and _WORD_COMMANDS.isdisjoint(tokens):
+        return False
+    return any(
+        token in _COMMANDS or (token in _WORD_COMMANDS and argument[0] in "-/~.$<\"'(")
+        for token, argument in pairwise(tokens)
+    )
+
+
+def _sentences(tokens: list[str], text: str) -> bool:
+    chain: list[str] = []
+    for token in tokens:
+        word = token.strip(".,;:!?\"'()")
+        if (word.isalpha() or word in ("don't", "I'm", "it's")) and len(word) <= 24:
+            chain.append(word)
+            if len(chain) >= 4 and _words(chain[-4:]):
+                return True
+        else:
+            chain = []
+    # A short message has fewer words, but then nothing else.
+    if 2 <= len(tokens) == len(chain) and _words(chain):
+        return True
+    unspaced = "[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{6}"
+    return not text.isascii() and pattern(unspaced).search(text) is not None
+
+
+def _words(chain: list[str]) -> bool:
+    said = " ".join(chain)
+    return len(said) >= 12 and (not said.isascii() or wordlike(said))
+
+
+_ADDRESS = rb"https?://[^\s\"'<>]{0,500}$"
+_DATA_URI = rb"data:([a-z]{1,12}/[a-z0-9.+-]{1,40})[a-z0-9=;+-]{0,40},$"
+_TEXT_TYPES = (b"image/svg+xml", b"application/json", b"text/css", b"text/javascript", b"application/javascript")
+JWT = "a signed token"
+
+
+def carrier(flat: bytes, run: Run, found: Decoded) -> str:
+    """Why readable text at this place is ordinary; nothing when it is not."""
+    if not found.mostly:
+        return "text inside binary data"
+    neighbour = flat[max(0, run.start - 1) : run.start]
+    if flat.startswith(b"eyJ", run.start) and (flat.startswith(b".", run.end) or neighbour == b"."):
+        return JWT
+    if not neighbour or neighbour in b" \n\t\"'":
+        return ""
+    before = flat[max(0, run.start - 512) : run.start]
+    if neighbour == b"," and (match := bytes_pattern(_DATA_URI).search(before[-120:])):
+        # An image that decodes to text is no image, and a drawing or a style sheet does not begin with a word.
+        if match[1] in _TEXT_TYPES and found.said.lstrip()[:1] in tuple("{[<@.#/*(!;:"):
+            return "a data URI"
+    if b"://" in before and bytes_pattern(_ADDRESS).search(before) and not _speaks(found.said):
+        return "part of an address"
+    return ""
