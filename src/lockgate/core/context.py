@@ -123,7 +123,7 @@ class Context:
             for index in analysed[1]:
                 self.seen_words.update(index.words)
         scan, indexes = analysed
-        self.entries.extend(Entry(position, block.id, block.source, index) for index in indexes)
+        self.entries.extend(Entry(position, block.id, block.source, index, index.words) for index in indexes)
         plainly: set[str] = set()
         for part in scan.parts:
             for hit in part.hits:

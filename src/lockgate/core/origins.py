@@ -218,6 +218,7 @@ class Entry(NamedTuple):
     block: str
     source: str
     read: Index
+    words: frozenset[bytes]
 
 
 class Wishes:
@@ -312,19 +313,18 @@ def _intent(tool: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
     )
 
 
-def _pieces(leaf: Leaf, data: bytes) -> Iterator[bytes]:
+def _pieces(leaf: Leaf, data: bytes) -> list[bytes]:
     """The pieces of a value worth looking for: all of it, a command's parts, and whatever in it is not a plain word."""
-    if len(data) <= _MAX_VALUE:
-        yield data
+    pieces = [data] if len(data) <= _MAX_VALUE else []
     if data.isalnum():
-        return
+        return pieces
     if sink_of(leaf.argument) == "command":
         segments = _SEGMENT.split(data)
         if len(segments) > 1:
-            yield from (segment for segment in segments if len(segment) <= _MAX_VALUE)
+            pieces += [segment for segment in segments if len(segment) <= _MAX_VALUE]
     prose = len(data) > _MAX_LINE
     for chunk in data.translate(_CHUNKS).split():
-        if len(chunk) < 4 or chunk.isalpha() or len(chunk) > 2048:
+        if chunk.isalpha() or not 4 <= len(chunk) <= 2048:
             continue
         # In a long text only addresses tell: code and prose share names with everything they were read from.
         if prose and b"@" not in chunk and b"://" not in chunk and not chunk.startswith(b"www."):
@@ -332,16 +332,16 @@ def _pieces(leaf: Leaf, data: bytes) -> Iterator[bytes]:
         chunk = chunk.strip(b".:!?*_~-#$")
         if chunk.isalpha() or chunk == data:
             continue
-        yield chunk
+        pieces.append(chunk)
         if b"=" in chunk:
-            yield chunk.partition(b"=")[2]
+            pieces.append(chunk.partition(b"=")[2])
         if b":" in chunk:
             _, found, rest = chunk.partition(b"://")
             if found:
-                yield rest
-                yield rest.partition(b"/")[0].partition(b"?")[0]
+                pieces += [rest, rest.partition(b"/")[0].partition(b"?")[0]]
             else:
-                yield chunk.rpartition(b":")[2]
+                pieces.append(chunk.rpartition(b":")[2])
+    return pieces
 
 
 def candidates(leaves: Iterable[Leaf], seen_words: set[bytes]) -> tuple[list[Candidate], bool]:
@@ -406,8 +406,7 @@ class Lookup:
         related: list[tuple[str, int, int]] = []
         for candidate in wanted:
             rarest = candidate.rarest
-            spaced = rarest.isascii()
-            holders = [entry for entry in entries if not spaced or rarest in entry.read.words]
+            holders = [entry for entry in entries if rarest in entry.words] if rarest.isascii() else entries
             known: bool | None = None
             plainly: set[str] = set()
             for entry in holders:

@@ -52,7 +52,6 @@ def begin(
     annotations: Mapping[str, object] | None = None,
 ) -> Decision | Ask:
     """Steps 1 to 5: a ruling that Tier 1 can make by itself, or the question for the tiers above."""
-    leaves, too_big = _leaves(call.arguments)
     paranoid = policy.mode is Mode.PARANOID
     first = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
     # 1. Context.
@@ -65,20 +64,24 @@ def begin(
     if risk is Risk.LOW and not paranoid:
         return Decision(Action.CONTINUE, 1, Reason.LOW_RISK_TOOL, risk)
     # 3. and 4., the arguments' part: one pass over all of them.
+    leaves, too_big = _leaves(call.arguments)
     patterns, encoded, decoded = _scan_arguments(leaves, scanner, policy, context.wishes)
     if too_big:
         patterns.append(Finding("cap:arguments", "arguments", 0, 0))
     # 5. Origins come before the blocks' patterns because broad rules count only in blocks the call is related to.
     if first:
         entries = [entry for entry in entries if entry.position >= first]
-    lookup = Lookup(call.tool, leaves + decoded, context.wishes)
+    lookup = Lookup(call.tool, leaves + decoded if decoded else leaves, context.wishes)
     traced = lookup.trace(entries, context.seen_words, context.driving)
     if traced.capped:
         patterns.append(Finding("cap:values", "arguments", 0, 0))
     # 3. and 4., the blocks' part.
-    for note in (*context.alarms, *context.encoded, *_related(context, traced, policy)):
-        if note.position >= first and not (note.phrase and policy.unsafe_disable_phrase_rules):
-            (encoded if note.rule.startswith("encoded:") else patterns).append(context.finding(note))
+    if context.alarms or context.encoded or traced.related or policy.strict_patterns:
+        for note in (*context.alarms, *context.encoded, *_related(context, traced, policy)):
+            if note.position >= first and not (note.phrase and policy.unsafe_disable_phrase_rules):
+                (encoded if note.rule.startswith("encoded:") else patterns).append(context.finding(note))
+    if not (patterns or encoded or traced.signals or paranoid):
+        return Decision(Action.CONTINUE, 1, Reason.NO_RED_FLAGS, risk, "", (), traced.origins)
     reason = (
         Reason.SUSPICIOUS_PATTERN
         if patterns
@@ -87,11 +90,7 @@ def begin(
         else Reason.UNTRUSTED_ORIGIN
         if traced.signals
         else Reason.PARANOID_MODE
-        if paranoid
-        else Reason.NO_RED_FLAGS
     )
-    if reason is Reason.NO_RED_FLAGS:
-        return Decision(Action.CONTINUE, 1, reason, risk, "", (), traced.origins)
     return Ask(call, risk, reason, (*patterns, *encoded, *traced.signals), traced.origins)
 
 

@@ -8,7 +8,7 @@ Order cues are a second, dearer set of patterns: they are looked for only around
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from threading import local
+from threading import Lock, local
 from typing import Any, NamedTuple
 
 import hyperscan
@@ -93,18 +93,20 @@ class Scanner:
 
     def __init__(self, rules: Sequence[Rule] = RULES, *, compiled: bytes | None = None) -> None:
         self.rules = tuple(rules)
+        self._cues: hyperscan.Database | None = None
         if compiled is None:
-            self._database, self._cues = _compile(expressions(self.rules)), _compile(cue_expressions())
+            self._database = _compile(expressions(self.rules))
         else:
             size = int.from_bytes(compiled[:8], "big")
             self._database = hyperscan.loadb(compiled[8 : 8 + size], hyperscan.HS_MODE_BLOCK)
             self._cues = hyperscan.loadb(compiled[8 + size :], hyperscan.HS_MODE_BLOCK)
+        self._compiling = Lock()
         self._threads = local()
         self._locators: dict[str, hyperscan.Database] = {}
 
     def dump(self) -> bytes:
         rules = bytes(hyperscan.dumpb(self._database))
-        return len(rules).to_bytes(8, "big") + rules + bytes(hyperscan.dumpb(self._cues))
+        return len(rules).to_bytes(8, "big") + rules + bytes(hyperscan.dumpb(self._cue_database()))
 
     def scan(self, text: str) -> Scan:
         """Scan a text in all its readings."""
@@ -130,7 +132,8 @@ class Scanner:
     def cues(self, data: bytes) -> list[int]:
         """Where the order cues of a text end, in order."""
         found: list[tuple[int, int]] = []
-        self._cues.scan(data, match_event_handler=_collect, context=found, scratch=self._scratches()[1])
+        database = self._cue_database()
+        database.scan(data, match_event_handler=_collect, context=found, scratch=self._scratch("cues", database))
         return sorted({end for _, end in found})
 
     def _read(self, reading: Reading) -> Part:
@@ -150,16 +153,24 @@ class Scanner:
 
     def _matches(self, data: bytes) -> list[tuple[int, int]]:
         found: list[tuple[int, int]] = []
-        self._database.scan(data, match_event_handler=_collect, context=found, scratch=self._scratches()[0])
+        database = self._database
+        database.scan(data, match_event_handler=_collect, context=found, scratch=self._scratch("rules", database))
         return found
 
-    def _scratches(self) -> tuple[hyperscan.Scratch, hyperscan.Scratch]:
+    def _scratch(self, name: str, database: hyperscan.Database) -> hyperscan.Scratch:
         # Two scans on one scratch fail in the engine, so every thread has its own.
-        try:
-            both: tuple[hyperscan.Scratch, hyperscan.Scratch] = self._threads.both
-        except AttributeError:
-            both = self._threads.both = (hyperscan.Scratch(self._database), hyperscan.Scratch(self._cues))
-        return both
+        scratch = self._threads.__dict__.get(name)
+        if scratch is None:
+            scratch = self._threads.__dict__[name] = hyperscan.Scratch(database)
+        return scratch
+
+    def _cue_database(self) -> hyperscan.Database:
+        # Compiling takes a second that a session without a doubtful call never needs.
+        if self._cues is None:
+            with self._compiling:
+                if self._cues is None:
+                    self._cues = _compile(cue_expressions())
+        return self._cues
 
     def finding(self, hit: Hit, part: Part, where: str) -> Finding:
         """A hit as a finding, with offsets in characters of the text it was found in."""
