@@ -52,6 +52,7 @@ def begin(
     annotations: Mapping[str, object] | None = None,
 ) -> Decision | Ask:
     """Steps 1 to 5: a ruling that Tier 1 can make by itself, or the question for the tiers above."""
+    leaves, too_big = _leaves(call.arguments)
     paranoid = policy.mode is Mode.PARANOID
     first = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
     # 1. Context.
@@ -64,7 +65,6 @@ def begin(
     if risk is Risk.LOW and not paranoid:
         return Decision(Action.CONTINUE, 1, Reason.LOW_RISK_TOOL, risk)
     # 3. and 4., the arguments' part: one pass over all of them.
-    leaves, too_big = _leaves(call.arguments)
     patterns, encoded, decoded = _scan_arguments(leaves, scanner, policy, context.wishes)
     if too_big:
         patterns.append(Finding("cap:arguments", "arguments", 0, 0))
