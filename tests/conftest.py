@@ -1,0 +1,44 @@
+"""The built-in rules compiled once per test run, and a short way to ask the gate one question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+
+from lockgate import Decision, Gate, Policy
+from lockgate.core.scanner import Scanner
+from lockgate.gate import shared_scanner
+
+Ask = Callable[..., Decision]
+
+
+@pytest.fixture(scope="session")
+def scanner() -> Scanner:
+    return shared_scanner(Policy())
+
+
+@pytest.fixture(scope="session")
+def gate(scanner: Scanner) -> Gate:
+    return Gate(scanner=scanner)
+
+
+@pytest.fixture(scope="session")
+def ask(scanner: Scanner) -> Ask:
+    """The ruling on one call after some texts from outside were read, in a session of its own."""
+
+    def ask(
+        texts: str | Sequence[str],
+        tool: str,
+        arguments: Mapping[str, object],
+        *,
+        goal: str = "Summarise what came in this week",
+        annotations: Mapping[str, object] | None = None,
+        **policy: object,
+    ) -> Decision:
+        session = Gate(Policy(**policy), scanner=scanner).session(goal=goal)  # type: ignore[arg-type]
+        for text in [texts] if isinstance(texts, str) else texts:
+            session.add(text, source="tool:read_inbox")
+        return session.check(tool, arguments, annotations=annotations)
+
+    return ask
