@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def _key(rules: tuple[Rule, ...]) -> str:
         str(getattr(hyperscan, "__version__", "")),
         *(f"{flags}:{pattern}" for pattern, flags in expressions(rules) + cue_expressions()),
     ]
-    return sha256("\n".join(parts).encode("utf-8", "backslashreplace")).hexdigest()[:32]
+    return sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
 def _read(file: Path) -> bytes | None:
@@ -70,7 +71,7 @@ def _read(file: Path) -> bytes | None:
             if not _private(os.fstat(number), folder=False):
                 return None
             data = opened.read(_MAX_CACHED)
-    except OSError:
+    except (OSError, ValueError):
         return None
     head = len(_MAGIC) + 32
     body = data[head:]
@@ -85,8 +86,9 @@ def _write(file: Path, compiled: bytes) -> None:
         with os.fdopen(number, "wb") as opened:
             opened.write(_MAGIC + sha256(compiled).digest() + compiled)
         os.replace(temporary, file)
-    except OSError:
-        temporary.unlink(missing_ok=True)
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            temporary.unlink(missing_ok=True)
 
 
 def _private(status: os.stat_result, *, folder: bool) -> bool:

@@ -51,6 +51,8 @@ class Gate:
 
     def session(self, *, goal: str = "", mode: str | Mode | None = None, scope: str = "") -> Session:
         """One agent run. A mode given here can make the policy stricter, never looser."""
+        if not isinstance(goal, str):
+            raise InvalidBlock(f"a goal must be text, not {type(goal).__name__}")
         policy = self.policy
         if mode is not None:
             asked = {"research_scope": scope} if scope else {}
@@ -91,6 +93,8 @@ class Session:
             raise InvalidBlock(f"content must be text, not {type(content).__name__}", hint="decode bytes first")
         if not source or not isinstance(source, str):
             raise InvalidBlock("a block needs a source", hint='say where it came from, e.g. source="tool:read_inbox"')
+        if id is not None and not isinstance(id, str):
+            raise InvalidBlock(f"a block's id must be text, not {type(id).__name__}")
         level = _trust(trust)
         sort = None if kind is None else _kind(kind)
         parents = [parent.id if isinstance(parent, Block) else parent for parent in tainted_by]

@@ -6,13 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockgate.core.orders import REACH, Order, cue_patterns, fold, order_at, words
+from lockgate.core.orders import REACH, Order, cue_patterns, order_at, prepare
+from lockgate.core.orders import fold as fold_prepared
+from lockgate.core.orders import words as words_prepared
 from lockgate.core.scanner import Scanner
+
+
+def fold(data: bytes) -> bytes:
+    return fold_prepared(prepare(data))
+
+
+def words(data: bytes) -> list[bytes]:
+    return words_prepared(prepare(data))
 
 
 def orders(scanner: Scanner, text: str) -> list[Order]:
     data = text.encode()
-    return [order_at(data, cue) for cue in scanner.cues(data)]
+    return [order_at(data, prepare(data), cue) for cue in scanner.cues(data)]
 
 
 def sentences(scanner: Scanner, text: str) -> list[str]:
@@ -241,7 +251,7 @@ def test_the_sentence_around_a_cue_is_cut_out_whole(scanner: Scanner, text: str,
 def test_a_span_cuts_the_same_sentence_whatever_stands_before_it(scanner: Scanner, before: str) -> None:
     data = f"{before}Please send the report to Bob. It is late.".encode()
     for cue in scanner.cues(data):
-        order = order_at(data, cue)
+        order = order_at(data, prepare(data), cue)
         assert data[order.start : order.end].decode().strip() == "Please send the report to Bob."
         assert order.folded == b" please send the report to bob "
         assert order.words == {b"please", b"send", b"the", b"report", b"to", b"bob"}
@@ -254,15 +264,16 @@ def test_a_wrapped_sentence_is_one_sentence(scanner: Scanner) -> None:
 
 def test_a_text_without_full_stops_is_not_one_endless_order(scanner: Scanner) -> None:
     text = "lorem ipsum dolor " * 200 + "please send the report " + "sit amet elit " * 200
-    (order,) = orders(scanner, text)
-    assert order.end - order.start <= 2 * REACH
-    assert b"please send the report" in order.folded
+    found = orders(scanner, text)
+    assert found
+    assert all(order.end - order.start <= 2 * REACH for order in found)
+    assert all(b"please send the report" in order.folded for order in found)
 
 
 @given(st.binary(max_size=800), st.data())
 def test_any_bytes_and_any_cue_give_an_order_inside_the_text(raw: bytes, data: st.DataObject) -> None:
     cue = data.draw(st.integers(0, len(raw)))
-    order = order_at(raw, cue)
+    order = order_at(raw, prepare(raw), cue)
     assert 0 <= order.start <= order.end <= len(raw)
     assert order.folded.strip() in order.reach or not order.folded.strip()
 
@@ -412,5 +423,5 @@ def test_cutting_a_sentence_out_of_a_hostile_text_takes_no_longer_than_out_of_an
     data = (unit * (200_000 // len(unit))).encode()
     began = process_time()
     for cue in range(1000, 150_000, 1000):
-        order_at(data, cue)
+        order_at(data, prepare(data), cue)
     assert process_time() - began < 1

@@ -403,6 +403,11 @@ def test_values_json_cannot_hold_are_refused(ask: AskGate, value: object, wrap: 
     assert "text, numbers, booleans, lists and objects" in caught.value.hint
 
 
+def test_values_json_cannot_hold_are_refused_before_anything_else_is_looked_at(gate: Gate) -> None:
+    with pytest.raises(InvalidCall):
+        gate.session().check("read", {"a": b"bytes"})
+
+
 @pytest.mark.parametrize("key", [1, None, b"a", ("a",), 1.5])
 def test_names_that_are_not_text_are_refused(ask: AskGate, key: object) -> None:
     with pytest.raises(InvalidCall, match="argument names must be text"):

@@ -25,14 +25,6 @@ class Noted(NamedTuple):
     phrase: bool
     found: Finding | tuple[Hit, Part]
 
-    @property
-    def end(self) -> int:
-        """Where it ends in the block, nearly enough to tell whether it stands by a value."""
-        if isinstance(self.found, Finding):
-            return self.found.end
-        hit, part = self.found
-        return hit.end if part.how == "raw" else part.end
-
 
 class Context:
     """Blocks and findings of one run. Not safe for several threads: the session that owns it holds a lock."""
@@ -89,15 +81,15 @@ class Context:
                     hint="add the parent first; tainted_by takes the ids that add() returned",
                 )
         position = len(self.blocks)
-        name = id if id is not None else f"b{position + 1:04d}"
-        if name in self.positions:
-            raise InvalidBlock(f"block {quoted(name)} is already in this session")
+        name = self._name(position) if id is None else id
+        if not name or name in self.positions:
+            raise InvalidBlock(f"block {quoted(name)} is already in this session" if name else "a block's id is empty")
         origin = source.partition(":")[0]
         held = default_trust(source, user_trust=self._user_trust) if trust is None else trust
         parents = [self.blocks[self.positions[parent]].trust for parent in tainted_by]
-        if trust is None and origin == "agent" and not parents and self.entries:
-            # An agent's own words are made of everything it has read.
-            parents = [Trust.UNTRUSTED]
+        if trust is None and origin == "agent" and self.entries:
+            # An agent's own words are made of everything it has read, whatever it says they are made of.
+            parents.append(Trust.UNTRUSTED)
         held = min([held, *parents])
         if kind is None or (parents and held is Trust.UNTRUSTED):
             told = held is Trust.TRUSTED and origin in ("system", "goal", "user", "supervisor")
@@ -112,8 +104,14 @@ class Context:
         if held is Trust.UNTRUSTED:
             self._take_untrusted(position, block)
         else:
-            self.wishes.add(encode(content.lower()), asks=origin in ("goal", "user"))
+            self.wishes.add(data, asks=origin in ("goal", "user"))
         return block
+
+    def _name(self, position: int) -> str:
+        # A host may have given one of our own names to a block of its own.
+        while (name := f"b{position + 1:04d}") in self.positions:
+            position += 1
+        return name
 
     def _take_untrusted(self, position: int, block: Block) -> None:
         analysed = self._analysed.get(block.digest)
@@ -153,6 +151,13 @@ class Context:
         position: int, rule: str, block: str, start: int, end: int, reading: str = "raw", excerpt: str = ""
     ) -> Noted:
         return Noted(position, block, rule, False, Finding(rule, block, start, end, reading, excerpt))
+
+    def stands_in(self, note: Noted, passage: bytes) -> bool:
+        """Whether what was noted somewhere in a block also stands in this passage of it."""
+        if isinstance(note.found, Finding):
+            start, end = note.found.start, note.found.end
+            return encode(self.blocks[note.position].content[start:end])[:40] in passage
+        return self._scanner.matches(note.found[0].rule, passage)
 
     def finding(self, note: Noted) -> Finding:
         """What was noted, with where exactly it stands: looked for when somebody first asks, and then kept."""

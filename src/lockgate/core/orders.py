@@ -34,7 +34,7 @@ replicate repost reschedule resend resolve respond restart restore resubmit reta
 rewrite rotate say select sell send settle simulate skip solve specify submit subscribe substitute suggest summarise
 summarize supersede surrender suspend swap sync synchronise synchronize take tell terminate transcribe transfer
 transform translate transmit treat trust unblock uncover uninstall unlink unlock unpack unset unsubscribe unzip update
-upgrade upload utilise utilize validate verify whitelist wipe wire withdraw withhold write
+upgrade upload utilise utilize validate verify visit whitelist wipe wire withdraw withhold write
 """.split()
 
 # Verbs that are as often a noun, a label or a field name (`order`, `email`, `mark`): they need a word behind them that
@@ -47,7 +47,7 @@ issue kill label leave like limit link list load lock log login look mail mark m
 open opt order output pack paste patch pause pin place plan play point post print process prompt protect pull push
 query quote rate reach read record release rent repeat reply report request reserve reset return review reward run
 save scan schedule scrape search set share shift ship show shut sign sort split star start stop store supply switch
-tag test text trade trash trigger turn tweet type use visit vote wait watch zip
+tag test text trade trash trigger turn tweet type use vote wait watch zip
 """.split()
 
 _OPENERS = (
@@ -59,7 +59,12 @@ _MODALS = (
     "please|pls|kindly|sure to|sure that you|sure you|forget to|remember to|must|must also|should|should also|need to|"
     "needs to|have to|has to|required to|want you to|like you to|need you to|ask you to|asked to|you to|can you|"
     "could you|would you|will you|you will|shall|let us|let's|is to|are to|wants? to|help me|expected to|supposed to|"
-    "instructed to|go ahead and"
+    "instructed to|go ahead and|time to|meant to|ought to"
+)
+# Nobody says who does it, but it is to be done: "the list must be sent to …".
+_PASSIVE = (
+    r"(?:must|should|shall|needs?\s{1,4}to|ha(?:s|ve)\s{1,4}to|is\s{1,4}to|are\s{1,4}to)\s{1,4}(?:also\s{1,4}|now\s{1,4})?"
+    r"be\s{1,4}[a-z]{2,18}(?:ed|en|nt|id|ld|ade|ght|ut)"
 )
 # Whoever might read this and is not a person. Text about what such a reader does ("assistants add …", "the agent then
 # sends …") is an order without an imperative.
@@ -76,7 +81,9 @@ _OBJECT = (
 _PARTICLES = (
     r"(?:go|reply|log|login|sign|switch|move|point|return|direct|push|post|export|copy)\s{1,4}(?:to|into|in|out|up|over)|"
     r"(?:turn|shut|switch|set)\s{1,4}(?:on|off|down|up|out)|(?:click|act)\s{1,4}on|fill\s{1,4}(?:in|out)|"
-    r"(?:look|search|wait|report)\s{1,4}(?:at|for|up|to)"
+    r"(?:look|search)\s{1,4}(?:at|for|up)|(?:report|reach)\s{1,4}(?:to|out\s{1,4}to)|loop\s{1,4}in|click\s{1,4}here|"
+    r"run\s{1,4}(?:sudo|pip3?|npm|npx|yarn|pnpm|uvx?|git|rm|mv|cp|curl|wget|python3?|bash|sh|zsh|make|docker|kubectl|"
+    r"chmod|chown|cat|ssh|scp|cargo|go|node|brew|apt|apt-get|dnf|yum|systemctl|crontab|cd|\./\S)"
 )
 # The words that open a request, and the commonest imperatives, in other languages. A cue may stand anywhere:
 # nothing follows from it unless the call carries what stands beside it.
@@ -92,6 +99,7 @@ _LATIN_CUES = (
     "alstublieft|graag|stuur|verwijder|voer|betaal|klik|"
     "proszę|wyślij|usuń|wykonaj|otwórz|pobierz|zapłać|zainstaluj|udostępnij|"
     "lütfen|gönder(?:in|iniz)?|silin|çalıştır(?:ın)?|indir(?:in)?|satın al(?:ın)?|ödeyin|paylaş(?:ın)?|"
+    "mand(?:a|e|ami)|env[ií]ame|schick|envoie|transmettez|prześlij|skicka|lähetä|pošlete|trimiteți|"
     "vui lòng|hãy|gửi|xóa|tolong|silakan|mohon|kirim(?:kan)?|hapus|jalankan|unduh|bayar"
 )
 _OTHER_CUES = (
@@ -100,6 +108,7 @@ _OTHER_CUES = (
     "请|發送|发送|转账|轉帳|删除|刪除|执行|執行|打开|打開|访问|下载|下載|分享|购买|支付|安装|安裝|转发|轉發|务必|"
     "ください|下さい|送信し|送って|削除し|実行し|開いて|転送し|"
     "하세요|해주세요|해 주세요|하십시오|보내|삭제|실행|설치|"
+    "στείλ|שלח|ส่ง|寄到|寄给|送付|"
     "يرجى|من فضلك|الرجاء|أرسل|ارسل|احذف|قم ب|افتح|نفذ|कृपया|भेजें|भेजो|हटाएं|चलाएं|खोलें"
 )
 
@@ -111,26 +120,28 @@ def _either(words: Iterable[str]) -> str:
 def cue_patterns() -> tuple[tuple[str, bool], ...]:
     """The patterns whose matches end at an order's verb, with whether each needs UTF-8 (hyperscan syntax)."""
     plain, noun = _either(PLAIN_VERBS), _either(NOUN_VERBS)
-    capital_plain = _either(word.capitalize() for word in PLAIN_VERBS)
-    capital_noun = _either(word.capitalize() for word in NOUN_VERBS)
+    capital_plain = _either(f"{word[0].upper()}(?i:{word[1:]})" for word in PLAIN_VERBS)
+    capital_noun = _either(f"{word[0].upper()}(?i:{word[1:]})" for word in NOUN_VERBS)
     openers = rf"(?i:(?:{_OPENERS})[\s,:!.\-0-9)]{{1,6}})"
-    object_plain = r"(?:\s{1,8}[\w\"'`$~/<({\[@#]|:\s)"
-    object_noun = rf"\s{{1,8}}(?i:{_OBJECT})"
+    # The object may stand behind the tag that ends an emphasis: `<b>Send</b> the list`.
+    object_plain = r"(?:\s{1,8}[\w\"'`$~/<({\[@#*_]|:\s|<|[*_]{1,2}\s)"
+    object_noun = rf"(?:\s{{1,8}}(?i:{_OBJECT})|<)"
     particles = rf"(?i:{_PARTICLES})\b"
-    # A sentence that starts after punctuation, in any case.
+    # A sentence that starts after punctuation, a bullet or a symbol of any script, in any case.
     after_stop = (
-        rf"[.!?:;,\"'(>\]}}*|=`-][\s\\]{{0,12}}[\"'`*_>-]{{0,3}}{openers}{{0,3}}"
+        rf"[.!?:;,\"'(>\]}}*|=`)_\x80-\xff-][\s\\]{{0,12}}[\"'`*_>-]{{0,3}}{openers}{{0,3}}"
         rf"(?:(?i:{plain}){object_plain}|(?i:{noun}){object_noun}|{particles})"
     )
-    # A line that starts with a capital or with an opening word: wrapped prose continues in lower case.
+    # A text or a line that starts with a capital or an opening word: wrapped prose continues in lower case.
     at_line = (
-        rf"(?:^|\n|\\[nrt])[\s>*#-]{{0,10}}(?:"
-        rf"(?:{capital_plain}){object_plain}|(?:{capital_noun}){object_noun}|"
-        rf"{openers}{{1,3}}(?:(?i:{plain}){object_plain}|(?i:{noun}){object_noun}|{particles}))"
+        rf"(?:(?:^|\n|\\[nrt])[\s>*#_-]{{0,10}}(?:[0-9a-z]{{1,2}}[.)]\s{{1,4}})?(?:"
+        rf"(?:{capital_plain}){object_plain}|(?:{capital_noun}){object_noun}|{particles}|"
+        rf"{openers}{{1,3}}(?:(?i:{plain}){object_plain}|(?i:{noun}){object_noun}|{particles}))|"
+        rf"^\s{{0,10}}(?:(?:{plain}){object_plain}|(?:{noun}){object_noun}))"
     )
     modal = (
         rf"(?i:\b(?:{_MODALS})\s{{1,6}}(?:(?:also|then|now|first|please|immediately|directly|just|always|not|"
-        rf"be sure to|make sure to)\s{{1,6}})?(?:{plain}|{noun})\b)"
+        rf"be sure to|make sure to)\s{{1,6}}){{0,2}}(?:{plain}|{noun})\b|\b(?:please|kindly)\b|\b{_PASSIVE}\b)"
     )
     reader = rf"(?i:\b(?:{_READERS})\b)"
     elsewhere = rf"(?i:\b(?:{_LATIN_CUES})\b|{_OTHER_CUES})"
@@ -162,7 +173,7 @@ _POINTERS = frozenset(
     b"it its this that these those them him her there here following below above same one such they".split()
 )
 
-_LAST_WORDS = re.compile(rb"[^\s]{1,24}\s{1,8}[^\s]{0,24}\Z")
+_LAST_WORDS = re.compile(rb"[A-Za-z'\"`][A-Za-z'\"`]{0,23}(?:[^\S\n]{1,8}[A-Za-z'\"`]{0,24})?\Z")
 
 # A sentence is at most this long on either side of its cue, so that a text without full stops is one long order
 # neither for the reader nor for the clock.
@@ -174,25 +185,65 @@ _FOLD = bytes(
 )
 
 
-def fold(data: bytes) -> bytes:
-    """The words of a text with one space around each: quoting, wrapping and punctuation are gone."""
-    return b" " + b" ".join(words(data)) + b" "
+# A single coded sign inside an address opens no gate of its own: `clerk%40vendor.example`. Each stands for a space as
+# long as itself, so that every offset stays what it was.
+_SIGNS = tuple(
+    (code, code[:1], b" " * len(code))
+    for code in (
+        b"\\n",
+        b"\\t",
+        b"\\r",
+        b"%40",
+        b"%2e",
+        b"%2f",
+        b"%3a",
+        b"&#64;",
+        b"&#x40;",
+        b"&commat;",
+        b"&#46;",
+        b"\\x40",
+    )
+)
 
 
-def words(data: bytes) -> list[bytes]:
-    """The words of a text in lower case."""
-    if b"\\" in data and b"\\n" in data:
-        data = data.replace(b"\\n", b"  ").replace(b"\\t", b"  ").replace(b"\\r", b"  ")
-    return data.translate(_FOLD).split()
+def prepare(data: bytes) -> bytes:
+    """A text as words are read from it: lower case, coded signs gone, and as long as before."""
+    if data.isascii():
+        lower = data.lower()
+    else:
+        text = data.decode("utf-8", "replace")
+        lower = text.lower().encode("utf-8")
+        if len(lower) != len(data):
+            same = {ord(ch): ch.lower() for ch in set(text) if len(ch.lower().encode()) == len(ch.encode())}
+            lower = text.translate(same).encode("utf-8")
+            if len(lower) != len(data):
+                return data.lower()
+    for code, first, spaces in _SIGNS:
+        if first in lower and code in lower:
+            lower = lower.replace(code, spaces)
+    return lower
 
 
-def order_at(data: bytes, cue: int) -> Order:
-    """The sentence around a cue, and its neighbours within the same field."""
+def words(prepared: bytes) -> list[bytes]:
+    """The words of a prepared text: quoting, wrapping and punctuation are gone."""
+    return prepared.translate(_FOLD).split()
+
+
+def fold(prepared: bytes) -> bytes:
+    """The same words with one space around each."""
+    return b" " + b" ".join(words(prepared)) + b" "
+
+
+def order_at(data: bytes, prepared: bytes, cue: int) -> Order:
+    """The sentence around a cue, and its neighbours within the same field; its words are those of the prepared text."""
     low, high = max(0, cue - REACH), min(len(data), cue + REACH)
     # The cue ends at its verb or one word behind it; the full stop before that verb is where the sentence starts.
     tail = _LAST_WORDS.search(data, max(low, cue - 40), cue)
+    limit = tail.start() if tail else cue
     starts = [low]
-    for edge in _EDGE.finditer(data, low, tail.start() if tail else cue):
+    for edge in _EDGE.finditer(data, low, cue):
+        if edge.end() > limit:
+            break
         if edge[1] is None:
             starts.clear()
         starts.append(edge.end())
@@ -207,13 +258,13 @@ def order_at(data: bytes, cue: int) -> Order:
     else:
         ends.append(high)
     start, end = starts[-1], ends[0]
-    sentence = words(data[start:end])
+    sentence = words(prepared[start:end])
     own = frozenset(sentence)
     return Order(
         start,
         end,
         b" " + b" ".join(sentence) + b" ",
         own,
-        fold(data[starts[-3] if len(starts) > 2 else starts[0] : ends[2] if len(ends) > 2 else ends[-1]]),
+        fold(prepared[starts[-3] if len(starts) > 2 else starts[0] : ends[2] if len(ends) > 2 else ends[-1]]),
         not own.isdisjoint(_POINTERS),
     )

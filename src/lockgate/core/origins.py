@@ -44,6 +44,10 @@ SIGNALS: dict[str, tuple[str, str]] = {
         "a recipient or account stands in a sentence of untrusted text; the goal asks for neither it nor the action",
         "whoever asked for a summary did not ask for a payment to somebody the text mentions, however it is worded",
     ),
+    "origin:tool-named": (
+        "the tool's exact name stands beside an argument's value in untrusted text",
+        "a ready-made call in a text is an order in the agent's own language",
+    ),
     "origin:tool-in-order": (
         "such a sentence names the tool's verb and object, and the goal asks for neither",
         "a tool without telling arguments is driven by the order alone",
@@ -51,7 +55,7 @@ SIGNALS: dict[str, tuple[str, str]] = {
 }
 
 # Pieces of a call that are looked up at most; a call with more has a finding for it.
-MAX_PIECES = 20_000
+MAX_PIECES = 1024
 MAX_DRIVING = 256
 # Orders of one text that are read closely; a text with more that matter is itself a finding.
 MAX_ORDERS = 2048
@@ -83,6 +87,8 @@ _DATE = re.compile(rb"\d{4}-\d\d(?:-\d\d)?(?:[ t]\d\d:\d\d(?::\d\d)?)?z?\Z|\d\d?
 _ADDRESS = re.compile(rb"[^\s@]{1,64}@[^\s@.]{1,63}\.|[a-z][a-z0-9+.-]{1,12}://|www\.")
 # Names and phrases stand beside orders all the time; an id, an address or a path is hardly there by chance.
 _TELLING = re.compile(rb"[0-9@_/\\\\]")
+_DIGITS = re.compile(rb"[0-9]")
+_HOST = re.compile(rb"(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}")
 _UNUSUAL = re.compile(rb".*[0-9]").match
 
 _SINKS = {
@@ -115,51 +121,44 @@ def sink_of(argument: str) -> str:
 class Index:
     """One reading of one untrusted text, ready for look-ups; orders are cut out where somebody asks for them."""
 
-    __slots__ = ("_chunks", "_folded", "_lower", "_orders", "_scanner", "capped", "part", "words")
+    __slots__ = ("_chunks", "_compact", "_folded", "_orders", "_scanner", "capped", "part", "prepared", "words")
 
     def __init__(self, part: Part, scanner: Scanner) -> None:
         self.part = part
-        self.words = frozenset(orders.words(part.data))
+        self.prepared = orders.prepare(part.data)
+        self.words = frozenset(orders.words(self.prepared))
         self.capped = False
         self._folded: bytes | None = None
+        self._compact: bytes | None = None
         self._scanner = scanner
-        self._lower: bytes | None = None
         self._chunks: dict[int, list[int]] = {}
         self._orders: dict[int, Order] = {}
 
-    @property
-    def lower(self) -> bytes:
-        if self._lower is None:
-            self._lower = self.part.data.lower()
-        return self._lower
-
     def holds(self, candidate: Candidate) -> bool:
-        needle = candidate.needle
-        if needle.isascii():
-            if not self.words.issuperset(candidate.words):
-                return False
-        else:
-            # Scripts without spaces run words together: there only the bare text can be found.
-            needle = needle.strip()
+        if candidate.grouped:
+            if self._compact is None:
+                self._compact = b"".join(orders.words(self.prepared))
+            return candidate.sought in self._compact
+        if candidate.rarest.isascii() and not self.words.issuperset(candidate.words):
+            return False
         if self._folded is None:
-            self._folded = orders.fold(self.part.data)
-        return needle in self._folded
+            self._folded = orders.fold(self.prepared)
+        return candidate.sought in self._folded
 
     def places(self, candidate: Candidate) -> Iterator[int]:
-        """Where a candidate stands; places close together count once, since they share their surroundings."""
-        lower, word, needle = self.lower, candidate.rarest, candidate.needle
-        around = len(needle) * 2 + 32
-        at = lower.find(word)
+        """Where a candidate stands."""
+        text, sought = self.prepared, candidate.sought
+        word = sought[:4] if candidate.grouped else candidate.rarest
+        around = len(sought) * 2 + 32
+        at = text.find(word)
         while at >= 0:
-            window = lower[max(0, at - around) : at + around]
-            if (needle if word.isascii() else needle.strip()) in orders.fold(window):
+            if candidate.stands_in(orders.fold(text[max(0, at - around) : at + around])):
                 yield at
-                at += 80
-            at = lower.find(word, at + 1)
+            at = text.find(word, at + len(word))
 
     def in_prose(self, at: int, candidate: Candidate) -> bool:
         """Whether a place is in a sentence, rather than alone in the field of a record or a column of a table."""
-        sentence = orders.order_at(self.part.data, at + len(candidate.rarest))
+        sentence = orders.order_at(self.part.data, self.prepared, at + len(candidate.rarest))
         return len(sentence.words.difference(candidate.words)) >= _SENTENCE
 
     def orders_near(self, at: int) -> Iterator[Order]:
@@ -176,7 +175,7 @@ class Index:
 
     def orders_by(self, verbs: frozenset[bytes], things: frozenset[bytes]) -> Iterator[Order]:
         """The orders whose own verb is one of these, with one of the things close behind it."""
-        lower = self.lower
+        lower = self.prepared
         for verb in verbs:
             at = lower.find(verb)
             while at >= 0:
@@ -198,7 +197,7 @@ class Index:
             if len(self._orders) >= MAX_ORDERS:
                 self.capped = True
                 return None
-            order = self._orders[cue] = orders.order_at(self.part.data, cue)
+            order = self._orders[cue] = orders.order_at(self.part.data, self.prepared, cue)
         return order
 
     def _cues(self, chunk: int) -> list[int]:
@@ -224,25 +223,36 @@ class Entry(NamedTuple):
 class Wishes:
     """The words of the goal and of every trusted block: what the user knows, and what the user asked for."""
 
-    __slots__ = ("asked", "folded", "known")
+    __slots__ = ("asked", "folded", "known", "written")
 
     def __init__(self) -> None:
         self.folded = b" "
+        self.written = b""
         self.known: set[bytes] = set()
         self.asked: set[bytes] = set()
 
     def add(self, data: bytes, *, asks: bool) -> None:
-        listed = orders.words(data)
+        prepared = orders.prepare(data)
+        listed = orders.words(prepared)
+        self.written += prepared + b"\n"
         self.folded += b" ".join(listed) + b" "
         self.known.update(listed)
         if asks:
             for word in listed:
                 self.asked.update(_stems(word))
 
-    def knows(self, words: Sequence[bytes], needle: bytes) -> bool:
-        if needle in self.folded:
+    def knows(self, candidate: Candidate) -> bool:
+        """Whether the user wrote this; an address must stand there as it is, other values by their words."""
+        if candidate.address:
+            return candidate.piece in self.written
+        if candidate.stands_in(self.folded):
             return True
-        return len(words) > 1 and all(word in self.known for word in words)
+        return len(candidate.words) > 1 and self.known.issuperset(candidate.words)
+
+    def says(self, text: str) -> bool:
+        """Whether these words stand together in what the user wrote."""
+        words = orders.words(orders.prepare(text.encode("utf-8", "ignore")))
+        return bool(words) and b" " + b" ".join(words) + b" " in self.folded
 
 
 def _stems(word: bytes) -> tuple[bytes, ...]:
@@ -262,15 +272,19 @@ class Leaf(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A piece of a leaf that is worth looking for."""
+    """A piece of a leaf that is worth looking for.
+
+    `grouped` are long numbers, which people write with or without gaps: they are looked for without any.
+    """
 
     leaf: Leaf
     piece: bytes
     words: Sequence[bytes]
     rarest: bytes
-    needle: bytes
+    sought: bytes
     number: bool
     plain: bool
+    grouped: bool = False
 
     @property
     def argument(self) -> str:
@@ -281,27 +295,31 @@ class Candidate(NamedTuple):
         return not self.number and not self.plain
 
     @property
+    def address(self) -> bool:
+        return bool(_ADDRESS.match(self.piece))
+
+    def stands_in(self, folded: bytes) -> bool:
+        return self.sought in (folded.replace(b" ", b"") if self.grouped else folded)
+
+    @property
     def text(self) -> str:
         """The piece as it is written in the argument."""
-        folded = self.piece.decode("utf-8", "replace")
-        at = self.leaf.text.lower().find(folded)
-        return self.leaf.text[at : at + len(folded)] if at >= 0 else folded
+        lowered = self.piece.decode("utf-8", "replace")
+        at = self.leaf.text.lower().find(lowered)
+        return self.leaf.text[at : at + len(lowered)] if at >= 0 else lowered
 
 
 class Trace(NamedTuple):
     """What the origins of a call say: where each piece stands, what drives it, and which passages it is related to.
 
-    `related` are the spans of blocks that a value of this call fills a sink from; a block whose order names the
-    tool is related as a whole.
+    `related` are the passages that a value of this call fills a sink from, with the block they stand in; a block
+    whose order names the tool is related as a whole.
     """
 
     origins: tuple[Origin, ...] = ()
     signals: tuple[Finding, ...] = ()
-    related: tuple[tuple[str, int, int], ...] = ()
+    related: tuple[tuple[Entry, bytes], ...] = ()
     capped: bool = False
-
-    def relates(self, block: str, at: int) -> bool:
-        return any(block == name and low - _PASSAGE <= at <= high + _PASSAGE for name, low, high in self.related)
 
 
 @lru_cache(maxsize=4096)
@@ -318,30 +336,47 @@ def _pieces(leaf: Leaf, data: bytes) -> list[bytes]:
     pieces = [data] if len(data) <= _MAX_VALUE else []
     if data.isalnum():
         return pieces
-    if sink_of(leaf.argument) == "command":
+    command = sink_of(leaf.argument) == "command"
+    if command:
         segments = _SEGMENT.split(data)
         if len(segments) > 1:
             pieces += [segment for segment in segments if len(segment) <= _MAX_VALUE]
-    prose = len(data) > _MAX_LINE
+    prose = len(data) > _MAX_LINE and not command
     for chunk in data.translate(_CHUNKS).split():
-        if chunk.isalpha() or not 4 <= len(chunk) <= 2048:
+        if chunk.isalpha() or len(chunk) < 4:
             continue
         # In a long text only addresses tell: code and prose share names with everything they were read from.
         if prose and b"@" not in chunk and b"://" not in chunk and not chunk.startswith(b"www."):
             continue
-        chunk = chunk.strip(b".:!?*_~-#$")
-        if chunk.isalpha() or chunk == data:
+        # What is carried out can be as long as it likes; where it goes stands at the front.
+        chunk = chunk[:_MAX_VALUE].strip(b".:!?*_~-#$")
+        if chunk.isalpha():
             continue
         pieces.append(chunk)
-        if b"=" in chunk:
-            pieces.append(chunk.partition(b"=")[2])
-        if b":" in chunk:
-            _, found, rest = chunk.partition(b"://")
-            if found:
-                pieces += [rest, rest.partition(b"/")[0].partition(b"?")[0]]
-            else:
-                pieces.append(chunk.rpartition(b":")[2])
+        if b"." in chunk or b":" in chunk or b"=" in chunk:
+            _take_apart(chunk, pieces)
     return pieces
+
+
+def _take_apart(chunk: bytes, pieces: list[bytes]) -> None:
+    """The parts of an address that stay when data is put into it: its host, its domain, the values in its query."""
+    _, found, rest = chunk.partition(b"://")
+    if not found:
+        rest = chunk.removeprefix(b"//")
+        if b":" in rest and b"/" not in rest:
+            pieces.append(rest.rpartition(b":")[2])
+    path, _, query = rest.partition(b"?")
+    host = path.partition(b"/")[0].partition(b":")[0]
+    values = query.replace(b"&", b"=").split(b"=")
+    pieces += [value for value in values if len(value) > 3 and not value.isalpha()]
+    if not query and b"=" in path:
+        pieces.append(path.partition(b"=")[2])
+    if b"@" in host or not _HOST.fullmatch(host):
+        return
+    pieces += [rest, path, host]
+    labels = host.split(b".")
+    if len(labels) > 2:
+        pieces.append(b".".join(labels[-3:] if len(labels[-2]) < 4 and len(labels) > 3 else labels[-2:]))
 
 
 def candidates(leaves: Iterable[Leaf], seen_words: set[bytes]) -> tuple[list[Candidate], bool]:
@@ -350,29 +385,33 @@ def candidates(leaves: Iterable[Leaf], seen_words: set[bytes]) -> tuple[list[Can
     A piece with a word that no untrusted text contains came from none of them, which rules most pieces out.
     """
     found: dict[tuple[str, bytes], Candidate] = {}
-    looked = 0
     for leaf in leaves:
-        data = leaf.text.lower().encode("utf-8", "ignore")
+        data = orders.prepare(leaf.text.encode("utf-8", "ignore"))
         spaced = data.isascii()
         for piece in _pieces(leaf, data):
             words = orders.words(piece)
-            if not seen_words.issuperset(words):
-                if spaced or not _runs_together(words, seen_words):
-                    continue
+            if not seen_words.issuperset(words) and (spaced or not _runs_together(words, seen_words)):
+                if len(piece) < 48 and len(_DIGITS.findall(piece)) > 7:
+                    compact = b"".join(words)
+                    found.setdefault(
+                        (leaf.argument, compact),
+                        Candidate(leaf, piece, words, compact, compact, number=False, plain=False, grouped=True),
+                    )
+                continue
             if not words:
                 continue
-            looked += 1
-            if looked > MAX_PIECES:
-                return list(found.values()), True
             needle = b" " + b" ".join(words) + b" "
             number = bool(_NUMBER.match(piece)) and sum(map(len, words)) < 6
             # A number counts at any length; a word needs some.
             if not number and (len(needle) < 5 or _STOP.issuperset(words)):
                 continue
             if (leaf.argument, needle) not in found:
+                if len(found) >= MAX_PIECES:
+                    return list(found.values()), True
                 plain = (len(words) == 1 and piece.isalpha()) or bool(_DATE.match(piece))
                 rarest = next(filter(_UNUSUAL, words), b"") or max(words, key=len)
-                found[leaf.argument, needle] = Candidate(leaf, piece, words, rarest, needle, number, plain)
+                sought = needle if rarest.isascii() else needle.strip()
+                found[leaf.argument, needle] = Candidate(leaf, piece, words, rarest, sought, number, plain)
     return list(found.values()), False
 
 
@@ -401,12 +440,14 @@ class Lookup:
         `driving` remembers, per tool, the orders that name it, so that each block is read for it once.
         """
         wanted, capped = candidates(self.leaves, seen_words)
+        driven: list[Origin] = []
         origins: list[Origin] = []
         signals: dict[tuple[str, str], Finding] = {}
-        related: list[tuple[str, int, int]] = []
+        related: list[tuple[Entry, bytes]] = []
         for candidate in wanted:
             rarest = candidate.rarest
-            holders = [entry for entry in entries if rarest in entry.words] if rarest.isascii() else entries
+            anywhere = candidate.grouped or not rarest.isascii()
+            holders = entries if anywhere else [entry for entry in entries if rarest in entry.words]
             known: bool | None = None
             plainly: set[str] = set()
             for entry in holders:
@@ -415,29 +456,34 @@ class Lookup:
                     continue
                 at = next(index.places(candidate), 0)
                 if known is None:
-                    known = self.wishes.knows(candidate.words, candidate.needle)
+                    known = self.wishes.knows(candidate)
                 signal, order = ("", None) if known else self._signal(candidate, index)
                 if order is None and (not candidate.distinctive or entry.block in plainly):
                     continue
                 plainly.add(entry.block)
-                origin = _origin(candidate, entry, order, at, known=known)
-                if len(origins) < MAX_ORIGINS:
-                    origins.append(origin)
-                    if origin.sink and not known:
-                        related.append((entry.block, origin.start, origin.end))
-                if signal:
-                    signals.setdefault((signal, candidate.argument), _finding(signal, origin))
+                if len(origins) < MAX_ORIGINS or signal:
+                    origin = _origin(candidate, entry, order, at, known=known)
+                    if signal:
+                        driven.append(origin)
+                        signals.setdefault((signal, candidate.argument), _finding(signal, origin))
+                    else:
+                        origins.append(origin)
+                if not known and len(related) < MAX_PIECES and sink_of(candidate.argument):
+                    low = max(0, at - _PASSAGE)
+                    related.append((entry, index.part.data[low : at + len(candidate.sought) + _PASSAGE]))
         if not self.implied and self.verbs and self.objects:
             self._drive(entries, seen_words, driving, signals, related)
-        return Trace(tuple(origins), tuple(signals.values()), tuple(related), capped or self.capped)
+        return Trace(
+            tuple((driven + origins)[:MAX_ORIGINS]), tuple(signals.values()), tuple(related), capped or self.capped
+        )
 
     def _signal(self, candidate: Candidate, index: Index) -> tuple[str, Order | None]:
         """The strongest thing that makes this value look ordered, and the sentence that orders it."""
         weaker: tuple[str, Order | None] = ("", None)
-        addressed = bool(_ADDRESS.match(candidate.piece)) or sink_of(candidate.argument) in _ADDRESSED
+        addressed = candidate.address or sink_of(candidate.argument) in _ADDRESSED
         for order in (order for at in index.places(candidate) for order in index.orders_near(at)):
-            inside = candidate.needle in order.folded
-            if not inside and candidate.needle not in order.reach:
+            inside = candidate.stands_in(order.folded)
+            if not inside and not candidate.stands_in(order.reach):
                 continue
             around = order.words if inside else frozenset(order.reach.split())
             verb = not self.verbs.isdisjoint(order.words)
@@ -455,11 +501,20 @@ class Lookup:
                     return "origin:value-in-order", order
                 if (order.points_away or verb) and (addressed or _TELLING.search(candidate.piece)):
                     weaker = ("origin:value-near-order", order)
+        if not weaker[0] and candidate.distinctive and any(self._named_at(index, at) for at in index.places(candidate)):
+            weaker = ("origin:tool-named", None)
         if not weaker[0] and not self.implied and candidate.distinctive and sink_of(candidate.argument) in _RECEIVERS:
             if any(index.in_prose(at, candidate) for at in index.places(candidate)):
                 weaker = ("origin:unasked-recipient", None)
         self.capped = self.capped or index.capped
         return weaker
+
+    def _named_at(self, index: Index, at: int) -> bool:
+        """Whether this very tool is named beside a place: prose does not happen to say `send_email`."""
+        name = self.tool.lower().encode("utf-8", "ignore")
+        if len(name) < 5 or name.isalpha():
+            return False
+        return name in index.part.data[max(0, at - orders.REACH) : at + orders.REACH].lower()
 
     def _drive(
         self,
@@ -467,7 +522,7 @@ class Lookup:
         seen_words: set[bytes],
         driving: dict[str, Driving],
         signals: dict[tuple[str, str], Finding],
-        related: list[tuple[str, int, int]],
+        related: list[tuple[Entry, bytes]],
     ) -> None:
         """Orders that name this tool's verb and object, when the goal does not and no argument tells otherwise."""
         # With arguments of its own a call is told apart by them; the bare order counts where there is little else.
@@ -483,7 +538,7 @@ class Lookup:
         for entry, order in remembered.orders:
             if entry.position < first or (novel and novel.isdisjoint(order.words)):
                 continue
-            related.append((entry.block, 0, len(entry.read.part.data)))
+            related.append((entry, entry.read.part.data))
             sentence = entry.read.part.data[order.start : order.end].decode("utf-8", "replace").strip()
             start, end = characters(entry.read.part, order.start, order.end)
             signals.setdefault(
@@ -492,14 +547,19 @@ class Lookup:
             )
 
     def _novel_words(self) -> set[bytes]:
+        """The words of this call's telling values that the user did not write; prose says nothing about the call."""
         known = self.wishes.known
         novel: set[bytes] = set()
         for leaf in self.leaves:
-            for word in orders.words(leaf.text[:_MAX_LINE].lower().encode("utf-8", "ignore")):
+            data = orders.prepare(leaf.text[:_MAX_LINE].encode("utf-8", "ignore"))
+            words = orders.words(data)
+            if len(words) > _FEW_WORDS and not _TELLING.search(data):
+                continue
+            for word in words:
                 if len(word) > 2 and word not in known and word not in _STOP:
                     novel.add(word)
-                    if len(novel) > _FEW_WORDS:
-                        return novel
+            if len(novel) > _FEW_WORDS:
+                break
         return novel
 
 
@@ -559,8 +619,8 @@ def _finding(signal: str, origin: Origin) -> Finding:
 
 def _span(part: Part, candidate: Candidate, order: Order | None, at: int) -> tuple[int, int]:
     """Where the value stands in the block's own text, in characters: in or beside the order when there is one."""
-    low = max(0, order.start - orders.REACH) if order else max(0, at - len(candidate.needle) * 2)
-    high = (order.end if order else at) + orders.REACH + len(candidate.needle)
+    low = max(0, order.start - orders.REACH) if order else max(0, at - len(candidate.sought) * 2)
+    high = (order.end if order else at) + orders.REACH + len(candidate.sought)
     exact = candidate.text.encode("utf-8", "ignore")
     found = part.data.find(exact, low, high)
     if found >= 0:

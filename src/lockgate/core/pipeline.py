@@ -17,7 +17,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from lockgate.core import orders
 from lockgate.core.context import Context, Noted
 from lockgate.core.errors import InvalidCall, printable, quoted
 from lockgate.core.origins import Leaf, Lookup, Trace, Wishes
@@ -55,13 +54,13 @@ def begin(
     leaves, too_big = _leaves(call.arguments)
     paranoid = policy.mode is Mode.PARANOID
     first = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
+    risk = tool_risk(call.tool, additional=policy.high_risk_tools, annotations=annotations)
     # 1. Context.
     entries = context.entries
     if not entries or entries[-1].position < first:
         if not paranoid:
-            return Decision(Action.CONTINUE, 1, Reason.NO_UNTRUSTED_CONTENT, Risk.LOW)
+            return Decision(Action.CONTINUE, 1, Reason.NO_UNTRUSTED_CONTENT, risk)
     # 2. Risk.
-    risk = tool_risk(call.tool, additional=policy.high_risk_tools, annotations=annotations)
     if risk is Risk.LOW and not paranoid:
         return Decision(Action.CONTINUE, 1, Reason.LOW_RISK_TOOL, risk)
     # 3. and 4., the arguments' part: one pass over all of them.
@@ -102,12 +101,15 @@ def settle(ask: Ask, policy: Policy) -> Decision:
 
 
 def _related(context: Context, traced: Trace, policy: Policy) -> list[Noted]:
-    """Broad findings in blocks: where this call takes a value from, or all of them by the letter of the seed."""
+    """Broad findings in blocks: in the passages this call takes a value from, or all by the letter of the seed."""
     if policy.strict_patterns:
         return [note for notes in context.broad.values() for note in notes]
-    blocks = dict.fromkeys(name for name, _, _ in traced.related)
-    notes = [note for name in blocks for note in context.broad.get(name, ())]
-    return [note for note in notes if traced.relates(note.block, note.end)]
+    found: dict[tuple[str, str], Noted] = {}
+    for entry, passage in traced.related:
+        for note in context.broad.get(entry.block, ()):
+            if (note.block, note.rule) not in found and context.stands_in(note, passage):
+                found[note.block, note.rule] = note
+    return list(found.values())
 
 
 def _scan_arguments(
@@ -137,7 +139,11 @@ def _scan_arguments(
             found = scanner.finding(hit, part, "")
             where = at(found.start)
             if hit.rule.scope is Scope.RELATED and not policy.strict_patterns:
-                if _expected(hit.rule, found.excerpt, where, wishes):
+                # A rule reports its first hit; when that one says nothing, another one may.
+                if all(
+                    _expected(hit.rule, excerpt, at(len(part.data[:start].decode("utf-8", "ignore"))), wishes)
+                    for start, excerpt in scanner.every(hit.rule, part.data)
+                ):
                     continue
             base = starts[bisect_right(starts, found.start) - 1]
             patterns.append(
@@ -162,8 +168,7 @@ def _expected(rule: Rule, excerpt: str, argument: str, wishes: Wishes) -> bool:
 
     A user who asks to change a password gets calls with `password` in them, and a field called `token` holds one.
     """
-    said = orders.words(excerpt.lower().encode("utf-8", "ignore"))
-    if said and wishes.knows(said, b" " + b" ".join(said) + b" "):
+    if wishes.says(excerpt):
         return True
     return rule.id == "seed:credential-word" and excerpt.lower().replace("-", "_") in argument.lower().replace("-", "_")
 
@@ -173,9 +178,11 @@ def _leaves(arguments: Mapping[str, object]) -> tuple[list[Leaf], bool]:
     leaves: list[Leaf] = []
     pending: list[tuple[str, object, int]] = [("", arguments, 0)]
     too_big = False
+    opened = 0
     while pending:
         path, value, depth = pending.pop()
-        if depth > MAX_DEPTH or len(leaves) + len(pending) > MAX_LEAVES:
+        opened += 1
+        if depth > MAX_DEPTH or len(leaves) + len(pending) + opened > MAX_LEAVES:
             too_big = True
             continue
         inside: Iterable[tuple[str, object]]

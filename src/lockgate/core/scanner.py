@@ -7,6 +7,7 @@ Order cues are a second, dearer set of patterns: they are looked for only around
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from threading import Lock, local
 from typing import Any, NamedTuple
@@ -74,6 +75,11 @@ def custom_rules(patterns: Iterable[str]) -> tuple[Rule, ...]:
 
 def check_pattern(pattern: str) -> None:
     """Raise InvalidPattern, saying why, for a pattern the engine cannot take."""
+    if not pattern.isascii() and re.search(r"(?<!\\)(?:\\\\)*\\[bBwWdD]", pattern):
+        raise InvalidPattern(
+            f"pattern {quoted(pattern)} mixes letters beyond ASCII with \\b, \\w or \\d, which know only ASCII",
+            hint="write what may stand around the word instead, e.g. a space or [^a-z]",
+        )
     try:
         _compile([(pattern, _rule_flags(custom_rules([pattern])[0]))])
     except hyperscan.error as error:
@@ -95,6 +101,9 @@ class Scanner:
         self.rules = tuple(rules)
         self._cues: hyperscan.Database | None = None
         if compiled is None:
+            for rule in self.rules:
+                if rule.family == "custom":
+                    check_pattern(rule.pattern)
             self._database = _compile(expressions(self.rules))
         else:
             size = int.from_bytes(compiled[:8], "big")
@@ -181,15 +190,37 @@ class Scanner:
         first, last = characters(part, start, hit.end)
         return Finding(hit.rule.id, where, first, last, "raw", excerpt)
 
+    def every(self, rule: Rule, data: bytes) -> list[tuple[int, str]]:
+        """Every place where one rule matches, as its start and text, for the texts where the first is not enough."""
+        locator = self._locator(rule)
+        found: list[tuple[int, int]] = []
+        locator.scan(data, match_event_handler=_collect, context=found, scratch=hyperscan.Scratch(locator))
+        places = []
+        for _, end in found[:64]:
+            start = self._start_of(Hit(rule, end), data)
+            places.append((start, data[start:end].decode("utf-8", "replace")))
+        return places
+
+    def matches(self, rule: Rule, data: bytes) -> bool:
+        """Whether one rule matches anywhere in a text."""
+        locator = self._locator(rule)
+        found: list[tuple[int, int]] = []
+        locator.scan(data, match_event_handler=_collect, context=found, scratch=hyperscan.Scratch(locator))
+        return bool(found)
+
+    def _locator(self, rule: Rule) -> hyperscan.Database:
+        locator = self._locators.get(rule.id)
+        if locator is None:
+            flags = _rule_flags(rule) & ~hyperscan.HS_FLAG_SINGLEMATCH
+            locator = self._locators[rule.id] = _compile([(rule.pattern, flags)])
+        return locator
+
     def _start_of(self, hit: Hit, data: bytes) -> int:
         """Where a hit starts: the shortest text before its end in which its rule still matches there.
 
         The engine could report starts itself, but that mode of it has crashed on texts an attacker can write.
         """
-        locator = self._locators.get(hit.rule.id)
-        if locator is None:
-            flags = _rule_flags(hit.rule) & ~hyperscan.HS_FLAG_SINGLEMATCH
-            locator = self._locators[hit.rule.id] = _compile([(hit.rule.pattern, flags)])
+        locator = self._locator(hit.rule)
         scratch = hyperscan.Scratch(locator)
 
         def matches_from(start: int) -> bool:

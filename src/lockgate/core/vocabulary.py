@@ -101,12 +101,12 @@ class Block:
     tainted_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.trust is Trust.UNTRUSTED and self.kind is not Kind.DATA:
+        if self.trust == Trust.UNTRUSTED and self.kind != Kind.DATA:
             raise InvalidBlock(
                 f"untrusted block {quoted(self.id)} cannot be an instruction",
                 hint='add it with kind="data", or with a trust that its source deserves',
             )
-        if self.trust is Trust.UNTRUSTED and not self.mutable:
+        if self.trust == Trust.UNTRUSTED and not self.mutable:
             raise InvalidBlock(f"untrusted block {quoted(self.id)} cannot be immutable", hint="leave mutable out")
 
     def may_override(self, other: Block) -> bool:
@@ -201,4 +201,4 @@ def lineage(block: str, parents_of: Mapping[str, Sequence[str]], *, depth: int =
             return Lineage(name, cut="depth")
         return Lineage(name, tuple(grow(parent, left - 1, path | {name}) for parent in names))
 
-    return grow(block, depth, frozenset())
+    return grow(block, max(0, min(depth, 64)), frozenset())
