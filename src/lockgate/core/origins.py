@@ -59,6 +59,8 @@ MAX_PIECES = 1024
 MAX_DRIVING = 256
 # Orders of one text that are read closely; a text with more that matter is itself a finding.
 MAX_ORDERS = 2048
+# Places of one value in one text that are looked at.
+MAX_PLACES = 32_768
 # Cues are looked for in pieces of this size, with room for a cue that starts in the piece before.
 _CHUNK = 2048
 _OVERLAP = 128
@@ -146,12 +148,17 @@ class Index:
         return candidate.sought in self._folded
 
     def places(self, candidate: Candidate) -> Iterator[int]:
-        """Where a candidate stands."""
+        """Where a candidate stands. Past a bound we stop looking and remember that we did."""
         text, sought = self.prepared, candidate.sought
         word = sought[:4] if candidate.grouped else candidate.rarest
         around = len(sought) * 2 + 32
         at = text.find(word)
+        looked = 0
         while at >= 0:
+            looked += 1
+            if looked > MAX_PLACES:
+                self.capped = True
+                return
             if candidate.stands_in(orders.fold(text[max(0, at - around) : at + around])):
                 yield at
             at = text.find(word, at + len(word))
