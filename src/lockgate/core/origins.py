@@ -461,10 +461,11 @@ class Lookup:
                 index = entry.read
                 if not index.holds(candidate):
                     continue
-                at = next(index.places(candidate), 0)
+                places = list(index.places(candidate)) or [0]
+                at = places[0]
                 if known is None:
                     known = self.wishes.knows(candidate)
-                signal, order = ("", None) if known else self._signal(candidate, index)
+                signal, order = ("", None) if known else self._signal(candidate, index, places)
                 if order is None and (not candidate.distinctive or entry.block in plainly):
                     continue
                 plainly.add(entry.block)
@@ -484,11 +485,11 @@ class Lookup:
             tuple((driven + origins)[:MAX_ORIGINS]), tuple(signals.values()), tuple(related), capped or self.capped
         )
 
-    def _signal(self, candidate: Candidate, index: Index) -> tuple[str, Order | None]:
+    def _signal(self, candidate: Candidate, index: Index, places: list[int]) -> tuple[str, Order | None]:
         """The strongest thing that makes this value look ordered, and the sentence that orders it."""
         weaker: tuple[str, Order | None] = ("", None)
         addressed = candidate.address or sink_of(candidate.argument) in _ADDRESSED
-        for order in (order for at in index.places(candidate) for order in index.orders_near(at)):
+        for order in (order for at in places for order in index.orders_near(at)):
             inside = candidate.stands_in(order.folded)
             if not inside and not candidate.stands_in(order.reach):
                 continue
@@ -508,10 +509,11 @@ class Lookup:
                     return "origin:value-in-order", order
                 if (order.points_away or verb) and (addressed or _TELLING.search(candidate.piece)):
                     weaker = ("origin:value-near-order", order)
-        if not weaker[0] and candidate.distinctive and any(self._named_at(index, at) for at in index.places(candidate)):
+        if not weaker[0] and candidate.distinctive and any(self._named_at(index, at) for at in places):
             weaker = ("origin:tool-named", None)
         if not weaker[0] and not self.implied and candidate.distinctive and sink_of(candidate.argument) in _RECEIVERS:
-            if any(index.in_prose(at, candidate) for at in index.places(candidate)):
+            # Nobody writes a recipient that often into one text for a good reason.
+            if len(places) > 1024 or any(index.in_prose(at, candidate) for at in places):
                 weaker = ("origin:unasked-recipient", None)
         self.capped = self.capped or index.capped
         return weaker
