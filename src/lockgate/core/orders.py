@@ -218,9 +218,10 @@ def prepare(data: bytes) -> bytes:
             lower = text.translate(same).encode("utf-8")
             if len(lower) != len(data):
                 return data.lower()
-    for code, first, spaces in _SIGNS:
-        if first in lower and code in lower:
-            lower = lower.replace(code, spaces)
+    if b"\\" in lower or b"%" in lower or b"&" in lower:
+        for code, first, spaces in _SIGNS:
+            if first in lower and code in lower:
+                lower = lower.replace(code, spaces)
     return lower
 
 

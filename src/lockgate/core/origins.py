@@ -89,7 +89,16 @@ _DATE = re.compile(rb"\d{4}-\d\d(?:-\d\d)?(?:[ t]\d\d:\d\d(?::\d\d)?)?z?\Z|\d\d?
 _ADDRESS = re.compile(rb"[^\s@]{1,64}@[^\s@.]{1,63}\.|[a-z][a-z0-9+.-]{1,12}://|www\.")
 # Names and phrases stand beside orders all the time; an id, an address or a path is hardly there by chance.
 _TELLING = re.compile(rb"[0-9@_/\\\\]")
-_DIGITS = re.compile(rb"[0-9]")
+_GROUPED = re.compile(rb"(?:[0-9][ .-]?){8}")
+# Where anybody can have a page, or what documents use as a placeholder: such a domain alone says nothing.
+_SHARED_DOMAINS = frozenset(
+    b"amazonaws.com apple.com azure.com bitbucket.org cloudflare.com cloudfront.net docker.com docker.io example.com "
+    b"example.net example.org facebook.com github.com github.io githubusercontent.com gitlab.com gitlab.io gmail.com "
+    b"google.com googleapis.com huggingface.co linkedin.com live.com medium.com microsoft.com mozilla.org netlify.app "
+    b"npmjs.com npmjs.org outlook.com pypi.org python.org pythonhosted.org readthedocs.io readthedocs.org "
+    b"sourceforge.net stackoverflow.com twitter.com vercel.app wikipedia.org wordpress.com x.com yahoo.com "
+    b"youtube.com".split()
+)
 _HOST = re.compile(rb"(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}")
 _UNUSUAL = re.compile(rb".*[0-9]").match
 
@@ -380,25 +389,25 @@ def _take_apart(chunk: bytes, pieces: list[bytes]) -> None:
         pieces.append(path.partition(b"=")[2])
     if b"@" in host or not _HOST.fullmatch(host):
         return
-    pieces += [rest, path, host]
+    pieces += [rest, path]
     labels = host.split(b".")
-    if len(labels) > 2:
-        pieces.append(b".".join(labels[-3:] if len(labels[-2]) < 4 and len(labels) > 3 else labels[-2:]))
+    domain = b".".join(labels[-3:] if len(labels[-2]) < 4 and len(labels) > 2 else labels[-2:])
+    if domain not in _SHARED_DOMAINS:
+        pieces += [host, domain]
 
 
-def candidates(leaves: Iterable[Leaf], seen_words: set[bytes]) -> tuple[list[Candidate], bool]:
-    """What to look for, each piece once per argument, and whether there was too much of it.
+def candidates(leaves: Iterable[tuple[Leaf, bytes]], seen_words: set[bytes]) -> tuple[list[Candidate], bool]:
+    """What to look for in leaves and their prepared text, each piece once, and whether there was too much of it.
 
     A piece with a word that no untrusted text contains came from none of them, which rules most pieces out.
     """
     found: dict[tuple[str, bytes], Candidate] = {}
-    for leaf in leaves:
-        data = orders.prepare(leaf.text.encode("utf-8", "ignore"))
+    for leaf, data in leaves:
         spaced = data.isascii()
         for piece in _pieces(leaf, data):
             words = orders.words(piece)
             if not seen_words.issuperset(words) and (spaced or not _runs_together(words, seen_words)):
-                if len(piece) < 48 and len(_DIGITS.findall(piece)) > 7:
+                if len(piece) < 48 and _GROUPED.search(piece):
                     compact = b"".join(words)
                     found.setdefault(
                         (leaf.argument, compact),
@@ -435,7 +444,7 @@ class Lookup:
     def __init__(self, tool: str, leaves: Sequence[Leaf], wishes: Wishes) -> None:
         self.tool = tool
         self.capped = False
-        self.leaves = leaves
+        self.leaves = [(leaf, orders.prepare(leaf.text.encode("utf-8", "ignore"))) for leaf in leaves]
         self.wishes = wishes
         self.verbs, self.objects = _intent(tool)
         asked = wishes.asked
@@ -559,10 +568,9 @@ class Lookup:
         """The words of this call's telling values that the user did not write; prose says nothing about the call."""
         known = self.wishes.known
         novel: set[bytes] = set()
-        for leaf in self.leaves:
-            data = orders.prepare(leaf.text[:_MAX_LINE].encode("utf-8", "ignore"))
-            words = orders.words(data)
-            if len(words) > _FEW_WORDS and not _TELLING.search(data):
+        for _, data in self.leaves:
+            words = orders.words(data[:_MAX_LINE])
+            if len(words) > _FEW_WORDS and not _TELLING.search(data, 0, _MAX_LINE):
                 continue
             for word in words:
                 if len(word) > 2 and word not in known and word not in _STOP:
