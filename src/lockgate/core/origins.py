@@ -347,7 +347,7 @@ def _intent(tool: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
     )
 
 
-def _pieces(leaf: Leaf, data: bytes) -> list[bytes]:
+def _pieces(leaf: Leaf, data: bytes, seen_words: set[bytes]) -> list[bytes]:
     """The pieces of a value worth looking for: all of it, a command's parts, and whatever in it is not a plain word."""
     pieces = [data] if len(data) <= _MAX_VALUE else []
     if data.isalnum():
@@ -358,6 +358,8 @@ def _pieces(leaf: Leaf, data: bytes) -> list[bytes]:
         if len(segments) > 1:
             pieces += [segment for segment in segments if len(segment) <= _MAX_VALUE]
     prose = len(data) > _MAX_LINE and not command
+    if prose and b"@" not in data and b"://" not in data and b"www." not in data:
+        return pieces
     for chunk in data.translate(_CHUNKS).split():
         if chunk.isalpha() or len(chunk) < 4:
             continue
@@ -368,13 +370,14 @@ def _pieces(leaf: Leaf, data: bytes) -> list[bytes]:
         chunk = chunk[:_MAX_VALUE].strip(b".:!?*_~-#$")
         if chunk.isalpha():
             continue
-        pieces.append(chunk)
+        if chunk != data:
+            pieces.append(chunk)
         if b"." in chunk or b":" in chunk or b"=" in chunk:
-            _take_apart(chunk, pieces)
+            _take_apart(chunk, pieces, seen_words)
     return pieces
 
 
-def _take_apart(chunk: bytes, pieces: list[bytes]) -> None:
+def _take_apart(chunk: bytes, pieces: list[bytes], seen_words: set[bytes]) -> None:
     """The parts of an address that stay when data is put into it: its host, its domain, the values in its query."""
     _, found, rest = chunk.partition(b"://")
     if not found:
@@ -389,11 +392,14 @@ def _take_apart(chunk: bytes, pieces: list[bytes]) -> None:
         pieces.append(path.partition(b"=")[2])
     if b"@" in host or not _HOST.fullmatch(host):
         return
-    pieces += [rest, path]
     labels = host.split(b".")
     domain = b".".join(labels[-3:] if len(labels[-2]) < 4 and len(labels) > 2 else labels[-2:])
     if domain not in _SHARED_DOMAINS:
+        # What stands nowhere as a domain stands nowhere as an address of it.
+        if not seen_words.issuperset(orders.words(domain)):
+            return
         pieces += [host, domain]
+    pieces += [rest, path]
 
 
 def candidates(leaves: Iterable[tuple[Leaf, bytes]], seen_words: set[bytes]) -> tuple[list[Candidate], bool]:
@@ -404,7 +410,7 @@ def candidates(leaves: Iterable[tuple[Leaf, bytes]], seen_words: set[bytes]) -> 
     found: dict[tuple[str, bytes], Candidate] = {}
     for leaf, data in leaves:
         spaced = data.isascii()
-        for piece in _pieces(leaf, data):
+        for piece in _pieces(leaf, data, seen_words):
             words = orders.words(piece)
             if not seen_words.issuperset(words) and (spaced or not _runs_together(words, seen_words)):
                 if len(piece) < 48 and _GROUPED.search(piece):
@@ -569,10 +575,9 @@ class Lookup:
         known = self.wishes.known
         novel: set[bytes] = set()
         for _, data in self.leaves:
-            words = orders.words(data[:_MAX_LINE])
-            if len(words) > _FEW_WORDS and not _TELLING.search(data, 0, _MAX_LINE):
+            if data.count(b" ", 0, _MAX_LINE) >= _FEW_WORDS and not _TELLING.search(data, 0, _MAX_LINE):
                 continue
-            for word in words:
+            for word in orders.words(data[:_MAX_LINE]):
                 if len(word) > 2 and word not in known and word not in _STOP:
                     novel.add(word)
             if len(novel) > _FEW_WORDS:
