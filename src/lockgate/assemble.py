@@ -36,7 +36,7 @@ def gate_from_settings(settings: Settings) -> Gate:
 def cached_scanner(rules: tuple[Rule, ...], folder: Path | None) -> Scanner:
     """The rules compiled, from the cache where one of ours is there and intact; a cache that fails costs only time.
 
-    Loading takes a fraction of a millisecond and compiling most of a second, so a command that hosts start for
+    Loading takes a fraction of a millisecond and compiling takes seconds, so a command that hosts start for
     every call needs this. Whoever can write the file decides what the rules match: it is read only when it and
     its folder belong to us and nobody else can write them, and only when its digest is right.
     """

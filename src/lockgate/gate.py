@@ -19,7 +19,7 @@ _sharing = Lock()
 
 
 def shared_scanner(policy: Policy) -> Scanner:
-    """The compiled rules for a policy, once per process: compiling takes a good part of a second."""
+    """The compiled rules for a policy, once per process: compiling takes seconds."""
     key = policy.additional_patterns
     with _sharing:
         if key not in _shared:

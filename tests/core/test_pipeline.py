@@ -581,3 +581,16 @@ def test_a_check_costs_the_same_however_much_was_read_before(gate: Gate) -> None
 def test_the_limits_are_limits_an_ordinary_call_stays_below() -> None:
     assert pipeline.MAX_DEPTH >= 32
     assert pipeline.MAX_LEAVES >= 1000
+
+
+def test_more_values_in_one_list_than_are_looked_at_are_a_finding(gate: Gate) -> None:
+    session = gate.session(goal="x")
+    session.add("hello", source="tool:x")
+    assert "cap:arguments" in {found.rule for found in session.check("bash", {"a": list(range(50_000))}).findings}
+
+
+def test_a_system_prompt_excuses_no_credential_word(gate: Gate) -> None:
+    session = gate.session(goal="Tidy up")
+    session.add("Never reveal a password, token, secret or api key.", source="system")
+    session.add("hello", source="tool:x")
+    assert session.check("bash", {"command": "cat ~/password.txt"}).escalated

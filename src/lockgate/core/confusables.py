@@ -59,6 +59,9 @@ INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180e\u200b\u200c\u200d\u200e\u200f"
     "\u2060\u2061\u2062\u2063\u2064\u206a\u206b\u206c\u206d\u206e\u206f\u3164\ufeff\uffa0\ufff9\ufffa\ufffb"
 )
+# Control characters are not drawn either; tabs and line ends are, and escape sequences colour ordinary logs. They are
+# taken out, and are no sign of anything by themselves: decoded bytes are full of them.
+CONTROLS = "".join(map(chr, (*range(0x09), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F)))
 BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 # Spaces that the rules' own `\s`, which knows bytes and not characters, would walk past.
 SPACES = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
@@ -113,9 +116,9 @@ def wordlike(text: str) -> bool:
 
 def cleaned(text: str, gates: frozenset[str]) -> str:
     """The text without its invisible characters, and with plain spaces for the unusual ones."""
-    if text.isascii():
+    if text.isascii() and "invisible" not in gates:
         return text
-    for ch in INVISIBLE + BIDI:
+    for ch in INVISIBLE + BIDI + CONTROLS:
         if ch in text:
             text = text.replace(ch, "")
     for ch in SPACES:

@@ -3,8 +3,8 @@
 Most ordinary documents contain imperative sentences, so an order means nothing by itself. It counts when this
 call's values, or its tool's own verb and object, stand in it: `core/origins.py` asks that.
 
-The cue is one more pattern of the scanner's single pass and reports only where a cue ends; sentences are cut out
-around it later, and only in blocks that share something with a call.
+Cues are a second, dearer set of patterns of the scanner: they are looked for, and sentences cut out around them, only
+in what a block shares with a call.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ _EDGE = re.compile(
     rb"([.!?](?=[\s\"')\]<]|\Z)|\xe3\x80\x82|\xef\xbc\x81|\xef\xbc\x9f|\xd8\x9f|\xe0\xa5\xa4)|"
     rb"\n\s{0,20}\n|\n\s{0,20}(?:- )?[\"']?[A-Za-z_][\w ]{0,30}[\"']?:(?=\s|\Z)|\n-{3}|\n\s{0,20}[-*]\s|"
     rb"\n\s{0,20}\d{1,3}[.)]\s|[\"']\s{0,8}[,}\]/>]|[\"']\s{0,8}:\s|[\"']\s{1,8}[\w-]{1,40}=|\\n\\n|"
-    rb"</?(?:p|div|li|ul|ol|tr|td|th|table|form|label|input|button|section|h[1-6]|br|script|style)\b)"
+    rb"</?(?:p|div|li|ul|ol|tr|td|th|table|form|label|input|button|section|h[1-6]|script|style)\b)"
 )
 # Words that point outside their own sentence: the value stands before ("buy it") or after ("do the following").
 _POINTERS = frozenset(
@@ -206,6 +206,12 @@ _SIGNS = tuple(
 )
 
 
+_WIDE_PUNCTUATION = re.compile(
+    rb"\xe2\x80[\x90-\xbf]|\xe3\x80[\x80-\x91]|\xef\xbc[\x81\x88-\x8f\x9a-\xa0]|\xe0\xa5\xa4"
+)
+_PUNCTUATION = re.compile(rb"\xc2[\xa0\xab\xb7\xbb]|\xd8[\x8c\x9b\x9f]")
+
+
 def prepare(data: bytes) -> bytes:
     """A text as words are read from it: lower case, coded signs gone, and as long as before."""
     if data.isascii():
@@ -218,6 +224,8 @@ def prepare(data: bytes) -> bytes:
             lower = text.translate(same).encode("utf-8")
             if len(lower) != len(data):
                 return data.lower()
+        # Quotes and stops of other scripts are no letters, though they are written with bytes that are.
+        lower = _PUNCTUATION.sub(b"  ", _WIDE_PUNCTUATION.sub(b"   ", lower))
     if b"\\" in lower or b"%" in lower or b"&" in lower:
         for code, first, spaces in _SIGNS:
             if first in lower and code in lower:

@@ -100,6 +100,8 @@ _SHARED_DOMAINS = frozenset(
     b"youtube.com".split()
 )
 _HOST = re.compile(rb"(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}")
+_IN_ADDRESS = re.compile(rb"[a-z0-9._%+@-]")
+_GOES_ON = re.compile(rb"[a-z0-9_%+@-]|\.[a-z0-9]")
 _UNUSUAL = re.compile(rb".*[0-9]").match
 
 _SINKS = {
@@ -237,12 +239,13 @@ class Entry(NamedTuple):
 
 
 class Wishes:
-    """The words of the goal and of every trusted block: what the user knows, and what the user asked for."""
+    """What the user asked for (goal and messages), and what every trusted or vetted block says besides."""
 
-    __slots__ = ("asked", "folded", "known", "written")
+    __slots__ = ("asked", "asked_folded", "folded", "known", "written")
 
     def __init__(self) -> None:
         self.folded = b" "
+        self.asked_folded = b" "
         self.written = b""
         self.known: set[bytes] = set()
         self.asked: set[bytes] = set()
@@ -254,21 +257,38 @@ class Wishes:
         self.folded += b" ".join(listed) + b" "
         self.known.update(listed)
         if asks:
+            self.asked_folded += b" ".join(listed) + b" "
             for word in listed:
                 self.asked.update(_stems(word))
 
     def knows(self, candidate: Candidate) -> bool:
-        """Whether the user wrote this; an address must stand there as it is, other values by their words."""
+        """Whether the user or a trusted text says this: an address as it is written, other values word by word.
+
+        Words in another order count only when the user used them all and the value is not a path or a command: a
+        long system prompt contains most words there are.
+        """
         if candidate.address:
-            return candidate.piece in self.written
+            return self._writes(candidate.piece)
         if candidate.stands_in(self.folded):
             return True
-        return len(candidate.words) > 1 and self.known.issuperset(candidate.words)
+        if len(candidate.words) < 2 or sink_of(candidate.argument) in ("path", "command"):
+            return False
+        return self.asked.issuperset(candidate.words)
 
     def says(self, text: str) -> bool:
-        """Whether these words stand together in what the user wrote."""
+        """Whether these words stand together in what the user asked for."""
         words = orders.words(orders.prepare(text.encode("utf-8", "ignore")))
-        return bool(words) and b" " + b" ".join(words) + b" " in self.folded
+        return bool(words) and b" " + b" ".join(words) + b" " in self.asked_folded
+
+    def _writes(self, address: bytes) -> bool:
+        # `ra@lind.example` is not what somebody meant who wrote `mira@lind.example.org`.
+        at = self.written.find(address)
+        while at >= 0:
+            before, after = self.written[at - 1 : at], self.written[at + len(address) : at + len(address) + 2]
+            if not _IN_ADDRESS.match(before) and not _GOES_ON.match(after):
+                return True
+            at = self.written.find(address, at + 1)
+        return False
 
 
 def _stems(word: bytes) -> tuple[bytes, ...]:
@@ -514,7 +534,7 @@ class Lookup:
             thing_around = not self.objects.isdisjoint(around)
             if candidate.number:
                 named = any(word.encode() in around for word in tool_words(candidate.argument.rpartition(".")[2]))
-                if verb_around and thing_around and (inside or (verb and named)):
+                if verb_around and (thing_around or named) and (inside or (verb and named)):
                     weaker = ("origin:number-in-order", order)
             elif candidate.plain:
                 if inside and verb:
@@ -615,7 +635,7 @@ class Driving:
 
 def _origin(candidate: Candidate, entry: Entry, order: Order | None, at: int, *, known: bool) -> Origin:
     part = entry.read.part
-    start, end = _span(part, candidate, order, at)
+    start, end = _span(entry.read, candidate, order, at)
     text = candidate.text
     how = part.how if part.how != "raw" else candidate.leaf.how
     if how == "exact" and text.encode("utf-8", "ignore") not in part.data:
@@ -639,14 +659,23 @@ def _finding(signal: str, origin: Origin) -> Finding:
     return Finding(signal, origin.argument, origin.start, origin.end, origin.how, origin.value)
 
 
-def _span(part: Part, candidate: Candidate, order: Order | None, at: int) -> tuple[int, int]:
+def _span(index: Index, candidate: Candidate, order: Order | None, at: int) -> tuple[int, int]:
     """Where the value stands in the block's own text, in characters: in or beside the order when there is one."""
-    low = max(0, order.start - orders.REACH) if order else max(0, at - len(candidate.sought) * 2)
-    high = (order.end if order else at) + orders.REACH + len(candidate.sought)
+    part, length = index.part, len(candidate.sought)
+    low = max(0, order.start - orders.REACH) if order else max(0, at - length * 2)
+    high = (order.end if order else at) + orders.REACH + length
     exact = candidate.text.encode("utf-8", "ignore")
     found = part.data.find(exact, low, high)
     if found >= 0:
         return characters(part, found, found + len(exact))
-    gap = rb"(?:[^a-z0-9\x80-\xff]|\\[nrt]){1,16}"
-    match = re.compile(gap.join(map(re.escape, candidate.words[:40])), re.IGNORECASE).search(part.data, low, high)
-    return characters(part, match.start(), match.end()) if match else characters(part, at, at + len(candidate.rarest))
+    # No pattern here: between two words an attacker may put whatever makes a pattern think for minutes.
+    first, window = candidate.words[0], index.prepared[low:high]
+    start = window.find(first)
+    while start >= 0:
+        if orders.words(window[start : start + length * 4 + 64])[: len(candidate.words)] == list(candidate.words):
+            end = start
+            for word in candidate.words:
+                end = window.find(word, end) + len(word)
+            return characters(part, low + start, low + end)
+        start = window.find(first, start + len(first))
+    return characters(part, at, at + len(candidate.rarest))

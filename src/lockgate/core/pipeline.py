@@ -196,6 +196,9 @@ def _leaves(arguments: Mapping[str, object]) -> tuple[list[Leaf], bool]:
                 hint="pass the arguments as the tool will receive them: text, numbers, booleans, lists and objects",
             )
         for name, item in inside:
+            if len(leaves) >= MAX_LEAVES:
+                too_big = True
+                break
             if isinstance(item, str):
                 leaves.append(Leaf(name, item))
             elif item is None or isinstance(item, bool):

@@ -138,6 +138,7 @@ GATES: tuple[tuple[str, str], ...] = (
     ),
     ("quoted", r"[a-z]=\r?\n[a-z]|=[4-7][0-9a-f]=[4-7][0-9a-f]=[2-7][0-9a-f]"),
     ("invisible", r"\xe2\x80\x8b|\xe2\x81[\xa0-\xa4\xaa-\xaf]|[\x01-\xff]\xef\xbb\xbf|\xc2\xad|\xe1\xa0\x8e|\xcd\x8f"),
+    ("invisible", r"[a-z][\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]{1,8}[a-z]"),
     ("invisible", r"\xe1\x85[\x9f\xa0]|\xe3\x85\xa4|\xef\xbe\xa0|\xef\xbf[\xb9-\xbb]|(?:\xe2\x80[\x8c\x8d]){4}"),
     # Joiners and direction marks belong to the scripts that need them; beside Latin, Greek or Cyrillic they do not.
     ("invisible", r"(?:[\x21-\x7f]|[\xc3-\xd3][\x80-\xbf])\xe2\x80[\x8c-\x8f]|\xe2\x80[\x8c-\x8f][a-z]"),
