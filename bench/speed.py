@@ -307,8 +307,9 @@ def session(gate: Gate, effort: Effort, tick: Tick) -> Table:
         ),
         _session_rows(runs),
         "seed, every hit: its six patterns in re over all blocks so far at every call, naming what they find, which is "
-        "what the ratios are against; last tenth: when nearly all blocks are there; first hit: stopping (and escalating) there; high-risk only: low-risk calls let "
-        "through unread; escalated: the first block is poisoned, so every ruling is explained",
+        "what the ratios are against; last tenth: when nearly all blocks are there; first hit: stopping (and "
+        "escalating) there; high-risk only: low-risk calls let through unread; escalated: the first block is "
+        "poisoned, so every ruling is explained",
         names=2,
     )
 

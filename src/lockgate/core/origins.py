@@ -492,6 +492,7 @@ class Lookup:
             holders = entries if anywhere else [entry for entry in entries if rarest in entry.words]
             known: bool | None = None
             plainly: set[str] = set()
+            told: set[str] = set()
             for entry in holders:
                 index = entry.read
                 if not index.holds(candidate):
@@ -507,7 +508,10 @@ class Lookup:
                 if len(origins) < MAX_ORIGINS or signal:
                     origin = _origin(candidate, entry, order, at, known=known)
                     if signal:
-                        driven.append(origin)
+                        # Another reading of the same block says nothing new.
+                        if entry.block not in told:
+                            driven.append(origin)
+                        told.add(entry.block)
                         signals.setdefault((signal, candidate.argument), _finding(signal, origin))
                     else:
                         origins.append(origin)
