@@ -45,7 +45,9 @@ class InvalidConfig(LockgateError):
 
 def printable(text: object, limit: int = 60) -> str:
     """Somebody's text on one line of ours: cut short, and with nothing in it that a terminal would obey."""
-    plain = "".join(ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in str(text)[: limit + 1])
+    plain = str(text)[: limit + 1]
+    if not plain.isprintable():
+        plain = "".join(ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in plain)
     return f"{plain[:limit]}…" if len(plain) > limit else plain
 
 
