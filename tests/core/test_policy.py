@@ -238,8 +238,8 @@ def test_what_nobody_could_judge_pauses_when_the_risk_is_high() -> None:
 
 
 def test_phrase_rules_are_off_only_under_an_unsafe_name() -> None:
-    assert Policy().phrase_rules
-    assert not Policy(unsafe_disable_phrase_rules=True).phrase_rules
+    assert not Policy().unsafe_disable_phrase_rules
+    assert Policy(unsafe_disable_phrase_rules=True).unsafe_disable_phrase_rules
 
 
 def test_only_fields_named_unsafe_can_be_weaker_than_their_default_for_high_risk() -> None:

@@ -92,10 +92,6 @@ class Policy:
     def high_risk_tools(self) -> frozenset[str]:
         return self._tools
 
-    @property
-    def phrase_rules(self) -> bool:
-        return not self.unsafe_disable_phrase_rules
-
     def on_unclear(self, risk: Risk) -> Action:
         """What happens to a flagged call that nobody could judge."""
         if self.unsafe_continue_on_unclear:
