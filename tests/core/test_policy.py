@@ -237,11 +237,6 @@ def test_what_nobody_could_judge_pauses_when_the_risk_is_high() -> None:
     assert Policy(unsafe_continue_on_unclear=True).on_unclear(Risk.HIGH) is Action.CONTINUE
 
 
-def test_phrase_rules_are_off_only_under_an_unsafe_name() -> None:
-    assert not Policy().unsafe_disable_phrase_rules
-    assert Policy(unsafe_disable_phrase_rules=True).unsafe_disable_phrase_rules
-
-
 def test_only_fields_named_unsafe_can_be_weaker_than_their_default_for_high_risk() -> None:
     assert [name for name in FIELDS if name.startswith("unsafe_") and getattr(Policy(), name)] == []
     with pytest.raises(InvalidConfig) as caught:
