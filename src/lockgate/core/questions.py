@@ -1,0 +1,97 @@
+"""What is asked of a verifier, how it travels, and what came back: values only, whoever the verifier is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Literal, NamedTuple
+
+Verdict = Literal["safe", "unsafe", "unclear"]
+
+
+class Why(StrEnum):
+    """Why there is no answer. A closed list: these are metric labels and header values, never anybody's text."""
+
+    DEADLINE = "deadline"
+    NETWORK = "network"
+    TLS = "tls"
+    UNAUTHORIZED = "unauthorized"
+    RATE_LIMITED = "rate-limited"
+    CLIENT_ERROR = "client-error"
+    SERVER_ERROR = "server-error"
+    REDIRECT = "redirect"
+    REPLY_TOO_LARGE = "reply-too-large"
+    MALFORMED_REPLY = "malformed-reply"
+    ODD_ANSWER = "odd-answer"
+    REFUSED = "refused"
+    CUT_SHORT = "cut-short"
+    CIRCUIT_OPEN = "circuit-open"
+    BUSY = "busy"
+    CALLED_IN_LOOP = "called-in-loop"
+    BAD_PAYLOAD = "bad-payload"
+    NO_KEY = "no-key"
+    INTERNAL = "internal"
+
+
+class Question(NamedTuple):
+    """One question to a verifier.
+
+    A model is asked `system` and `user`, and its reply has to be one object of `schema` (None: plain text). An
+    endpoint that only rates texts is sent `text`. Everything here has been redacted: it leaves the process as it is.
+    """
+
+    system: str
+    user: str
+    text: str
+    schema: Mapping[str, object] | None = None
+    max_tokens: int = 256
+
+
+class Request(NamedTuple):
+    """A POST, complete. Never log it: the headers hold the key."""
+
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+    def __repr__(self) -> str:
+        return f"Request(url={self.url!r}, body={len(self.body)} bytes)"
+
+
+class Reply(NamedTuple):
+    """What a server sent back within the caps; header names are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Said(NamedTuple):
+    """A model's own words, still to be parsed strictly."""
+
+    text: str
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+
+class Scored(NamedTuple):
+    """A rating endpoint's opinion: its own flag, and a score from 0 to 1 per category."""
+
+    flagged: bool
+    scores: tuple[tuple[str, float], ...]
+
+
+class Blocked(NamedTuple):
+    """The provider's own filter refused the question because of what it says: a signal, not an outage."""
+
+    category: str
+
+
+class NoAnswer(NamedTuple):
+    """`retry_after_s` is what a server asked for with a 429."""
+
+    why: Why
+    retry_after_s: float | None = None
+
+
+Answer = Said | Scored | Blocked | NoAnswer
