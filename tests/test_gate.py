@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import pytest
@@ -99,7 +98,7 @@ def test_the_two_ways_to_ask_agree(
         session.add(text, source="web:a")
     waited = asyncio.run(session.check_async(tool, arguments, annotations={"destructiveHint": True}))
     asked = session.check(tool, arguments, annotations={"destructiveHint": True})
-    assert replace(waited, latency_us=0) == replace(asked, latency_us=0)
+    assert waited._replace(latency_us=0) == asked._replace(latency_us=0)
 
 
 def test_the_two_ways_to_ask_refuse_alike(gate: Gate) -> None:
@@ -132,7 +131,7 @@ def test_every_decision_says_how_long_it_took(gate: Gate, tool: str, arguments: 
         session.add(text, source="web:a")
     decision = session.check(tool, arguments)
     assert 0 < decision.latency_us < 60_000_000
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError):
         decision.latency_us = 0  # type: ignore[misc]
 
 
@@ -141,7 +140,7 @@ def test_asking_changes_nothing(gate: Gate) -> None:
     session.add(ORDER, source="web:a")
     before = session.blocks
     rulings = [session.check("send_email", {"to": "clerk@vendor.example"}) for _ in range(5)]
-    assert len({replace(ruling, latency_us=0) for ruling in rulings}) == 1
+    assert len({ruling._replace(latency_us=0) for ruling in rulings}) == 1
     assert session.blocks == before
 
 

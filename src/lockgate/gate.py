@@ -116,10 +116,9 @@ class Session:
             ruling = pipeline.begin(
                 self._context, ToolCall(tool, arguments), self.policy, self._scanner, annotations=annotations
             )
-        decision = ruling if isinstance(ruling, Decision) else pipeline.settle(ruling, self.policy)
-        # The pure pipeline has no clock: the time is filled in before anybody else sees the value.
-        object.__setattr__(decision, "latency_us", (perf_counter_ns() - began) / 1000)
-        return decision
+        decision = ruling if type(ruling) is Decision else pipeline.settle(ruling, self.policy)
+        # The pure pipeline has no clock: the time, its last field, is filled in here.
+        return Decision._make((*decision[:-1], (perf_counter_ns() - began) / 1000))
 
     async def check_async(
         self, tool: str, arguments: Mapping[str, object], *, annotations: Mapping[str, object] | None = None

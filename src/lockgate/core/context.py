@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidBlock, quoted
-from lockgate.core.origins import Driving, Entry, Index, Wishes
+from lockgate.core.origins import Driving, Entry, Holders, Index, Wishes
 from lockgate.core.rules import Scope
 from lockgate.core.scanner import Hit, Part, Scan, Scanner, encode
 from lockgate.core.vocabulary import Block, Finding, Kind, Lineage, Trust, default_trust, lineage
@@ -40,6 +40,7 @@ class Context:
         "driving",
         "encoded",
         "entries",
+        "holders",
         "positions",
         "seen_words",
         "wishes",
@@ -61,6 +62,7 @@ class Context:
         self.broad: dict[str, list[Noted]] = {}
         self.encoded: list[Noted] = []
         self.driving: dict[str, Driving] = {}
+        self.holders = Holders()
 
     def add(
         self,

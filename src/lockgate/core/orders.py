@@ -179,7 +179,8 @@ _LAST_WORDS = re.compile(rb"[A-Za-z'\"`][A-Za-z'\"`]{0,23}(?:[^\S\n]{1,8}[A-Za-z
 # neither for the reader nor for the clock.
 REACH = 320
 
-_FOLD = bytes(
+# What every byte becomes when words are read: letters and digits stay, small; all else is a space.
+FOLDED = bytes(
     ord(chr(byte).lower()) if chr(byte).isascii() and chr(byte).isalnum() else byte if byte > 127 else 32
     for byte in range(256)
 )
@@ -187,23 +188,15 @@ _FOLD = bytes(
 
 # A single coded sign inside an address opens no gate of its own: `clerk%40vendor.example`. Each stands for a space as
 # long as itself, so that every offset stays what it was.
-_SIGNS = tuple(
-    (code, code[:1], b" " * len(code))
-    for code in (
-        b"\\n",
-        b"\\t",
-        b"\\r",
-        b"%40",
-        b"%2e",
-        b"%2f",
-        b"%3a",
-        b"&#64;",
-        b"&#x40;",
-        b"&commat;",
-        b"&#46;",
-        b"\\x40",
-    )
-)
+_SIGNS = {
+    mark: tuple((code, b" " * len(code)) for code in codes)
+    for mark, codes in {
+        b"\\": (b"\\n", b"\\t", b"\\r", b"\\x40"),
+        b"%": (b"%40", b"%2e", b"%2f", b"%3a"),
+        b"&#": (b"&#64;", b"&#x40;", b"&#46;"),
+        b"&c": (b"&commat;",),
+    }.items()
+}
 
 
 _WIDE_PUNCTUATION = re.compile(
@@ -227,15 +220,16 @@ def prepare(data: bytes) -> bytes:
         # Quotes and stops of other scripts are no letters, though they are written with bytes that are.
         lower = _PUNCTUATION.sub(b"  ", _WIDE_PUNCTUATION.sub(b"   ", lower))
     if b"\\" in lower or b"%" in lower or b"&" in lower:
-        for code, first, spaces in _SIGNS:
-            if first in lower and code in lower:
-                lower = lower.replace(code, spaces)
+        for mark, codes in _SIGNS.items():
+            if mark in lower:
+                for code, spaces in codes:
+                    lower = lower.replace(code, spaces)
     return lower
 
 
 def words(prepared: bytes) -> list[bytes]:
     """The words of a prepared text: quoting, wrapping and punctuation are gone."""
-    return prepared.translate(_FOLD).split()
+    return prepared.translate(FOLDED).split()
 
 
 def fold(prepared: bytes) -> bytes:

@@ -65,6 +65,7 @@ MAX_PLACES = 32_768
 _CHUNK = 2048
 _OVERLAP = 128
 MAX_ORIGINS = 64
+_FEW_PLACES = 8
 _MAX_VALUE = 400
 _MAX_LINE = 160
 # A call with more words of its own than this is judged by them, not by its tool's name alone.
@@ -89,7 +90,9 @@ _DATE = re.compile(rb"\d{4}-\d\d(?:-\d\d)?(?:[ t]\d\d:\d\d(?::\d\d)?)?z?\Z|\d\d?
 _ADDRESS = re.compile(rb"[^\s@]{1,64}@[^\s@.]{1,63}\.|[a-z][a-z0-9+.-]{1,12}://|www\.")
 # Names and phrases stand beside orders all the time; an id, an address or a path is hardly there by chance.
 _TELLING = re.compile(rb"[0-9@_/\\\\]")
+_LONG_NUMBER = 8
 _GROUPED = re.compile(rb"(?:[0-9][ .-]?){8}")
+_NO_DIGITS = bytes(byte for byte in range(256) if not 48 <= byte <= 57)
 # Where anybody can have a page, or what documents use as a placeholder: such a domain alone says nothing.
 _SHARED_DOMAINS = frozenset(
     b"amazonaws.com apple.com azure.com bitbucket.org cloudflare.com cloudfront.net docker.com docker.io example.com "
@@ -154,7 +157,12 @@ class Index:
             return candidate.sought in self._compact
         if candidate.rarest.isascii() and not self.words.issuperset(candidate.words):
             return False
+        if len(candidate.words) == 1 and candidate.rarest.isascii():
+            return True
         if self._folded is None:
+            # Folding a text costs as much as looking at a dozen places in it.
+            if self.prepared.count(candidate.rarest) <= _FEW_PLACES:
+                return next(self.places(candidate), -1) >= 0
             self._folded = orders.fold(self.prepared)
         return candidate.sought in self._folded
 
@@ -241,7 +249,7 @@ class Entry(NamedTuple):
 class Wishes:
     """What the user asked for (goal and messages), and what every trusted or vetted block says besides."""
 
-    __slots__ = ("asked", "asked_folded", "folded", "known", "written")
+    __slots__ = ("_implied", "asked", "asked_folded", "folded", "known", "written")
 
     def __init__(self) -> None:
         self.folded = b" "
@@ -249,6 +257,7 @@ class Wishes:
         self.written = b""
         self.known: set[bytes] = set()
         self.asked: set[bytes] = set()
+        self._implied: dict[str, bool] = {}
 
     def add(self, data: bytes, *, asks: bool) -> None:
         prepared = orders.prepare(data)
@@ -260,6 +269,18 @@ class Wishes:
             self.asked_folded += b" ".join(listed) + b" "
             for word in listed:
                 self.asked.update(_stems(word))
+            self._implied.clear()
+
+    def implies(self, tool: str) -> bool:
+        """Whether what the user asked for names what this tool does, verb and object."""
+        answer = self._implied.get(tool)
+        if answer is None:
+            if len(self._implied) >= MAX_PIECES:
+                self._implied.clear()
+            verbs, objects = _intent(tool)
+            answer = not verbs.isdisjoint(self.asked) and (not objects or not objects.isdisjoint(self.asked))
+            self._implied[tool] = answer
+        return answer
 
     def knows(self, candidate: Candidate) -> bool:
         """Whether the user or a trusted text says this: an address as it is written, other values word by word.
@@ -305,6 +326,15 @@ class Leaf(NamedTuple):
     argument: str
     text: str
     how: str = "exact"
+
+
+class Value(NamedTuple):
+    """A leaf as it is compared: its prepared text, its words as far as they count, and how many digits it may have."""
+
+    leaf: Leaf
+    data: bytes
+    words: list[bytes]
+    digits: int
 
 
 class Candidate(NamedTuple):
@@ -358,6 +388,9 @@ class Trace(NamedTuple):
     capped: bool = False
 
 
+_NOTHING = Trace()
+
+
 @lru_cache(maxsize=4096)
 def _intent(tool: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
     intent = tool_intent(tool)
@@ -367,16 +400,11 @@ def _intent(tool: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
     )
 
 
-def _pieces(leaf: Leaf, data: bytes, seen_words: set[bytes]) -> list[bytes]:
-    """The pieces of a value worth looking for: all of it, a command's parts, and whatever in it is not a plain word."""
-    pieces = [data] if len(data) <= _MAX_VALUE else []
-    if data.isalnum():
-        return pieces
-    command = sink_of(leaf.argument) == "command"
-    if command:
-        segments = _SEGMENT.split(data)
-        if len(segments) > 1:
-            pieces += [segment for segment in segments if len(segment) <= _MAX_VALUE]
+def _pieces(data: bytes, seen_words: set[bytes], *, command: bool) -> list[bytes]:
+    """The pieces of a value worth looking for besides all of it: a command's parts, and whatever is no plain word."""
+    pieces: list[bytes] = []
+    if command and (b"|" in data or b";" in data or b"\n" in data or b"&&" in data):
+        pieces += [segment for segment in _SEGMENT.split(data) if len(segment) <= _MAX_VALUE]
     prose = len(data) > _MAX_LINE and not command
     if prose and b"@" not in data and b"://" not in data and b"www." not in data:
         return pieces
@@ -388,73 +416,99 @@ def _pieces(leaf: Leaf, data: bytes, seen_words: set[bytes]) -> list[bytes]:
             continue
         # What is carried out can be as long as it likes; where it goes stands at the front.
         chunk = chunk[:_MAX_VALUE].strip(b".:!?*_~-#$")
-        if chunk.isalpha():
-            continue
-        if chunk != data:
-            pieces.append(chunk)
-        if b"." in chunk or b":" in chunk or b"=" in chunk:
-            _take_apart(chunk, pieces, seen_words)
+        if not chunk.isalpha():
+            if chunk != data:
+                pieces.append(chunk)
+            if b"." in chunk or b":" in chunk or b"=" in chunk:
+                _take_apart(chunk, pieces, seen_words)
     return pieces
 
 
 def _take_apart(chunk: bytes, pieces: list[bytes], seen_words: set[bytes]) -> None:
     """The parts of an address that stay when data is put into it: its host, its domain, the values in its query."""
-    _, found, rest = chunk.partition(b"://")
-    if not found:
-        rest = chunk.removeprefix(b"//")
-        if b":" in rest and b"/" not in rest:
-            pieces.append(rest.rpartition(b":")[2])
-    path, _, query = rest.partition(b"?")
-    host = path.partition(b"/")[0].partition(b":")[0]
-    values = query.replace(b"&", b"=").split(b"=")
-    pieces += [value for value in values if len(value) > 3 and not value.isalpha()]
-    if not query and b"=" in path:
-        pieces.append(path.partition(b"=")[2])
-    if b"@" in host or not _HOST.fullmatch(host):
+    rest, query = chunk, b""
+    if b":" in chunk or b"=" in chunk or b"?" in chunk or chunk.startswith(b"//"):
+        _, named, rest = chunk.partition(b"://")
+        if not named:
+            rest = chunk.removeprefix(b"//")
+            if b":" in rest and b"/" not in rest:
+                pieces.append(rest.rpartition(b":")[2])
+        path, _, query = rest.partition(b"?")
+        if query:
+            values = query.replace(b"&", b"=").split(b"=")
+            pieces += [value for value in values if len(value) > 3 and not value.isalpha()]
+        elif b"=" in path:
+            pieces.append(path.partition(b"=")[2])
+    else:
+        path = rest
+    host = path.partition(b"/")[0]
+    if b"." not in host:
+        return
+    host = host.partition(b":")[0]
+    if not _HOST.fullmatch(host):
         return
     labels = host.split(b".")
     domain = b".".join(labels[-3:] if len(labels[-2]) < 4 and len(labels) > 2 else labels[-2:])
+    # What stands nowhere as a domain stands nowhere as an address of it.
+    if not seen_words.issuperset(domain.translate(orders.FOLDED).split()):
+        return
     if domain not in _SHARED_DOMAINS:
-        # What stands nowhere as a domain stands nowhere as an address of it.
-        if not seen_words.issuperset(orders.words(domain)):
-            return
         pieces += [host, domain]
     pieces += [rest, path]
 
 
-def candidates(leaves: Iterable[tuple[Leaf, bytes]], seen_words: set[bytes]) -> tuple[list[Candidate], bool]:
-    """What to look for in leaves and their prepared text, each piece once, and whether there was too much of it.
+def candidates(values: Iterable[Value], seen_words: set[bytes]) -> tuple[list[Candidate], bool]:
+    """What to look for in a call's values, each piece once, and whether there was too much of it.
 
     A piece with a word that no untrusted text contains came from none of them, which rules most pieces out.
     """
     found: dict[tuple[str, bytes], Candidate] = {}
-    for leaf, data in leaves:
+    for leaf, data, listed, digits in values:
         spaced = data.isascii()
-        for piece in _pieces(leaf, data, seen_words):
-            words = orders.words(piece)
-            if not seen_words.issuperset(words) and (spaced or not _runs_together(words, seen_words)):
-                if len(piece) < 48 and _GROUPED.search(piece):
+        pieces: list[bytes] = []
+        if len(data) <= _MAX_VALUE:
+            if seen_words.issuperset(listed):
+                _keep(found, leaf, data, listed, digits)
+            elif not spaced:
+                pieces.append(data)
+        if not data.isalnum():
+            pieces += _pieces(data, seen_words, command=sink_of(leaf[0]) == "command")
+        for piece in pieces:
+            words = piece.translate(orders.FOLDED).split()
+            if seen_words.issuperset(words) or (not spaced and _runs_together(words, seen_words)):
+                _keep(found, leaf, piece, words, digits)
+        if digits >= _LONG_NUMBER:
+            for piece in (data, *pieces):
+                if len(piece) >= 48 or not _GROUPED.search(piece):
+                    continue
+                words = piece.translate(orders.FOLDED).split()
+                if not seen_words.issuperset(words):
                     compact = b"".join(words)
-                    found.setdefault(
-                        (leaf.argument, compact),
-                        Candidate(leaf, piece, words, compact, compact, number=False, plain=False, grouped=True),
-                    )
-                continue
-            if not words:
-                continue
-            needle = b" " + b" ".join(words) + b" "
-            number = bool(_NUMBER.match(piece)) and sum(map(len, words)) < 6
-            # A number counts at any length; a word needs some.
-            if not number and (len(needle) < 5 or _STOP.issuperset(words)):
-                continue
-            if (leaf.argument, needle) not in found:
-                if len(found) >= MAX_PIECES:
-                    return list(found.values()), True
-                plain = (len(words) == 1 and piece.isalpha()) or bool(_DATE.match(piece))
-                rarest = next(filter(_UNUSUAL, words), b"") or max(words, key=len)
-                sought = needle if rarest.isascii() else needle.strip()
-                found[leaf.argument, needle] = Candidate(leaf, piece, words, rarest, sought, number, plain)
+                    grouped = Candidate(leaf, piece, words, compact, compact, number=False, plain=False, grouped=True)
+                    found.setdefault((leaf.argument, compact), grouped)
+        if len(found) > MAX_PIECES:
+            return list(found.values())[:MAX_PIECES], True
     return list(found.values()), False
+
+
+def _keep(found: dict[tuple[str, bytes], Candidate], leaf: Leaf, piece: bytes, words: list[bytes], digits: int) -> None:
+    if not words:
+        return
+    needle = b" " + b" ".join(words) + b" "
+    rarest, number, plain = b"", False, len(words) == 1
+    if digits:
+        number = len(needle) < 12 and sum(map(len, words)) < 6 and _NUMBER.match(piece) is not None
+        rarest = next(filter(_UNUSUAL, words), b"")
+        plain = (plain and piece.isalpha()) or _DATE.match(piece) is not None
+    elif plain:
+        plain = piece.isalpha()
+    # A number counts at any length; a word needs some.
+    if not number and (len(needle) < 5 or _STOP.issuperset(words)):
+        return
+    rarest = rarest or max(words, key=len)
+    sought = needle if rarest.isascii() else needle.strip()
+    if (leaf[0], sought) not in found:
+        found[leaf[0], sought] = Candidate(leaf, piece, words, rarest, sought, number, plain)
 
 
 def _runs_together(words: Sequence[bytes], seen_words: set[bytes]) -> bool:
@@ -465,39 +519,64 @@ def _runs_together(words: Sequence[bytes], seen_words: set[bytes]) -> bool:
 class Lookup:
     """One call's look-up over the recent untrusted blocks."""
 
-    __slots__ = ("capped", "implied", "leaves", "objects", "tool", "verbs", "wishes")
+    __slots__ = ("capped", "tool", "values", "wishes")
 
     def __init__(self, tool: str, leaves: Sequence[Leaf], wishes: Wishes) -> None:
         self.tool = tool
         self.capped = False
-        self.leaves = [(leaf, orders.prepare(leaf.text.encode("utf-8", "ignore"))) for leaf in leaves]
         self.wishes = wishes
-        self.verbs, self.objects = _intent(tool)
-        asked = wishes.asked
-        self.implied = not self.verbs.isdisjoint(asked) and (not self.objects or not self.objects.isdisjoint(asked))
+        self.values: list[Value] = []
+        for leaf in leaves:
+            text = leaf[1]
+            if text.isascii() and "\\" not in text and "%" not in text and "&" not in text:
+                data = text.lower().encode()
+            else:
+                data = orders.prepare(text.encode("utf-8", "ignore"))
+            if len(data) <= _MAX_VALUE:
+                words, digits = data.translate(orders.FOLDED).split(), len(data.translate(None, _NO_DIGITS))
+            else:
+                # Of a text longer than any value only the first line's words are asked for.
+                words, digits = data[:_MAX_LINE].translate(orders.FOLDED).split(), _LONG_NUMBER
+            self.values.append(Value(leaf, data, words, digits))
 
-    def trace(self, entries: Sequence[Entry], seen_words: set[bytes], driving: dict[str, Driving]) -> Trace:
+    @property
+    def verbs(self) -> frozenset[bytes]:
+        return _intent(self.tool)[0]
+
+    @property
+    def objects(self) -> frozenset[bytes]:
+        return _intent(self.tool)[1]
+
+    @property
+    def implied(self) -> bool:
+        """Whether the user asked for what this tool does."""
+        return self.wishes.implies(self.tool)
+
+    def trace(
+        self, entries: Sequence[Entry], seen_words: set[bytes], holders: Holders, driving: dict[str, Driving]
+    ) -> Trace:
         """Look every piece up in the given entries, oldest first.
 
-        `driving` remembers, per tool, the orders that name it, so that each block is read for it once.
+        `holders` remembers, per value, which blocks hold it, and `driving`, per tool, the orders that name it, so
+        that each block is read for either once.
         """
-        wanted, capped = candidates(self.leaves, seen_words)
+        wanted, capped = candidates(self.values, seen_words)
+        remembered = self._driving(entries, driving)
+        if not wanted and remembered is None and not capped:
+            return _NOTHING
         driven: list[Origin] = []
         origins: list[Origin] = []
         signals: dict[tuple[str, str], Finding] = {}
         related: list[tuple[Entry, bytes]] = []
         for candidate in wanted:
-            rarest = candidate.rarest
-            anywhere = candidate.grouped or not rarest.isascii()
-            holders = entries if anywhere else [entry for entry in entries if rarest in entry.words]
+            holding = holders.of(candidate, entries)
+            if not holding:
+                continue
             known: bool | None = None
             plainly: set[str] = set()
             told: set[str] = set()
-            for entry in holders:
+            for entry, places in holding:
                 index = entry.read
-                if not index.holds(candidate):
-                    continue
-                places = list(index.places(candidate)) or [0]
                 at = places[0]
                 if known is None:
                     known = self.wishes.knows(candidate)
@@ -518,8 +597,8 @@ class Lookup:
                 if not known and len(related) < MAX_PIECES and sink_of(candidate.argument):
                     low = max(0, at - _PASSAGE)
                     related.append((entry, index.part.data[low : at + len(candidate.sought) + _PASSAGE]))
-        if not self.implied and self.verbs and self.objects:
-            self._drive(entries, seen_words, driving, signals, related)
+        if remembered is not None:
+            self._drive(entries, seen_words, remembered, signals, related)
         return Trace(
             tuple((driven + origins)[:MAX_ORIGINS]), tuple(signals.values()), tuple(related), capped or self.capped
         )
@@ -564,11 +643,21 @@ class Lookup:
             return False
         return name in index.part.data[max(0, at - orders.REACH) : at + orders.REACH].lower()
 
+    def _driving(self, entries: Sequence[Entry], driving: dict[str, Driving]) -> Driving | None:
+        """The orders that name this tool, where some text could hold one and the user asked for nothing such."""
+        verbs, objects = _intent(self.tool)
+        if not verbs or not objects or self.implied:
+            return None
+        remembered = driving.get(self.tool)
+        if remembered is None:
+            remembered = driving[self.tool] = Driving()
+        return remembered if remembered.possible(entries, verbs, objects) else None
+
     def _drive(
         self,
         entries: Sequence[Entry],
         seen_words: set[bytes],
-        driving: dict[str, Driving],
+        remembered: Driving,
         signals: dict[tuple[str, str], Finding],
         related: list[tuple[Entry, bytes]],
     ) -> None:
@@ -577,10 +666,7 @@ class Lookup:
         novel = self._novel_words()
         if len(novel) > _FEW_WORDS or (novel and novel.isdisjoint(seen_words)):
             return
-        remembered = driving.get(self.tool)
-        if remembered is None:
-            remembered = driving[self.tool] = Driving()
-        remembered.read(entries, self.verbs, self.objects)
+        remembered.read(self.verbs, self.objects)
         self.capped = self.capped or remembered.capped
         first = entries[0].position if entries else 0
         for entry, order in remembered.orders:
@@ -598,43 +684,95 @@ class Lookup:
         """The words of this call's telling values that the user did not write; prose says nothing about the call."""
         known = self.wishes.known
         novel: set[bytes] = set()
-        for _, data in self.leaves:
+        for _, data, listed, _ in self.values:
             if data.count(b" ", 0, _MAX_LINE) >= _FEW_WORDS and not _TELLING.search(data, 0, _MAX_LINE):
                 continue
-            for word in orders.words(data[:_MAX_LINE]):
-                if len(word) > 2 and word not in known and word not in _STOP:
-                    novel.add(word)
+            words = listed if len(data) <= _MAX_LINE else orders.words(data[:_MAX_LINE])
+            novel.update([word for word in words if len(word) > 2 and word not in known and word not in _STOP])
             if len(novel) > _FEW_WORDS:
                 break
         return novel
 
 
-class Driving:
-    """The orders in a context that name one tool's verb and object, found once per block."""
+def _later(entries: Sequence[Entry], position: int) -> list[Entry]:
+    """The entries of blocks that came after this one, oldest first."""
+    at = len(entries)
+    while at and entries[at - 1].position > position:
+        at -= 1
+    return list(entries[at:])
 
-    __slots__ = ("_position", "capped", "orders")
+
+class Held(NamedTuple):
+    """An entry that holds a value, and where."""
+
+    entry: Entry
+    places: list[int]
+
+
+class Holders:
+    """Which entries of a context hold a value: each is searched for it once, and agents use a value often."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, tuple[int, list[Held]]] = {}
+
+    def of(self, candidate: Candidate, entries: Sequence[Entry]) -> list[Held]:
+        if not entries:
+            return []
+        key = candidate.sought + b"#" if candidate.grouped else candidate.sought
+        searched, holding = self._known.get(key, (-1, []))
+        latest = entries[-1].position
+        if searched < latest:
+            rarest = candidate.rarest
+            anywhere = candidate.grouped or not rarest.isascii()
+            holding = holding + [
+                Held(entry, list(entry.read.places(candidate)) or [0])
+                for entry in (entries if searched < 0 else _later(entries, searched))
+                if (anywhere or rarest in entry.words) and entry.read.holds(candidate)
+            ]
+            if len(self._known) >= MAX_PIECES:
+                self._known.clear()
+            self._known[key] = (latest, holding)
+        first = entries[0].position
+        if holding and holding[0].entry.position < first:
+            return [held for held in holding if held.entry.position >= first]
+        return holding
+
+
+class Driving:
+    """The orders in a context that name one tool's verb and object; each block is read once, and only on demand."""
+
+    __slots__ = ("_position", "_unread", "capped", "orders")
 
     def __init__(self) -> None:
         self._position = -1
+        self._unread: list[Entry] = []
         self.capped = False
         self.orders: list[tuple[Entry, Order]] = []
 
-    def read(self, entries: Sequence[Entry], verbs: frozenset[bytes], objects: frozenset[bytes]) -> None:
-        if not entries or entries[-1].position <= self._position:
-            return
-        for entry in entries:
-            if entry.position <= self._position:
-                continue
+    def possible(self, entries: Sequence[Entry], verbs: frozenset[bytes], objects: frozenset[bytes]) -> bool:
+        """Whether any block holds such an order, or has both words and is still to be read."""
+        if entries and entries[-1].position > self._position:
+            for entry in _later(entries, self._position):
+                words = entry.words
+                if not verbs.isdisjoint(words) and not objects.isdisjoint(words):
+                    self._unread.append(entry)
+            self._position = entries[-1].position
+        return bool(self._unread or self.orders)
+
+    def read(self, verbs: frozenset[bytes], objects: frozenset[bytes]) -> None:
+        for entry in self._unread:
             index = entry.read
             acting, things = verbs & index.words, objects & index.words
-            if not acting or not things - acting:
+            if not things - acting:
                 continue
             for order in index.orders_by(acting, things):
                 acts = verbs & order.words
                 if (objects & order.words) - acts and len(self.orders) < MAX_DRIVING:
                     self.orders.append((entry, order))
             self.capped = self.capped or index.capped or len(self.orders) >= MAX_DRIVING
-        self._position = entries[-1].position
+        self._unread.clear()
 
 
 def _origin(candidate: Candidate, entry: Entry, order: Order | None, at: int, *, known: bool) -> Origin:

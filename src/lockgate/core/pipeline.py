@@ -14,7 +14,7 @@ Paranoid mode escalates every call, after the same steps have collected what the
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lockgate.core.context import Context, Noted
@@ -71,7 +71,7 @@ def begin(
     if first:
         entries = [entry for entry in entries if entry.position >= first]
     lookup = Lookup(call.tool, leaves + decoded if decoded else leaves, context.wishes)
-    traced = lookup.trace(entries, context.seen_words, context.driving)
+    traced = lookup.trace(entries, context.seen_words, context.holders, context.driving)
     if traced.capped:
         patterns.append(Finding("cap:values", "arguments", 0, 0))
     # 3. and 4., the blocks' part.
@@ -118,12 +118,11 @@ def _scan_arguments(
     """Findings in the arguments, encoded content in them, and what decoding them gave."""
     if not leaves:
         return [], [], []
-    text = leaves[0].text if len(leaves) == 1 else _GAP.join(leaf.text for leaf in leaves)
-    scan = scanner.scan(text)
+    scan = scanner.look(leaves[0].text if len(leaves) == 1 else _GAP.join([leaf.text for leaf in leaves]))
     patterns: list[Finding] = []
     encoded: list[Finding] = []
     decoded: list[Leaf] = []
-    if len(scan.parts) == 1 and not scan.parts[0].hits and not scan.capped:
+    if scan is None:
         return patterns, encoded, decoded
     starts = [0]
     for leaf in leaves:
@@ -185,20 +184,30 @@ def _leaves(arguments: Mapping[str, object]) -> tuple[list[Leaf], bool]:
         if depth > MAX_DEPTH or len(leaves) + len(pending) + opened > MAX_LEAVES:
             too_big = True
             continue
-        inside: Iterable[tuple[str, object]]
+        inside: Iterable[tuple[object, object]]
+        named = True
         if type(value) is dict or isinstance(value, Mapping):
-            inside = _named(path, value)
+            inside = value.items()
         elif isinstance(value, list | tuple):
-            inside = ((f"{path}[{number}]", item) for number, item in enumerate(value))
+            inside, named = enumerate(value), False
         else:
             raise InvalidCall(
                 f"argument {quoted(path)} is a {type(value).__name__}, which JSON cannot hold",
                 hint="pass the arguments as the tool will receive them: text, numbers, booleans, lists and objects",
             )
-        for name, item in inside:
+        for key, item in inside:
             if len(leaves) >= MAX_LEAVES:
                 too_big = True
                 break
+            if not named:
+                name = f"{path}[{key}]"
+            elif not isinstance(key, str):
+                raise InvalidCall(f"argument names must be text, not {type(key).__name__}")
+            else:
+                name = f"{path}.{key[:40]}" if path else key[:40]
+                # A name that is not a name may carry text: it is looked at like a value.
+                if not key.isidentifier():
+                    leaves.append(Leaf(name, key))
             if isinstance(item, str):
                 leaves.append(Leaf(name, item))
             elif item is None or isinstance(item, bool):
@@ -208,17 +217,6 @@ def _leaves(arguments: Mapping[str, object]) -> tuple[list[Leaf], bool]:
             else:
                 pending.append((name, item, depth + 1))
     return leaves, too_big
-
-
-def _named(path: str, value: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    for key, item in value.items():
-        if not isinstance(key, str):
-            raise InvalidCall(f"argument names must be text, not {type(key).__name__}")
-        name = f"{path}.{key[:40]}" if path else key[:40]
-        # A name that is not a name may carry text: it is looked at like a value.
-        if not key.isidentifier():
-            yield name, key
-        yield name, item
 
 
 def _digits(value: int | float) -> str:

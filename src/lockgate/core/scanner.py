@@ -119,16 +119,20 @@ class Scanner:
 
     def scan(self, text: str) -> Scan:
         """Scan a text in all its readings."""
+        return self.look(text) or Scan((_raw(encode(text), ()),))
+
+    def look(self, text: str) -> Scan | None:
+        """The same, or None when there is nothing to say: no hit, no other reading, no limit reached."""
         capped: list[str] = []
         if len(text) > MAX_TEXT:
             text = text[:MAX_TEXT]
             capped.append("text")
         data = encode(text)
         matches = self._matches(data)
-        if not matches:
-            return Scan((Part("raw", data, 0, len(data), False, ()),), (), tuple(capped))
+        if not matches and not capped:
+            return None
         hits, gates = self._sort(matches)
-        parts = [Part("raw", data, 0, len(data), False, hits)]
+        parts = [_raw(data, hits)]
         segments: tuple[EncodedSegment, ...] = ()
         if gates:
             others = readings(text, gates)
@@ -245,6 +249,10 @@ def _on_a_character(data: bytes, at: int) -> int:
     while at > 0 and 0x80 <= data[at] < 0xC0:
         at -= 1
     return at
+
+
+def _raw(data: bytes, hits: tuple[Hit, ...]) -> Part:
+    return Part("raw", data, 0, len(data), False, hits)
 
 
 def characters(part: Part, start: int, end: int) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from typing import NamedTuple
 
 from lockgate.core.errors import InvalidBlock, quoted
 
@@ -114,16 +115,14 @@ class Block:
         return other.mutable and self.trust >= other.trust
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(NamedTuple):
     """What an agent wants to run."""
 
     tool: str
     arguments: Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """One hit of one rule, and where: a block's id, or the path of an argument."""
 
     rule: str
@@ -134,8 +133,7 @@ class Finding:
     excerpt: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Which span of which untrusted block a piece of an argument came from.
 
     `how` says which folding made them equal, `order` is the sentence that gives orders around the span (empty
@@ -155,8 +153,7 @@ class Origin:
     known: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """The gate's ruling on one call. `tier` is the highest tier the call reached; only CONTINUE lets it run."""
 
     action: Action
