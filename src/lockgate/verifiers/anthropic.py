@@ -1,0 +1,80 @@
+"""Anthropic: the Messages API with structured output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lockgate.core.questions import Answer, Question, Reply, Request, Said
+from lockgate.verifiers import envelope
+from lockgate.verifiers.envelope import CUT_SHORT, MALFORMED, ODD, REFUSED
+
+BASE_URL = "https://api.anthropic.com"
+API_VERSION = "2026-10-21"
+_THOUGHTS = ("thinking", "redacted_thinking")
+
+
+@dataclass(frozen=True, slots=True)
+class Anthropic:
+    """`base_url` is what the official client is given: without `/v1`."""
+
+    model: str
+    base_url: str = BASE_URL
+
+    name: ClassVar[str] = "anthropic"
+
+    def __post_init__(self) -> None:
+        envelope.model_name(self.model)
+        object.__setattr__(self, "base_url", envelope.address(self.base_url))
+
+    def request(self, question: Question, key: str) -> Request:
+        body: dict[str, object] = {
+            "model": self.model,
+            "max_tokens": question.max_tokens,
+            "messages": [{"role": "user", "content": question.user}],
+        }
+        if question.system:
+            body["system"] = question.system
+        if question.schema is not None:
+            body["output_config"] = {"format": {"type": "json_schema", "schema": question.schema}}
+        url = f"{self.base_url}/v1/messages"
+        return envelope.post(url, body, envelope.bearer(key), ("anthropic-version", API_VERSION))
+
+    def answer(self, question: Question, reply: Reply) -> Answer:  # noqa: ARG002
+        failed = envelope.failure(reply)
+        if failed is not None:
+            return failed
+        match envelope.json_object(reply.body):
+            case {"type": "message", "role": "assistant", "stop_reason": str() as stop, "content": [*blocks], **rest}:
+                return _said(stop, blocks, rest.get("usage"))
+            case _:
+                return MALFORMED
+
+
+def _said(stop: str, blocks: list[object], usage: object) -> Answer:
+    if stop == "refusal":
+        return REFUSED
+    if stop in ("max_tokens", "model_context_window_exceeded"):
+        return CUT_SHORT
+    if stop != "end_turn":
+        return ODD
+    spoken = []
+    for block in blocks:
+        match block:
+            case {"type": "text", "text": str() as text}:
+                spoken.append(text)
+            case {"type": "text"}:
+                return MALFORMED
+            case {"type": str() as kind}:
+                if kind not in _THOUGHTS:
+                    return ODD
+            case _:
+                return MALFORMED
+    # The answer is one object, so it stands in one block; nobody puts one together from two.
+    if len(spoken) != 1 or not envelope.is_text(spoken[0]):
+        return ODD
+    tokens = usage if isinstance(usage, dict) else {}
+    read = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    return Said(
+        spoken[0], sum(envelope.count(tokens.get(name)) for name in read), envelope.count(tokens.get("output_tokens"))
+    )

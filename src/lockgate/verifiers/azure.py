@@ -1,0 +1,61 @@
+"""Azure OpenAI: chat completions of one deployment, in the region its endpoint stands in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lockgate.core.errors import InvalidConfig, quoted
+from lockgate.core.questions import Answer, Blocked, Question, Reply, Request
+from lockgate.verifiers import chat, envelope
+
+API_VERSION = "2024-10-21"
+# Both are parts of the address, so they are held to what Azure itself allows rather than escaped.
+_DEPLOYMENT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?")
+_API_VERSION = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:-preview)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Azure:
+    endpoint: str
+    deployment: str
+    api_version: str = API_VERSION
+
+    name: ClassVar[str] = "azure"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "endpoint", envelope.address(self.endpoint, "endpoint"))
+        if _DEPLOYMENT.fullmatch(self.deployment) is None:
+            raise InvalidConfig(
+                f"{quoted(self.deployment)} is not the name of a deployment",
+                hint="1 to 64 letters, digits, dots, hyphens and underscores, as Azure lists it",
+            )
+        if _API_VERSION.fullmatch(self.api_version) is None:
+            raise InvalidConfig(
+                f"{quoted(self.api_version)} is not a version of the API",
+                hint=f"write a date as {API_VERSION} or 2025-04-01-preview; for /openai/v1/ use the compatible adapter",
+            )
+
+    @property
+    def model(self) -> str:
+        return self.deployment
+
+    def request(self, question: Question, key: str) -> Request:
+        # No `store`: this version of the API does not know the word.
+        body = chat.body(question, self.deployment)
+        body["max_completion_tokens"] = question.max_tokens
+        url = f"{self.endpoint}/openai/deployments/{self.deployment}/chat/completions?api-version={self.api_version}"
+        return envelope.post(url, body, ("api-key", envelope.credential(key)))
+
+    def answer(self, question: Question, reply: Reply) -> Answer:  # noqa: ARG002
+        """A filter set to annotate lets the question through and says what it saw: that outranks the model's word."""
+        if reply.status == 200:
+            match envelope.json_object(reply.body):
+                case {"prompt_filter_results": [*prompts]}:
+                    for prompt in prompts:
+                        results = prompt.get("content_filter_results") if isinstance(prompt, dict) else None
+                        category = chat.objected_to(results)
+                        if category is not None:
+                            return Blocked(category)
+        return chat.answer(reply)

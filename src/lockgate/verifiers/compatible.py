@@ -1,0 +1,34 @@
+"""Any other server that speaks OpenAI's chat completions: Gemini, Ollama, vLLM, llama.cpp, a gateway of one's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lockgate.core.questions import Answer, Question, Reply, Request
+from lockgate.verifiers import chat, envelope
+
+
+@dataclass(frozen=True, slots=True)
+class Compatible:
+    """`base_url` is what an OpenAI client is given, most often ending in `/v1`; the key may be empty."""
+
+    model: str
+    base_url: str
+
+    name: ClassVar[str] = "compatible"
+
+    def __post_init__(self) -> None:
+        envelope.model_name(self.model)
+        object.__setattr__(self, "base_url", envelope.address(self.base_url))
+
+    def request(self, question: Question, key: str) -> Request:
+        body = chat.body(question, self.model)
+        # The old name of the limit: Ollama and others know no other.
+        body["max_tokens"] = question.max_tokens
+        # Unless told not to, these servers sample: a verdict that may change when asked again is a free second try.
+        body["temperature"] = 0
+        return envelope.post(f"{self.base_url}/chat/completions", body, *([envelope.bearer(key)] if key else []))
+
+    def answer(self, question: Question, reply: Reply) -> Answer:  # noqa: ARG002
+        return chat.answer(reply)

@@ -1,0 +1,198 @@
+"""What the providers have in common: where a question may go, how a reply is opened, and what its status means.
+
+Pure, like the providers: bytes and values in, values out. Nothing here raises because of what a server sent.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import math
+import re
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+
+from lockgate.core.errors import InvalidConfig, quoted
+from lockgate.core.questions import NoAnswer, Reply, Request, Why
+
+MALFORMED = NoAnswer(Why.MALFORMED_REPLY)
+ODD = NoAnswer(Why.ODD_ANSWER)
+REFUSED = NoAnswer(Why.REFUSED)
+CUT_SHORT = NoAnswer(Why.CUT_SHORT)
+
+# A real reply is a handful deep. Past the interpreter's own limit `json` raises, and on a thread with a small stack it
+# can crash instead, so depth is counted before anything is parsed.
+MAX_DEPTH = 32
+
+# One narrow grammar instead of a URL parser: two parsers that disagree about `http://127.0.0.1\@elsewhere` are how a
+# key reaches elsewhere. No user name, query, fragment, percent sign or non-ASCII letter is in it.
+_ADDRESS = re.compile(
+    r"(?P<scheme>https?)://"
+    r"(?P<host>[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?|\[[0-9a-f:.]+\])(?P<port>:[0-9]{1,5})?"
+    r"(?P<path>(?:/(?!\.{1,2}(?:/|\Z))[a-z0-9._~:-]+)*)/?",
+    re.IGNORECASE | re.ASCII,
+)
+_MODEL = re.compile(r"[!-~](?:[ -~]{0,198}[!-~])?")
+_CREDENTIAL = re.compile(r"[!-~]{1,8192}")
+_BRACKETS_AND_STRINGS = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
+_SECONDS = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,9})?")
+
+
+def address(text: str, setting: str = "base_url") -> str:
+    """An address that a key may be sent to, without its last slash; anything else is an InvalidConfig.
+
+    The text itself is never shown: people paste addresses with passwords and keys in them.
+    """
+    parts = _ADDRESS.fullmatch(text)
+    if parts is None or (parts["port"] is not None and not 0 < int(parts["port"][1:]) < 1 << 16):
+        raise InvalidConfig(
+            f"{setting} is not an address that questions can be sent to",
+            hint="write it as https://host/path, without a user name, a query or spaces",
+        )
+    scheme, host = parts["scheme"].lower(), parts["host"].lower()
+    if scheme == "http" and not is_loopback(host):
+        raise InvalidConfig(
+            f"{setting} would send the key to {quoted(host)} over plain http, for others to read",
+            hint="use https; plain http is for this machine only: localhost, 127.0.0.1 or [::1]",
+        )
+    return f"{scheme}://{host}{parts['port'] or ''}{parts['path']}"
+
+
+def is_loopback(host: str) -> bool:
+    """By its spelling alone: a name that merely resolves to this machine today may not tomorrow."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def model_name(text: str, setting: str = "model") -> str:
+    if _MODEL.fullmatch(text) is None:
+        raise InvalidConfig(
+            f"{setting} is not a name of 1 to 200 ASCII characters: {quoted(text)}",
+            hint="copy it from the provider's list of models or deployments",
+        )
+    return text
+
+
+def bearer(key: str) -> tuple[str, str]:
+    return "authorization", f"Bearer {credential(key)}"
+
+
+def credential(key: str) -> str:
+    """A key that a header can carry; the message never shows it."""
+    if _CREDENTIAL.fullmatch(key) is None:
+        raise InvalidConfig(
+            "the key is empty or holds a character that no header can carry",
+            hint="copy it again, without spaces, quotes or line breaks",
+        )
+    return key
+
+
+def post(url: str, body: Mapping[str, object], *headers: tuple[str, str]) -> Request:
+    """ASCII on the wire: a lone surrogate in somebody's text must not become an exception here."""
+    encoded = json.dumps(body, allow_nan=False, separators=(",", ":"), default=dict).encode("ascii")
+    return Request(url, (("accept", "application/json"), ("content-type", "application/json"), *headers), encoded)
+
+
+def failure(reply: Reply) -> NoAnswer | None:
+    """What a status alone says; None when the body is to be read."""
+    status = reply.status
+    if status == 200:
+        return None
+    if status in (401, 403):
+        return NoAnswer(Why.UNAUTHORIZED)
+    if status == 429:
+        return NoAnswer(Why.RATE_LIMITED, retry_after_s(reply.headers))
+    if 300 <= status < 400:
+        return NoAnswer(Why.REDIRECT)
+    if 400 <= status < 500:
+        return NoAnswer(Why.CLIENT_ERROR)
+    if 500 <= status < 600:
+        return NoAnswer(Why.SERVER_ERROR)
+    return MALFORMED
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """What the server asked for, in the three spellings in use; None when it asked for nothing that makes sense.
+
+    A date is measured against the reply's own `date`: our clock is not the server's. How long is too long is for
+    the caller to say.
+    """
+    milliseconds = headers.get("retry-after-ms", "").strip()
+    if _SECONDS.fullmatch(milliseconds):
+        return float(milliseconds) / 1000
+    asked = headers.get("retry-after", "").strip()
+    if _SECONDS.fullmatch(asked):
+        return float(asked)
+    try:
+        wait = parsedate_to_datetime(asked[:100]) - parsedate_to_datetime(headers.get("date", "")[:100])
+    except (TypeError, ValueError, OverflowError):  # not two dates, or one of them without a time zone
+        return None
+    return max(0.0, wait.total_seconds())
+
+
+def json_object(body: bytes) -> dict[str, object] | None:
+    """One JSON object and nothing else: UTF-8, no BOM, no doubled key, no NaN or infinity, at most MAX_DEPTH deep."""
+    try:
+        text = body.decode("utf-8")
+        if _too_deep(text):
+            return None
+        value = json.loads(text, object_pairs_hook=_no_key_twice, parse_constant=_not_json, parse_float=_finite)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def count(value: object) -> int:
+    """Tokens, when that is what they are: a number we only report must not decide anything."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 40 else 0
+
+
+def is_text(value: str) -> bool:
+    """JSON can spell half a character; such a string cannot be hashed, logged or sent on."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _too_deep(text: str) -> bool:
+    # Nearly every reply ends here; the walk below is for those that do not.
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return False
+    depth, in_string = 0, False
+    for sign in _BRACKETS_AND_STRINGS.findall(text):
+        if sign == '"':
+            in_string = not in_string
+        elif in_string or sign[0] == "\\":
+            continue
+        elif sign in "[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                return True
+        else:
+            depth -= 1
+    return False
+
+
+def _no_key_twice(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    # Of two `content` keys one reader takes the first and another the last: whose answer was it?
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a key stands twice")
+    return value
+
+
+def _not_json(constant: str) -> object:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError("a number too large for a float")
+    return value

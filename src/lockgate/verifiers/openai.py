@@ -1,0 +1,75 @@
+"""OpenAI: the moderation endpoint for models that rate texts, chat completions for models that answer questions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lockgate.core.questions import Answer, Question, Reply, Request, Scored
+from lockgate.verifiers import chat, envelope
+from lockgate.verifiers.envelope import MALFORMED
+
+BASE_URL = "https://api.openai.com/v1"
+RATING_MODELS = ("omni-moderation", "text-moderation")
+_CATEGORY = re.compile(r"[a-z][a-z0-9_/-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAI:
+    """A rating model is sent `text` and gives a Scored; any other is sent `system` and `user` and gives a Said."""
+
+    model: str
+    base_url: str = BASE_URL
+
+    name: ClassVar[str] = "openai"
+
+    def __post_init__(self) -> None:
+        envelope.model_name(self.model)
+        object.__setattr__(self, "base_url", envelope.address(self.base_url))
+
+    @property
+    def rates(self) -> bool:
+        return self.model.startswith(RATING_MODELS)
+
+    def request(self, question: Question, key: str) -> Request:
+        if self.rates:
+            rating = {"input": question.text, "model": self.model}
+            return envelope.post(f"{self.base_url}/moderations", rating, envelope.bearer(key))
+        body = chat.body(question, self.model)
+        # Reasoning models know this name of the limit only, and no temperature but their own.
+        body["max_completion_tokens"] = question.max_tokens
+        # Nothing of a question is to be kept, whatever the account's own setting says.
+        body["store"] = False
+        return envelope.post(f"{self.base_url}/chat/completions", body, envelope.bearer(key))
+
+    def answer(self, question: Question, reply: Reply) -> Answer:  # noqa: ARG002
+        return scored(reply) if self.rates else chat.answer(reply)
+
+
+def scored(reply: Reply) -> Answer:
+    """One rating, whole: a category without a score, or a score that is none, and there is no answer at all."""
+    failed = envelope.failure(reply)
+    if failed is not None:
+        return failed
+    match envelope.json_object(reply.body):
+        case {
+            "results": [
+                {"flagged": bool() as flagged, "categories": dict() as flags, "category_scores": dict() as scores}
+            ]
+        }:
+            pass
+        case _:
+            return MALFORMED
+    rated = []
+    for category, score in scores.items():
+        if _CATEGORY.fullmatch(category) is None or not isinstance(score, int | float) or isinstance(score, bool):
+            return MALFORMED
+        if not 0 <= score <= 1:
+            return MALFORMED
+        rated.append((category, float(score)))
+    # Older models answer null for categories that are younger than they are.
+    if not rated or not all(isinstance(flag, bool | None) for flag in flags.values()):
+        return MALFORMED
+    # The flag and the categories say the same thing twice; if they disagree, the worse counts.
+    return Scored(flagged or any(flags.values()), tuple(rated))

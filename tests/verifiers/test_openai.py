@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Said, Scored, Why
+from lockgate.verifiers.openai import OpenAI
+
+KEY = "sk-1"
+SCHEMA = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}
+QUESTION = Question("judge this", "the question", "the text", SCHEMA, max_tokens=64)
+JUDGE = OpenAI("gpt-5-mini")
+RATER = OpenAI("omni-moderation-latest")
+
+
+def reply(body: object, status: int = 200) -> Reply:
+    return Reply(status, {}, json.dumps(body).encode())
+
+
+def chat(content: object = "{}", finish: object = "stop", **message: object) -> Reply:
+    said = {"role": "assistant", "content": content, **message}
+    return reply({"choices": [{"index": 0, "finish_reason": finish, "message": said}]})
+
+
+def test_a_question_to_a_model() -> None:
+    request = JUDGE.request(QUESTION, KEY)
+    assert request.url == "https://api.openai.com/v1/chat/completions"
+    assert request.headers == (
+        ("accept", "application/json"),
+        ("content-type", "application/json"),
+        ("authorization", "Bearer sk-1"),
+    )
+    assert json.loads(request.body) == {
+        "model": "gpt-5-mini",
+        "messages": [{"role": "system", "content": "judge this"}, {"role": "user", "content": "the question"}],
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "answer", "strict": True, "schema": SCHEMA},
+        },
+        "max_completion_tokens": 64,
+        "store": False,
+    }
+
+
+def test_a_question_without_a_system_part_has_one_message() -> None:
+    body = json.loads(JUDGE.request(QUESTION._replace(system=""), KEY).body)
+    assert body["messages"] == [{"role": "user", "content": "the question"}]
+
+
+@pytest.mark.parametrize("model", ["omni-moderation-latest", "omni-moderation-2024-09-26", "text-moderation-stable"])
+def test_a_model_that_rates_is_sent_the_text_alone(model: str) -> None:
+    request = OpenAI(model).request(QUESTION, KEY)
+    assert request.url == "https://api.openai.com/v1/moderations"
+    assert json.loads(request.body) == {"input": "the text", "model": model}
+
+
+@pytest.mark.parametrize("base", ["https://eu.example/proxy/openai/v1", "https://eu.example/proxy/openai/v1/"])
+def test_an_address_may_have_a_path_of_its_own(base: str) -> None:
+    assert OpenAI("gpt-5-mini", base).request(QUESTION, KEY).url == f"{base.rstrip('/')}/chat/completions"
+    assert OpenAI("omni-moderation-latest", base).request(QUESTION, KEY).url == f"{base.rstrip('/')}/moderations"
+
+
+REPLIES = [
+    (chat("yes"), Said("yes")),
+    (chat(""), Said("")),
+    (chat("{}", refusal=None, tool_calls=[], annotations=[]), Said("{}")),
+    # A refusal is set where the words would be, or beside them; either way it is one.
+    (chat(None, refusal="I cannot help with that"), NoAnswer(Why.REFUSED)),
+    (chat("{}", refusal="I cannot help with that"), NoAnswer(Why.REFUSED)),
+    (chat(None, "length", refusal="I cannot"), NoAnswer(Why.REFUSED)),
+    (chat("{}", "content_filter"), NoAnswer(Why.REFUSED)),
+    (chat(None, "content_filter"), NoAnswer(Why.REFUSED)),
+    (chat('{"verdict": "sa', "length"), NoAnswer(Why.CUT_SHORT)),
+    (chat('{"verdict": "safe"}', "length"), NoAnswer(Why.CUT_SHORT)),
+    (chat("{}", "tool_calls"), NoAnswer(Why.ODD_ANSWER)),
+    (chat("{}", "function_call"), NoAnswer(Why.ODD_ANSWER)),
+    (chat("{}", "STOP"), NoAnswer(Why.ODD_ANSWER)),
+    (chat("{}", ""), NoAnswer(Why.ODD_ANSWER)),
+    (chat("{}", tool_calls=[{"id": "1"}]), NoAnswer(Why.ODD_ANSWER)),
+    (chat(None), NoAnswer(Why.ODD_ANSWER)),
+    (chat("\ud800"), NoAnswer(Why.ODD_ANSWER)),
+    (chat("{}", None), NoAnswer(Why.MALFORMED_REPLY)),
+    (chat([{"type": "text", "text": "{}"}]), NoAnswer(Why.MALFORMED_REPLY)),
+    (chat({"verdict": "safe"}), NoAnswer(Why.MALFORMED_REPLY)),
+    (chat("{}", refusal=False), NoAnswer(Why.MALFORMED_REPLY)),
+    (chat("{}", role="user"), NoAnswer(Why.MALFORMED_REPLY)),
+    (reply({}), NoAnswer(Why.MALFORMED_REPLY)),
+    (reply({"choices": None}), NoAnswer(Why.MALFORMED_REPLY)),
+    (reply({"choices": []}), NoAnswer(Why.MALFORMED_REPLY)),
+    (reply({"choices": "stop"}), NoAnswer(Why.MALFORMED_REPLY)),
+    (reply({"error": {"message": "no such model", "code": "model_not_found"}}), NoAnswer(Why.MALFORMED_REPLY)),
+    (reply({"output_text": '{"verdict": "safe"}'}), NoAnswer(Why.MALFORMED_REPLY)),
+    # Nobody asked for two.
+    (
+        reply({"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "{}"}}] * 2}),
+        NoAnswer(Why.MALFORMED_REPLY),
+    ),
+]
+
+
+@pytest.mark.parametrize(("served", "expected"), REPLIES)
+def test_a_model_answers(served: Reply, expected: Answer) -> None:
+    assert JUDGE.answer(QUESTION, served) == expected
+
+
+USAGES = [
+    ({"prompt_tokens": 7, "completion_tokens": 5}, (7, 5)),
+    ({"prompt_tokens": True, "completion_tokens": -5}, (0, 0)),
+    ({"prompt_tokens": "7", "completion_tokens": 1e3}, (0, 0)),
+    ({"prompt_tokens": 10**100}, (0, 0)),
+    (None, (0, 0)),
+    ([], (0, 0)),
+]
+
+
+@pytest.mark.parametrize(("usage", "tokens"), USAGES)
+def test_odd_token_counts_are_no_reason_to_drop_an_answer(usage: object, tokens: tuple[int, int]) -> None:
+    choice = {"finish_reason": "stop", "message": {"role": "assistant", "content": "{}"}}
+    assert JUDGE.answer(QUESTION, reply({"choices": [choice], "usage": usage})) == Said("{}", *tokens)
+
+
+REFUSED_QUESTIONS = [
+    ({"code": "invalid_prompt", "type": "invalid_request_error", "message": "flagged"}, NoAnswer(Why.REFUSED)),
+    ({"code": "content_policy_violation", "message": "rejected"}, Blocked("content_filter")),
+    ({"code": "context_length_exceeded", "message": "too long"}, NoAnswer(Why.CLIENT_ERROR)),
+    ({"code": None, "message": "content_filter"}, NoAnswer(Why.CLIENT_ERROR)),
+    ({}, NoAnswer(Why.CLIENT_ERROR)),
+    ("content_filter", NoAnswer(Why.CLIENT_ERROR)),
+    (None, NoAnswer(Why.CLIENT_ERROR)),
+]
+
+
+@pytest.mark.parametrize(("error", "expected"), REFUSED_QUESTIONS)
+def test_a_400_about_the_content_is_told_from_a_400_about_the_request(error: object, expected: Answer) -> None:
+    assert JUDGE.answer(QUESTION, reply({"error": error}, 400)) == expected
+
+
+def rated(**changes: object) -> Reply:
+    result = {"flagged": False, "categories": {"hate": False}, "category_scores": {"hate": 0.5}} | changes
+    return reply({"id": "modr-1", "model": "omni-moderation-latest", "results": [result]})
+
+
+RATINGS = [
+    (rated(), Scored(False, (("hate", 0.5),))),
+    (rated(flagged=True), Scored(True, (("hate", 0.5),))),
+    (
+        rated(category_scores={"hate": 0, "self-harm/intent": 1}),
+        Scored(False, (("hate", 0.0), ("self-harm/intent", 1.0))),
+    ),
+    (rated(categories={"hate": False, "illicit": None}), Scored(False, (("hate", 0.5),))),
+    # The flag says no and a category says yes.
+    (rated(categories={"hate": True}), Scored(True, (("hate", 0.5),))),
+    (rated(flagged=None), NoAnswer(Why.MALFORMED_REPLY)),
+    (rated(flagged=0), NoAnswer(Why.MALFORMED_REPLY)),
+    (rated(flagged="false"), NoAnswer(Why.MALFORMED_REPLY)),
+    (rated(categories=None), NoAnswer(Why.MALFORMED_REPLY)),
+    (rated(categories={"hate": "no"}), NoAnswer(Why.MALFORMED_REPLY)),
+    (rated(category_scores=None), NoAnswer(Why.MALFORMED_REPLY)),
+    (rated(category_scores={}), NoAnswer(Why.MALFORMED_REPLY)),
+    (rated(category_scores={"hate": None}), NoAnswer(Why.MALFORMED_REPLY)),
+    (rated(category_scores={"hate": True}), NoAnswer(Why.MALFORMED_REPLY)),
+    (rated(category_scores={"hate": "0.1"}), NoAnswer(Why.MALFORMED_REPLY)),
+    (rated(category_scores={"hate": 1.01}), NoAnswer(Why.MALFORMED_REPLY)),
+    (rated(category_scores={"hate": -0.01}), NoAnswer(Why.MALFORMED_REPLY)),
+    (rated(category_scores={"hate": float("nan")}), NoAnswer(Why.MALFORMED_REPLY)),
+    (rated(category_scores={"hate": 10**400}), NoAnswer(Why.MALFORMED_REPLY)),
+    (rated(category_scores={"the user said <b>": 0.1}), NoAnswer(Why.MALFORMED_REPLY)),
+    (rated(category_scores={"x" * 65: 0.1}), NoAnswer(Why.MALFORMED_REPLY)),
+    (reply({"results": []}), NoAnswer(Why.MALFORMED_REPLY)),
+    (reply({"results": [{}, {}]}), NoAnswer(Why.MALFORMED_REPLY)),
+    (reply({}), NoAnswer(Why.MALFORMED_REPLY)),
+    (chat('{"verdict": "safe"}'), NoAnswer(Why.MALFORMED_REPLY)),
+]
+
+
+@pytest.mark.parametrize(("served", "expected"), RATINGS)
+def test_a_rating_is_read_whole_or_not_at_all(served: Reply, expected: Answer) -> None:
+    assert RATER.answer(QUESTION, served) == expected
