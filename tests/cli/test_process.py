@@ -7,9 +7,13 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 
 import pytest
+
+from lockgate.cli.main import COMMANDS
+from lockgate.testing import LoopbackProvider
 
 Spawn = Callable[..., "subprocess.Popen[bytes]"]
 
@@ -57,7 +61,11 @@ def test_rulings_come_as_the_lines_do_and_ctrl_c_ends_it(spawn: Spawn) -> None:
     assert (process.returncode, out, err) == (130, b"", b"lockgate: interrupted\n")
 
 
-@pytest.mark.parametrize("argv", [["check", "-"], ["check", "--json", "-"], ["rules"], ["demo"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "argv",
+    [["check", "-"], ["check", "--json", "-"], ["assess", "-"], ["doctor", "--offline"], ["rules"], ["demo"]],
+    ids=" ".join,
+)
 def test_a_reader_that_goes_away_ends_it_quietly(spawn: Spawn, argv: list[str]) -> None:
     there, ours = os.pipe()
     os.close(there)
@@ -93,6 +101,21 @@ def test_no_color_is_respected_on_a_terminal(spawn: Spawn, monkeypatch: pytest.M
     assert "\x1b" not in seen
 
 
+def test_ctrl_c_ends_a_question_that_nobody_answers(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
+    with LoopbackProvider(fault="hang") as provider:
+        monkeypatch.setenv("VERIFIER_ADAPTER", "compatible")
+        monkeypatch.setenv("VERIFIER_MODEL", "loopback")
+        monkeypatch.setenv("VERIFIER_BASE_URL", provider.url)
+        monkeypatch.setenv("VERIFIER_TIMEOUT_MS", "60000")
+        process = spawn("assess", "--text", "hello", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        waited = time.monotonic()
+        while not provider.requests and time.monotonic() - waited < 30:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, b"", b"lockgate: interrupted\n")
+
+
 def test_a_scan_shows_its_progress_to_whoever_watches(spawn: Spawn) -> None:
     for number in range(3):
         with open(f"{number}.txt", "w") as file:
@@ -112,7 +135,24 @@ def test_a_terminal_without_the_characters_gets_their_numbers(spawn: Spawn, monk
     assert b"PAUSE" in out
 
 
-def test_starting_brings_in_nothing_that_draws_or_scans() -> None:
-    code = "import sys, lockgate.cli.main; print(*[name for name in ('rich', 'hyperscan') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-    assert done.stdout == b"\n"
+def modules_after(*argv: str) -> set[str]:
+    code = f"import sys; from lockgate.cli.main import main; main({list(argv)!r}); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_starting_brings_in_nothing_that_draws_scans_or_connects() -> None:
+    assert modules_after("--version").isdisjoint({"rich", "hyperscan", "asyncio", "httpx2"})
+
+
+def test_a_command_is_loaded_only_when_it_is_asked_for() -> None:
+    files = {f"lockgate.cli.{name}" for name in COMMANDS}
+    assert modules_after("--version") & files == set()
+    assert modules_after("--help") & files == set()
+    assert modules_after("rules", "--help") & files == {"lockgate.cli.rules"}
+
+
+def test_judging_offline_loads_no_client() -> None:
+    loaded = modules_after("assess", "--adapter", "none", "--text", "When do you open tomorrow?")
+    assert "lockgate.adapters" in loaded
+    assert "httpx2" not in loaded

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lockgate.cli.exits import Exit
 
 if TYPE_CHECKING:
-    from lockgate.cli.parser import Commands, Parser
+    from lockgate.cli.parser import Parser
     from lockgate.cli.replay import Ruling
     from lockgate.gate import Gate
 
@@ -31,20 +31,15 @@ Exit code 0: every call may continue; 1: some call must not run as it is; 2: bad
 """
 
 
-def add_parser(commands: Commands) -> Parser:
-    parser = commands.add_parser(
-        "check",
-        help="rule on the calls of a recorded session",
-        usage="lockgate check [TRACE ...] [options]",
-        description=_HELP,
-    )
+def describe(parser: Parser) -> None:
+    parser.usage = "lockgate check [TRACE ...] [options]"
+    parser.description = _HELP
     parser.add_argument("traces", nargs="*", metavar="TRACE", help="files to read; - or none reads standard input")
     parser.add_argument("--json", action="store_true", help="print one JSON object per call")
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
     parser.add_argument("--mode", metavar="MODE", help="default, research or paranoid; can only make it stricter")
     parser.add_argument("--scope", metavar="TEXT", default="", help="what the research is about, for --mode research")
     parser.set_defaults(run=run)
-    return parser
 
 
 def run(args: argparse.Namespace) -> Exit:

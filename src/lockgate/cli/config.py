@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lockgate.cli.exits import Exit
 
 if TYPE_CHECKING:
-    from lockgate.cli.parser import Commands, Parser
+    from lockgate.cli.parser import Parser
     from lockgate.config import Settings
 
 _HELP = """\
@@ -23,18 +23,13 @@ docs/reference/configuration.md describes every key and where files are looked f
 """
 
 
-def add_parser(commands: Commands) -> Parser:
-    parser = commands.add_parser(
-        "config",
-        help="show or validate the configuration",
-        usage="lockgate config show|validate [options]",
-        description=_HELP,
-    )
+def describe(parser: Parser) -> None:
+    parser.usage = "lockgate config show|validate [options]"
+    parser.description = _HELP
     parser.add_argument("what", metavar="show|validate", choices=("show", "validate"), help="what to do")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
     parser.set_defaults(run=run)
-    return parser
 
 
 def run(args: argparse.Namespace) -> Exit:

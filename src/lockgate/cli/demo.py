@@ -16,7 +16,7 @@ from lockgate.core.vocabulary import Action, Block, Decision
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from lockgate.cli.parser import Commands, Parser
+    from lockgate.cli.parser import Parser
     from lockgate.core.scanner import Scanner
     from lockgate.gate import Gate
 
@@ -98,16 +98,11 @@ try next:
 """
 
 
-def add_parser(commands: Commands) -> Parser:
-    parser = commands.add_parser(
-        "demo",
-        help="play a session: ordinary calls, a poisoned page, the hijacked call",
-        usage="lockgate demo [--fast]",
-        description=_HELP,
-    )
+def describe(parser: Parser) -> None:
+    parser.usage = "lockgate demo [--fast]"
+    parser.description = _HELP
     parser.add_argument("--fast", action="store_true", help="do not pause between the lines")
     parser.set_defaults(run=run)
-    return parser
 
 
 def run(args: argparse.Namespace) -> Exit:

@@ -5,21 +5,31 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Collection
 from contextlib import suppress
+from importlib import import_module
 
 import lockgate
-from lockgate.cli import check, config, demo, rules, scan
 from lockgate.cli.exits import Exit
 from lockgate.cli.parser import Parser
 from lockgate.cli.terminal import visible
 from lockgate.core.errors import LockgateError, quoted
 
-COMMANDS = {"check": check, "scan": scan, "rules": rules, "config": config, "demo": demo}
+# Each command is a file of this folder, and is imported only when it is asked for: hosts start us once per call.
+COMMANDS = {
+    "check": "rule on the calls of a recorded session",
+    "scan": "look through files and folders for text that speaks to an agent",
+    "assess": "ask the configured verifier about a request",
+    "rules": "list the rules, or explain one",
+    "config": "show or validate the configuration",
+    "doctor": "check the installation, and say what to fix",
+    "demo": "play a session: ordinary calls, a poisoned page, the hijacked call",
+}
 
 _EXITS = """\
 exit codes:
-  0    every call may continue, nothing was found
-  1    some call must not run as it is, something was found
+  0    every call may continue, the request is safe, nothing was found
+  1    some call must not run as it is, the request is not known to be safe, something was found
   2    input, configuration or options that cannot be understood
   70   a bug in lockgate
   130  interrupted
@@ -27,8 +37,11 @@ exit codes:
 """
 
 
-def parsers() -> dict[str, Parser]:
-    """The parser of each command by its name, the one that knows them all under the empty name."""
+def parsers(described: Collection[str] = tuple(COMMANDS)) -> dict[str, Parser]:
+    """The parser of each command by its name, the one that knows them all under the empty name.
+
+    Commands that are not `described` are known by their name alone: they cannot be run, and cost nothing.
+    """
     top = Parser(
         prog="lockgate",
         usage="lockgate COMMAND [options]",
@@ -39,7 +52,10 @@ def parsers() -> dict[str, Parser]:
     commands = top.add_subparsers(
         title="commands", dest="command", metavar="COMMAND", prog="lockgate", parser_class=Parser
     )
-    return {"": top} | {name: module.add_parser(commands) for name, module in COMMANDS.items()}
+    named = {name: commands.add_parser(name, help=said) for name, said in COMMANDS.items()}
+    for name in described:
+        import_module(f"lockgate.cli.{name}").describe(named[name])
+    return {"": top} | named
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -75,8 +91,9 @@ def _run(argv: list[str]) -> int:
         raise LockgateError(
             f"unknown command {quoted(argv[0])}", hint=closest(argv[0], COMMANDS) or f"use {', '.join(COMMANDS)}"
         )
+    wanted = next((word for word in argv if word in COMMANDS), None)
     try:
-        args, unknown = parsers()[""].parse_known_args(argv)
+        args, unknown = parsers([wanted] if wanted else [])[""].parse_known_args(argv)
     except SystemExit as end:
         # Only --help and --version leave this way, with what was asked for printed.
         return end.code if isinstance(end.code, int) else Exit.CLEAR

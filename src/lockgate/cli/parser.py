@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, NoReturn
 
 from lockgate.core.errors import LockgateError
 
+TYPE_CHECKING = False  # what `typing` has, without the time it takes to load at every start
 if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction["Parser"]
+    from typing import NoReturn
 
 
 class Parser(argparse.ArgumentParser):

@@ -12,7 +12,7 @@ from lockgate.cli.exits import Exit
 
 if TYPE_CHECKING:
     from lockgate.cli.catalogue import Entry
-    from lockgate.cli.parser import Commands, Parser
+    from lockgate.cli.parser import Parser
 
 _HELP = """\
 Lists what Tier 1 looks for. A rule never blocks by itself: it escalates.
@@ -23,18 +23,13 @@ example:
 """
 
 
-def add_parser(commands: Commands) -> Parser:
-    parser = commands.add_parser(
-        "rules",
-        help="list the rules, or explain one",
-        usage="lockgate rules [ID] [options]",
-        description=_HELP,
-    )
+def describe(parser: Parser) -> None:
+    parser.usage = "lockgate rules [ID] [options]"
+    parser.description = _HELP
     parser.add_argument("id", nargs="?", metavar="ID", help="explain this one: what, why, a hit and a miss")
     parser.add_argument("--family", metavar="NAME", help="only this family")
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     parser.set_defaults(run=run)
-    return parser
 
 
 def run(args: argparse.Namespace) -> Exit:

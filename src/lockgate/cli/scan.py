@@ -17,7 +17,7 @@ from lockgate.cli.files import MAX_BYTES, Chosen, Skipped, read_text, walk
 from lockgate.cli.terminal import console, counted, excerpt, visible
 
 if TYPE_CHECKING:
-    from lockgate.cli.parser import Commands, Parser
+    from lockgate.cli.parser import Parser
     from lockgate.core.scanner import Scanner
 
 _HELP = """\
@@ -74,13 +74,9 @@ class Report:
         return Exit.FLAGGED if self.hits else Exit.INVALID if self.failed else Exit.CLEAR
 
 
-def add_parser(commands: Commands) -> Parser:
-    parser = commands.add_parser(
-        "scan",
-        help="look through files and folders for text that speaks to an agent",
-        usage="lockgate scan PATH ... [options]",
-        description=_HELP,
-    )
+def describe(parser: Parser) -> None:
+    parser.usage = "lockgate scan PATH ... [options]"
+    parser.description = _HELP
     parser.add_argument("paths", nargs="+", metavar="PATH", help="files and folders; .git and links are not entered")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print one JSON object")
@@ -93,7 +89,6 @@ def add_parser(commands: Commands) -> Parser:
     parser.add_argument("--strict", action="store_true", help="show the broad rules' hits as well")
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
     parser.set_defaults(run=run)
-    return parser
 
 
 def run(args: argparse.Namespace) -> Exit:

@@ -7,9 +7,11 @@ hide in it. Everything that is not plainly visible is therefore shown by its num
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, TextIO
 
+TYPE_CHECKING = False  # what `typing` has, without the time it takes to load at every start
 if TYPE_CHECKING:
+    from typing import TextIO
+
     from rich.console import Console
 
 # What a terminal shows as nothing although Unicode counts it as letters, marks or symbols.
