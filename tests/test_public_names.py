@@ -9,6 +9,7 @@ import lockgate
 
 NAMES = [
     "Action",
+    "Assessment",
     "Block",
     "Decision",
     "ENCODED_CONTENT_WARNING",
@@ -18,18 +19,25 @@ NAMES = [
     "InvalidCall",
     "InvalidConfig",
     "InvalidPattern",
+    "InvalidPayload",
     "InvalidTrace",
+    "KeySource",
     "Kind",
     "Lineage",
+    "LocalRuleAdapter",
     "LockgateError",
     "Mode",
     "Origin",
     "Policy",
     "Reason",
+    "RemoteAdapter",
     "Risk",
     "Session",
     "Trust",
+    "Verdict",
+    "VerifierAdapter",
     "__version__",
+    "resolve_adapter_from_env",
 ]
 
 
@@ -51,7 +59,7 @@ def test_dir_lists_the_public_names() -> None:
     assert set(NAMES) <= set(dir(lockgate))
 
 
-@pytest.mark.parametrize("name", ["gate_", "Verdict", "Scanner", "_missing", ""])
+@pytest.mark.parametrize("name", ["gate_", "Question", "Scanner", "_missing", ""])
 def test_an_unknown_name_is_an_attribute_error(name: str) -> None:
     with pytest.raises(AttributeError, match="has no attribute"):
         getattr(lockgate, name)
@@ -67,7 +75,7 @@ def test_a_star_import_brings_the_public_names() -> None:
 
 def test_importing_a_name_that_is_not_there_is_an_import_error() -> None:
     with pytest.raises(ImportError):
-        exec("from lockgate import Verdict")
+        exec("from lockgate import Question")
 
 
 def test_importing_the_package_imports_neither_the_engine_nor_anything_heavy() -> None:
@@ -79,7 +87,11 @@ def test_importing_the_package_imports_neither_the_engine_nor_anything_heavy() -
         "argparse",
         "rich",
         "tempfile",
+        "logging",
+        "httpx2",
+        "opentelemetry",
         "lockgate.gate",
+        "lockgate.adapters",
         "lockgate.core.rules",
     )
     code = f"import sys, lockgate; print([name for name in {heavy!r} if name in sys.modules])"

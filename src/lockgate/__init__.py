@@ -9,15 +9,25 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from lockgate.adapters import (
+        KeySource,
+        LocalRuleAdapter,
+        RemoteAdapter,
+        VerifierAdapter,
+        resolve_adapter_from_env,
+    )
+    from lockgate.core.assessment import Assessment
     from lockgate.core.errors import (
         InvalidBlock,
         InvalidCall,
         InvalidConfig,
         InvalidPattern,
+        InvalidPayload,
         InvalidTrace,
         LockgateError,
     )
     from lockgate.core.policy import Policy
+    from lockgate.core.questions import Verdict
     from lockgate.core.vocabulary import (
         ENCODED_CONTENT_WARNING,
         Action,
@@ -37,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ENCODED_CONTENT_WARNING",
     "Action",
+    "Assessment",
     "Block",
     "Decision",
     "Finding",
@@ -45,25 +56,35 @@ __all__ = [
     "InvalidCall",
     "InvalidConfig",
     "InvalidPattern",
+    "InvalidPayload",
     "InvalidTrace",
+    "KeySource",
     "Kind",
     "Lineage",
+    "LocalRuleAdapter",
     "LockgateError",
     "Mode",
     "Origin",
     "Policy",
     "Reason",
+    "RemoteAdapter",
     "Risk",
     "Session",
     "Trust",
+    "Verdict",
+    "VerifierAdapter",
     "__version__",
+    "resolve_adapter_from_env",
 ]
 
 _HOMES = {
+    "lockgate.adapters": "KeySource LocalRuleAdapter RemoteAdapter VerifierAdapter resolve_adapter_from_env".split(),
+    "lockgate.core.assessment": ["Assessment"],
     "lockgate.core.errors": (
-        "InvalidBlock InvalidCall InvalidConfig InvalidPattern InvalidTrace LockgateError".split()
+        "InvalidBlock InvalidCall InvalidConfig InvalidPattern InvalidPayload InvalidTrace LockgateError".split()
     ),
     "lockgate.core.policy": ["Policy"],
+    "lockgate.core.questions": ["Verdict"],
     "lockgate.core.vocabulary": (
         "ENCODED_CONTENT_WARNING Action Block Decision Finding Kind Lineage Mode Origin Reason Risk Trust".split()
     ),

@@ -1,4 +1,6 @@
-"""TOML and environment -> Settings, once: the only reader of configuration files and of environment variables.
+"""TOML and environment -> Settings, once: the only reader of configuration files.
+
+Environment variables are read here and, those about verifiers, in verifier_settings.py; nowhere else.
 
 How the settings are found and put together:
 
@@ -248,9 +250,15 @@ class Settings:
         )
 
 
-def discover(explicit: Path | None = None, *, check_pattern: Callable[[str], None] | None = None) -> Settings:
-    """The settings for this process: `load` with its working directory and environment."""
-    return load(explicit=explicit, cwd=Path.cwd(), environ=os.environ, check_pattern=check_pattern)
+def discover(
+    explicit: Path | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    check_pattern: Callable[[str], None] | None = None,
+) -> Settings:
+    """The settings for this process: `load` with its working directory and, unless another is given, environment."""
+    said = os.environ if environ is None else environ
+    return load(explicit=explicit, cwd=Path.cwd(), environ=said, check_pattern=check_pattern)
 
 
 def load(

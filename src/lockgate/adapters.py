@@ -1,0 +1,459 @@
+"""Seed 2's public contract: an adapter is asked about a request and answers `safe`, `unsafe` or `unclear`.
+
+`assess` never raises and never blocks a running event loop. There are four ways to ask, and one body behind them:
+`_Adapter._flow` yields what has to wait, and a driver of a few lines waits for it, in a thread or on a loop.
+
+1. Read.    Parse the payload, hash it, let the rules look at it in all its readings; for a provider redact it, cut it
+            and put the question. A payload that is none: unclear, `bad-payload`. A local adapter is done here.
+2. Key.     The tenant's, from the source of keys. None: no answer, `no-key`.
+3. Ask.     The provider, through the client, which keeps the deadline.
+4. Rule.    What the rules and the answer give together: core/assessment.py has the table.
+5. Report.  Metrics, a span, and a warning when nobody answered: names from closed lists, and a hash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum
+from secrets import token_hex
+from time import perf_counter
+from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
+
+from lockgate.core.assessment import REASONS, Assessment, View, Weighed, unanswered, view, weigh
+from lockgate.core.errors import InvalidPayload
+from lockgate.core.payload import Payload, parse_payload, payload_digest
+from lockgate.core.policy import Policy
+from lockgate.core.prompts import assess_question
+from lockgate.core.questions import Answer, NoAnswer, Question, Verdict, Why
+from lockgate.core.scanner import Scanner
+from lockgate.gate import shared_scanner
+from lockgate.lanes import Full, Lane
+from lockgate.metrics import METRICS, OTHER, PROVIDERS, Metrics
+from lockgate.tracing import Span, Tracing
+from lockgate.verifier_settings import is_key
+from lockgate.verifiers.client import Client, Provider
+
+__all__ = [
+    "REASONS",
+    "Assessment",
+    "KeySource",
+    "LocalRuleAdapter",
+    "RemoteAdapter",
+    "Verdict",
+    "VerifierAdapter",
+    "resolve_adapter_from_env",
+]
+
+LOG = logging.getLogger("lockgate.verifier")
+
+# A payload of up to so many characters is read on the caller's own loop; a larger one would hold it up.
+MAX_CHARACTERS_ON_LOOP = 4_000
+MAX_TENANT_CHARACTERS = 256
+# Time that reading and the key may take without counting against the provider's.
+_NEGLIGIBLE_S = 0.05
+# Consequences of what has been reported already, or of the caller's own code: thousands a second are possible.
+_NOT_NEWS = frozenset({Why.CIRCUIT_OPEN, Why.BUSY, Why.CALLED_IN_LOOP})
+
+T = TypeVar("T")
+
+
+@runtime_checkable
+class VerifierAdapter(Protocol):
+    def assess(self, payload: Mapping[str, Any]) -> Verdict:
+        """The verdict on a request in the normalized shape. Never raises: what goes wrong is `unclear`."""
+        ...
+
+
+class KeySource(Protocol):
+    """Where keys are kept: variables, files, a secret manager.
+
+    Asked at every request, in a thread of its own and within the deadline, so it may block; what it does not
+    remember it fetches each time. A source with an attribute `instant` that is true promises to answer from memory,
+    and is asked in place. No key for this tenant: return an empty text or raise. What is raised is not shown.
+    """
+
+    def key(self, tenant: str) -> str: ...
+
+
+class _Driver(Enum):
+    """Who waits for a flow: a plain thread, an event loop, or nobody, for a thread that runs an event loop."""
+
+    THREAD = "thread"
+    LOOP = "loop"
+    NOBODY = "nobody"
+
+
+class _Adapter:
+    """What adapters share: four ways to ask, one flow."""
+
+    # Whether reading a small payload takes so little that it is done on the caller's loop.
+    _quick = True
+
+    def __init__(self, provider: str, scanner: Scanner | None, metrics: Metrics, most_waiting: int) -> None:
+        # A provider of somebody's own must not make new metric series, or put line ends into logs.
+        self._name = provider if provider in PROVIDERS else OTHER
+        self._scanner = scanner or shared_scanner(Policy())
+        self._metrics = metrics
+        self._tracing = Tracing()
+        # Two lanes: whoever sends megabytes keeps nobody waiting but others who do. One thread each: reading keeps
+        # the processor busy, and more of them would only take turns with each other and with the loop.
+        self._small, self._large = Lane(1, most=most_waiting), Lane(1, most=most_waiting)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._name})"
+
+    def assess(self, payload: Mapping[str, Any], *, tenant: str = "") -> Verdict:
+        """The verdict. From a coroutine use `assess_async`: this one cannot wait there, and then says less."""
+        return self.examine(payload, tenant=tenant).verdict
+
+    async def assess_async(self, payload: Mapping[str, Any], *, tenant: str = "") -> Verdict:
+        return (await self.examine_async(payload, tenant=tenant)).verdict
+
+    def examine(self, payload: Mapping[str, Any], *, tenant: str = "") -> Assessment:
+        """The verdict with its reason, what was found, and how long it took."""
+        flow = self._flow(payload, tenant, _Driver.NOBODY if _on_a_loop() else _Driver.THREAD)
+        resume: Callable[[Any], _Step] = flow.send
+        value: Any = None
+        while True:
+            try:
+                step = resume(value)
+            except StopIteration as done:
+                return cast(Assessment, done.value)
+            try:
+                resume, value = flow.send, step.now()
+            except Exception as error:  # noqa: BLE001 - it goes into the flow, which makes a verdict of it
+                resume, value = flow.throw, error
+
+    async def examine_async(self, payload: Mapping[str, Any], *, tenant: str = "") -> Assessment:
+        flow = self._flow(payload, tenant, _Driver.LOOP)
+        resume: Callable[[Any], _Step] = flow.send
+        value: Any = None
+        try:
+            while True:
+                try:
+                    step = resume(value)
+                except StopIteration as done:
+                    return cast(Assessment, done.value)
+                try:
+                    resume, value = flow.send, await step.later()
+                except Exception as error:  # noqa: BLE001 - as above; a cancelled caller's CancelledError passes
+                    resume, value = flow.throw, error
+        finally:
+            flow.close()
+
+    def _flow(self, payload: Mapping[str, Any], tenant: str, driver: _Driver) -> _Flow[Assessment]:
+        seen = _Seen()
+        span = self._tracing.start()
+        try:
+            try:
+                weighed = yield from self._weighed(payload, tenant, seen, driver)
+            except InvalidPayload:
+                weighed = unanswered(None, Why.BAD_PAYLOAD)
+            except TimeoutError:
+                weighed = unanswered(seen.view, Why.DEADLINE)
+            except Full:
+                weighed = unanswered(seen.view, Why.BUSY)
+            except Exception as error:  # noqa: BLE001 - whatever it was, the request path must not see it
+                seen.error = _type_name(error)
+                weighed = unanswered(seen.view, Why.INTERNAL)
+            rules = seen.view.rules if seen.view is not None else ()
+            latency_ms = (perf_counter() - seen.began) * 1000
+            assessment = Assessment(weighed.verdict, self._name, weighed.reason, latency_ms, rules, seen.digest)
+            # 5. Report.
+            self._report(assessment, weighed.why, seen.error, span)
+            return assessment
+        finally:
+            span.end()
+
+    def _weighed(self, payload: Mapping[str, Any], tenant: str, seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
+        raise NotImplementedError
+
+    def _read(
+        self, payload: Mapping[str, Any], seen: _Seen, driver: _Driver, timeout_s: float | None = None
+    ) -> _Flow[View | None]:
+        """Step 1; None for a payload that cannot be read without holding up somebody's loop."""
+        small = _small(payload)
+        if driver is _Driver.NOBODY and not small:
+            return None
+        in_place = small if driver is not _Driver.LOOP else small and self._quick
+
+        def work() -> View:
+            parsed = parse_payload(payload)
+            seen.digest = payload_digest(parsed)
+            seen.view = view(parsed, self._scanner)
+            if driver is not _Driver.NOBODY:
+                self._put(parsed, seen.view, seen)
+            return seen.view
+
+        if in_place:
+            return work()
+        found: View = yield _Work(work, self._small if small else self._large, timeout_s)
+        return found
+
+    def _put(self, payload: Payload, found: View, seen: _Seen) -> None:
+        """Put the question, where one is asked."""
+
+    def _report(self, assessment: Assessment, why: Why | None, error: str, span: Span) -> None:
+        metrics = self._metrics
+        metrics.requests.add(self._name, assessment.verdict)
+        metrics.latency.observe(assessment.latency_ms / 1000, self._name)
+        span.tell(provider=self._name, verdict=assessment.verdict, reason=assessment.reason, digest=assessment.digest)
+        if why is None:
+            return
+        metrics.errors.add(self._name, why)
+        told = {
+            "provider": self._name,
+            "verdict": assessment.verdict,
+            "reason": why.value,
+            "latency_ms": round(assessment.latency_ms),
+            "digest": assessment.digest or "-",
+            "rules": ",".join(assessment.rules) or "-",
+        }
+        if error:
+            told["error"] = error
+        # A handler of somebody's that raises must not turn a verdict into an exception.
+        with suppress(Exception):
+            line = "no answer: " + " ".join(f"{name}={value}" for name, value in told.items())
+            LOG.log(logging.DEBUG if why in _NOT_NEWS else logging.WARNING, line, extra={"lockgate": told})
+            if why is Why.CALLED_IN_LOOP:
+                _warn_once_of_the_loop()
+
+
+class LocalRuleAdapter(_Adapter):
+    """The rules alone: no network, no key, the same answer to the same request every time."""
+
+    def __init__(self, *, scanner: Scanner | None = None, metrics: Metrics = METRICS) -> None:
+        super().__init__("local", scanner, metrics, most_waiting=1024)
+
+    def _weighed(
+        self,
+        payload: Mapping[str, Any],
+        tenant: str,  # noqa: ARG002
+        seen: _Seen,
+        driver: _Driver,
+    ) -> _Flow[Weighed]:
+        found = yield from self._read(payload, seen, driver)
+        return found.alone if found is not None else unanswered(None, Why.CALLED_IN_LOOP)
+
+
+class RemoteAdapter(_Adapter):
+    """A provider's model or rating endpoint, with the rules before and after it."""
+
+    # Redaction reads a text many times over: dozens of requests at once would be felt on the loop.
+    _quick = False
+
+    def __init__(
+        self,
+        provider: Provider,
+        client: Client,
+        keys: KeySource,
+        *,
+        scanner: Scanner | None = None,
+        metrics: Metrics = METRICS,
+        timeout_ms: int = 1500,
+        excerpt_characters: int = 8000,
+        custom_redactions: Sequence[str] = (),
+        key_needed: bool = True,
+        nonce: Callable[[], str] = lambda: token_hex(16),
+    ) -> None:
+        super().__init__(provider.name, scanner, metrics, most_waiting=64)
+        self._provider = provider
+        self._client = client
+        self._keys = keys
+        self._key_needed = key_needed
+        self._timeout_s = timeout_ms / 1000
+        self._excerpt_characters = excerpt_characters
+        self._custom_redactions = tuple(custom_redactions)
+        self._nonce = nonce
+        self._waiting = Lane(64, most=64)
+
+    def close(self) -> None:
+        """Let go of the connections, for good: whoever asks afterwards gets the rules' word at most."""
+        self._client.close()
+
+    def _weighed(self, payload: Mapping[str, Any], tenant: str, seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
+        # 1. Read.
+        found = yield from self._read(payload, seen, driver, self._timeout_s)
+        if found is None or seen.asked is None:
+            return unanswered(found, Why.CALLED_IN_LOOP)
+        # 2. Key.
+        key = yield from self._key(tenant, seen)
+        if isinstance(key, NoAnswer):
+            return unanswered(found, key.why)
+        # 3. Ask.
+        question, whole, nonce = seen.asked
+        spent_s = perf_counter() - seen.began
+        asking = _Asking(self._client, self._provider, question, key, tenant)
+        answer: Answer
+        if spent_s > _NEGLIGIBLE_S:
+            answer = yield _Late(asking, self._waiting, self._timeout_s - spent_s)
+        else:
+            answer = yield asking
+        # 4. Rule.
+        return weigh(found, answer, nonce=nonce, whole=whole)
+
+    def _put(self, payload: Payload, found: View, seen: _Seen) -> None:
+        nonce = self._nonce()
+        # `encoded:base64>percent` in the alphabet that names have in a question.
+        rules = [rule.replace(">", "/") for rule in found.rules]
+        question, whole = assess_question(
+            payload, rules, found.spans, nonce, budget=self._excerpt_characters, custom=self._custom_redactions
+        )
+        seen.asked = (question, whole, nonce)
+
+    def _key(self, tenant: str, seen: _Seen) -> _Flow[str | NoAnswer]:
+        # The tenant's name comes with a request: it ends up in tables, and must not fill or confuse them.
+        if type(tenant) is not str or len(tenant) > MAX_TENANT_CHARACTERS or not tenant.isprintable():
+            return NoAnswer(Why.NO_KEY)
+        try:
+            if getattr(self._keys, "instant", False) is True:
+                key = self._keys.key(tenant)
+            else:
+                left_s = self._timeout_s - (perf_counter() - seen.began)
+                key = yield _Work(lambda: self._keys.key(tenant), self._waiting, left_s)
+        except (TimeoutError, Full):
+            raise
+        except Exception:  # noqa: BLE001 - a manager's error may quote the key, or the request for it
+            return NoAnswer(Why.NO_KEY)
+        if is_key(key) or (key == "" and not self._key_needed):
+            return key
+        return NoAnswer(Why.NO_KEY)
+
+
+def resolve_adapter_from_env(
+    environ: Mapping[str, str] | None = None, *, keys: KeySource | None = None
+) -> VerifierAdapter:
+    """The adapter that VERIFIER_ADAPTER names, LocalRuleAdapter for `none`; InvalidConfig when it cannot work.
+
+    With `keys`, keys come from there, and the variables that hold them are not read.
+    """
+    from lockgate.assemble import adapter_from_env
+
+    return adapter_from_env(environ, keys=keys)
+
+
+# --- what a flow waits for, and how
+
+
+class _Step(Protocol):
+    """Something that takes time: `now` waits for it in a plain thread, `later` on an event loop."""
+
+    def now(self) -> Any: ...
+
+    async def later(self) -> Any: ...
+
+
+_Flow = Generator[_Step, Any, T]
+
+
+class _Work(NamedTuple):
+    """Work that keeps the processor busy or that may block; nobody waits for it longer than `timeout_s`."""
+
+    work: Callable[[], object]
+    lane: Lane
+    timeout_s: float | None
+
+    def now(self) -> object:
+        if self.timeout_s is None:
+            return self.work()
+        return self.lane.wait(self.work, self.timeout_s)
+
+    async def later(self) -> object:
+        async with asyncio.timeout(None if self.timeout_s is None else max(0.0, self.timeout_s)):
+            outcome = await asyncio.wrap_future(self.lane.start(self.work))
+        return outcome()
+
+
+class _Asking(NamedTuple):
+    client: Client
+    provider: Provider
+    question: Question
+    key: str
+    tenant: str
+
+    def __repr__(self) -> str:
+        return "_Asking(…)"  # it holds the key
+
+    def now(self) -> Answer:
+        return self.client.ask(self.provider, self.question, self.key, tenant=self.tenant).answer
+
+    async def later(self) -> Answer:
+        return (await self.client.ask_async(self.provider, self.question, self.key, tenant=self.tenant)).answer
+
+
+class _Late(NamedTuple):
+    """Asking with less time than the client thinks there is."""
+
+    asking: _Asking
+    lane: Lane
+    timeout_s: float
+
+    def now(self) -> object:
+        return self.lane.wait(self.asking.now, self.timeout_s)
+
+    async def later(self) -> object:
+        async with asyncio.timeout(max(0.0, self.timeout_s)):
+            return await self.asking.later()
+
+
+class _Seen:
+    """What a flow knows so far, for the case that it fails."""
+
+    __slots__ = ("asked", "began", "digest", "error", "view")
+
+    def __init__(self) -> None:
+        self.began = perf_counter()
+        self.view: View | None = None
+        self.asked: tuple[Question, bool, str] | None = None
+        self.digest = ""
+        self.error = ""
+
+
+def _on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _small(payload: object) -> bool:
+    """Whether a payload is plain JSON of few characters; anything else may take any time to look at."""
+    left = MAX_CHARACTERS_ON_LOOP
+    pending = [payload]
+    while pending and left >= 0:
+        value = pending.pop()
+        left -= 1
+        # By type and not isinstance: a subclass brings methods of its own.
+        if type(value) is str:
+            left -= len(value)
+        elif type(value) in (dict, list, tuple):
+            inside = cast("Collection[object]", value)
+            left -= len(inside)
+            if left >= 0:
+                pending += inside.items() if type(inside) is dict else inside
+        elif not (value is None or type(value) in (bool, int, float)):
+            return False
+    return left >= 0
+
+
+def _type_name(error: Exception) -> str:
+    """The name of an error's type, never its words: they may quote what it was about."""
+    name = type(error).__name__
+    return name[:60] if name.isidentifier() and name.isascii() else OTHER
+
+
+_warned = False
+
+
+def _warn_once_of_the_loop() -> None:
+    global _warned
+    if not _warned:
+        _warned = True
+        LOG.warning(
+            "assess was called on a running event loop, where it cannot wait for an answer: "
+            "use `await adapter.assess_async(payload)` there (said once)"
+        )

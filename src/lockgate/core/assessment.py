@@ -1,0 +1,174 @@
+"""What becomes of a request: what the rules say about it, what a verifier says, and what follows from the two.
+
+The rules alone (`view`):
+
+1. A rule about speaking to an agent hits `prompt_text` in any of its readings, or a source reports `inj:…`: unsafe.
+2. Any other rule hits, text is hidden or encoded, a limit was reached, a source reports anything else, a flag was
+   raised at ingress, or a modality came along that no source reports on: unclear. Two rules of the seed are too broad
+   to count by themselves (words like `token`, calls like `f(x)`), and some count in the arguments of a call only.
+3. Nothing: safe.
+
+With a verifier (`weigh`). It can raise suspicion, and clear what the rules are unsure of. It cannot clear what they
+call unsafe:
+
+4. No answer, or not the object that was asked for: unsafe if the rules say so, else unclear.
+5. It says unsafe, or its own filter refused the text: unsafe.
+6. It says unclear: unsafe if the rules say so, else unclear.
+7. It says safe: safe, unless the rules say unsafe (`rules-disagree`) or it did not see everything (`partly-read`). An
+   endpoint that rates texts was told of no flag, source or finding, so it cannot clear what the rules are unsure of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from lockgate.core.payload import Payload
+from lockgate.core.prompts import parse_verdict, scores_verdict
+from lockgate.core.questions import Answer, Blocked, NoAnswer, Said, Scored, Verdict, Why
+from lockgate.core.rules import Rule, Scope
+from lockgate.core.scanner import Part, Scan, Scanner, characters
+
+NO_FINDINGS: Final = "no-findings"
+RULES: Final = "rules"
+RULES_UNSURE: Final = "rules-unsure"
+PROVIDER: Final = "provider"
+PROVIDER_UNSURE: Final = "provider-unsure"
+PROVIDER_FILTER: Final = "provider-filter"
+RULES_DISAGREE: Final = "rules-disagree"
+PARTLY_READ: Final = "partly-read"
+
+# A closed list: reasons are printed, logged and traced.
+REASONS: Final = (
+    NO_FINDINGS,
+    RULES,
+    RULES_UNSURE,
+    PROVIDER,
+    PROVIDER_UNSURE,
+    PROVIDER_FILTER,
+    RULES_DISAGREE,
+    PARTLY_READ,
+    *(why.value for why in Why),
+)
+
+# By the letter of the seed these flag every other text: they count where a call is judged, not for a whole request.
+TOO_BROAD: Final = frozenset({"seed:call-syntax", "seed:credential-word"})
+_MOST_RULES, _MOST_SPANS = 32, 64
+# The engine reports where a hit ends. Patterns are a sentence long at most, and what stands before is context.
+_BEFORE = 300
+
+
+class View(NamedTuple):
+    """What the rules say: the verdict they would give alone, what they found, and where in `prompt_text`.
+
+    `unread` says that something came along which nobody has looked into: no verifier sees it either. `rules` holds
+    names of ours only, so that it can be logged whatever a client sends.
+    """
+
+    verdict: Verdict
+    rules: tuple[str, ...] = ()
+    spans: tuple[tuple[int, int], ...] = ()
+    unread: bool = False
+
+    @property
+    def alone(self) -> Weighed:
+        """What follows from the rules alone."""
+        return Weighed(self.verdict, {"safe": NO_FINDINGS, "unsafe": RULES, "unclear": RULES_UNSURE}[self.verdict])
+
+
+class Weighed(NamedTuple):
+    """A verdict with its reason; `why` is set when somebody should have answered and did not."""
+
+    verdict: Verdict
+    reason: str
+    why: Why | None = None
+
+
+class Assessment(NamedTuple):
+    """A verdict with what may be told about it: names from closed lists, a hash, a time."""
+
+    verdict: Verdict
+    provider: str
+    reason: str
+    latency_ms: float
+    rules: tuple[str, ...] = ()
+    digest: str = ""
+
+
+def view(payload: Payload, scanner: Scanner) -> View:
+    scan = scanner.scan(payload.prompt_text)
+    # 1. and 2., the text.
+    loud: list[str] = []
+    quiet: list[str] = []
+    spans: list[tuple[int, int]] = []
+    for rule, span in _hits(scan):
+        if rule.id in TOO_BROAD or rule.scope is Scope.ARGUMENTS:
+            continue
+        (loud if rule.scope is Scope.AGENT else quiet).append(rule.id)
+        spans.append(span)
+    for part in scan.parts:
+        if part.encoded:
+            quiet.append(f"encoded:{part.how}")
+            spans.append((part.start, part.end))
+    quiet += [f"cap:{limit}" for limit in scan.capped]
+    # 1. and 2., what came with it.
+    hits = [hit.lower() for source in payload.sources for hit in source.rule_hits]
+    if any(hit.startswith("inj:") for hit in hits):
+        loud.append("ingress:injection")
+    if not all(hit.startswith("inj:") for hit in hits):
+        quiet.append("ingress:rule-hit")
+    if payload.ingress_flags:
+        quiet.append("ingress:flag")
+    reported = {source.type for source in payload.sources}
+    unread = any(modality not in reported for modality in payload.modalities if modality != "text")
+    if unread:
+        quiet.append("ingress:unread")
+    # 3. Nothing.
+    verdict: Verdict = "unsafe" if loud else "unclear" if quiet else "safe"
+    rules = tuple(dict.fromkeys((*loud, *quiet)))[:_MOST_RULES]
+    return View(verdict, rules, tuple(dict.fromkeys(spans))[:_MOST_SPANS], unread)
+
+
+def weigh(view: View, answer: Answer, *, nonce: str, whole: bool) -> Weighed:
+    opinion: Verdict | None
+    match answer:
+        case NoAnswer():
+            return unanswered(view, answer.why)
+        case Blocked():
+            # 5. Its filter refused the text.
+            return Weighed("unsafe", PROVIDER_FILTER)
+        case Said():
+            opinion = parse_verdict(answer.text, nonce)
+        case Scored():
+            opinion = scores_verdict(answer)
+    if opinion == "unsafe":
+        # 5. It says unsafe.
+        return Weighed("unsafe", PROVIDER)
+    if opinion == "unclear":
+        # 6. It says unclear.
+        return view.alone if view.verdict == "unsafe" else Weighed("unclear", PROVIDER_UNSURE)
+    if opinion != "safe":
+        return unanswered(view, Why.ODD_ANSWER)
+    # 7. It says safe.
+    if view.verdict == "unsafe" or (view.verdict == "unclear" and isinstance(answer, Scored)):
+        return Weighed("unclear", RULES_DISAGREE)
+    if not whole or view.unread:
+        return Weighed("unclear", PARTLY_READ)
+    return Weighed("safe", PROVIDER)
+
+
+def unanswered(view: View | None, why: Why) -> Weighed:
+    """Step 4: nobody answered, or nobody could be asked; `view` is None when not even the rules could look."""
+    if view is not None and view.verdict == "unsafe":
+        return Weighed("unsafe", RULES, why)
+    return Weighed("unclear", why.value, why)
+
+
+def _hits(scan: Scan) -> Iterator[tuple[Rule, tuple[int, int]]]:
+    for part in scan.parts:
+        for hit in part.hits:
+            yield hit.rule, _span(part, hit.end)
+
+
+def _span(part: Part, end: int) -> tuple[int, int]:
+    return characters(part, max(0, end - _BEFORE), end)

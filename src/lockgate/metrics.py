@@ -1,0 +1,150 @@
+"""Every metric, its name given once, and its rendering as Prometheus text.
+
+The seed's names and ours: `verifier.requests_total` is `lockgate_verifier_requests_total`, `verifier.errors_total` is
+`lockgate_verifier_errors_total`, and `verifier.latency_ms` is `lockgate_verifier_latency_seconds`: Prometheus has no
+dots in names, and counts time in seconds.
+
+Labels have closed sets of values. A value outside its set is counted as `other`: whatever a client sends, a tenant's
+name among it, there is never one more series.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from threading import Lock
+from typing import get_args
+
+from lockgate.core.questions import Verdict, Why
+
+OTHER = "other"
+PROVIDERS = ("local", "openai", "anthropic", "azure", "compatible", "embedded", OTHER)
+OUTCOMES: tuple[str, ...] = (*get_args(Verdict), OTHER)
+ERRORS = (*(why.value for why in Why), OTHER)
+
+# From what the rules take to well past the default deadline of 1.5 s, which is a bound of its own.
+LATENCY_SECONDS = (0.0001, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 120.0)
+
+# One lock for all: each is held for less than a microsecond. A fork while another thread holds it would leave the
+# child with a lock that nobody opens, hence a new one there.
+_lock = Lock()
+
+
+def _unlock_after_fork() -> None:
+    global _lock
+    _lock = Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_after_fork)
+
+
+class Counter:
+    """A number per combination of label values that only grows."""
+
+    kind = "counter"
+
+    def __init__(self, name: str, help: str, labels: Mapping[str, tuple[str, ...]]) -> None:
+        self.name, self.help, self.labels = name, help, dict(labels)
+        self._values: dict[tuple[str, ...], int] = {}
+
+    def add(self, *values: str) -> None:
+        series = _series(self.labels, values)
+        with _lock:
+            self._values[series] = self._values.get(series, 0) + 1
+
+    def value(self, *values: str) -> int:
+        with _lock:
+            return self._values.get(_series(self.labels, values), 0)
+
+    def samples(self) -> Iterator[str]:
+        with _lock:
+            values = sorted(self._values.items())
+        for series, value in values:
+            yield f"{self.name}{_labels(self.labels, series)} {value}"
+
+
+class Histogram:
+    """How many of the values seen are at most each bound, per combination of label values."""
+
+    kind = "histogram"
+
+    def __init__(self, name: str, help: str, labels: Mapping[str, tuple[str, ...]], bounds: tuple[float, ...]) -> None:
+        self.name, self.help, self.labels, self.bounds = name, help, dict(labels), bounds
+        self._counts: dict[tuple[str, ...], list[int]] = {}
+        self._sums: dict[tuple[str, ...], float] = {}
+
+    def observe(self, value: float, *values: str) -> None:
+        # NaN would poison the sum for good, and a clock that went backwards is nobody's latency.
+        seen = value if value >= 0 else 0.0
+        series = _series(self.labels, values)
+        with _lock:
+            counts = self._counts.setdefault(series, [0] * (len(self.bounds) + 1))
+            counts[bisect_left(self.bounds, seen)] += 1
+            self._sums[series] = self._sums.get(series, 0.0) + seen
+
+    def count(self, *values: str) -> int:
+        with _lock:
+            return sum(self._counts.get(_series(self.labels, values), ()))
+
+    def samples(self) -> Iterator[str]:
+        with _lock:
+            seen = sorted((series, list(counts), self._sums[series]) for series, counts in self._counts.items())
+        for series, counts, total in seen:
+            running = 0
+            for bound, count in zip((*map(repr, self.bounds), "+Inf"), counts, strict=True):
+                running += count
+                yield f"{self.name}_bucket{_labels({**self.labels, 'le': ()}, (*series, bound))} {running}"
+            yield f"{self.name}_sum{_labels(self.labels, series)} {total!r}"
+            yield f"{self.name}_count{_labels(self.labels, series)} {running}"
+
+
+class Metrics:
+    """What Lockgate counts. One of these for the process is `METRICS`; tests make their own."""
+
+    def __init__(self) -> None:
+        self.requests = Counter(
+            "lockgate_verifier_requests_total",
+            "Requests assessed, by who was asked and what came out.",
+            {"provider": PROVIDERS, "outcome": OUTCOMES},
+        )
+        self.latency = Histogram(
+            "lockgate_verifier_latency_seconds",
+            "How long an assessment took.",
+            {"provider": PROVIDERS},
+            LATENCY_SECONDS,
+        )
+        self.errors = Counter(
+            "lockgate_verifier_errors_total",
+            "Assessments without an answer, by reason.",
+            {"provider": PROVIDERS, "reason": ERRORS},
+        )
+
+    @property
+    def all(self) -> tuple[Counter | Histogram, ...]:
+        return (self.requests, self.latency, self.errors)
+
+    def render(self) -> str:
+        """Everything in Prometheus' text format 0.0.4."""
+        lines: list[str] = []
+        for metric in self.all:
+            lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}", *metric.samples()]
+        return "\n".join(lines) + "\n"
+
+
+METRICS = Metrics()
+NAMES = tuple(metric.name for metric in METRICS.all)
+
+
+def _series(labels: Mapping[str, tuple[str, ...]], values: tuple[str, ...]) -> tuple[str, ...]:
+    """The values as they are counted: the set's own strings, whoever claims to be equal to them, or `other`."""
+    return tuple(
+        known[known.index(value)] if value in known else OTHER
+        for known, value in zip(labels.values(), values, strict=True)
+    )
+
+
+def _labels(labels: Mapping[str, tuple[str, ...]], series: tuple[str, ...]) -> str:
+    # Nothing to escape: every value is one of ours.
+    return "{" + ",".join(f'{name}="{value}"' for name, value in zip(labels, series, strict=True)) + "}"

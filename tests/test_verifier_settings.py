@@ -1,0 +1,554 @@
+from __future__ import annotations
+
+import os
+import pickle
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockgate.core.errors import InvalidConfig
+from lockgate.verifier_settings import (
+    ADAPTERS,
+    MAX_KEY_CHARACTERS,
+    VARIABLES,
+    Keys,
+    VerifierSettings,
+    endpoint_allowed,
+    is_key,
+    key_file_warning,
+    read_key_file,
+    unknown_variables,
+    verifier_settings,
+)
+
+SECRET = "sk-canary-5d41402abc4b2a76b9719d911017c592"
+
+posix_only = pytest.mark.skipif(os.name != "posix", reason="permissions are the file system's on this platform")
+
+# What each adapter needs, and nothing more.
+NEEDS: dict[str, dict[str, str]] = {
+    "openai": {"OPENAI_API_KEY": SECRET},
+    "anthropic": {"ANTHROPIC_API_KEY": SECRET, "ANTHROPIC_VERIFIER_MODEL": "claude-haiku"},
+    "azure": {
+        "AZURE_OPENAI_API_KEY": SECRET,
+        "AZURE_OPENAI_ENDPOINT": "https://north.openai.azure.com",
+        "AZURE_OPENAI_DEPLOYMENT": "verifier",
+    },
+    "compatible": {"VERIFIER_BASE_URL": "http://127.0.0.1:11434/v1", "VERIFIER_MODEL": "llama"},
+}
+KEY_OF = {
+    "openai": "OPENAI_API_KEY",
+    "anthropic": "ANTHROPIC_API_KEY",
+    "azure": "AZURE_OPENAI_API_KEY",
+    "compatible": "VERIFIER_API_KEY",
+}
+ENDPOINT_OF = {
+    "openai": "OPENAI_BASE_URL",
+    "anthropic": "ANTHROPIC_BASE_URL",
+    "azure": "AZURE_OPENAI_ENDPOINT",
+    "compatible": "VERIFIER_BASE_URL",
+}
+
+
+def settings(adapter: str = "openai", **more: str) -> VerifierSettings:
+    return verifier_settings({"VERIFIER_ADAPTER": adapter, **NEEDS.get(adapter, {}), **more})
+
+
+def refusal(adapter: str = "openai", *, without: str = "", **more: str) -> str:
+    environ = {"VERIFIER_ADAPTER": adapter, **NEEDS.get(adapter, {}), **more}
+    environ.pop(without, None)
+    with pytest.raises(InvalidConfig) as caught:
+        verifier_settings(environ)
+    said = str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+    assert SECRET not in said
+    assert "\nhint: " in said
+    return said
+
+
+# --- ordinary days
+
+
+def test_an_empty_environment_asks_nobody() -> None:
+    assert verifier_settings({}) == VerifierSettings()
+
+
+def test_blank_variables_are_as_good_as_none() -> None:
+    blank = {variable.name: blank for variable in VARIABLES for blank in [" \t\n"]}
+    assert verifier_settings(blank) == VerifierSettings()
+    assert verifier_settings(dict.fromkeys(blank, "")) == VerifierSettings()
+
+
+def test_the_defaults_are_the_seed_s() -> None:
+    made = settings()
+    assert (made.timeout_ms, made.max_retries, made.circuit_open_s) == (1500, 1, 60.0)
+    assert (made.model, made.endpoint) == ("omni-moderation-latest", "https://api.openai.com/v1")
+    assert made.keys.key("") == SECRET
+    assert made.key_needed
+
+
+def test_the_defaults_are_the_providers_own() -> None:
+    from lockgate.verifiers import anthropic, azure, openai
+
+    assert settings().endpoint == openai.BASE_URL
+    assert settings("anthropic").endpoint == anthropic.BASE_URL
+    assert settings("azure").api_version == azure.API_VERSION
+
+
+def test_everything_can_be_set() -> None:
+    made = settings(
+        "azure",
+        VERIFIER_TIMEOUT_MS=" 250 ",
+        VERIFIER_MAX_RETRIES="0",
+        VERIFIER_CIRCUIT_OPEN_SEC="2.5",
+        VERIFIER_EXCERPT_CHARACTERS="400",
+        VERIFIER_ALLOWED_ENDPOINTS="*.openai.azure.com, other.example ,",
+        AZURE_OPENAI_API_VERSION="2025-04-01-preview",
+    )
+    assert (made.timeout_ms, made.max_retries, made.circuit_open_s, made.excerpt_characters) == (250, 0, 2.5, 400)
+    assert made.allowed_endpoints == ("*.openai.azure.com", "other.example")
+    assert (made.endpoint, made.model, made.api_version) == (
+        "https://north.openai.azure.com",
+        "verifier",
+        "2025-04-01-preview",
+    )
+
+
+def test_a_compatible_endpoint_needs_no_key() -> None:
+    made = settings("compatible")
+    assert not made.key_needed
+    assert made.keys.key("") == ""
+    assert settings("compatible", VERIFIER_API_KEY=SECRET).keys.key("anybody") == SECRET
+
+
+def test_keys_from_elsewhere_need_no_variable() -> None:
+    made = verifier_settings({"VERIFIER_ADAPTER": "openai", "OPENAI_API_KEY": "not a key\n\n"}, keys_elsewhere=True)
+    assert made.key_needed
+    assert not made.keys
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        (
+            "VERIFIER_TIMEOUT_MS",
+            ["0", "9", "-1", "1.5", "1e3", "1_500", "１５００", "nan", "120001", "9" * 400, "soon"],
+        ),
+        ("VERIFIER_MAX_RETRIES", ["-1", "6", "1.0", "one", "٣"]),
+        ("VERIFIER_CIRCUIT_OPEN_SEC", ["0", "0.0", "-2", "inf", "nan", "86401", "1e2", "60s", "1."]),
+        ("VERIFIER_EXCERPT_CHARACTERS", ["0", "199", "200001", "many"]),
+    ],
+)
+def test_a_number_that_is_none_or_out_of_bounds_is_refused_whoever_is_asked(name: str, values: list[str]) -> None:
+    for value in values:
+        for adapter in ("none", "openai"):
+            assert refusal(adapter, **{name: value}).startswith(f"{name} must be a")
+
+
+@pytest.mark.parametrize("name", ["OpenAI", "NONE", "gpt", "openai,azure", "none\x00", "\x1b[31mopenai", "a" * 5000])
+def test_an_unknown_adapter_is_refused(name: str) -> None:
+    said = refusal(name)
+    assert said.startswith("unknown VERIFIER_ADAPTER")
+    assert all(adapter in said for adapter in ADAPTERS)
+    assert "\x1b" not in said
+    assert len(said) < 300
+
+
+def test_embedded_says_that_it_is_not_here_yet() -> None:
+    assert "not in this version" in refusal("embedded")
+
+
+@pytest.mark.parametrize("adapter", NEEDS)
+def test_what_an_adapter_needs_is_asked_for_by_name(adapter: str) -> None:
+    for name in NEEDS[adapter]:
+        said = refusal(adapter, without=name)
+        assert name in said
+        assert said == refusal(adapter, **{name: "  "}), "blank is missing"
+
+
+def test_another_adapter_s_broken_settings_do_not_matter() -> None:
+    settings("openai", ANTHROPIC_API_KEY="two words", AZURE_OPENAI_ENDPOINT="what?", VERIFIER_API_KEY_FILE="nowhere")
+
+
+@pytest.mark.parametrize("adapter", NEEDS)
+@pytest.mark.parametrize(
+    "address",
+    [
+        "api.example.com",
+        "ftp://api.example.com",
+        f"https://user:{SECRET}@api.example.com",
+        f"https://api.example.com/?key={SECRET}",
+        f"https://api.example.com/#{SECRET}",
+        "https://api.example.com\\@evil.example",
+        "https://evil.example\t.api.example.com",
+        "https://api.example.com/a b",
+        "https://api.example.com\r\nX-Evil: 1",
+        "https://bücher.example",
+        "https://api。example.com",
+        "https://",
+        "https:///v1",
+        "https://[::1",
+        "https://a..b",
+        "//api.example.com",
+        "file:///etc/passwd",
+        "https://" + "a." * 2000 + "com",
+    ],
+)
+def test_an_address_that_is_not_plain_is_refused_and_not_shown(adapter: str, address: str) -> None:
+    said = refusal(adapter, **{ENDPOINT_OF[adapter]: address})
+    assert said.startswith(f"{ENDPOINT_OF[adapter]} is not a plain address")
+    assert "evil" not in said
+
+
+# --- residency
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "allowed"),
+    [
+        ("https://api.openai.com/v1", "api.openai.com"),
+        ("https://API.OpenAI.com/v1", "api.openai.com"),
+        ("https://eu.api.openai.com/v1", "*.api.openai.com"),
+        ("https://north.openai.azure.com", "x.example,*.openai.azure.com"),
+        ("https://host.example:8443/v1", "host.example"),
+        ("https://host.example:8443/v1", "host.example:8443"),
+        ("https://host.example/v1", "host.example:443"),
+        ("http://127.0.0.1:11434/v1", "127.0.0.1"),
+        ("http://[::1]:11434/v1", "[::1]"),
+    ],
+)
+def test_an_allowed_endpoint_starts(endpoint: str, allowed: str) -> None:
+    assert settings(OPENAI_BASE_URL=endpoint, VERIFIER_ALLOWED_ENDPOINTS=allowed).endpoint == endpoint
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "allowed"),
+    [
+        ("https://api.openai.com/v1", "eu.api.openai.com"),
+        ("https://evilopenai.azure.com", "*.openai.azure.com"),
+        ("https://openai.azure.com", "*.openai.azure.com"),
+        ("https://a.b.openai.azure.com", "*.openai.azure.com"),
+        ("https://north.openai.azure.com.evil.example", "*.openai.azure.com"),
+        ("https://host.example:8444/v1", "host.example:8443"),
+        ("https://host.example:8443/v1", "host.example:443"),
+        ("http://host.example/v1", "host.example:443"),
+        ("https://xhost.example", "host.example"),
+        ("https://[::1]", "*.[::1]"),
+    ],
+)
+def test_an_endpoint_outside_the_list_is_refused(endpoint: str, allowed: str) -> None:
+    said = refusal(OPENAI_BASE_URL=endpoint, VERIFIER_ALLOWED_ENDPOINTS=allowed)
+    assert "is not among VERIFIER_ALLOWED_ENDPOINTS" in said
+
+
+def test_the_list_holds_for_an_endpoint_nobody_set() -> None:
+    assert "api.openai.com" in refusal(VERIFIER_ALLOWED_ENDPOINTS="eu.api.openai.com")
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["*", "*.", "https://api.openai.com", "api.openai.com/v1", "a b", "*openai.com", "a.*.com", "", ",,", "é.com"],
+)
+def test_a_list_that_says_nothing_or_everything_is_refused(entry: str) -> None:
+    said = refusal(VERIFIER_ALLOWED_ENDPOINTS=f"{entry}," if not entry.strip(",") else entry)
+    assert said.startswith("VERIFIER_ALLOWED_ENDPOINTS")
+
+
+@given(st.text(max_size=60))
+def test_no_text_around_an_allowed_host_is_let_through(text: str) -> None:
+    for address in (f"https://{text}", f"https://ok.example{text}", f"https://{text}ok.example/", text):
+        if endpoint_allowed(address, ("ok.example",)):
+            rest = address.lower().removeprefix("https://ok.example")
+            assert rest == "" or rest[0] in ":/", address
+            assert "@" not in rest
+
+
+# --- keys
+
+
+@pytest.mark.parametrize("adapter", NEEDS)
+def test_a_key_is_in_no_repr_and_not_pickled(adapter: str, tmp_path: Path) -> None:
+    made = settings(adapter, **{KEY_OF[adapter]: SECRET, f"{KEY_OF[adapter]}__acme": f"{SECRET}-acme"})
+    for shown in (repr(made), str(made), repr(made.keys), f"{made.keys}", repr([made])):
+        assert SECRET not in shown
+        assert "acme" not in shown
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        with pytest.raises(TypeError, match="cannot be pickled"):
+            pickle.dumps(made.keys, protocol)
+    assert not hasattr(made.keys, "__dict__")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        f"Bearer {SECRET}",
+        f"{SECRET}\r\nX-Evil: 1",
+        f"{SECRET}\x00",
+        f"{SECRET}é",
+        f"{SECRET}\u2028k",
+        f"{SECRET}\udcff",
+        SECRET + "k" * MAX_KEY_CHARACTERS,
+    ],
+)
+def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(key: str) -> None:
+    assert "does not hold a key" in refusal(OPENAI_API_KEY=key)
+    assert not is_key(key)
+
+
+def test_blanks_around_a_key_are_not_part_of_it() -> None:
+    assert settings(OPENAI_API_KEY=f" {SECRET}\n").keys.key("") == SECRET
+
+
+def test_a_tenant_has_its_own_key_or_everybody_s() -> None:
+    keys = settings(OPENAI_API_KEY__acme="acme-key", OPENAI_API_KEY__b_2="b-key").keys
+    assert (keys.key("acme"), keys.key("b_2"), keys.key("")) == ("acme-key", "b-key", SECRET)
+    # The name has to be exactly that: what is folded could be two tenants.
+    for other in ("ACME", "acme ", "FILE", "_acme", "../acme", "acme\n", "x" * 1000):
+        assert keys.key(other) == SECRET
+    assert keys.tenants == ("acme", "b_2")
+    assert keys.instant
+
+
+def test_tenants_alone_are_enough_and_strangers_have_no_key() -> None:
+    keys = verifier_settings({"VERIFIER_ADAPTER": "openai", "OPENAI_API_KEY__acme": "acme-key"}).keys
+    assert (keys.key("acme"), keys.key("stranger"), keys.key("")) == ("acme-key", "", "")
+
+
+@pytest.mark.parametrize("name", ["OPENAI_API_KEY__", "OPENAI_API_KEY__a b", "OPENAI_API_KEY__-a", "OPENAI_API_KEY__é"])
+def test_a_tenant_that_cannot_be_one_is_refused(name: str) -> None:
+    assert "no tenant has this name" in refusal(**{name: SECRET})
+
+
+def key_file(folder: Path, text: str | bytes = SECRET, name: str = "key") -> Path:
+    file = folder / name
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    file.chmod(0o600)
+    return file
+
+
+def from_file(file: Path | str) -> VerifierSettings:
+    return verifier_settings({"VERIFIER_ADAPTER": "openai", "OPENAI_API_KEY_FILE": str(file)})
+
+
+def file_refusal(file: Path | str) -> str:
+    with pytest.raises(InvalidConfig) as caught:
+        from_file(file)
+    assert SECRET not in str(caught.value)
+    assert SECRET not in repr(caught.value.__context__)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", [SECRET, f"{SECRET}\n", f"{SECRET}\r\n", f"\n {SECRET} \n\n", f"\ufeff{SECRET}\n"], ids=repr
+)
+def test_a_key_file_may_end_its_line(tmp_path: Path, text: str) -> None:
+    assert from_file(key_file(tmp_path, text)).keys.key("") == SECRET
+
+
+def test_a_changed_file_counts_at_once(tmp_path: Path) -> None:
+    file = key_file(tmp_path)
+    keys = from_file(file).keys
+    assert not keys.instant
+    assert keys.key("") == SECRET
+    before = file.stat()
+    file.write_text(SECRET[::-1])
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert keys.key("") == SECRET[::-1], "the same size and time"
+    file.unlink()
+    with pytest.raises(InvalidConfig, match="cannot be read"):
+        keys.key("")
+    key_file(tmp_path, "third\n")
+    assert keys.key("") == "third"
+
+
+def test_a_mounted_secret_is_replaced_as_kubernetes_does_it(tmp_path: Path) -> None:
+    for number in (1, 2):
+        (tmp_path / f"..{number}").mkdir()
+        key_file(tmp_path / f"..{number}", f"key-{number}", "token").chmod(0o644)
+    (tmp_path / "..data").symlink_to("..1")
+    (tmp_path / "token").symlink_to("..data/token")
+    keys = from_file(tmp_path / "token").keys
+    assert keys.key("") == "key-1"
+    (tmp_path / "..new").symlink_to("..2")
+    (tmp_path / "..new").replace(tmp_path / "..data")
+    assert keys.key("") == "key-2"
+
+
+def test_tenants_have_files_too(tmp_path: Path) -> None:
+    file = key_file(tmp_path, "acme-key\n")
+    keys = settings(OPENAI_API_KEY_FILE__acme=str(file)).keys
+    assert (keys.key("acme"), keys.key("")) == ("acme-key", SECRET)
+    assert keys.files() == (file,)
+    assert str(file) not in repr(keys)
+
+
+def test_a_key_given_twice_is_refused(tmp_path: Path) -> None:
+    file = str(key_file(tmp_path))
+    assert "are both set" in refusal(OPENAI_API_KEY_FILE=file)
+    assert "are both set" in refusal(OPENAI_API_KEY__a="x", OPENAI_API_KEY_FILE__a=file)
+
+
+def make_missing(file: Path) -> None:
+    file.unlink()
+
+
+def make_directory(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def make_pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file, 0o600)
+
+
+def make_empty(file: Path) -> None:
+    file.write_bytes(b" \n")
+
+
+def make_two_lines(file: Path) -> None:
+    file.write_text(f"{SECRET}\n{SECRET}\n")
+
+
+def make_header(file: Path) -> None:
+    file.write_bytes(f"{SECRET}\r\nX-Evil: 1".encode())
+
+
+def make_binary(file: Path) -> None:
+    file.write_bytes(SECRET.encode() + b"\xff\xfe")
+
+
+def make_huge(file: Path) -> None:
+    file.write_bytes(SECRET.encode() * 100_000)
+
+
+def make_blank_and_huge(file: Path) -> None:
+    file.write_bytes(SECRET.encode() + b" " * 100_000)
+
+
+def make_dangling(file: Path) -> None:
+    file.unlink()
+    file.symlink_to("nowhere")
+
+
+def make_endless(file: Path) -> None:
+    file.unlink()
+    file.symlink_to(file.name)
+
+
+def make_group_writable(file: Path) -> None:
+    file.chmod(0o620)
+
+
+def make_writable(file: Path) -> None:
+    file.chmod(0o602)
+
+
+def make_replaceable(file: Path) -> None:
+    file.parent.chmod(0o777)
+
+
+MISCHIEF: list[Callable[[Path], None]] = [
+    make_missing,
+    make_directory,
+    make_empty,
+    make_two_lines,
+    make_header,
+    make_binary,
+    make_huge,
+    make_blank_and_huge,
+]
+POSIX_MISCHIEF = [make_pipe, make_dangling, make_endless, make_group_writable, make_writable, make_replaceable]
+
+
+@pytest.mark.parametrize("mischief", [*MISCHIEF, *(pytest.param(each, marks=posix_only) for each in POSIX_MISCHIEF)])
+def test_a_file_that_is_no_key_of_ours_is_refused_at_the_start_and_later(
+    tmp_path: Path, mischief: Callable[[Path], None]
+) -> None:
+    file = key_file(tmp_path)
+    keys = from_file(file).keys
+    mischief(file)
+    assert file_refusal(file).startswith(f"key file {file}: ")
+    with pytest.raises(InvalidConfig) as caught:
+        keys.key("")
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["key", "./key", "~/key"])
+def test_a_relative_file_is_refused(path: str) -> None:
+    assert "must be an absolute path" in file_refusal(path)
+
+
+@pytest.mark.parametrize("path", ["/nul\x00byte", "/" + "a" * 5000, "/dev/null", "/dev/zero", "/\x1b[31m"])
+def test_an_odd_path_is_refused_in_words(path: str) -> None:
+    said = file_refusal(path)
+    assert said.startswith("key file /")
+    assert said.isprintable() or "\nhint" in said
+    assert "\x1b" not in said
+    assert len(said) < 400
+
+
+@posix_only
+def test_a_file_that_anybody_can_read_is_worth_a_warning(tmp_path: Path) -> None:
+    # Docker mounts its secrets so: refusing would refuse Docker.
+    file = key_file(tmp_path)
+    assert key_file_warning(file) == ""
+    file.chmod(0o444)
+    assert from_file(file).keys.key("") == SECRET
+    assert "anybody" in key_file_warning(file)
+    assert key_file_warning(tmp_path / "missing") == ""
+    assert stat.S_IMODE(file.stat().st_mode) == 0o444, "nothing was changed"
+
+
+def test_reading_a_file_leaves_no_handle_open(tmp_path: Path) -> None:
+    file = key_file(tmp_path)
+    folder = Path("/proc/self/fd")
+    if not folder.exists():
+        pytest.skip("needs /proc")
+    before = len(list(folder.iterdir()))
+    for _ in range(50):
+        read_key_file(file)
+        with pytest.raises(InvalidConfig):
+            read_key_file(tmp_path)
+    assert len(list(folder.iterdir())) <= before + 2
+
+
+# --- slips of the pen
+
+
+def test_a_variable_nobody_reads_is_named() -> None:
+    environ = {"VERIFIER_TIMEOUT": "1", "VERIFIER_TIMEOUT_MS": "20", "VERIFIER_API_KEY_FILE": "x", "PATH": "y"}
+    environ |= {"VERIFIER_API_KEY__acme": "k", "VERIFIER_API_KEY_FILE__acme": "f", "VERIFIER_\x1b[31m": "z"}
+    assert unknown_variables(environ) == ("VERIFIER_TIMEOUT", "VERIFIER_\N{REPLACEMENT CHARACTER}[31m")
+
+
+@pytest.mark.parametrize("variable", VARIABLES, ids=lambda variable: variable.name)
+def test_every_variable_says_what_it_is_for(variable: object) -> None:
+    assert variable.doc.endswith(".")  # type: ignore[attr-defined]
+    assert variable.adapters  # type: ignore[attr-defined]
+    assert not (variable.secret and variable.default)  # type: ignore[attr-defined]
+
+
+@given(st.dictionaries(st.sampled_from([variable.name for variable in VARIABLES]), st.text(max_size=40)))
+def test_any_environment_gives_settings_or_a_refusal(environ: dict[str, str]) -> None:
+    said = "fine"
+    try:
+        verifier_settings({"VERIFIER_ADAPTER": "compatible", **environ})
+    except InvalidConfig as error:
+        said = error.message
+    assert said
+    assert said.isprintable()
+
+
+def test_no_keys_are_falsy() -> None:
+    assert not Keys()
+    assert Keys("k")
+    assert Keys(tenants={"a": "k"})
