@@ -1,0 +1,152 @@
+"""The circuit breaker as values: who may call a provider that has been failing, and when.
+
+1. Closed: everybody may call. `failures` in a row open it, and any success starts the count again.
+2. Open: nobody may, until `open_s` have passed, or as long as a rate limit asked for.
+3. Half open: one caller may, and holds the probe. Its success closes the circuit, its failure opens it again, and
+   when it is cancelled the next caller gets the probe.
+
+What makes this more than a counter are the ways breakers get stuck. A probe is a lease: if its holder is never heard
+of again (its thread died, its process was forked away) the probe is free again when the lease ends. And a ticket
+names the generation it was given in: the result of a call that began before the last change of state is old news,
+and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+# A client with a failing circuit per tenant must not grow with the names somebody invents.
+MAX_CIRCUITS = 10_000
+
+
+class Result(Enum):
+    """What a call showed about the provider: it works, it does not, or (cancelled, never sent) nothing at all."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    NEUTRAL = "neutral"
+
+
+class Limits(NamedTuple):
+    """When a circuit opens, for how long, and how long a probe may be out.
+
+    `lease_s` has to be longer than a call can take: it is there for the holder that died, and a lease that ends
+    while its holder is still waiting would let a second probe out.
+    """
+
+    failures: int = 5
+    open_s: float = 60.0
+    lease_s: float = 5.0
+
+
+class Ticket(NamedTuple):
+    """The right to make one call, to be handed back with its result."""
+
+    generation: int
+    probe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Circuit:
+    """Closed when `open_until` is None; half open when that moment has passed; times are the caller's clock."""
+
+    failures: int = 0
+    generation: int = 0
+    open_until: float | None = None
+    probe_until: float | None = None
+
+
+def refuses(circuit: Circuit, now: float) -> bool:
+    """Whether a call would be turned away now."""
+    if circuit.open_until is None:
+        return False
+    return now < circuit.open_until or (circuit.probe_until is not None and now < circuit.probe_until)
+
+
+def admit(circuit: Circuit, now: float, limits: Limits) -> tuple[Circuit, Ticket | None]:
+    """Ask to make a call: the circuit as it is from now on, and a ticket, or None to be turned away."""
+    if circuit.open_until is None:
+        return circuit, Ticket(circuit.generation)
+    if refuses(circuit, now):
+        return circuit, None
+    # A new generation for every probe: one whose lease ran out cannot speak for the one that followed it.
+    generation = circuit.generation + 1
+    probing = Circuit(generation=generation, open_until=circuit.open_until, probe_until=now + limits.lease_s)
+    return probing, Ticket(generation, probe=True)
+
+
+def settle(
+    circuit: Circuit, ticket: Ticket, result: Result, now: float, limits: Limits, *, hold_s: float = 0.0
+) -> Circuit:
+    """Hand a ticket back. With `hold_s` the provider itself has named a time to stay away, and the circuit opens."""
+    if ticket.generation != circuit.generation:
+        return circuit
+    if hold_s > 0:
+        return _opened(circuit, now + hold_s)
+    if ticket.probe:
+        if result is Result.SUCCESS:
+            return Circuit(generation=circuit.generation + 1)
+        if result is Result.FAILURE:
+            return _opened(circuit, now + limits.open_s)
+        return Circuit(generation=circuit.generation + 1, open_until=circuit.open_until)
+    if result is Result.SUCCESS:
+        return Circuit(generation=circuit.generation)
+    if result is Result.NEUTRAL:
+        return circuit
+    failures = circuit.failures + 1
+    if failures >= limits.failures:
+        return _opened(circuit, now + limits.open_s)
+    return Circuit(failures=failures, generation=circuit.generation)
+
+
+def _opened(circuit: Circuit, until: float) -> Circuit:
+    return Circuit(generation=circuit.generation + 1, open_until=until)
+
+
+_FRESH = Circuit()
+
+
+class Circuits:
+    """The circuits of one client, by key: at most `most` of them, the least recently used forgotten first.
+
+    A circuit that is as good as new takes no room, so tenants whose calls go well cost nothing, however many there
+    are. Forgetting one that is open costs a few calls until it opens again. Not safe for threads: the owner locks.
+    """
+
+    def __init__(self, limits: Limits, most: int = MAX_CIRCUITS) -> None:
+        self.limits = limits
+        self._most = most
+        self._kept: dict[Hashable, Circuit] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: Hashable) -> Circuit:
+        return self._kept.get(key, _FRESH)
+
+    def refuses(self, key: Hashable, now: float) -> bool:
+        circuit = self.get(key)
+        if not refuses(circuit, now):
+            return False
+        self._keep(key, circuit)  # turning callers away is use: others' failures must not push it out
+        return True
+
+    def admit(self, key: Hashable, now: float) -> Ticket | None:
+        circuit, ticket = admit(self.get(key), now, self.limits)
+        self._keep(key, circuit)
+        return ticket
+
+    def settle(self, key: Hashable, ticket: Ticket, result: Result, now: float, *, hold_s: float = 0.0) -> None:
+        # A circuit forgotten meanwhile is a fresh one, of generation 0: only a ticket of a closed circuit that never
+        # opened can still count against it, and that is what it would have counted against.
+        self._keep(key, settle(self.get(key), ticket, result, now, self.limits, hold_s=hold_s))
+
+    def _keep(self, key: Hashable, circuit: Circuit) -> None:
+        self._kept.pop(key, None)
+        if circuit != _FRESH:
+            self._kept[key] = circuit  # at the end: a dict remembers in which order it was filled
+            if len(self._kept) > self._most:
+                del self._kept[next(iter(self._kept))]

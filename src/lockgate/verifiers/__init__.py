@@ -1,0 +1,1 @@
+"""Asking model providers: one client for all of them, and two pure functions for each."""

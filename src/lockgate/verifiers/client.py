@@ -1,0 +1,552 @@
+"""The only caller of model APIs: one deadline over everything, bounded retries, a circuit breaker, and caps.
+
+How one question is asked:
+
+1. The provider turns it into a request, on the caller's thread. Its circuit must not be open, and fewer than
+   `in_flight` questions may be under way: otherwise there is no answer, at once.
+2. It crosses to the client's own loop (`background`), so that no caller's loop or thread owns a connection. The caller
+   waits until the deadline and a moment longer, whatever happens over there.
+3. The circuit gives a ticket, which is handed back with what the call showed, also when the caller is cancelled.
+4. Each try has its share of the time that is left; a try that timed out, lost its connection or got a 5xx is made
+   again while there is time for it and in the budget for retries. A 429 never is: its Retry-After opens the circuit.
+5. The reply is read within caps (`post`), and the provider turns it into an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import math
+import os
+import random
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+
+from lockgate.core.breaker import Circuits, Limits, Result, Ticket
+from lockgate.core.errors import InvalidConfig, quoted
+from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Request, Said, Scored, Why
+from lockgate.verifiers.background import Background, opened
+from lockgate.verifiers.post import open_transport, post, tls, why
+
+if TYPE_CHECKING:
+    import httpx2
+
+# The longest a server can make us stay away with a Retry-After.
+MAX_HOLD_S = 300.0
+# A try that may be made again gets this much of the time left: the next one must have a chance.
+TRY_SHARE = 0.6
+# No retry with less time than this left, or than a sixth of a short deadline.
+WORTH_A_RETRY_S = 0.25
+JITTER_S = 0.05
+# How long past the deadline a caller waits for its answer to cross back, or to find out that it never will.
+GRACE_S = 0.05
+# Retries may add a tenth to the calls, so that a failing provider is not sent twice the load; a few are always allowed.
+RETRY_SHARE = 0.1
+SPARE_RETRIES = 10.0
+EXIT_WAIT_S = 1.0
+# Every errand ends around its deadline, because a timer on the loop sees to it. One that is still there so long after
+# has a loop that does not run any more: stuck in somebody's provider, or its files were closed under it.
+DEAF_S = 5.0
+MAX_DEAF = 3
+
+_RETRIED = frozenset({Why.DEADLINE, Why.NETWORK, Why.SERVER_ERROR})
+# Nothing here is about the provider's health: the question was ours to ask better, or was never asked.
+_NEUTRAL = frozenset({Why.INTERNAL, Why.BUSY, Why.CIRCUIT_OPEN, Why.CALLED_IN_LOOP, Why.BAD_PAYLOAD, Why.NO_KEY})
+# The provider understood and answered, even if only to say no: it is up. A 4xx storm of one caller must not turn
+# the verifier off for everybody.
+_ANSWERED = frozenset({Why.UNAUTHORIZED, Why.CLIENT_ERROR, Why.REFUSED, Why.CUT_SHORT, Why.ODD_ANSWER})
+
+_log = logging.getLogger("lockgate.verifier")
+
+
+class Provider(Protocol):
+    """A model API as two pure functions, which the client calls from several threads.
+
+    `answer` must not raise or take long, whatever bytes it is given: it runs on the loop that all questions share.
+    """
+
+    @property
+    def name(self) -> str:
+        """One of a closed list: it is a metric label."""
+
+    @property
+    def model(self) -> str: ...
+
+    def request(self, question: Question, key: str) -> Request: ...
+
+    def answer(self, question: Question, reply: Reply) -> Answer: ...
+
+
+class Outcome(NamedTuple):
+    """What came of a question: `attempts` is how often it was sent."""
+
+    answer: Answer
+    latency_ms: float
+    attempts: int
+
+
+class Client:
+    """Asks any provider, from any thread or event loop, and always answers: within `timeout_ms`, all retries included.
+
+    Never raises, except the cancellation of an async caller. One client serves a whole process; a fork, a dead
+    thread or a closed loop of a caller leaves it working. `transport`, `background`, `clock` and `chance` are for
+    simulations.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout_ms: int = 1500,
+        max_retries: int = 1,
+        circuit_open_s: float = 60.0,
+        in_flight: int = 64,
+        failures: int = 5,
+        transport: Callable[[], httpx2.AsyncBaseTransport] | None = None,
+        background: Callable[[Callable[[], Awaitable[None]], Callable[[], None]], Background] = Background,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        _whole("timeout_ms", timeout_ms, 1, 600_000)
+        _whole("max_retries", max_retries, 0, 10)
+        _whole("in_flight", in_flight, 1, 10_000)
+        _whole("failures", failures, 1, 1_000_000)
+        if type(circuit_open_s) not in (int, float) or not 0 < circuit_open_s <= 86_400:
+            raise InvalidConfig(
+                f"circuit_open_s must be more than 0 and at most 86400, not {quoted(circuit_open_s)}",
+                hint="60 is the default",
+            )
+        self._timeout_s = timeout_ms / 1000
+        self._clock = clock
+        self._desk = _Desk(
+            timeout_s=self._timeout_s,
+            max_retries=max_retries,
+            in_flight=in_flight,
+            limits=Limits(failures=failures, open_s=circuit_open_s, lease_s=self._timeout_s + 5.0),
+            transport=transport or partial(open_transport, in_flight),
+            background=background,
+            chance=chance,
+        )
+        if transport is None:
+            tls()  # now, while nobody is waiting, and so that a missing package is known at the start
+        self._finalizer = weakref.finalize(self, self._desk.leave)
+        self._finalizer.atexit = False  # _leave_all does it, and waits
+
+    def ask(self, provider: Provider, question: Question, key: str, *, tenant: str = "") -> Outcome:
+        """For a plain thread. On a running event loop there is no answer, at once: waiting would stop that loop."""
+        began = self._clock()
+        if _on_a_loop():
+            return self._outcome(NoAnswer(Why.CALLED_IN_LOOP), began)
+        errand = self._begin(provider, question, key, tenant, began)
+        if not isinstance(errand, _Errand):
+            return self._outcome(errand, began)
+        try:
+            answer = errand.answer.result(self._patience(errand))
+        except TimeoutError:
+            self._desk.abandon(errand)
+            answer = NoAnswer(Why.DEADLINE)
+        except BaseException:  # Ctrl-C while waiting
+            self._desk.abandon(errand)
+            raise
+        return self._outcome(answer, began, errand.attempts)
+
+    async def ask_async(self, provider: Provider, question: Question, key: str, *, tenant: str = "") -> Outcome:
+        """For any number of event loops; a cancelled caller's question is taken back."""
+        began = self._clock()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            _log.warning("a verifier was asked from an event loop that is not asyncio's")
+            return self._outcome(NoAnswer(Why.INTERNAL), began)
+        errand = self._begin(provider, question, key, tenant, began)
+        if not isinstance(errand, _Errand):
+            return self._outcome(errand, began)
+        waiter: asyncio.Future[None] = loop.create_future()
+        try:
+            errand.answer.add_done_callback(partial(_wake, loop, waiter))
+            await asyncio.wait((waiter,), timeout=self._patience(errand))
+        except BaseException:
+            self._desk.abandon(errand)
+            raise
+        if errand.answer.done():
+            return self._outcome(errand.answer.result(), began, errand.attempts)
+        self._desk.abandon(errand)
+        return self._outcome(NoAnswer(Why.DEADLINE), began, errand.attempts)
+
+    def close(self) -> None:
+        """Take back what is under way and end the thread. Whoever asks afterwards gets no answer."""
+        self._finalizer.detach()
+        self._desk.close(EXIT_WAIT_S)
+
+    def _begin(self, provider: Provider, question: Question, key: str, tenant: str, began: float) -> _Errand | NoAnswer:
+        """Step 1."""
+        try:
+            request = provider.request(question, key)
+            if not isinstance(request, Request):
+                raise TypeError
+            circuit = _circuit_key(provider.name, provider.model, request.url, tenant)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - somebody's provider; what it raises may hold the key
+            _log.warning("a provider could not make its request: %s", type(error).__name__)
+            return NoAnswer(Why.INTERNAL)
+        errand = _Errand(provider, question, request, circuit, began + self._timeout_s)
+        refused = self._desk.take(errand, began)
+        return errand if refused is None else NoAnswer(refused)
+
+    def _patience(self, errand: _Errand) -> float:
+        return max(0.0, errand.deadline - self._clock()) + GRACE_S
+
+    def _outcome(self, answer: Answer, began: float, attempts: int = 0) -> Outcome:
+        return Outcome(answer, (self._clock() - began) * 1000, attempts)
+
+
+class _Errand:
+    """One question under way. The caller and the loop both hold it; `answer` is set once, by the loop's side."""
+
+    __slots__ = (
+        "abandoned",
+        "answer",
+        "attempts",
+        "circuit",
+        "deadline",
+        "line",
+        "provider",
+        "question",
+        "request",
+        "task",
+    )
+
+    def __init__(
+        self, provider: Provider, question: Question, request: Request, circuit: bytes, deadline: float
+    ) -> None:
+        self.provider = provider
+        self.question = question
+        self.request = request
+        self.circuit = circuit
+        self.deadline = deadline
+        self.answer: Future[Answer] = Future()
+        self.attempts = 0
+        self.abandoned = False
+        self.line: _Line | None = None
+        self.task: asyncio.Task[Answer] | None = None
+
+    def deliver(self, answer: Answer) -> None:
+        # Twice is possible: a task that ends while its loop is being given up.
+        if not self.answer.done():
+            self.answer.set_result(answer)
+
+
+class _Line:
+    """One background loop, its connections, and the errands that are on it: lost together, replaced together."""
+
+    def __init__(self) -> None:
+        self.background: Background | None = None
+        self.transport: httpx2.AsyncBaseTransport | None = None
+        # In the order of their deadlines: they all have the same time.
+        self.errands: dict[_Errand, None] = {}
+
+
+class _Desk:
+    """What the loop's thread and the callers share. It holds no reference to its client, so that a client nobody
+    uses any more is collected, and its thread ends."""
+
+    def __init__(
+        self,
+        *,
+        timeout_s: float,
+        max_retries: int,
+        in_flight: int,
+        limits: Limits,
+        transport: Callable[[], httpx2.AsyncBaseTransport],
+        background: Callable[[Callable[[], Awaitable[None]], Callable[[], None]], Background],
+        chance: Callable[[], float],
+    ) -> None:
+        self._max_retries = max_retries
+        self._in_flight = in_flight
+        self._worth_a_retry_s = min(WORTH_A_RETRY_S, timeout_s / 6)
+        self._open_transport = transport
+        self._open_background = background
+        self._chance = chance
+        self._spare_retries = SPARE_RETRIES
+        self._left = False
+        self._line: _Line | None = None
+        self._deaf: list[Background] = []
+        # Guards the circuits, the line and its errands; held for a few instructions at a time, never while waiting.
+        # Reentrant, because a signal handler or somebody's `__del__` may ask or close in the middle of them.
+        self._lock = threading.RLock()
+        self.circuits = Circuits(limits)
+        _desks.add(self)
+
+    # --- called by the callers
+
+    def take(self, errand: _Errand, now: float) -> Why | None:
+        """Step 2: accept an errand, or say why not."""
+        with self._lock:
+            if self._left:
+                return Why.INTERNAL
+            if self.circuits.refuses(errand.circuit, now):
+                return Why.CIRCUIT_OPEN
+            line = self._line
+            if line is None or line.background is None or not line.background.alive or self._is_deaf(line, now):
+                line = self._new_line()
+                if line is None:
+                    return Why.INTERNAL
+            if len(line.errands) >= self._in_flight:
+                return Why.BUSY
+            errand.line = line
+            called = False
+            try:
+                line.errands[errand] = None
+                called = line.background is not None and line.background.call(self._start, line, errand)
+            finally:
+                if not called:  # also after a Ctrl-C just here: a place that nobody frees is lost for good
+                    line.errands.pop(errand, None)
+            return None if called else Why.INTERNAL
+
+    def abandon(self, errand: _Errand) -> None:
+        """The caller is gone: whatever is under way for it ends. Its place is free when it has."""
+        errand.abandoned = True
+        if errand.line is not None and errand.line.background is not None:
+            errand.line.background.call(_cancel, errand)
+
+    def close(self, wait_s: float) -> None:
+        """Stop for good, while others may still be asking."""
+        with self._lock:
+            self._left = True
+        self.leave(wait_s)
+
+    def leave(self, wait_s: float = 0.0) -> None:
+        """Stop for good. Takes no lock: the garbage collector may call this in the middle of anything."""
+        self._left = True
+        line = self._line
+        if line is not None and line.background is not None:
+            line.background.stop(wait_s)
+
+    def after_fork(self) -> None:
+        """In the child: the thread is not here, and whoever held the lock is not either. What the circuits know
+        about the providers is as true as before."""
+        self._lock = threading.RLock()
+        line, self._line = self._line, None
+        if line is not None and line.background is not None:
+            line.background.forget()
+
+    def _is_deaf(self, line: _Line, now: float) -> bool:
+        """Whether to give a line up, its thread and all. Not many times: what got stuck here gets stuck there too."""
+        oldest = next(iter(line.errands), None)
+        if oldest is None or line.background is None or now < oldest.deadline + DEAF_S:
+            return False
+        self._deaf = [background for background in self._deaf if background.alive]
+        if len(self._deaf) >= MAX_DEAF:
+            return False
+        self._deaf.append(line.background)
+        line.background.stop()  # should it ever wake up
+        _log.warning("the verifier's thread does not run any more and is replaced")
+        return True
+
+    def _new_line(self) -> _Line | None:
+        if sys.is_finalizing():
+            return None
+        line = _Line()
+        try:
+            line.background = self._open_background(partial(_close, line), partial(self._lost, line))
+        except Exception as error:  # noqa: BLE001 - no more files, no more threads, no more memory
+            _log.warning("the verifier's thread could not be started: %s", type(error).__name__)
+            return None
+        self._line = line
+        return line
+
+    # --- called on the loop, or by its thread when it ends
+
+    def _start(self, line: _Line, errand: _Errand) -> None:
+        if line.background is None or not line.background.alive:
+            return  # the loop is ending, and `_lost` will tell the caller
+        errand.task = asyncio.get_running_loop().create_task(self._run(line, errand))
+        errand.task.add_done_callback(partial(self._finish, line, errand))
+        if errand.abandoned:
+            errand.task.cancel()
+
+    def _finish(self, line: _Line, errand: _Errand, task: asyncio.Task[Answer]) -> None:
+        with self._lock:
+            line.errands.pop(errand, None)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.warning("asking a verifier failed: %s", type(error).__name__)
+        errand.task = None
+        errand.deliver(NoAnswer(Why.INTERNAL) if task.cancelled() or error is not None else task.result())
+
+    def _lost(self, line: _Line) -> None:
+        """The loop is gone. Whoever still waits for it must not wait until the deadline."""
+        with self._lock:
+            if self._line is line:
+                self._line = None
+            errands = tuple(line.errands)
+            line.errands.clear()
+        for errand in errands:
+            errand.deliver(NoAnswer(Why.INTERNAL))
+
+    async def _run(self, line: _Line, errand: _Errand) -> Answer:
+        """Step 3. Between the ticket and the `try` nothing may await: a cancellation there would lose the ticket."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            ticket = self.circuits.admit(errand.circuit, loop.time())
+        if ticket is None:
+            return NoAnswer(Why.CIRCUIT_OPEN)
+        result, hold_s = Result.NEUTRAL, 0.0
+        try:
+            answer = await self._exchange(line, errand, ticket)
+            result, hold_s = _judged(answer)
+            return answer
+        except asyncio.CancelledError:
+            # A caller who had waited its time is a timeout; one who left earlier says nothing about the provider.
+            if loop.time() >= errand.deadline:
+                result = Result.FAILURE
+            raise
+        finally:
+            with self._lock:
+                self.circuits.settle(errand.circuit, ticket, result, loop.time(), hold_s=hold_s)
+
+    async def _exchange(self, line: _Line, errand: _Errand, ticket: Ticket) -> Answer:
+        """Step 4. A probe is one try."""
+        loop = asyncio.get_running_loop()
+        tries = 1 if ticket.probe else 1 + self._max_retries
+        self._spare_retries = min(SPARE_RETRIES, self._spare_retries + RETRY_SHARE)
+        while True:
+            tries -= 1
+            left = errand.deadline - loop.time()
+            if left <= 0:
+                return NoAnswer(Why.DEADLINE)
+            again = tries > 0 and self._spare_retries >= 1
+            errand.attempts += 1
+            answer = await self._try(line, errand, left * TRY_SHARE if again else left)
+            if not again or not isinstance(answer, NoAnswer) or answer.why not in _RETRIED:
+                return answer
+            pause = self._chance() * JITTER_S
+            if errand.deadline - loop.time() - pause < self._worth_a_retry_s:
+                return answer
+            await asyncio.sleep(pause)
+            # Others may have used up the retries meanwhile, or opened the circuit: then this would be one more probe.
+            with self._lock:
+                opened_since = self.circuits.get(errand.circuit).generation != ticket.generation
+            if opened_since or self._spare_retries < 1:
+                return answer
+            self._spare_retries -= 1
+
+    async def _try(self, line: _Line, errand: _Errand, limit_s: float) -> Answer:
+        connections: list[asyncio.BaseTransport] = []
+        opened.set(connections)
+        answered = False
+        try:
+            async with asyncio.timeout(limit_s):
+                if line.transport is None:
+                    line.transport = self._open_transport()
+                reply = await post(line.transport, errand.request, limit_s)
+            answered = True
+        except TimeoutError:
+            return NoAnswer(Why.DEADLINE)
+        except Exception as error:  # noqa: BLE001 - never through to the caller, who gets the reason instead
+            return NoAnswer(why(error))
+        finally:
+            if not answered:
+                for connection in connections:
+                    cast(asyncio.WriteTransport, connection).abort()
+        if isinstance(reply, NoAnswer):
+            return reply
+        try:
+            answer = errand.provider.answer(errand.question, reply)
+        except BaseException as error:  # noqa: BLE001 - SystemExit would end the loop that everybody uses
+            _log.warning("a provider could not read its reply: %s", type(error).__name__)
+            return NoAnswer(Why.INTERNAL)
+        # Somebody's provider, whatever its types say.
+        known: tuple[type, ...] = (Said, Scored, Blocked, NoAnswer)
+        return answer if isinstance(answer, known) else NoAnswer(Why.INTERNAL)
+
+
+def _judged(answer: Answer) -> tuple[Result, float]:
+    """What an answer says about its provider's health, and how long it asked us to stay away."""
+    if not isinstance(answer, NoAnswer) or answer.why in _ANSWERED:
+        return Result.SUCCESS, 0.0
+    if answer.why in _NEUTRAL:
+        return Result.NEUTRAL, 0.0
+    if answer.why is Why.RATE_LIMITED:
+        asked = answer.retry_after_s
+        if asked is not None and math.isfinite(asked) and asked > 0:
+            return Result.FAILURE, min(asked, MAX_HOLD_S)
+    return Result.FAILURE, 0.0
+
+
+def _circuit_key(*parts: str) -> bytes:
+    """Of one size, however long the names: a tenant's may come from a request."""
+    digest = blake2b(digest_size=16)
+    for part in parts:
+        encoded = part.encode("utf-8", "surrogatepass")
+        digest.update(len(encoded).to_bytes(8, "big") + encoded)
+    return digest.digest()
+
+
+def _cancel(errand: _Errand) -> None:
+    if errand.task is not None:
+        errand.task.cancel()
+
+
+def _wake(loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None], _answer: Future[Answer]) -> None:
+    with suppress(RuntimeError):  # that loop has been closed, with its caller still waiting
+        loop.call_soon_threadsafe(_woken, waiter)
+
+
+def _woken(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+async def _close(line: _Line) -> None:
+    if line.transport is not None:
+        await line.transport.aclose()
+
+
+def _on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _whole(name: str, value: object, least: int, most: int) -> None:
+    if type(value) is not int or not least <= value <= most:
+        raise InvalidConfig(
+            f"{name} must be a whole number from {least} to {most}, not {quoted(value)}",
+            hint="leave it out for the default",
+        )
+
+
+# Every desk there is: a fork must reset them all, and the exit must stop them before the interpreter takes itself
+# apart under their threads.
+_desks: weakref.WeakSet[_Desk] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for desk in tuple(_desks):
+        desk.after_fork()
+
+
+@atexit.register
+def _leave_all() -> None:
+    desks = tuple(_desks)
+    for desk in desks:
+        desk.close(0.0)  # all of them first, so that they end at the same time
+    until = time.monotonic() + EXIT_WAIT_S
+    for desk in desks:
+        desk.leave(max(0.01, until - time.monotonic()))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,210 @@
+"""One POST within caps: what is sent besides the request, how a reply is read, and what an error means.
+
+A reply is never followed elsewhere, never decompressed, and never larger than the caps; nothing is read from the
+environment, and nothing is kept from one reply for the next request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterable
+from contextlib import aclosing, suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+from lockgate.core.errors import InvalidConfig
+from lockgate.core.questions import NoAnswer, Reply, Request, Why
+
+if TYPE_CHECKING:
+    import httpx2
+
+MAX_REPLY = 64 * 1024
+# A reply in pieces of a byte each would keep the loop that all questions share busy for seconds.
+MAX_PIECES = 2_000
+MAX_HEADERS = 100
+MAX_HEADER_BYTES = 32 * 1024
+# Everything a server sends for one request, interim replies and framing included: those have no cap of their own.
+MAX_RECEIVED = MAX_REPLY + 2 * MAX_HEADER_BYTES
+# Read in slices, between which others have their turn: what arrived together is parsed without a pause.
+SLICE = 4096
+
+# Ours to set: another encoding would let a server compress, another length would end the request elsewhere.
+_OURS = frozenset({"accept-encoding", "connection", "content-length", "host", "transfer-encoding"})
+
+_SENDABLE = re.compile(r"[!-~](?:[\t -~]*[!-~])?")
+
+_log = logging.getLogger("lockgate.verifier")
+
+
+async def post(transport: httpx2.AsyncBaseTransport, request: Request, limit_s: float) -> Reply | NoAnswer:
+    """Send a request and read its reply; raises what the library raises, for `why` to name.
+
+    There is no time limit in here: one on each read would let a server drip its reply out for ever, so whoever
+    waits has to give up on the whole.
+    """
+    import httpx2
+
+    headers = [(name, value) for name, value in request.headers if name.lower() not in _OURS]
+    headers += [("accept-encoding", "identity"), ("x-lockgate-deadline-ms", str(max(1, int(limit_s * 1000))))]
+    if not any(name.lower() == "user-agent" for name, _ in headers):
+        headers.append(("user-agent", "lockgate"))
+    # The library refuses these too, and then logs the value, which is the key.
+    if not all(_SENDABLE.fullmatch(value) and _SENDABLE.fullmatch(name) for name, value in headers):
+        _log.warning("a request could not be sent: a header has characters that no header can have")
+        return NoAnswer(Why.INTERNAL)
+    response = await transport.handle_async_request(
+        httpx2.Request("POST", request.url, headers=headers, content=request.body)
+    )
+    try:
+        return await _read(response)
+    finally:
+        await response.aclose()
+
+
+async def _read(response: httpx2.Response) -> Reply | NoAnswer:
+    status = response.status_code
+    # Any digit passes for a version in the library; one nobody has defined frames its body nobody knows how.
+    if response.extensions.get("http_version", b"HTTP/1.1") not in (b"HTTP/1.1", b"HTTP/1.0"):
+        return NoAnswer(Why.MALFORMED_REPLY)
+    if 300 <= status < 400:
+        return NoAnswer(Why.REDIRECT)
+    raw = response.headers.raw
+    if len(raw) > MAX_HEADERS or sum(len(name) + len(value) for name, value in raw) > MAX_HEADER_BYTES:
+        return NoAnswer(Why.REPLY_TOO_LARGE)
+    headers: dict[str, str] = {}
+    for name, value in raw:
+        headers.setdefault(name.decode("latin-1").lower(), value.decode("latin-1"))
+    # What a status alone says is still heard when the body cannot be: a busy proxy compresses its 503 all the same.
+    good = 200 <= status < 300
+    if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+        return NoAnswer(Why.MALFORMED_REPLY) if good else Reply(status, headers, b"")
+    body = bytearray()
+    # The raw stream: the library would decode what it finds, and there is no cap in front of its decoders.
+    async with aclosing(cast("AsyncGenerator[bytes]", aiter(cast("AsyncIterable[bytes]", response.stream)))) as chunks:
+        pieces = 0
+        async for chunk in chunks:
+            body += chunk
+            pieces += 1
+            if pieces % 64 == 0:  # those that arrived together come without a pause, and no timer would be heard
+                await asyncio.sleep(0)
+            if len(body) > MAX_REPLY or pieces > MAX_PIECES:
+                return NoAnswer(Why.REPLY_TOO_LARGE) if good else Reply(status, headers, b"")
+    connection = response.extensions.get("network_stream")
+    if connection is not None and (surplus := _surplus(response)) != b"":
+        # The library would take it for the reply to the next question on this connection, which may be a tenant's
+        # who has nothing to do with this one.
+        await connection.aclose()
+        if surplus is not None:
+            return NoAnswer(Why.MALFORMED_REPLY)
+    return Reply(status, headers, bytes(body))
+
+
+def _surplus(response: httpx2.Response) -> bytes | None:
+    """What a server sent after the end of its reply; None when the library hides it."""
+    try:
+        return cast(bytes, cast(Any, response.stream)._httpcore_stream._stream._connection._h11_state.trailing_data[0])
+    except AttributeError:
+        return None
+
+
+def why(error: Exception) -> Why:
+    """The reason for an error of `post`; the error itself may quote what was sent, and goes no further."""
+    import httpx2
+
+    if isinstance(error, _TooMuch):
+        return Why.REPLY_TOO_LARGE
+    if isinstance(error, httpx2.ConnectError) and _handshake_failed(error):
+        return Why.TLS
+    if isinstance(error, httpx2.RemoteProtocolError):
+        # The library has one error for a lost connection and for bytes that are not HTTP; only its words differ.
+        lost = str(error).startswith(("Server disconnected", "peer closed connection"))
+        return Why.NETWORK if lost else Why.MALFORMED_REPLY
+    if isinstance(error, (httpx2.TransportError, OSError)) and not isinstance(
+        error, (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol)
+    ):
+        return Why.NETWORK
+    _log.warning("a request could not be sent: %s", type(error).__name__)
+    return Why.INTERNAL
+
+
+def _handshake_failed(error: BaseException | None) -> bool:
+    """Whether the handshake failed by what was said in it. A connection that just ended in it is the network's."""
+    for _ in range(8):
+        if error is None:
+            return False
+        if isinstance(error, ssl.SSLError):
+            return not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def open_transport(in_flight: int) -> httpx2.AsyncBaseTransport:
+    """Below the library's client: no cookies from one tenant's reply to another's, no proxies, no redirects."""
+    import httpx2
+
+    # No limit on connections: the errands are limited, and a limit here would only be one more queue to be stuck in.
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=in_flight, keepalive_expiry=30.0)
+    transport = httpx2.AsyncHTTPTransport(verify=tls(), trust_env=False, http2=False, retries=0, limits=limits)
+    pool: Any = transport._pool
+    pool._network_backend = _Metered(pool._network_backend)
+    return transport
+
+
+class _Metered:
+    """The library's connections to the world, each with a meter."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
+
+    async def connect_tcp(self, *args: Any, **options: Any) -> _Meter:
+        return _Meter(await self._backend.connect_tcp(*args, **options))
+
+
+class _Meter:
+    """A connection on which a request may be followed by so many bytes and no more."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._received = 0
+
+    async def read(self, max_bytes: int, **options: Any) -> bytes:
+        data: bytes = await self._stream.read(min(max_bytes, SLICE), **options)
+        self._received += len(data)
+        if self._received > MAX_RECEIVED:
+            raise _TooMuch
+        return data
+
+    async def write(self, buffer: bytes, **options: Any) -> None:
+        self._received = 0
+        await self._stream.write(buffer, **options)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(self, *args: Any, **options: Any) -> _Meter:
+        return _Meter(await self._stream.start_tls(*args, **options))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+class _TooMuch(Exception):
+    pass
+
+
+@cache
+def tls() -> ssl.SSLContext:
+    """Once per process: reading the certificates takes longer than many a deadline."""
+    try:
+        import httpx2
+    except ImportError:
+        raise InvalidConfig(
+            "asking a model provider needs the package `httpx2`", hint="pip install 'lockgate[providers]'"
+        ) from None
+    # The library loads what it needs for asyncio with the first request, which would be the slowest by far.
+    with suppress(ImportError):
+        import anyio._backends._asyncio  # noqa: F401
+    return httpx2.create_ssl_context(trust_env=False)

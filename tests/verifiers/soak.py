@@ -1,0 +1,51 @@
+"""The simulation for as long as one likes: python tests/verifiers/soak.py [--minutes 5] [--seed 1000].
+
+Prints one line a minute and one at the end; the first violation is printed with its seed, and ends it with status 1.
+"""
+
+# ruff: noqa: T201
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from test_simulation import SECONDS, Report, simulate
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="simulate outages and cancelled callers until the time is up")
+    parser.add_argument("--minutes", type=float, default=5.0, help="how long to go on (5)")
+    parser.add_argument("--seed", type=int, default=1_000, help="the first seed (1000); those after it follow")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help=f"the length of one history ({SECONDS})")
+    arguments = parser.parse_args()
+    began = said = time.monotonic()
+    seeds, total = 0, Report()
+    while time.monotonic() - began < arguments.minutes * 60:
+        report = simulate(arguments.seed + seeds, arguments.seconds)
+        seeds += 1
+        total.outages += report.outages
+        total.cancelled += report.cancelled
+        total.probes += report.probes
+        total.seconds += report.seconds
+        total.answers.update(report.answers)
+        if report.violations:
+            print(f"seed {arguments.seed + seeds - 1}: {report.violations[0]}", file=sys.stderr)
+            return 1
+        if 60 < time.monotonic() - said < arguments.minutes * 60:
+            said = time.monotonic()
+            print(_summary(seeds, total), flush=True)
+    print(_summary(seeds, total))
+    return 0
+
+
+def _summary(seeds: int, total: Report) -> str:
+    return (
+        f"{seeds} seeds, {total.seconds / 3600:.1f} hours: {total.outages} outages, {total.answers.total()} answers, "
+        f"{total.cancelled} cancelled callers, {total.probes} probes, 0 violations"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,390 @@
+"""The client in virtual time: outages of every kind, callers who are cancelled at any moment, hours in a second.
+
+Everything is the real thing except the clock, the thread and the network: the client runs on a loop whose time passes
+only when nobody has anything to do, so that a seed gives the same history every time. `soak.py` runs more of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import selectors
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import httpx2
+import pytest
+
+from lockgate.core import breaker
+from lockgate.core.breaker import Circuit, Circuits, Limits, Result, Ticket
+from lockgate.core.questions import Answer, NoAnswer, Question, Reply, Request, Said, Why
+from lockgate.verifiers import client as client_module
+from lockgate.verifiers.client import GRACE_S, Client, Outcome
+
+TIMEOUT_S = 1.5
+OPEN_S = 5.0
+RETRY_AFTER_S = 15.0
+TENANTS = ("", "a", "b")
+# The time after which a provider that is well again must be used again: the longest a circuit can have been opened
+# for, a lost probe's lease, and some callers, of whom every other may be cancelled.
+RECOVERY_S = max(OPEN_S, RETRY_AFTER_S) + TIMEOUT_S + 5.0 + 40.0
+SECONDS = 600
+QUESTION = Question("system", "user", "text")
+
+
+class _NoFiles(selectors.SelectSelector):
+    """Waits by moving the clock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1_000.0
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        if timeout is None:
+            raise AssertionError("everybody waits for nothing")
+        self.now += max(0.0, timeout)
+        return []
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self._nothing = _NoFiles()
+        super().__init__(self._nothing)
+
+    def time(self) -> float:
+        return self._nothing.now
+
+    def _write_to_self(self) -> None:
+        pass
+
+
+class _Inline:
+    """The client's loop is the simulation's own."""
+
+    alive = True
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def call(self, function: Callable[..., object], *args: object) -> bool:
+        self._loop.call_soon(function, *args)
+        return True
+
+    def stop(self, wait_s: float = 0.0) -> None:
+        pass
+
+
+@dataclass
+class Report:
+    violations: list[str] = field(default_factory=list)
+    answers: Counter[str] = field(default_factory=Counter)
+    outages: int = 0
+    cancelled: int = 0
+    probes: int = 0
+    seconds: float = 0.0
+
+
+class _Provider:
+    name = "compatible"
+    model = "m"
+
+    def __init__(self, tenant: str) -> None:
+        self._tenant = tenant
+
+    def request(self, question: Question, key: str) -> Request:
+        return Request(f"http://provider/{self._tenant}", (("authorization", key),), b"{}")
+
+    def answer(self, question: Question, reply: Reply) -> Answer:
+        if reply.status == 429:
+            return NoAnswer(Why.RATE_LIMITED, float(reply.headers.get("retry-after", "0")) or None)
+        if reply.status >= 500:
+            return NoAnswer(Why.SERVER_ERROR)
+        if reply.status >= 400:
+            return NoAnswer(Why.CLIENT_ERROR)
+        return Said("safe") if reply.body == b"good" else NoAnswer(Why.MALFORMED_REPLY)
+
+
+class _Body(httpx2.AsyncByteStream):
+    def __init__(self, parts: list[bytes], gap_s: float = 0.0) -> None:
+        self._parts = parts
+        self._gap_s = gap_s
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for part in self._parts:
+            if self._gap_s:
+                await asyncio.sleep(self._gap_s)
+            yield part
+
+
+class Provider(httpx2.AsyncBaseTransport):
+    """The providers' side: one for each tenant, well or in an outage of some kind."""
+
+    def __init__(self, dice: random.Random, report: Report) -> None:
+        self.dice = dice
+        self.report = report
+        self.ill: dict[str, str] = {}
+        self.well_since = dict.fromkeys(TENANTS, 0.0)
+        self.probing: Counter[str] = Counter()
+        self.watch: Watched | None = None
+        self.under_way = 0
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        tenant = request.url.path.strip("/")
+        assert self.watch is not None
+        probe = self.watch.is_open(tenant)
+        self.probing[tenant] += probe
+        if self.probing[tenant] > 1:
+            self.report.violations.append(f"{self.probing[tenant]} probes at the provider of {tenant!r}")
+        self.under_way += 1
+        try:
+            return await self._reply(self.ill.get(tenant, "well"))
+        finally:
+            self.under_way -= 1
+            self.probing[tenant] -= probe
+
+    async def _reply(self, state: str) -> httpx2.Response:
+        await asyncio.sleep(self.dice.choice([0.0, 0.01, 0.2, 0.5]))
+        if state == "flaky":  # some fail at once while others, asked before them, are still going to succeed
+            state = self.dice.choice(["refused", "5xx", "late"])
+        if state == "late":
+            await asyncio.sleep(0.35)
+        if state == "hang":
+            await asyncio.sleep(3_600)
+        if state == "slow":
+            await asyncio.sleep(self.dice.uniform(0.5, 2.0))
+        if state == "refused":
+            raise httpx2.ConnectError("refused")
+        if state == "reset":
+            raise httpx2.ReadError("reset")
+        if state == "5xx":
+            return httpx2.Response(503, stream=_Body([b""]))
+        if state == "limited":
+            after = self.dice.choice(["0", "0.5", str(RETRY_AFTER_S), "-3"])
+            return httpx2.Response(429, headers={"retry-after": after}, stream=_Body([b""]))
+        if state == "unauthorized":
+            return httpx2.Response(401, stream=_Body([b""]))
+        if state == "drip":
+            return httpx2.Response(200, stream=_Body([b"x"] * 1_000, gap_s=0.3))
+        if state == "endless":
+            return httpx2.Response(200, stream=_Body([b"x" * 8_192] * 100))
+        if state == "garbage":
+            return httpx2.Response(200, stream=_Body([b"<html>"]))
+        return httpx2.Response(200, stream=_Body([b"go", b"od"], gap_s=self.dice.choice([0.0, 0.05])))
+
+
+ILLNESSES = "hang slow refused reset 5xx limited unauthorized drip endless garbage flaky".split()
+
+
+class Watched(Circuits):
+    """The circuits, and a second pair of eyes on every ticket."""
+
+    def __init__(self, limits: Limits, report: Report) -> None:
+        super().__init__(limits)
+        self.report = report
+        self.out: Counter[tuple[Hashable, Ticket]] = Counter()
+        self.keys = {
+            client_module._circuit_key("compatible", "m", f"http://provider/{tenant}", tenant): tenant
+            for tenant in TENANTS
+        }
+        self.by_tenant = {tenant: key for key, tenant in self.keys.items()}
+
+    def is_open(self, tenant: str) -> bool:
+        return self.get(self.by_tenant[tenant]).open_until is not None
+
+    def admit(self, key: Hashable, now: float) -> Ticket | None:
+        before = self.get(key)
+        ticket = super().admit(key, now)
+        if ticket is not None:
+            self.out[key, ticket] += 1
+            if before.open_until is not None and now < before.open_until:
+                self.report.violations.append("somebody was let through an open circuit")
+            if ticket.probe:
+                self.report.probes += 1
+                if sum(count for (other, held), count in self.out.items() if other == key and held.probe) > 1:
+                    self.report.violations.append("two probes are out")
+        return ticket
+
+    def settle(self, key: Hashable, ticket: Ticket, result: Result, now: float, *, hold_s: float = 0.0) -> None:
+        before = self.get(key)
+        super().settle(key, ticket, result, now, hold_s=hold_s)
+        self.out[key, ticket] -= 1
+        if not self.out[key, ticket]:
+            del self.out[key, ticket]
+        closed_it = before.open_until is not None and self.get(key).open_until is None
+        if closed_it and not (ticket.probe and ticket.generation == before.generation and result is Result.SUCCESS):
+            self.report.violations.append("a circuit was closed by something else than its probe")
+
+
+def simulate(seed: int, seconds: float) -> Report:
+    """One history. An empty list of violations is what it is all about."""
+    dice = random.Random(seed)
+    report = Report(seconds=seconds)
+    loop = VirtualLoop()
+    try:
+        loop.run_until_complete(_history(loop, dice, report))
+    finally:
+        loop.close()
+    return report
+
+
+async def _history(loop: VirtualLoop, dice: random.Random, report: Report) -> None:
+    server = Provider(dice, report)
+    client = Client(
+        timeout_ms=int(TIMEOUT_S * 1000),
+        max_retries=dice.choice([0, 1, 1, 2]),
+        circuit_open_s=OPEN_S,
+        in_flight=12,
+        transport=lambda: server,
+        background=cast(Any, lambda ending, ended: _Inline(loop)),
+        clock=loop.time,
+        chance=dice.random,
+    )
+    desk = client._desk
+    desk.circuits = server.watch = Watched(desk.circuits.limits, report)
+    end = loop.time() + report.seconds
+    rate_s = dice.choice([0.5, 1.0, 2.0])
+    impatience = dice.choice([0.1, 0.3, 0.5])
+    weather = asyncio.create_task(_weather(loop, dice, server, report, end))
+    callers: set[asyncio.Task[None]] = set()
+    while loop.time() < end:
+        tenant = dice.choice(TENANTS)
+        for _ in range(20 if dice.random() < 0.03 else 1):
+            caller = asyncio.create_task(_call(loop, client, server, tenant, report))
+            callers.add(caller)
+            caller.add_done_callback(callers.discard)
+            if dice.random() < impatience:
+                # At once, before anything has started, or at any moment of the call, or just around its deadline.
+                around = TIMEOUT_S + dice.uniform(-0.01, GRACE_S)
+                after = dice.choice([0.0, 0.0, dice.uniform(0, 0.5), dice.uniform(0, TIMEOUT_S), TIMEOUT_S, around])
+                loop.call_later(after, caller.cancel)
+        await asyncio.sleep(dice.expovariate(1 / rate_s))
+    await asyncio.gather(*callers, return_exceptions=True)
+    weather.cancel()
+    await asyncio.sleep(5)  # what was taken back has ended by now
+    left = len(desk._line.errands) if desk._line is not None else 0
+    if left or server.under_way or desk.circuits.out:  # type: ignore[attr-defined]
+        report.violations.append(f"left behind: {left} errands, {server.under_way} requests, or a ticket")
+    if len(asyncio.all_tasks()) > 2:
+        report.violations.append("left behind: tasks")
+
+
+async def _weather(loop: VirtualLoop, dice: random.Random, server: Provider, report: Report, end: float) -> None:
+    while loop.time() < end:
+        await asyncio.sleep(dice.expovariate(1 / 30))
+        tenants = dice.sample(TENANTS, dice.choice([1, 2, len(TENANTS)]))
+        for tenant in tenants:
+            server.ill[tenant] = dice.choice(ILLNESSES)
+        report.outages += len(tenants)
+        await asyncio.sleep(dice.choice([0.1, 10.0, 30.0, 60.0]))
+        for tenant in tenants:
+            server.ill.pop(tenant)
+            server.well_since[tenant] = loop.time()
+        if dice.random() < 0.5:
+            await asyncio.sleep(RECOVERY_S + 20)
+
+
+async def _call(loop: VirtualLoop, client: Client, server: Provider, tenant: str, report: Report) -> None:
+    began = loop.time()
+    try:
+        outcome: Outcome = await client.ask_async(_Provider(tenant), QUESTION, "key", tenant=tenant)
+    except asyncio.CancelledError:
+        report.cancelled += 1
+        raise
+    except BaseException as error:
+        report.violations.append(f"raised {error!r}")
+        raise
+    if loop.time() - began > TIMEOUT_S + GRACE_S + 1e-6:
+        report.violations.append(f"answered after {loop.time() - began:.3f} s")
+    answer = outcome.answer
+    why = answer.why if isinstance(answer, NoAnswer) else None
+    report.answers[str(why or "answer")] += 1
+    if why is Why.INTERNAL:
+        report.violations.append("an internal error")
+    recovered = tenant not in server.ill and began - server.well_since[tenant] > RECOVERY_S
+    if recovered and why not in (None, Why.BUSY):
+        report.violations.append(f"still {why} {began - server.well_since[tenant]:.0f} s after the provider was well")
+
+
+@pytest.mark.parametrize("seeds", [range(start, start + 10) for start in range(0, 60, 10)], ids=str)
+def test_outages_and_cancelled_callers_never_wedge_the_client(seeds: range) -> None:
+    total = Report()
+    for seed in seeds:
+        report = simulate(seed, seconds=SECONDS)
+        assert report.violations == [], f"seed {seed}"
+        total = replace(
+            total,
+            outages=total.outages + report.outages,
+            cancelled=total.cancelled + report.cancelled,
+            probes=total.probes + report.probes,
+        )
+        total.answers.update(report.answers)
+    # Without these it would have shown nothing.
+    assert total.outages > 50
+    assert total.cancelled > 400
+    assert total.probes > 50
+    seen = {Why.CIRCUIT_OPEN, Why.BUSY, Why.DEADLINE, Why.NETWORK, Why.SERVER_ERROR, Why.RATE_LIMITED}
+    assert {"answer", *seen} <= set(total.answers)
+
+
+def test_a_seed_gives_the_same_history_every_time() -> None:
+    assert simulate(7, seconds=120) == simulate(7, seconds=120)
+
+
+# --- the simulation finds what it is there to find
+
+
+def _keeps_a_cancelled_probe(circuit: Circuit, ticket: Ticket, result: Result, *rest: Any, **hold: Any) -> Circuit:
+    if ticket.probe and result is Result.NEUTRAL:
+        return circuit
+    return _settle(circuit, ticket, result, *rest, **hold)
+
+
+def _closes_on_any_success(circuit: Circuit, ticket: Ticket, result: Result, *rest: Any, **hold: Any) -> Circuit:
+    return Circuit() if result is Result.SUCCESS else _settle(circuit, ticket, result, *rest, **hold)
+
+
+def _lets_all_probe(circuit: Circuit, now: float, limits: Limits) -> tuple[Circuit, Ticket | None]:
+    return _admit(replace(circuit, probe_until=None), now, limits)
+
+
+def _has_endless_leases(circuit: Circuit, now: float, limits: Limits) -> tuple[Circuit, Ticket | None]:
+    return _admit(circuit, now, limits._replace(lease_s=1e9))
+
+
+_settle, _admit = breaker.settle, breaker.admit
+_refuses = breaker.refuses
+
+
+@contextmanager
+def _broken(**parts: Any) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, part in parts.items():
+            patch.setattr(breaker, name, part)
+        yield
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"settle": _keeps_a_cancelled_probe, "admit": _has_endless_leases},
+        {"settle": _closes_on_any_success},
+        {"admit": _lets_all_probe, "refuses": lambda c, now: _refuses(replace(c, probe_until=None), now)},
+    ],
+    ids=["stuck half open", "stale success", "many probes"],
+)
+def test_the_simulation_finds_a_broken_breaker(parts: dict[str, Any]) -> None:
+    with _broken(**parts):
+        assert any(simulate(seed, seconds=SECONDS).violations for seed in range(10))
+
+
+def test_the_simulation_finds_a_lost_ticket(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(self: Watched, key: Hashable, ticket: Ticket, result: Result, now: float, **hold: float) -> None:
+        if result is not Result.NEUTRAL:
+            honest(self, key, ticket, result, now, **hold)
+
+    honest = Watched.settle
+    monkeypatch.setattr(Watched, "settle", forgetful)
+    assert any(simulate(seed, seconds=120).violations for seed in range(10))
