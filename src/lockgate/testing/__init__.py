@@ -1,0 +1,19 @@
+"""What a user of Lockgate tests with: a provider that misbehaves on demand, scripted verifiers, an adapter's contract.
+
+    with LoopbackProvider(say="unsafe") as provider:
+        adapter = ...  # its base URL is provider.url, or provider.url + "/v1"
+        assert adapter.assess({"prompt_text": "hello"}) == "unsafe"
+        provider.fault = "hang"
+        assert adapter.assess({"prompt_text": "hello"}) == "unclear"
+
+The standard library is all it needs, 127.0.0.1 the only network it knows, and nothing here outlives its caller.
+"""
+
+from __future__ import annotations
+
+from lockgate.testing.contract import check_adapter
+from lockgate.testing.faults import FAULTS
+from lockgate.testing.loopback import LoopbackProvider, Recorded
+from lockgate.testing.scripted import ScriptedVerifier
+
+__all__ = ["FAULTS", "LoopbackProvider", "Recorded", "ScriptedVerifier", "check_adapter"]
