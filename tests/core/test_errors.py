@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lockgate.core import errors
 from lockgate.core.errors import LockgateError, printable, quoted
 
-ERRORS = ["InvalidBlock", "InvalidCall", "InvalidConfig", "InvalidPattern", "InvalidTrace"]
+ERRORS = ["InvalidBlock", "InvalidCall", "InvalidConfig", "InvalidPattern", "InvalidPayload", "InvalidTrace"]
 
 
 @pytest.mark.parametrize("name", ERRORS)

@@ -5,6 +5,7 @@ LockgateError
 ├── InvalidCall         a tool call that is not a name and a JSON object
 ├── InvalidPattern      a pattern the scanner's engine cannot take
 ├── InvalidTrace        a line of a trace that cannot be read
+├── InvalidPayload      a request to assess that is not of the normalized shape
 └── InvalidConfig       a configuration that must not start
 """
 
@@ -36,6 +37,10 @@ class InvalidPattern(LockgateError):
 
 
 class InvalidTrace(LockgateError):
+    pass
+
+
+class InvalidPayload(LockgateError):
     pass
 
 

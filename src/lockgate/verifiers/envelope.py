@@ -165,7 +165,8 @@ def _too_deep(text: str) -> bool:
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return False
     depth, in_string = 0, False
-    for sign in _BRACKETS_AND_STRINGS.findall(text):
+    for match in _BRACKETS_AND_STRINGS.finditer(text):
+        sign = match[0]
         if sign == '"':
             in_string = not in_string
         elif in_string or sign[0] == "\\":

@@ -1,0 +1,498 @@
+"""Which stretches of a text are credentials: keys, tokens, passwords, cookies, private keys.
+
+Every search jumps from one cheap mark (a prefix, a label, `://`) to the next and looks a bounded way around it, so the
+time is linear in the text whatever the text says.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+from lockgate.core.confusables import wordlike
+from lockgate.core.sensitive import DIGIT, PLACEHOLDER, Found, places
+
+
+def credentials(text: str, low: str) -> Iterator[Found]:
+    """Every credential in a text, overlaps included; `low` is the text with its ASCII letters in lower case."""
+    yield from _private_keys(text, low)
+    yield from _keys(text, low)
+    yield from _labelled(text, low)
+    yield from _headers(text, low)
+    if "://" in text:
+        yield from _url_credentials(text)
+
+
+# --- keys of well-known shapes
+
+_WORD, _URLSAFE, _DOTTED = "[A-Za-z0-9]", "[A-Za-z0-9_-]", "[A-Za-z0-9._-]"
+
+
+def _shape(prefix: str, alphabet: str, least: int, *, most: int | None = None) -> tuple[str, re.Pattern[str]]:
+    return prefix, re.compile(f"{alphabet}{{{least},{'' if most is None else most}}}")
+
+
+# Prefixes that mean nothing else: no boundary is asked before them, so that a key glued to a word is found too.
+_PLAIN_SHAPES = (
+    *(_shape(p, _URLSAFE, 16) for p in ("sk-proj-", "sk-ant-", "sk-or-v1-", "sk-svcacct-", "sk-admin-", "glpat-")),
+    *(_shape(f"gh{kind}_", _WORD, 20) for kind in "pousr"),
+    _shape("github_pat_", "[A-Za-z0-9_]", 20),
+    *(_shape(f"{owner}_{mode}_", _WORD, 8) for owner in ("sk", "pk", "rk") for mode in ("live", "test")),
+    *(_shape(f"xox{kind}-", _URLSAFE, 10) for kind in "abceoprs"),
+    *(_shape(p, _WORD, 16, most=16) for p in ("akia", "asia", "abia", "acca", "aroa", "aida", "agpa", "anpa")),
+    _shape("aiza", _URLSAFE, 30),
+    _shape("ya29.", _DOTTED, 20),
+    _shape("gocspx-", _URLSAFE, 20),
+    _shape("whsec_", "[A-Za-z0-9+/=_-]", 16),
+    _shape("age-secret-key-1", _WORD, 30),
+    _shape("hooks.slack.com/services/", "[A-Za-z0-9/_-]", 20),
+    _shape("discord.com/api/webhooks/", "[A-Za-z0-9/_-]", 30),
+    _shape("nrak-", _WORD, 20),
+    _shape("pmak-", "[A-Za-z0-9-]", 24),
+    _shape("atatt3", "[A-Za-z0-9=_-]", 40),
+    _shape("sntrys_", "[A-Za-z0-9+/=_-]", 30),
+    *(_shape(p, _WORD, 24) for p in ("shpat_", "shpca_", "shppa_", "shpss_", "dop_v1_", "doo_v1_", "dor_v1_", "dapi")),
+    *(_shape(p, _URLSAFE, 20) for p in ("lin_api_", "pscale_tkn_", "pscale_pw_", "lsv2_pt_", "lsv2_sk_", "sq0atp-")),
+    *(_shape(p, _URLSAFE, 20) for p in ("glsa_", "glptt-", "gldt-", "glrt-", "glcbt-", "glsoat-", "figd_", "sbp_")),
+)
+# Prefixes short enough to end an ordinary word or begin one (`risk-…`, `sk-learn`): these need a boundary, and behind
+# it something that no word looks like.
+_SHORT_SHAPES = (
+    *(_shape(p, _URLSAFE, 16) for p in ("sk-", "rk-", "pk-", "key-", "xai-", "pplx-", "tvly-", "pypi-", "xapp-")),
+    *(_shape(p, _WORD, 20) for p in ("hf_", "npm_", "gsk_", "r8_", "fw_", "ntn_", "secret_", "rubygems_", "glc_")),
+    *(_shape(p, _DOTTED, 20) for p in ("sg.", "hvs.", "hvb.", "hvr.", "dp.pt.", "dp.st.", "sl.")),
+    *(_shape(p, "[0-9A-Fa-f]", 32, most=32) for p in ("ac", "sk")),
+)
+_TELEGRAM = re.compile(r"(?<![0-9])[0-9]{8,10}:[A-Za-z0-9_-]{35}(?![A-Za-z0-9])")
+_JWT = re.compile(r"[A-Za-z0-9_-]{9,}+(?:\.[A-Za-z0-9_-]*+){0,4}")
+
+
+def _keys(text: str, low: str) -> Iterator[Found]:
+    for shapes, strict in ((_PLAIN_SHAPES, False), (_SHORT_SHAPES, True)):
+        for prefix, body in shapes:
+            at = low.find(prefix)
+            while at >= 0:
+                end = at + len(prefix)
+                glued = strict and at > 0 and text[at - 1].isascii() and text[at - 1].isalnum()
+                if not glued and (match := body.match(text, end)):
+                    end = match.end()
+                    if _keylike(match[0], strict=strict):
+                        yield Found("api-key", at, end)
+                at = low.find(prefix, end)
+    at = low.find("eyj")
+    while at >= 0:
+        match = _JWT.match(text, at)
+        if match and "." in match[0] and len(match[0]) >= 24:
+            yield Found("jwt", *match.span())
+        at = low.find("eyj", match.end() if match else at + 3)
+    if ":" in text:
+        for match in _TELEGRAM.finditer(text):
+            yield Found("api-key", *match.span())
+
+
+def _keylike(body: str, *, strict: bool) -> bool:
+    if not DIGIT.search(body) and len(body) < 40:
+        # Long random letters do come without a digit, now and then; words with hyphens always do.
+        return not strict and len(set(body)) > 8 and not wordlike(body[:64])
+    if strict:
+        return any(len(run) >= 10 and _mixed(run) for run in re.findall("[A-Za-z0-9]+", body))
+    return len(set(body)) > 4
+
+
+def _mixed(run: str) -> bool:
+    return not run.isdigit() and not run.isalpha()
+
+
+# --- private keys
+
+_BEGIN = re.compile(r"-{2,5} ?BEGIN [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)? ?-{2,5}", re.IGNORECASE)
+_END = re.compile(r"-{2,5} ?END [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)? ?-{2,5}", re.IGNORECASE)
+_BASE64_LINES = re.compile(
+    r"(?:[\s\"',>|]*+(?:[A-Za-z0-9+/=]{16,}+|(?:Proc-Type|DEK-Info|Version|Comment):[^\n]{0,200}+))++"
+)
+_LAST_LINE = re.compile(r"[\s\"',>|]{0,64}+[A-Za-z0-9+/=]{1,15}(?=[ \t\"'\\]{0,8}(?:\r?\n|\Z))")
+MOST_KEY_CHARACTERS = 16_384
+
+
+def _private_keys(text: str, low: str) -> Iterator[Found]:
+    """Blocks between their lines, and what is left of one whose begin or end is missing.
+
+    Only what looks like base64 is taken: between two such lines an attacker could otherwise hide a page of orders.
+    """
+    if "private key" not in low:
+        return
+    begins = [match.span() for match in _BEGIN.finditer(text)]
+    ends = [match.span() for match in _END.finditer(text)]
+    done = 0
+    for number, (start, body) in enumerate(begins):
+        if start < done:
+            continue
+        # The next end is this one's, unless another key begins before it.
+        nearest = bisect_left(ends, (body, 0))
+        limit = min(body + MOST_KEY_CHARACTERS, begins[number + 1][0] if number + 1 < len(begins) else len(text))
+        if nearest < len(ends) and ends[nearest][0] <= limit and not _prose(text[body : ends[nearest][0]]):
+            done = ends[nearest][1]
+        else:
+            lines = _BASE64_LINES.match(text, body)
+            done = lines.end() if lines else body
+            if lines and (last := _LAST_LINE.match(text, done)):
+                done = last.end()
+        yield Found("private-key", start, done)
+    done = 0
+    for start, end in ends:
+        # Where the beginning was cut off, the lines before the end, back to the first that is not base64.
+        tail = text[max(done, start - MOST_KEY_CHARACTERS) : start][::-1]
+        lines = _LINES_BACKWARDS.match(tail)
+        yield Found("private-key", start - (len(lines[0].rstrip()) if lines else 0), end)
+        done = end
+
+
+_LINES_BACKWARDS = re.compile(r"\s*+(?:[=/+0-9A-Za-z]{1,15}+\s++(?=[=/+0-9A-Za-z]{16}))?(?:[=/+0-9A-Za-z]{16,}+\s*+)*+")
+
+
+def _prose(text: str) -> bool:
+    words = re.findall(r"(?<![A-Za-z0-9+/=])[A-Za-z]{2,12}(?![A-Za-z0-9+/=:])", text[:MOST_KEY_CHARACTERS])
+    return len(words) >= 4 and wordlike(" ".join(words))
+
+
+# --- long runs: unknown keys, encoded secrets, bytes
+
+_RUN = re.compile(r"[A-Za-z0-9+/_-]{15,}={0,2}")
+_DATA_URI = re.compile(r"data:[a-z]{1,16}/[a-z0-9.+-]{1,64}[a-z0-9=;+-]{0,64}$", re.IGNORECASE)
+_HEX = re.compile("(?:0x)?((?:[0-9A-Fa-f]{2})+)")
+_PIECE = re.compile("[A-Za-z0-9]{20,}")
+MOST_RUN_CHARACTERS = 65_536
+
+
+def runs(text: str, inside: Callable[[str], Iterator[Found]]) -> Iterator[Found]:
+    """Generated keys of no known shape, bytes of media, and whatever `inside` finds in a run that decodes to text.
+
+    A run that says something else is left alone: whoever is asked should see that it is there.
+    """
+    for match in _RUN.finditer(text):
+        run = match[0]
+        said = _decoded(run)
+        if said:
+            hit = next(inside(said), None)
+            if hit:
+                yield Found(hit.kind, *match.span(), said)
+        elif _is_media(text, match):
+            yield Found("media", *match.span())
+        else:
+            yield from _generated(match)
+
+
+def generated(text: str) -> Iterator[Found]:
+    """Only the generated keys of no known shape."""
+    for match in _RUN.finditer(text):
+        yield from _generated(match)
+
+
+def _generated(match: re.Match[str]) -> Iterator[Found]:
+    if _random(match[0]):
+        yield Found("token", *match.span())
+        return
+    for piece in _PIECE.finditer(match[0]):
+        if _random(piece[0]):
+            yield Found("token", match.start() + piece.start(), match.start() + piece.end())
+
+
+def _is_media(text: str, match: re.Match[str]) -> bool:
+    if len(match[0]) < 64 or text[match.start() - 1 : match.start()] != ",":
+        return False
+    return _DATA_URI.search(text[max(0, match.start() - 160) : match.start() - 1]) is not None
+
+
+def _decoded(run: str) -> str:
+    """What a run of base64 or hexadecimal says, when it says something in plain text."""
+    digits = _HEX.fullmatch(run[: MOST_RUN_CHARACTERS * 2])
+    if digits:
+        if said := _printable(binascii.unhexlify(digits[1])):
+            return said
+    body = run.rstrip("=")[:MOST_RUN_CHARACTERS].translate(_STANDARD)
+    try:
+        return _printable(base64.b64decode(body[: len(body) - (len(body) % 4 == 1)] + "==", validate=False))
+    except binascii.Error:
+        return ""
+
+
+_STANDARD = str.maketrans("-_", "+/")
+
+
+def _printable(data: bytes) -> str:
+    try:
+        said = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return ""
+    shown = said.replace("\n", "").replace("\r", "").replace("\t", "")
+    return said if shown.isprintable() else ""
+
+
+_CLASSES = {
+    ord(ch): "u" if ch.isupper() else "l" if ch.islower() else "d" for ch in map(chr, range(128)) if ch.isalnum()
+}
+
+
+def _random(run: str) -> bool:
+    """Whether small letters, capitals and digits change places as often as they do only in a generated key.
+
+    Hashes and UUIDs have one case, names in code and paths change only between words.
+    """
+    plain = re.sub("[^A-Za-z0-9]+", "", run[:MOST_RUN_CHARACTERS])
+    if len(plain) < 20:
+        return False
+    classes = plain.translate(_CLASSES)
+    if min(classes.count("u"), classes.count("l"), classes.count("d")) < 2:
+        return False
+    changes = sum(before != after for before, after in pairwise(classes))
+    return changes * 20 >= len(plain) * 7
+
+
+# --- values after a label
+
+# Whatever stands behind these is meant to be secret.
+_STRONG = (
+    "passw(?:or)?d|passwort|passphrase|passcode|pwd|kennwort|contrase(?:ñ|n|n\u0303)a|senha|mot[ _-]de[ _-]passe|"
+    "wachtwoord|hasło|[Пп]ароль|密码|密碼|パスワード|비밀번호|암호|client[_ -]?secret|secret[_ -]?(?:access[_ -]?)?key|"
+    "(?<![a-z])(?:pass|pw)(?=[\"' ]{0,2}[:=])"
+)
+# These are words of every manual too: the value has to look like one.
+_WEAK = (
+    "secret|token|api[_ -]?key|access[_ -]?key|private[_ -]?key|auth(?:entication|orization)?[_ -]?(?:key|code)|"
+    "(?:account|master|signing|encryption|shared|storage|licen[cs]e|service|session|subscription|webhook)[_ -]?key|"
+    "sharedaccess(?:key|signature)|credential|session[_ -]?id|sessid|jsessionid|csrf|xsrf|signature|hmac|"
+    "conn(?:ection)?[_ -]?str(?:ing)?|dsn|x-amz-|jwt|oauth|"
+    "(?:recovery|backup|access|activation|invite|login)[_ -]?code|"
+    "(?<![a-z])(?:sig|sid|key|auth|pat|bearer)(?=[\"' ]{0,2}[:=])"
+)
+_NUMERIC = (
+    r"(?<![a-z])(?:pin|cvv2?|cvc2?|otp|tan|one[ -]time[ -](?:code|password)|"
+    r"(?:security|verification|confirmation|2fa|mfa)[ -]code)(?![a-z])"
+)
+_LABEL = re.compile(f"(?P<strong>{_STRONG})|(?P<weak>{_WEAK})|(?P<numeric>{_NUMERIC})")
+# How the labels above begin: these are searched for first.
+_LABEL_MARKS = """
+    pass pwd pw kennwort contrase senha mot wachtwoord hasło пароль Пароль 密码 密碼 パスワード 비밀번호 암호
+    client secret token api access private auth account master signing encryption shared storage
+    licen service sess subscription webhook credential jsessionid csrf xsrf sig hmac conn dsn x-amz-
+    jwt oauth recovery backup activation invite login sid key pat bearer pin cvv cvc otp tan one
+    security verification confirmation 2fa mfa
+""".split()
+_AFTER_LABEL = re.compile(
+    r"[\w.-]{0,32}(?:\[[\w\"'-]{0,32}\])?[\"'`\\\])*]{0,4}\s{0,4}(?:=>|->|:=|={1,2}|[:：＝>|])[>\s]{0,4}"
+)
+_CODE_AFTER = re.compile(
+    r"(?:\s{1,3}(?:number|code|no\.?))?\s{0,3}(?:is|was|[:：=#])?\s{0,4}[\"']?([0-9]{3,8})(?![0-9])"
+)
+_BLANK_AFTER = re.compile(r"[\w.-]{0,32}[ \t]{1,4}")
+_SAID_AFTER = re.compile(
+    r"[\w-]{0,16}(?:[ \t]{1,3}[\w'’@.-]{1,24}){0,6}?[ \t]{1,3}(?:is|was|are|be|to|ist|lautet|es|est)[ \t]*[:=]?[ \t]+",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(
+    r"\"((?:[^\"\\\n]|\\.){1,1024})\"|'((?:[^'\\\n]|\\.){1,1024})'|`([^`\n]{1,1024})`|“([^”\n]{1,1024})”|«([^»\n]{1,1024})»"
+)
+# Whether a value is one shows early; only then is it followed to its end.
+_BARE = re.compile(r"[^\s\"'`<>“”«»]{1,256}+")
+_REST_OF_IT = re.compile(r"[^\s\"'`<>“”«»]*+")
+_REST_OF_QUERY = re.compile(r"[^\s\"'`<>“”«»&#]*+")
+_ORDINARY = frozenset(
+    """
+    true false null none nil undefined string str text bytes int integer number bool boolean object array required
+    optional empty missing invalid expired hidden yes no the a an my your our this that it is not and or must should
+    can will please see enter here above below reset forgot forgotten change changed new old wrong correct incorrect
+    """.split()
+)
+# Code that fetches the value, and stand-ins: nothing is in there.
+_CODE = re.compile(
+    r"[A-Za-z_][\w.]*[(\[].*|\$\{?[A-Za-z_]\w*\}?|\{\{?.*|<[^<>]{1,64}>?|%\(?[A-Za-z_]+\)?[sd]?%?|[*•.xX#_-]+|\(.*|\[.*",
+    re.DOTALL,
+)
+
+
+def _labelled(text: str, low: str) -> Iterator[Found]:
+    at = 0
+    for place in places(low, _LABEL_MARKS):
+        match = _LABEL.match(low, place) if place >= at else None
+        if match is None:
+            continue
+        at = match.end()
+        if match["numeric"]:
+            if code := _CODE_AFTER.match(text, at):
+                yield Found("secret", *code.span(1))
+            continue
+        strong = match["strong"] is not None
+        if said := _AFTER_LABEL.match(text, at):
+            in_line = low[max(0, match.start() - 64) : match.start()]
+            span = _value(text, said.end(), strong=strong, query=re.search(r"[?&][\w.%-]*$", in_line) is not None)
+        elif _option(low, match.start()) and (said := _BLANK_AFTER.match(text, at)):
+            span = _value(text, said.end(), strong=strong, query=False)
+        elif said := _SAID_AFTER.match(text, at):
+            span = _told(text, said.end(), strong=strong)
+        else:
+            continue
+        if span:
+            at = max(at, span[1])
+            yield Found("secret", *span)
+    for words, pattern in _COMMANDS:
+        for place in places(low, words):
+            if match := pattern.match(text, place):
+                yield Found("secret", *match.span(1))
+
+
+_COMMANDS = (
+    (
+        ("-u ", "-u=", "--user", "--proxy-user"),
+        re.compile(r"(?<![\w-])(?:-u|--user|--proxy-user)[ =]{1,4}[\"']?([^\s:\"']{1,64}:[^\s\"']{1,128})"),
+    ),
+    (("login",), re.compile(r"login\s{1,8}\S{1,64}\s{1,8}password\s{1,8}(\S{1,128})", re.IGNORECASE)),
+    (("identified",), re.compile(r"identified\s{1,4}by\s{1,4}'([^'\n]{1,128})'", re.IGNORECASE)),
+    (
+        ("seed", "recovery", "mnemonic", "secret"),
+        re.compile(
+            r"(?:seed|recovery|mnemonic|secret)(?: recovery)?(?: (?:phrase|words?))?[^a-z\n]{1,12}"
+            r"((?:[a-z]{3,8}[ \n]{1,2}){11,23}[a-z]{3,8})",
+            re.IGNORECASE,
+        ),
+    ),
+)
+
+
+def _option(low: str, start: int) -> bool:
+    """Whether a label is part of an option of a command: `--api-token X`."""
+    return re.search(r"(?<![a-z0-9-])--?[\w-]{0,24}$", low[max(0, start - 32) : start]) is not None
+
+
+def _value(text: str, at: int, *, strong: bool, query: bool) -> tuple[int, int] | None:
+    """The value that begins here, if it is one worth hiding."""
+    if match := _QUOTED.match(text, at):
+        group = match.lastindex or 1
+        if _hides(match[group], strong=strong, quoted=True, alone=True):
+            return match.span(group)
+        return None
+    if (match := _BARE.match(text, at)) is None:
+        quote = text[at : at + 1]
+        match = _BARE.match(text, at + 1) if quote and quote in "\"'`“«" else None
+        if match is None:
+            return None
+    value = match[0]
+    cut = re.search("[&#]", value) if query else re.search(r"[,;](?=[\w\"']{1,32}[:=])", value)
+    value = value[: cut.start()] if cut else value
+    if PLACEHOLDER.match(value):
+        return None if _ours(value) else (match.start(), match.start() + len(value))
+    value = value.rstrip(".,;:!?)}]\\")
+    end = match.start() + len(value)
+    rest = text[end : end + 80].split("\n", 1)[0]
+    alone = not rest.strip(" \t\r.,;:!?)}]\\\"'`*|</>&") or rest.lstrip().startswith(("#", "//", "</", "&"))
+    if not _hides(value, strong=strong, quoted=False, alone=alone):
+        return None
+    if end - match.start() == 256 and (more := (_REST_OF_QUERY if query else _REST_OF_IT).match(text, end)):
+        end = more.end()
+    return match.start(), end
+
+
+def _ours(value: str) -> bool:
+    """Whether a value is a placeholder and nothing more: an imitation with something glued to it is not."""
+    match = PLACEHOLDER.match(value)
+    return match is not None and not value[match.end() :].strip(".,;:!?)}]&\\")
+
+
+def _told(text: str, at: int, *, strong: bool) -> tuple[int, int] | None:
+    """A value given in a sentence: "the password for the VPN is …"."""
+    if match := _QUOTED.match(text, at):
+        group = match.lastindex or 1
+        return match.span(group) if _hides(match[group], strong=strong, quoted=True, alone=True) else None
+    match = _BARE.match(text, at)
+    value = match[0].rstrip(".,;:!?)}]") if match else ""
+    if match and not _ours(match[0]) and (PLACEHOLDER.match(value) or _unusual(value, 5 if strong else 8)):
+        return match.start(), match.start() + len(value)
+    return None
+
+
+def _hides(value: str, *, strong: bool, quoted: bool, alone: bool) -> bool:
+    plain = value.strip()
+    if len(plain) < 3 or plain.lower() in _ORDINARY or PLACEHOLDER.fullmatch(plain):
+        return False
+    if not quoted and _CODE.fullmatch(plain):
+        return False
+    words = plain.split()
+    if strong:
+        # Eight words are an explanation, not a passphrase: what is removed is not seen, so it must be short.
+        if quoted:
+            return len(words) <= 8 and not re.fullmatch(r"[*•.xX#_-]+|\$\{?\w+\}?|<[^<>]*>|\{\{.*\}\}", plain)
+        return alone or _unusual(plain, 4)
+    return len(words) == 1 and _unusual(plain, 8)
+
+
+def _unusual(value: str, least: int) -> bool:
+    """Whether a value looks chosen to be hard to guess: digits among letters, or signs and capitals inside."""
+    if len(value) < least or (value.isdigit() and least > 5) or _CODE.fullmatch(value):
+        return False
+    if DIGIT.search(value):
+        # A version, an amount, a date or a host is no secret; neither is a path.
+        return not re.fullmatch(
+            r"v?[0-9]+(?:[.,:/%-][0-9]+)*[%a-z]{0,3}|[\w.-]+\.[a-z]{2,4}(?:/.*)?|(?:\.{0,2}/).*", value
+        )
+    if len(value) >= 20:
+        return not wordlike(value[:64])
+    return bool(re.search(r"[A-Za-z][@$!%^&*+=~#?][^\s]", value)) and least <= 5
+
+
+# --- headers
+
+# One word, or the named parts that some schemes are made of.
+_AUTHORIZATION = re.compile(
+    r"authorization[\"'\\]{0,2}\s{0,4}[:=,]\s{0,4}[\"'\\]{0,2}"
+    r"(?:(?:bearer|basic|digest|token|negotiate|apikey|key|hmac|aws4-hmac-sha256)[ \t]{1,4})?"
+    r"((?:[\w-]{1,32}=\"[^\"\n]{1,512}\"|[^\s\"'<>]{4,2048})(?:,[ \t]{0,2}[\w-]{1,32}=\"?[^\s\",]{1,512}\"?){0,16})",
+    re.IGNORECASE,
+)
+_BEARER = re.compile(r"bearer[ \t:=]{1,4}[\"']?([A-Za-z0-9._~+/=-]{8,})", re.IGNORECASE)
+_BASIC = re.compile(r"basic[ \t]{1,4}([A-Za-z0-9+/]{4,}={0,2})", re.IGNORECASE)
+_COOKIE = re.compile(r"cookie2?[\"'\\]{0,2}\s{0,4}[:=,]\s{0,4}[\"'\\]{0,2}([^\n\r\"']{3,4096})", re.IGNORECASE)
+_CRUMB = re.compile(r"([\w.!#$%&'*+^`|~-]{1,128})=([^;\s,]{4,4096})")
+_COOKIE_ATTRIBUTES = frozenset("path expires domain max-age samesite priority version".split())
+
+
+def _headers(text: str, low: str) -> Iterator[Found]:
+    if "authorization" in low:
+        for match in _AUTHORIZATION.finditer(text):
+            value = match[1].rstrip("\\,;})]")
+            if not _ours(match[1]) and (PLACEHOLDER.match(match[1]) or _unusual(value[:256], 8)):
+                yield Found("token", match.start(1), match.start(1) + len(value))
+    if "bearer" in low:
+        for match in _BEARER.finditer(text):
+            if _unusual(match[1], 8):
+                yield Found("token", *match.span(1))
+    if "basic" in low:
+        for match in _BASIC.finditer(text):
+            if ":" in _decoded(match[1]):
+                yield Found("token", *match.span(1))
+    if "cookie" in low:
+        for match in _COOKIE.finditer(text):
+            for crumb in _CRUMB.finditer(match[1]):
+                if crumb[1].lower() in _COOKIE_ATTRIBUTES or _ours(crumb[2]):
+                    continue
+                value = crumb[2].rstrip("\\)}]")
+                if value:
+                    yield Found("cookie", match.start(1) + crumb.start(2), match.start(1) + crumb.start(2) + len(value))
+
+
+# --- addresses
+
+_USERINFO = re.compile(r"://([^\s/?#\"'<>\[]{1,256})@")
+_SLASHED_USERINFO = re.compile(r"://([^\s/?#@:\"'<>]{0,64}:(?![0-9]{1,5}(?:/|$))[^\s\"'<>@]{1,256})@")
+
+
+def _url_credentials(text: str) -> Iterator[Found]:
+    for match in _USERINFO.finditer(text):
+        user = match[1]
+        if not PLACEHOLDER.fullmatch(user) and not re.fullmatch("[a-z]{1,12}", user):
+            yield Found("url-credentials", *match.span(1))
+    for match in _SLASHED_USERINFO.finditer(text):
+        if not PLACEHOLDER.search(match[1]):
+            yield Found("url-credentials", *match.span(1))

@@ -1,0 +1,247 @@
+"""The normalized request that an adapter is asked about, read strictly into a value.
+
+A key that is misspelt must not become an empty text that is then found safe, so what is not understood is refused.
+The refusal names the key and the kind of thing found there, never the thing itself: it may end up in a log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Never
+
+from lockgate.core.errors import InvalidPayload, quoted
+from lockgate.core.redaction import redact
+from lockgate.core.trace import closest
+
+MODALITIES = ("text", "pdf", "docx", "image", "audio", "video")
+PII_RULESETS = ("default", "hipaa", "ferpa", "custom")
+
+# One HTTP body of the gate; redaction reads all of it, in Python, before anything is cut.
+MAX_PROMPT_CHARACTERS = 1024 * 1024
+MAX_FLAGS, MAX_SOURCES, MAX_RULE_HITS, MAX_META = 64, 64, 64, 32
+MAX_NAME = 64
+# Counts of bytes, lines or pages; a larger number is somebody's number, not a statistic.
+_MOST = 10**12
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")
+_KEYS = ("prompt_text", "modalities", "policy_context", "ingress_flags", "debug")
+_CONTEXT_KEYS = ("pii_ruleset", "block_mode", "override_mode")
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyContext:
+    pii_ruleset: str = "default"
+    block_mode: str = "baseline"
+    override_mode: str = "clarify"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What an earlier step found in one artifact; `meta` holds statistics, never content."""
+
+    type: str
+    rule_hits: tuple[str, ...] = ()
+    meta: tuple[tuple[str, int | float | bool | str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Payload:
+    """A request in its normalized shape: every name in it is a short identifier, and only the prompt is free text."""
+
+    prompt_text: str
+    modalities: tuple[str, ...] = ("text",)
+    policy_context: PolicyContext = field(default_factory=PolicyContext)
+    ingress_flags: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = ()
+
+    def __repr__(self) -> str:
+        # A traceback or a debugger's log must not hold the prompt.
+        return f"Payload({len(self.prompt_text)} characters, modalities={self.modalities!r})"
+
+
+def parse_payload(value: Mapping[str, object]) -> Payload:
+    """The payload, or InvalidPayload for anything that is not one.
+
+    Inside `debug`, which only informs, unknown keys are left out; anywhere else they are an error.
+    """
+    body = _object(value, "the payload")
+    _only(body, _KEYS, "the payload")
+    if "prompt_text" not in body:
+        _refuse("`prompt_text` is missing", 'for a request without text give an empty one: "prompt_text": ""')
+    prompt = body["prompt_text"]
+    if not isinstance(prompt, str):
+        _refuse(f"`prompt_text` must be a string, not {_kind(prompt)}", "join the parts of a chat into one text")
+    if len(prompt) > MAX_PROMPT_CHARACTERS:
+        _refuse(
+            f"`prompt_text` has {len(prompt):,} characters, more than {MAX_PROMPT_CHARACTERS:,}",
+            "assess a long document in parts: the worst verdict counts",
+        )
+    names = _Names()
+    payload = Payload(
+        prompt,
+        _modalities(body.get("modalities", ["text"])),
+        _policy_context(body.get("policy_context", {}), names),
+        names.list(body.get("ingress_flags", []), "ingress_flags", MAX_FLAGS),
+        _sources(_object(body.get("debug", {}), "`debug`").get("sources", []), names),
+    )
+    names.refuse_secrets()
+    return payload
+
+
+def payload_digest(payload: Payload) -> str:
+    """The payload as one SHA-256 in hexadecimal, for logs: the same for the same content, however it was written."""
+    said = {
+        "prompt_text": payload.prompt_text,
+        "modalities": payload.modalities,
+        "policy_context": [
+            payload.policy_context.pii_ruleset,
+            payload.policy_context.block_mode,
+            payload.policy_context.override_mode,
+        ],
+        "ingress_flags": payload.ingress_flags,
+        "sources": [[source.type, source.rule_hits, source.meta] for source in payload.sources],
+    }
+    # In ASCII with escapes: half a surrogate pair has no bytes of its own.
+    return hashlib.sha256(json.dumps(said, separators=(",", ":"), sort_keys=True).encode("ascii")).hexdigest()
+
+
+def _modalities(value: object) -> tuple[str, ...]:
+    listed = _array(value, "modalities", len(MODALITIES) * 4)
+    for item in listed:
+        if item not in MODALITIES:
+            _refuse("`modalities` holds something that is not one", f"known: {', '.join(MODALITIES)}")
+    if not listed:
+        _refuse("`modalities` is empty", "leave it out for plain text")
+    return tuple(name for name in MODALITIES if name in listed)
+
+
+def _policy_context(value: object, names: _Names) -> PolicyContext:
+    body = _object(value, "`policy_context`")
+    _only(body, _CONTEXT_KEYS, "`policy_context`")
+    ruleset = body.get("pii_ruleset", "default")
+    if ruleset not in PII_RULESETS:
+        _refuse("`policy_context.pii_ruleset` is not a known rule set", f"known: {', '.join(PII_RULESETS)}")
+    return PolicyContext(
+        str(ruleset),
+        names.one(body.get("block_mode", "baseline"), "policy_context.block_mode"),
+        names.one(body.get("override_mode", "clarify"), "policy_context.override_mode"),
+    )
+
+
+def _sources(value: object, names: _Names) -> tuple[Source, ...]:
+    read = []
+    for number, item in enumerate(_array(value, "debug.sources", MAX_SOURCES)):
+        where = f"debug.sources[{number}]"
+        body = _object(item, f"`{where}`")
+        if "type" not in body:
+            _refuse(f"`{where}.type` is missing", "say what the artifact is, for example pdf")
+        read.append(
+            Source(
+                names.one(body["type"], f"{where}.type"),
+                names.list(body.get("rule_hits", []), f"{where}.rule_hits", MAX_RULE_HITS),
+                names.statistics(body.get("meta", {}), f"{where}.meta"),
+            )
+        )
+    return tuple(read)
+
+
+class _Names:
+    """Collects every name that was read: names go into logs, so none of them may turn out to be a secret."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, str] = {}
+
+    def one(self, value: object, where: str) -> str:
+        if not isinstance(value, str) or _NAME.fullmatch(value) is None:
+            _refuse(
+                f"`{where}` must be an identifier, not {_kind(value)}",
+                f"use up to {MAX_NAME} letters, digits and any of _ . : / -",
+            )
+        self.seen.setdefault(value, where)
+        return value
+
+    def list(self, value: object, where: str, most: int) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.one(item, where) for item in _array(value, where, most)))
+
+    def statistics(self, value: object, where: str) -> tuple[tuple[str, int | float | bool | str], ...]:
+        """Numbers, flags and short identifiers under names; whatever else a host put there is left out."""
+        body = _object(value, f"`{where}`")
+        if len(body) > MAX_META:
+            _refuse(f"`{where}` has {len(body):,} entries, more than {MAX_META}", "send counts, not content")
+        kept = []
+        for key, item in body.items():
+            if isinstance(key, str) and _NAME.fullmatch(key) and _is_statistic(item) and not _secret(f"{key}={item}"):
+                kept.append((key, item))
+        return tuple(sorted(kept))  # type: ignore[arg-type]
+
+    def refuse_secrets(self) -> None:
+        # One look at all of them: only when something is in there is it worth asking which one.
+        if _secret("\n\n".join(self.seen)):
+            for name, where in self.seen.items():
+                if _secret(name):
+                    _refuse(f"`{where}` holds what looks like a secret", "send the name of the rule, not what it found")
+
+
+def _is_statistic(value: object) -> bool:
+    if isinstance(value, str):
+        return _NAME.fullmatch(value) is not None
+    if isinstance(value, bool):
+        return True
+    return isinstance(value, int | float) and math.isfinite(value) and abs(value) <= _MOST
+
+
+def _secret(text: str) -> bool:
+    return bool(redact(text, "hipaa").removed)
+
+
+def _refuse(message: str, hint: str = "") -> Never:
+    raise InvalidPayload(message, hint=hint)
+
+
+def _object(value: object, what: str) -> Mapping[object, object]:
+    if not isinstance(value, Mapping):
+        _refuse(f"{what} must be an object, not {_kind(value)}")
+    return value
+
+
+def _array(value: object, where: str, most: int) -> list[object]:
+    if not isinstance(value, list | tuple):
+        _refuse(f"`{where}` must be a list, not {_kind(value)}")
+    if len(value) > most:
+        _refuse(f"`{where}` has {len(value):,} entries, more than {most}")
+    return list(value)
+
+
+def _only(body: Mapping[object, object], known: tuple[str, ...], what: str) -> None:
+    for key in body:
+        if key not in known:
+            _refuse(
+                f"unknown key{_shown(key)} in {what}",
+                (closest(key, known) if isinstance(key, str) else "") or f"known: {', '.join(known)}",
+            )
+
+
+def _shown(key: object) -> str:
+    # A key is the caller's own word, unless somebody turned content into keys.
+    if isinstance(key, str) and re.fullmatch("[A-Za-z_]{1,32}", key) and not _secret(key):
+        return f" {quoted(key)}"
+    return ""
+
+
+_KINDS: tuple[tuple[Callable[[object], bool], str], ...] = (
+    (lambda value: value is None, "null"),
+    (lambda value: isinstance(value, bool), "a boolean"),
+    (lambda value: isinstance(value, int | float), "a number"),
+    (lambda value: isinstance(value, str), "such a string"),
+    (lambda value: isinstance(value, Mapping), "an object"),
+    (lambda value: isinstance(value, list | tuple), "a list"),
+)
+
+
+def _kind(value: object) -> str:
+    return next((name for test, name in _KINDS if test(value)), "something JSON cannot hold")

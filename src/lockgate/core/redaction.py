@@ -1,0 +1,551 @@
+"""What may leave the process: a text without its secrets, and the parts of it that fit.
+
+1. Readings: the text as it is, with its codes decoded, with its characters folded, and with its wrapped lines joined.
+2. In each of them secrets are looked for; where one stands in a reading is traced back to where it stands in the text.
+3. Everything found is cut out of the text itself, and a placeholder says what kind of thing was there.
+4. Only then is a long text cut into excerpts, so that no border can leave half a secret behind.
+
+What is removed is not seen by whoever is asked. Words that were removed with it are therefore counted as unread.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from lockgate.core.confusables import BIDI, CONTROLS, INVISIBLE, LOOKALIKES, SPACES, wordlike
+from lockgate.core.credentials import credentials, generated, runs
+from lockgate.core.personal import personal
+from lockgate.core.sensitive import DIGIT, KINDS, Found, lowered
+
+RULESETS = ("default", "hipaa", "ferpa", "custom")
+# Percent inside percent inside JSON: further than this nobody reads by accident.
+MOST_DECODINGS = 3
+MOST_CUSTOM_BYTES = 512
+MOST_SINGLE_WORDS = 6
+# Kinds whose values somebody chose, and may have chosen from a dictionary.
+_WRITTEN = ("secret", "cookie", "url-credentials", "personal-detail", "custom")
+# Digits on two lines are mostly two numbers.
+_NUMBERS = ("card", "national-number", "phone", "record-number", "birth-date", "personal-detail", "ip-address")
+
+
+class Cut(NamedTuple):
+    """`start:end` of the original was replaced by the `size` characters at `at` of the redacted text."""
+
+    start: int
+    end: int
+    at: int
+    size: int
+
+
+class Redacted(NamedTuple):
+    """A text that may leave; `removed` counts what was taken out by kind.
+
+    `unread` says that words went with it: an order in quotes after `password=` is nobody's password, so whoever
+    reads only this text has not read everything.
+    """
+
+    text: str
+    removed: tuple[tuple[str, int], ...]
+    cuts: tuple[Cut, ...] = ()
+    unread: bool = False
+
+    def moved(self, start: int, end: int) -> tuple[int, int]:
+        """Where a span of the original stands now; one that touches a placeholder takes it in."""
+        first, last = self._moved(start, after=False), self._moved(end, after=True)
+        return first, max(first, last)
+
+    def _moved(self, at: int, *, after: bool) -> int:
+        number = bisect_left(self.cuts, at, key=lambda cut: cut.start) - 1
+        if number < 0:
+            return at
+        cut = self.cuts[number]
+        if at < cut.end or (after and at == cut.end):
+            return cut.at + cut.size if after else cut.at
+        return cut.at + cut.size + at - cut.end
+
+
+class Excerpts(NamedTuple):
+    """Parts of a redacted text in their order; `whole` when that is all of it."""
+
+    pieces: tuple[str, ...]
+    whole: bool
+
+
+def redact(text: str, ruleset: str = "default", custom: Sequence[str] = ()) -> Redacted:
+    """The text with every secret and every piece of personal data replaced by what kind of thing it was.
+
+    `custom` are an organisation's own patterns, in the dialect of the rules: InvalidPattern for one that is not.
+    """
+    if ruleset not in RULESETS:
+        raise ValueError("unknown rule set for redaction")
+    spans: list[tuple[int, int, str]] = []
+    unread = False
+    single_words: set[int] = set()
+    for view in _views(text):
+        # 2. Where it stands in a reading, and where that is in the text.
+        for hit in (*_found(view.text, ruleset, joined=view.joined), *_custom(view.text, tuple(custom))):
+            start, end = view.origin(hit.start, hit.end)
+            if view.joined:
+                if hit.kind in _NUMBERS and not _one_number(text, start, end, view.text[hit.start : hit.end]):
+                    continue
+                start, end = _without_words(text, start, end)
+                if hit.kind == "token" and any(map(wordlike, text[start:end].split("\n"))):
+                    continue  # names in code, one below the other
+            if start < end:
+                spans.append((start, end, hit.kind))
+                unread = unread or _speaks(hit, view.text)
+                if hit.kind in _WRITTEN and view.text[hit.start : hit.end].isalpha():
+                    single_words.add(start)
+    # An order can also be given one password at a time.
+    unread = unread or len(single_words) >= MOST_SINGLE_WORDS
+    # 3. Cut out.
+    pieces: list[str] = []
+    cuts: list[Cut] = []
+    counted: Counter[str] = Counter()
+    done = size = 0
+    for start, end, kind in _merged(spans):
+        placeholder = f"[redacted:{kind}]"
+        counted[kind] += 1
+        pieces += text[done:start], placeholder
+        size += start - done
+        cuts.append(Cut(start, end, size, len(placeholder)))
+        size += len(placeholder)
+        done = end
+    return Redacted("".join(pieces) + text[done:], tuple(sorted(counted.items())), tuple(cuts), unread)
+
+
+def _found(text: str, ruleset: str, *, joined: bool) -> Iterator[Found]:
+    low = lowered(text)
+    yield from credentials(text, low)
+    yield from personal(text, low, ruleset, joined=joined)
+    yield from runs(text, lambda said: _inside(said, ruleset))
+
+
+def _inside(said: str, ruleset: str) -> Iterator[Found]:
+    """What a decoded run holds; what is encoded in it once more stays encoded."""
+    low = lowered(said)
+    yield from credentials(said, low)
+    yield from personal(said, low, ruleset)
+    yield from generated(said)
+
+
+def _merged(spans: Iterable[tuple[int, int, str]]) -> Iterator[tuple[int, int, str]]:
+    """Spans that overlap become one, under the name of the most telling kind in them."""
+    current: tuple[int, int, str] | None = None
+    for start, end, kind in sorted(spans):
+        if current and start < current[1]:
+            current = current[0], max(current[1], end), min(current[2], kind, key=KINDS.index)
+        else:
+            if current:
+                yield current
+            current = start, end, kind
+    if current:
+        yield current
+
+
+def _speaks(hit: Found, text: str) -> bool:
+    """Whether what is removed could hold a sentence, and not only a secret."""
+    said = _KEY_LINE.sub("", (hit.said or text[hit.start : hit.end])[:65_536]).replace("_", " ")
+    # Names with dots and a company's domain are words too.
+    least = 8 if hit.kind == "email" else 4
+    words = _SPACED_WORD.findall(said)
+    if len(words) >= least and (wordlike(" ".join(words)) or not said.isascii()):
+        return True
+    if not said.isascii() and _UNSPACED.search(said):
+        return True
+    return hit.kind != "email" and _spells(said)
+
+
+_KEY_LINE = re.compile("-{2,5} ?(?:BEGIN|END) [A-Z0-9 ]{1,48}-{2,5}")
+_SPACED_WORD = re.compile(r"(?<!\w)[^\W\d_]{2,24}(?!\w)")
+_UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{6}")
+
+
+def _spells(said: str) -> bool:
+    """Whether one long token is words without spaces, which random letters look like only by the piece."""
+    letters = "".join(re.findall("[A-Za-z]{5,}", said[:4096]))
+    pieces = [letters[i : i + 8] for i in range(0, len(letters) - 7, 8)]
+    return len(pieces) >= 3 and sum(map(wordlike, pieces)) * 4 >= len(pieces) * 3
+
+
+# --- 1. readings, and the way back from them
+
+
+class _View:
+    """Another reading of a text that remembers where each of its characters came from."""
+
+    __slots__ = ("_at", "_from", "_parent", "_size", "_to", "joined", "text")
+
+    def __init__(self, text: str, parent: _View | None = None) -> None:
+        self.text = text
+        self.joined = False
+        self._parent = parent
+        # Edit number i: `size` characters at `at` of this text stand for `from:to` of the parent's.
+        self._at: list[int] = []
+        self._size: list[int] = []
+        self._from: list[int] = []
+        self._to: list[int] = []
+
+    def origin(self, start: int, end: int) -> tuple[int, int]:
+        """The span of the original text that this span was read from."""
+        view: _View | None = self
+        while view is not None:
+            if view._at:
+                start, end = view._before(start, last=False), view._before(end - 1, last=True)
+            view = view._parent
+        return start, end
+
+    def _before(self, at: int, *, last: bool) -> int:
+        number = bisect_right(self._at, at) - 1
+        if number < 0:
+            return at + last
+        beyond = at - self._at[number] - self._size[number]
+        if beyond >= 0:
+            return self._to[number] + beyond + last
+        return self._to[number] if last else self._from[number]
+
+    def edited(self, pattern: re.Pattern[str], said: Callable[[re.Match[str]], str]) -> _View:
+        """The reading in which every match says something else; this one when none does."""
+        view = _View("", self)
+        pieces: list[str] = []
+        done = size = 0
+        for match in pattern.finditer(self.text):
+            plain = said(match)
+            start, end = match.span()
+            if plain == match[0]:
+                continue
+            pieces += self.text[done:start], plain
+            size += start - done
+            view._at.append(size)
+            view._size.append(len(plain))
+            view._from.append(start)
+            view._to.append(end)
+            size += len(plain)
+            done = end
+        if not pieces:
+            return self
+        view.text = "".join(pieces) + self.text[done:]
+        return view
+
+    def replaced(self, table: dict[int, str]) -> _View:
+        """The reading in which single characters stand for others, one for one."""
+        return _View(self.text.translate(table), self) if table else self
+
+
+# One code at a time, so that a secret in a text that is nothing but codes can be cut out of it.
+_BYTES = r"{0}(?:[0-7]{1}|[CcDd]{1}{0}[89ABab]{1}|[Ee]{1}(?:{0}[89ABab]{1}){{2}}|[Ff][0-7](?:{0}[89ABab]{1}){{3}})"
+_CODES = re.compile(
+    _BYTES.format("%", "[0-9A-Fa-f]")
+    + r"|\\{1,8}(?:u\{[0-9A-Fa-f]{1,6}\}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|x[0-9A-Fa-f]{2}|[\"'`/nrt&=@:+.-]|(?=[^\\]|$))"
+    r"|&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,24});"
+)
+_QUOTED_PRINTABLE = re.compile(rf"=\r?\n|{_BYTES.format('=', '[0-9A-F]')}")
+_BLANKS = {"n": "\n", "r": "\n", "t": "\t"}
+
+
+def _said(match: re.Match[str]) -> str:
+    code = match[0]
+    if code[0] == "%":
+        return bytes.fromhex(code.replace("%", "")).decode("utf-8", "replace")
+    if code[0] == "&":
+        return html.unescape(code)
+    body = code.lstrip("\\")
+    if body[:1] in ("u", "U", "x") and len(body) > 1:
+        number = int(body[1:].strip("{}"), 16)
+        return chr(number) if number < 0x110000 else ""
+    return _BLANKS.get(body, body)
+
+
+def _soft(match: re.Match[str]) -> str:
+    code = match[0]
+    return "" if code.endswith("\n") else bytes.fromhex(code.replace("=", "")).decode("utf-8", "replace")
+
+
+# A line break with whatever a mail, a log or a source file puts around it; or one string joined to another.
+_JOINED_STRINGS = re.compile(r"[\"'`] ?[+.&] ?[\"'`]")
+_WRAP = re.compile(
+    r"[ \t]{0,8}(?:[\"'`][ \t]{0,4}[+.&\\]?|\\)?[ \t]{0,4}\r?\n[ \t>|*#]{0,64}+(?:[+.&]?[ \t]{0,4}[\"'`])?+"
+    rf"|{_JOINED_STRINGS.pattern}"
+)
+_SPLIT_NUMBER = re.compile(r"[-\u2010-\u2013./()+][ \t\"'`\\]*(?:\r?\n|\\n)")
+_WORD_AFTER = re.compile(r"([A-Za-z]?[a-z]{1,19})[,.;:!?)]{0,2}(?:\s|\Z)")
+_STATEMENT = re.compile(r"[A-Za-z_][\w.-]{0,40}+ ?[:=](?![=\s]|\Z)|[A-Za-z_][\w.-]{0,40}+[:=] ")
+_WORD_BEFORE_REVERSED = re.compile(r"[,.;:!?)]{0,2}([a-z]{1,19}[A-Za-z]?)(?:[\s(\"']|\Z)")
+
+
+def _glued(match: re.Match[str]) -> str:
+    """Nothing, so that the lines are one; unless a plain word is next to the break, or the next line sets something."""
+    text, start = match.string, match.start()
+    after = _WORD_AFTER.match(text, match.end())
+    before = _WORD_BEFORE_REVERSED.match(text[max(0, start - 24) : start][::-1])
+    prose = (after and _is_word(after[1])) or (before and _is_word(before[1][::-1]))
+    return "\n" if prose or _STATEMENT.match(text, match.end()) else ""
+
+
+def _is_word(letters: str) -> bool:
+    # The end of a key can be letters only; of so few that nothing can be said about them, little is left over.
+    return len(letters) < 5 or wordlike(letters)
+
+
+def _views(text: str) -> Iterator[_View]:
+    """The readings of a text, each only when it differs from those before it."""
+    plain = _View(text)
+    yield plain
+    codes = plain
+    if "%" in text or "\\" in text or "&" in text:
+        for _ in range(MOST_DECODINGS):
+            deeper = codes.edited(_CODES, _said)
+            if deeper is codes:
+                break
+            codes = deeper
+            yield codes
+    if "=\n" in text or "=\r\n" in text or "=3D" in text:
+        soft = codes.edited(_QUOTED_PRINTABLE, _soft)
+        if soft is not codes:
+            yield soft
+            codes = soft
+    shown = _shown(codes)
+    if shown is not codes:
+        yield shown
+    if "\n" in shown.text or _JOINED_STRINGS.search(shown.text):
+        joined = shown.edited(_WRAP, _glued)
+        joined.joined = True
+        yield joined
+
+
+_ZERO_WIDTH = frozenset(INVISIBLE + BIDI + CONTROLS)
+
+
+def _shown(view: _View) -> _View:
+    """What the characters look like: styled ones and lookalikes as plain letters and digits, invisible ones gone."""
+    if view.text.isascii() and not any(ch in view.text for ch in CONTROLS):
+        return view
+    same: dict[int, str] = {}
+    longer: dict[str, str] = {}
+    for ch in set(view.text):
+        plain = _plain(ch)
+        if len(plain) != 1:
+            longer[ch] = plain
+        elif plain != ch:
+            same[ord(ch)] = plain
+    view = view.replaced(same)
+    if longer:
+        # Runs, so that a text of nothing but these costs one step for each run and not for each character.
+        gone = "".join(re.escape(ch) for ch, plain in longer.items() if not plain)
+        wide = "".join(re.escape(ch) for ch, plain in longer.items() if plain)
+        either = "|".join(part for part in (gone and f"[{gone}]+", wide and f"[{wide}]") if part)
+        view = view.edited(re.compile(either), lambda match: longer[match[0][0]])
+    return view
+
+
+def _plain(ch: str) -> str:
+    if ch in _ZERO_WIDTH:
+        return ""
+    if ch.isascii():
+        return ch
+    if ch in SPACES:
+        return " "
+    if ch in "\u2028\u2029\x85":
+        return "\n"
+    if ch in LOOKALIKES:
+        return LOOKALIKES[ch]
+    # Marks, selectors, tags, and halves of surrogate pairs are not seen, or only on top of the letter before.
+    category = unicodedata.category(ch)
+    if category in ("Mn", "Me", "Cf", "Cs"):
+        return ""
+    if category == "Nd":
+        return str(unicodedata.decimal(ch))
+    folded = unicodedata.normalize("NFKC", ch)
+    return folded if folded.isascii() and folded and len(folded) <= 4 else ch
+
+
+_WORD = re.compile(r"([A-Za-z]?[a-z]{1,19})[,.;:!?)]{0,2}")
+
+
+def _one_number(text: str, start: int, end: int, joined: str) -> bool:
+    """Whether digits on two lines are one number: by its groups, by a sign at a line's end, or if it stands alone."""
+    spelled = text[start:end]
+    if _GROUPED.fullmatch(spelled) or _DASHED.fullmatch(joined):
+        return True
+    if _SPLIT_NUMBER.search(spelled) and not joined.isdigit():
+        return True
+    # No column of numbers: what else stands on its first and its last line has no digit.
+    before = text[max(0, start - 200) : start].rpartition("\n")[2]
+    after = text[end : end + 200].partition("\n")[0]
+    return not DIGIT.search(before + after)
+
+
+_GROUPED = re.compile(
+    r"[0-9]{4}(?:[^0-9A-Za-z]{1,16}[0-9]{4}){3}|[0-9]{4}[^0-9A-Za-z]{1,16}[0-9]{6}[^0-9A-Za-z]{1,16}[0-9]{5}"
+)
+_DASHED = re.compile("[0-9]{3}-[0-9]{2}-[0-9]{4}|[0-9]{4}(?:-[0-9]{4}){3}")
+
+
+def _without_words(text: str, start: int, end: int) -> tuple[int, int]:
+    """A secret found across lines, without the plain words that joining the lines glued to it."""
+    head, brk, _ = text[start:end].partition("\n")
+    if brk and (word := _WORD.fullmatch(head.strip())) and _is_word(word[1]):
+        start += len(head) + 1
+    head, brk, last = text[start:end].rpartition("\n")
+    if brk and (word := _WORD.fullmatch(last.strip(" \t>|*#\"'+"))) and _is_word(word[1]):
+        end = start + len(head)
+    # What is left on one line was found, or not found, there.
+    return (start, end) if _BREAK.search(text, start, end) else (start, start)
+
+
+_BREAK = re.compile(r"\n|\\n|%0[aA]|&#1[03];|&NewLine;|[\"'`] ?[+.&] ?[\"'`]|\u2028|\u2029|\x85|u000[aA]|=0A")
+
+
+# --- custom patterns
+
+
+class _Patterns(NamedTuple):
+    ends: Any
+    starts: Any
+
+
+@lru_cache(maxsize=64)
+def _compiled(patterns: tuple[str, ...]) -> _Patterns:
+    # Only installations with patterns of their own load the engine for this.
+    import hyperscan
+
+    from lockgate.core.scanner import check_pattern, encode
+
+    for pattern in patterns:
+        check_pattern(pattern)
+    databases = []
+    for shape in ("(?:{})", "^(?:{})"):
+        database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+        database.compile(
+            expressions=[encode(shape.format(pattern)) for pattern in patterns],
+            ids=list(range(len(patterns))),
+            elements=len(patterns),
+            flags=[
+                hyperscan.HS_FLAG_CASELESS | (0 if pattern.isascii() else hyperscan.HS_FLAG_UTF8)
+                for pattern in patterns
+            ],
+        )
+        databases.append(database)
+    return _Patterns(*databases)
+
+
+def _custom(text: str, patterns: tuple[str, ...]) -> Iterator[Found]:
+    """Where an organisation's own patterns match, the longest match from each place on.
+
+    The engine is linear but reports only ends, so in front of each end it is asked again from every place: a pattern
+    of somebody else's making must not be run by an engine that backtracks.
+    """
+    if not patterns or not text:
+        return
+    import hyperscan
+
+    compiled = _compiled(patterns)
+    # One byte for half a surrogate pair, so that characters can be counted in the bytes.
+    data = text.encode("utf-8", "replace")
+    ends = _ends(compiled.ends, data, hyperscan.Scratch(compiled.ends))
+    if not ends:
+        return
+    offsets = _Offsets(text, data)
+    scratch = hyperscan.Scratch(compiled.starts)
+    at = 0
+    for number, end in enumerate(ends):
+        if end <= at:
+            continue
+        place = max(at, end - MOST_CUSTOM_BYTES)
+        while place < end:
+            if data[place] & 0xC0 != 0x80:
+                here = _ends(compiled.starts, data[place : _whole_character(data, place + MOST_CUSTOM_BYTES)], scratch)
+                true = [place + e for e in here if _listed(ends, place + e)]
+                if true:
+                    at = true[-1]
+                    yield Found("custom", offsets.character(place), offsets.character(at))
+                    place = at - 1
+            place += 1
+        if at < end:
+            # Longer than is looked at: what can be said is where it ends.
+            yield Found("custom", offsets.character(max(at, end - MOST_CUSTOM_BYTES)), offsets.character(end))
+            at = ends[number]
+
+
+def _whole_character(data: bytes, end: int) -> int:
+    """The engine may only be shown whole characters."""
+    while end < len(data) and data[end] & 0xC0 == 0x80:
+        end -= 1
+    return end
+
+
+def _ends(database: Any, data: bytes, scratch: Any) -> list[int]:
+    ends: list[int] = []
+    database.scan(
+        data, match_event_handler=lambda _id, _start, end, _flags, _context: ends.append(end), scratch=scratch
+    )
+    return sorted(set(ends))
+
+
+def _listed(ends: list[int], end: int) -> bool:
+    number = bisect_right(ends, end)
+    return number > 0 and ends[number - 1] == end
+
+
+class _Offsets:
+    """Byte offsets as character offsets, asked for in rising order."""
+
+    def __init__(self, text: str, data: bytes) -> None:
+        self._same = len(text) == len(data)
+        self._data = data
+        self._text = text
+        self._byte = self._character = 0
+
+    def character(self, byte: int) -> int:
+        if self._same:
+            return byte
+        step = self._data[self._byte : byte].decode("utf-8", "ignore") if byte >= self._byte else ""
+        self._character += len(step)
+        self._byte = max(self._byte, byte)
+        return self._character
+
+
+# --- 4. excerpts
+
+
+def excerpts(redacted: Redacted, spans: Sequence[tuple[int, int]], *, budget: int = 8000) -> Excerpts:
+    """The whole text when it fits, else its head, its tail, and what stands around the spans.
+
+    It takes what `redact` gave, so that nobody can cut a text that still has its secrets; `spans` are places in the
+    original. All pieces together have at most `budget` characters.
+    """
+    text = redacted.text
+    if len(text) <= budget:
+        return Excerpts((text,), True)
+    edge = budget // 4
+    windows = [(0, edge), (len(text) - edge, len(text))]
+    left = budget - 2 * edge
+    places = sorted({redacted.moved(start, end) for start, end in spans})
+    # Decoys in front must not use everything up, so places are taken from both ends in turn.
+    turns = [places[i // 2] if i % 2 == 0 else places[-1 - i // 2] for i in range(len(places))]
+    width = max(left // max(len(turns), 1), min(400, left))
+    for start, end in turns:
+        if left < width:
+            break
+        # A find longer than its window shows its beginning.
+        begin = max(0, min((start + min(end, start + width) - width) // 2, len(text) - width))
+        windows.append((begin, begin + width))
+        left -= width
+    return Excerpts(tuple(text[start:end] for start, end in _joined(windows)), False)
+
+
+def _joined(windows: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(windows):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
+        else:
+            merged.append((start, end))
+    return merged
