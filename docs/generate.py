@@ -17,11 +17,15 @@ from tempfile import TemporaryDirectory
 from lockgate.cli.catalogue import ENTRIES, Entry
 from lockgate.cli.check import trees
 from lockgate.cli.main import parsers
+from lockgate.cli.reasons import TOLD
 from lockgate.cli.replay import replay
 from lockgate.cli.terminal import visible
 from lockgate.config import reference_markdown
 from lockgate.core.rules import RULESET_VERSION
+from lockgate.core.sensitive import KINDS
 from lockgate.gate import Gate
+from lockgate.metrics import METRICS
+from lockgate.verifier_settings import ADAPTERS, VARIABLES, Variable
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 _NOTE = "<!-- Written by docs/generate.py: change the code, then run `make docs`. -->"
@@ -89,11 +93,89 @@ def trace_page() -> str:
     return page if settled(given) == settled(shown[2]) else page[: shown.start(2)] + given + page[shown.end(2) :]
 
 
+# The names of the contract that Lockgate keeps, for those who know them.
+_SEED_METRICS = {
+    "lockgate_verifier_requests_total": "verifier.requests_total",
+    "lockgate_verifier_latency_seconds": "verifier.latency_ms",
+    "lockgate_verifier_errors_total": "verifier.errors_total",
+}
+
+
+def verifiers_page() -> str:
+    """The page as it is, with its lists written again."""
+    page = (REFERENCE / "verifiers.md").read_text(encoding="utf-8")
+    reasons = _table(("reason", "means", "what to do"), [(f"`{name}`", *_told(name)) for name in TOLD])
+    variables = _table(
+        ("variable", "adapters", "default", "what"), [_variable(each) for each in VARIABLES if not each.secret]
+    )
+    keys = _table(("key", "adapter", "what"), [_key(each) for each in VARIABLES if each.secret])
+    metrics = _table(
+        ("metric", "in the contract", "kind", "labels", "counts"),
+        [
+            (
+                f"`{metric.name}`",
+                f"`{_SEED_METRICS[metric.name]}`",
+                metric.kind,
+                ", ".join(f"`{label}`" for label in metric.labels),
+                metric.help,
+            )
+            for metric in METRICS.all
+        ],
+    )
+    labels = {label: values for metric in METRICS.all for label, values in metric.labels.items()}
+    listed = "\n".join(f"- `{label}`: {', '.join(f'`{each}`' for each in values)}" for label, values in labels.items())
+    kinds = ", ".join(f"`{kind}`" for kind in KINDS)
+    for name, text in {
+        "reasons": reasons,
+        "variables": f"{variables}\n\n{keys}",
+        "metrics": f"{metrics}\n\n{listed}",
+        "kinds": kinds,
+    }.items():
+        page = _filled(page, name, text)
+    return page
+
+
+def _filled(page: str, name: str, text: str) -> str:
+    """The page with what stands between the marks of this list written again."""
+    begin = re.search(rf"^<!-- {name}: .*? -->\n", page, flags=re.MULTILINE)
+    end = page.find(f"<!-- end of {name} -->")
+    if begin is None or end < begin.end():
+        raise SystemExit(f"docs/reference/verifiers.md has lost its list of {name}")
+    return f"{page[: begin.end()]}\n{text}\n\n{page[end:]}"
+
+
+def _told(name: str) -> tuple[str, str]:
+    told = TOLD[name]
+    return told.said, told.todo or "-"
+
+
+def _variable(variable: Variable) -> tuple[str, str, str, str]:
+    default = f"`{variable.default}`" if variable.default else "needed" if variable.needed else "-"
+    bounds = f" From {variable.least:,} to {variable.most:,}." if variable.most else ""
+    return f"`{variable.name}`", _read_by(variable), default, f"{variable.doc}{bounds}"
+
+
+def _key(variable: Variable) -> tuple[str, str, str]:
+    return f"`{variable.name}`, `{variable.name}_FILE`", _read_by(variable), variable.doc
+
+
+def _read_by(variable: Variable) -> str:
+    if variable.adapters == ADAPTERS:
+        return "all"
+    return "all but `none`" if len(variable.adapters) > 1 else f"`{variable.adapters[0]}`"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
 PAGES = {
     "cli.md": commands_page,
     "configuration.md": configuration_page,
     "rules.md": rules_page,
     "trace.md": trace_page,
+    "verifiers.md": verifiers_page,
 }
 
 

@@ -6,24 +6,32 @@ import importlib.util
 import json
 import re
 import shlex
-from dataclasses import fields
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import lockgate
-from lockgate import assemble
+from lockgate import assemble, tracing
+from lockgate.adapters import REASONS, RemoteAdapter
 from lockgate.cli.main import COMMANDS, main, parsers
-from lockgate.core import trace
+from lockgate.core import payload, trace
 from lockgate.core.policy import Policy
+from lockgate.core.sensitive import KINDS
 from lockgate.core.vocabulary import Decision, Finding, Origin, Reason
 from lockgate.gate import shared_scanner
+from lockgate.metrics import METRICS, NAMES
+from lockgate.testing import LoopbackProvider
+from lockgate.verifier_settings import ADAPTERS, VARIABLES, verifier_settings
+from lockgate.verifiers import client, post
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README = ROOT / "README.md"
 TRACE = ROOT / "docs" / "reference" / "trace.md"
+VERIFIERS = ROOT / "docs" / "reference" / "verifiers.md"
+HOW_TO = sorted((ROOT / "docs" / "how-to").glob("*.md"))
 
 
 def text(page: Path) -> str:
@@ -51,7 +59,7 @@ GENERATOR = generate()
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Examples run where there is nothing but them."""
-    for name in ("LOCKGATE_CONFIG", "NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+    for name in ("LOCKGATE_CONFIG", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "VERIFIER_ADAPTER"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -80,7 +88,7 @@ def test_the_example_of_a_trace_gives_what_its_page_shows(
 def test_every_key_of_a_trace_and_of_a_decision_is_described() -> None:
     described = set(re.findall(r"`(\w+)`", text(TRACE)))
     asked = {key for keys in trace.KEYS.values() for key in keys} | set(trace.KEYS) | {"trace"}
-    printed = {field.name for sort in (Decision, Finding, Origin) for field in fields(sort)}
+    printed = {name for sort in (Decision, Finding, Origin) for name in sort._fields}
     assert asked | printed | {"line", "session", "call", "tool"} <= described
     assert all(f"`{reason.value}`" in text(TRACE) for reason in Reason)
 
@@ -97,7 +105,8 @@ def test_every_public_name_is_mentioned() -> None:
     assert [name for name in names if not re.search(rf"\b{name}\b", prose)] == []
 
 
-def test_the_python_in_the_readme_runs() -> None:
+def test_the_python_in_the_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assemble, "cached_scanner", lambda rules, folder: shared_scanner(Policy()))
     examples = blocks(README, "python", "py")
     assert examples
     for example in examples:
@@ -132,6 +141,69 @@ def test_every_rule_is_in_the_reference() -> None:
 
     page = text(ROOT / "docs" / "reference" / "rules.md")
     assert [entry.id for entry in ENTRIES if f"### {entry.id}\n" not in page] == []
+
+
+def test_every_variable_metric_and_reason_is_in_the_reference() -> None:
+    names = [variable.name for variable in VARIABLES] + [f"{each.name}_FILE" for each in VARIABLES if each.secret]
+    labels = [value for metric in METRICS.all for values in metric.labels.values() for value in values]
+    for word in (*names, *NAMES, *labels, *REASONS, *ADAPTERS, *KINDS, tracing.NAME):
+        assert f"`{word}`" in text(VERIFIERS), word
+
+
+def test_every_variable_in_the_pages_is_read_by_somebody() -> None:
+    known = {variable.name for variable in VARIABLES} | {f"{each.name}_FILE" for each in VARIABLES if each.secret}
+    for page in PAGES:
+        named = re.findall(r"\b(?:VERIFIER|OPENAI|ANTHROPIC|AZURE_OPENAI)_[A-Z_]*[A-Z]\b", text(page))
+        assert set(named) <= known, page.name
+
+
+def test_the_figures_on_the_verifiers_page_are_those_in_force() -> None:
+    page = " ".join(text(VERIFIERS).split())
+    assert f"at most {payload.MAX_PROMPT_CHARACTERS:,} characters" in page
+    assert f"`Retry-After`, at most {client.MAX_HOLD_S:.0f} s of it" in page
+    assert f"Replies are read up to {post.MAX_REPLY // 1024} KiB" in page
+    asked = signature(client.Client).parameters
+    assert asked["failures"].default == 5
+    assert "Five failures in a row open the circuit" in page
+    assert f"At most {asked['in_flight'].default} questions are under way" in page
+    assert client.RETRY_SHARE == 0.1
+    assert "Retries may add a tenth to all questions" in page
+
+
+def test_the_faults_on_the_verifiers_page_become_what_it_says() -> None:
+    section = text(VERIFIERS).partition("## Faults")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `([^`]+)` \| .+? \| `([^`]+)` \|$", section, flags=re.MULTILINE)
+    assert len(rows) >= 15
+    for fault, reason in rows:
+        with LoopbackProvider(fault=fault) as provider:
+            environ = {
+                "VERIFIER_ADAPTER": "compatible",
+                "VERIFIER_MODEL": "m",
+                "VERIFIER_BASE_URL": provider.url,
+                "VERIFIER_TIMEOUT_MS": "400",
+                "VERIFIER_MAX_RETRIES": "0",
+            }
+            adapter = assemble.adapter_from_settings(verifier_settings(environ), shared_scanner(Policy()))
+            found = adapter.examine({"prompt_text": "hello"})
+            assert isinstance(adapter, RemoteAdapter)
+            adapter.close()
+        assert (found.verdict, found.reason) == ("unclear", reason), fault
+
+
+@pytest.mark.parametrize("page", [VERIFIERS, *HOW_TO], ids=lambda page: page.stem)
+def test_the_python_on_the_pages_about_verifiers_runs(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assemble, "cached_scanner", lambda rules, folder: shared_scanner(Policy()))
+    for example in blocks(page, "python", "py"):
+        exec(compile(example, page.name, "exec"), {"__name__": "__main__"})
+
+
+def test_the_payload_on_the_page_is_one() -> None:
+    (example,) = blocks(VERIFIERS, "json")
+    payload.parse_payload(json.loads(example))
+
+
+def test_every_provider_has_a_page() -> None:
+    assert {page.stem for page in HOW_TO} >= set(ADAPTERS) - {"none", "embedded"}
 
 
 def test_json_examples_in_the_pages_are_json() -> None:
