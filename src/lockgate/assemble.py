@@ -1,19 +1,27 @@
-"""Settings to a gate: the only importer of concrete parts, and the owner of the compiled rules on disk."""
+"""Settings to a gate or an adapter: the only importer of concrete parts, and owner of the compiled rules on disk."""
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hyperscan
 
 from lockgate.config import Settings, discover
+from lockgate.core.errors import InvalidConfig
 from lockgate.core.rules import RULES, Rule
 from lockgate.core.scanner import Scanner, check_pattern, cue_expressions, custom_rules, expressions
 from lockgate.gate import Gate
+
+if TYPE_CHECKING:
+    from lockgate.adapters import KeySource, LocalRuleAdapter, RemoteAdapter
+    from lockgate.verifier_settings import VerifierSettings
+    from lockgate.verifiers.client import Client, Provider
 
 _MAGIC = b"lockgate rules 1\n"
 _MAX_CACHED = 64 * 1024 * 1024
@@ -29,8 +37,74 @@ def gate_from_config(path: str | None = None) -> Gate:
 
 
 def gate_from_settings(settings: Settings) -> Gate:
-    rules = (*RULES, *custom_rules(settings.policy.additional_patterns))
-    return Gate(settings.policy, scanner=cached_scanner(rules, settings.cache_dir))
+    return Gate(settings.policy, scanner=scanner_from_settings(settings))
+
+
+def scanner_from_settings(settings: Settings) -> Scanner:
+    return cached_scanner((*RULES, *custom_rules(settings.policy.additional_patterns)), settings.cache_dir)
+
+
+def adapter_from_env(
+    environ: Mapping[str, str] | None = None, *, keys: KeySource | None = None
+) -> LocalRuleAdapter | RemoteAdapter:
+    """The adapter that the environment names, with the rules of the configuration in force here."""
+    from lockgate.verifier_settings import verifier_settings
+
+    # The verifier's settings first: they are quicker to refuse than rules are to compile.
+    verifier = verifier_settings(environ, keys_elsewhere=keys is not None)
+    settings = discover(environ=environ, check_pattern=check_pattern)
+    return adapter_from_settings(verifier, scanner_from_settings(settings), keys=keys)
+
+
+def adapter_from_settings(
+    settings: VerifierSettings, scanner: Scanner, *, keys: KeySource | None = None, client: Client | None = None
+) -> LocalRuleAdapter | RemoteAdapter:
+    # Imported here: a gate, and the command that hosts start for every call, need none of it.
+    from lockgate.adapters import LocalRuleAdapter, RemoteAdapter
+
+    if settings.adapter == "none":
+        return LocalRuleAdapter(scanner=scanner)
+    from lockgate.verifiers.client import Client
+
+    try:
+        provider = _provider(settings)
+    except InvalidConfig as error:
+        raise InvalidConfig(f"VERIFIER_ADAPTER `{settings.adapter}`: {error.message}", hint=error.hint) from None
+    return RemoteAdapter(
+        provider,
+        client
+        or Client(
+            timeout_ms=settings.timeout_ms,
+            max_retries=settings.max_retries,
+            circuit_open_s=settings.circuit_open_s,
+        ),
+        settings.keys if keys is None else keys,
+        scanner=scanner,
+        timeout_ms=settings.timeout_ms,
+        excerpt_characters=settings.excerpt_characters,
+        key_needed=settings.key_needed,
+    )
+
+
+def _provider(settings: VerifierSettings) -> Provider:
+    match settings.adapter:
+        case "openai":
+            from lockgate.verifiers.openai import OpenAI
+
+            return OpenAI(settings.model, settings.endpoint)
+        case "anthropic":
+            from lockgate.verifiers.anthropic import Anthropic
+
+            return Anthropic(settings.model, settings.endpoint)
+        case "azure":
+            from lockgate.verifiers.azure import Azure
+
+            return Azure(settings.endpoint, settings.model, settings.api_version)
+        case "compatible":
+            from lockgate.verifiers.compatible import Compatible
+
+            return Compatible(settings.model, settings.endpoint)
+    raise InvalidConfig(f"no adapter is called `{settings.adapter}`")
 
 
 def cached_scanner(rules: tuple[Rule, ...], folder: Path | None) -> Scanner:
