@@ -1,18 +1,100 @@
-"""The gate and its sessions: the pure pipeline, driven with a clock and a lock."""
+"""The gate and its sessions: the pure pipeline, driven with a clock, a lock and the judges.
+
+A ruling is written once, as a generator that yields whatever has to be waited for (`_rule`); `check` and
+`check_async` drive it in a few lines each, so that the two can never disagree.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from hashlib import sha256
+from os import urandom
 from threading import Lock
-from time import perf_counter_ns
+from time import monotonic, perf_counter_ns, time
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from lockgate.core import pipeline
-from lockgate.core.context import Context
-from lockgate.core.errors import InvalidBlock, InvalidCall, quoted
+from lockgate.core.context import Context, Past
+from lockgate.core.errors import InvalidBlock, InvalidCall, LockgateError, quoted
+from lockgate.core.opinions import Opinion, Ruling, Silent, Triage
+from lockgate.core.origins import Leaf
+from lockgate.core.pipeline import Ask, Stage
 from lockgate.core.policy import Policy, tightened
+from lockgate.core.questions import Why
 from lockgate.core.rules import RULES
 from lockgate.core.scanner import Scanner, custom_rules
-from lockgate.core.vocabulary import Block, Decision, Kind, Lineage, Mode, ToolCall, Trust
+from lockgate.core.vocabulary import Action, Block, Decision, Kind, Lineage, Mode, Ran, Reason, ToolCall, Trust
+
+if TYPE_CHECKING:
+    from lockgate.core.approvals import Bound, Pending, Taken
+    from lockgate.core.cases import Case
+    from lockgate.steps import Step
+
+# Calls of a session that the supervisor is told of; longer values are cut.
+MAX_HISTORY = 256
+_MAX_REMEMBERED = 400
+_MAX_LEAVES = 64
+# The same question is not paid for twice while its answer is this young.
+ANSWER_LIFE_S = 300.0
+_MAX_ANSWERS = 256
+
+
+Watcher = Callable[[str, Sequence[Leaf], Decision], None]
+
+
+class Inquiry(NamedTuple):
+    """What a judge is asked: by whom of the tiers, and about what."""
+
+    stage: Stage
+    case: Case
+
+
+class Opined(NamedTuple):
+    """What a judge said, and what that took."""
+
+    opinion: Opinion
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+
+class Judge(Protocol):
+    """Tier 2 or Tier 3.
+
+    Never raises, answers inside its own deadline, and gives an opinion only for a reply that is exactly what was
+    asked for. A judge that breaks this counts as one that did not answer.
+    """
+
+    @property
+    def name(self) -> str:
+        """Who is asked, as `provider/model`."""
+
+    def opine(self, inquiry: Inquiry) -> Opined: ...
+
+    async def opine_async(self, inquiry: Inquiry) -> Opined: ...
+
+
+class Approvals(Protocol):
+    """Where a PAUSE waits for a person.
+
+    When `ask` returns an id, the question is stored under it; an empty id is no room for another. `take` hands a
+    yes out once, to one caller, whatever the number of callers and processes. `void` ends what is still open.
+    """
+
+    def ask(self, pending: Pending) -> str: ...
+
+    def take(self, bound: Bound, now_s: float) -> Taken: ...
+
+    def void(self, session: str, now_s: float) -> int: ...
+
+
+class Ledger(Protocol):
+    """Where rulings are counted: tiers, time, money and rule ids, never content. Never raises."""
+
+    def note(self, session: str, number: int, tool: str, decision: Decision) -> None: ...
+
 
 _shared: dict[tuple[str, ...], Scanner] = {}
 _sharing = Lock()
@@ -30,15 +112,36 @@ def shared_scanner(policy: Policy) -> Scanner:
 
 
 class Gate:
-    """Rules on tool calls. `Gate()` uses the defaults, keeps everything in memory and touches no file."""
+    """Rules on tool calls. `Gate()` uses the defaults, keeps everything in memory and touches no file.
 
-    def __init__(self, policy: Policy | None = None, *, scanner: Scanner | None = None) -> None:
+    Without judges an escalated call gets what the policy says of calls that nobody could judge: PAUSE when the
+    tool is high-risk. `prices` turns a judge's name and tokens into US dollars, or None where it does not know.
+    """
+
+    def __init__(
+        self,
+        policy: Policy | None = None,
+        *,
+        scanner: Scanner | None = None,
+        triage: Judge | None = None,
+        supervisor: Judge | None = None,
+        approvals: Approvals | None = None,
+        ledger: Ledger | None = None,
+        prices: Callable[[str, int, int], float | None] | None = None,
+        human_timeout_s: float = 300.0,
+    ) -> None:
         self.policy = policy or Policy()
+        self.triage = triage
+        self.supervisor = supervisor
+        self.approvals = approvals
+        self.ledger = ledger
+        self.prices = prices
+        self.human_timeout_s = human_timeout_s
         self._scanner = scanner
 
     @classmethod
     def from_config(cls, path: str | None = None) -> Gate:
-        """A gate with the discovered configuration, its compiled rules kept in the user's cache directory."""
+        """A gate with the discovered configuration: its judges, its stores, and its rules compiled and cached."""
         from lockgate.assemble import gate_from_config
 
         return gate_from_config(path)
@@ -49,26 +152,51 @@ class Gate:
             self._scanner = shared_scanner(self.policy)
         return self._scanner
 
-    def session(self, *, goal: str = "", mode: str | Mode | None = None, scope: str = "") -> Session:
-        """One agent run. A mode given here can make the policy stricter, never looser."""
+    def session(
+        self, *, goal: str = "", mode: str | Mode | None = None, scope: str = "", id: str | None = None
+    ) -> Session:
+        """One agent run. A mode given here can make the policy stricter, never looser.
+
+        An approval is bound to the session's `id`: a host that starts anew gives the same id to go on.
+        """
         if not isinstance(goal, str):
             raise InvalidBlock(f"a goal must be text, not {type(goal).__name__}")
+        if id is not None and not str(id):
+            raise InvalidBlock("a session's id must not be empty")
         policy = self.policy
-        if mode is not None:
-            asked = {"research_scope": scope} if scope else {}
-            policy = tightened(policy, mode=_mode(mode), **asked)
-        return Session(self.scanner, policy, goal)
+        if mode is not None or scope:
+            asked: dict[str, object] = {"research_scope": scope} if scope else {}
+            policy = tightened(policy, mode=policy.mode if mode is None else _mode(mode), **asked)
+        return Session(self, policy, goal, str(id) if id else urandom(8).hex())
+
+
+class _Work(NamedTuple):
+    """Something a ruling waits for, in both ways of waiting."""
+
+    run: Callable[[], object]
+    run_async: Callable[[], Awaitable[object]]
 
 
 class Session:
     """One agent run: add what enters its context, check each call before it runs. Safe for several threads."""
 
-    def __init__(self, scanner: Scanner, policy: Policy, goal: str) -> None:
+    def __init__(self, gate: Gate, policy: Policy, goal: str, id: str) -> None:
+        self.gate = gate
         self.policy = policy
         self.goal = goal
-        self._scanner = scanner
-        self._context = Context(scanner, user_trust=policy.user_trust)
+        self.id = id
+        self._scanner = gate.scanner
+        self._context = Context(self._scanner, user_trust=policy.user_trust)
         self._lock = Lock()
+        self._calls: deque[tuple[str, Sequence[Leaf], Decision]] = deque(maxlen=MAX_HISTORY)
+        self._count = 0
+        self._steps = 0
+        self._watchers: tuple[Watcher, ...] = ()
+        self._reorients = 0
+        self._waits = False
+        # Everything untrusted so far as one hash: an approval given before the latest of it is void.
+        self._read = sha256()
+        self._answers: OrderedDict[str, tuple[float, Opined]] = OrderedDict()
         if goal:
             self._context.add(goal, source="goal", id="goal")
 
@@ -76,6 +204,12 @@ class Session:
     def blocks(self) -> tuple[Block, ...]:
         with self._lock:
             return tuple(self._context.blocks)
+
+    @property
+    def history(self) -> tuple[Past, ...]:
+        """The latest calls with their rulings, oldest first."""
+        with self._lock:
+            return _past(tuple(self._calls))
 
     def add(
         self,
@@ -95,41 +229,316 @@ class Session:
             raise InvalidBlock("a block needs a source", hint='say where it came from, e.g. source="tool:read_inbox"')
         if id is not None and not isinstance(id, str):
             raise InvalidBlock(f"a block's id must be text, not {type(id).__name__}")
+        if mutable is not None and not isinstance(mutable, bool):
+            raise InvalidBlock(f"mutable must be true or false, not {type(mutable).__name__}")
+        if isinstance(tainted_by, str) or not isinstance(tainted_by, Sequence):
+            raise InvalidBlock("tainted_by must be a list of block ids", hint="tainted_by=[block] or [block.id]")
         level = _trust(trust)
         sort = None if kind is None else _kind(kind)
         parents = [parent.id if isinstance(parent, Block) else parent for parent in tainted_by]
         with self._lock:
-            return self._context.add(
+            block = self._context.add(
                 content, source=source, trust=level, kind=sort, mutable=mutable, tainted_by=parents, id=id
             )
+            if block.trust is Trust.UNTRUSTED:
+                self._read.update(f"{block.id}\0{block.digest}\n".encode("utf-8", "replace"))
+            elif source.partition(":")[0] in ("user", "goal"):
+                self._reorients = 0
+            void = self._waits and block.trust is Trust.UNTRUSTED
+            self._waits = self._waits and not void
+        if void and self.gate.approvals is not None:
+            # What a person said was about another context. The question's digest says so too, should this fail.
+            with suppress(LockgateError):
+                self.gate.approvals.void(self.id, time())
+        return block
 
     def check(
         self, tool: str, arguments: Mapping[str, object], *, annotations: Mapping[str, object] | None = None
     ) -> Decision:
         """Rule on one call before it runs: only CONTINUE lets it run."""
         began = perf_counter_ns()
-        if not isinstance(tool, str):
-            raise InvalidCall(f"a tool's name must be text, not {type(tool).__name__}")
-        if type(arguments) is not dict and not isinstance(arguments, Mapping):
-            raise InvalidCall(f"arguments must be an object, not {type(arguments).__name__}")
-        with self._lock:
-            ruling = pipeline.begin(
-                self._context, ToolCall(tool, arguments), self.policy, self._scanner, annotations=annotations
-            )
-        decision = ruling if type(ruling) is Decision else pipeline.settle(ruling, self.policy)
-        # The pure pipeline has no clock: the time, its last field, is filled in here.
-        return Decision._make((*decision[:-1], (perf_counter_ns() - began) / 1000))
+        leaves, ruling = self._begin(tool, arguments, annotations)
+        return self._end(tool, leaves, ruling if isinstance(ruling, Decision) else _drive(self._rule(ruling)), began)
 
     async def check_async(
         self, tool: str, arguments: Mapping[str, object], *, annotations: Mapping[str, object] | None = None
     ) -> Decision:
         """The same ruling for a caller on an event loop; Tier 1 takes microseconds, so it runs in place."""
-        return self.check(tool, arguments, annotations=annotations)
+        began = perf_counter_ns()
+        leaves, ruling = self._begin(tool, arguments, annotations)
+        decision = ruling if isinstance(ruling, Decision) else await _drive_async(self._rule(ruling))
+        return self._end(tool, leaves, decision, began)
+
+    def step(self, goal: str, *, supervision: str | None = None, parent: Step | None = None) -> Step:
+        """A supervised unit of work: the agent commits, acts through checked calls, and is held to what was seen."""
+        from lockgate.steps import Step
+
+        with self._lock:
+            self._steps += 1
+            name = str(self._steps)
+        return Step(self, goal, supervision=supervision, parent=parent, name=name)
+
+    @property
+    def reaches_a_person(self) -> bool:
+        return self.gate.approvals is not None
+
+    def watch(self, watcher: Watcher) -> Callable[[], None]:
+        """Tell the watcher of each checked call once it is ruled on, until the returned function is called."""
+        with self._lock:
+            self._watchers = (*self._watchers, watcher)
+
+        def forget() -> None:
+            with self._lock:
+                self._watchers = tuple(each for each in self._watchers if each != watcher)
+
+        return forget
+
+    def rule(self, ask: Ask, *, judged: bool = True) -> Decision:
+        """Steps 6 to 8, approvals included, for what did not begin as a call; `judged` False asks no model."""
+        began = perf_counter_ns()
+        return self._count_in(ask.call.tool, _drive(self._rule(ask, judged=judged)), began)
+
+    async def rule_async(self, ask: Ask, *, judged: bool = True) -> Decision:
+        began = perf_counter_ns()
+        return self._count_in(ask.call.tool, await _drive_async(self._rule(ask, judged=judged)), began)
 
     def lineage(self, block: str | Block, *, depth: int = 16) -> Lineage:
         """What a block was derived from, as a tree."""
         with self._lock:
             return self._context.lineage(block.id if isinstance(block, Block) else block, depth=depth)
+
+    def _begin(
+        self, tool: str, arguments: Mapping[str, object], annotations: Mapping[str, object] | None
+    ) -> tuple[list[Leaf], Decision | Ask]:
+        if not isinstance(tool, str):
+            raise InvalidCall(f"a tool's name must be text, not {type(tool).__name__}")
+        if type(arguments) is not dict and not isinstance(arguments, Mapping):
+            raise InvalidCall(f"arguments must be an object, not {type(arguments).__name__}")
+        taken = pipeline.leaves_of(arguments)
+        with self._lock:
+            call = ToolCall(tool, arguments)
+            return taken[0], pipeline.begin(
+                self._context, call, self.policy, self._scanner, annotations=annotations, taken=taken
+            )
+
+    def _end(self, tool: str, leaves: list[Leaf], ruling: Decision, began: int) -> Decision:
+        decision = self._count_in(tool, ruling, began)
+        for watcher in self._watchers:
+            watcher(tool, leaves, decision)
+        for leaf in leaves:
+            if len(leaf[1]) > _MAX_REMEMBERED:
+                leaves = [Leaf(leaf.argument, leaf.text[:_MAX_REMEMBERED]) for leaf in leaves[:_MAX_LEAVES]]
+                break
+        # Appending to a deque is one step to every other thread.
+        self._calls.append((tool, leaves, decision))
+        return decision
+
+    def _count_in(self, tool: str, ruling: Decision, began: int) -> Decision:
+        # The pure pipeline has no clock: the time, its last field, is filled in here.
+        decision = Decision._make((*ruling[:-1], (perf_counter_ns() - began) / 1000))
+        if decision.action is Action.REORIENT:
+            with self._lock:
+                self._reorients += 1
+        if self.gate.ledger is not None:
+            with self._lock:
+                self._count += 1
+                number = self._count
+            self.gate.ledger.note(self.id, number, tool, decision)
+        return decision
+
+    def _rule(self, ask: Ask, *, judged: bool = True) -> Generator[_Work, object, Decision]:
+        """Steps 6 to 8 for an escalated call; a person who was asked about this very call comes before any model."""
+        bound, unfit = self._bound(ask), ""
+        if bound is not None:
+            answer = yield self._stored(partial(self._approvals.take, bound, time()))
+            decision = _answered(ask, answer)
+            if decision is not None:
+                return decision
+            unfit = _unfit(answer)
+        ran: list[Ran] = []
+        ruling: Decision | Ask = ask
+        while isinstance(ruling, Ask):
+            judge = self.gate.supervisor if ruling.stage is Stage.SUPERVISOR else self.gate.triage
+            opinion: Opinion | None = None
+            if judge is not None and judged:
+                opinion, took = yield from self._ask(judge, ruling)
+                ran.append(took)
+            ruling = pipeline.resume(ruling, opinion, self.policy, reorients=self._reorients)
+        decision = ruling._replace(judged=tuple(ran))
+        if decision.action is Action.PAUSE and bound is not None:
+            if unfit:
+                decision = decision._replace(explanation=f"{decision.explanation}; {unfit}")
+            decision = yield from self._put(bound, decision)
+        return decision
+
+    @property
+    def _approvals(self) -> Approvals:
+        assert self.gate.approvals is not None  # noqa: S101
+        return self.gate.approvals
+
+    def _bound(self, ask: Ask) -> Bound | None:
+        """The call as a person's answer would be bound to it; None where nobody can be asked about it."""
+        if self.gate.approvals is None:
+            return None
+        from lockgate.core.approvals import binding
+
+        with self._lock:
+            read = self._read.copy().hexdigest()
+        try:
+            return binding(self.id, ask.call.tool, ask.call.arguments, self.policy.hash, read)
+        except InvalidCall:
+            return None
+
+    def _put(self, bound: Bound, decision: Decision) -> Generator[_Work, object, Decision]:
+        """Put a PAUSE to a person: the ruling with the id of the question, if it could be stored."""
+        from lockgate.core.approvals import Pending, shown_of
+
+        with self._lock:
+            contents = {block.id: block.content for block in self._context.blocks}
+            self._waits = True
+        now = time()
+        shown = shown_of(decision, contents, goal=self.goal)
+        pending = Pending(urandom(8).hex(), bound, now, now + self.gate.human_timeout_s, shown)
+        asked = yield self._stored(partial(self._approvals.ask, pending))
+        return decision._replace(approval=asked) if isinstance(asked, str) else decision
+
+    @staticmethod
+    def _stored(work: Callable[[], object]) -> _Work:
+        async def elsewhere() -> object:
+            # A store waits for its disk and its locks: not on the caller's loop.
+            from asyncio import to_thread
+
+            return await to_thread(work)
+
+        return _Work(work, elsewhere)
+
+    def _ask(self, judge: Judge, ask: Ask) -> Generator[_Work, object, tuple[Opinion, Ran]]:
+        """One judge's opinion, from the answers of the last minutes where the very same was asked before."""
+        from lockgate.core.cases import case_of
+
+        top = ask.stage is Stage.SUPERVISOR
+        with self._lock:
+            case = case_of(ask, self._context, self.policy, goal=self.goal, history=self._told(ask) if top else ())
+        inquiry = Inquiry(ask.stage, case)
+        key = sha256(repr((judge.name, self.policy.hash, inquiry)).encode("utf-8", "backslashreplace")).hexdigest()
+        began = perf_counter_ns()
+        opined = self._remembered(key)
+        cached = opined is not None
+        if opined is None:
+            answer = yield _Work(partial(judge.opine, inquiry), partial(judge.opine_async, inquiry))
+            opined = answer if isinstance(answer, Opined) else Opined(Silent(Why.INTERNAL))
+            self._keep(key, opined)
+        tokens_in, tokens_out = (0, 0) if cached else (opined.tokens_in, opined.tokens_out)
+        cost: float | None = 0.0
+        if not cached:
+            cost = self.gate.prices(judge.name, tokens_in, tokens_out) if self.gate.prices else None
+        ran = Ran(
+            3 if top else 2,
+            _said(opined.opinion),
+            judge.name,
+            (perf_counter_ns() - began) / 1000,
+            tokens_in,
+            tokens_out,
+            cost,
+            cached,
+        )
+        return opined.opinion, ran
+
+    def _told(self, ask: Ask) -> tuple[Past, ...]:
+        """What the supervisor is told of earlier calls; the same call, asked again, is no news and no new question."""
+        again = (ask.call.tool, _values(pipeline.leaves_of(ask.call.arguments)[0]))
+        return tuple(past for past in _past(tuple(self._calls)) if past[:2] != again)
+
+    def _remembered(self, key: str) -> Opined | None:
+        with self._lock:
+            until, opined = self._answers.get(key, (0.0, None))
+            return opined if monotonic() < until else None
+
+    def _keep(self, key: str, opined: Opined) -> None:
+        # What a judge could not say it may say the next time.
+        if isinstance(opined.opinion, Triage | Ruling):
+            with self._lock:
+                self._answers[key] = (monotonic() + ANSWER_LIFE_S, opined)
+                self._answers.move_to_end(key)
+                while len(self._answers) > _MAX_ANSWERS:
+                    self._answers.popitem(last=False)
+
+
+def _answered(ask: Ask, answer: object) -> Decision | None:
+    """What a person has said of this very call; None when nobody has been asked about it."""
+    from lockgate.core.approvals import State, Taken
+
+    if not isinstance(answer, Taken):
+        # A no may stand there that cannot be read: no model may speak in its place.
+        why = "the approvals cannot be read, so this call pauses"
+        return Decision(Action.PAUSE, 3, ask.reason, ask.risk, why, ask.findings, ask.origins)
+    who = quoted(answer.answered.who) if answer.answered is not None else ""
+    rulings: dict[State, tuple[Action, Reason, str]] = {
+        State.GRANTED: (Action.CONTINUE, Reason.APPROVED, f"{who} approved this call"),
+        State.DENIED: (Action.PAUSE, Reason.DENIED, f"{who} denied this call"),
+        State.EXPIRED: (Action.PAUSE, Reason.DENIED, "nobody answered in time, which is a no"),
+        State.WAITING: (Action.PAUSE, ask.reason, "this call waits for a person"),
+    }
+    if answer.state not in rulings:
+        return None
+    action, reason, why = rulings[answer.state]
+    return Decision(action, 3, reason, ask.risk, why, ask.findings, ask.origins, approval=answer.id)
+
+
+def _unfit(answer: object) -> str:
+    """Why a person's yes does not fit this call, where there is or was one."""
+    from lockgate.core.approvals import State, Taken
+
+    if not isinstance(answer, Taken):
+        return ""
+    if answer.state is State.USED:
+        return "a person approved this call once, and that has been used"
+    if answer.differs:
+        return f"a person approved a call with another {' and '.join(answer.differs)}"
+    return ""
+
+
+def _drive(ruling: Generator[_Work, object, Decision]) -> Decision:
+    try:
+        work = next(ruling)
+        while True:
+            try:
+                got = work.run()
+            except Exception as error:  # noqa: BLE001  # a part that fails is a part that did not answer
+                got = error
+            work = ruling.send(got)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+
+
+async def _drive_async(ruling: Generator[_Work, object, Decision]) -> Decision:
+    try:
+        work = next(ruling)
+        while True:
+            try:
+                got = await work.run_async()
+            except Exception as error:  # noqa: BLE001  # as above; a caller's cancellation is no Exception
+                got = error
+            work = ruling.send(got)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+
+
+def _said(opinion: Opinion) -> str:
+    if isinstance(opinion, Triage):
+        return "suspicious" if opinion.suspicious else "clear"
+    return opinion.action.value if isinstance(opinion, Ruling) else "unclear"
+
+
+def _values(leaves: Iterable[Leaf]) -> tuple[tuple[str, str], ...]:
+    return tuple((leaf.argument, leaf.text[:_MAX_REMEMBERED]) for leaf in leaves)
+
+
+def _past(calls: Iterable[tuple[str, Sequence[Leaf], Decision]]) -> tuple[Past, ...]:
+    return tuple(
+        Past(tool, _values(leaves), decision.action.value, decision.tier, decision.reason.value)
+        for tool, leaves, decision in calls
+    )
 
 
 def _trust(value: str | Trust | None) -> Trust | None:

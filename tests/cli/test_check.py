@@ -75,7 +75,8 @@ def test_json_has_one_object_per_call(run: Run) -> None:
     assert (ended.code, ended.err) == (1, "")
     first, second = objects(ended.out)
     assert list(first) == (
-        "trace line session call tool action tier reason risk explanation findings origins latency_us".split()
+        "trace line session call tool action tier reason risk explanation findings origins correction approval tiers "
+        "cost_usd latency_us".split()
     )
     assert (first["action"], first["tier"], first["reason"], first["line"]) == (
         "CONTINUE",

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lockgate import Action, Decision, Gate, InvalidCall, Policy, Reason, Risk, Session
 from lockgate.core import pipeline
 from lockgate.core.context import Context
-from lockgate.core.pipeline import MAX_DEPTH, MAX_LEAVES, Ask, begin, settle
+from lockgate.core.pipeline import MAX_DEPTH, MAX_LEAVES, Ask, begin, resume
 from lockgate.core.scanner import Scanner
 from lockgate.core.vocabulary import Finding, ToolCall
 
@@ -30,6 +30,14 @@ TO_CLERK = {"to": "clerk@vendor.example"}
 MAILING = "Send an email to whoever asked"
 HIGH = ("bash", "write", "web_fetch", "spawn_agent", "send_email", "delete_file", "frobnicate", "")
 LOW = ("read", "glob", "grep", "read_file", "list_files", "search_inbox")
+
+
+def settle(ask: Ask, policy: Policy) -> Decision:
+    """The ruling when there is nobody above Tier 1."""
+    ruling: Decision | Ask = ask
+    while isinstance(ruling, Ask):
+        ruling = resume(ruling, None, policy)
+    return ruling
 
 
 def rules(decision: Decision) -> set[str]:
@@ -361,7 +369,7 @@ def nested(depth: int, *, innermost: object = "x", as_list: bool = False) -> obj
 @pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 10_000, 100_000])
 def test_arguments_too_deep_to_look_at_are_a_finding(ask: AskGate, depth: int, *, as_list: bool) -> None:
     decision = ask(CALM, "bash", {"a": nested(depth, as_list=as_list)})
-    assert (decision.action, decision.reason) == (Action.PAUSE, Reason.SUSPICIOUS_PATTERN)
+    assert (decision.action, decision.reason) == (Action.PAUSE, Reason.HARD_RULE)
     assert "cap:arguments" in rules(decision)
 
 

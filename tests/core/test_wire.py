@@ -13,6 +13,7 @@ from lockgate.core.vocabulary import (
     Kind,
     Lineage,
     Origin,
+    Ran,
     Reason,
     Risk,
     Trust,
@@ -27,7 +28,8 @@ DECISION = Decision(
 
 def test_a_decision_says_everything_it_holds() -> None:
     value = wire.decision_to_dict(DECISION)
-    assert list(value) == list(Decision._fields)
+    assert set(value) == {*Decision._fields, "tiers", "cost_usd"} - {"judged"}
+    assert [list(tier) for tier in value["tiers"]] == [list(Ran._fields)]
     assert value["action"] == "PAUSE"
     assert value["reason"] == "untrusted-origin"
     assert value["risk"] == "high"

@@ -26,6 +26,16 @@ class Noted(NamedTuple):
     found: Finding | tuple[Hit, Part]
 
 
+class Past(NamedTuple):
+    """A call that was ruled on: its values as text, and how the ruling came out."""
+
+    tool: str
+    values: tuple[tuple[str, str], ...]
+    action: str
+    tier: int
+    reason: str
+
+
 class Context:
     """Blocks and findings of one run. Not safe for several threads: the session that owns it holds a lock."""
 

@@ -6,40 +6,67 @@
 4. Encoding. Hidden readable text in the arguments or in a recent untrusted block.
 5. Origins.  Values that an order in untrusted text names, or a tool that it names, and the goal does not.
    Nothing in 3-5: CONTINUE, `no-red-flags`. Anything: the call is escalated; a rule never blocks by itself.
+6. Triage.   Tier 2 is asked once, and once more in plain words when its answer cannot be read. Only a plain "not
+   suspicious" clears the call: CONTINUE, `triage-cleared`. Everything else goes one tier up.
+7. Supervisor. Tier 3 says CONTINUE, REORIENT with a correction, or PAUSE. Past the policy's limit a REORIENT is a
+   PAUSE. No answer of a model lets a call run that a hard rule holds.
 8. No answer. Nobody above Tier 1 answers: the policy's `on_unclear` for the tool's risk, PAUSE when it is high.
 
-Paranoid mode escalates every call, after the same steps have collected what there is to say about it.
+Paranoid mode sends every call through all three tiers, after the same steps have collected what there is to say.
+`begin` and `resume` are one body without a clock or a connection; whoever drives them asks the judges.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
 
 from lockgate.core.context import Context, Noted
 from lockgate.core.errors import InvalidCall, printable, quoted
+from lockgate.core.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.origins import Leaf, Lookup, Trace, Wishes
 from lockgate.core.policy import Policy
 from lockgate.core.rules import Rule, Scope
 from lockgate.core.scanner import Scanner
+from lockgate.core.scope import border, outside
 from lockgate.core.tools import tool_risk
 from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Reason, Risk, ToolCall
 
+# Findings whose rule starts with one of these hold a call whatever a model says.
+HARD = ("cap:arguments", "cap:readings", "cap:text", "execution:own-approval", "scope:", "step:needs-a-person")
 MAX_DEPTH = 64
 MAX_LEAVES = 10_000
 _GAP = "\n\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """A call that Tier 1 will not clear, with everything a higher tier needs to rule on it."""
+class Stage(StrEnum):
+    """Whom an escalated call is waiting for."""
+
+    TRIAGE = "triage"
+    TRIAGE_AGAIN = "triage-again"
+    SUPERVISOR = "supervisor"
+
+
+class Ask(NamedTuple):
+    """A call that Tier 1 will not clear, with everything a higher tier needs to rule on it.
+
+    `triage` is what Tier 2 said of it: `clear`, `suspicious` or `unclear`; empty when it was not asked.
+    """
 
     call: ToolCall
     risk: Risk
     reason: Reason
     findings: tuple[Finding, ...]
     origins: tuple[Origin, ...]
+    stage: Stage = Stage.TRIAGE
+    triage: str = ""
+
+    @property
+    def hard(self) -> tuple[Finding, ...]:
+        """What no model may clear: a declared border, a person's own part, and texts of which some stayed unread."""
+        return tuple(found for found in self.findings if found.rule.startswith(HARD))
 
 
 def begin(
@@ -49,22 +76,35 @@ def begin(
     scanner: Scanner,
     *,
     annotations: Mapping[str, object] | None = None,
+    taken: tuple[list[Leaf], bool] | None = None,
 ) -> Decision | Ask:
-    """Steps 1 to 5: a ruling that Tier 1 can make by itself, or the question for the tiers above."""
-    leaves, too_big = _leaves(call.arguments)
+    """Steps 1 to 5: a ruling that Tier 1 can make by itself, or the question for the tiers above.
+
+    `taken` is what `leaves_of` gave for the arguments, where the caller has it already.
+    """
+    leaves, too_big = leaves_of(call.arguments) if taken is None else taken
     paranoid = policy.mode is Mode.PARANOID
     first = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
     risk = tool_risk(call.tool, additional=policy.high_risk_tools, annotations=annotations)
+    # A declared scope has a border, whatever has been read and whatever the mode was tightened to.
+    edge = border(policy.research_scope) if policy.research_scope else None
+    crossed = outside(edge, leaves, tool=call.tool) if edge is not None else []
+    if edge is not None and too_big:
+        crossed.append(Finding("cap:arguments", "arguments", 0, 0))
+        too_big = False
     # 1. Context.
     entries = context.entries
     if not entries or entries[-1].position < first:
-        if not paranoid:
+        if not paranoid and not crossed:
             return Decision(Action.CONTINUE, 1, Reason.NO_UNTRUSTED_CONTENT, risk)
     # 2. Risk.
-    if risk is Risk.LOW and not paranoid:
+    if risk is Risk.LOW and not paranoid and not crossed:
         return Decision(Action.CONTINUE, 1, Reason.LOW_RISK_TOOL, risk)
     # 3. and 4., the arguments' part: one pass over all of them.
     patterns, encoded, decoded = _scan_arguments(leaves, scanner, policy, context.wishes)
+    patterns += crossed
+    if edge is not None and decoded:
+        patterns += outside(edge, decoded, tool=call.tool)
     if too_big:
         patterns.append(Finding("cap:arguments", "arguments", 0, 0))
     # 5. Origins come before the blocks' patterns because broad rules count only in blocks the call is related to.
@@ -93,11 +133,45 @@ def begin(
     return Ask(call, risk, reason, (*patterns, *encoded, *traced.signals), traced.origins)
 
 
-def settle(ask: Ask, policy: Policy) -> Decision:
-    """Step 8: nobody above Tier 1 has answered."""
+def resume(ask: Ask, opinion: Opinion | None, policy: Policy, *, reorients: int = 0) -> Decision | Ask:
+    """Steps 6 to 8: what follows from a judge's opinion; None when there is nobody to ask.
+
+    `reorients` is how often the agent has been told to reconsider since the user last spoke.
+    """
+    paranoid = policy.mode is Mode.PARANOID
+    # 6. Triage.
+    if ask.stage is not Stage.SUPERVISOR:
+        said = opinion.suspicious if isinstance(opinion, Triage) else None
+        if said is False and not paranoid and not ask.hard:
+            explanation = "triage found nothing that the untrusted text made this call do"
+            return _ruled(ask, Action.CONTINUE, 2, Reason.TRIAGE_CLEARED, explanation)
+        if isinstance(opinion, Unreadable) and ask.stage is Stage.TRIAGE:
+            return ask._replace(stage=Stage.TRIAGE_AGAIN)
+        heard = "" if opinion is None else {True: "suspicious", False: "clear", None: "unclear"}[said]
+        return ask._replace(stage=Stage.SUPERVISOR, triage=heard)
+    # 7. Supervisor.
+    if isinstance(opinion, Ruling):
+        if opinion.action is Action.REORIENT:
+            if reorients < policy.max_reorient_attempts:
+                explanation = "the supervisor asks the agent to reconsider"
+                return _ruled(ask, Action.REORIENT, 3, Reason.SUPERVISOR, explanation, opinion.correction)
+            explanation = f"the agent was asked to reconsider {reorients} times already, so this call pauses"
+            return _ruled(ask, Action.PAUSE, 3, Reason.TOO_MANY_REORIENTS, explanation)
+        if opinion.action is Action.PAUSE:
+            return _ruled(ask, Action.PAUSE, 3, Reason.SUPERVISOR, "the supervisor holds this call")
+        if not ask.hard:
+            return _ruled(ask, Action.CONTINUE, 3, Reason.SUPERVISOR, "the supervisor lets this call run")
+    if ask.hard:
+        held = ", ".join(dict.fromkeys(printable(found.rule) for found in ask.hard))
+        return _ruled(ask, Action.PAUSE, 3, Reason.HARD_RULE, f"no model may clear {held}, so this call pauses")
     # 8. No answer.
     action = policy.on_unclear(ask.risk)
     return Decision(action, 3, ask.reason, ask.risk, _explain(ask, action), ask.findings, ask.origins)
+
+
+def _ruled(ask: Ask, action: Action, tier: int, reason: Reason, why: str, correction: str = "") -> Decision:
+    told = "; ".join(_reasons(ask))
+    return Decision(action, tier, reason, ask.risk, f"{told}; {why}", ask.findings, ask.origins, correction)
 
 
 def _related(context: Context, traced: Trace, policy: Policy) -> list[Noted]:
@@ -172,7 +246,7 @@ def _expected(rule: Rule, excerpt: str, argument: str, wishes: Wishes) -> bool:
     return rule.id == "seed:credential-word" and excerpt.lower().replace("-", "_") in argument.lower().replace("-", "_")
 
 
-def _leaves(arguments: Mapping[str, object]) -> tuple[list[Leaf], bool]:
+def leaves_of(arguments: Mapping[str, object]) -> tuple[list[Leaf], bool]:
     """Every value in the arguments as text, and whether there were more or deeper ones than we look at."""
     leaves: list[Leaf] = []
     pending: list[tuple[str, object, int]] = [("", arguments, 0)]
@@ -229,6 +303,15 @@ def _digits(value: int | float) -> str:
 
 def _explain(ask: Ask, action: Action) -> str:
     """Why, in a sentence a person can act on."""
+    verdict = {
+        Action.PAUSE: "no judge has cleared it, so this call pauses",
+        Action.REORIENT: "no judge has cleared it, so the agent is asked to reconsider",
+        Action.CONTINUE: "no judge has cleared it; the policy lets it continue",
+    }[action]
+    return "; ".join([*_reasons(ask), verdict])
+
+
+def _reasons(ask: Ask) -> list[str]:
     unasked = {found.where for found in ask.findings if found.rule == "origin:unasked-recipient"}
     telling = (origin for origin in ask.origins if not origin.known and (origin.order or origin.argument in unasked))
     said = [_origin_sentence(origin) for origin in telling][:3]
@@ -246,12 +329,7 @@ def _explain(ask: Ask, action: Action) -> str:
         said.append(
             "every call is escalated in paranoid mode" if ask.reason is Reason.PARANOID_MODE else ask.reason.value
         )
-    verdict = {
-        Action.PAUSE: "no judge has cleared it, so this call pauses",
-        Action.REORIENT: "no judge has cleared it, so the agent is asked to reconsider",
-        Action.CONTINUE: "no judge has cleared it; the policy lets it continue",
-    }[action]
-    return "; ".join([*dict.fromkeys(said), verdict])
+    return list(dict.fromkeys(said))
 
 
 def _origin_sentence(origin: Origin) -> str:

@@ -60,6 +60,11 @@ class Policy:
         put(self, "additional_high_risk_tools", _tool_names(self.additional_high_risk_tools))
         put(self, "_tools", frozenset(self.additional_high_risk_tools))
         put(self, "research_scope", _text(self.research_scope, "research_scope", MAX_SCOPE_LENGTH).strip())
+        if self.research_scope:
+            # Here and not above: a scope is rare, and reading one needs most of the core.
+            from lockgate.core.scope import border
+
+            border(self.research_scope)
         put(self, "triage_model", _model(self.triage_model, "triage_model"))
         put(self, "supervisor_model", _model(self.supervisor_model, "supervisor_model"))
         _whole_number(self.recent_blocks, "recent_blocks", MAX_WINDOW)

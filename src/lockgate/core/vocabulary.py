@@ -54,6 +54,13 @@ class Reason(StrEnum):
     ENCODED_CONTENT = "encoded-content"
     UNTRUSTED_ORIGIN = "untrusted-origin"
     PARANOID_MODE = "paranoid-mode"
+    TRIAGE_CLEARED = "triage-cleared"
+    SUPERVISOR = "supervisor"
+    TOO_MANY_REORIENTS = "too-many-reorients"
+    HARD_RULE = "hard-rule"
+    RECONCILIATION = "reconciliation"
+    APPROVED = "approved"
+    DENIED = "denied"
 
 
 # What a host calls the place a block came from, up to the first colon: `tool:read_inbox` is a `tool`.
@@ -153,8 +160,29 @@ class Origin(NamedTuple):
     known: bool = False
 
 
+class Ran(NamedTuple):
+    """One tier's part in a ruling: what it said, who said it, and what that took.
+
+    `said` is `pass` or `escalate` for the rules, `clear`, `suspicious` or `unclear` for triage, an action or
+    `unclear` for the supervisor. `cached` answers were paid for by an earlier call; a
+    cost of None is one nobody knows.
+    """
+
+    tier: int
+    said: str
+    by: str = ""
+    latency_us: float = 0.0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float | None = 0.0
+    cached: bool = False
+
+
 class Decision(NamedTuple):
-    """The gate's ruling on one call. `tier` is the highest tier the call reached; only CONTINUE lets it run."""
+    """The gate's ruling on one call. `tier` is the highest tier the call reached; only CONTINUE lets it run.
+
+    `correction` is what a REORIENT tells the agent, `approval` the id under which a person can answer a PAUSE.
+    """
 
     action: Action
     tier: int
@@ -163,11 +191,26 @@ class Decision(NamedTuple):
     explanation: str = ""
     findings: tuple[Finding, ...] = ()
     origins: tuple[Origin, ...] = ()
+    correction: str = ""
+    approval: str = ""
+    judged: tuple[Ran, ...] = ()
     latency_us: float = 0.0
 
     @property
     def escalated(self) -> bool:
         return self.tier > 1
+
+    @property
+    def tiers(self) -> tuple[Ran, ...]:
+        """What each tier said, the rules first; their time is what the judges' leaves of the whole."""
+        judges_us = sum(ran.latency_us for ran in self.judged)
+        said = "escalate" if self.judged or self.tier > 1 else "pass"
+        return (Ran(1, said, "rules", max(0.0, self.latency_us - judges_us)), *self.judged)
+
+    @property
+    def cost_usd(self) -> float:
+        """What the judges cost, as far as their prices are known."""
+        return sum(ran.cost_usd or 0.0 for ran in self.judged)
 
 
 @dataclass(frozen=True, slots=True)

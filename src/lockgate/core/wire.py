@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockgate.core.vocabulary import Block, Decision, Finding, Lineage, Origin
+from lockgate.core.vocabulary import Block, Decision, Finding, Lineage, Origin, Ran
 
 # Moves when a key changes its meaning or goes away; a new key alone does not move it.
 SCHEMA = "lockgate/1"
@@ -17,7 +17,24 @@ def decision_to_dict(decision: Decision) -> dict[str, object]:
         "explanation": decision.explanation,
         "findings": [finding_to_dict(finding) for finding in decision.findings],
         "origins": [origin_to_dict(origin) for origin in decision.origins],
+        "correction": decision.correction,
+        "approval": decision.approval,
+        "tiers": [tier_to_dict(ran) for ran in decision.tiers],
+        "cost_usd": round(decision.cost_usd, 9),
         "latency_us": round(decision.latency_us, 3),
+    }
+
+
+def tier_to_dict(ran: Ran) -> dict[str, object]:
+    return {
+        "tier": ran.tier,
+        "said": ran.said,
+        "by": ran.by,
+        "latency_us": round(ran.latency_us, 3),
+        "tokens_in": ran.tokens_in,
+        "tokens_out": ran.tokens_out,
+        "cost_usd": None if ran.cost_usd is None else round(ran.cost_usd, 9),
+        "cached": ran.cached,
     }
 
 
