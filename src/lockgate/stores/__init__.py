@@ -1,0 +1,1 @@
+"""Where things are kept between calls: one file per way of keeping them."""

@@ -1,0 +1,396 @@
+"""Approvals in a file that several processes share: the agent's host asks, a person's command answers.
+
+Nothing is held open between two calls: a fork, a thread or a file that was put in its place is then no special case.
+Whoever can write the file can approve, so it is used only where nobody but its owner can write it or its folder.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+from lockgate.core.approvals import (
+    KEPT_S,
+    MAX_KEPT,
+    MAX_WAITING,
+    MAX_WAITING_PER_SESSION,
+    OPEN,
+    SKEW_S,
+    Answered,
+    Approval,
+    Bound,
+    Heard,
+    Pending,
+    State,
+    Taken,
+    aged,
+    answered,
+    checked_answer,
+    checked_time,
+    is_id,
+    shown_from_json,
+    shown_to_json,
+    standing,
+    taken,
+)
+from lockgate.core.errors import InvalidCall, LockgateError, quoted
+
+# "lkga": other programs' databases are refused, and ours is known to tools that look.
+_APPLICATION = 0x6C6B6761
+_VERSION = 1
+_BUSY_S = 5.0
+
+_SCHEMA = f"""
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {_VERSION};
+CREATE TABLE approvals (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    session TEXT NOT NULL,
+    tool TEXT NOT NULL,
+    arguments TEXT NOT NULL,
+    policy_hash TEXT NOT NULL,
+    context TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    created_s REAL NOT NULL,
+    expires_s REAL NOT NULL,
+    shown TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('waiting', 'granted', 'denied', 'expired', 'used', 'voided')),
+    who TEXT,
+    said_s REAL,
+    reason TEXT,
+    ended_s REAL NOT NULL DEFAULT 0,
+    told INTEGER NOT NULL DEFAULT 0
+);
+CREATE UNIQUE INDEX one_open_question ON approvals (session, digest) WHERE state IN ('waiting', 'granted');
+CREATE INDEX by_call ON approvals (session, digest);
+CREATE INDEX by_state ON approvals (state, session);
+"""
+_COLUMNS = (
+    "id, session, tool, arguments, policy_hash, context, digest, created_s, expires_s, shown, state, who, said_s, "
+    "reason, ended_s, told"
+)
+_OPEN = "state IN ('waiting', 'granted')"
+_SPARE = "state IN ('expired', 'used', 'voided')"
+
+
+class SqliteApprovals:
+    """Questions to a person in one file. The file and its folder are made when the first question is asked."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def ask(self, pending: Pending) -> str:
+        """Keep the question on disk; the id under which the call waits, an earlier one's if it waits already.
+
+        Empty when there are too many: the call then pauses with nobody asked.
+        """
+        self._make()
+        with self._changing(pending.created_s) as db:
+            known = standing(self._same(db, pending.bound))
+            if known is not None and (known.state in OPEN or known.state is State.DENIED):
+                return known.pending.id
+            waiting, ours = db.execute(
+                f"SELECT count(*), coalesce(sum(session = ?), 0) FROM approvals WHERE {_OPEN}",  # noqa: S608
+                (pending.session,),
+            ).fetchone()
+            if waiting >= MAX_WAITING or ours >= MAX_WAITING_PER_SESSION:
+                return ""
+            if db.execute("SELECT 1 FROM approvals WHERE id = ?", (pending.id,)).fetchone():
+                raise InvalidCall(f"approval {quoted(pending.id)} is already there")
+            marks = ", ".join("?" * len(_COLUMNS.split(",")))
+            db.execute(f"INSERT INTO approvals ({_COLUMNS}) VALUES ({marks})", _row(Approval(pending)))  # noqa: S608
+            return pending.id
+
+    def answer(self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "") -> Heard:
+        """Record a person's answer if it is the first, in time, and to what has this digest."""
+        said = checked_answer(yes, who, reason, now_s)
+        if not is_id(id) or not self._there():
+            return Heard(False, State.UNKNOWN)
+        with self._changing(said.at_s) as db:
+            found = self._select(db, "WHERE id = ?", id)
+            if not found:
+                return Heard(False, State.UNKNOWN)
+            heard = answered(found[0], digest, said)
+            if heard.counted and heard.approval is not None:
+                self._update(db, heard.approval, State.WAITING)
+            return heard
+
+    def take(self, bound: Bound, now_s: float) -> Taken:
+        """Hand a yes to this very call out, once; it is spent on disk before the caller hears of it."""
+        now_s = checked_time(now_s)
+        if not self._there():
+            return Taken(State.UNKNOWN)
+        with self._changing(now_s) as db:
+            same = self._same(db, bound)
+            near = [] if same else self._near(db, bound)
+            said, changed = taken(bound, same, near, now_s)
+            if changed is not None:
+                self._update(db, changed, said.state)
+            return said
+
+    def void(self, session: str, now_s: float) -> int:
+        """End every open question of a session, answered or not; how many there were."""
+        now_s = checked_time(now_s)
+        if not self._there():
+            return 0
+        with self._changing(now_s) as db:
+            ended = db.execute(
+                f"UPDATE approvals SET state = 'voided', ended_s = ? WHERE session = ? AND {_OPEN}",  # noqa: S608
+                (now_s, session),
+            )
+            return ended.rowcount
+
+    def waiting(self, now_s: float) -> list[Pending]:
+        """What waits for an answer, oldest first."""
+        return [each.pending for each in self._read(now_s, "WHERE state = 'waiting'") if each.state is State.WAITING]
+
+    def every(self, now_s: float) -> list[Approval]:
+        """Everything that is still kept, oldest first."""
+        return self._read(now_s, "")
+
+    def get(self, id: str, now_s: float) -> Approval | None:
+        found = self._read(now_s, "WHERE id = ?", id) if is_id(id) else []
+        return found[0] if found else None
+
+    def find(self, start: str) -> list[str]:
+        """The ids that begin so, at most three; an id that is given whole is only itself."""
+        # What is no text to SQLite begins no id; and an id has only letters and digits.
+        if not start.isascii() or not self._there():
+            return []
+        with self._opened() as db:
+            if db.execute("SELECT 1 FROM approvals WHERE id = ?", (start,)).fetchone():
+                return [start]
+            # Not LIKE: a `%` that somebody typed would be every id.
+            found = db.execute(
+                "SELECT id FROM approvals WHERE substr(id, 1, ?) = ? ORDER BY number LIMIT 3", (len(start), start)
+            )
+            return [str(id) for (id,) in found]
+
+    def _read(self, now_s: float, where: str, *values: object) -> list[Approval]:
+        now_s = checked_time(now_s)
+        if not self._there():
+            return []
+        with self._opened() as db:
+            return [aged(each, now_s) for each in self._select(db, where, *values)]
+
+    @staticmethod
+    def _select(db: sqlite3.Connection, where: str, *values: object) -> list[Approval]:
+        found = db.execute(f"SELECT {_COLUMNS} FROM approvals {where} ORDER BY number", values)  # noqa: S608
+        return [_approval(row) for row in found]
+
+    def _same(self, db: sqlite3.Connection, bound: Bound) -> list[Approval]:
+        return self._select(db, "WHERE session = ? AND digest = ?", bound.session, bound.digest)
+
+    def _near(self, db: sqlite3.Connection, bound: Bound) -> list[Approval]:
+        where = "WHERE state = 'granted' AND tool = ? AND (session = ? OR arguments = ?)"
+        return self._select(db, where, bound.tool, bound.session, bound.arguments)
+
+    @staticmethod
+    def _update(db: sqlite3.Connection, approval: Approval, was: State) -> None:
+        said = approval.answered
+        done = db.execute(
+            "UPDATE approvals SET state = ?, who = ?, said_s = ?, reason = ?, ended_s = ?, told = ? "
+            "WHERE id = ? AND state = ?",
+            (
+                approval.state.value,
+                said and said.who,
+                said and said.at_s,
+                said and said.reason,
+                approval.ended_s,
+                approval.told,
+                approval.pending.id,
+                was.value,
+            ),
+        )
+        if done.rowcount != 1:
+            # Cannot be while the lock is held; if it ever is, nobody may act on what was read.
+            raise sqlite3.DatabaseError("a question changed while it was locked")
+
+    @contextmanager
+    def _changing(self, now_s: float) -> Iterator[sqlite3.Connection]:
+        """One change, whole or not at all, with everybody else kept out from the first read on."""
+        with self._opened() as db:
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                _age(db, now_s)
+                yield db
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+            db.execute("COMMIT")
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        try:
+            before = self._checked()
+            with closing(sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None)) as db:
+                # A yes must be spent for good before its call runs, and a deleted call must be gone.
+                db.execute("PRAGMA synchronous = FULL")
+                db.execute("PRAGMA secure_delete = ON")
+                db.execute("PRAGMA trusted_schema = OFF")
+                marks = [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
+                # What SQLite has opened by name has to be what was looked at.
+                if not os.path.samestat(before, self._checked()):
+                    raise self._refused("was replaced while it was opened")
+                if marks[0] != _APPLICATION:
+                    raise self._refused("is not a store of approvals", hint=self._anew)
+                if marks[1] != _VERSION:
+                    raise self._refused("was made by another version of lockgate", hint=self._anew)
+                yield db
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+        except OSError as error:
+            raise self._refused(f"cannot be used: {(error.strerror or type(error).__name__).lower()}") from error
+
+    def _there(self) -> bool:
+        try:
+            os.lstat(self.path)
+        except FileNotFoundError:
+            return False
+        except (OSError, ValueError) as error:
+            raise self._refused(f"cannot be used: {str(getattr(error, 'strerror', None) or error).lower()}") from None
+        return True
+
+    def _checked(self) -> os.stat_result:
+        """The file's status, if nobody else can have written it or put it there."""
+        self._private(self.path.parent, folder=True)
+        status = self._private(self.path, folder=False)
+        for ending in ("-wal", "-shm", "-journal"):
+            # Together they are the database: what stands in one of these counts as much as what stands in the file.
+            with suppress(FileNotFoundError):
+                self._private(self.path.with_name(self.path.name + ending), folder=False)
+        return status
+
+    def _private(self, path: Path, *, folder: bool) -> os.stat_result:
+        status = os.lstat(path)
+        named = quoted(path, 200)
+        if not (stat.S_ISDIR if folder else stat.S_ISREG)(status.st_mode):
+            what = (
+                "a link" if stat.S_ISLNK(status.st_mode) else "a folder" if stat.S_ISDIR(status.st_mode) else "no file"
+            )
+            raise LockgateError(
+                f"{named} is {what}, where the approvals should have a {'folder' if folder else 'file'}",
+                hint="move it away, or name another place",
+            )
+        if os.name == "posix":
+            if status.st_uid != os.getuid():
+                raise LockgateError(
+                    f"{named} belongs to another user, who could approve anything in it",
+                    hint="run this as the user whose agent asks",
+                )
+            if status.st_mode & 0o022:
+                raise LockgateError(
+                    f"{named} can be written by others, who could approve anything in it",
+                    hint=f"look at what is in it, then: chmod go-w {path}",
+                )
+        return status
+
+    def _make(self) -> None:
+        """The file with its tables, put in place whole: another process sees either none of it or all of it."""
+        if self._there():
+            return
+        # Beside its place and under a name of its own, for a link cannot cross to another disk.
+        made = self.path.with_name(f"{self.path.name}.{uuid4().hex}.new")
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._private(self.path.parent, folder=True)
+            os.close(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600))
+            try:
+                with closing(sqlite3.connect(made, isolation_level=None)) as db:
+                    db.execute("PRAGMA synchronous = FULL")
+                    db.execute("PRAGMA journal_mode = WAL")
+                    db.executescript(_SCHEMA)
+                _put(made, self.path)
+            finally:
+                made.unlink(missing_ok=True)
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+        except (OSError, ValueError) as error:
+            said = str(getattr(error, "strerror", None) or error).lower()
+            raise self._refused(f"cannot be made: {said}") from error
+
+    _anew = "move the file away to begin anew: what waited in it is asked again"
+
+    def _refused(self, why: str, *, hint: str = "") -> LockgateError:
+        return LockgateError(f"the approvals store {quoted(self.path, 200)} {why}", hint=hint)
+
+    def _failed(self, error: sqlite3.Error) -> LockgateError:
+        said = str(error).lower()
+        if "locked" in said or "busy" in said:
+            return self._refused(f"was busy for {_BUSY_S:.0f} seconds", hint="try again")
+        if type(error) is sqlite3.DatabaseError:
+            return self._refused("is damaged, or no store of approvals", hint=self._anew)
+        return self._refused(f"cannot be used: {said}")
+
+
+def _put(made: Path, place: Path) -> None:
+    """Give the file its name unless somebody was quicker; theirs is as good."""
+    with suppress(FileExistsError):
+        try:
+            os.link(made, place)
+        except FileExistsError:
+            raise
+        except OSError:
+            # A file system without links. Two processes that start at this very moment could lose a question here,
+            # which would be asked again; a yes cannot be lost, since nobody has been asked yet.
+            if not place.exists():
+                os.replace(made, place)
+
+
+def _age(db: sqlite3.Connection, now_s: float) -> None:
+    """What has expired is marked so for good, and what ended long ago is forgotten."""
+    db.execute(
+        f"UPDATE approvals SET state = 'expired', ended_s = :now "  # noqa: S608
+        f"WHERE {_OPEN} AND NOT (created_s - :skew <= :now AND :now < expires_s)",
+        {"now": now_s, "skew": SKEW_S},
+    )
+    db.execute(f"DELETE FROM approvals WHERE NOT {_OPEN} AND ended_s < ?", (now_s - KEPT_S,))  # noqa: S608
+    db.execute(
+        # A no is not among them: an agent must not be able to have it forgotten by asking a thousand other things.
+        f"DELETE FROM approvals WHERE {_SPARE} AND number <= "  # noqa: S608
+        f"(SELECT number FROM approvals WHERE {_SPARE} ORDER BY number DESC LIMIT 1 OFFSET ?)",
+        (MAX_KEPT,),
+    )
+
+
+def _row(approval: Approval) -> tuple[object, ...]:
+    pending, said = approval.pending, approval.answered
+    return (
+        pending.id,
+        *pending.bound,
+        pending.digest,
+        pending.created_s,
+        pending.expires_s,
+        shown_to_json(pending.shown),
+        approval.state.value,
+        said and said.who,
+        said and said.at_s,
+        said and said.reason,
+        approval.ended_s,
+        approval.told,
+    )
+
+
+def _approval(row: tuple[object, ...]) -> Approval:
+    """A row as it was written, or an error: what is shown to a person must be what the digest was made from."""
+    try:
+        id, session, tool, arguments, policy_hash, context, digest, created_s, expires_s, shown, *rest = row
+        state, who, said_s, reason, ended_s, told = rest
+        for text in (id, session, tool, arguments, policy_hash, context, digest, shown):
+            if not isinstance(text, str):
+                raise TypeError("not text")
+        bound = Bound(session, tool, arguments, policy_hash, context)  # type: ignore[arg-type]
+        pending = Pending(id, bound, created_s, expires_s, shown_from_json(shown))  # type: ignore[arg-type]
+        said = None if who is None else Answered(state != "denied", who, checked_time(said_s), reason)  # type: ignore[arg-type]
+        if pending.digest != digest or (state in ("granted", "denied", "used") and said is None):
+            raise ValueError("a row that was changed")
+        return Approval(pending, State(str(state)), said, checked_time(ended_s), bool(told))
+    except (TypeError, ValueError, InvalidCall) as error:
+        raise sqlite3.DatabaseError(f"a row that is no question: {type(error).__name__}") from error
