@@ -55,13 +55,33 @@ CAP = Entry(
     "what could not be read to the end is not clean; whoever wrote it may have counted on that",
 )
 
+BORDER = Entry(
+    "scope:CROSSING",
+    "scope",
+    "call",
+    "an argument leads outside the declared scope, or cannot be read well enough to know; CROSSING says which",
+    "a border that a persuasive text can move is none: no model may clear this, only a person",
+)
+STEP = Entry(
+    "step:CAUSE",
+    "step",
+    "call",
+    "a supervised step does not fit what its agent committed to; CAUSE says how",
+    "what an agent says of its own work is compared with the calls that were seen",
+)
+
 ENTRIES: tuple[Entry, ...] = (
     *(_of_rule(rule) for rule in RULES),
     ENCODED,
     OPAQUE,
     CAP,
+    BORDER,
+    STEP,
     *(Entry(signal, "origin", "call", what, why) for signal, (what, why) in SIGNALS.items()),
 )
+
+
+_OTHERS = (("scope:", BORDER), ("step:", STEP))
 
 
 def find(rule: str) -> Entry | None:
@@ -71,7 +91,7 @@ def find(rule: str) -> Entry | None:
     for entry in ENTRIES:
         if entry.id == rule:
             return entry
-    for prefix, entry in (("encoded:opaque-", OPAQUE), ("encoded:", ENCODED), ("cap:", CAP)):
+    for prefix, entry in (("encoded:opaque-", OPAQUE), ("encoded:", ENCODED), ("cap:", CAP), *_OTHERS):
         if rule.startswith(prefix):
             return entry
     return None

@@ -1,0 +1,766 @@
+"""The border of a declared scope: which hosts, networks, URLs and paths it names, and which arguments go beyond them.
+
+A scope is the operator's prose. What it names is read off without interpreting a sentence: a place that is written
+plainly is inside, one with `!` before it is outside, and a text in which something else could mean "not there" is
+refused, because a border that is guessed is none.
+
+The arguments are read the other way round. Programs disagree about what an address means (`http://a\\@b`, `010.0.0.1`,
+`ｅxample.com`), and whoever wants to slip through picks the spelling. So an address counts as inside only when
+*everything* a common program could take it for is inside, and one that cannot be read is outside.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from lockgate.core.confusables import INVISIBLE, cleaned, gates_of
+from lockgate.core.errors import InvalidConfig, printable, quoted
+from lockgate.core.origins import Leaf, sink_of
+from lockgate.core.tools import canonical_tool, tool_words
+from lockgate.core.vocabulary import Finding
+
+OUTSIDE, UNREADABLE, UNREAD = "scope:outside", "scope:unreadable", "scope:unread"
+MAX_TEXT = 100_000
+MAX_FINDINGS = 20
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+
+class Span(NamedTuple):
+    """The addresses from the first to the last: one machine, a network, or a range as scanners write it."""
+
+    first: Address
+    last: Address
+
+
+class Place(NamedTuple):
+    """One place that a scope names. A port of 0 is any port, an empty path is all of them.
+
+    A host that starts with `*.` stands for the names below it, not for the name itself.
+    """
+
+    host: str = ""
+    network: Network | None = None
+    port: int = 0
+    path: str = ""
+
+    def __str__(self) -> str:
+        port = f":{self.port}" if self.port else ""
+        return f"{self.host or self.network or ''}{port}{self.path}"
+
+
+class Seen(NamedTuple):
+    """An address in an argument: all the machines it could mean (none: it cannot be read), and what it says of them."""
+
+    machines: frozenset[str | Span]
+    port: int
+    path: str
+    written: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Border:
+    """What a scope names: the places inside, and those that are outside all the same.
+
+    With `open` everything is inside that is not among the latter.
+    """
+
+    inside: tuple[Place, ...] = ()
+    never: tuple[Place, ...] = ()
+    open: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.inside or self.never)
+
+    @property
+    def guards_paths(self) -> bool:
+        """A scope that names no path says nothing about files."""
+        return any(_is_path(place) for place in (*self.inside, *self.never))
+
+    def holds(self, seen: Seen) -> bool:
+        """Whether everything this address could mean is inside."""
+        if not seen.machines:
+            return False
+        return all(
+            (self.open or any(_covers(place, machine, seen) for place in self.inside))
+            and not any(_touches(place, machine, seen) for place in self.never)
+            for machine in seen.machines
+        )
+
+    def holds_path(self, written: str) -> bool:
+        path = _resolved(written)
+        inside = [place.path for place in self.inside if _is_path(place)]
+        never = [place.path for place in self.never if _is_path(place)]
+        return (
+            path is not None
+            and (not inside or any(_below(path, top) for top in inside))
+            and not any(_below(path.lower(), top.lower()) for top in never)
+        )
+
+
+def _is_path(place: Place) -> bool:
+    return not place.host and place.network is None
+
+
+def _covers(place: Place, machine: str | Span, seen: Seen) -> bool:
+    if _is_path(place) or not _is_machine(place, machine) or place.port not in (0, seen.port):
+        return False
+    if not place.path:
+        return True
+    path = _resolved(_undone(seen.path)) if seen.path else None
+    return path is not None and _below(path, place.path)
+
+
+def _touches(place: Place, machine: str | Span, seen: Seen) -> bool:
+    """Whether an address could be of an excluded place: when a port is not said it may be that one."""
+    if _is_path(place) or (place.port and seen.port and place.port != seen.port):
+        return False
+    if isinstance(machine, Span) and place.network is not None:
+        first, last = place.network[0], place.network[-1]
+        if first.version != machine.first.version or int(machine.last) < int(first) or int(machine.first) > int(last):
+            return False
+    elif not _is_machine(place, machine):
+        return False
+    if not place.path:
+        return True
+    path = _resolved(_undone(seen.path) or "/")
+    return path is None or _below(path.lower(), place.path.lower())
+
+
+def _undone(text: str) -> str:
+    """A text without its percent signs, however often they were put on."""
+    for _ in range(4):
+        if "%" not in text:
+            break
+        text = unquote(text)
+    return text
+
+
+_LOOPBACK = (ip_address("127.0.0.1"), ip_address("::1"))
+
+
+def _is_machine(place: Place, machine: str | Span) -> bool:
+    if isinstance(machine, Span):
+        if place.network is None:
+            return place.host == "localhost" and machine.first == machine.last and machine.first in _LOOPBACK
+        return machine.first in place.network and machine.last in place.network
+    if place.network is not None:
+        return machine == "localhost" and any(address in place.network for address in _LOOPBACK)
+    if place.host.startswith("*."):
+        return machine.endswith(place.host[1:]) and len(machine) > len(place.host) - 1
+    return machine == place.host
+
+
+def _below(path: str, top: str) -> bool:
+    return path == top or path.startswith(top if top.endswith("/") else f"{top}/")
+
+
+def _resolved(written: str) -> str | None:
+    """An absolute path without its detours; None for one that cannot be known or climbs above its start."""
+    if not written.isprintable() or re.search(r"[$`{}]", written):
+        return None
+    if re.match(r"[A-Za-z]:[\\/]", written):
+        written = written[0].lower() + written[1:]
+    written = written.replace("\\", "/")
+    kept: list[str] = []
+    for segment in written.split("/"):
+        # Some servers read `..;` as `..` too.
+        if segment.partition(";")[0] == "..":
+            if len(kept) < 2:
+                return None
+            kept.pop()
+        elif segment not in ("", ".") or not kept:
+            kept.append(segment)
+    return "/".join(kept) or "/"
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What a scope names
+
+_NO_HOST = r"\s/\\?#\"'<>|`,;&()"
+_SCOPE_URL = re.compile(r"(?i)(?<![^\s(\[,;\"'`<!])(!?)([a-z][a-z0-9+.-]{0,30})://([^\s<>\"'`]{1,500})")
+_SCOPE_NETWORK = re.compile(
+    r"(?i)(?<![\w.:/!*-])(!?)"
+    r"(?:(\d{1,3}(?:\.\d{1,3}){3})|\[?((?=[0-9a-f:]*::|(?:[0-9a-f]+:){7})[0-9a-f:.]*[0-9a-f:])\]?)"
+    r"(/\d{1,3})?(?::(\d{1,5}))?(?![\w/-]|\.\d)"
+)
+_SCOPE_HOST = re.compile(
+    r"(?<![\w.@:/!*-])(!?)((?:\*\.)?(?:[\w-]{1,63}\.){0,10}[\w-]{2,63})(?::(\d{1,5}))?((?:/[^\s,;\"'`<>)]*)?)(?![\w@])"
+)
+_SCOPE_PATH = re.compile(r"(?<![^\s(\[,;\"'`<:!])(!?)(~?/[^\s,;\"'`<>()]{1,400}|[A-Za-z]:[\\/][^\s,;\"'`<>()]{0,400})")
+_EXCLUDES = re.compile(
+    r"(?i)\b(?:not|no|never|nor|neither|none|except(?:ing|ions?)?|exclud\w+|exclusions?|without|outside|avoid\w*|forbid\w*"
+    r"|forbidden|prohibit\w*|banned|apart from|other than|out[- ]of[- ](?:scope|bounds)|off[- ]limits|cannot"
+    r"|(?:do|does|is|are|must|should|ca|wo)n['\u2019]t)\b"
+)
+_EXCLUDED = re.compile(
+    r"(?i)\b(?:(?:is|are|be|must|may|shall|should|can) not|(?:is|are|must)n['\u2019]t|not in scope"
+    r"|out[- ]of[- ](?:scope|bounds)|off[- ]limits|excluded|forbidden|prohibited|banned|cannot)\b"
+)
+_NOTHING_ELSE = re.compile(r"(?i)\b(?:nothing else|nobody else|no other(?: \w+)?|no others)\b")
+_HINT = (
+    "name what is inside plainly, and write what is outside with a mark before it: `*.lab.example !mail.lab.example`"
+)
+
+
+@lru_cache(maxsize=64)
+def border(scope: str) -> Border:
+    """The places a scope names. Raises InvalidConfig where its words could put one of them outside.
+
+    A scope without any place has no border, and only the judges can go by it.
+    """
+    found = sorted(_named(scope))
+    text = _NOTHING_ELSE.sub(lambda said: " " * len(said[0]), scope)
+    plain = [(at, place) for at, never, place in found if not never]
+    word = _EXCLUDES.search(text)
+    if word and plain and plain[-1][0] > word.start():
+        raise InvalidConfig(
+            f"the scope says {quoted(word[0])} before it names {quoted(plain[-1][1])}: is that inside?", hint=_HINT
+        )
+    for at, place in plain:
+        sentence = re.split(r"[;\n]|\.(?:\s|$)", text[at:], maxsplit=1)[0]
+        if word := _EXCLUDED.search(sentence):
+            raise InvalidConfig(
+                f"the scope names {quoted(place)} and then says {quoted(word[0])}: is that inside?", hint=_HINT
+            )
+    return Border(
+        tuple(dict.fromkeys(place for _, never, place in found if not never)),
+        tuple(dict.fromkeys(place for _, never, place in found if never)),
+    )
+
+
+def places(text: str) -> Border:
+    """The same for words that bind nobody, such as an agent's own: every place in them, and no refusal."""
+    found = sorted(_named(text[:MAX_TEXT]))
+    return Border(tuple(place for _, never, place in found if not never))
+
+
+def _named(scope: str) -> Iterator[tuple[int, bool, Place]]:
+    taken: list[tuple[int, int]] = []
+
+    def free(match: re.Match[str]) -> bool:
+        if any(start < match.end() and match.start() < end for start, end in taken):
+            return False
+        taken.append(match.span())
+        return True
+
+    for match in _SCOPE_URL.finditer(scope):
+        mark, _, rest = match.groups()
+        rest = rest.rstrip(".,;:!)")
+        authority = re.split(r"[/\\?#]", rest, maxsplit=1)[0]
+        path = rest[len(authority) :]
+        host, port = _host_and_port(authority)
+        for machine in machines_of(host):
+            top = _resolved(re.split("[?#]", path)[0]) if path else ""
+            if free(match):
+                yield match.start(), bool(mark), _place(machine, port, "" if top in (None, "/") else top or "")
+    for match in _SCOPE_NETWORK.finditer(scope):
+        mark, quad, groups, prefix, port_text = match.groups()
+        network = _network((quad or groups) + (prefix or ""))
+        if network is not None and free(match):
+            yield match.start(), bool(mark), Place(network=network, port=int(port_text or 0))
+    for match in _SCOPE_PATH.finditer(scope):
+        path_inside = _resolved(match[2].rstrip(".:!"))
+        if path_inside and path_inside != "/" and free(match):
+            yield match.start(), bool(match[1]), Place(path=path_inside)
+    for match in _SCOPE_HOST.finditer(scope):
+        mark, name, port_text, path = match.groups()
+        wild, bare = name.startswith("*."), name.removeprefix("*.")
+        if not (wild or _named_like_a_host(bare) or bare.lower() == "localhost"):
+            continue
+        for machine in machines_of(bare):
+            if isinstance(machine, str) and free(match):
+                top = _resolved(path.rstrip(".:!")) if path.strip("/.") else ""
+                yield (
+                    match.start(),
+                    bool(mark),
+                    Place(f"*.{machine}" if wild else machine, None, int(port_text or 0), top or ""),
+                )
+
+
+def _place(machine: str | Span, port: int, path: str) -> Place:
+    if isinstance(machine, Span):
+        return Place(network=ip_network(machine.first), port=port, path=path)
+    return Place(machine, None, port, path)
+
+
+def _network(text: str) -> Network | None:
+    try:
+        return ip_network(text, strict=False)
+    except ValueError:
+        return None
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What an address means
+
+_DOTS = str.maketrans(dict.fromkeys("\u3002\uff0e\uff61", "."))
+_LABEL = re.compile("[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMERIC = re.compile("[0-9]+|0x[0-9a-f]*")
+
+
+@lru_cache(maxsize=1024)
+def machines_of(written: str) -> frozenset[str | Span]:
+    """Every machine that a program could take a host as it is written for; empty when it is no host's name."""
+    if not written or len(written) > 1000:
+        return frozenset()
+    if written.startswith("[") and written.endswith("]"):
+        return _ipv6(written[1:-1])
+    plain = _undone(written)
+    # Programs that know international names drop invisible characters and fold the rest, the others do neither.
+    lowered = unicodedata.normalize("NFC", plain).lower()
+    mapped = "".join(ch for ch in unicodedata.normalize("NFKC", plain) if ch not in INVISIBLE)
+    mapped = unicodedata.normalize("NFKC", mapped.casefold()).translate(_DOTS)
+    meant: set[str | Span] = set()
+    for form in {lowered, mapped}:
+        found = _machines(form.removesuffix("."))
+        if not found:
+            return frozenset()
+        meant |= found
+    return frozenset(meant)
+
+
+def _machines(name: str) -> set[str | Span]:
+    labels = name.split(".")
+    if _NUMERIC.fullmatch(labels[-1]):
+        return _ipv4(labels)
+    spelled: list[str] = []
+    for label in labels:
+        if not label or len(label) > 63:
+            return set()
+        ascii_label = label if label.isascii() else f"xn--{label.encode('punycode').decode('ascii')}"
+        if not _LABEL.fullmatch(ascii_label):
+            return set()
+        spelled.append(ascii_label)
+    return {".".join(spelled)} if len(name) <= 253 else set()
+
+
+def _ipv4(labels: Sequence[str]) -> set[str | Span]:
+    """One to four numbers of any base, as `inet_aton` reads them; `010` is 8 to some programs and 10 to others."""
+    if len(labels) > 4 or not all(_NUMERIC.fullmatch(label) and len(label) <= 12 for label in labels):
+        return set()
+    meant: set[str | Span] = set()
+    for octal in (True, False):
+        numbers: list[int] = []
+        for label in labels:
+            if label.startswith("0x"):
+                numbers.append(int(label[2:] or "0", 16))
+            elif octal and label.startswith("0") and len(label) > 1:
+                if not re.fullmatch("[0-7]+", label):
+                    return set()
+                numbers.append(int(label, 8))
+            else:
+                numbers.append(int(label))
+        *front, last = numbers
+        if any(number > 255 for number in front) or last >= 256 ** (5 - len(numbers)):
+            return set()
+        address = IPv4Address(sum(number << 8 * (3 - at) for at, number in enumerate(front)) + last)
+        meant.add(Span(address, address))
+    return meant
+
+
+def _ipv6(written: str) -> frozenset[str | Span]:
+    try:
+        address: Address = IPv6Address(written.partition("%")[0])
+    except ValueError:
+        return frozenset()
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return frozenset({Span(address, address)})
+
+
+def _host_and_port(authority: str) -> tuple[str, int]:
+    """The host and the port of an authority; a port that is no number makes the host unreadable."""
+    host = authority.rpartition("@")[2]
+    bracketed = re.fullmatch(r"(\[[^\]]*\])(?::([0-9]{0,5}))?", host)
+    if bracketed:
+        return bracketed[1], int(bracketed[2] or 0)
+    name, colon, port = host.partition(":")
+    if colon and not re.fullmatch("[0-9]{0,5}", port):
+        return "", 0
+    return name, int(port or 0)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Which addresses an argument holds
+
+_DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443, "ftp": 21, "ssh": 22, "sftp": 22, "git": 9418}
+# Browsers and curl take `http:/host`, `http:host` and `http:\\host` for the same thing.
+_URL = re.compile(
+    rf"(?i)([a-z][a-z0-9+.-]{{0,30}}):[/\\]{{2,}}([^{_NO_HOST}]*)|\b(https?|wss?|ftps?):[/\\]?([^{_NO_HOST}]+)"
+)
+_SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.-]{0,30}:[/\\]|(?:https?|wss?|ftps?):")
+_MAX_REST = 1000
+_REST = re.compile(rf"[^\s\"'<>|`]{{0,{_MAX_REST}}}")
+_RELATIVE = re.compile(rf"(?<![^\s\"'=(,<>\[|;&`])(?://|\\\\)([^{_NO_HOST}]+)")
+_AFTER_AT = re.compile(rf"(?<=[^\s\"'(\[{{/])@([^{_NO_HOST}@]+)")
+_DEVICE = re.compile(rf"/dev/(?:tcp|udp)/([^{_NO_HOST}]+)(?:/([0-9]{{1,5}}))?")
+_OCTETS = r"(?:\d{1,4}(?:-\d{1,3})?|\*)"
+_QUAD = re.compile(
+    rf"(?:(?<![\w.])|(?<=\s-[A-Za-z]))(\d{{1,4}}(?:\.{_OCTETS}){{3}})(?:(/\d{{1,2}})(?![\w/])|-(\d{{1,3}}(?:\.\d{{1,3}}){{3}})|:(\d{{1,5}}))?(?![\w-]|\.\d)"
+)
+_BARE_IPV6 = re.compile(r"(?i)(?<![\w:.])(?<![\w)\]]\[)((?:[0-9a-f]{0,4}:){2,7}[0-9a-f.:]{0,15})(/\d{1,3})?(?![\w:])")
+_NAME = re.compile(r"(?<![\w.@/\\$-])((?:[\w-]{1,63}\.){1,126}[^\W\d][\w-]{1,62})(\.?:(\d{1,5})\b)?(?![\w(@-])")
+_ODD_WORD = re.compile(r"(?i)(?:0x[0-9a-f]+|\d+)(?:\.(?:0x[0-9a-f]+|\d+)){0,3}")
+_NETWORK_PROGRAM = re.compile(
+    r"(?i)(?<![\w.-])(?:curl|wget|ssh|scp|sftp|ftp|rsync|nc|ncat|netcat|socat|telnet|ping6?|dig|drill|host|nslookup|nmap"
+    r"|masscan|traceroute|tracepath|whois|http|https|xh|aria2c|lynx|w3m|links|openssl|sqlmap|nikto|ffuf|gobuster|hydra"
+    r"|iwr|irm|invoke-webrequest|invoke-restmethod|start-bitstransfer|certutil|bitsadmin|test-netconnection"
+    r"|git\s+(?:clone|fetch|pull|push|remote|ls-remote|submodule))(?:\.exe)?(?=\s)"
+)
+_SHELL_WORD = re.compile(r"(?:[^\s\"'\\]|\\.|\"(?:[^\"\\]|\\.)*\"|'[^']*'|[\"'\\])+")
+_ENDS_COMMAND = re.compile(r"[;&|\n]")
+# What only files end in, and what files and domains end in: such a name counts where something is fetched.
+_FILES = frozenset(
+    """
+    txt json yaml yml toml xml html htm css js jsx ts tsx mjs cjs csv tsv log ini cfg conf lock pdf doc docx xls xlsx
+    ppt pptx odt png jpg jpeg gif svg webp ico bmp mp3 mp4 wav avi mkv gz tgz tar bz2 xz rar whl egg jar war class java
+    kt go rb php lua sql sqlite db bak tmp swp exe dll msi bin iso img deb rpm apk dmg pem crt csr key asc sig sum map
+    out cpp hpp cxx vue scss less ipynb parquet npy pkl pyc pyi patch diff rst tex bib eml ics vcf plist env
+    """.split()
+)
+_FILES_TOO = frozenset("sh py rs md pl cc so zip mov ps ml mm mk am in po tf ad as bz cs vb la st pm pub".split())
+_DOMAINS = frozenset(
+    """
+    com net org edu gov mil int arpa io dev ai co xyz top site online club shop tech cloud live store pro biz link click
+    space website host press work zone world today network systems agency digital email services solutions company
+    example test invalid localhost local lan internal intranet corp onion home
+    uk de fr nl eu ru cn jp us ca au ch at be br cz dk es fi gr hk hu ie il it kr lt lu lv mx no nz pl pt ro se sg si sk
+    th tr tw ua za su ws tk cf ga gq pw cc tv
+    """.split()
+)
+_HOST_ARGUMENTS = frozenset(
+    "url urls uri host hosts hostname hostnames domain domains endpoint webhook proxy href website".split()
+)
+_MAYBE_HOSTS = frozenset("ip ips addr address server target remote peer origin upstream site link destination".split())
+_NO_AUTHORITY = re.compile(r"(?i)(?:about|data|javascript|blob|mailto|tel|urn|file|cid):")
+_CONTENT = frozenset(
+    "content contents body text note notes report summary markdown string file_text message description".split()
+)
+_WRITERS = frozenset("note notes draft memo report journal".split())
+
+
+def outside(edge: Border, leaves: Sequence[Leaf], *, tool: str = "") -> list[Finding]:
+    """What in a call's arguments lies beyond the border: one finding for each address or path, bounded in number.
+
+    A tool that only writes may mention any address in what it writes: mentioning is not going there.
+    """
+    if not edge:
+        return []
+    writes = canonical_tool(tool) == "write" or not _WRITERS.isdisjoint(tool_words(tool)) if tool else False
+    shell = bool(tool) and canonical_tool(tool) == "bash"
+    found: dict[tuple[str, str, str], Finding] = {}
+    left = MAX_TEXT
+    for leaf in leaves:
+        argument, text, how = leaf
+        if writes and not _CONTENT.isdisjoint(_words(argument)):
+            continue
+        if len(text) > left:
+            found["", "", UNREAD] = Finding(UNREAD, argument, 0, len(text), how)
+            text = text[:left]
+        left -= len(text)
+        command = shell or sink_of(argument) == "command"
+        for reading, read in _readings(argument, text):
+            for rule, written, start in _crossings(edge, argument, read, command=command, marked=reading != "unquoted"):
+                # In another reading than the argument's own, offsets point nowhere: the whole value is meant.
+                where = (start, start + len(written)) if reading == "exact" else (0, len(text))
+                name = how if reading == "exact" else reading
+                finding = Finding(rule, argument, *where, "raw" if name == "exact" else name, printable(written, 120))
+                found.setdefault((argument, written, rule), finding)
+                if len(found) >= MAX_FINDINGS:
+                    return list(found.values())
+        if ("", "", UNREAD) in found:
+            break
+    return list(found.values())
+
+
+def _words(argument: str) -> tuple[str, ...]:
+    last = re.sub(r"\[\d+\]", "", argument).rpartition(".")[2]
+    return (*tool_words(last), last.lower())
+
+
+def _readings(argument: str, text: str) -> Iterator[tuple[str, str]]:
+    """The text as it stands, and as whatever gets it may read it."""
+    yield "exact", text
+    plain = text
+    if not text.isascii():
+        plain = cleaned(text, gates_of(text))
+        # One character at a time: normalising a whole text is quadratic in its marks.
+        plain = "".join(_folded(ch) if ch > "\x7f" else ch for ch in plain).translate(_DOTS)
+        if plain != text:
+            yield "folded", plain
+    decoded = plain
+    for _ in range(3):
+        again = unquote(decoded) if "%" in decoded else decoded
+        if again == decoded:
+            break
+        decoded = again
+        yield "percent", decoded
+    # A shell drops quotes and backslashes inside a word: `ev''il.com`.
+    if re.search(r"[\\'\"^]", plain) and (sink_of(argument) in ("command", "") or _NETWORK_PROGRAM.search(plain)):
+        yield "unquoted", re.sub(r"[\\'\"^]", "", plain)
+    # Parsers of URLs drop tabs and line ends wherever they stand; a list of whole URLs is no such case.
+    if re.search(r"[\t\r\n]", plain) and " " not in plain.strip():
+        pieces = plain.split()
+        if _SCHEME.match("".join(pieces)) and not all(map(_SCHEME.match, pieces)):
+            yield "joined", "".join(pieces)
+
+
+@lru_cache(maxsize=4096)
+def _folded(ch: str) -> str:
+    said = unicodedata.normalize("NFKC", ch)
+    return said if len(said) <= 4 else ch
+
+
+def _crossings(
+    edge: Border, argument: str, text: str, *, command: bool, marked: bool
+) -> Iterator[tuple[str, str, int]]:
+    taken = bytearray(len(text))
+    for seen in _addresses(argument, text, taken):
+        if not edge.holds(seen):
+            yield OUTSIDE, seen.written, seen.start
+    # Without its quotes a text no longer says where its words end.
+    if marked:
+        yield from ((UNREADABLE, word, start) for word, start in _expansions(text))
+    if edge.guards_paths:
+        for written, start in _paths(argument, text, taken, command=command):
+            if not edge.holds_path(written):
+                yield OUTSIDE, written, start
+
+
+def _addresses(argument: str, text: str, taken: bytearray) -> Iterator[Seen]:
+    """Every address in the text, in any spelling.
+
+    `taken` marks what an address occupies: the path of a URL is no file's, and its query no second command.
+    """
+
+    def take(start: int, end: int) -> None:
+        taken[start:end] = b"\1" * (end - start)
+
+    words = set(_words(argument))
+    named, maybe = not words.isdisjoint(_HOST_ARGUMENTS), not words.isdisjoint(_MAYBE_HOSTS)
+    single = not re.search(r"\s", text.strip())
+    fetches = _NETWORK_PROGRAM.search(text) is not None
+    authorities = bytearray(len(text))
+    for match in _URL.finditer(text):
+        scheme = (match[1] or match[3]).lower()
+        authority, at = (match[2], match.start(2)) if match[1] else (match[4], match.start(4))
+        end = _rest(text, match.end())
+        take(match.start(), end)
+        # What comes before the first slash: some programs take an `@` in it for the end of a user's name.
+        slash = text.find("/", at, end)
+        authorities[at : end if slash < 0 else slash] = b"\1" * ((end if slash < 0 else slash) - at)
+        if not authority and (scheme == "file" or not text[match.end() : match.end() + 1].strip("\"') ")):
+            continue
+        port = _DEFAULT_PORTS.get(scheme, 0)
+        # To some a third slash that leans the other way is a part of the name.
+        plain = "" if "\\" in text[match.start() : at].partition("//")[2] else authority.rstrip(".:!")
+        yield _seen(plain, text[match.end() : end], text[match.start() : end], match.start(), port)
+    for match in _AFTER_AT.finditer(text):
+        host = match[1].partition("]")[0] + "]" if match[1].startswith("[") else match[1].partition(":")[0].rstrip(".!")
+        sure = authorities[match.start()] or (fetches and host[:1].isalpha())
+        if sure or host.startswith("[") or _named_like_a_host(host) or _QUAD.fullmatch(host):
+            yield Seen(machines_of(host), 0, "", match[0], match.start())
+    for match in _RELATIVE.finditer(text):
+        authority = match[1].rstrip(".:!")
+        host = _host_and_port(authority)[0]
+        share = match[0].startswith("\\") and text[match.end() : match.end() + 1] == "\\" and len(host) > 1
+        if not taken[match.start()] and (share or single or _named_like_a_host(host) or _QUAD.fullmatch(host)):
+            end = _rest(text, match.end())
+            take(match.start(), end)
+            yield _seen(authority, text[match.end() : end], match[0], match.start())
+    for match in _DEVICE.finditer(text):
+        take(*match.span())
+        yield _seen(f"{match[1]}:{match[2] or 0}", "", match[0], match.start())
+    for match in _QUAD.finditer(text):
+        if not taken[match.start()]:
+            take(*match.span())
+            yield _range_seen(match)
+    for match in _BARE_IPV6.finditer(text):
+        written = match[1].rstrip(".")
+        likely = re.search(r"\d", written) and ("::" in written or written.count(":") == 7)
+        network = _network(written + (match[2] or "")) if likely and not taken[match.start()] else None
+        if network is not None:
+            take(*match.span())
+            yield Seen(_spanned(network) if match[2] else _ipv6(written), 0, "", match[0], match.start())
+    begins = len(text) - len(text.lstrip(" \t\r\n\"'<("))
+    for match in _NAME.finditer(text):
+        whole = single and match.start() == begins
+        if text[max(0, match.start() - 1) : match.start()] == "%" and re.match("[0-9A-Fa-f]{2}", match[1]):
+            continue  # the reading without percent signs has the whole of it
+        if taken[match.start()] or not _is_host(match[1], text, match.start(), fetches=fetches or named, whole=whole):
+            continue
+        end = _rest(text, match.end()) if text.startswith("/", match.end()) else match.end()
+        take(match.start(), end)
+        authority = match[1] + (match[2] or "").lstrip(".")
+        yield _seen(authority, text[match.end() : end], text[match.start() : end], match.start())
+    if fetches:
+        yield from _odd_words(text)
+    elif named or maybe:
+        yield from _whole(text, taken, strict=named)
+
+
+def _rest(text: str, at: int) -> int:
+    """Where what follows an authority ends."""
+    match = _REST.match(text, at)
+    return match.end() if match else at
+
+
+def _seen(authority: str, rest: str, written: str, start: int, port: int = 0) -> Seen:
+    """An authority and what follows it.
+
+    Some programs go on where others see its end: at a backslash (unless it is a quote's), or at a comma or semicolon
+    with more of a name behind it.
+    """
+    host, own_port = _host_and_port(authority)
+    if re.match(r"\\[^\"'\n]|[,;&()][^/?#]{0,300}(?:\.\w|[\[@])", rest):
+        host = ""
+    path = re.split("[?#]", rest, maxsplit=1)[0]
+    if len(rest) >= _MAX_REST:
+        path = "$"  # where the rest of it leads has not been read
+    return Seen(machines_of(host), own_port or port, path, written[:300], start)
+
+
+def _range_seen(match: re.Match[str]) -> Seen:
+    low, high = [], []
+    for octet in match[1].split("."):
+        first, _, last = ("0", "", "255") if octet == "*" else octet.partition("-")
+        low.append(first)
+        high.append(last or first)
+    lows, highs = _ipv4(low), _ipv4(match[3].split(".") if match[3] else high)
+    meant: set[str | Span] = set()
+    for one in lows:
+        for other in highs:
+            if isinstance(one, Span) and isinstance(other, Span) and int(one.first) <= int(other.last):
+                meant.add(Span(one.first, other.last))
+    if match[2]:
+        network = _network(f"{match[1]}{match[2]}")
+        meant = set(_spanned(network)) if network is not None else set()
+    return Seen(frozenset(meant), int(match[4] or 0), "", match[0], match.start())
+
+
+def _spanned(network: Network) -> frozenset[str | Span]:
+    return frozenset({Span(network[0], network[-1])})
+
+
+def _named_like_a_host(name: str) -> bool:
+    name = name.removesuffix(".")
+    last = name.rpartition(".")[2].lower()
+    return "." in name and len(last) > 1 and not last.isnumeric() and last not in _FILES and not last.startswith("_")
+
+
+def _is_host(name: str, text: str, start: int, *, fetches: bool, whole: bool) -> bool:
+    """Whether a dotted name is a machine's rather than a file's or a piece of code's."""
+    if not _named_like_a_host(name):
+        return False
+    last = name.rpartition(".")[2].lower()
+    if last in _FILES_TOO:
+        before = text[max(0, start - 16) : start]
+        local = re.search(r"(?:[<>]|-[oO]|--output|\b(?:bash|sh|python3?|perl|source|chmod \S+|rm|cat))[ =]*$", before)
+        return fetches and local is None
+    if fetches or (whole and (len(last) == 2 or not last.isascii() or last.startswith("xn--"))):
+        return True
+    return last in _DOMAINS or last.startswith("xn--") or not last.isascii()
+
+
+def _odd_words(text: str) -> Iterator[Seen]:
+    """Numbers that a program which connects takes for an address: `ping 127.1`, `nc 2130706433 80`."""
+    for start, command in _network_commands(text):
+        previous = "-"
+        for match in re.finditer(r"\S+", command):
+            word = match[0].strip("'\"")
+            dotted = _ODD_WORD.fullmatch(word) is not None and not previous.startswith("-")
+            if dotted and ("." in word or len(word) > 7) and not _QUAD.fullmatch(word):
+                yield Seen(machines_of(word), 0, "", word, start + match.start())
+            previous = word
+
+
+def _network_commands(text: str) -> Iterator[tuple[int, str]]:
+    done = 0
+    for match in _NETWORK_PROGRAM.finditer(text):
+        if match.start() >= done:
+            ends = _ENDS_COMMAND.search(text, match.end())
+            done = ends.start() if ends else len(text)
+            yield match.start(), text[match.start() : done]
+
+
+def _expansions(text: str) -> Iterator[tuple[str, int]]:
+    """Words of a command that connects which the shell fills in later, where nobody can say what they lead to."""
+    for start, command in _network_commands(text):
+        option = False
+        for match in _SHELL_WORD.finditer(command):
+            word = match[0].lstrip("\"'")
+            filled = re.search(r"[$`]|%\w+%", word)
+            if filled and (filled.start() == 0 or not (option or word[0] == "-" or "/" in _host_read(word, filled))):
+                yield match[0][:120], start + match.start()
+            option = word.startswith("-")
+
+
+def _host_read(word: str, filled: re.Match[str]) -> str:
+    """What stands before the part that is filled in, without the scheme: a slash in it ends the host."""
+    return re.sub(r"^[\w+.-]+:[/\\]*", "", word[: filled.start()])
+
+
+def _whole(text: str, taken: bytearray, *, strict: bool) -> Iterator[Seen]:
+    """The value of an argument that is named for a host: whatever stands there is one."""
+    several = re.search(r"\s", text.strip()) is not None
+    for match in re.finditer(r"[^\s,;|]+", text):
+        word = match[0].strip("'\"<>")
+        if not word or taken[match.start()] or taken[match.end() - 1]:
+            continue
+        odd = _ODD_WORD.fullmatch(word.partition(":")[0]) is not None and (strict or "." in word or len(word) > 7)
+        if odd or (strict and not several and word[0] not in "/#?." and not _NO_AUTHORITY.match(word)):
+            authority = re.split(r"[/\\?#]", word, maxsplit=1)[0]
+            yield _seen(authority, word[len(authority) :], word, match.start())
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Which paths an argument holds
+
+_PATH = re.compile(
+    r"(?<![^\s\"'=:(<>|;&,@`])(~[\w.-]*(?:/[^\s\"'<>|;&()`,]*)?|/[^\s\"'<>|;&()`,]+|[A-Za-z]:[\\/][^\s\"'<>|;&()`,]*|\.\.(?:[\\/][^\s\"'<>|;&()`,]*)?|[\w.-]{1,255}/[^\s\"'<>|;&()`,]*)"
+)
+_ABSOLUTE = re.compile(r"[~/\\]|[A-Za-z]:[\\/]")
+_HARMLESS = re.compile(r"/dev/(?:null|zero|stdin|stdout|stderr|tty|fd/\d+|(?:tcp|udp)/.*)")
+_PROGRAM = re.compile(r"/(?:usr/)?(?:local/)?s?bin/[\w.+-]+")
+
+
+def _paths(argument: str, text: str, taken: bytearray, *, command: bool) -> Iterator[tuple[str, int]]:
+    sink = sink_of(argument)
+    if command or _NETWORK_PROGRAM.search(text):
+        for match in _PATH.finditer(text):
+            path, start = match[1], match.start()
+            first = text[max(0, start - 99) : start].rstrip()[-1:] in ("", ";", "&", "|", "(")
+            runs = first and _PROGRAM.fullmatch(path)
+            if not (taken[start] or runs or _HARMLESS.fullmatch(path)) and _may_lie_elsewhere(path):
+                yield path, start
+        return
+    whole = text.strip()
+    if whole.lower().startswith("file://"):
+        yield whole[7:], 0
+    elif sink == "path" or (sink == "" and not re.search(r"\s", whole)):
+        if whole and not any(taken) and _may_lie_elsewhere(whole):
+            yield whole, 0
+
+
+def _may_lie_elsewhere(path: str) -> bool:
+    return _ABSOLUTE.match(path) is not None or _leaves_its_folder(path)
+
+
+def _leaves_its_folder(path: str) -> bool:
+    """Whether a relative path climbs above where it starts; where that is nobody here knows."""
+    depth = 0
+    for segment in re.split(r"[\\/]", path):
+        depth += -1 if segment == ".." else segment not in ("", ".")
+        if depth < 0:
+            return True
+    return False

@@ -1,0 +1,317 @@
+"""Levels, commitments and self-assessments: nothing an agent writes about itself makes it look better."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lockgate.core.context import Past
+from lockgate.core.errors import InvalidCall
+from lockgate.core.supervision import (
+    MAX_ENTRIES,
+    MAX_ENTRY,
+    MAX_TEXT,
+    MAX_TRIGGERS,
+    Cause,
+    Commitment,
+    SelfAssessment,
+    Supervision,
+    Trigger,
+    assessment_of,
+    commitment_of,
+    distinct,
+    findings_of,
+    inherited,
+    reconcile,
+    supervision_of,
+    undeclared,
+)
+
+UN, SUP, HUMAN = Supervision
+
+PLAN = Commitment(
+    "Answer the mails about the docs and keep the tests green",
+    in_scope=(
+        "Read the inbox and send a reply by email to docs.example",
+        "run the tests in ~/proj",
+        "fetch pages of https://docs.example/",
+        "`update_ticket`",
+    ),
+    out_of_scope=("deleting files", "anything in ~/.ssh", "mail to hr.docs.example", "spawn_agent"),
+    assumptions=("the tests pass today",),
+)
+FINE = SelfAssessment(met=True)
+
+
+def call(tool: str, **values: str) -> Past:
+    return Past(tool, tuple(values.items()), "CONTINUE", 1, "no-red-flags")
+
+
+# --- levels
+
+
+INHERITED = [
+    (None, None, SUP),
+    (None, UN, UN),
+    (None, SUP, SUP),
+    (None, HUMAN, HUMAN),
+    (UN, None, UN),
+    (UN, UN, UN),
+    (UN, SUP, SUP),
+    (UN, HUMAN, HUMAN),
+    (SUP, None, SUP),
+    (SUP, UN, SUP),
+    (SUP, SUP, SUP),
+    (SUP, HUMAN, HUMAN),
+    (HUMAN, None, HUMAN),
+    (HUMAN, UN, HUMAN),
+    (HUMAN, SUP, HUMAN),
+    (HUMAN, HUMAN, HUMAN),
+]
+
+
+@pytest.mark.parametrize(("parent", "asked", "given"), INHERITED)
+def test_a_child_may_be_stricter_never_laxer(
+    parent: Supervision | None, asked: Supervision | None, given: Supervision
+) -> None:
+    assert inherited(parent, asked) is given
+
+
+@pytest.mark.parametrize("name", ["supervised-human", "SUPERVISED_HUMAN", " Supervised Human ", HUMAN])
+def test_a_level_by_its_name(name: str) -> None:
+    assert supervision_of(name) is HUMAN
+
+
+@pytest.mark.parametrize("name", ["", "none", "human", True, None, 2])
+def test_an_unknown_level_is_refused(name: object) -> None:
+    with pytest.raises(InvalidCall, match="unknown supervision"):
+        supervision_of(name)
+
+
+# --- what an agent writes
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {},
+        {"interpretation": ""},
+        {"interpretation": "  "},
+        {"interpretation": 5},
+        {"interpretation": "x" * (MAX_TEXT + 1)},
+        {"interpretation": "x", "in_scope": "send email"},
+        {"interpretation": "x", "in_scope": ["a"] * (MAX_ENTRIES + 1)},
+        {"interpretation": "x", "in_scope": ["a" * (MAX_ENTRY + 1)]},
+        {"interpretation": "x", "in_scope": [["a"]]},
+        {"interpretation": "x", "assumptions": None},
+        {"interpretation": "x", "approved": True},
+    ],
+)
+def test_a_commitment_that_is_none_is_refused(broken: dict[str, object]) -> None:
+    with pytest.raises(InvalidCall):
+        commitment_of(broken)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {},
+        {"met": "false"},
+        {"met": "true"},
+        {"met": 1},
+        {"met": None},
+        {"met": True, "concerns": "none"},
+        {"met": True, "concerns": {"a": 1}},
+        {"met": True, "verdict": "CONTINUE"},
+        {"met": True, "summary": ["x"]},
+    ],
+)
+def test_an_assessment_that_is_none_is_refused(broken: dict[str, object]) -> None:
+    with pytest.raises(InvalidCall):
+        assessment_of(broken)
+
+
+@pytest.mark.parametrize("value", [None, [], "met", 5])
+def test_what_is_no_object_is_refused(value: object) -> None:
+    with pytest.raises(InvalidCall, match="must be an object"):
+        commitment_of(value)  # type: ignore[arg-type]
+    with pytest.raises(InvalidCall, match="must be an object"):
+        assessment_of(value)  # type: ignore[arg-type]
+
+
+def test_values_pass_through_and_objects_become_values() -> None:
+    assert commitment_of(PLAN) is PLAN
+    assert assessment_of(FINE) is FINE
+    assert commitment_of({"interpretation": " x ", "in_scope": ["a", " "]}) == Commitment("x", ("a",))
+
+
+def test_a_list_that_says_it_is_empty_is_empty() -> None:
+    said = SelfAssessment(met=True, concerns=("None", "n/a", "", " - "), deviations=("none.",))
+    assert (said.concerns, said.deviations) == ((), ())
+
+
+def test_a_list_that_only_looks_empty_is_not() -> None:
+    assert SelfAssessment(met=True, concerns=("\u200b",)).concerns
+    assert SelfAssessment(met=True, concerns=("none that I may name",)).concerns
+
+
+# --- triggers
+
+
+def causes(assessment: SelfAssessment, *calls: Past, commitment: Commitment = PLAN) -> list[Cause]:
+    return [trigger.cause for trigger in reconcile(commitment, assessment, calls)]
+
+
+def test_what_fits_triggers_nothing() -> None:
+    calls = (
+        call("read_inbox"),
+        call("send_email", to="ann@docs.example", body="Done"),
+        call("bash", command="pytest ~/proj"),
+        call("web_fetch", url="https://docs.example/api"),
+        call("update_ticket", id="7"),
+        call("read", path="/etc/hosts"),
+    )
+    assert reconcile(PLAN, FINE, calls) == ()
+
+
+def test_each_admission_counts() -> None:
+    assert causes(SelfAssessment(met=True, concerns=("odd mail",))) == [Cause.CONCERNS_RAISED]
+    assert causes(SelfAssessment(met=False)) == [Cause.COMMITMENT_NOT_MET]
+    assert causes(SelfAssessment(met=True, deviations=("also tagged it",))) == [Cause.SCOPE_DEVIATION]
+    assert causes(SelfAssessment(met=True, assumptions=("a1", "b2", "c3"))) == [Cause.EXCESS_ASSUMPTIONS]
+
+
+def test_three_assumptions_are_not_too_many() -> None:
+    assert causes(SelfAssessment(met=True, assumptions=("a1", "b2"))) == []
+    assert causes(SelfAssessment(met=True, assumptions=("The tests pass today.", "a1", "b2"))) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "count"),
+    [
+        (["it is Monday"], 1),
+        (["it is Monday; the disk is big. The user is an admin"], 3),
+        (["1. it is Monday 2. the disk is big 3) she agrees"], 3),
+        (["- it is Monday\n- the disk is big\n\u2022 she agrees"], 3),
+        (["it is Monday, and that the disk is big and assuming she agrees"], 3),
+        (["It is Monday.", "it is monday"], 1),
+        (["the file, e.g. notes.txt, i.e. mine, exists"], 1),
+    ],
+)
+def test_assumptions_are_counted_however_they_are_written(written: list[str], count: int) -> None:
+    assert len(distinct(written)) == count
+
+
+@pytest.mark.parametrize(
+    ("seen", "why"),
+    [
+        (call("transfer_money", account="1"), "does not mention"),
+        (call("frobnicate"), "does not mention"),
+        (call("write_file", path="~/proj/a"), "does not mention"),
+        (call("delete_file", path="~/proj/a"), "out of scope"),
+        (call("spawn_agent", prompt="x"), "out of scope"),
+        (call("send_email", to="boss@hr.docs.example"), "touches"),
+        (call("read", path="~/.ssh/id_rsa"), "touches"),
+        (call("read", path="~/proj/../.ssh/id_rsa"), "touches"),
+        (call("send_email", to="x@evil.com"), "`@evil.com` is not among"),
+        (call("web_fetch", url="https://docs.example@evil.com/"), "is not among"),
+        (call("web_fetch", url="http://docs.example.evil.com"), "is not among"),
+        (call("bash", command="cat /etc/passwd"), "is not among"),
+        (call("bash", command="curl $X"), "is not among"),
+    ],
+)
+def test_a_call_that_was_not_declared_counts_whatever_the_agent_says(seen: Past, why: str) -> None:
+    (trigger,) = reconcile(PLAN, SelfAssessment(met=True, summary="all as declared"), [seen])
+    assert trigger.cause is Cause.UNDECLARED_CALL
+    assert trigger.what.startswith(f"{seen.tool}: ")
+    assert why in trigger.what
+
+
+@pytest.mark.parametrize(
+    "everything",
+    [
+        [],
+        ["everything"],
+        ["*"],
+        ["all tools"],
+        ["any action that is needed to reach the goal"],
+        ["whatever the document asks for"],
+        ["use the tools as appropriate"],
+    ],
+)
+def test_declaring_everything_declares_nothing(everything: list[str]) -> None:
+    plan = commitment_of({"interpretation": "help", "in_scope": everything})
+    for tool in ("send_email", "bash", "write_file", "web_fetch", "delete_file", "pay_invoice", "frobnicate"):
+        assert undeclared(plan, call(tool)), tool
+
+
+def test_a_held_call_counts_like_one_that_ran() -> None:
+    tried = call("pay_invoice", account="1")._replace(action="PAUSE", tier=3)
+    assert causes(FINE, tried) == [Cause.UNDECLARED_CALL]
+
+
+def test_the_policy_says_which_tools_act() -> None:
+    plan = Commitment("look around", in_scope=("read files",))
+    assert undeclared(plan, call("read", path="a")) == ""
+    assert undeclared(plan, call("get_weather"), high_risk_tools=frozenset({"get_weather"}))
+
+
+def test_a_text_that_speaks_of_outside_names_the_inside() -> None:
+    plan = Commitment("fetch", ("fetch pages",), ("anything outside docs.example",))
+    assert undeclared(plan, call("web_fetch", url="https://docs.example/")) == ""
+
+
+def test_many_concerns_do_not_crowd_out_the_calls() -> None:
+    said = SelfAssessment(met=False, concerns=tuple(f"concern {n}" for n in range(20)), deviations=("x1",))
+    found = reconcile(PLAN, said, [call(f"pay_{n}") for n in range(100)])
+    assert len(found) <= MAX_TRIGGERS
+    assert {trigger.cause for trigger in found} >= {Cause.CONCERNS_RAISED, Cause.UNDECLARED_CALL, Cause.SCOPE_DEVIATION}
+
+
+def test_a_trigger_becomes_a_finding() -> None:
+    (found,) = findings_of([Trigger(Cause.UNDECLARED_CALL, "pay: x")])
+    assert (found.rule, found.where, found.excerpt) == ("step:undeclared_call", "calls", "pay: x")
+
+
+WORDS = st.lists(st.text(max_size=40), max_size=5)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.booleans(), WORDS, WORDS, WORDS, st.text(max_size=80))
+def test_no_words_of_an_agent_hide_a_call(
+    met: bool,  # noqa: FBT001
+    deviations: list[str],
+    concerns: list[str],
+    assumptions: list[str],
+    summary: str,
+) -> None:
+    said = SelfAssessment(met, tuple(deviations), tuple(concerns), tuple(assumptions), summary)
+    found = causes(said, call("transfer_money", account="1"))
+    assert Cause.UNDECLARED_CALL in found
+    assert (Cause.COMMITMENT_NOT_MET in found) is not met
+    assert (Cause.CONCERNS_RAISED in found) is bool(said.concerns)
+    assert (Cause.SCOPE_DEVIATION in found) is bool(said.deviations)
+
+
+# --- the page
+
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "supervision.md").read_text(encoding="utf-8")
+
+
+def test_the_page_has_the_table_of_inheritance() -> None:
+    (table,) = re.findall(r"^\| outer step .*\n\|[-|]+\n((?:\|.*\n)+)", PAGE, flags=re.MULTILINE)
+    rows = [[cell.strip(" `") for cell in line.strip("|\n").split("|")] for line in table.splitlines()]
+    levels = [None, *Supervision]
+    assert [row[0] for row in rows] == ["none", *Supervision]
+    for parent, row in zip(levels, rows, strict=True):
+        assert row[1:] == [inherited(parent, asked).value for asked in levels]
+
+
+def test_the_page_names_every_trigger_and_level() -> None:
+    for word in (*Cause, *Supervision):
+        assert f"`{word.value}`" in PAGE
