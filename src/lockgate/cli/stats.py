@@ -1,0 +1,406 @@
+"""`lockgate stats`: where rulings were settled, what they took and cost, and which rules to look at first."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from errno import EISDIR
+from typing import TYPE_CHECKING, BinaryIO
+
+from lockgate.cli.exits import Exit
+from lockgate.core.errors import LockgateError, quoted
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from lockgate.cli.parser import Parser
+    from lockgate.core.economics import Judged, Report
+    from lockgate.core.entries import Entry, Passes
+    from lockgate.core.prices import Own
+    from lockgate.core.vocabulary import Ran
+
+_HELP = """\
+Adds up rulings: where they were settled, what each tier took and cost, and the rules whose escalations a
+higher tier cleared (the tuning list). Without a file it reads this installation's ledger.
+
+example:
+  $ lockgate stats --since 7d
+  $ lockgate check --json sessions.jsonl | lockgate stats -
+
+docs/how-to/costs.md explains every figure.
+"""
+
+STDIN = "-"
+# A ruling with all its findings and origins, as `lockgate check --json` prints it, is far shorter.
+MAX_LINE_BYTES = 8 * 1024 * 1024
+_MOST_RULES = 15
+_BAR = 40
+_SHORT_BAR = 24
+# From this width on the tuning list also says who cleared a call.
+_WIDE = 100
+_AFTER = ("upheld", "open", "alone")
+_UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+class _Read:
+    """What was read beside the entries."""
+
+    def __init__(self) -> None:
+        self.lines = self.unreadable = self.untimed = 0
+
+
+def describe(parser: Parser) -> None:
+    parser.usage = "lockgate stats [FILE ...] [options]"
+    parser.description = _HELP
+    parser.add_argument(
+        "files", nargs="*", metavar="FILE", help="ledgers, or what `lockgate check --json` printed; - is standard input"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--since", metavar="WHEN", help="only rulings since then: 2026-11-01, 2026-11-01T09:30, 7d, 12h"
+    )
+    parser.add_argument(
+        "--price",
+        metavar="MODEL=IN/OUT",
+        action="append",
+        default=[],
+        help="count this model at these US dollars per million tokens",
+    )
+    parser.add_argument("--config", metavar="PATH", help="use this configuration file")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> Exit:
+    from time import time
+
+    from lockgate.core.economics import report
+    from lockgate.core.prices import parse_prices
+
+    since_s = 0.0 if args.since is None else parse_since(args.since, time())
+    own = parse_prices(args.price)
+    files, place = _files(args)
+    read = _Read()
+    found = report(_entries(files, since_s, read), _costs(own))
+    if read.lines and read.unreadable == read.lines:
+        raise LockgateError(
+            f"no ruling in {', '.join(quoted(name) for name in files[:3])}",
+            hint="stats reads a ledger, or what `lockgate check --json` printed",
+        )
+    if args.json:
+        print(json.dumps(_as_dict(found, own, read, since_s), ensure_ascii=True, indent=2))
+    else:
+        _draw(found, own, read, place)
+    return Exit.CLEAR
+
+
+def parse_since(text: str, now_s: float) -> float:
+    """A moment: a day or a time of the local clock, or how long ago."""
+    from datetime import datetime
+
+    ago = re.fullmatch(r"([0-9]{1,6})([mhdw])", text)
+    if ago is not None:
+        return max(0.0, now_s - int(ago[1]) * _UNITS[ago[2]])
+    try:
+        return max(0.0, datetime.fromisoformat(text).timestamp())
+    except (ValueError, OverflowError, OSError):
+        raise LockgateError(
+            f"{quoted(text)} is no time",
+            hint="write 2026-11-01, 2026-11-01T09:30, or 30m, 12h, 7d, 4w for that long ago",
+        ) from None
+
+
+def _files(args: argparse.Namespace) -> tuple[tuple[str, ...], str]:
+    """What to read, and where this installation's ledger would be when there is none yet."""
+    if args.files:
+        for name in args.files:
+            # Said before anything is added up.
+            if name != STDIN and os.path.isdir(name):
+                raise IsADirectoryError(EISDIR, os.strerror(EISDIR), name)
+            if name != STDIN:
+                os.stat(name)
+        return tuple(args.files), ""
+    from lockgate import assemble
+
+    ledger = assemble.ledger_from_settings(assemble.settings_from_environment(args.config))
+    if ledger is None:
+        raise LockgateError(
+            "this installation keeps no ledger: no home directory is known",
+            hint="set HOME or XDG_STATE_HOME, or name files",
+        )
+    return tuple(map(str, ledger.files())), str(ledger.path)
+
+
+def _entries(files: tuple[str, ...], since_s: float, read: _Read) -> Iterator[Entry | Passes]:
+    from lockgate.core.entries import from_line
+
+    for number, name in enumerate(files):
+        for line in _lines(name):
+            read.lines += 1
+            entry = None if line is None else from_line(line)
+            if entry is None:
+                read.unreadable += 1
+            elif since_s and not entry.time_s:
+                read.untimed += _rulings(entry)
+            elif entry.time_s >= since_s:
+                # `check` numbers its sessions from one; a ledger's ids are the same in every file of it.
+                yield entry if entry.time_s else entry._replace(session=f"{number}:{entry.session}")
+
+
+def _rulings(entry: Entry | Passes) -> int:
+    from lockgate.core.entries import Passes
+
+    return len(entry.latencies_us) if isinstance(entry, Passes) else 1
+
+
+def _lines(name: str) -> Iterator[bytes | None]:
+    if name == STDIN:
+        yield from _split(sys.stdin.buffer)
+        return
+    with open(name, "rb") as stream:
+        yield from _split(stream)
+
+
+def _split(stream: BinaryIO) -> Iterator[bytes | None]:
+    """Lines that hold something; None for one that is too long to be a ruling."""
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        if len(line) > MAX_LINE_BYTES:
+            while line and not line.endswith(b"\n"):
+                line = stream.readline(MAX_LINE_BYTES)
+            yield None
+        elif not line.isspace():
+            yield line
+
+
+def _costs(own: Mapping[str, Own]) -> Callable[[Ran], float | None]:
+    """An answer is counted at what it was when it was given, unless a price was named now or none was known then."""
+    from lockgate.core.prices import cost_usd
+
+    def cost(ran: Ran) -> float | None:
+        if ran.cached:
+            return 0.0
+        if ran.by not in own and ran.cost_usd is not None:
+            return ran.cost_usd
+        return cost_usd(ran.by, ran.tokens_in, ran.tokens_out, own)
+
+    return cost
+
+
+def _prices(found: Report, own: Mapping[str, Own]) -> list[dict[str, object]]:
+    """The price of every model that was asked, as the table or the command line has it today."""
+    from lockgate.core.prices import price_of
+
+    listed: list[dict[str, object]] = []
+    for name in dict.fromkeys(each.by for each in found.judges if each.by):
+        row = price_of(name)
+        usd = own.get(name, (None, None) if row is None else (row.input_usd, row.output_usd))
+        source = "--price" if name in own else None if row is None else row.source
+        listed.append({"model": name, "input_usd": usd[0], "output_usd": usd[1], "from": source})
+    return listed
+
+
+def _as_dict(found: Report, own: Mapping[str, Own], read: _Read, since_s: float) -> dict[str, object]:
+    from lockgate.core.economics import report_to_dict
+    from lockgate.core.prices import NOTED
+
+    return {
+        **report_to_dict(found),
+        "since": since_s or None,
+        "unreadable_lines": read.unreadable,
+        "untimed_rulings": read.untimed,
+        "prices": {"noted": NOTED, "models": _prices(found, own)},
+    }
+
+
+def _draw(found: Report, own: Mapping[str, Own], read: _Read, place: str) -> None:
+    from rich.text import Text
+
+    from lockgate.cli.terminal import console, counted, visible
+
+    screen = console()
+    if not found.rulings:
+        where = f" in {visible(place)}" if place else ""
+        screen.print(Text(f"no rulings{where}" if read.lines else f"no rulings{where} yet"), soft_wrap=True)
+    else:
+        _funnel(screen, found)
+        _tiers(screen, found)
+        _money(screen, found, own)
+        _rules(screen, found)
+    if read.unreadable:
+        screen.print(Text(f"{counted(read.unreadable, 'line')} could not be read", style="yellow"))
+    if read.untimed:
+        said = f"{counted(read.untimed, 'ruling')} left out by --since: nobody wrote down when"
+        screen.print(Text(said, style="yellow"))
+
+
+def _funnel(screen: Console, found: Report) -> None:
+    from rich.text import Text
+
+    from lockgate.cli.terminal import counted
+    from lockgate.core.economics import EXPECTED
+
+    when = f", {_clock(found.first_s)} to {_clock(found.last_s)}" if found.last_s else ""
+    screen.print(
+        Text.assemble(
+            (f"{counted(found.rulings, 'ruling')} in {counted(found.sessions, 'session')}", "bold"), (when, "dim")
+        )
+    )
+    screen.print(Text(", ".join(f"{number:,} {action}" for action, number in found.actions.items())))
+    table = _table("settled at", "calls", "share", "expected", "")
+    plain, length = screen.options.ascii_only, _BAR if screen.width >= _WIDE else _SHORT_BAR
+    names = ("tier 1, the rules", "tier 2, triage", "tier 3, the supervisor")
+    for name, calls, expected in zip(names, found.reached, EXPECTED, strict=True):
+        share = calls / found.rulings
+        table.add_row(
+            name,
+            f"{calls:,}",
+            _percent(share),
+            _percent(expected),
+            Text(bar(share, expected, length, plain=plain), "cyan"),
+        )
+    screen.print(table)
+    if found.undecided:
+        said = f"{counted(found.undecided, 'escalated call')} that no judge ruled on: the policy decided"
+        screen.print(Text(said, style="yellow"))
+
+
+def bar(share: float, expected: float, length: int = _BAR, *, plain: bool = False) -> str:
+    """A bar for a share of all calls, with a mark where the seed expects it to end."""
+    full, mark, empty = ("#", "|", ".") if plain else ("█", "┃", "·")
+    drawn = [full if place < round(share * length) else empty for place in range(length)]
+    drawn[min(length, max(1, round(expected * length))) - 1] = mark
+    return "".join(drawn)
+
+
+def _tiers(screen: Console, found: Report) -> None:
+    from rich.text import Text
+
+    from lockgate.cli.terminal import visible
+
+    table = _table("tier", "asked", "cached", "unclear", "p50", "p95")
+    for each in found.judges:
+        several = sum(other.tier == each.tier for other in found.judges) > 2
+        if each.tier > 1 and not each.by and not several:
+            continue
+        name = "1  rules" if each.tier == 1 else f"{each.tier}  {visible(each.by) or 'all of them'}"
+        counts = (each.answers - each.cached, each.cached, each.unclear)
+        shown = [f"{count:,}" for count in counts] if each.tier > 1 else [f"{each.answers:,}", "", ""]
+        table.add_row(Text(name), *shown, _time(each.p50_us), _time(each.p95_us))
+    screen.print(table)
+
+
+def _money(screen: Console, found: Report, own: Mapping[str, Own]) -> None:
+    from rich.text import Text
+
+    from lockgate.cli.terminal import counted, visible
+    from lockgate.core.prices import NOTED
+
+    judges = [each for each in found.judges if each.by]
+    if not judges:
+        screen.print(Text("no judge was asked, so nothing was spent"))
+        return
+    listed = {str(each["model"]): each for each in _prices(found, own)}
+    table = _table("model", "tokens in", "tokens out", "$/M in", "$/M out", "cost")
+    for each in judges:
+        price = listed[each.by]
+        prices = (_list_price(price["input_usd"]), _list_price(price["output_usd"]))
+        table.add_row(Text(visible(each.by)), f"{each.tokens_in:,}", f"{each.tokens_out:,}", *prices, _cost(each))
+    screen.print(table)
+    spent = f"{'at least ' if found.unpriced else ''}{_usd(found.cost_usd)}, and {_time(found.wait_us)} of waiting"
+    _said(screen, "spent", spent, "bold")
+    if found.always is None:
+        _said(screen, "always supervisor", "unknown: there is no answer of a supervisor with a known cost")
+    else:
+        always = found.always
+        saved = not found.unpriced and 0 < found.cost_usd < always.cost_usd
+        less = f" ({_percent(1 - found.cost_usd / always.cost_usd)} less was spent)" if saved else ""
+        _said(screen, "always supervisor", f"{_usd(always.cost_usd)}, and {_time(always.wait_us)} of waiting{less}")
+        means = f"{_usd(always.mean_usd)} and {_time(always.mean_us)}"
+        _said(screen, "", f"{found.rulings:,} × {means}, the mean of {counted(always.answers, 'answer')}", "dim")
+    if found.unpriced:
+        said = f"{counted(found.unpriced, 'question')} without a known price, or without a count of tokens; see --price"
+        _said(screen, "", said, "yellow")
+    _said(screen, "", f"list prices noted {NOTED}; an answer costs what it did when it was given", "dim")
+
+
+def _said(screen: Console, label: str, text: str, style: str = "") -> None:
+    from rich.text import Text
+
+    screen.print(Text.assemble((f"{label:20}", "dim"), (text, style)), soft_wrap=True)
+
+
+def _cost(judged: Judged) -> str:
+    if judged.unpriced and judged.unpriced == judged.answers - judged.cached:
+        return "unknown"
+    return f"{'≥ ' if judged.unpriced else ''}{_usd(judged.cost_usd)}"
+
+
+def _rules(screen: Console, found: Report) -> None:
+    from rich.text import Text
+
+    from lockgate.cli.terminal import counted, visible
+
+    if not found.rules:
+        return
+    wide = screen.width >= _WIDE
+    table = _table("rule", "sent up", "cleared", *(("tier 2", "tier 3", "person") if wide else ()), *_AFTER)
+    for row in found.rules[:_MOST_RULES]:
+        who = (row.triage, row.supervisor, row.person) if wide else ()
+        numbers = (row.escalations, row.cleared, *who, row.upheld, row.undecided, row.alone)
+        table.add_row(Text(visible(row.rule), "magenta"), *(f"{number:,}" for number in numbers))
+    screen.print(table)
+    rest = len(found.rules) - _MOST_RULES
+    more = f"; {counted(rest, 'rule')} more with --json" if rest > 0 else ""
+    said = f"open: no judge ruled on it; alone: cleared, and no other rule was against it{more}"
+    screen.print(Text(said, style="dim"))
+
+
+def _table(first: str, *columns: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(first, overflow="fold")
+    for column in columns:
+        table.add_column(column, justify="right" if column else "left", no_wrap=True)
+    return table
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.1f} %"
+
+
+def _usd(amount: float) -> str:
+    if amount == 0 or amount >= 1:
+        return f"${amount:,.2f}"
+    return f"${amount:.6f}" if amount < 0.01 else f"${amount:.4f}"
+
+
+def _list_price(usd: object) -> str:
+    if not isinstance(usd, int | float):
+        return "unknown"
+    return f"{usd:.2f}" if round(usd, 2) == usd else f"{usd}"
+
+
+def _time(us: float | None) -> str:
+    from lockgate.cli.terminal import duration
+
+    if us is None:
+        return "-"
+    if us < 1_000_000:
+        return duration(us)
+    seconds = us / 1_000_000
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:,.0f} min"
+
+
+def _clock(at_s: float) -> str:
+    from datetime import UTC, datetime
+
+    try:
+        return datetime.fromtimestamp(at_s, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError, OSError):
+        return "an odd time"

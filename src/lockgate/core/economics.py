@@ -1,0 +1,258 @@
+"""What rulings took, added up: where they were settled, their time and cost, and which rules sent them up."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from lockgate.core.entries import Entry, Passes
+from lockgate.core.vocabulary import Action, Ran, Reason
+
+# Where the seed expects calls to be settled: by the rules, by triage, by the supervisor.
+EXPECTED = (0.80, 0.15, 0.05)
+
+_UPHELD = frozenset({Reason.HARD_RULE.value, Reason.TOO_MANY_REORIENTS.value, Reason.DENIED.value})
+
+
+class Judged(NamedTuple):
+    """One judge's answers, or all of a tier's with `by` empty. Times are of questions that were really asked.
+
+    `unpriced` answers are not in `cost_usd`: nobody knows what they cost.
+    """
+
+    tier: int
+    by: str
+    answers: int
+    cached: int
+    unclear: int
+    p50_us: float | None
+    p95_us: float | None
+    tokens_in: int
+    tokens_out: int
+    cost_usd: float
+    unpriced: int
+
+
+class Escalated(NamedTuple):
+    """A rule and what became of the calls it sent up. `alone`: cleared, and no other rule had anything against it."""
+
+    rule: str
+    escalations: int
+    triage: int
+    supervisor: int
+    person: int
+    upheld: int
+    undecided: int
+    alone: int
+
+    @property
+    def cleared(self) -> int:
+        return self.triage + self.supervisor + self.person
+
+
+class Always(NamedTuple):
+    """Had the supervisor been asked about every call, at the mean of its `answers` whose cost is known."""
+
+    answers: int
+    mean_usd: float
+    mean_us: float
+    cost_usd: float
+    wait_us: float
+
+
+class Report(NamedTuple):
+    rulings: int
+    sessions: int
+    first_s: float
+    last_s: float
+    actions: Mapping[str, int]
+    # How many calls were settled at each tier, the highest they reached.
+    reached: tuple[int, int, int]
+    undecided: int
+    judges: tuple[Judged, ...]
+    cost_usd: float
+    unpriced: int
+    wait_us: float
+    always: Always | None
+    rules: tuple[Escalated, ...]
+
+
+class _Answers:
+    """The answers of one judge while they are counted."""
+
+    def __init__(self) -> None:
+        self.times = array("d")
+        self.answers = self.cached = self.unclear = self.tokens_in = self.tokens_out = self.unpriced = 0
+        self.cost = 0.0
+
+    def take(self, ran: Ran, cost: float | None) -> None:
+        self.answers += 1
+        self.unclear += ran.said == "unclear"
+        if ran.cached:
+            self.cached += 1
+            return
+        self.times.append(ran.latency_us)
+        self.tokens_in += ran.tokens_in
+        self.tokens_out += ran.tokens_out
+        if cost is None:
+            self.unpriced += 1
+        else:
+            self.cost += cost
+
+    def judged(self, tier: int, by: str) -> Judged:
+        times = sorted(self.times)
+        return Judged(
+            tier,
+            by,
+            self.answers,
+            self.cached,
+            self.unclear,
+            _percentile(times, 50),
+            _percentile(times, 95),
+            self.tokens_in,
+            self.tokens_out,
+            self.cost,
+            self.unpriced,
+        )
+
+
+def report(entries: Iterable[Entry | Passes], cost: Callable[[Ran], float | None] = lambda ran: ran.cost_usd) -> Report:
+    """The sums over all entries, each looked at once; `cost` says what an answer is counted at."""
+    sessions: set[str] = set()
+    actions: Counter[str] = Counter(dict.fromkeys((action.value for action in Action), 0))
+    reached = [0, 0, 0]
+    rules = _Answers()
+    answers: dict[tuple[int, str], _Answers] = {(1, ""): rules}
+    fates: dict[str, Counter[str]] = {}
+    first, last, undecided, wait = math.inf, 0.0, 0, 0.0
+    top, top_usd, top_us = 0, 0.0, 0.0
+    for entry in entries:
+        sessions.add(entry.session)
+        if isinstance(entry, Passes):
+            actions["CONTINUE"] += len(entry.latencies_us)
+            reached[0] += len(entry.latencies_us)
+            rules.times.extend(entry.latencies_us)
+            if entry.time_s:
+                first, last = min(first, entry.time_s), max(last, entry.time_s)
+            continue
+        actions[entry.action] += 1
+        reached[entry.tier - 1] += 1
+        if entry.time_s:
+            first, last = min(first, entry.time_s), max(last, entry.time_s)
+        judges_us = sum(ran.latency_us for ran in entry.judged)
+        wait += judges_us
+        rules.times.append(max(0.0, entry.latency_us - judges_us))
+        for ran in entry.judged:
+            usd = cost(ran)
+            for key in ((ran.tier, ran.by), (ran.tier, "")):
+                answers.setdefault(key, _Answers()).take(ran, usd)
+            if ran.tier == 3 and not ran.cached and usd is not None and ran.said != "unclear":
+                top, top_usd, top_us = top + 1, top_usd + usd, top_us + ran.latency_us
+        if entry.tier > 1 or entry.judged:
+            fate = fate_of(entry)
+            undecided += fate == "undecided"
+            for rule in entry.rules:
+                kept = fates.setdefault(rule, Counter())
+                kept[fate] += 1
+                kept["alone"] += len(entry.rules) == 1 and fate in ("triage", "supervisor", "person")
+    rulings = rules.answers = sum(reached)
+    judged = tuple(answers[key].judged(*key) for key in sorted(answers))
+    sums = [each for each in judged if not each.by]
+    return Report(
+        rulings,
+        len(sessions),
+        0.0 if math.isinf(first) else first,
+        last,
+        dict(actions),
+        (reached[0], reached[1], reached[2]),
+        undecided,
+        judged,
+        sum(each.cost_usd for each in sums),
+        sum(each.unpriced for each in sums),
+        wait,
+        Always(top, top_usd / top, top_us / top, rulings * top_usd / top, rulings * top_us / top) if top else None,
+        _ranked(fates),
+    )
+
+
+def fate_of(entry: Entry) -> str:
+    """What became of an escalated call: who cleared it (`triage`, `supervisor`, `person`), `upheld` or `undecided`."""
+    if entry.reason == Reason.APPROVED:
+        return "person"
+    said = {ran.tier: ran.said for ran in entry.judged}
+    if entry.action == Action.CONTINUE:
+        if said.get(3) == Action.CONTINUE:
+            return "supervisor"
+        # In paranoid mode triage clears nothing by itself: the supervisor is asked all the same.
+        return "triage" if said.get(2) == "clear" and 3 not in said else "undecided"
+    held = entry.reason in _UPHELD or said.get(3) in (Action.REORIENT, Action.PAUSE)
+    return "upheld" if held else "undecided"
+
+
+def _ranked(fates: Mapping[str, Counter[str]]) -> tuple[Escalated, ...]:
+    """The tuning list: the rules whose escalations a higher tier cleared most often come first."""
+    rows = [
+        Escalated(
+            rule,
+            fate.total() - fate["alone"],
+            fate["triage"],
+            fate["supervisor"],
+            fate["person"],
+            fate["upheld"],
+            fate["undecided"],
+            fate["alone"],
+        )
+        for rule, fate in fates.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: (-row.cleared, -row.alone, row.upheld, row.rule)))
+
+
+def _percentile(ordered: list[float], percent: int) -> float | None:
+    """By nearest rank: a value that was really measured."""
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)] if ordered else None
+
+
+def report_to_dict(found: Report) -> dict[str, object]:
+    """The report under names that other programs may rely on."""
+    total = found.rulings or 1
+    return {
+        "rulings": found.rulings,
+        "sessions": found.sessions,
+        "first_time": found.first_s or None,
+        "last_time": found.last_s or None,
+        "actions": dict(found.actions),
+        "funnel": [
+            {"tier": tier, "calls": calls, "share": round(calls / total, 6), "expected": EXPECTED[tier - 1]}
+            for tier, calls in enumerate(found.reached, 1)
+        ],
+        "undecided": found.undecided,
+        "tiers": [_judged_to_dict(each) for each in found.judges if not each.by],
+        "judges": [_judged_to_dict(each) for each in found.judges if each.by],
+        "cost_usd": round(found.cost_usd, 9),
+        "unpriced_answers": found.unpriced,
+        "wait_us": round(found.wait_us, 1),
+        "always_supervisor": None
+        if found.always is None
+        else {
+            "answers": found.always.answers,
+            "mean_usd": round(found.always.mean_usd, 9),
+            "mean_us": round(found.always.mean_us, 1),
+            "cost_usd": round(found.always.cost_usd, 9),
+            "wait_us": round(found.always.wait_us, 1),
+        },
+        "rules": [{**row._asdict(), "cleared": row.cleared} for row in found.rules],
+    }
+
+
+def _judged_to_dict(judged: Judged) -> dict[str, object]:
+    value: dict[str, object] = judged._asdict()
+    if not judged.by:
+        del value["by"]
+    for name in ("p50_us", "p95_us"):
+        took = value[name]
+        value[name] = round(took, 1) if isinstance(took, float) else None
+    value["cost_usd"] = round(judged.cost_usd, 9)
+    return value

@@ -1,0 +1,208 @@
+"""Rulings as they are counted, without their content, and as lines of JSON: what a ledger holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from lockgate.core.vocabulary import Action, Decision, Ran
+
+MAX_NAME = 128
+# More passes than any process of ours writes on one line.
+MAX_PASSES = 10_000
+_MAX_RULES = 64
+_MAX_TIERS = 8
+# No time, count or cost of ours is larger; what is would only overflow the sums.
+_MOST = 10**15
+_ACTIONS = frozenset(action.value for action in Action)
+_SAID = frozenset({"pass", "escalate", "clear", "suspicious", "unclear", *_ACTIONS})
+
+
+class Entry(NamedTuple):
+    """One ruling as it is counted: who asked what, which rules fired, what each tier said and took. No content.
+
+    `time_s` is 0 where nobody wrote down when it was.
+    """
+
+    time_s: float
+    session: str
+    call: int
+    tool: str
+    action: str
+    tier: int
+    reason: str
+    risk: str
+    rules: tuple[str, ...]
+    judged: tuple[Ran, ...]
+    latency_us: float
+
+
+class Passes(NamedTuple):
+    """Calls of one session that the rules let pass for one reason: they differ in nothing but their times."""
+
+    time_s: float
+    session: str
+    reason: str
+    risk: str
+    latencies_us: tuple[float, ...]
+
+
+# One such call, as cheap as Python has it: time, session, reason, risk, latency.
+Pass = tuple[float, str, str, str, float]
+
+
+def passed(time_s: float, session: str, decision: Decision) -> Pass | None:
+    """What there is to count of a call that Tier 1 let pass; None for any other."""
+    if decision.tier != 1 or decision.judged or decision.findings or decision.action is not Action.CONTINUE:
+        return None
+    return time_s, session, decision.reason, decision.risk, decision.latency_us
+
+
+def entry_of(time_s: float, session: str, call: int, tool: str, decision: Decision) -> Entry:
+    """The entry for a decision; of its findings only the rules' ids remain, of its judges nothing they were told."""
+    return Entry(
+        time_s,
+        session[:MAX_NAME],
+        call,
+        tool[:MAX_NAME],
+        decision.action.value,
+        decision.tier,
+        decision.reason.value,
+        decision.risk.value,
+        tuple(dict.fromkeys(found.rule[:MAX_NAME] for found in decision.findings))[:_MAX_RULES],
+        decision.judged[:_MAX_TIERS],
+        decision.latency_us,
+    )
+
+
+def to_lines(noted: Iterable[Entry | Pass]) -> str:
+    """Lines of JSON, ASCII only, under the names that `lockgate check --json` uses; passes of a kind share one."""
+    passes: dict[tuple[str, str, str], tuple[float, list[float]]] = {}
+    lines: list[str] = []
+    for each in noted:
+        if isinstance(each, Entry):
+            lines.append(_entry_line(each))
+            continue
+        time_s, session, reason, risk, latency_us = each
+        passes.setdefault((session, reason, risk), (time_s, []))[1].append(latency_us)
+    for (session, reason, risk), (time_s, times) in passes.items():
+        head: dict[str, object] = {"time": round(time_s, 3), "session": session[:MAX_NAME]}
+        head |= {"action": "CONTINUE", "tier": 1, "reason": reason, "risk": risk}
+        written = ",".join([f"{latency_us:.1f}" for latency_us in times])
+        lines.append(f'{_dumps(head)[:-1]},"latencies_us":[{written}]}}')
+    return "".join([f"{line}\n" for line in lines])
+
+
+def _entry_line(entry: Entry) -> str:
+    value: dict[str, object] = {
+        "time": round(entry.time_s, 3),
+        "session": entry.session,
+        "call": entry.call,
+        "tool": entry.tool,
+        "action": entry.action,
+        "tier": entry.tier,
+        "reason": entry.reason,
+        "risk": entry.risk,
+        "rules": entry.rules,
+        "tiers": [_ran_to_dict(ran) for ran in entry.judged],
+        "latency_us": round(entry.latency_us, 1),
+    }
+    return _dumps(value)
+
+
+_dumps = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def _ran_to_dict(ran: Ran) -> dict[str, object]:
+    cost = ran.cost_usd
+    return {
+        "tier": ran.tier,
+        "said": ran.said,
+        "by": ran.by[:MAX_NAME],
+        "latency_us": round(ran.latency_us, 1),
+        "tokens_in": ran.tokens_in,
+        "tokens_out": ran.tokens_out,
+        "cost_usd": None if cost is None else round(cost, 9),
+        "cached": ran.cached,
+    }
+
+
+def from_line(line: str | bytes) -> Entry | Passes | None:
+    """What a line of a ledger or of `lockgate check --json` counts; None for anything else, however odd."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    action, tier, reason, risk = value.get("action"), value.get("tier"), value.get("reason"), value.get("risk")
+    session, at = value.get("session", ""), _number(value.get("time", 0.0))
+    if not isinstance(action, str) or action not in _ACTIONS or type(tier) is not int or not 1 <= tier <= 3:
+        return None
+    if not isinstance(reason, str) or risk not in ("low", "high") or at is None:
+        return None
+    if not isinstance(session, str):
+        if _count(session) is None:
+            return None
+        session = str(session)
+    if "latencies_us" in value:
+        times = value["latencies_us"]
+        if (action, tier) != ("CONTINUE", 1) or not isinstance(times, list) or not times or len(times) > MAX_PASSES:
+            return None
+        latencies = tuple([took for took in map(_number, times) if took is not None])
+        return (
+            Passes(at, session[:MAX_NAME], reason[:MAX_NAME], risk, latencies) if len(latencies) == len(times) else None
+        )
+    call, tool, took = value.get("call", 0), value.get("tool", ""), _number(value.get("latency_us"))
+    rules = _rules(value.get("rules"), value.get("findings"))
+    judged = _judged(value.get("tiers", []))
+    if took is None or rules is None or judged is None or _count(call) is None or not isinstance(tool, str):
+        return None
+    return Entry(
+        at, session[:MAX_NAME], call, tool[:MAX_NAME], action, tier, reason[:MAX_NAME], risk, rules, judged, took
+    )
+
+
+def _number(value: object) -> float | None:
+    plain = type(value) is float or type(value) is int
+    return float(value) if plain and 0 <= value <= _MOST else None  # type: ignore[operator,arg-type]
+
+
+def _count(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value <= _MOST else None
+
+
+def _rules(listed: object, findings: object) -> tuple[str, ...] | None:
+    if listed is None:
+        if not findings:
+            return ()
+        if not isinstance(findings, list) or not all(isinstance(found, dict) for found in findings):
+            return None
+        listed = [found.get("rule") for found in findings]
+    if not isinstance(listed, list) or not all(isinstance(rule, str) for rule in listed):
+        return None
+    return tuple(dict.fromkeys(rule[:MAX_NAME] for rule in listed))[:_MAX_RULES]
+
+
+def _judged(tiers: object) -> tuple[Ran, ...] | None:
+    """The judges' part; what the rules took is what they leave of the whole."""
+    if not isinstance(tiers, list) or len(tiers) > _MAX_TIERS:
+        return None
+    found: list[Ran] = []
+    for each in tiers:
+        match each:
+            case {"tier": 1}:
+                continue
+            case {"tier": 2 | 3 as tier, "said": str() as said, "by": str() as by, **rest} if said in _SAID:
+                took = _number(rest.get("latency_us"))
+                tokens_in, tokens_out = _count(rest.get("tokens_in", 0)), _count(rest.get("tokens_out", 0))
+                cost = rest.get("cost_usd")
+                usd = None if cost is None else _number(cost)
+                if took is None or tokens_in is None or tokens_out is None or (usd is None) != (cost is None):
+                    return None
+                cached = rest.get("cached") is True
+                found.append(Ran(int(tier), said, by[:MAX_NAME], took, tokens_in, tokens_out, usd, cached))
+            case _:
+                return None
+    return tuple(found)

@@ -1,0 +1,105 @@
+"""Which model a name in the configuration means: the table of short names, and `provider/model` spelled out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from lockgate.core.errors import InvalidConfig, quoted
+
+# Who can be asked; the names of the adapters, without `none` and `embedded`.
+PROVIDERS = ("anthropic", "openai", "azure", "compatible")
+MAX_ALIASES = 100
+
+GEMINI_ENDPOINT = "https://generativelanguage.googleapis.com/v1beta/openai"
+
+_ALIAS = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?", re.ASCII)
+_MODEL = re.compile(r"[!-~](?:[ -~]{0,198}[!-~])?")
+
+
+class ModelName(NamedTuple):
+    """A provider and what it calls the model. `endpoint` is where it stands, when the name says that as well."""
+
+    provider: str
+    model: str
+    endpoint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.provider}/{self.model}"
+
+
+# A short name means a kind of model, not a version: it moves when a newer one of its kind is out, and the changelog
+# says so. Whoever wants one version for good spells it out.
+ALIASES: Mapping[str, ModelName] = MappingProxyType(
+    {
+        "claude-haiku": ModelName("anthropic", "claude-haiku-5-5"),
+        "claude-sonnet": ModelName("anthropic", "claude-sonnet-5-5"),
+        "claude-opus": ModelName("anthropic", "claude-opus-5-5"),
+        "gpt-4o-mini": ModelName("openai", "gpt-4o-mini"),
+        "gpt-luna": ModelName("openai", "gpt-6-luna"),
+        "gpt-terra": ModelName("openai", "gpt-6.1-terra"),
+        "gpt-sol": ModelName("openai", "gpt-6.1-sol"),
+        "gemini-flash-lite": ModelName("compatible", "gemini-3.5-flash-lite", GEMINI_ENDPOINT),
+        "gemini-flash": ModelName("compatible", "gemini-3.8-flash", GEMINI_ENDPOINT),
+    }
+)
+
+# A name without a provider is not guessed at: the same name stands behind many gateways. But a guess makes a good hint.
+_USUAL = (("claude-", "anthropic"), ("gpt-", "openai"), ("gemini-", "compatible"))
+
+
+def resolve_model(name: str, overrides: Mapping[str, str] = MappingProxyType({})) -> ModelName:
+    """The model that a name means; `overrides` are short names of one's own, each for a `provider/model`."""
+    if name in overrides:
+        return _spelled_out(overrides[name], overrides)
+    if name in ALIASES:
+        return ALIASES[name]
+    return _spelled_out(name, overrides)
+
+
+def parse_aliases(lines: Iterable[str]) -> dict[str, str]:
+    """Short names from lines like `fast = openai/gpt-6-luna`, each checked."""
+    found: dict[str, str] = {}
+    for line in lines:
+        alias, equals, meant = (part.strip() for part in line.partition("="))
+        if not equals or _ALIAS.fullmatch(alias) is None:
+            raise InvalidConfig(
+                f"{quoted(line)} names no model", hint='write it as "NAME = provider/model", the name in small letters'
+            )
+        if alias in found:
+            raise InvalidConfig(f"the model name {quoted(alias)} is given twice", hint="remove one of them")
+        _spelled_out(meant, {})
+        found[alias] = meant
+    if len(found) > MAX_ALIASES:
+        raise InvalidConfig(f"more than {MAX_ALIASES} names for models")
+    return found
+
+
+def _spelled_out(name: str, overrides: Mapping[str, str]) -> ModelName:
+    provider, slash, model = name.partition("/")
+    if not slash:
+        raise InvalidConfig(f"unknown model {quoted(name)}", hint=_hint(name, overrides))
+    if provider not in PROVIDERS:
+        hint = f"use {', '.join(PROVIDERS)}; `compatible/…` is any other server that speaks OpenAI's chat completions"
+        raise InvalidConfig(f"unknown provider {quoted(provider)} in model {quoted(name)}", hint=hint)
+    if _MODEL.fullmatch(model) is None:
+        raise InvalidConfig(
+            f"{quoted(name)} names no model of `{provider}`",
+            hint="after the slash comes the model's name as the provider lists it, 1 to 200 ASCII characters",
+        )
+    return ModelName(provider, model)
+
+
+def _hint(name: str, overrides: Mapping[str, str]) -> str:
+    from difflib import get_close_matches
+
+    known = sorted({*overrides, *ALIASES})
+    # Comparing takes time quadratic in the length, and no name of ours is long.
+    near = get_close_matches(name[:60].lower(), known, n=2)
+    meant = f"did you mean {' or '.join(f'`{each}`' for each in near)}? " if near else ""
+    for start, provider in _USUAL:
+        if name.startswith(start) and _MODEL.fullmatch(name) is not None:
+            return f"{meant}if that is the provider's own name for it, write `{provider}/{name}`"
+    return f"{meant}known: {', '.join(known[:20])}, or write provider/model"

@@ -1,0 +1,170 @@
+"""The ledger: every ruling counted on a line of a file that several processes share, for `lockgate stats`.
+
+Not an audit: here a call that Tier 1 lets pass costs a microsecond or two, and what a killed process may lose is
+bounded and said. A ruling that reached a higher tier is written at once. Tier 1 passes wait for company: until there
+are `BATCH` of them, until one comes a second after the last write, or until the process ends.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import weakref
+from atexit import register
+from collections import deque
+from contextlib import suppress
+from errno import ENOSPC
+from pathlib import Path
+from threading import Lock
+from time import time
+from typing import TYPE_CHECKING
+
+from lockgate.core.entries import Entry, Pass, entry_of, passed, to_lines
+
+if TYPE_CHECKING:
+    from lockgate.core.vocabulary import Decision
+
+# A process that is killed loses fewer Tier 1 passes than this, all of one second, and nothing else.
+BATCH = 128
+FLUSH_S = 1.0
+# The file is put aside when it is larger, in place of the one put aside before: two of them is all the room it takes.
+MAX_BYTES = 64 * 1024 * 1024
+# What may wait while the disk does not answer.
+_MAX_WAITING = 4096
+
+
+class FileLedger:
+    """Notes rulings in one file. Never raises and never stops a ruling: what cannot be written is counted in `lost`.
+
+    Nothing is open between two writes, so a fork, a rotation or a file that was put in its place is no special case.
+    """
+
+    def __init__(self, path: Path, *, max_bytes: int = MAX_BYTES) -> None:
+        self.path = path
+        self.lost = 0
+        # Why the last write failed; empty when it did not.
+        self.problem = ""
+        self._max_bytes = max_bytes
+        self._waiting: deque[Entry | Pass] = deque(maxlen=_MAX_WAITING)
+        self._writing = Lock()
+        self._wrote_s = 0.0
+        _open.add(self)
+
+    def note(self, session: str, number: int, tool: str, decision: Decision) -> None:
+        """Take a ruling in; what it was about stays out."""
+        try:
+            now_s = time()
+            waiting = self._waiting
+            self.lost += len(waiting) == _MAX_WAITING
+            cheap = passed(now_s, session, decision)
+            waiting.append(entry_of(now_s, session, number, tool, decision) if cheap is None else cheap)
+            # A clock that was put back has nothing to say about how long ago the last write was.
+            if cheap is None or len(waiting) >= BATCH or not 0 <= now_s - self._wrote_s < FLUSH_S:
+                self.flush()
+        except Exception as error:  # noqa: BLE001  # counting must not decide whether a call may run
+            self.lost += 1
+            self.problem = type(error).__name__
+
+    def flush(self) -> None:
+        """Write what waits. A thread that finds another one writing leaves its entries to it."""
+        while self._waiting and self._writing.acquire(blocking=False):
+            batch: list[Entry | Pass] = []
+            try:
+                with suppress(IndexError):
+                    while True:
+                        batch.append(self._waiting.popleft())
+                self._append(to_lines(batch).encode("ascii"))
+                self.problem = ""
+            except Exception as error:  # noqa: BLE001  # as above
+                self.lost += len(batch)
+                self.problem = (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
+            finally:
+                self._wrote_s = time()
+                self._writing.release()
+
+    def files(self) -> tuple[Path, ...]:
+        """Where the entries are, oldest first, as far as there are any."""
+        return tuple(each for each in (self._aside, self.path) if each.is_file())
+
+    @property
+    def _aside(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.1")
+
+    def _append(self, data: bytes) -> None:
+        """Add lines with one write, which the system keeps in one piece beside other processes' writes."""
+        handle = self._opened()
+        try:
+            status = os.fstat(handle)
+            _refuse_unfit(status)
+            # A machine that went down, or a full disk, may have left half a line: ours must not be glued to it.
+            if _PREAD and status.st_size and os.pread(handle, 1, status.st_size - 1) != b"\n":
+                data = b"\n" + data
+            if os.write(handle, data) != len(data):
+                raise OSError(ENOSPC, os.strerror(ENOSPC))
+            if status.st_size + len(data) > self._max_bytes:
+                self._put_aside(handle)
+        finally:
+            os.close(handle)
+
+    def _opened(self) -> int:
+        # Without O_NONBLOCK a named pipe in its place would hang us until somebody reads from it.
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+        for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
+            flags |= getattr(os, name, 0)
+        try:
+            return os.open(self.path, flags, 0o600)
+        except FileNotFoundError:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return os.open(self.path, flags, 0o600)
+
+    def _put_aside(self, handle: int) -> None:
+        """Make room for a new file. The lock is the full file itself: whoever comes second finds another in its place.
+
+        Nobody waits for it: a process that was stopped with the lock in its hand must not stop the others.
+        """
+        with suppress(OSError):
+            if _flock is not None:
+                _flock(handle, _LOCK_EX | _LOCK_NB)
+            full, named = os.fstat(handle), os.stat(self.path)
+            if (full.st_dev, full.st_ino) == (named.st_dev, named.st_ino):
+                os.replace(self.path, self._aside)
+
+    def __del__(self) -> None:
+        # A gate that is made for one call and dropped has made its rulings all the same.
+        with suppress(Exception):
+            self.flush()
+
+
+def _refuse_unfit(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError("not a regular file")
+    if os.name == "posix" and (status.st_uid != os.geteuid() or status.st_mode & 0o022):
+        raise OSError("can be written by others")
+
+
+_PREAD = hasattr(os, "pread")
+try:
+    from fcntl import LOCK_EX as _LOCK_EX
+    from fcntl import LOCK_NB as _LOCK_NB
+    from fcntl import flock as _flock
+except ImportError:  # Windows, where a file that others have open cannot be put aside anyway
+    _flock = None  # type: ignore[assignment]
+
+_open: weakref.WeakSet[FileLedger] = weakref.WeakSet()
+
+
+def _flush_all() -> None:
+    for ledger in list(_open):
+        ledger.flush()
+
+
+def _forget_all() -> None:
+    """In a forked child: what waits is its parent's to write, and a lock some other thread held would never open."""
+    for ledger in list(_open):
+        ledger._waiting.clear()
+        ledger._writing = Lock()
+
+
+register(_flush_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
