@@ -27,6 +27,8 @@ OTHER: dict[str, object] = {
     "security.scope": 'our "own" lab,\nnot more',
     "security.user_trust": Trust.VETTED,
     "security.verification.triage_model": "claude-haiku",
+    "security.verification.model_aliases": ("fast = openai/small",),
+    "security.verification.prices": ("openai/small = 0.15 / 0.60",),
     "security.verification.additional_patterns": (r"custom-org-secret\b", 'quote"d', "café"),
     "security.verification.additional_high_risk_tools": ("custom_dangerous_tool",),
     "security.verification.strict_patterns": True,
@@ -386,8 +388,8 @@ ERRORS = {
         '[security.verification]\nadditional_patterns = [\n  "[", # ]\n  """\n]"\n""",\n]\nx.y = 1\n',
         (
             "FILE:8: `security.verification.x` is an unknown key\n"
-            "hint: known here: triage_model, additional_patterns, additional_high_risk_tools, strict_patterns, "
-            "recent_blocks"
+            "hint: known here: triage_model, model_aliases, prices, additional_patterns, additional_high_risk_tools, "
+            "strict_patterns, recent_blocks"
         ),
     ),
     "a table that is a value": ("security = 3", "FILE:1: `security` must be a table, not an integer"),
@@ -691,6 +693,8 @@ def test_the_operators_own_keys_are_these() -> None:
     assert {key.path for key in KEYS if not key.tightens} == {
         "security.scope",
         "security.verification.triage_model",
+        "security.verification.model_aliases",
+        "security.verification.prices",
         "supervision.model",
         "supervision.timeout_seconds",
         "supervision.human_timeout_seconds",

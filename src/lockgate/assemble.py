@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +21,11 @@ from lockgate.gate import Gate
 
 if TYPE_CHECKING:
     from lockgate.adapters import KeySource, LocalRuleAdapter, RemoteAdapter
+    from lockgate.stores.ledger import FileLedger
+    from lockgate.stores.sqlite import SqliteApprovals
     from lockgate.verifier_settings import VerifierSettings
     from lockgate.verifiers.client import Client, Provider
+    from lockgate.verifiers.judge import ModelJudge
 
 _MAGIC = b"lockgate rules 1\n"
 _MAX_CACHED = 64 * 1024 * 1024
@@ -36,8 +40,63 @@ def gate_from_config(path: str | None = None) -> Gate:
     return gate_from_settings(settings_from_environment(path))
 
 
-def gate_from_settings(settings: Settings) -> Gate:
-    return Gate(settings.policy, scanner=scanner_from_settings(settings))
+def gate_from_settings(settings: Settings, *, keeps: bool = True) -> Gate:
+    """A gate with the judges and stores of these settings; `keeps` False leaves no trace, as a replay must not."""
+    supervision, policy = settings.supervision, settings.policy
+    return Gate(
+        policy,
+        scanner=scanner_from_settings(settings),
+        triage=_judge(settings, policy.triage_model, None) if policy.triage_model else None,
+        supervisor=_judge(settings, policy.supervisor_model, supervision.timeout_s)
+        if policy.supervisor_model
+        else None,
+        approvals=approvals_from_settings(settings) if keeps and settings.state_dir is not None else None,
+        ledger=ledger_from_settings(settings) if keeps else None,
+        prices=partial(_price, supervision.prices),
+        human_timeout_s=supervision.human_timeout_s,
+    )
+
+
+def _judge(settings: Settings, name: str, timeout_s: float | None) -> ModelJudge:
+    """The model of this name as a judge; its key, endpoint and limits come from the environment."""
+    from lockgate.core.models import parse_aliases, resolve_model
+    from lockgate.verifier_settings import settings_for
+    from lockgate.verifiers.client import Client
+    from lockgate.verifiers.judge import ModelJudge
+
+    named = resolve_model(name, parse_aliases(settings.supervision.model_aliases))
+    chosen = settings_for(named.provider, named.model, named.endpoint)
+    client = Client(
+        timeout_ms=chosen.timeout_ms if timeout_s is None else int(timeout_s * 1000),
+        max_retries=chosen.max_retries,
+        circuit_open_s=chosen.circuit_open_s,
+    )
+    return ModelJudge(client, _provider(chosen), chosen.keys, key_needed=chosen.key_needed)
+
+
+def _price(lines: tuple[str, ...], name: str, tokens_in: int, tokens_out: int) -> float | None:
+    from datetime import UTC, datetime
+
+    from lockgate.core.prices import cost_usd, parse_prices
+
+    today = datetime.now(UTC).date().isoformat()
+    return cost_usd(name, tokens_in, tokens_out, parse_prices(lines), on=today)
+
+
+def ledger_from_settings(settings: Settings) -> FileLedger | None:
+    """Where this installation counts its rulings."""
+    from lockgate.stores.ledger import FileLedger
+
+    return None if settings.state_dir is None else FileLedger(settings.state_dir / "ledger.jsonl")
+
+
+def approvals_from_settings(settings: Settings) -> SqliteApprovals:
+    """The questions that wait for a person, in the user's state directory."""
+    from lockgate.stores.sqlite import SqliteApprovals
+
+    if settings.state_dir is None:
+        raise InvalidConfig("there is no folder to keep approvals in", hint="set HOME or XDG_STATE_HOME")
+    return SqliteApprovals(settings.state_dir / "approvals.db")
 
 
 def scanner_from_settings(settings: Settings) -> Scanner:

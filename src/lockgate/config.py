@@ -22,6 +22,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from lockgate.core.errors import InvalidConfig, InvalidPattern, quoted
+from lockgate.core.models import parse_aliases
 from lockgate.core.policy import (
     MAX_ATTEMPTS,
     MAX_PATTERN_LENGTH,
@@ -32,6 +33,7 @@ from lockgate.core.policy import (
     loosened,
     tightened,
 )
+from lockgate.core.prices import parse_prices
 from lockgate.core.vocabulary import Mode, Trust
 
 SYSTEM_FILE = Path("/etc/lockgate/config.toml")
@@ -57,6 +59,8 @@ class Form(StrEnum):
 class Supervision:
     timeout_s: float = 30.0
     human_timeout_s: float = 300.0
+    model_aliases: tuple[str, ...] = ()
+    prices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +134,21 @@ KEYS = (
         "security.verification.triage_model",
         "triage_model",
         Form.TEXT,
-        "The fast, cheap model of Tier 2. Empty: none.",
+        "The fast, cheap model of Tier 2: a short name (`claude-haiku`, see [models](models.md)) or `provider/model`. "
+        "Empty: none.",
+    ),
+    Key(
+        "security.verification.model_aliases",
+        "model_aliases",
+        Form.TEXTS,
+        'Short names of your own for models, each written as `"NAME = provider/model"`.',
+    ),
+    Key(
+        "security.verification.prices",
+        "prices",
+        Form.TEXTS,
+        "What your models cost where you know better, in US dollars per million tokens in and out: "
+        '`"provider/model = 0.15 / 0.60"`.',
     ),
     Key(
         "security.verification.additional_patterns",
@@ -167,7 +185,7 @@ KEYS = (
         "supervision.model",
         "supervisor_model",
         Form.TEXT,
-        "The capable model of Tier 3. Empty: none.",
+        "The capable model of Tier 3, named like `triage_model`. Empty: none.",
     ),
     Key(
         "supervision.timeout_seconds",
@@ -242,6 +260,8 @@ class Settings:
     cache_dir: Path | None = None
     sources: tuple[Source, ...] = ()
     origins: Mapping[str, str] = field(default_factory=dict)
+    # What has to outlive the process.
+    state_dir: Path | None = None
 
     def listing(self) -> tuple[Setting, ...]:
         return tuple(
@@ -294,7 +314,11 @@ def load(
         if not build.passed_over(cwd / name, Role.PROJECT, named, role):
             build.project(cwd / name, base)
     cache_home = _xdg(environ, "XDG_CACHE_HOME", home, ".cache")
-    return build.settings(cache_home / "lockgate" if cache_home is not None else None)
+    state_home = _xdg(environ, "XDG_STATE_HOME", home, ".local/state")
+    return build.settings(
+        cache_home / "lockgate" if cache_home is not None else None,
+        state_home / "lockgate" if state_home is not None else None,
+    )
 
 
 class _Build:
@@ -374,7 +398,7 @@ class _Build:
             if self._policy != before:
                 self._note(key, path)
 
-    def settings(self, cache_dir: Path | None) -> Settings:
+    def settings(self, cache_dir: Path | None, state_dir: Path | None = None) -> Settings:
         default = Source(Role.DEFAULT, None, tuple(key.path for key in KEYS if key.path not in self._origins))
         used = [
             source
@@ -383,7 +407,7 @@ class _Build:
             for source in self.sources
         ]
         origins = {key.path: ", ".join(map(_shown, self._origins.get(key.path, ()))) or "default" for key in KEYS}
-        return Settings(self._policy, self._supervision, cache_dir, (*used, default), origins)
+        return Settings(self._policy, self._supervision, cache_dir, (*used, default), origins, state_dir)
 
     def _checked(self, file: _File) -> Iterator[tuple[Key, object]]:
         for key, value in file.values:
@@ -391,11 +415,17 @@ class _Build:
                 with file.at(key):
                     for pattern in changed(Policy(), additional_patterns=value).additional_patterns:
                         self._check_pattern(pattern)
+            if key.fills in _PARSED:
+                with file.at(key):
+                    _PARSED[key.fills](value)  # type: ignore[arg-type]  # texts, by its form
             yield key, value
 
     def _note(self, key: Key, path: Path) -> None:
         self._origins[key.path] = (*self._origins.get(key.path, ()), path) if key.form is Form.TEXTS else (path,)
 
+
+# Lists of lines that have a form of their own.
+_PARSED: Mapping[str, Callable[[tuple[str, ...]], object]] = {"model_aliases": parse_aliases, "prices": parse_prices}
 
 _MISSING = {
     Role.EXPLICIT: "--config names a file that must exist",

@@ -245,6 +245,21 @@ def verifier_settings(environ: Mapping[str, str] | None = None, *, keys_elsewher
     )
 
 
+def settings_for(
+    provider: str, model: str, endpoint: str = "", environ: Mapping[str, str] | None = None
+) -> VerifierSettings:
+    """The settings of this environment for another provider and model than it chose for `assess`.
+
+    `endpoint` is where the model's name says it stands; the environment's own goes before it.
+    """
+    said = dict(os.environ if environ is None else environ)
+    _, model_name, endpoint_name = _PARTS[provider]
+    said |= {"VERIFIER_ADAPTER": provider, model_name: model}
+    if endpoint and not said.get(endpoint_name, "").strip():
+        said[endpoint_name] = endpoint
+    return verifier_settings(said)
+
+
 def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Variables that look like the verifier's and are not: most are slips of the pen, which change nothing silently."""
     known = {variable.name for variable in VARIABLES} | {f"{v.name}_FILE" for v in VARIABLES if v.secret}

@@ -56,7 +56,7 @@ def home(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory in an empty home; what the developer's shell says about colour does not count."""
     # Processes of their own import what this one imports, from wherever they start.
     monkeypatch.setenv("PYTHONPATH", str(Path(lockgate.__file__).parents[1]))
-    for name in ("LOCKGATE_CONFIG", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TTY_COMPATIBLE"):
+    for name in ("LOCKGATE_CONFIG", "XDG_STATE_HOME", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TTY_COMPATIBLE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

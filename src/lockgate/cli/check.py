@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _HELP = """\
 A trace is JSON Lines: what entered an agent's context, and the calls it wanted to make, in order.
-Each call is ruled on as its line is read; nothing is run.
+Each call is ruled on as its line is read; nothing is run. Models that the configuration names are asked.
 
 example:
   $ lockgate check - <<'END'
@@ -39,6 +39,7 @@ def describe(parser: Parser) -> None:
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
     parser.add_argument("--mode", metavar="MODE", help="default, research or paranoid; can only make it stricter")
     parser.add_argument("--scope", metavar="TEXT", default="", help="what the research is about, for --mode research")
+    parser.add_argument("--rules-only", action="store_true", help="ask no model, even where one is configured")
     parser.set_defaults(run=run)
 
 
@@ -57,6 +58,8 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def _gate(args: argparse.Namespace) -> Gate:
+    from dataclasses import replace
+
     from lockgate import assemble
     from lockgate.core.errors import LockgateError, quoted
     from lockgate.core.policy import tightened
@@ -70,10 +73,14 @@ def _gate(args: argparse.Namespace) -> Gate:
         raise LockgateError(f"unknown mode {quoted(args.mode)}", hint=hint)
     if args.scope and args.mode != Mode.RESEARCH:
         raise LockgateError("--scope has no effect without --mode research", hint="add --mode research, or remove it")
-    gate = assemble.gate_from_config(args.config)
-    if args.mode is None:
-        return gate
-    return Gate(tightened(gate.policy, research_scope=args.scope, mode=args.mode), scanner=gate.scanner)
+    settings = assemble.settings_from_environment(args.config)
+    if args.mode is not None:
+        policy = tightened(settings.policy, research_scope=args.scope, mode=args.mode)
+        settings = replace(settings, policy=policy)
+    # A recorded call is not waiting for anybody, and says nothing about how this installation is used.
+    if args.rules_only:
+        return Gate(settings.policy, scanner=assemble.scanner_from_settings(settings))
+    return assemble.gate_from_settings(settings, keeps=False)
 
 
 Printer = tuple[Callable[["Ruling"], None], Callable[[], None]]

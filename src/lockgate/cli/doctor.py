@@ -143,7 +143,7 @@ def _engine(settings: Settings) -> Check:
 
     from lockgate import assemble
 
-    scanner = assemble.gate_from_settings(settings).scanner
+    scanner = assemble.scanner_from_settings(settings)
     blind = [
         rule.id
         for rule in scanner.rules

@@ -20,6 +20,8 @@ COMMANDS = {
     "check": "rule on the calls of a recorded session",
     "scan": "look through files and folders for text that speaks to an agent",
     "assess": "ask the configured verifier about a request",
+    "approvals": "show and answer the calls that wait for a person",
+    "stats": "add up rulings: where they were settled, their time and cost, the rules to tune",
     "rules": "list the rules, or explain one",
     "config": "show or validate the configuration",
     "doctor": "check the installation, and say what to fix",
@@ -50,7 +52,7 @@ def parsers(described: Collection[str] = tuple(COMMANDS)) -> dict[str, Parser]:
     )
     top.add_argument("--version", action="version", version=f"lockgate {lockgate.__version__}")
     commands = top.add_subparsers(
-        title="commands", dest="command", metavar="COMMAND", prog="lockgate", parser_class=Parser
+        title="commands", dest="command", metavar="COMMAND ...", prog="lockgate", parser_class=Parser
     )
     named = {name: commands.add_parser(name, help=said) for name, said in COMMANDS.items()}
     for name in described:

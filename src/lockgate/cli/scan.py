@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> Exit:
     from lockgate import assemble
 
     found = list(walk(args.paths, Chosen(tuple(args.include), tuple(args.exclude))))
-    scanner = assemble.gate_from_config(args.config).scanner
+    scanner = assemble.scanner_from_settings(assemble.settings_from_environment(args.config))
     report = Report(skipped=[each for each in found if isinstance(each, Skipped)])
     try:
         with _progress([each for each in found if isinstance(each, str)]) as files:
