@@ -82,8 +82,8 @@ def weight_twice(text: str) -> int:
 
 
 def need_of(text: str, room: int, weigh: Callable[[str], int]) -> int:
-    """About what a text takes as a whole; a placeholder may be longer than the secret it stands for."""
-    return LINE + (len(text) if len(text) > room else weigh(text))
+    """What a text takes as a whole at most, or nearly: a placeholder may be longer than the secret it stands for."""
+    return LINE + len(text) // 8 + (len(text) if len(text) > room else weigh(text))
 
 
 def quote(text: str, limit: int = _MAX_QUOTE) -> str:

@@ -1,0 +1,499 @@
+"""What a judge is shown of an escalated call, as a value: bounded, without secrets, and open about what is missing.
+
+1. Secrets are taken out of every text before it is cut, so that no border leaves half of one behind. Addresses, names,
+   paths and accounts stay: whoever judges where something goes has to see where it goes.
+2. The goal, the call, the findings and the origins come first, each within a share of the budget.
+3. What is left of it goes to the blocks. Every flagged block has its part, the most telling ones the largest: around
+   each place something was found in, and its head and its tail. Where even that is too much, its findings tell of it.
+4. What untrusted text remains is shown as far as there is room.
+
+Whatever could matter and is not shown makes the case `truncated`. An attacker chooses how long his text is, so a judge
+of half a text must not be easier to convince than a judge of all of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import NamedTuple
+
+from lockgate.core.context import Context, Past
+from lockgate.core.origins import SIGNALS
+from lockgate.core.pipeline import HARD, Ask, Stage
+from lockgate.core.policy import Policy
+from lockgate.core.rules import RULES
+from lockgate.core.showing import (
+    LINE,
+    Parts,
+    as_json,
+    cut_to,
+    need_of,
+    quote,
+    shared_out,
+    value_without_secrets,
+    weight,
+    weight_twice,
+    without_secrets,
+)
+from lockgate.core.vocabulary import Block, Finding, Origin, Trust
+
+# Characters as they are written in a prompt, where an invisible one takes six or twelve.
+# One more page in a cheap question costs less than a dear question.
+TRIAGE_CHARACTERS = 48_000
+SUPERVISOR_CHARACTERS = 96_000
+LEAST_CHARACTERS = 2_000
+
+MAX_GOAL = 4_000
+MAX_LINES = 48
+MAX_BLOCKS = 64
+MAX_LEAVES = 200
+_MAX_DEPTH = 64
+_MAX_NAME = 120
+# And the line about a block: its id, its source, its hash.
+_OWN_LINE = 320
+_MAX_SAID = 8
+# A block that cannot have so many characters is told of by its findings alone.
+_LEAST_SHARE = 400
+
+
+class Excerpt(NamedTuple):
+    """One block: the parts of it that are shown, in their order; none when there was no room, which leaves the digest
+    empty as well, or when a block before it has the same digest: what was read twice is shown once.
+
+    `digest` is the hash of the text without its secrets, as far as it was read: that of the original would let
+    whoever guesses a short secret check the guess.
+    """
+
+    block: str
+    source: str
+    trust: str
+    digest: str
+    pieces: tuple[str, ...]
+    whole: bool
+    flagged: bool
+
+
+class Case(NamedTuple):
+    """Everything a judge is told. The lines are sentences of ours; what they quote stands in them as JSON strings.
+
+    `truncated` says that something which could matter is not shown, `left_out` what it is.
+    """
+
+    goal: str
+    tool: str
+    arguments: str
+    risk: str
+    findings: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    excerpts: tuple[Excerpt, ...] = ()
+    scope: str = ""
+    mode: str = "default"
+    trail: tuple[str, ...] = ()
+    lineage: tuple[str, ...] = ()
+    triage: str = ""
+    truncated: bool = False
+    left_out: tuple[str, ...] = ()
+
+
+def case_of(
+    ask: Ask, context: Context, policy: Policy, *, goal: str, history: Sequence[Past], budget: int | None = None
+) -> Case:
+    """The case for whoever the call waits for; `budget` is how many characters of a prompt all of it may take."""
+    top = ask.stage is Stage.SUPERVISOR
+    if budget is None:
+        budget = SUPERVISOR_CHARACTERS if top else TRIAGE_CHARACTERS
+    budget = max(budget, LEAST_CHARACTERS)
+    missing = _Missing()
+    # 2. The goal, the call, the findings and the origins.
+    asked = cut_to(goal, (), min(MAX_GOAL, budget // 8))
+    missing.note("parts of the goal", matters=not asked.whole)
+    tool = without_secrets(ask.call.tool[:_MAX_NAME])
+    missing.note("the end of the tool's name", matters=len(ask.call.tool) > _MAX_NAME)
+    arguments = _arguments(ask, budget // 4, missing)
+    unread = asked.unread or tool.unread
+    told = (_finding_line(found, context) for found in _telling(ask.findings))
+    findings = _lines(told, len(ask.findings), budget // 8, "of the findings", missing)
+    ranked = sorted(ask.origins, key=lambda origin: (origin.known, not origin.order))
+    origins = _lines(
+        map(_origin_line, ranked), len(ranked), budget // 8, "of the origins", missing, telling=_orders(ranked)
+    )
+    trail: tuple[str, ...] = ()
+    lineage: tuple[str, ...] = ()
+    if top:
+        trail = _trail(history, budget // 8, missing)
+        made = list(_lineage(ask, context))
+        lineage = _lines(made, len(made), budget // 16, "of the lines on what was made from what", missing)
+    shown = *asked.pieces, tool.text, arguments, policy.research_scope, *findings, *origins, *trail, *lineage
+    # 3. and 4. The blocks.
+    left = budget - sum(weight(line) + LINE for line in shown)
+    excerpts, hidden = _excerpts(ask, context, policy, left, missing)
+    missing.note("words that were removed together with secrets", matters=unread or hidden)
+    return Case(
+        goal="\n[…]\n".join(asked.pieces),
+        tool=tool.text,
+        arguments=arguments,
+        risk=ask.risk.value,
+        findings=findings,
+        origins=origins,
+        excerpts=excerpts,
+        scope=policy.research_scope,
+        mode=policy.mode.value,
+        trail=trail,
+        lineage=lineage,
+        triage=_TRIAGE.get(ask.triage, "") if top else "",
+        truncated=missing.matters,
+        left_out=tuple(missing.what),
+    )
+
+
+_TRIAGE = {
+    "": "triage was not asked",
+    "clear": "triage found nothing suspicious; the call is here because every call is, or because a rule holds it",
+    "suspicious": "triage called it suspicious, or did not see enough to clear it",
+    "unclear": "triage gave no answer that could be read",
+}
+
+
+class _Missing:
+    """What the judge does not get to see."""
+
+    __slots__ = ("matters", "what")
+
+    def __init__(self) -> None:
+        self.what: list[str] = []
+        self.matters = False
+
+    def note(self, what: str, *, matters: bool) -> None:
+        if matters:
+            self.what.append(what)
+            self.matters = True
+
+    def count(self, number: int, what: str, *, matters: bool) -> None:
+        if number > 0:
+            self.what.append(f"{number:,} {what}")
+            self.matters = self.matters or matters
+
+
+# --- lines
+
+
+def _lines(
+    lines: Iterable[str], count: int, budget: int, what: str, missing: _Missing, *, telling: int | None = None
+) -> tuple[str, ...]:
+    """As many lines as there is room for; without one of the first `telling` of them a judge does not know enough."""
+    kept: dict[str, None] = {}
+    for number, line in enumerate(lines):
+        if line in kept:
+            continue
+        budget -= weight(line) + LINE
+        if budget < 0 or len(kept) >= MAX_LINES:
+            missing.count(count - number, what, matters=telling is None or number < telling)
+            break
+        kept[line] = None
+    return tuple(kept)
+
+
+def _orders(origins: Sequence[Origin]) -> int:
+    return sum(1 for origin in origins if origin.order and not origin.known)
+
+
+def _telling(findings: Sequence[Finding]) -> list[Finding]:
+    """What no judge may clear first, then the origins, then the rules; and each kind once before any comes again.
+
+    An attacker can have as many findings as he likes, and must not be able to bury one under the others.
+    """
+    met: dict[str, int] = {}
+    ranked = []
+    for found in findings:
+        met[found.rule] = met.get(found.rule, 0) + 1
+        kind = 0 if found.rule.startswith(HARD) else 1 if found.rule.startswith("origin:") else 2
+        ranked.append((met[found.rule], kind, found))
+    return [found for _, _, found in sorted(ranked, key=lambda each: each[:2])]
+
+
+def about(rule: str) -> str:
+    """What a rule's finding means, in a few words."""
+    if rule in SIGNALS:
+        return SIGNALS[rule][0]
+    if rule in _WHAT:
+        return _WHAT[rule]
+    for prefix, what in _FAMILIES.items():
+        if rule.startswith(prefix):
+            return what
+    return "a check of this installation"
+
+
+_WHAT: Mapping[str, str] = {rule.id: rule.what for rule in RULES}
+_FAMILIES: Mapping[str, str] = {
+    "encoded:opaque-": "encoded bytes that say nothing readable",
+    "encoded:": "readable text that was hidden or encoded",
+    "cap:": "a limit was reached, so a part was not looked at",
+    "scope:": "the call goes beyond the declared scope, or cannot be compared with it",
+    "custom:": "a pattern of this installation",
+}
+
+
+def _finding_line(found: Finding, context: Context) -> str:
+    where = "block" if found.where in context.positions and not _in_argument(found) else "argument"
+    reading = "" if found.reading in ("raw", "exact") else f", read as {found.reading}"
+    what = f": {quote(found.excerpt)}" if found.excerpt else ""
+    return f"{found.rule} ({about(found.rule)}) in {where} {quote(found.where, 80)}{reading}{what}"
+
+
+def _in_argument(found: Finding) -> bool:
+    """Whether a signal names an argument, while its offsets are those of the value in a block."""
+    return found.rule.startswith("origin:") and found.rule != "origin:tool-in-order"
+
+
+def _origin_line(origin: Origin) -> str:
+    line = (
+        f"argument {quote(origin.argument, 80)} has {quote(origin.value)} from block {quote(origin.block, 80)} "
+        f"({quote(origin.source, 80)})"
+    )
+    if origin.how not in ("exact", "raw"):
+        line += f", read as {origin.how}"
+    if origin.order:
+        line += f", in or beside a sentence that gives orders: {quote(origin.order, 240)}"
+    return line + (
+        "; the goal or trusted text has it too" if origin.known else "; neither goal nor trusted text has it"
+    )
+
+
+def _trail(history: Sequence[Past], budget: int, missing: _Missing) -> tuple[str, ...]:
+    kept: list[str] = []
+    for number in range(len(history), 0, -1):
+        past = history[number - 1]
+        values = ", ".join(f"{quote(name, 40)}: {_labelled(name, text, 80)}" for name, text in past.values[:6])
+        more = ", …" if len(past.values) > 6 else ""
+        line = f"{number}. {quote(past.tool, 80)} {{{values}{more}}}: {past.action} by tier {past.tier} ({past.reason})"
+        budget -= weight(line) + LINE
+        if budget < 0 or len(kept) >= MAX_LINES:
+            missing.count(number, "of the earlier calls", matters=False)
+            break
+        kept.append(line)
+    return tuple(reversed(kept))
+
+
+def _lineage(ask: Ask, context: Context) -> Iterator[str]:
+    """What the flagged blocks were made from, and what those were made from."""
+    pending = [block.id for block in reversed(_flagged(ask, context))]
+    seen: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name in seen or name not in context.positions:
+            continue
+        seen.add(name)
+        block = context.blocks[context.positions[name]]
+        if block.tainted_by:
+            made = ", ".join(_named(parent, context) for parent in block.tainted_by[:8])
+            more = f" and {len(block.tainted_by) - 8} more" if len(block.tainted_by) > 8 else ""
+            yield f"block {_named(name, context)} was made from {made}{more}"
+            pending += block.tainted_by[:8]
+
+
+def _named(name: str, context: Context) -> str:
+    block = context.blocks[context.positions[name]]
+    return f"{quote(name, 80)} ({quote(block.source, 80)}, {block.trust.word})"
+
+
+# --- the arguments
+
+
+class _Leaf(NamedTuple):
+    """A value in the arguments: where it is, what it is called, and its text, which is quoted unless it is a number."""
+
+    path: str
+    name: str
+    text: str
+    quoted: bool
+
+
+def _arguments(ask: Ask, budget: int, missing: _Missing) -> str:
+    """The arguments as JSON; a text that is too long is `{"parts": […], "characters": …}`."""
+    places: dict[str, list[tuple[int, int]]] = {}
+    for found in ask.findings:
+        if not _in_argument(found):
+            places.setdefault(found.where, []).append((found.start, found.end))
+    # Written here and not by a library: two long names that begin alike must not become one, with one value.
+    tokens: list[str | _Leaf] = []
+    missing.count(_walk("", "", ask.call.arguments, 0, tokens), "of the arguments, or parts of them", matters=True)
+    leaves = [token for token in tokens if isinstance(token, _Leaf)]
+    room = max(0, budget - sum(weight(token) for token in tokens if isinstance(token, str)))
+    needs = [need_of(leaf.text, room, weight_twice) for leaf in leaves]
+    shares = iter(shared_out(needs, [1] * len(leaves), room))
+    written: list[str] = []
+    cut = unread = False
+    for token in tokens:
+        if isinstance(token, str):
+            written.append(token)
+            continue
+        share = next(shares)
+        clean = value_without_secrets(token.name, token.text) if len(token.text) <= max(share, 400) else None
+        if clean is not None and weight_twice(clean.text) <= share:
+            unread = unread or clean.unread
+            written.append(as_json(clean.text) if token.quoted or clean.removed else clean.text)
+            continue
+        text = clean.text if clean is not None and clean.removed else token.text
+        parts = cut_to(text, places.get(token.path, ()), share, weight_twice)
+        cut, unread = True, unread or parts.unread
+        written.append(f'{{"parts": [{", ".join(map(as_json, parts.pieces))}], "characters": {len(token.text)}}}')
+    missing.note("parts of the arguments", matters=cut)
+    missing.note("words that were removed from the arguments together with secrets", matters=unread)
+    return "".join(written)
+
+
+def _walk(path: str, name: str, value: object, depth: int, tokens: list[str | _Leaf]) -> int:
+    """Takes a value apart into JSON's own signs and the leaves between them; how many were left out is returned."""
+    if depth > _MAX_DEPTH or len(tokens) > 4 * MAX_LEAVES:
+        tokens.append('"[left out]"')
+        return 1
+    left_out = 0
+    if isinstance(value, Mapping):
+        tokens.append("{")
+        for number, (key, item) in enumerate(value.items()):
+            if len(tokens) > 4 * MAX_LEAVES:
+                left_out += len(value) - number
+                break
+            key = str(key)
+            left_out += len(key) > _MAX_NAME
+            tokens.append(f"{', ' if number else ''}{quote(key, _MAX_NAME)}: ")
+            left_out += _walk(f"{path}.{key[:40]}" if path else key[:40], key[:_MAX_NAME], item, depth + 1, tokens)
+        tokens.append("}")
+    elif isinstance(value, list | tuple):
+        tokens.append("[")
+        for number, item in enumerate(value):
+            if len(tokens) > 4 * MAX_LEAVES:
+                left_out += len(value) - number
+                break
+            if number:
+                tokens.append(", ")
+            left_out += _walk(f"{path}[{number}]", name, item, depth + 1, tokens)
+        tokens.append("]")
+    elif value is None or isinstance(value, bool):
+        tokens.append("null" if value is None else "true" if value else "false")
+    else:
+        tokens.append(_Leaf(path, name, value if isinstance(value, str) else _digits(value), isinstance(value, str)))
+    return left_out
+
+
+def _digits(value: object) -> str:
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError):
+        # Python refuses to print integers of thousands of digits.
+        return '"[a number too long to write]"'
+
+
+def _labelled(name: str, text: str, limit: int) -> str:
+    """A value in a line, without what its name says is secret."""
+    if len(text) <= limit:
+        return as_json(value_without_secrets(name, text).text)
+    return quote(text, limit)
+
+
+# --- 3. and 4. the blocks
+
+
+def _flagged(ask: Ask, context: Context) -> list[Block]:
+    """The blocks something was found in or came from, the most telling first."""
+    worth: dict[str, int] = {}
+    for origin in ask.origins:
+        if not origin.known and origin.block in context.positions:
+            worth[origin.block] = max(worth.get(origin.block, 0), 4 if origin.order else 1)
+    for found in ask.findings:
+        if not _in_argument(found) and found.where in context.positions:
+            worth[found.where] = max(worth.get(found.where, 0), 2)
+    ranked = sorted(worth, key=lambda name: (-worth[name], -context.positions[name]))
+    blocks = [context.blocks[context.positions[name]] for name in ranked]
+    return [block for block in blocks if block.trust is not Trust.TRUSTED]
+
+
+def _places(ask: Ask, block: str) -> list[tuple[int, int]]:
+    """Where in a block something was found, the most telling first."""
+    ranked = [(0 if origin.order else 2, origin) for origin in ask.origins if origin.block == block]
+    places = [(rank + (2 if origin.known else 0), origin.start, origin.end) for rank, origin in ranked]
+    places += [
+        (1, found.start, found.end) for found in ask.findings if found.where == block and not _in_argument(found)
+    ]
+    return [(start, end) for _, start, end in sorted(places, key=lambda place: place[0])]
+
+
+def _excerpts(
+    ask: Ask, context: Context, policy: Policy, budget: int, missing: _Missing
+) -> tuple[tuple[Excerpt, ...], bool]:
+    shown: dict[str, tuple[Parts, bool]] = {}
+    room = max(budget, 0)
+    first = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
+    # What the user said later says what is wanted now, and an attacker's text must not push it out.
+    for block in [block for block in context.blocks[first:] if _is_asked(block)][-_MAX_SAID:]:
+        parts = cut_to(block.content, (), budget // 8 // _MAX_SAID)
+        shown[block.id] = parts, False
+        room -= _OWN_LINE + parts.weight
+    # 3. The flagged blocks.
+    flagged = _flagged(ask, context)
+    missing.count(len(flagged) - MAX_BLOCKS, "of the flagged blocks altogether", matters=True)
+    told = {block.id for block in flagged}
+    flagged = flagged[:MAX_BLOCKS]
+    # A text that was read twice is shown once.
+    twins: dict[str, list[Block]] = {}
+    for block in flagged:
+        twins.setdefault(block.digest, []).append(block)
+    flagged = [blocks[0] for blocks in twins.values()]
+    room = max(room - _OWN_LINE * min(len(told), MAX_BLOCKS), 0)
+    full = flagged[: room // _LEAST_SHARE]
+    for block in flagged[len(full) :]:
+        shown[block.id] = Parts((), False), True
+        rules = dict.fromkeys(found.rule for found in ask.findings if found.where == block.id)
+        what = ", ".join(list(rules)[:4]) or "values of the call come from it"
+        missing.note(f"all of block {quote(block.id, 80)}: {what}", matters=True)
+    ordered = {origin.block for origin in ask.origins if origin.order and not origin.known}
+    needs = [need_of(block.content, room, weight) for block in full]
+    shares = shared_out(needs, [2 if block.id in ordered else 1 for block in full], room)
+    partly = 0
+    for block, share in zip(full, shares, strict=True):
+        places = [place for twin in twins[block.digest] for place in _places(ask, twin.id)]
+        parts = cut_to(block.content, places, share)
+        shown[block.id] = parts, True
+        partly += not parts.whole
+        room -= parts.weight
+    missing.count(partly, "of the flagged blocks, in part", matters=True)
+    # 4. The latest of the other untrusted text.
+    silent = 0
+    for block in reversed(context.blocks[first:]):
+        if block.id in told or block.trust is not Trust.UNTRUSTED:
+            continue
+        share = min(room - _OWN_LINE, max(room // 4, _LEAST_SHARE))
+        if share < _LEAST_SHARE or len(shown) >= MAX_BLOCKS:
+            silent += 1
+            continue
+        parts = cut_to(block.content, _places(ask, block.id), share)
+        shown[block.id] = parts, False
+        room -= _OWN_LINE + parts.weight
+    missing.count(silent, "of the untrusted blocks in which nothing was found", matters=False)
+    for same in twins.values():
+        for block in same[1:]:
+            shown[block.id] = shown[same[0].id]
+    excerpts = []
+    digests: set[str] = set()
+    for name in sorted(shown, key=context.positions.__getitem__):
+        block, (parts, found) = context.blocks[context.positions[name]], shown[name]
+        digest = sha256("\0".join(parts.pieces).encode("utf-8")).hexdigest() if parts.pieces else ""
+        pieces = () if digest in digests else parts.pieces
+        digests.add(digest)
+        excerpts.append(
+            Excerpt(
+                without_secrets(name[:_MAX_NAME]).text,
+                without_secrets(block.source[:_MAX_NAME]).text,
+                block.trust.word,
+                digest,
+                pieces,
+                parts.whole,
+                found,
+            )
+        )
+    return tuple(excerpts), any(parts.unread and found for parts, found in shown.values())
+
+
+def _is_asked(block: Block) -> bool:
+    return block.trust is not Trust.UNTRUSTED and block.source.partition(":")[0] in ("user", "supervisor")
