@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import hyperscan
 
 from lockgate.config import Settings, discover
-from lockgate.core.errors import InvalidConfig
+from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.core.rules import RULES, Rule
 from lockgate.core.scanner import Scanner, check_pattern, cue_expressions, custom_rules, expressions
 from lockgate.gate import Gate
@@ -66,12 +66,17 @@ def _judge(settings: Settings, name: str, timeout_s: float | None) -> ModelJudge
 
     named = resolve_model(name, parse_aliases(settings.supervision.model_aliases))
     chosen = settings_for(named.provider, named.model, named.endpoint)
+    provider = _provider(chosen)
+    if getattr(provider, "rates", False):
+        raise InvalidConfig(
+            f"{quoted(str(named))} rates texts and cannot judge a call", hint="name a model that answers questions"
+        )
     client = Client(
         timeout_ms=chosen.timeout_ms if timeout_s is None else int(timeout_s * 1000),
         max_retries=chosen.max_retries,
         circuit_open_s=chosen.circuit_open_s,
     )
-    return ModelJudge(client, _provider(chosen), chosen.keys, key_needed=chosen.key_needed)
+    return ModelJudge(client, provider, chosen.keys, key_needed=chosen.key_needed)
 
 
 def _price(lines: tuple[str, ...], name: str, tokens_in: int, tokens_out: int) -> float | None:

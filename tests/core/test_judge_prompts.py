@@ -32,7 +32,7 @@ from lockgate.core.vocabulary import Action
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from hostile import FRAGMENTS, NONCE, OTHER, as_sent, hostile, recovered, whole_of
+from hostile_texts import FRAGMENTS, NONCE, OTHER, as_sent, hostile, recovered, whole_of
 
 ASKING: dict[Stage, Callable[[Case, str], Question]] = {
     Stage.TRIAGE: triage_question,
