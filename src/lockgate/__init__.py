@@ -26,8 +26,10 @@ if TYPE_CHECKING:
         InvalidTrace,
         LockgateError,
     )
+    from lockgate.core.opinions import Ruling, Silent, Triage, Unreadable
     from lockgate.core.policy import Policy
     from lockgate.core.questions import Verdict
+    from lockgate.core.supervision import Commitment, SelfAssessment, Supervision
     from lockgate.core.vocabulary import (
         ENCODED_CONTENT_WARNING,
         Action,
@@ -38,39 +40,55 @@ if TYPE_CHECKING:
         Lineage,
         Mode,
         Origin,
+        Ran,
         Reason,
         Risk,
         Trust,
     )
-    from lockgate.gate import Gate, Session
+    from lockgate.gate import Gate, Inquiry, Judge, Opined, Session
+    from lockgate.steps import Step
+    from lockgate.stores.memory import MemoryApprovals
 
 __all__ = [
     "ENCODED_CONTENT_WARNING",
     "Action",
     "Assessment",
     "Block",
+    "Commitment",
     "Decision",
     "Finding",
     "Gate",
+    "Inquiry",
     "InvalidBlock",
     "InvalidCall",
     "InvalidConfig",
     "InvalidPattern",
     "InvalidPayload",
     "InvalidTrace",
+    "Judge",
     "KeySource",
     "Kind",
     "Lineage",
     "LocalRuleAdapter",
     "LockgateError",
+    "MemoryApprovals",
     "Mode",
+    "Opined",
     "Origin",
     "Policy",
+    "Ran",
     "Reason",
     "RemoteAdapter",
     "Risk",
+    "Ruling",
+    "SelfAssessment",
     "Session",
+    "Silent",
+    "Step",
+    "Supervision",
+    "Triage",
     "Trust",
+    "Unreadable",
     "Verdict",
     "VerifierAdapter",
     "__version__",
@@ -83,12 +101,16 @@ _HOMES = {
     "lockgate.core.errors": (
         "InvalidBlock InvalidCall InvalidConfig InvalidPattern InvalidPayload InvalidTrace LockgateError".split()
     ),
+    "lockgate.core.opinions": ["Ruling", "Silent", "Triage", "Unreadable"],
     "lockgate.core.policy": ["Policy"],
     "lockgate.core.questions": ["Verdict"],
+    "lockgate.core.supervision": ["Commitment", "SelfAssessment", "Supervision"],
     "lockgate.core.vocabulary": (
-        "ENCODED_CONTENT_WARNING Action Block Decision Finding Kind Lineage Mode Origin Reason Risk Trust".split()
+        "ENCODED_CONTENT_WARNING Action Block Decision Finding Kind Lineage Mode Origin Ran Reason Risk Trust".split()
     ),
-    "lockgate.gate": ["Gate", "Session"],
+    "lockgate.gate": ["Gate", "Inquiry", "Judge", "Opined", "Session"],
+    "lockgate.steps": ["Step"],
+    "lockgate.stores.memory": ["MemoryApprovals"],
 }
 
 
