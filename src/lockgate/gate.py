@@ -417,11 +417,12 @@ class Session:
         from lockgate.core.cases import case_of
 
         top = ask.stage is Stage.SUPERVISOR
+        # Putting the question together is part of what asking costs.
+        began = perf_counter_ns()
         with self._lock:
             case = case_of(ask, self._context, self.policy, goal=self.goal, history=self._told(ask) if top else ())
         inquiry = Inquiry(ask.stage, case)
         key = sha256(repr((judge.name, self.policy.hash, inquiry)).encode("utf-8", "backslashreplace")).hexdigest()
-        began = perf_counter_ns()
         opined = self._remembered(key)
         cached = opined is not None
         if opined is None:
