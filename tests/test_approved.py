@@ -203,3 +203,32 @@ def test_the_person_sees_the_text_around_the_value(store: Store) -> None:
     shown = approval.pending.shown
     assert shown.goal == "Read the mails"
     assert any(passage.text == "clerk@vendor.example" and "forward" in passage.before for passage in shown.passages)
+
+
+def test_the_agent_s_own_words_void_nothing(store: Store) -> None:
+    session = opened(store)
+    answer(store, ask(session))
+    session.add("This call waits for approval, I shall try again.", source="agent")
+    assert ask(session).reason is Reason.APPROVED
+
+
+def test_a_void_that_failed_is_tried_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = opened(store)
+    first = ask(session)
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "void", Broken().void)
+        session.add("A page that arrived later.", source="web:page")
+    ask(session)
+    kept = store.get(first.approval, lockgate.gate.time())
+    assert kept is not None
+    assert kept.state is State.VOIDED
+
+
+def test_when_too_many_wait_the_ruling_says_so() -> None:
+    class Full(MemoryApprovals):
+        def ask(self, pending: Pending) -> str:
+            return ""
+
+    paused = ask(opened(Full()))
+    assert (paused.action, paused.approval) == (Action.PAUSE, "")
+    assert "too many calls wait" in paused.explanation

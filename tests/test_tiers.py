@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockgate import Action, Decision, Gate, Mode, Policy, Reason, Risk
+from lockgate import Action, Decision, Gate, InvalidConfig, Mode, Policy, Reason, Risk
 from lockgate.core.opinions import Opinion, Ruling, Silent, Triage, Unreadable
 from lockgate.core.pipeline import HARD, Ask, Stage, resume
 from lockgate.core.policy import MAX_ATTEMPTS
@@ -385,3 +387,129 @@ def test_the_supervisor_is_told_of_earlier_calls_and_triage_is_not() -> None:
     assert triage.asked[1].case.trail == ()
     assert "ls first" in "\n".join(supervisor.asked[1].case.trail)
     assert "ls second" not in "\n".join(supervisor.asked[1].case.trail)
+
+
+# --- parts that break their promises
+
+
+@pytest.mark.parametrize(
+    "odd", [Ruling("PAUSE"), Ruling("CONTINUE"), Ruling(None), Ruling(Action.REORIENT, None), Triage("false"), None, 3]
+)
+def test_an_opinion_of_the_wrong_shape_is_no_answer(odd: object) -> None:
+    supervisor = Judge(odd, odd)  # type: ignore[arg-type]
+    decision = ask(session(Judge(odd, odd), supervisor))  # type: ignore[arg-type]
+    assert (decision.action, decision.reason) == (Action.PAUSE, Reason.SUSPICIOUS_PATTERN)
+
+
+def test_only_the_member_continues() -> None:
+    flagged = Ask(ToolCall("bash", {}), Risk.HIGH, Reason.SUSPICIOUS_PATTERN, (), (), Stage.SUPERVISOR)
+    for action in ("PAUSE", "CONTINUE", None, True):
+        ruling = resume(flagged, Ruling(action), Policy())  # type: ignore[arg-type]
+        assert isinstance(ruling, Decision)
+        assert ruling.action is Action.PAUSE
+
+
+def test_a_part_that_raises_costs_its_own_part_only() -> None:
+    class Ledger:
+        def note(self, session: str, number: int, tool: str, decision: Decision) -> None:
+            raise OSError("disk full")
+
+    gate = Gate(triage=Judge(CLEAR), ledger=Ledger(), prices=lambda *_: 1 / 0)
+    opened = gate.session(goal="Summarise the minutes")
+    opened.add(POISON, source="web:page")
+    decision = ask(opened)
+    assert (decision.action, decision.tiers[1].cost_usd) == (Action.CONTINUE, None)
+    assert len(opened.history) == 1
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
+def test_a_person_gets_a_real_span_of_time(seconds: float) -> None:
+    with pytest.raises(InvalidConfig, match="human_timeout_s"):
+        Gate(human_timeout_s=seconds)
+
+
+def test_what_runs_without_a_judge_s_word_is_logged_without_content(caplog: pytest.LogCaptureFixture) -> None:
+    ask(session(Judge(), Judge(), mode=Mode.PARANOID), "read", "a secret word")
+    (record,) = caplog.records
+    assert "no judge answered" in record.getMessage()
+    assert "secret" not in record.getMessage()
+
+
+# --- time passes while judges think
+
+
+def test_what_is_ruled_on_is_what_was_asked() -> None:
+    arguments: dict[str, object] = {"command": "ls", "more": ["a"]}
+
+    class Changing(Judge):
+        def opine(self, inquiry: Inquiry) -> Opined:
+            arguments["command"] = "rm -rf /home"
+            arguments["more"].append("b")  # type: ignore[attr-defined]
+            return super().opine(inquiry)
+
+    triage, supervisor = Changing(SUSPICIOUS), Judge(CONTINUE)
+    opened = session(triage, supervisor)
+    opened.check("bash", arguments)
+    assert "rm -rf" not in repr(supervisor.asked)
+    assert opened.history[0].values == (("command", "ls"), ("more[0]", "a"))
+
+
+def test_one_question_serves_everybody_who_asks_it_at_once() -> None:
+    class Slow(Judge):
+        async def opine_async(self, inquiry: Inquiry) -> Opined:
+            await asyncio.sleep(0.05)
+            return self.opine(inquiry)
+
+    triage = Slow(CLEAR)
+    opened = session(triage)
+
+    async def all_at_once() -> list[Decision]:
+        return await asyncio.gather(*(opened.check_async("bash", {"command": "ls"}) for _ in range(10)))
+
+    decisions = asyncio.run(all_at_once())
+    assert {decision.action for decision in decisions} == {Action.CONTINUE}
+    assert len(triage.asked) == 1
+    assert sum(not decision.tiers[1].cached for decision in decisions) == 1
+
+
+def test_threads_share_a_question_too() -> None:
+    class Slow(Judge):
+        def opine(self, inquiry: Inquiry) -> Opined:
+            time.sleep(0.05)
+            return super().opine(inquiry)
+
+    triage = Slow(CLEAR)
+    opened = session(triage)
+    with ThreadPoolExecutor(8) as pool:
+        decisions = list(pool.map(lambda _: ask(opened), range(8)))
+    assert {decision.action for decision in decisions} == {Action.CONTINUE}
+    assert len(triage.asked) == 1
+
+
+def test_whoever_waits_for_a_caller_that_goes_away_is_not_left_waiting() -> None:
+    class Slow(Judge):
+        async def opine_async(self, inquiry: Inquiry) -> Opined:
+            await asyncio.sleep(0.1)
+            return self.opine(inquiry)
+
+    opened = session(Slow(CLEAR, CLEAR))
+
+    async def both() -> Decision:
+        first = asyncio.create_task(opened.check_async("bash", {"command": "ls"}))
+        await asyncio.sleep(0.01)
+        second = asyncio.create_task(opened.check_async("bash", {"command": "ls"}))
+        await asyncio.sleep(0.01)
+        first.cancel()
+        return await asyncio.wait_for(second, 5)
+
+    assert asyncio.run(both()).action is Action.PAUSE
+    assert ask(opened).action is Action.CONTINUE
+
+
+def test_a_call_that_ran_before_is_told_of_and_asked_about_again() -> None:
+    supervisor = Judge(then=CONTINUE)
+    opened = session(None, supervisor)
+    for _ in range(3):
+        ask(opened)
+    assert len(supervisor.asked) == 3
+    assert len(supervisor.asked[2].case.trail) == 2

@@ -7,19 +7,21 @@ A ruling is written once, as a generator that yields whatever has to be waited f
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from os import urandom
-from threading import Lock
+from sys import modules
+from threading import Lock, Thread
 from time import monotonic, perf_counter_ns, time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from lockgate.core import pipeline
 from lockgate.core.context import Context, Past
-from lockgate.core.errors import InvalidBlock, InvalidCall, LockgateError, quoted
-from lockgate.core.opinions import Opinion, Ruling, Silent, Triage
+from lockgate.core.errors import InvalidBlock, InvalidCall, InvalidConfig, LockgateError, printable, quoted
+from lockgate.core.opinions import Opinion, Ruling, Silent, Triage, Unreadable
 from lockgate.core.origins import Leaf
 from lockgate.core.pipeline import Ask, Stage
 from lockgate.core.policy import Policy, tightened
@@ -31,18 +33,17 @@ from lockgate.core.vocabulary import Action, Block, Decision, Kind, Lineage, Mod
 if TYPE_CHECKING:
     from lockgate.core.approvals import Bound, Pending, Taken
     from lockgate.core.cases import Case
-    from lockgate.steps import Step
+    from lockgate.steps import Step, Watcher
 
 # Calls of a session that the supervisor is told of; longer values are cut.
 MAX_HISTORY = 256
 _MAX_REMEMBERED = 400
 _MAX_LEAVES = 64
+# Who lets an escalated call run by having looked at it.
+_CLEARED = frozenset({Reason.TRIAGE_CLEARED, Reason.SUPERVISOR, Reason.APPROVED})
 # The same question is not paid for twice while its answer is this young.
 ANSWER_LIFE_S = 300.0
 _MAX_ANSWERS = 256
-
-
-Watcher = Callable[[str, Sequence[Leaf], Decision], None]
 
 
 class Inquiry(NamedTuple):
@@ -58,6 +59,9 @@ class Opined(NamedTuple):
     opinion: Opinion
     tokens_in: int = 0
     tokens_out: int = 0
+
+
+_NO_ANSWER = Opined(Silent(Why.INTERNAL))
 
 
 class Judge(Protocol):
@@ -136,6 +140,10 @@ class Gate:
         self.approvals = approvals
         self.ledger = ledger
         self.prices = prices
+        if not 0 < human_timeout_s < float("inf"):
+            raise InvalidConfig(
+                f"human_timeout_s must be a number of seconds, not {human_timeout_s!r}", hint="300 is five minutes"
+            )
         self.human_timeout_s = human_timeout_s
         self._scanner = scanner
 
@@ -193,9 +201,10 @@ class Session:
         self._steps = 0
         self._watchers: tuple[Watcher, ...] = ()
         self._reorients = 0
-        self._waits = False
+        self._waits = self._stale = False
         # Everything untrusted so far as one hash: an approval given before the latest of it is void.
         self._read = sha256()
+        self._asking: dict[str, Future[Opined]] = {}
         self._answers: OrderedDict[str, tuple[float, Opined]] = OrderedDict()
         if goal:
             self._context.add(goal, source="goal", id="goal")
@@ -240,17 +249,33 @@ class Session:
             block = self._context.add(
                 content, source=source, trust=level, kind=sort, mutable=mutable, tainted_by=parents, id=id
             )
-            if block.trust is Trust.UNTRUSTED:
+            # An agent's own words say nothing that it had not read before.
+            if block.trust is Trust.UNTRUSTED and source.partition(":")[0] != "agent":
                 self._read.update(f"{block.id}\0{block.digest}\n".encode("utf-8", "replace"))
+                self._stale = self._waits
             elif source.partition(":")[0] in ("user", "goal"):
                 self._reorients = 0
-            void = self._waits and block.trust is Trust.UNTRUSTED
-            self._waits = self._waits and not void
-        if void and self.gate.approvals is not None:
-            # What a person said was about another context. The question's digest says so too, should this fail.
-            with suppress(LockgateError):
-                self.gate.approvals.void(self.id, time())
+        if self._stale:
+            self._void()
         return block
+
+    def _void(self) -> None:
+        """End the questions that were about another context; their digest says so too, should this fail."""
+        approvals = self.gate.approvals
+        if approvals is None:
+            return
+
+        def end() -> None:
+            with suppress(LockgateError):
+                approvals.void(self.id, time())
+                self._waits = self._stale = False
+
+        # A store waits for its disk and its locks: not on a caller's loop. What fails is tried again at the next call.
+        loops = modules.get("asyncio")
+        if loops is not None and loops._get_running_loop() is not None:
+            Thread(target=end, daemon=True).start()
+        else:
+            end()
 
     def check(
         self, tool: str, arguments: Mapping[str, object], *, annotations: Mapping[str, object] | None = None
@@ -258,7 +283,10 @@ class Session:
         """Rule on one call before it runs: only CONTINUE lets it run."""
         began = perf_counter_ns()
         leaves, ruling = self._begin(tool, arguments, annotations)
-        return self._end(tool, leaves, ruling if isinstance(ruling, Decision) else _drive(self._rule(ruling)), began)
+        if isinstance(ruling, Ask):
+            with self._watched(tool, leaves):
+                ruling = _drive(self._rule(ruling))
+        return self._end(tool, leaves, ruling, began)
 
     async def check_async(
         self, tool: str, arguments: Mapping[str, object], *, annotations: Mapping[str, object] | None = None
@@ -266,8 +294,23 @@ class Session:
         """The same ruling for a caller on an event loop; Tier 1 takes microseconds, so it runs in place."""
         began = perf_counter_ns()
         leaves, ruling = self._begin(tool, arguments, annotations)
-        decision = ruling if isinstance(ruling, Decision) else await _drive_async(self._rule(ruling))
-        return self._end(tool, leaves, decision, began)
+        if isinstance(ruling, Ask):
+            with self._watched(tool, leaves):
+                ruling = await _drive_async(self._rule(ruling))
+        return self._end(tool, leaves, ruling, began)
+
+    @contextmanager
+    def _watched(self, tool: str, leaves: Sequence[Leaf]) -> Iterator[None]:
+        """While a call waits for its ruling, whoever watches knows that it is under way."""
+        watchers = self._watchers
+        for watcher in watchers:
+            watcher.begun(tool, leaves)
+        try:
+            yield
+        except BaseException:
+            for watcher in watchers:
+                watcher.failed(tool)
+            raise
 
     def step(self, goal: str, *, supervision: str | None = None, parent: Step | None = None) -> Step:
         """A supervised unit of work: the agent commits, acts through checked calls, and is held to what was seen."""
@@ -315,39 +358,75 @@ class Session:
         if type(arguments) is not dict and not isinstance(arguments, Mapping):
             raise InvalidCall(f"arguments must be an object, not {type(arguments).__name__}")
         taken = pipeline.leaves_of(arguments)
+        ruling = self._begun(tool, arguments, annotations, taken)
+        if isinstance(ruling, Ask) and not taken[1]:
+            # Judges take seconds, in which the caller's object may change: what is ruled on is a copy.
+            copy = _copied(arguments)
+            again = pipeline.leaves_of(copy)
+            ruling = ruling._replace(call=ToolCall(tool, copy))
+            if again != taken:
+                taken, ruling = again, self._begun(tool, copy, annotations, again)
+        return taken[0], ruling
+
+    def _begun(
+        self,
+        tool: str,
+        arguments: Mapping[str, object],
+        annotations: Mapping[str, object] | None,
+        taken: tuple[list[Leaf], bool],
+    ) -> Decision | Ask:
         with self._lock:
             call = ToolCall(tool, arguments)
-            return taken[0], pipeline.begin(
-                self._context, call, self.policy, self._scanner, annotations=annotations, taken=taken
-            )
+            return pipeline.begin(self._context, call, self.policy, self._scanner, annotations=annotations, taken=taken)
 
     def _end(self, tool: str, leaves: list[Leaf], ruling: Decision, began: int) -> Decision:
         decision = self._count_in(tool, ruling, began)
-        for watcher in self._watchers:
-            watcher(tool, leaves, decision)
+        told = leaves
         for leaf in leaves:
             if len(leaf[1]) > _MAX_REMEMBERED:
-                leaves = [Leaf(leaf.argument, leaf.text[:_MAX_REMEMBERED]) for leaf in leaves[:_MAX_LEAVES]]
+                told = [Leaf(leaf.argument, leaf.text[:_MAX_REMEMBERED]) for leaf in leaves[:_MAX_LEAVES]]
                 break
         # Appending to a deque is one step to every other thread.
-        self._calls.append((tool, leaves, decision))
+        self._calls.append((tool, told, decision))
+        for watcher in self._watchers:
+            watcher.ruled(tool, leaves, decision)
         return decision
 
     def _count_in(self, tool: str, ruling: Decision, began: int) -> Decision:
         # The pure pipeline has no clock: the time, its last field, is filled in here.
         decision = Decision._make((*ruling[:-1], (perf_counter_ns() - began) / 1000))
-        if decision.action is Action.REORIENT:
-            with self._lock:
-                self._reorients += 1
+        if decision.tier > 1:
+            self._note(decision)
         if self.gate.ledger is not None:
             with self._lock:
                 self._count += 1
                 number = self._count
-            self.gate.ledger.note(self.id, number, tool, decision)
+            # A ledger that breaks its promise costs a count, not the ruling.
+            with suppress(Exception):
+                self.gate.ledger.note(self.id, number, tool, decision)
         return decision
+
+    def _note(self, decision: Decision) -> None:
+        if decision.action is Action.REORIENT:
+            with self._lock:
+                self._reorients += 1
+        elif decision.action is Action.CONTINUE and decision.reason not in _CLEARED:
+            # Nobody cleared it, and it runs all the same: the policy says so, and the log says that it did.
+            from logging import getLogger
+
+            rules = ",".join(dict.fromkeys(printable(found.rule) for found in decision.findings)) or "none"
+            getLogger("lockgate.gate").warning(
+                "no judge answered, the policy continues: session=%s risk=%s reason=%s rules=%s",
+                printable(self.id),
+                decision.risk.value,
+                decision.reason.value,
+                rules,
+            )
 
     def _rule(self, ask: Ask, *, judged: bool = True) -> Generator[_Work, object, Decision]:
         """Steps 6 to 8 for an escalated call; a person who was asked about this very call comes before any model."""
+        if self._stale:
+            yield self._stored(self._void)
         bound, unfit = self._bound(ask), ""
         if bound is not None:
             answer = yield self._stored(partial(self._approvals.take, bound, time()))
@@ -368,7 +447,10 @@ class Session:
         if decision.action is Action.PAUSE and bound is not None:
             if unfit:
                 decision = decision._replace(explanation=f"{decision.explanation}; {unfit}")
-            decision = yield from self._put(bound, decision)
+            # Anew: the context may have grown while the judges thought.
+            bound = self._bound(ask)
+            if bound is not None:
+                decision = yield from self._put(bound, decision)
         return decision
 
     @property
@@ -400,7 +482,10 @@ class Session:
         shown = shown_of(decision, contents, goal=self.goal)
         pending = Pending(urandom(8).hex(), bound, now, now + self.gate.human_timeout_s, shown)
         asked = yield self._stored(partial(self._approvals.ask, pending))
-        return decision._replace(approval=asked) if isinstance(asked, str) else decision
+        if isinstance(asked, str) and asked:
+            return decision._replace(approval=asked)
+        why = "too many calls wait for a person already" if asked == "" else "the question to a person was not stored"
+        return decision._replace(explanation=f"{decision.explanation}; {why}")
 
     @staticmethod
     def _stored(work: Callable[[], object]) -> _Work:
@@ -426,13 +511,19 @@ class Session:
         opined = self._remembered(key)
         cached = opined is not None
         if opined is None:
-            answer = yield _Work(partial(judge.opine, inquiry), partial(judge.opine_async, inquiry))
-            opined = answer if isinstance(answer, Opined) else Opined(Silent(Why.INTERNAL))
-            self._keep(key, opined)
+            with self._lock:
+                asked = self._asking.get(key)
+                mine = asked is None
+                if asked is None:
+                    asked = self._asking[key] = Future()
+            if mine:
+                opined = yield from self._put_to(judge, inquiry, key, asked)
+            else:
+                # Somebody is asking the very same: one answer serves both.
+                answer = yield _Work(asked.result, partial(_waited, asked))
+                opined, cached = answer if isinstance(answer, Opined) else _NO_ANSWER, True
         tokens_in, tokens_out = (0, 0) if cached else (opined.tokens_in, opined.tokens_out)
-        cost: float | None = 0.0
-        if not cached:
-            cost = self.gate.prices(judge.name, tokens_in, tokens_out) if self.gate.prices else None
+        cost = 0.0 if cached else self._price(judge.name, tokens_in, tokens_out)
         ran = Ran(
             3 if top else 2,
             _said(opined.opinion),
@@ -445,10 +536,38 @@ class Session:
         )
         return opined.opinion, ran
 
+    def _put_to(
+        self, judge: Judge, inquiry: Inquiry, key: str, asked: Future[Opined]
+    ) -> Generator[_Work, object, Opined]:
+        opined = _NO_ANSWER
+        try:
+            answer = yield _Work(partial(judge.opine, inquiry), partial(judge.opine_async, inquiry))
+            opined = _proper(answer)
+            self._keep(key, opined)
+            return opined
+        finally:
+            # Also when the caller went away: whoever waits for the same answer must not wait for ever.
+            with self._lock:
+                self._asking.pop(key, None)
+            asked.set_result(opined)
+
+    def _price(self, name: str, tokens_in: int, tokens_out: int) -> float | None:
+        if self.gate.prices is None:
+            return None
+        try:
+            return self.gate.prices(name, tokens_in, tokens_out)
+        except Exception:  # noqa: BLE001  # a price that cannot be had is not known
+            return None
+
     def _told(self, ask: Ask) -> tuple[Past, ...]:
-        """What the supervisor is told of earlier calls; the same call, asked again, is no news and no new question."""
+        """What the supervisor is told of earlier calls.
+
+        The same call, held and asked again, is no news and no new question; one that ran before is both.
+        """
         again = (ask.call.tool, _values(pipeline.leaves_of(ask.call.arguments)[0]))
-        return tuple(past for past in _past(tuple(self._calls)) if past[:2] != again)
+        return tuple(
+            past for past in _past(tuple(self._calls)) if past[:2] != again or past.action == Action.CONTINUE.value
+        )
 
     def _remembered(self, key: str) -> Opined | None:
         with self._lock:
@@ -463,6 +582,39 @@ class Session:
                 self._answers.move_to_end(key)
                 while len(self._answers) > _MAX_ANSWERS:
                     self._answers.popitem(last=False)
+
+
+def _proper(answer: object) -> Opined:
+    """What a judge said, if it is of the promised shape in every part; else it did not answer."""
+    if not isinstance(answer, Opined):
+        return _NO_ANSWER
+    opinion, tokens_in, tokens_out = answer
+    if type(tokens_in) is not int or type(tokens_out) is not int:
+        return _NO_ANSWER
+    said: object = opinion  # whatever the judge's author says it is
+    match said:
+        case Triage(suspicious=bool()) | Ruling(action=Action(), correction=str()) | Unreadable() | Silent(why=str()):
+            return answer
+    return _NO_ANSWER
+
+
+async def _waited(asked: Future[Opined]) -> Opined:
+    from asyncio import shield, wrap_future
+
+    # One caller who goes away must not take the answer with it.
+    return await shield(wrap_future(asked))
+
+
+def _copied(value: object) -> dict[str, object]:
+    """Arguments in objects of our own; `leaves_of` has seen them all, so nothing here is too deep or too many."""
+
+    def copy(item: object) -> object:
+        if isinstance(item, Mapping):
+            return {key: copy(inner) for key, inner in item.items()}
+        return [copy(inner) for inner in item] if isinstance(item, list | tuple) else item
+
+    held = copy(value)
+    return held if isinstance(held, dict) else {}
 
 
 def _answered(ask: Ask, answer: object) -> Decision | None:
@@ -510,6 +662,8 @@ def _drive(ruling: Generator[_Work, object, Decision]) -> Decision:
             work = ruling.send(got)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
+    finally:
+        ruling.close()
 
 
 async def _drive_async(ruling: Generator[_Work, object, Decision]) -> Decision:
@@ -523,6 +677,8 @@ async def _drive_async(ruling: Generator[_Work, object, Decision]) -> Decision:
             work = ruling.send(got)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
+    finally:
+        ruling.close()
 
 
 def _said(opinion: Opinion) -> str:

@@ -36,6 +36,8 @@ def run(args: argparse.Namespace) -> Exit:
     from lockgate import assemble
 
     settings = assemble.settings_from_environment(args.config)
+    if args.what == "validate":
+        assemble.models_from_settings(settings)
     if args.json:
         print(json.dumps(_as_json(settings, show=args.what == "show"), indent=2))
     elif args.what == "show":

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from lockgate.cli.parser import Parser
+    from lockgate.config import Settings
     from lockgate.core.economics import Judged, Report
     from lockgate.core.entries import Entry, Passes
     from lockgate.core.prices import Own
@@ -82,8 +83,10 @@ def run(args: argparse.Namespace) -> Exit:
     from lockgate.core.prices import parse_prices
 
     since_s = 0.0 if args.since is None else parse_since(args.since, time())
-    own = parse_prices(args.price)
-    files, place = _files(args)
+    settings = None if args.files and args.config is None else _settings(args)
+    configured = {} if settings is None else parse_prices(settings.supervision.prices)
+    own = {**configured, **parse_prices(args.price)}
+    files, place = _files(args, settings)
     read = _Read()
     found = report(_entries(files, since_s, read), _costs(own))
     if read.lines and read.unreadable == read.lines:
@@ -114,9 +117,15 @@ def parse_since(text: str, now_s: float) -> float:
         ) from None
 
 
-def _files(args: argparse.Namespace) -> tuple[tuple[str, ...], str]:
+def _settings(args: argparse.Namespace) -> Settings:
+    from lockgate import assemble
+
+    return assemble.settings_from_environment(args.config)
+
+
+def _files(args: argparse.Namespace, settings: Settings | None) -> tuple[tuple[str, ...], str]:
     """What to read, and where this installation's ledger would be when there is none yet."""
-    if args.files:
+    if args.files or settings is None:
         for name in args.files:
             # Said before anything is added up.
             if name != STDIN and os.path.isdir(name):
@@ -126,7 +135,7 @@ def _files(args: argparse.Namespace) -> tuple[tuple[str, ...], str]:
         return tuple(args.files), ""
     from lockgate import assemble
 
-    ledger = assemble.ledger_from_settings(assemble.settings_from_environment(args.config))
+    ledger = assemble.ledger_from_settings(settings)
     if ledger is None:
         raise LockgateError(
             "this installation keeps no ledger: no home directory is known",
@@ -185,9 +194,15 @@ def _costs(own: Mapping[str, Own]) -> Callable[[Ran], float | None]:
             return 0.0
         if ran.by not in own and ran.cost_usd is not None:
             return ran.cost_usd
-        return cost_usd(ran.by, ran.tokens_in, ran.tokens_out, own)
+        return cost_usd(ran.by, ran.tokens_in, ran.tokens_out, own, on=_today())
 
     return cost
+
+
+def _today() -> str:
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC).date().isoformat()
 
 
 def _prices(found: Report, own: Mapping[str, Own]) -> list[dict[str, object]]:
@@ -196,7 +211,7 @@ def _prices(found: Report, own: Mapping[str, Own]) -> list[dict[str, object]]:
 
     listed: list[dict[str, object]] = []
     for name in dict.fromkeys(each.by for each in found.judges if each.by):
-        row = price_of(name)
+        row = price_of(name, on=_today())
         usd = own.get(name, (None, None) if row is None else (row.input_usd, row.output_usd))
         source = "--price" if name in own else None if row is None else row.source
         listed.append({"model": name, "input_usd": usd[0], "output_usd": usd[1], "from": source})

@@ -147,7 +147,7 @@ def resume(ask: Ask, opinion: Opinion | None, policy: Policy, *, reorients: int 
             return _ruled(ask, Action.CONTINUE, 2, Reason.TRIAGE_CLEARED, explanation)
         if isinstance(opinion, Unreadable) and ask.stage is Stage.TRIAGE:
             return ask._replace(stage=Stage.TRIAGE_AGAIN)
-        heard = "" if opinion is None else {True: "suspicious", False: "clear", None: "unclear"}[said]
+        heard = "suspicious" if said is True else "clear" if said is False else "" if opinion is None else "unclear"
         return ask._replace(stage=Stage.SUPERVISOR, triage=heard)
     # 7. Supervisor.
     if isinstance(opinion, Ruling):
@@ -159,7 +159,7 @@ def resume(ask: Ask, opinion: Opinion | None, policy: Policy, *, reorients: int 
             return _ruled(ask, Action.PAUSE, 3, Reason.TOO_MANY_REORIENTS, explanation)
         if opinion.action is Action.PAUSE:
             return _ruled(ask, Action.PAUSE, 3, Reason.SUPERVISOR, "the supervisor holds this call")
-        if not ask.hard:
+        if opinion.action is Action.CONTINUE and not ask.hard:
             return _ruled(ask, Action.CONTINUE, 3, Reason.SUPERVISOR, "the supervisor lets this call run")
     if ask.hard:
         held = ", ".join(dict.fromkeys(printable(found.rule) for found in ask.hard))
