@@ -109,6 +109,47 @@ def test_it_expires_as_a_no(store: Store, now: Iterator[list[float]]) -> None:
     late = ask(session)
     assert (late.action, late.reason) == (Action.PAUSE, Reason.DENIED)
     assert "nobody answered in time" in late.explanation
+    assert late.approval not in ("", first.approval)
+
+
+def test_no_model_speaks_for_somebody_who_did_not_answer(store: Store, now: Iterator[list[float]]) -> None:
+    clock = next(now)
+    session = opened(store)
+    ask(session)
+    session.gate.supervisor = Yes()
+    for _ in range(3):
+        clock[0] += session.gate.human_timeout_s + 1
+        assert ask(session).action is Action.PAUSE
+
+
+def _later(session: Session) -> None:
+    session.add("the weather is fine", source="web:weather")
+
+
+def _user(session: Session) -> None:
+    session.add(f"send the statement to {CALL['to']}", source="user")
+
+
+@pytest.mark.parametrize("happens", [(), (_later,), (_user,), (_user, _user, _user), (_later, _user, _later)])
+@pytest.mark.parametrize("window", [0, 2])
+def test_a_no_stands_whatever_comes_after_it(
+    store: Store, happens: tuple[Callable[[Session], None], ...], window: int
+) -> None:
+    session = opened(store, recent_blocks=window)
+    answer(store, ask(session), yes=False)
+    session.gate.supervisor = Yes()
+    for thing in happens:
+        thing(session)
+        assert ask(session).reason is Reason.DENIED
+    assert (ask(session).action, ask(session).reason) == (Action.PAUSE, Reason.DENIED)
+
+
+def test_a_no_outlives_the_process(store: Store) -> None:
+    answer(store, ask(opened(store)), yes=False)
+    again = opened(store)
+    again.gate.supervisor = Yes()
+    again.add(f"send the statement to {CALL['to']}", source="user")
+    assert ask(again).reason is Reason.DENIED
 
 
 @pytest.mark.parametrize(
@@ -178,6 +219,9 @@ class Broken:
         raise LockgateError("the disk is full")
 
     def void(self, session: str, now_s: float) -> int:
+        raise LockgateError("the disk is full")
+
+    def denies(self, session: str) -> bool:
         raise LockgateError("the disk is full")
 
 

@@ -28,7 +28,7 @@ from lockgate.core.policy import Policy, tightened
 from lockgate.core.questions import Why
 from lockgate.core.rules import RULES
 from lockgate.core.scanner import Scanner, custom_rules
-from lockgate.core.vocabulary import Action, Block, Decision, Kind, Lineage, Mode, Ran, Reason, ToolCall, Trust
+from lockgate.core.vocabulary import Action, Block, Decision, Kind, Lineage, Mode, Ran, Reason, Risk, ToolCall, Trust
 
 if TYPE_CHECKING:
     from lockgate.core.approvals import Bound, Pending, Taken
@@ -61,6 +61,7 @@ class Opined(NamedTuple):
     tokens_out: int = 0
 
 
+_UNCOMPARED = "a person has said no in this session, and this call cannot be compared with what it was about"
 _NO_ANSWER = Opined(Silent(Why.INTERNAL))
 
 
@@ -85,6 +86,7 @@ class Approvals(Protocol):
 
     When `ask` returns an id, the question is stored under it; an empty id is no room for another. `take` hands a
     yes out once, to one caller, whatever the number of callers and processes. `void` ends what is still open.
+    `denies` is whether a person has said no to anything in this session; that stands as long as the session does.
     """
 
     def ask(self, pending: Pending) -> str: ...
@@ -92,6 +94,8 @@ class Approvals(Protocol):
     def take(self, bound: Bound, now_s: float) -> Taken: ...
 
     def void(self, session: str, now_s: float) -> int: ...
+
+    def denies(self, session: str) -> bool: ...
 
 
 class Ledger(Protocol):
@@ -175,7 +179,7 @@ class Gate:
         if mode is not None or scope:
             asked: dict[str, object] = {"research_scope": scope} if scope else {}
             policy = tightened(policy, mode=policy.mode if mode is None else _mode(mode), **asked)
-        return Session(self, policy, goal, str(id) if id else urandom(8).hex())
+        return Session(self, policy, goal, str(id) if id else urandom(8).hex(), resumed=id is not None)
 
 
 class _Work(NamedTuple):
@@ -188,7 +192,7 @@ class _Work(NamedTuple):
 class Session:
     """One agent run: add what enters its context, check each call before it runs. Safe for several threads."""
 
-    def __init__(self, gate: Gate, policy: Policy, goal: str, id: str) -> None:
+    def __init__(self, gate: Gate, policy: Policy, goal: str, id: str, *, resumed: bool = False) -> None:
         self.gate = gate
         self.policy = policy
         self.goal = goal
@@ -202,6 +206,10 @@ class Session:
         self._watchers: tuple[Watcher, ...] = ()
         self._reorients = 0
         self._waits = self._stale = False
+        # Whether a person has been asked here, perhaps by an earlier process, and whether they have said no.
+        self._heard = resumed and gate.approvals is not None
+        self._refused = False
+        self._refuses_again = 0.0
         # Everything untrusted so far as one hash: an approval given before the latest of it is void.
         self._read = sha256()
         self._asking: dict[str, Future[Opined]] = {}
@@ -286,6 +294,8 @@ class Session:
         if isinstance(ruling, Ask):
             with self._watched(tool, leaves):
                 ruling = _drive(self._rule(ruling))
+        elif self._heard and ruling.risk is Risk.HIGH:
+            ruling = _drive(self._passed(ToolCall(tool, arguments), ruling))
         return self._end(tool, leaves, ruling, began)
 
     async def check_async(
@@ -297,6 +307,8 @@ class Session:
         if isinstance(ruling, Ask):
             with self._watched(tool, leaves):
                 ruling = await _drive_async(self._rule(ruling))
+        elif self._heard and ruling.risk is Risk.HIGH:
+            ruling = await _drive_async(self._passed(ToolCall(tool, arguments), ruling))
         return self._end(tool, leaves, ruling, began)
 
     @contextmanager
@@ -427,13 +439,15 @@ class Session:
         """Steps 6 to 8 for an escalated call; a person who was asked about this very call comes before any model."""
         if self._stale:
             yield self._stored(self._void)
-        bound, unfit = self._bound(ask), ""
+        bound, unfit = self._bound(ask.call), ""
         if bound is not None:
             answer = yield self._stored(partial(self._approvals.take, bound, time()))
-            decision = _answered(ask, answer)
-            if decision is not None:
-                return decision
+            person = _answered(ask, answer)
+            if person is not None:
+                return (yield from self._put(bound, person.decision)) if person.again else person.decision
             unfit = _unfit(answer)
+        elif self._heard and (yield from self._refuses()):
+            return Decision(Action.PAUSE, 3, Reason.DENIED, ask.risk, _UNCOMPARED, ask.findings, ask.origins)
         ran: list[Ran] = []
         ruling: Decision | Ask = ask
         while isinstance(ruling, Ask):
@@ -448,7 +462,7 @@ class Session:
             if unfit:
                 decision = decision._replace(explanation=f"{decision.explanation}; {unfit}")
             # Anew: the context may have grown while the judges thought.
-            bound = self._bound(ask)
+            bound = self._bound(ask.call)
             if bound is not None:
                 decision = yield from self._put(bound, decision)
         return decision
@@ -458,7 +472,33 @@ class Session:
         assert self.gate.approvals is not None  # noqa: S101
         return self.gate.approvals
 
-    def _bound(self, ask: Ask) -> Bound | None:
+    def _passed(self, call: ToolCall, ruling: Decision) -> Generator[_Work, object, Decision]:
+        """A call that the rules let pass, in a session in which a person has been asked: a no to it stands."""
+        if not (yield from self._refuses()):
+            return ruling
+        bound = self._bound(call)
+        if bound is None:
+            return ruling._replace(action=Action.PAUSE, tier=3, reason=Reason.DENIED, explanation=_UNCOMPARED)
+        from lockgate.core.approvals import State, Taken
+
+        answer = yield self._stored(partial(self._approvals.take, bound, time()))
+        if isinstance(answer, Taken) and answer.state not in (State.DENIED, State.GRANTED):
+            return ruling
+        person = _answered(Ask(call, ruling.risk, ruling.reason, ruling.findings, ruling.origins), answer)
+        return ruling if person is None else person.decision
+
+    def _refuses(self) -> Generator[_Work, object, bool]:
+        """Whether a person has said no to anything here; asked of the store at most once a second until one has."""
+        if not self._refused and monotonic() >= self._refuses_again:
+            answer = yield self._stored(partial(self._approvals.denies, self.id))
+            if not isinstance(answer, bool):
+                # A store that cannot say may hold one.
+                return True
+            self._refused = answer
+            self._refuses_again = monotonic() + 1.0
+        return self._refused
+
+    def _bound(self, call: ToolCall) -> Bound | None:
         """The call as a person's answer would be bound to it; None where nobody can be asked about it."""
         if self.gate.approvals is None:
             return None
@@ -467,7 +507,7 @@ class Session:
         with self._lock:
             read = self._read.copy().hexdigest()
         try:
-            return binding(self.id, ask.call.tool, ask.call.arguments, self.policy.hash, read)
+            return binding(self.id, call.tool, call.arguments, self.policy.hash, read)
         except InvalidCall:
             return None
 
@@ -477,7 +517,7 @@ class Session:
 
         with self._lock:
             contents = {block.id: block.content for block in self._context.blocks}
-            self._waits = True
+            self._waits = self._heard = True
         now = time()
         shown = shown_of(decision, contents, goal=self.goal)
         pending = Pending(urandom(8).hex(), bound, now, now + self.gate.human_timeout_s, shown)
@@ -617,25 +657,39 @@ def _copied(value: object) -> dict[str, object]:
     return held if isinstance(held, dict) else {}
 
 
-def _answered(ask: Ask, answer: object) -> Decision | None:
-    """What a person has said of this very call; None when nobody has been asked about it."""
+class _Person(NamedTuple):
+    """What follows from a person's part in a call; `again` when they have to be asked about it anew."""
+
+    decision: Decision
+    again: bool = False
+
+
+def _answered(ask: Ask, answer: object) -> _Person | None:
+    """What a person has said of this call; None when nobody has been asked about it, or their yes has been used."""
     from lockgate.core.approvals import State, Taken
+
+    def ruled(action: Action, reason: Reason, why: str, id: str = "") -> Decision:
+        return Decision(action, 3, reason, ask.risk, why, ask.findings, ask.origins, approval=id)
 
     if not isinstance(answer, Taken):
         # A no may stand there that cannot be read: no model may speak in its place.
-        why = "the approvals cannot be read, so this call pauses"
-        return Decision(Action.PAUSE, 3, ask.reason, ask.risk, why, ask.findings, ask.origins)
-    who = quoted(answer.answered.who) if answer.answered is not None else ""
-    rulings: dict[State, tuple[Action, Reason, str]] = {
-        State.GRANTED: (Action.CONTINUE, Reason.APPROVED, f"{who} approved this call"),
-        State.DENIED: (Action.PAUSE, Reason.DENIED, f"{who} denied this call"),
-        State.EXPIRED: (Action.PAUSE, Reason.DENIED, "nobody answered in time, which is a no"),
-        State.WAITING: (Action.PAUSE, ask.reason, "this call waits for a person"),
-    }
-    if answer.state not in rulings:
-        return None
-    action, reason, why = rulings[answer.state]
-    return Decision(action, 3, reason, ask.risk, why, ask.findings, ask.origins, approval=answer.id)
+        return _Person(ruled(Action.PAUSE, ask.reason, "the approvals cannot be read, so this call pauses"))
+    who = quoted(answer.answered.who) if answer.answered is not None else "a person"
+    match answer.state:
+        case State.GRANTED:
+            return _Person(ruled(Action.CONTINUE, Reason.APPROVED, f"{who} approved this call", answer.id))
+        case State.DENIED:
+            return _Person(ruled(Action.PAUSE, Reason.DENIED, f"{who} denied this call", answer.id))
+        case State.WAITING:
+            return _Person(ruled(Action.PAUSE, ask.reason, "this call waits for a person", answer.id))
+        case State.EXPIRED:
+            why = "nobody answered in time, which is a no; a person is asked again"
+            return _Person(ruled(Action.PAUSE, Reason.DENIED, why), again=True)
+        case State.VOIDED:
+            other = " and ".join(answer.differs) or "context"
+            why = f"a person was asked about this call with another {other}, and is asked again"
+            return _Person(ruled(Action.PAUSE, ask.reason, why), again=True)
+    return None
 
 
 def _unfit(answer: object) -> str:
