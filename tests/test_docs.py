@@ -23,7 +23,7 @@ from lockgate.core.vocabulary import Decision, Finding, Origin, Reason
 from lockgate.gate import shared_scanner
 from lockgate.metrics import METRICS, NAMES
 from lockgate.testing import LoopbackProvider
-from lockgate.verifier_settings import ADAPTERS, VARIABLES, verifier_settings
+from lockgate.verifier_settings import ADAPTERS, MAX_PATTERNS, VARIABLES, verifier_settings
 from lockgate.verifiers import client, post
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -168,6 +168,12 @@ def test_the_figures_on_the_verifiers_page_are_those_in_force() -> None:
     assert f"At most {asked['in_flight'].default} questions are under way" in page
     assert client.RETRY_SHARE == 0.1
     assert "Retries may add a tenth to all questions" in page
+    assert f"waits at most {client.GRACE_S * 1000:.0f} ms longer" in page
+    assert f"those {client.GRACE_S * 1000:.0f} ms" in page
+    assert f"Connecting may take {client.CONNECT_SHARE:.0%} of the time" in page.replace("60 %", "60%")
+    assert client.FAIR_SHARE == 0.5
+    assert "less than half of the time left when it was asked" in page
+    assert f"pattern on each line, in the dialect of the [rules](rules.md), at most {MAX_PATTERNS}." in page
 
 
 def test_the_faults_on_the_verifiers_page_become_what_it_says() -> None:

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import os
 import pickle
+import ssl
 import stat
+from base64 import b64decode
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,16 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidConfig
+from lockgate.testing.loopback import _CERTIFICATE
 from lockgate.verifier_settings import (
     ADAPTERS,
     MAX_KEY_CHARACTERS,
     VARIABLES,
     Keys,
     VerifierSettings,
+    _read_only,
     endpoint_allowed,
     is_key,
     key_file_warning,
     read_key_file,
+    settings_for,
     unknown_variables,
     verifier_settings,
 )
@@ -162,6 +167,42 @@ def test_an_unknown_adapter_is_refused(name: str) -> None:
     assert len(said) < 300
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"), [("OpenAI", "openai"), ("NONE", "none"), ("antropic", "anthropic"), ("compatable", "compatible")]
+)
+def test_an_adapter_that_is_nearly_one_is_guessed_at(name: str, meant: str) -> None:
+    assert f"hint: did you mean `{meant}`? use one of: none, " in refusal(name)
+
+
+@pytest.mark.parametrize("value", ['"openai"', "'openai'", '"openai', 'openai"', '""'])
+def test_quotes_that_a_file_of_variables_has_kept_are_named(value: str) -> None:
+    said = refusal(value)
+    assert said.startswith("VERIFIER_ADAPTER has quotes around its value")
+    assert "hint: remove them" in said
+    assert "OPENAI_API_KEY has quotes" in refusal(OPENAI_API_KEY=f'"{SECRET}"')
+    assert "OPENAI_BASE_URL has quotes" in refusal(OPENAI_BASE_URL="'https://api.openai.com/v1'")
+
+
+def test_a_model_that_nobody_named_is_asked_for_in_words() -> None:
+    assert refusal("anthropic", without="ANTHROPIC_VERIFIER_MODEL") == (
+        "VERIFIER_ADAPTER `anthropic` needs ANTHROPIC_VERIFIER_MODEL\n"
+        "hint: set it: the model that verifies, by Anthropic's own name for it; a small, fast one will do"
+    )
+
+
+def test_settings_for_a_judge_speak_of_its_model() -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        settings_for("anthropic", "claude-x", environ={})
+    assert str(caught.value) == (
+        "the model `anthropic/claude-x` needs a key\n"
+        "hint: set ANTHROPIC_API_KEY, or ANTHROPIC_API_KEY_FILE to the path of a file that holds it"
+    )
+    with pytest.raises(InvalidConfig, match="the model `compatible/m` needs VERIFIER_BASE_URL"):
+        settings_for("compatible", "m", environ={})
+    made = settings_for("compatible", "m", "https://models.example/v1", {"VERIFIER_ADAPTER": "openai"})
+    assert (made.adapter, made.model, made.endpoint) == ("compatible", "m", "https://models.example/v1")
+
+
 def test_embedded_says_that_it_is_not_here_yet() -> None:
     assert "not in this version" in refusal("embedded")
 
@@ -206,6 +247,132 @@ def test_an_address_that_is_not_plain_is_refused_and_not_shown(adapter: str, add
     said = refusal(adapter, **{ENDPOINT_OF[adapter]: address})
     assert said.startswith(f"{ENDPOINT_OF[adapter]} is not a plain address")
     assert "evil" not in said
+
+
+# --- plain http
+
+
+LISTED = [
+    ("http://ollama:11434/v1", "http://ollama:11434"),
+    ("http://ollama:11434/v1", "http://ollama"),
+    ("http://OLLAMA:11434/v1", "eu.api.openai.com, HTTP://Ollama:11434"),
+    ("http://10.0.0.7/v1", "http://10.0.0.7:80"),
+    ("http://[fe80::1]:80/v1", "http://[fe80::1]"),
+]
+
+
+@pytest.mark.parametrize(("endpoint", "allowed"), LISTED)
+def test_plain_http_to_a_host_that_is_listed_so_is_used(endpoint: str, allowed: str) -> None:
+    made = settings("compatible", VERIFIER_BASE_URL=endpoint, VERIFIER_ALLOWED_ENDPOINTS=allowed)
+    assert (made.endpoint, made.unsafe_http) == (endpoint, True)
+
+
+NOT_LISTED = [
+    ("http://ollama:11434/v1", ""),
+    # A list that only says where data may go: a missing `s` must not send it in the open.
+    ("http://ollama:11434/v1", "ollama:11434"),
+    ("http://ollama:11434/v1", "ollama"),
+    ("http://eu.api.openai.com/v1", "eu.api.openai.com"),
+    ("http://north.openai.azure.com/v1", "*.openai.azure.com"),
+    ("http://127.0.0.1.example/v1", ""),
+    ("http://0.0.0.0:11434/v1", ""),
+]
+
+
+@pytest.mark.parametrize(("endpoint", "allowed"), NOT_LISTED)
+def test_plain_http_to_any_other_host_is_refused(endpoint: str, allowed: str) -> None:
+    said = refusal("compatible", VERIFIER_BASE_URL=endpoint, VERIFIER_ALLOWED_ENDPOINTS=allowed)
+    assert said.startswith("VERIFIER_BASE_URL would send everything to `")
+    listed = said.partition("VERIFIER_ALLOWED_ENDPOINTS=")[2]
+    assert endpoint.startswith(f"{listed}/")
+    made = settings("compatible", VERIFIER_BASE_URL=endpoint, VERIFIER_ALLOWED_ENDPOINTS=listed)
+    assert made.unsafe_http, "the hint helps"
+
+
+def test_plain_http_that_is_listed_allows_nothing_else() -> None:
+    for endpoint in ("http://ollama:11435/v1", "http://ollama.example:11434/v1", "http://other:11434/v1"):
+        said = refusal("compatible", VERIFIER_BASE_URL=endpoint, VERIFIER_ALLOWED_ENDPOINTS="http://ollama:11434")
+        assert "is not among VERIFIER_ALLOWED_ENDPOINTS" in said
+    said = refusal("compatible", VERIFIER_BASE_URL="https://ollama/v1", VERIFIER_ALLOWED_ENDPOINTS="http://ollama")
+    assert "is not among" in said
+    for entry in ("http://*.internal", "http://", "http://ollama/v1", "https://ollama", "http://http://ollama"):
+        assert "is not a host" in refusal(VERIFIER_ALLOWED_ENDPOINTS=entry)
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["http://localhost:1/v1", "http://127.0.0.1/v1", "http://[::1]:1/v1", "https://a/v1"]
+)
+def test_what_stays_here_or_is_encrypted_needs_no_list(endpoint: str) -> None:
+    assert not settings("compatible", VERIFIER_BASE_URL=endpoint).unsafe_http
+
+
+# --- files
+
+
+def certificate() -> str:
+    return ssl.DER_cert_to_PEM_cert(b64decode(_CERTIFICATE))
+
+
+def test_an_authority_of_one_s_own_is_named_by_a_file(tmp_path: Path) -> None:
+    file = key_file(tmp_path, f"# ours\n{certificate()}\n{certificate()}", "ca.pem")
+    assert settings(VERIFIER_CA_FILE=str(file)).ca_file == str(file)
+    assert settings().ca_file == ""
+
+
+@pytest.mark.parametrize(
+    "text", ["", "hello", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----", "\0\xff", "é"]
+)
+def test_a_file_without_certificates_is_refused(tmp_path: Path, text: str) -> None:
+    said = refusal(VERIFIER_CA_FILE=str(key_file(tmp_path, text, "ca.pem")))
+    assert "holds no certificates that can be used" in said
+    assert "must be an absolute path" in refusal(VERIFIER_CA_FILE="ca.pem")
+    assert refusal(VERIFIER_CA_FILE=str(tmp_path / "gone")).startswith(
+        f"certificate file {tmp_path / 'gone'}: cannot be"
+    )
+
+
+@posix_only
+@pytest.mark.parametrize("name", ["VERIFIER_CA_FILE", "VERIFIER_CUSTOM_REDACTIONS_FILE"])
+def test_a_file_that_others_can_write_decides_nothing(tmp_path: Path, name: str) -> None:
+    file = key_file(tmp_path, certificate() if "CA" in name else "falcon")
+    settings(**{name: str(file)})
+    file.chmod(0o666)
+    said = refusal(**{name: str(file)})
+    assert "can be written by anybody: whoever writes it" in said
+    assert f"chmod go-w {file}" in said
+
+
+def test_patterns_of_one_s_own_come_from_a_file(tmp_path: Path) -> None:
+    file = key_file(tmp_path, "# cases\n\nCASE-[0-9]{6}\r\n  projekt falke  \n#x\nCASE-[0-9]{6}\nстрого секретно\n")
+    made = settings(VERIFIER_CUSTOM_REDACTIONS_FILE=str(file))
+    assert made.custom_redactions == ("CASE-[0-9]{6}", "projekt falke", "строго секретно")
+    assert settings().custom_redactions == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("fine\n(unclosed\n", "VERIFIER_CUSTOM_REDACTIONS_FILE, line 2: pattern `(unclosed` cannot be used"),
+        ("(?<=look)behind", "VERIFIER_CUSTOM_REDACTIONS_FILE, line 1: pattern"),
+        ("a*", "VERIFIER_CUSTOM_REDACTIONS_FILE, line 1: pattern"),
+        ("", "VERIFIER_CUSTOM_REDACTIONS_FILE: the file holds no pattern"),
+        ("# only a remark\n \n", "VERIFIER_CUSTOM_REDACTIONS_FILE: the file holds no pattern"),
+        ("\n".join(f"name{n}" for n in range(101)), "VERIFIER_CUSTOM_REDACTIONS_FILE: the file holds more than 100"),
+        (b"\xff\xfe", "VERIFIER_CUSTOM_REDACTIONS_FILE: the file is not UTF-8 text"),
+    ],
+)
+def test_patterns_that_cannot_be_used_are_refused_at_the_start(tmp_path: Path, text: str | bytes, said: str) -> None:
+    assert refusal(VERIFIER_CUSTOM_REDACTIONS_FILE=str(key_file(tmp_path, text))).startswith(said)
+
+
+def test_a_file_of_patterns_has_a_size(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match="larger than 65,536 bytes"):
+        settings(VERIFIER_CUSTOM_REDACTIONS_FILE=str(key_file(tmp_path, "#" * 70_000)))
+
+
+def test_files_that_nobody_reads_are_not_looked_at() -> None:
+    made = verifier_settings({"VERIFIER_CA_FILE": "/nowhere", "VERIFIER_CUSTOM_REDACTIONS_FILE": "/nowhere"})
+    assert made == VerifierSettings()
 
 
 # --- residency
@@ -500,12 +667,61 @@ def test_an_odd_path_is_refused_in_words(path: str) -> None:
 def test_a_file_that_anybody_can_read_is_worth_a_warning(tmp_path: Path) -> None:
     # Docker mounts its secrets so: refusing would refuse Docker.
     file = key_file(tmp_path)
-    assert key_file_warning(file) == ""
+    assert key_file_warning(file) == ("", "")
     file.chmod(0o444)
     assert from_file(file).keys.key("") == SECRET
-    assert "anybody" in key_file_warning(file)
-    assert key_file_warning(tmp_path / "missing") == ""
+    assert key_file_warning(file) == ("can be read by anybody on this machine", f"chmod o-r {file}")
+    assert key_file_warning(tmp_path / "missing") == ("", "")
     assert stat.S_IMODE(file.stat().st_mode) == 0o444, "nothing was changed"
+
+
+@posix_only
+def test_a_file_of_another_user_is_used_and_worth_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Docker Compose mounts a secret with the owner it has on the host, whoever the container runs as."""
+    file = key_file(tmp_path)
+    if os.geteuid() == 0:
+        os.chown(file, 1000, 1000)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 4242)
+    file.chmod(0o644)
+    assert from_file(file).keys.key("") == SECRET
+    said, hint = key_file_warning(file)
+    assert said == "belongs to another user, who can replace the key"
+    assert "chown" in hint
+    file.chmod(0o664)
+    assert "can be written by its group" in file_refusal(file)
+    assert f"chmod go-w {file}" in file_refusal(file)
+
+
+@posix_only
+def test_of_a_file_on_a_read_only_mount_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As /run/secrets is: nobody here can change the file, its mode or its owner."""
+    file = key_file(tmp_path)
+    file.chmod(0o666)
+    assert "can be written by anybody" in file_refusal(file)
+    monkeypatch.setattr("lockgate.verifier_settings._read_only", lambda path: path == file)
+    assert from_file(file).keys.key("") == SECRET
+    assert key_file_warning(file) == ("", "")
+
+
+def test_a_read_only_mount_is_known() -> None:
+    mounts = Path("/proc/self/mounts")
+    if not mounts.exists():
+        pytest.skip("needs /proc")
+    found = {fields[1]: fields[3].split(",") for fields in map(str.split, mounts.read_text().splitlines())}
+    for place in ("/sys", "/proc", "/sys/fs/cgroup", "/"):
+        if place in found and os.access(place, os.R_OK):
+            assert _read_only(Path(place)) == ("ro" in found[place]), place
+
+
+def test_a_file_that_is_not_there_comes_with_a_hint(tmp_path: Path) -> None:
+    said = file_refusal(tmp_path / "gone")
+    assert said.endswith("\nhint: is it there, is it mounted, and is this its right name?")
+
+
+@pytest.mark.parametrize("text", [f'"{SECRET}"', f"'{SECRET}'\n", f'{SECRET}"'])
+def test_quotes_in_a_key_file_are_named(tmp_path: Path, text: str) -> None:
+    assert "has quotes around the key" in file_refusal(key_file(tmp_path, text))
 
 
 def test_reading_a_file_leaves_no_handle_open(tmp_path: Path) -> None:

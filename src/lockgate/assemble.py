@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
@@ -21,11 +21,17 @@ from lockgate.gate import Gate
 
 if TYPE_CHECKING:
     from lockgate.adapters import KeySource, LocalRuleAdapter, RemoteAdapter
+    from lockgate.core.models import ModelName
     from lockgate.stores.ledger import FileLedger
     from lockgate.stores.sqlite import SqliteApprovals
     from lockgate.verifier_settings import VerifierSettings
     from lockgate.verifiers.client import Client, Provider
     from lockgate.verifiers.judge import ModelJudge
+
+    # Somebody who listens to what a provider says.
+    Hearing = Callable[[Provider], Provider]
+
+TRIAGE_KEY, SUPERVISOR_KEY = "security.verification.triage_model", "supervision.model"
 
 _MAGIC = b"lockgate rules 1\n"
 _MAX_CACHED = 64 * 1024 * 1024
@@ -46,10 +52,8 @@ def gate_from_settings(settings: Settings, *, keeps: bool = True) -> Gate:
     return Gate(
         policy,
         scanner=scanner_from_settings(settings),
-        triage=_judge(settings, policy.triage_model, None) if policy.triage_model else None,
-        supervisor=_judge(settings, policy.supervisor_model, supervision.timeout_s)
-        if policy.supervisor_model
-        else None,
+        triage=_configured(settings, TRIAGE_KEY, policy.triage_model),
+        supervisor=_configured(settings, SUPERVISOR_KEY, policy.supervisor_model, supervision.timeout_s),
         approvals=approvals_from_settings(settings) if keeps and settings.state_dir is not None else None,
         ledger=ledger_from_settings(settings) if keeps else None,
         prices=partial(_price, supervision.prices),
@@ -57,26 +61,55 @@ def gate_from_settings(settings: Settings, *, keeps: bool = True) -> Gate:
     )
 
 
-def _judge(settings: Settings, name: str, timeout_s: float | None) -> ModelJudge:
+def _configured(settings: Settings, key: str, name: str, timeout_s: float | None = None) -> ModelJudge | None:
+    """The judge that a key of the configuration names; what is wrong with it is said under that key."""
+    if not name:
+        return None
+    try:
+        return judge_from_settings(settings, name, timeout_s)
+    except InvalidConfig as error:
+        raise InvalidConfig(f"`{key}` names {quoted(name)}: {error.message}", hint=error.hint) from None
+
+
+def models_from_settings(settings: Settings) -> dict[str, ModelName]:
+    """The models that the configuration names, by its keys, resolved; nothing of the environment is needed."""
+    from lockgate.core.models import parse_aliases, resolve_model
+
+    named = {TRIAGE_KEY: settings.policy.triage_model, SUPERVISOR_KEY: settings.policy.supervisor_model}
+    aliases = parse_aliases(settings.supervision.model_aliases)
+    found: dict[str, ModelName] = {}
+    for key, name in named.items():
+        try:
+            found |= {key: resolve_model(name, aliases)} if name else {}
+        except InvalidConfig as error:
+            raise InvalidConfig(f"`{key}`: {error.message}", hint=error.hint) from None
+    return found
+
+
+def judge_from_settings(
+    settings: Settings, name: str, timeout_s: float | None = None, *, heard: Hearing | None = None
+) -> ModelJudge:
     """The model of this name as a judge; its key, endpoint and limits come from the environment."""
+    from lockgate.verifiers.judge import ModelJudge
+
+    chosen = judge_settings(settings, name)
+    provider = provider_from_settings(chosen)
+    client = _client(chosen, chosen.timeout_ms if timeout_s is None else int(timeout_s * 1000))
+    return ModelJudge(client, heard(provider) if heard else provider, chosen.keys, key_needed=chosen.key_needed)
+
+
+def judge_settings(settings: Settings, name: str) -> VerifierSettings:
+    """Who this name means, and what the environment says about them; InvalidConfig if they could not judge."""
     from lockgate.core.models import parse_aliases, resolve_model
     from lockgate.verifier_settings import settings_for
-    from lockgate.verifiers.client import Client
-    from lockgate.verifiers.judge import ModelJudge
 
     named = resolve_model(name, parse_aliases(settings.supervision.model_aliases))
     chosen = settings_for(named.provider, named.model, named.endpoint)
-    provider = _provider(chosen)
-    if getattr(provider, "rates", False):
+    if getattr(provider_from_settings(chosen), "rates", False):
         raise InvalidConfig(
             f"{quoted(str(named))} rates texts and cannot judge a call", hint="name a model that answers questions"
         )
-    client = Client(
-        timeout_ms=chosen.timeout_ms if timeout_s is None else int(timeout_s * 1000),
-        max_retries=chosen.max_retries,
-        circuit_open_s=chosen.circuit_open_s,
-    )
-    return ModelJudge(client, provider, chosen.keys, key_needed=chosen.key_needed)
+    return chosen
 
 
 def _price(lines: tuple[str, ...], name: str, tokens_in: int, tokens_out: int) -> float | None:
@@ -121,53 +154,63 @@ def adapter_from_env(
 
 
 def adapter_from_settings(
-    settings: VerifierSettings, scanner: Scanner, *, keys: KeySource | None = None, client: Client | None = None
+    settings: VerifierSettings,
+    scanner: Scanner,
+    *,
+    keys: KeySource | None = None,
+    client: Client | None = None,
+    heard: Hearing | None = None,
 ) -> LocalRuleAdapter | RemoteAdapter:
     # Imported here: a gate, and the command that hosts start for every call, need none of it.
     from lockgate.adapters import LocalRuleAdapter, RemoteAdapter
 
     if settings.adapter == "none":
-        return LocalRuleAdapter(scanner=scanner)
-    from lockgate.verifiers.client import Client
-
+        return LocalRuleAdapter(scanner=scanner, timeout_ms=settings.timeout_ms)
     try:
-        provider = _provider(settings)
+        provider = provider_from_settings(settings)
     except InvalidConfig as error:
         raise InvalidConfig(f"VERIFIER_ADAPTER `{settings.adapter}`: {error.message}", hint=error.hint) from None
     return RemoteAdapter(
-        provider,
-        client
-        or Client(
-            timeout_ms=settings.timeout_ms,
-            max_retries=settings.max_retries,
-            circuit_open_s=settings.circuit_open_s,
-        ),
+        heard(provider) if heard else provider,
+        client or _client(settings, settings.timeout_ms),
         settings.keys if keys is None else keys,
         scanner=scanner,
         timeout_ms=settings.timeout_ms,
         excerpt_characters=settings.excerpt_characters,
+        custom_redactions=settings.custom_redactions,
         key_needed=settings.key_needed,
     )
 
 
-def _provider(settings: VerifierSettings) -> Provider:
+def _client(settings: VerifierSettings, timeout_ms: int) -> Client:
+    from lockgate.verifiers.client import Client
+
+    return Client(
+        timeout_ms=timeout_ms,
+        max_retries=settings.max_retries,
+        circuit_open_s=settings.circuit_open_s,
+        ca_file=settings.ca_file,
+    )
+
+
+def provider_from_settings(settings: VerifierSettings) -> Provider:
     match settings.adapter:
         case "openai":
             from lockgate.verifiers.openai import OpenAI
 
-            return OpenAI(settings.model, settings.endpoint)
+            return OpenAI(settings.model, settings.endpoint, unsafe_http=settings.unsafe_http)
         case "anthropic":
             from lockgate.verifiers.anthropic import Anthropic
 
-            return Anthropic(settings.model, settings.endpoint)
+            return Anthropic(settings.model, settings.endpoint, unsafe_http=settings.unsafe_http)
         case "azure":
             from lockgate.verifiers.azure import Azure
 
-            return Azure(settings.endpoint, settings.model, settings.api_version)
+            return Azure(settings.endpoint, settings.model, settings.api_version, unsafe_http=settings.unsafe_http)
         case "compatible":
             from lockgate.verifiers.compatible import Compatible
 
-            return Compatible(settings.model, settings.endpoint)
+            return Compatible(settings.model, settings.endpoint, unsafe_http=settings.unsafe_http)
     raise InvalidConfig(f"no adapter is called `{settings.adapter}`")
 
 

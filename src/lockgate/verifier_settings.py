@@ -5,12 +5,15 @@ The order in which a setting is refused:
 1. A number that is none, or out of its bounds, whichever adapter is chosen.
 2. An adapter nobody knows, or one that is not in this version.
 3. A model, endpoint or deployment that the chosen adapter needs and nobody named.
-4. An endpoint that is not a plain address, or that VERIFIER_ALLOWED_ENDPOINTS does not allow.
-5. A key that is missing, given twice, unreadable, or not a key. No message ever shows one.
+4. An endpoint that is not a plain address, that VERIFIER_ALLOWED_ENDPOINTS does not allow, or that everything would go
+   to over plain http.
+5. Certificates or patterns that cannot be read or used.
+6. A key that is missing, given twice, unreadable, or not a key. No message ever shows one.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import stat
@@ -20,10 +23,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lockgate.config import writable_by_others
-from lockgate.core.errors import InvalidConfig, printable, quoted
+from lockgate.core.errors import InvalidConfig, LockgateError, printable, quoted
 
 MAX_KEY_CHARACTERS = 4096
+MAX_PATTERNS = 100
 _MAX_FILE_BYTES = 8192
+_MAX_PATTERNS_BYTES = 64 * 1024
+# All the authorities of a common browser take a quarter of this.
+_MAX_CERTIFICATES_BYTES = 1024 * 1024
 _MAX_ADDRESS = 2048
 
 _REMOTE = ("openai", "anthropic", "azure", "compatible")
@@ -59,12 +66,14 @@ VARIABLES = (
         "VERIFIER_TIMEOUT_MS",
         "How long an answer may take altogether, retries included, in milliseconds. No answer by then is `unclear`.",
         "1500",
+        ADAPTERS,
         least=10,
         most=120_000,
     ),
     Variable(
         "VERIFIER_MAX_RETRIES",
-        "How often a question is asked again, after a network timeout or a 5xx only, and only while time is left.",
+        "How often a question is asked again: only if it could not be delivered, its connection was lost, or the reply "
+        "is a 5xx, and only while time is left.",
         "1",
         most=5,
     ),
@@ -86,7 +95,18 @@ VARIABLES = (
     Variable(
         "VERIFIER_ALLOWED_ENDPOINTS",
         "The hosts that may be asked, separated by commas: `eu.api.openai.com`, `*.openai.azure.com` (one label for "
-        "the star), `gateway.internal:8443`. With any other endpoint Lockgate refuses to start. Empty: no restriction.",
+        "the star), `gateway.internal:8443`. With any other endpoint Lockgate refuses to start. `http://ollama:11434` "
+        "also allows plain http to that host, for a network that nobody else is on. Empty: no restriction.",
+    ),
+    Variable(
+        "VERIFIER_CA_FILE",
+        "A file of certificates in PEM form, for endpoints that an authority of your own vouches for. Those in it are "
+        "trusted, and no others. An absolute path.",
+    ),
+    Variable(
+        "VERIFIER_CUSTOM_REDACTIONS_FILE",
+        "A file with patterns of your own for what must not leave the process, one on each line; a line that begins "
+        "with `#` is a remark. They count in every request, whatever its `pii_ruleset`. An absolute path.",
     ),
     Variable("OPENAI_API_KEY", "OpenAI's key.", adapters=("openai",), needed=True, secret=True),
     Variable(
@@ -99,7 +119,12 @@ VARIABLES = (
     ),
     Variable("OPENAI_BASE_URL", "Where OpenAI's API is.", "https://api.openai.com/v1", ("openai",), needed=True),
     Variable("ANTHROPIC_API_KEY", "Anthropic's key.", adapters=("anthropic",), needed=True, secret=True),
-    Variable("ANTHROPIC_VERIFIER_MODEL", "The model.", adapters=("anthropic",), needed=True),
+    Variable(
+        "ANTHROPIC_VERIFIER_MODEL",
+        "The model that verifies, by Anthropic's own name for it; a small, fast one will do.",
+        adapters=("anthropic",),
+        needed=True,
+    ),
     Variable(
         "ANTHROPIC_BASE_URL", "Where Anthropic's API is.", "https://api.anthropic.com", ("anthropic",), needed=True
     ),
@@ -110,7 +135,12 @@ VARIABLES = (
         adapters=("azure",),
         needed=True,
     ),
-    Variable("AZURE_OPENAI_DEPLOYMENT", "The deployment that verifies.", adapters=("azure",), needed=True),
+    Variable(
+        "AZURE_OPENAI_DEPLOYMENT",
+        "The deployment that verifies, by its name in Azure.",
+        adapters=("azure",),
+        needed=True,
+    ),
     Variable("AZURE_OPENAI_API_VERSION", "The version of Azure's API.", "2024-10-21", ("azure",), needed=True),
     Variable(
         "VERIFIER_BASE_URL",
@@ -118,7 +148,12 @@ VARIABLES = (
         adapters=("compatible",),
         needed=True,
     ),
-    Variable("VERIFIER_MODEL", "The compatible endpoint's model.", adapters=("compatible",), needed=True),
+    Variable(
+        "VERIFIER_MODEL",
+        "The model that verifies, as the compatible endpoint calls it.",
+        adapters=("compatible",),
+        needed=True,
+    ),
     Variable(
         "VERIFIER_API_KEY",
         "The compatible endpoint's key; many local servers need none.",
@@ -144,7 +179,7 @@ _HOST = rf"{_LABEL}(?:\.{_LABEL}){{0,31}}|\[[0-9a-f:.]{{2,45}}\]"
 _ADDRESS = re.compile(
     rf"(?P<scheme>https?)://(?P<host>{_HOST})(?::(?P<port>[0-9]{{1,5}}))?(?:/[a-z0-9._~:-]+)*/?", re.I | re.A
 )
-_ALLOWED = re.compile(rf"(?:\*\.)?(?:{_HOST})(?::[0-9]{{1,5}})?", re.A)
+_ALLOWED = re.compile(rf"(?:\*\.|http://)?(?:{_HOST})(?::[0-9]{{1,5}})?", re.A)
 
 
 class Keys:
@@ -201,6 +236,10 @@ class VerifierSettings:
     api_version: str = ""
     keys: Keys = field(default_factory=Keys, compare=False)
     key_needed: bool = False
+    # The list allows plain http to this endpoint, which is not on this machine.
+    unsafe_http: bool = False
+    ca_file: str = ""
+    custom_redactions: tuple[str, ...] = ()
 
 
 def verifier_settings(environ: Mapping[str, str] | None = None, *, keys_elsewhere: bool = False) -> VerifierSettings:
@@ -209,6 +248,11 @@ def verifier_settings(environ: Mapping[str, str] | None = None, *, keys_elsewher
     With `keys_elsewhere` the keys come from a source of the caller's, and no variable with a key is read.
     """
     said = dict(os.environ if environ is None else environ)
+    return _settings(said, "", keys_elsewhere=keys_elsewhere)
+
+
+def _settings(said: Mapping[str, str], who: str, *, keys_elsewhere: bool) -> VerifierSettings:
+    """`who` needs the settings, in words; empty for the adapter that the environment names."""
     # 1. Numbers.
     timeout_ms = int(_number(said, "VERIFIER_TIMEOUT_MS", whole=True))
     max_retries = int(_number(said, "VERIFIER_MAX_RETRIES", whole=True))
@@ -217,31 +261,40 @@ def verifier_settings(environ: Mapping[str, str] | None = None, *, keys_elsewher
     allowed = _allowed(said)
     # 2. The adapter.
     adapter = _adapter(said)
+    who = who or f"VERIFIER_ADAPTER `{adapter}`"
     # 3. and 4. What it needs.
-    model = endpoint = api_version = ""
-    keys, key_needed = Keys(), False
+    model = endpoint = api_version = ca_file = ""
+    keys, key_needed, unsafe_http = Keys(), False, False
+    patterns: tuple[str, ...] = ()
     if adapter != "none":
         key_name, model_name, endpoint_name = _PARTS[adapter]
-        model = _named(said, model_name, adapter)
-        endpoint = _endpoint(said, endpoint_name, allowed, adapter)
+        model = _named(said, model_name, who)
+        endpoint = _endpoint(said, endpoint_name, allowed, who)
+        unsafe_http = _unsafe_http(endpoint, endpoint_name, allowed)
         if adapter == "azure":
-            api_version = _named(said, "AZURE_OPENAI_API_VERSION", adapter)
-        # 5. Its keys.
+            api_version = _named(said, "AZURE_OPENAI_API_VERSION", who)
+        # 5. Its files.
+        ca_file = _certificates(said)
+        patterns = _patterns(said)
+        # 6. Its keys.
         key_needed = _VARIABLE[key_name].needed
         if not keys_elsewhere:
-            keys = _keys(said, key_name, adapter)
+            keys = _keys(said, key_name, who)
     return VerifierSettings(
-        adapter,
-        timeout_ms,
-        max_retries,
-        circuit_open_s,
-        excerpt_characters,
-        allowed,
-        model,
-        endpoint,
-        api_version,
-        keys,
-        key_needed,
+        adapter=adapter,
+        timeout_ms=timeout_ms,
+        max_retries=max_retries,
+        circuit_open_s=circuit_open_s,
+        excerpt_characters=excerpt_characters,
+        allowed_endpoints=allowed,
+        model=model,
+        endpoint=endpoint,
+        api_version=api_version,
+        keys=keys,
+        key_needed=key_needed,
+        unsafe_http=unsafe_http,
+        ca_file=ca_file,
+        custom_redactions=patterns,
     )
 
 
@@ -257,7 +310,7 @@ def settings_for(
     said |= {"VERIFIER_ADAPTER": provider, model_name: model}
     if endpoint and not said.get(endpoint_name, "").strip():
         said[endpoint_name] = endpoint
-    return verifier_settings(said)
+    return _settings(said, f"the model {quoted(f'{provider}/{model}')}", keys_elsewhere=False)
 
 
 def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -283,35 +336,52 @@ def endpoint_allowed(endpoint: str, allowed: tuple[str, ...]) -> bool:
     if match is None:
         return False
     host = match["host"].lower()
-    port = match["port"] or ("443" if match["scheme"].lower() == "https" else "80")
     parent = host.partition(".")[2]
     names = {host, f"*.{parent}"} if parent and not host.startswith("[") else {host}
-    return any(entry in allowed for name in names for entry in (name, f"{name}:{int(port)}"))
+    if match["scheme"].lower() == "http":
+        names.add(f"http://{host}")
+    return any(entry in allowed for name in names for entry in (name, f"{name}:{_port(match)}"))
+
+
+def is_loopback(host: str) -> bool:
+    """By its spelling alone: a name that merely resolves to this machine today may not tomorrow."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _port(match: re.Match[str]) -> int:
+    return int(match["port"] or ("443" if match["scheme"].lower() == "https" else "80"))
+
+
+class _Kind(NamedTuple):
+    """A file that somebody's security rests on: what it is, what whoever writes it could do, and its largest size."""
+
+    name: str
+    danger: str
+    most_bytes: int
+
+
+_KEY = _Kind("key file", "whoever gives the key can read everything that is asked with it", _MAX_FILE_BYTES)
+_CERTIFICATES = _Kind("certificate file", "whoever writes it can pose as the endpoint", _MAX_CERTIFICATES_BYTES)
+_PATTERNS = _Kind("pattern file", "whoever writes it decides what leaves the process", _MAX_PATTERNS_BYTES)
 
 
 def read_key_file(path: Path) -> str:
     """The key in a file, as Docker and Kubernetes mount them; InvalidConfig, without what is inside, if it is none."""
     where = printable(path, 200)
-    data = b""
-    try:
-        # Without O_NONBLOCK a pipe put in the file's place would hang us until somebody writes to it.
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        try:
-            status = os.fstat(handle)
-            _refuse_file(path, where, status)
-            with os.fdopen(handle, "rb", closefd=False) as stream:
-                data = stream.read(_MAX_FILE_BYTES + 1)
-        finally:
-            os.close(handle)
-    except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or type(error).__name__
-        raise InvalidConfig(f"key file {where}: cannot be read: {said.lower()}") from None
+    data = _read(path, _KEY)
     try:
         key = data.decode("utf-8-sig").strip()
     except UnicodeDecodeError:
         key = "\0"
     if not key:
         raise InvalidConfig(f"key file {where}: is empty", hint="put the key into it, and nothing else")
+    if _in_quotes(key):
+        raise InvalidConfig(f"key file {where}: has quotes around the key", hint="remove them")
     if len(data) > _MAX_FILE_BYTES or not is_key(key):
         raise InvalidConfig(
             f"key file {where}: does not hold a key", hint="put the key into it, and nothing else: one line of ASCII"
@@ -319,34 +389,151 @@ def read_key_file(path: Path) -> str:
     return key
 
 
-def key_file_warning(path: Path) -> str:
-    """What is not forbidden about a key file, as Docker makes them so, but worth saying; else nothing."""
+def key_file_warning(path: Path) -> tuple[str, str]:
+    """What is not forbidden about a key file, as Docker makes them so, but worth saying, and what to do; else blanks.
+
+    Nothing can be done about a file that is mounted for reading only, and nobody here can change it.
+    """
     try:
-        return "can be read by anybody on this machine" if os.stat(path).st_mode & stat.S_IROTH else ""
+        status = os.stat(path)
+        if os.name == "nt" or _read_only(path):
+            return "", ""
     except (OSError, ValueError):
-        return ""
+        return "", ""
+    where = printable(path, 200)
+    if status.st_uid not in (0, os.geteuid()):
+        return (
+            "belongs to another user, who can replace the key",
+            f"chown it to user {os.geteuid()}, or mount it as :ro",
+        )
+    if status.st_mode & stat.S_IROTH:
+        return "can be read by anybody on this machine", f"chmod o-r {where}"
+    return "", ""
 
 
-def _refuse_file(path: Path, where: str, status: os.stat_result) -> None:
+def _read(path: Path, kind: _Kind) -> bytes:
+    """What is in the file, up to one byte more than it may have; InvalidConfig if others can write it."""
+    where = f"{kind.name} {printable(path, 200)}"
+    try:
+        # Without O_NONBLOCK a pipe put in the file's place would hang us until somebody writes to it.
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        try:
+            _refuse_file(path, where, os.fstat(handle), kind)
+            with os.fdopen(handle, "rb", closefd=False) as stream:
+                return stream.read(kind.most_bytes + 1)
+        finally:
+            os.close(handle)
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or type(error).__name__
+        hint = "is it there, is it mounted, and is this its right name?"
+        if isinstance(error, PermissionError):
+            hint = "let the user read it that lockgate runs as"
+        raise InvalidConfig(f"{where}: cannot be read: {said.lower()}", hint=hint) from None
+
+
+def _refuse_file(path: Path, where: str, status: os.stat_result, kind: _Kind) -> None:
     if not stat.S_ISREG(status.st_mode):
         what = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-        raise InvalidConfig(f"key file {where}: is {what}", hint="name the file that holds the key")
-    if os.name == "nt":
+        raise InvalidConfig(f"{where}: is {what}", hint="name the file itself")
+    # Of a file that is mounted for reading only, the mode and the owner are another system's affair.
+    if os.name == "nt" or _read_only(path):
         return
-    why = writable_by_others(status.st_mode, status.st_uid, os.geteuid())
+    # Whoever it belongs to: Docker mounts the files of the host's users, for whatever user the container has.
+    why = writable_by_others(status.st_mode, 0, 0)
+    hint = f"let only its owner write it: chmod go-w {printable(path, 200)}"
     folder = os.stat(os.path.dirname(os.path.realpath(path))).st_mode
     if not why and folder & stat.S_IWOTH and not folder & stat.S_ISVTX:
-        why = "lies in a folder where anybody may replace it"
-    if why:
-        raise InvalidConfig(
-            f"key file {where}: {why}: whoever gives the key can read everything that is asked with it",
-            hint="let only yourself or root write it: chmod go-w",
+        why, hint = (
+            "lies in a folder where anybody may replace it",
+            "put it into a folder that only its owner can write",
         )
+    if why:
+        raise InvalidConfig(f"{where}: {why}: {kind.danger}", hint=hint)
+
+
+def _read_only(path: Path) -> bool:
+    return hasattr(os, "statvfs") and bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+
+
+def _certificates(said: Mapping[str, str]) -> str:
+    text = _file_name(said, "VERIFIER_CA_FILE")
+    if not text:
+        return ""
+    data = _read(Path(text), _CERTIFICATES)
+    # The engine of TLS itself takes a while to load, and nobody else in here needs it.
+    import ssl
+
+    try:
+        if len(data) > _MAX_CERTIFICATES_BYTES:
+            raise ValueError
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=data.decode("ascii"))
+    except (ValueError, ssl.SSLError):
+        raise InvalidConfig(
+            f"VERIFIER_CA_FILE: {printable(text, 200)} holds no certificates that can be used",
+            hint="name a file in PEM form, with the certificate of the authority: -----BEGIN CERTIFICATE-----",
+        ) from None
+    return text
+
+
+def _patterns(said: Mapping[str, str]) -> tuple[str, ...]:
+    name = "VERIFIER_CUSTOM_REDACTIONS_FILE"
+    text = _file_name(said, name)
+    if not text:
+        return ()
+    data = _read(Path(text), _PATTERNS)
+    try:
+        lines = data.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise InvalidConfig(f"{name}: the file is not UTF-8 text", hint="write one pattern on each line") from None
+    if len(data) > _MAX_PATTERNS_BYTES:
+        raise InvalidConfig(f"{name}: the file is larger than {_MAX_PATTERNS_BYTES:,} bytes")
+    # Only installations with patterns of their own load the engine for this.
+    from lockgate.core.redaction import redact
+    from lockgate.core.scanner import check_pattern
+
+    found: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        pattern = line.strip()
+        if not pattern or pattern.startswith("#"):
+            continue
+        try:
+            check_pattern(pattern)
+        except LockgateError as error:
+            raise InvalidConfig(f"{name}, line {number}: {error.message}", hint=error.hint) from None
+        found.setdefault(pattern, number)
+    if not 0 < len(found) <= MAX_PATTERNS:
+        said_of = f"more than {MAX_PATTERNS} patterns" if found else "no pattern"
+        raise InvalidConfig(f"{name}: the file holds {said_of}", hint="write one pattern on each line, or unset it")
+    try:
+        redact("a", custom=tuple(found))
+    except Exception as error:  # noqa: BLE001 - the engine's; each of them alone was fine
+        raise InvalidConfig(
+            f"{name}: the patterns cannot be used together: {type(error).__name__}", hint="write fewer or shorter ones"
+        ) from None
+    return tuple(found)
+
+
+def _file_name(said: Mapping[str, str], name: str) -> str:
+    text = _text(said, name)
+    if text and not os.path.isabs(text):
+        raise InvalidConfig(f"{name} must be an absolute path", hint="name the file from the root")
+    return text
 
 
 def _text(said: Mapping[str, str], name: str) -> str:
     """A variable's value; one that is empty or blank, as compose files leave them, is one that is not set."""
-    return said.get(name, "").strip()
+    text = said.get(name, "").strip()
+    if _in_quotes(text):
+        # Not shown: it may be a key.
+        raise InvalidConfig(
+            f"{printable(name, 120)} has quotes around its value",
+            hint="remove them: a shell takes them away, a file of variables does not",
+        )
+    return text
+
+
+def _in_quotes(text: str) -> bool:
+    return text.startswith(("'", '"')) or text.endswith(("'", '"'))
 
 
 def _number(said: Mapping[str, str], name: str, *, whole: bool) -> float:
@@ -367,7 +554,10 @@ def _number(said: Mapping[str, str], name: str, *, whole: bool) -> float:
 def _adapter(said: Mapping[str, str]) -> str:
     adapter = _text(said, "VERIFIER_ADAPTER") or "none"
     if adapter not in ADAPTERS:
-        raise InvalidConfig(f"unknown VERIFIER_ADAPTER {quoted(adapter)}", hint=f"use one of: {', '.join(ADAPTERS)}")
+        from lockgate.core.trace import closest
+
+        hint = f"{closest(adapter.lower(), ADAPTERS)} use one of: {', '.join(ADAPTERS)}".strip()
+        raise InvalidConfig(f"unknown VERIFIER_ADAPTER {quoted(adapter)}", hint=hint)
     if adapter == "embedded":
         raise InvalidConfig(
             "VERIFIER_ADAPTER `embedded` is not in this version",
@@ -376,16 +566,16 @@ def _adapter(said: Mapping[str, str]) -> str:
     return adapter
 
 
-def _named(said: Mapping[str, str], name: str, adapter: str) -> str:
+def _named(said: Mapping[str, str], name: str, who: str) -> str:
     text = _text(said, name) or _VARIABLE[name].default
     if not text:
         doc = _VARIABLE[name].doc.rstrip(".")
-        raise InvalidConfig(f"VERIFIER_ADAPTER `{adapter}` needs {name}", hint=f"set it: {doc[0].lower()}{doc[1:]}")
+        raise InvalidConfig(f"{who} needs {name}", hint=f"set it: {doc[0].lower()}{doc[1:]}")
     return text
 
 
-def _endpoint(said: Mapping[str, str], name: str, allowed: tuple[str, ...], adapter: str) -> str:
-    text = _named(said, name, adapter)
+def _endpoint(said: Mapping[str, str], name: str, allowed: tuple[str, ...], who: str) -> str:
+    text = _named(said, name, who)
     match = _ADDRESS.fullmatch(text) if len(text) <= _MAX_ADDRESS else None
     if match is None:
         # Not shown: what stands before an @ in an address is a password.
@@ -401,6 +591,24 @@ def _endpoint(said: Mapping[str, str], name: str, allowed: tuple[str, ...], adap
     return text
 
 
+def _unsafe_http(endpoint: str, name: str, allowed: tuple[str, ...]) -> bool:
+    """Whether this is plain http to another machine, and the list says so too.
+
+    With its scheme: a list that only says where the data may go must not let a slip of the pen send it in the open.
+    """
+    match = _ADDRESS.fullmatch(endpoint)
+    if match is None or match["scheme"].lower() == "https" or is_loopback(match["host"].lower()):
+        return False
+    host = match["host"].lower()
+    port = f":{match['port']}" if match["port"] else ""
+    if not {f"http://{host}", f"http://{host}:{_port(match)}"} & set(allowed):
+        raise InvalidConfig(
+            f"{name} would send everything to {quoted(host, 120)} over plain http, for others to read",
+            hint=f"use https, or, if nobody else is on that network, set VERIFIER_ALLOWED_ENDPOINTS=http://{host}{port}",
+        )
+    return True
+
+
 def _allowed(said: Mapping[str, str]) -> tuple[str, ...]:
     text = _text(said, "VERIFIER_ALLOWED_ENDPOINTS")
     if not text:
@@ -410,14 +618,15 @@ def _allowed(said: Mapping[str, str]) -> tuple[str, ...]:
         if not _ALLOWED.fullmatch(entry):
             raise InvalidConfig(
                 f"VERIFIER_ALLOWED_ENDPOINTS: {quoted(entry)} is not a host",
-                hint="list hosts without https:// and paths, as in eu.api.openai.com, *.openai.azure.com",
+                hint="list hosts without https:// and paths, as in eu.api.openai.com, *.openai.azure.com; "
+                "http://host also allows plain http",
             )
     if not entries:
         raise InvalidConfig("VERIFIER_ALLOWED_ENDPOINTS names no host", hint="list hosts, or unset it")
     return entries
 
 
-def _keys(said: Mapping[str, str], name: str, adapter: str) -> Keys:
+def _keys(said: Mapping[str, str], name: str, who: str) -> Keys:
     default: str | Path = ""
     tenants: dict[str, str | Path] = {}
     for tenant, kept in _found_keys(said, name):
@@ -428,7 +637,7 @@ def _keys(said: Mapping[str, str], name: str, adapter: str) -> Keys:
     keys = Keys(default, tenants)
     if not keys and _VARIABLE[name].needed:
         raise InvalidConfig(
-            f"VERIFIER_ADAPTER `{adapter}` needs a key",
+            f"{who} needs a key",
             hint=f"set {name}, or {name}_FILE to the path of a file that holds it",
         )
     for file in keys.files():

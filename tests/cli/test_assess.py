@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
+from base64 import b64decode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from lockgate import assemble
 from lockgate.core.payload import MAX_PROMPT_CHARACTERS
 from lockgate.core.scanner import Scanner
 from lockgate.testing import LoopbackProvider
+from lockgate.testing.loopback import _CERTIFICATE
 
 Run = Callable[..., Any]
 CALM = "When do you open tomorrow?"
@@ -125,6 +128,7 @@ def test_what_looks_like_a_payload_is_one_and_everything_else_is_text(
         (["."], b"", "is a directory: `.`", None),
         (["a.txt", "--text", "b"], b"", "--text and a file were both given", "give one of them"),
         (["--adapter", "opneai", "--text", "b"], b"", "unknown adapter `opneai`", "did you mean `openai`?"),
+        (["--adapter", "ANTHROPIC", "--text", "b"], b"", "unknown adapter `ANTHROPIC`", "did you mean `anthropic`?"),
         (["--adapter", "openai", "--text", "b"], b"", "VERIFIER_ADAPTER `openai` needs a key", "set OPENAI_API_KEY"),
         (["--adapter", "embedded", "--text", "b"], b"", "VERIFIER_ADAPTER `embedded` is not in this version", None),
         (["--config", "no.toml", "--text", "b"], b"", "no.toml: no such file", None),
@@ -207,6 +211,43 @@ def test_a_tenant_s_own_key_is_used(
         assert run("assess", "--tenant", "acme", "--text", CALM).code == 0
         assert run("assess", "--text", CALM).code == 0
         assert [each.headers["authorization"] for each in provider.requests] == ["Bearer acme-key", f"Bearer {KEY}"]
+
+
+def test_what_one_s_own_patterns_name_stays_here_too(
+    run: Run, compatible: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patterns = Path("patterns").resolve()
+    patterns.write_text("# cases\nCASE-[0-9]{6}\n")
+    patterns.chmod(0o600)
+    with LoopbackProvider() as provider:
+        compatible(provider.url)
+        monkeypatch.setenv("VERIFIER_CUSTOM_REDACTIONS_FILE", str(patterns))
+        assert run("assess", "--text", "When is CASE-004711 due?").code == 0
+        sent = b"".join(each.body for each in provider.requests).decode()
+        assert "When is [redacted:custom] due?" in sent
+        assert "004711" not in sent
+        patterns.write_text("CASE-[0-9]{6}\n(unclosed\n")
+        ended = run("assess", "--text", "When is CASE-004711 due?")
+        assert len(provider.requests) == 1
+    assert ended.code == 2
+    assert "VERIFIER_CUSTOM_REDACTIONS_FILE, line 2: pattern `(unclosed` cannot be used" in ended.err
+
+
+def test_an_authority_of_one_s_own_is_trusted_when_it_is_named(
+    run: Run, compatible: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = Path("ca.pem").resolve()
+    file.write_text(ssl.DER_cert_to_PEM_cert(b64decode(_CERTIFICATE)))
+    file.chmod(0o600)
+    with LoopbackProvider(fault="tls-self-signed") as provider:
+        assert provider.url.startswith("https://")
+        compatible(provider.url)
+        ended = run("assess", "--text", CALM)
+        assert ended.out.startswith("unclear  tls  compatible")
+        assert "VERIFIER_CA_FILE names an authority of your own" in ended.out
+        monkeypatch.setenv("VERIFIER_CA_FILE", str(file))
+        ended = run("assess", "--text", CALM)
+        assert ended.out.startswith("safe  provider  compatible")
 
 
 def test_secrets_stay_here(run: Run, compatible: Callable[[str], None]) -> None:

@@ -71,6 +71,7 @@ def blocked(result: object, **changes: object) -> Reply:
 
 
 CLEAN = {"filtered": False, "severity": "safe"}
+DETECTED = {"filtered": False, "detected": True}
 OBJECTIONS = [
     (blocked({"hate": CLEAN, "jailbreak": {"filtered": True, "detected": True}}), Blocked("jailbreak")),
     (blocked({"hate": {"filtered": True}, "jailbreak": {"filtered": True, "detected": True}}), Blocked("jailbreak")),
@@ -81,6 +82,7 @@ OBJECTIONS = [
     (blocked({"hate": CLEAN}), Blocked("content_filter")),
     (blocked({"hate": {"filtered": "yes"}}), Blocked("content_filter")),
     (blocked({"hate": True}), Blocked("content_filter")),
+    (blocked({"violence": {"filtered": False, "severity": "high"}}), Blocked("violence")),
     (blocked(None), Blocked("content_filter")),
     (blocked([]), Blocked("content_filter")),
     (blocked({}, innererror=None), Blocked("content_filter")),
@@ -98,9 +100,14 @@ def test_a_content_filter_is_a_signal_and_not_an_outage(served: Reply, expected:
     assert JUDGE.answer(QUESTION, served) == expected
 
 
-def annotated(*prompts: object) -> Reply:
-    choice = {"finish_reason": "stop", "message": {"role": "assistant", "content": '{"verdict": "safe"}'}}
-    return reply({"choices": [choice], "prompt_filter_results": list(prompts)})
+def annotated(*prompts: object, choice: dict[str, object] | None = None, **body: object) -> Reply:
+    message = {"role": "assistant", "content": '{"verdict": "safe"}'}
+    answered = {"finish_reason": "stop", "message": message} | (choice or {})
+    return reply({"choices": [answered], "prompt_filter_results": list(prompts)} | body)
+
+
+def noted(**results: object) -> Reply:
+    return annotated({"prompt_index": 0, "content_filter_results": results})
 
 
 SAID = Said('{"verdict": "safe"}')
@@ -110,7 +117,52 @@ ANNOTATIONS = [
     (annotated({"content_filter_results": {"jailbreak": {"filtered": False, "detected": False}}}), SAID),
     (annotated({"content_filter_results": {"jailbreak": {"filtered": False, "detected": True}}}), Blocked("jailbreak")),
     (annotated({}, {"content_filter_results": {"violence": {"filtered": True}}}), Blocked("violence")),
-    (annotated(None, "x", {"content_filter_results": []}), SAID),
+    # A deployment without filters says that they found nothing, or nothing at all.
+    (annotated({"prompt_index": 0, "content_filter_results": {}}), SAID),
+    (annotated({"prompt_index": 0}), SAID),
+    (annotated(prompt_filter_results=None), SAID),
+    (noted(hate=CLEAN, protected_material_code=None), SAID),
+    (noted(custom_blocklists={"filtered": False, "details": []}), SAID),
+    (noted(custom_blocklists=[{"id": "ours", "filtered": False}]), SAID),
+    (noted(hate={"filtered": False, "severity": "low"}), SAID),
+    (annotated(choice={"content_filter_results": {"hate": CLEAN}}), SAID),
+    # Whoever objects, under whatever name and wherever.
+    (noted(new_category={"filtered": True}), Blocked("content_filter")),
+    (noted(new_category={"filtered": False, "detected": True}, hate={"filtered": True}), Blocked("hate")),
+    (noted(custom_blocklists={"filtered": True, "details": []}), Blocked("custom_blocklists")),
+    (noted(custom_blocklists={"details": [{"id": "ours", "filtered": True}]}), Blocked("custom_blocklists")),
+    (noted(custom_blocklists=[{"id": "ours", "filtered": True}]), Blocked("custom_blocklists")),
+    (annotated({"content_filter_result": {"jailbreak": {"detected": True}}}), Blocked("jailbreak")),
+    (annotated(prompt_filter_results={"content_filter_results": {"hate": {"filtered": True}}}), Blocked("hate")),
+    (annotated(prompt_annotations=[{"content_filter_results": {"jailbreak": DETECTED}}]), Blocked("jailbreak")),
+    (annotated(content_filters=[{"blocked": True, "content_filter_results": {}}]), Blocked("content_filter")),
+    (annotated(choice={"content_filter_results": {"jailbreak": DETECTED}}), Blocked("jailbreak")),
+    (annotated(choice={"content_filter_result": {"jailbreak": DETECTED}}), Blocked("jailbreak")),
+    (annotated(content_filter_results={"jailbreak": DETECTED}), Blocked("jailbreak")),
+    (annotated(some_new_place=[{"detected": True}]), Blocked("content_filter")),
+    (noted(hate={"filtered": False, "severity": "medium"}), Blocked("hate")),
+    (noted(hate={"filtered": False, "severity": "high"}), Blocked("hate")),
+    # Severity is a word that others use for other things.
+    (annotated(warnings=[{"severity": "high", "text": "this version is old"}]), SAID),
+    # A filter that broke down has not looked.
+    (noted(error={"code": "content_filter_error", "message": "not filtered"}), NoAnswer(Why.SERVER_ERROR)),
+    (noted(error={"code": "content_filter_error"}, hate={"filtered": True}), Blocked("hate")),
+    # Notes that cannot be read may say anything.
+    (noted(jailbreak={"detected": "true"}), NoAnswer(Why.MALFORMED_REPLY)),
+    (noted(jailbreak={"detected": 1}), NoAnswer(Why.MALFORMED_REPLY)),
+    (noted(jailbreak={"detected": None}), NoAnswer(Why.MALFORMED_REPLY)),
+    (noted(jailbreak={}), NoAnswer(Why.MALFORMED_REPLY)),
+    (noted(jailbreak=True), NoAnswer(Why.MALFORMED_REPLY)),
+    (noted(jailbreak="detected"), NoAnswer(Why.MALFORMED_REPLY)),
+    (noted(custom_blocklists=["ours"]), NoAnswer(Why.MALFORMED_REPLY)),
+    (noted(hate={"filtered": False, "severity": "extreme"}), NoAnswer(Why.MALFORMED_REPLY)),
+    (noted(hate={"filtered": False, "severity": 6}), NoAnswer(Why.MALFORMED_REPLY)),
+    (annotated({"content_filter_results": []}), NoAnswer(Why.MALFORMED_REPLY)),
+    (annotated(None), NoAnswer(Why.MALFORMED_REPLY)),
+    (annotated("x"), NoAnswer(Why.MALFORMED_REPLY)),
+    (annotated(prompt_filter_results={}), NoAnswer(Why.MALFORMED_REPLY)),
+    (annotated(prompt_filter_results="none"), NoAnswer(Why.MALFORMED_REPLY)),
+    (annotated(choice={"content_filter_results": [CLEAN]}), NoAnswer(Why.MALFORMED_REPLY)),
 ]
 
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from lockgate.core.errors import InvalidConfig
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Said, Why
 from lockgate.verifiers.compatible import Compatible
 
@@ -74,6 +75,15 @@ REPLIES = [
     ),
     (200, {"error": {"message": "model is loading"}}, NoAnswer(Why.MALFORMED_REPLY)),
     (200, {"message": {"role": "assistant", "content": "{}"}, "done": True}, NoAnswer(Why.MALFORMED_REPLY)),
+    # A gateway in front of Azure passes on what its filter noted.
+    (
+        200,
+        {
+            "choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "{}"}}],
+            "prompt_filter_results": [{"content_filter_results": {"jailbreak": {"filtered": False, "detected": True}}}],
+        },
+        Blocked("jailbreak"),
+    ),
     (404, {"error": {"message": "model not found"}}, NoAnswer(Why.CLIENT_ERROR)),
     (503, {"error": {"message": "Loading model", "type": "unavailable_error"}}, NoAnswer(Why.SERVER_ERROR)),
     (
@@ -87,6 +97,13 @@ REPLIES = [
         Blocked("jailbreak"),
     ),
 ]
+
+
+def test_plain_http_to_another_machine_has_to_be_asked_for() -> None:
+    with pytest.raises(InvalidConfig, match="over plain http"):
+        Compatible("m", "http://ollama:11434/v1")
+    request = Compatible("m", "http://ollama:11434/v1", unsafe_http=True).request(QUESTION, "")
+    assert request.url == "http://ollama:11434/v1/chat/completions"
 
 
 @pytest.mark.parametrize(("status", "body", "expected"), REPLIES)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Said, Scored, Why
-from lockgate.verifiers.openai import OpenAI
+from lockgate.verifiers.openai import EVERY_RATING, OpenAI
 
 KEY = "sk-1"
 SCHEMA = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}
@@ -21,6 +21,11 @@ def reply(body: object, status: int = 200) -> Reply:
 def chat(content: object = "{}", finish: object = "stop", **message: object) -> Reply:
     said = {"role": "assistant", "content": content, **message}
     return reply({"choices": [{"index": 0, "finish_reason": finish, "message": said}]})
+
+
+def beside(**more: object) -> Reply:
+    """A good reply with something more in it."""
+    return reply(json.loads(chat().body) | more)
 
 
 def test_a_question_to_a_model() -> None:
@@ -64,7 +69,7 @@ def test_an_address_may_have_a_path_of_its_own(base: str) -> None:
 REPLIES = [
     (chat("yes"), Said("yes")),
     (chat(""), Said("")),
-    (chat("{}", refusal=None, tool_calls=[], annotations=[]), Said("{}")),
+    (chat("{}", refusal=None, tool_calls=[], annotations=[], function_call=None), Said("{}")),
     # A refusal is set where the words would be, or beside them; either way it is one.
     (chat(None, refusal="I cannot help with that"), NoAnswer(Why.REFUSED)),
     (chat("{}", refusal="I cannot help with that"), NoAnswer(Why.REFUSED)),
@@ -78,6 +83,18 @@ REPLIES = [
     (chat("{}", "STOP"), NoAnswer(Why.ODD_ANSWER)),
     (chat("{}", ""), NoAnswer(Why.ODD_ANSWER)),
     (chat("{}", tool_calls=[{"id": "1"}]), NoAnswer(Why.ODD_ANSWER)),
+    (chat("{}", tool_calls={}), NoAnswer(Why.ODD_ANSWER)),
+    (chat("{}", tool_calls=0), NoAnswer(Why.ODD_ANSWER)),
+    (chat("{}", function_call={"name": "x", "arguments": "{}"}), NoAnswer(Why.ODD_ANSWER)),
+    (chat("{}", function_call={}), NoAnswer(Why.ODD_ANSWER)),
+    (chat("{}", function_call=None), Said("{}")),
+    # What else stands there may be anything; an error beside an answer is an error.
+    (beside(error={"message": "overloaded"}), NoAnswer(Why.MALFORMED_REPLY)),
+    (beside(error="overloaded"), NoAnswer(Why.MALFORMED_REPLY)),
+    (beside(error=False), NoAnswer(Why.MALFORMED_REPLY)),
+    (beside(error=None), Said("{}")),
+    (beside(object="error"), NoAnswer(Why.MALFORMED_REPLY)),
+    (beside(object="chat.completion", service_tier="default"), Said("{}")),
     (chat(None), NoAnswer(Why.ODD_ANSWER)),
     (chat("\ud800"), NoAnswer(Why.ODD_ANSWER)),
     (chat("{}", None), NoAnswer(Why.MALFORMED_REPLY)),
@@ -136,41 +153,64 @@ def test_a_400_about_the_content_is_told_from_a_400_about_the_request(error: obj
     assert JUDGE.answer(QUESTION, reply({"error": error}, 400)) == expected
 
 
-def rated(**changes: object) -> Reply:
-    result = {"flagged": False, "categories": {"hate": False}, "category_scores": {"hate": 0.5}} | changes
-    return reply({"id": "modr-1", "model": "omni-moderation-latest", "results": [result]})
+FLAGS = dict.fromkeys(sorted(EVERY_RATING), False)
+SCORES = dict.fromkeys(sorted(EVERY_RATING), 0.5)
+RATED = tuple(SCORES.items())
 
 
+def rated(flags: dict[str, object] | None = None, scores: dict[str, object] | None = None, **changes: object) -> Reply:
+    result = {"flagged": False, "categories": FLAGS | (flags or {}), "category_scores": SCORES | (scores or {})}
+    return reply({"id": "modr-1", "model": "omni-moderation-latest", "results": [result | changes]})
+
+
+def lacking(*names: str, **kept: object) -> Reply:
+    flags = {name: flag for name, flag in FLAGS.items() if name not in names} | kept
+    scores = {name: score for name, score in SCORES.items() if name not in names}
+    return rated(categories=flags, category_scores=scores)
+
+
+MALFORMED = NoAnswer(Why.MALFORMED_REPLY)
 RATINGS = [
-    (rated(), Scored(False, (("hate", 0.5),))),
-    (rated(flagged=True), Scored(True, (("hate", 0.5),))),
-    (
-        rated(category_scores={"hate": 0, "self-harm/intent": 1}),
-        Scored(False, (("hate", 0.0), ("self-harm/intent", 1.0))),
-    ),
-    (rated(categories={"hate": False, "illicit": None}), Scored(False, (("hate", 0.5),))),
+    (rated(), Scored(False, RATED)),
+    (rated(flagged=True), Scored(True, RATED)),
+    (rated({"illicit": False}, {"illicit": 1}), Scored(False, (*RATED, ("illicit", 1.0)))),
+    # A category that is younger than the model.
+    (rated({"illicit": None}), Scored(False, RATED)),
+    (rated({"illicit": None}, {"illicit": None}), Scored(False, RATED)),
+    (rated({"illicit": None}, {"illicit": 0}), Scored(False, (*RATED, ("illicit", 0.0)))),
     # The flag says no and a category says yes.
-    (rated(categories={"hate": True}), Scored(True, (("hate", 0.5),))),
-    (rated(flagged=None), NoAnswer(Why.MALFORMED_REPLY)),
-    (rated(flagged=0), NoAnswer(Why.MALFORMED_REPLY)),
-    (rated(flagged="false"), NoAnswer(Why.MALFORMED_REPLY)),
-    (rated(categories=None), NoAnswer(Why.MALFORMED_REPLY)),
-    (rated(categories={"hate": "no"}), NoAnswer(Why.MALFORMED_REPLY)),
-    (rated(category_scores=None), NoAnswer(Why.MALFORMED_REPLY)),
-    (rated(category_scores={}), NoAnswer(Why.MALFORMED_REPLY)),
-    (rated(category_scores={"hate": None}), NoAnswer(Why.MALFORMED_REPLY)),
-    (rated(category_scores={"hate": True}), NoAnswer(Why.MALFORMED_REPLY)),
-    (rated(category_scores={"hate": "0.1"}), NoAnswer(Why.MALFORMED_REPLY)),
-    (rated(category_scores={"hate": 1.01}), NoAnswer(Why.MALFORMED_REPLY)),
-    (rated(category_scores={"hate": -0.01}), NoAnswer(Why.MALFORMED_REPLY)),
-    (rated(category_scores={"hate": float("nan")}), NoAnswer(Why.MALFORMED_REPLY)),
-    (rated(category_scores={"hate": 10**400}), NoAnswer(Why.MALFORMED_REPLY)),
-    (rated(category_scores={"the user said <b>": 0.1}), NoAnswer(Why.MALFORMED_REPLY)),
-    (rated(category_scores={"x" * 65: 0.1}), NoAnswer(Why.MALFORMED_REPLY)),
-    (reply({"results": []}), NoAnswer(Why.MALFORMED_REPLY)),
-    (reply({"results": [{}, {}]}), NoAnswer(Why.MALFORMED_REPLY)),
-    (reply({}), NoAnswer(Why.MALFORMED_REPLY)),
-    (chat('{"verdict": "safe"}'), NoAnswer(Why.MALFORMED_REPLY)),
+    (rated({"hate": True}), Scored(True, RATED)),
+    (rated(flagged=None), MALFORMED),
+    (rated(flagged=0), MALFORMED),
+    (rated(flagged="false"), MALFORMED),
+    (rated(categories=None), MALFORMED),
+    (rated(categories={}), MALFORMED),
+    (rated({"hate": "no"}), MALFORMED),
+    (rated({"hate": None}), MALFORMED),
+    (rated({"x y": False}, {"x y": 0.1}), MALFORMED),
+    (rated(category_scores=None), MALFORMED),
+    (rated(category_scores={}), MALFORMED),
+    (rated(category_scores={"q": 0}), MALFORMED),
+    (rated(scores={"hate": None}), MALFORMED),
+    (rated(scores={"hate": True}), MALFORMED),
+    (rated(scores={"hate": "0.1"}), MALFORMED),
+    (rated(scores={"hate": 1.01}), MALFORMED),
+    (rated(scores={"hate": -0.01}), MALFORMED),
+    (rated(scores={"hate": float("nan")}), MALFORMED),
+    (rated(scores={"hate": 10**400}), MALFORMED),
+    (rated(scores={"the user said <b>": 0.1}), MALFORMED),
+    (rated({"x" * 65: False}, {"x" * 65: 0.1}), MALFORMED),
+    # A flag without a score, a score without a flag.
+    (rated({"illicit": False}), MALFORMED),
+    (rated(scores={"illicit": 0.1}), MALFORMED),
+    (reply({"results": [{"flagged": False, "categories": {}, "category_scores": {"a": 0}}]}), MALFORMED),
+    (reply({"results": []}), MALFORMED),
+    (reply({"results": [{}, {}]}), MALFORMED),
+    (reply({}), MALFORMED),
+    (chat('{"verdict": "safe"}'), MALFORMED),
+    (reply(json.loads(rated().body) | {"error": {"message": "overloaded"}}), MALFORMED),
+    (reply(json.loads(rated().body) | {"error": None}), Scored(False, RATED)),
+    *((lacking(name), MALFORMED) for name in sorted(EVERY_RATING)),
 ]
 
 

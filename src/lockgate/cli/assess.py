@@ -94,7 +94,8 @@ def _known(word: str, what: str, words: tuple[str, ...]) -> str:
     from lockgate.core.trace import closest
 
     if word not in words:
-        raise LockgateError(f"unknown {what} {quoted(word)}", hint=closest(word, words) or f"use {', '.join(words)}")
+        hint = closest(word.lower(), words) or f"use {', '.join(words)}"
+        raise LockgateError(f"unknown {what} {quoted(word)}", hint=hint)
     return word
 
 

@@ -11,28 +11,37 @@ from typing import TYPE_CHECKING, NamedTuple
 from lockgate.cli.exits import Exit
 
 if TYPE_CHECKING:
-    from lockgate.adapters import Assessment
+    from pathlib import Path
+
+    from lockgate.adapters import Assessment, KeySource
     from lockgate.cli.parser import Parser
     from lockgate.config import Settings
+    from lockgate.core.opinions import Opinion
+    from lockgate.core.pipeline import Stage
     from lockgate.core.questions import Answer, Question, Reply, Request
     from lockgate.verifier_settings import VerifierSettings
     from lockgate.verifiers.client import Provider
 
 _HELP = """\
 Looks at everything Lockgate needs here, and says what to do about what is wrong: the configuration,
-the engine, the cache, the clock, the verifier's settings and key, and whether its endpoint answers.
-Keys are never shown. The endpoint is asked one harmless question, or none with --offline.
+the engine, the cache, the state directory, the verifier's settings and key, the judges that the
+configuration names, the clock, and whether the endpoints answer. Keys are never shown. Each endpoint
+is asked one harmless question, or none with --offline.
 
 example:
   $ lockgate doctor
   $ lockgate doctor --offline --json
+  $ lockgate doctor --keys myservice.secrets:Vault
 
+--keys is for programs that give `resolve_adapter_from_env` a source of keys: it names that object, or
+a class to make one of, and imports its module.
 Exit code 0: nothing failed (a warning is no failure); 1: something has to be fixed.
 """
 
 # Nothing that any rule, filter or model has ever had a reason to mind.
 HARMLESS = "Hello, at what time do you open tomorrow?"
 MOST_SKEW_S = 60.0
+MOST_KEY_S = 10.0
 
 
 class State(StrEnum):
@@ -55,7 +64,9 @@ def describe(parser: Parser) -> None:
     parser.usage = "lockgate doctor [options]"
     parser.description = _HELP
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--offline", action="store_true", help="do not ask the endpoint anything")
+    parser.add_argument("--offline", action="store_true", help="do not ask the endpoints anything")
+    parser.add_argument("--keys", metavar="MODULE:NAME", help="get the verifier's key from this source of keys")
+    parser.add_argument("--tenant", metavar="NAME", default="", help="use this tenant's own key")
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
     parser.set_defaults(run=run)
 
@@ -63,7 +74,7 @@ def describe(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> Exit:
     found: list[Check] = []
     show = None if args.json else _lines()
-    for check in checks(args.config, offline=args.offline):
+    for check in checks(args.config, offline=args.offline, keys=args.keys, tenant=args.tenant):
         found.append(check)
         if show is not None:
             show(check)
@@ -76,7 +87,9 @@ def run(args: argparse.Namespace) -> Exit:
     return Exit.FLAGGED if failed else Exit.CLEAR
 
 
-def checks(config: str | None = None, *, offline: bool = False) -> Iterator[Check]:
+def checks(
+    config: str | None = None, *, offline: bool = False, keys: str | None = None, tenant: str = ""
+) -> Iterator[Check]:
     """Every check in turn; none is left out because another failed, unless there is nothing left to look at."""
     from lockgate.config import Settings
 
@@ -85,24 +98,31 @@ def checks(config: str | None = None, *, offline: bool = False) -> Iterator[Chec
     yield _settled("configuration", lambda: _configuration(config, read))
     settings = read[0] if read else Settings()
     yield _settled("engine", lambda: _engine(settings))
-    if read:
-        yield _settled("cache", lambda: _cache(settings))
-    else:
-        yield Check("cache", State.SKIP, "the configuration has to be fixed first")
+    for name, look in {"cache": _cache, "state": _state}.items():
+        if read:
+            yield _settled(name, lambda look=look: look(settings))  # type: ignore[misc]
+        else:
+            yield Check(name, State.SKIP, "the configuration has to be fixed first")
     chosen: list[VerifierSettings] = []
-    yield _settled("adapter", lambda: _adapter(chosen))
-    yield _settled("extras", lambda: _extras(chosen[0].adapter if chosen else "none"))
+    yield _settled("adapter", lambda: _adapter(chosen, keys_elsewhere=keys is not None))
+    adapter = chosen[0].adapter if chosen else "none"
+    yield _settled("extras", lambda: _extras(adapter, settings))
     reported: list[str] = []
-    if not chosen or chosen[0].adapter == "none":
+    if adapter == "none":
         why = "the adapter `none` asks nobody" if chosen else "the adapter's settings have to be fixed first"
         yield Check("key", State.SKIP, why)
         yield Check("endpoint", State.SKIP, why)
     else:
-        yield _settled("key", lambda: _key(chosen[0]))
+        verifier = chosen[0]
+        source: list[KeySource] = []
+        yield _settled("key", lambda: _key(verifier) if keys is None else _foreign_key(keys, tenant, verifier, source))
         if offline:
             yield Check("endpoint", State.SKIP, "not asked: --offline")
+        elif keys is not None and not source:
+            yield Check("endpoint", State.SKIP, "the source of keys has to be fixed first")
         else:
-            yield _settled("endpoint", lambda: _endpoint(chosen[0], settings, reported))
+            yield _settled("endpoint", lambda: _endpoint(verifier, settings, tenant, source, reported))
+    yield from _judges(settings, reported, read=bool(read), offline=offline)
     yield _settled("clock", lambda: _clock(reported))
 
 
@@ -201,6 +221,60 @@ def _cache(settings: Settings) -> Check:
     return Check("cache", State.OK, str(folder))
 
 
+def _state(settings: Settings) -> Check:
+    """Where rulings are counted and calls wait for a person: whoever can write it can approve."""
+    import os
+    import time
+
+    from lockgate import assemble
+
+    folder = settings.state_dir
+    lost = "no person can be asked, and rulings are not counted"
+    if folder is None:
+        return Check("state", State.WARN, f"no home directory is known: {lost}", "set XDG_STATE_HOME")
+    there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
+        hint = "make it a folder that you can write, or set XDG_STATE_HOME to one"
+        return Check("state", State.WARN, f"{there}: cannot be written: {lost}", hint)
+    if there != folder:
+        return Check("state", State.OK, f"{folder}, which is made when it is needed")
+    kept = [folder / name for name in ("approvals.db", "ledger.jsonl", "ledger.jsonl.1")]
+    for path in (folder, *kept):
+        if problem := _not_private(path, folder=path == folder):
+            return problem
+    # What the store itself thinks of its file; it says so in an exception.
+    waiting = assemble.approvals_from_settings(settings).waiting(time.time())
+    count = f", {len(waiting)} call{'s' if len(waiting) != 1 else ''} waiting for a person" if waiting else ""
+    return Check("state", State.OK, f"{folder}{count}")
+
+
+def _not_private(path: Path, *, folder: bool) -> Check | None:
+    import os
+    import stat
+
+    from lockgate.config import writable_by_others
+
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    if not (stat.S_ISDIR if folder else stat.S_ISREG)(status.st_mode):
+        what = "folder" if folder else "file"
+        return Check("state", State.FAIL, f"{path} is not a {what}, and is not used", "move it away")
+    if os.name != "posix":
+        return None
+    # Not even root's will do: the stores take nothing but their own.
+    if status.st_uid != os.geteuid():
+        hint = "run this as the user whose agent asks"
+        return Check("state", State.FAIL, f"{path} belongs to another user, and is not used", hint)
+    if why := writable_by_others(status.st_mode, 0, 0):
+        hint = f"look at what is in it, then: chmod go-w {path}"
+        return Check("state", State.FAIL, f"{path} {why}, and is not used", hint)
+    if not folder and status.st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        return Check("state", State.WARN, f"{path} can be read by others", f"chmod go-r {path}")
+    return None
+
+
 def _clock(reported: list[str]) -> Check:
     import os
     import time
@@ -232,15 +306,19 @@ def clock_check(now: float, installed: float, theirs: float | None = None) -> Ch
     return Check("clock", State.OK, said if theirs is None else f"{said}, as the endpoint has it")
 
 
-def _adapter(chosen: list[VerifierSettings]) -> Check:
+def _adapter(chosen: list[VerifierSettings], *, keys_elsewhere: bool) -> Check:
     import os
 
+    from lockgate import assemble
     from lockgate.verifier_settings import unknown_variables, verifier_settings
 
-    settings = verifier_settings()
+    settings = verifier_settings(keys_elsewhere=keys_elsewhere)
+    said = "none: the built-in rules answer"
+    if settings.adapter != "none":
+        assemble.provider_from_settings(settings)
+        said = _named(settings)
     chosen.append(settings)
     odd = unknown_variables(os.environ)
-    said = "none: the built-in rules answer" if settings.adapter == "none" else _named(settings)
     if odd:
         return Check(
             "adapter",
@@ -248,20 +326,26 @@ def _adapter(chosen: list[VerifierSettings]) -> Check:
             f"{said}; nobody reads {', '.join(odd)}",
             "correct the name, or unset it; docs/reference/verifiers.md lists them all",
         )
+    if settings.unsafe_http:
+        hint = "only for a network that nobody else is on: use https anywhere else"
+        return Check("adapter", State.WARN, f"{said}, over plain http", hint)
     return Check("adapter", State.OK, said)
 
 
 def _named(settings: VerifierSettings) -> str:
-    return f"{settings.adapter}: {settings.model} at {settings.endpoint}, {settings.timeout_ms:,} ms"
+    own = f", {len(settings.custom_redactions)} patterns of your own" if settings.custom_redactions else ""
+    return f"{settings.adapter}: {settings.model} at {settings.endpoint}, {settings.timeout_ms:,} ms{own}"
 
 
-def _extras(adapter: str) -> Check:
+def _extras(adapter: str, settings: Settings) -> Check:
     from importlib.util import find_spec
 
     there = {name: find_spec(name) is not None for name in ("httpx2", "opentelemetry")}
     listed = ", ".join(f"{name} {'is' if here else 'is not'} installed" for name, here in there.items())
-    if adapter != "none" and not there["httpx2"]:
-        return Check("extras", State.FAIL, f"the adapter `{adapter}` needs httpx2", "pip install 'lockgate[providers]'")
+    judges = [name for name in (settings.policy.triage_model, settings.policy.supervisor_model) if name]
+    needed_by = f"the adapter `{adapter}` needs" if adapter != "none" else "the judges need" if judges else ""
+    if needed_by and not there["httpx2"]:
+        return Check("extras", State.FAIL, f"{needed_by} httpx2", "pip install 'lockgate[providers]'")
     return Check("extras", State.OK, listed)
 
 
@@ -272,36 +356,184 @@ def _key(settings: VerifierSettings) -> Check:
     if not keys:
         return Check("key", State.OK, f"none, and {settings.adapter} does not need one")
     for file in keys.files():
-        if why := key_file_warning(file):
-            return Check("key", State.WARN, f"{file} {why}", f"chmod o-r {file}")
+        why, hint = key_file_warning(file)
+        if why:
+            return Check("key", State.WARN, f"{file} {why}", hint)
     said = ["one for everybody" if keys.key() else "none for everybody"]
     said += [f"{len(keys.tenants)} for tenants"] if keys.tenants else []
     said += [f"{len(keys.files())} in files, read at each question"] if keys.files() else []
     return Check("key", State.OK, ", ".join(said))
 
 
-def _endpoint(verifier: VerifierSettings, settings: Settings, reported: list[str]) -> Check:
+def _foreign_key(spec: str, tenant: str, verifier: VerifierSettings, found: list[KeySource]) -> Check:
+    """The key that a program's own source gives, asked for as the adapter asks: in a thread, which may hang."""
+    from concurrent.futures import Future
+    from threading import Thread
+
+    from lockgate.verifier_settings import is_key
+
+    source = _source(spec)
+    future: Future[object] = Future()
+
+    def fetch() -> None:
+        try:
+            future.set_result(source.key(tenant))
+        except BaseException as error:  # noqa: BLE001 - a manager's error may quote the key: its type is all we say
+            future.set_exception(RuntimeError(type(error).__name__))
+
+    Thread(target=fetch, name="lockgate-key", daemon=True).start()
+    whose = f"tenant {tenant!r}" if tenant else "everybody"
+    try:
+        key = future.result(MOST_KEY_S)
+    except TimeoutError:
+        return Check("key", State.FAIL, f"the source of keys did not answer in {MOST_KEY_S:.0f} s", "ask it by hand")
+    except RuntimeError as error:
+        return Check("key", State.FAIL, f"the source of keys raised {error}", f"call its `key({tenant!r})` by hand")
+    if not is_key(key) and (key != "" or verifier.key_needed):
+        what = "no key" if key == "" else "something that is no key"
+        hint = "it has to return one line of visible ASCII, or nothing where no key is needed"
+        return Check("key", State.FAIL, f"the source of keys gave {what} for {whose}", hint)
+    found.append(source)
+    return Check("key", State.OK, f"from the source of keys, for {whose}")
+
+
+def _source(spec: str) -> KeySource:
+    """The object that `module:name` names, or a new one of the class; its module is imported."""
+    import os
+    import sys
+    from importlib import import_module
+
+    from lockgate.core.errors import LockgateError, quoted
+
+    module, colon, name = spec.partition(":")
+    hint = "write it as module:name; the module has to be importable from here"
+    if not (colon and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))):
+        raise LockgateError(f"--keys {quoted(spec)} names no source of keys", hint=hint)
+    # Last: what lies in this folder must not take the place of anything that is installed.
+    sys.path.append(os.getcwd())
+    try:
+        found: object = import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+        source = found() if isinstance(found, type) else found
+    except Exception as error:  # noqa: BLE001 - somebody's module
+        raise LockgateError(f"--keys {quoted(spec)} cannot be loaded: {type(error).__name__}", hint=hint) from None
+    finally:
+        sys.path.remove(os.getcwd())
+    if not callable(getattr(source, "key", None)):
+        raise LockgateError(f"--keys {quoted(spec)} has no method `key(tenant)`", hint="docs/how-to/keys.md shows one")
+    return source  # type: ignore[return-value]
+
+
+def _endpoint(
+    verifier: VerifierSettings, settings: Settings, tenant: str, source: list[KeySource], reported: list[str]
+) -> Check:
     """One question through the very adapter that requests would go through."""
     import logging
 
     from lockgate import assemble
-    from lockgate.verifiers.client import Client, Outcome
-
-    class Listening(Client):
-        def ask(self, provider: Provider, question: Question, key: str, *, tenant: str = "") -> Outcome:
-            return super().ask(Heard(provider, reported), question, key, tenant=tenant)
+    from lockgate.adapters import RemoteAdapter
 
     # The line below says what the log would.
     logging.getLogger("lockgate").addHandler(logging.NullHandler())
-    client = Listening(timeout_ms=verifier.timeout_ms, max_retries=verifier.max_retries)
+    adapter = assemble.adapter_from_settings(
+        verifier,
+        assemble.scanner_from_settings(settings),
+        keys=source[0] if source else None,
+        heard=lambda provider: Heard(provider, reported),
+    )
+    assert isinstance(adapter, RemoteAdapter)  # noqa: S101 - the caller has looked
     try:
-        adapter = assemble.adapter_from_settings(verifier, assemble.scanner_from_settings(settings), client=client)
-        # Where every tenant has a key of its own and nobody else has any, one of theirs has to do.
-        common = verifier.keys.key() or not verifier.keys.tenants
-        tenant = "" if common else verifier.keys.tenants[0]
+        if not (tenant or source or verifier.keys.key()) and verifier.keys.tenants:
+            # Where every tenant has a key of its own and nobody else has any, one of theirs has to do.
+            tenant = verifier.keys.tenants[0]
         return endpoint_check(adapter.examine({"prompt_text": HARMLESS}, tenant=tenant), verifier.endpoint)
     finally:
-        client.close()
+        adapter.close()
+
+
+def _judges(settings: Settings, reported: list[str], *, read: bool, offline: bool) -> Iterator[Check]:
+    from lockgate import assemble
+    from lockgate.core.pipeline import Stage
+
+    policy = settings.policy
+    for name, key, model, stage, timeout_s in (
+        ("triage", assemble.TRIAGE_KEY, policy.triage_model, Stage.TRIAGE, None),
+        (
+            "supervisor",
+            assemble.SUPERVISOR_KEY,
+            policy.supervisor_model,
+            Stage.SUPERVISOR,
+            settings.supervision.timeout_s,
+        ),
+    ):
+        if not read:
+            yield Check(name, State.SKIP, "the configuration has to be fixed first")
+        elif not model:
+            yield Check(name, State.SKIP, f"no model: {key} is not set")
+        else:
+            judge = _Judge(name, model, stage, timeout_s)
+            yield _settled(name, lambda judge=judge: _judge(judge, settings, reported, offline=offline))  # type: ignore[misc]
+
+
+class _Judge(NamedTuple):
+    """A judge as the configuration names it."""
+
+    name: str
+    model: str
+    stage: Stage
+    timeout_s: float | None
+
+
+def _judge(judge: _Judge, settings: Settings, reported: list[str], *, offline: bool) -> Check:
+    """One harmless case through the very judge that a gate would ask."""
+    import logging
+    from time import perf_counter
+
+    from lockgate import assemble
+    from lockgate.core.cases import Case
+    from lockgate.gate import Inquiry
+
+    chosen = assemble.judge_settings(settings, judge.model)
+    where = f"{chosen.adapter}/{chosen.model} at {chosen.endpoint}"
+    if chosen.key_needed and not chosen.keys.key():
+        return Check(judge.name, State.FAIL, f"{where}: there is no key for everybody", "judges use no tenant's key")
+    if offline:
+        return Check(judge.name, State.OK, f"{where}; not asked: --offline")
+    logging.getLogger("lockgate").addHandler(logging.NullHandler())
+    asked = assemble.judge_from_settings(
+        settings, judge.model, judge.timeout_s, heard=lambda provider: Heard(provider, reported)
+    )
+    case = Case(goal=HARMLESS, tool="opening_hours", arguments='{"day": "tomorrow"}', risk="low")
+    began = perf_counter()
+    opined = asked.opine(Inquiry(judge.stage, case))
+    return judge_check(judge.name, opined.opinion, where, perf_counter() - began)
+
+
+def judge_check(name: str, opinion: Opinion, where: str, took_s: float) -> Check:
+    from lockgate.cli.reasons import TOLD
+    from lockgate.cli.terminal import duration
+    from lockgate.core.opinions import Ruling, Silent, Triage
+    from lockgate.core.vocabulary import Action
+
+    took = duration(took_s * 1e6)
+    match opinion:
+        case Triage(suspicious=False) | Ruling(action=Action.CONTINUE):
+            return Check(name, State.OK, f"{where} answered in {took}")
+        case Triage() | Ruling():
+            return Check(
+                name,
+                State.WARN,
+                f"{where} answered in {took}, and would not let a harmless call run",
+                "this judge will hold up ordinary work: choose another model",
+            )
+        case Silent(why=why) if why in TOLD:
+            reason = str(why)
+        case _:
+            reason = "odd-answer"
+    told = TOLD[reason]
+    state = State.WARN if reason == "rate-limited" else State.FAIL
+    return Check(name, state, f"{where}: {reason}: {told.said} ({took})", told.todo)
 
 
 class Heard:

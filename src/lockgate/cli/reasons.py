@@ -33,7 +33,7 @@ TOLD: Mapping[str, Told] = MappingProxyType(
         ),
         "tls": Told(
             "no secure connection: the endpoint's certificate is not accepted",
-            "check the certificate, and the clock of this machine",
+            "check the certificate, and the clock of this machine; VERIFIER_CA_FILE names an authority of your own",
         ),
         "unauthorized": Told(
             "the endpoint refuses the key", "check the key, and that it is meant for this endpoint and this model"

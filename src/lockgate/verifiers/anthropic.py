@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from lockgate.core.questions import Answer, Question, Reply, Request, Said
+from lockgate.core.questions import Answer, NoAnswer, Question, Reply, Request, Said
 from lockgate.verifiers import envelope
 from lockgate.verifiers.envelope import CUT_SHORT, MALFORMED, ODD, REFUSED
 
@@ -20,12 +20,14 @@ class Anthropic:
 
     model: str
     base_url: str = BASE_URL
+    # For a network that nobody else is on.
+    unsafe_http: bool = field(default=False, kw_only=True)
 
     name: ClassVar[str] = "anthropic"
 
     def __post_init__(self) -> None:
         envelope.model_name(self.model)
-        object.__setattr__(self, "base_url", envelope.address(self.base_url))
+        object.__setattr__(self, "base_url", envelope.address(self.base_url, unsafe_http=self.unsafe_http))
 
     def request(self, question: Question, key: str) -> Request:
         body: dict[str, object] = {
@@ -41,10 +43,12 @@ class Anthropic:
         return envelope.post(url, body, envelope.bearer(key), ("anthropic-version", API_VERSION))
 
     def answer(self, question: Question, reply: Reply) -> Answer:  # noqa: ARG002
-        failed = envelope.failure(reply)
-        if failed is not None:
-            return failed
-        match envelope.json_object(reply.body):
+        body = envelope.opened(reply)
+        if isinstance(body, NoAnswer):
+            return body
+        match body:
+            case {"stop_details": {"type": "refusal"}}:
+                return REFUSED
             case {"type": "message", "role": "assistant", "stop_reason": str() as stop, "content": [*blocks], **rest}:
                 return _said(stop, blocks, rest.get("usage"))
             case _:

@@ -6,9 +6,10 @@ answer needs none of what responses add.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
-from lockgate.core.questions import Answer, Blocked, Question, Reply, Said
+from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Said, Why
 from lockgate.verifiers import envelope
 from lockgate.verifiers.envelope import CUT_SHORT, MALFORMED, ODD, REFUSED
 
@@ -27,6 +28,12 @@ FILTER_CATEGORIES = (
     "protected_material_code",
 )
 ANY_CATEGORY = "content_filter"
+_FLAGS = ("filtered", "detected", "blocked")
+# From `medium` on Azure's own filters refuse, unless somebody has set them to annotate only.
+_SEVERITIES = {"safe": False, "low": False, "medium": True, "high": True}
+# Where filters write what they found: lists with an entry for each prompt, and objects with one for each category.
+_PER_PROMPT = ("prompt_filter_results", "prompt_annotations", "content_filters")
+_PER_CATEGORY = ("content_filter_results", "content_filter_result")
 
 
 def body(question: Question, model: str) -> dict[str, object]:
@@ -45,13 +52,21 @@ def body(question: Question, model: str) -> dict[str, object]:
 
 
 def answer(reply: Reply) -> Answer:
+    """The model's words, unless a filter has something to say: it may be set to let a text through and only annotate
+    it, and what it saw outranks the model. Gateways pass such notes on, so every server's reply is searched for them.
+    """
     objection = filtered_question(reply)
     if objection is not None:
         return objection
-    failed = envelope.failure(reply)
-    if failed is not None:
-        return failed
-    match envelope.json_object(reply.body):
+    body = envelope.opened(reply)
+    if isinstance(body, NoAnswer):
+        return body
+    noted = filter_notes(body)
+    if noted is not None:
+        return noted
+    match body:
+        case {"object": "error"}:
+            return MALFORMED
         case {"choices": [{"finish_reason": str() as finish, "message": {"role": "assistant", **message}}], **rest}:
             return _said(finish, message, rest.get("usage"))
         case _:
@@ -66,8 +81,10 @@ def _said(finish: str, message: Mapping[object, object], usage: object) -> Answe
         return REFUSED
     if finish == "length":
         return CUT_SHORT
-    # An end we do not know is not known to be the end. Nobody offered the model a tool.
-    if finish != "stop" or content is None or message.get("tool_calls") or not envelope.is_text(content):
+    # Nobody offered the model a tool.
+    called = message.get("tool_calls") not in (None, []) or message.get("function_call") is not None
+    # An end we do not know is not known to be the end.
+    if finish != "stop" or content is None or called or not envelope.is_text(content):
         return ODD
     tokens = usage if isinstance(usage, dict) else {}
     return Said(content, envelope.count(tokens.get("prompt_tokens")), envelope.count(tokens.get("completion_tokens")))
@@ -85,21 +102,84 @@ def filtered_question(reply: Reply) -> Answer | None:
         case {"error": {"code": "invalid_prompt"}}:
             return REFUSED
         case {"error": {"innererror": {"code": "ResponsibleAIPolicyViolation", **inner}}}:
-            return Blocked(objected_to(inner.get("content_filter_result")) or ANY_CATEGORY)
+            return Blocked(_first(_notes(inner).objected))
         case {"error": {"code": "content_filter" | "content_policy_violation", "innererror": {**inner}}}:
-            return Blocked(objected_to(inner.get("content_filter_result")) or ANY_CATEGORY)
+            return Blocked(_first(_notes(inner).objected))
         case {"error": {"code": "content_filter" | "content_policy_violation"}}:
             return Blocked(ANY_CATEGORY)
         case _:
             return None
 
 
-def objected_to(results: object) -> str | None:
-    """The first category a filter acted on or detected, of those we know."""
+def filter_notes(body: Mapping[str, object]) -> Answer | None:
+    """What filters wrote into a reply that came through; None when they say nothing, or nothing against it.
+
+    A filter that broke down has not looked, and notes that cannot be read may say anything: neither is a pass.
+    """
+    notes = _notes(body)
+    if notes.objected:
+        return Blocked(_first(notes.objected))
+    return MALFORMED if MALFORMED in notes.unread else next(iter(notes.unread), None)
+
+
+class _Notes(NamedTuple):
+    """What filters wrote: the categories they object to, and what is wrong with notes that cannot be read."""
+
+    objected: set[str]
+    unread: set[NoAnswer]
+
+
+def _first(categories: set[str]) -> str:
+    """The most telling of them: one we know, or the word for any."""
+    return next((category for category in FILTER_CATEGORIES if category in categories), ANY_CATEGORY)
+
+
+def _notes(body: object) -> _Notes:
+    """Wherever they stand: a filter may be newer than the places we know, and `filtered` means the same everywhere."""
+    notes = _Notes(set(), set())
+    # Not recursive: a reply may hold tens of thousands of empty lists, and is read on the loop that everybody shares.
+    pending: list[tuple[object, str, bool]] = [(body, ANY_CATEGORY, False)]
+    while pending:
+        value, category, rated = pending.pop()
+        if isinstance(value, list):
+            pending += [(inner, category, rated) for inner in value if inner and isinstance(inner, dict | list)]
+        elif isinstance(value, dict):
+            if any(value.get(flag) is True for flag in _FLAGS) or (rated and _severe(value.get("severity"))):
+                notes.objected.add(category)
+            for name, inner in value.items():
+                if inner is not None and name in _PER_PROMPT:
+                    if not (isinstance(inner, list) and all(isinstance(entry, dict) for entry in inner)):
+                        notes.unread.add(MALFORMED)
+                elif inner is not None and name in _PER_CATEGORY:
+                    notes.unread.update(_unread_results(inner))
+                if inner and isinstance(inner, dict | list):
+                    known = name if name in FILTER_CATEGORIES else category
+                    pending.append((inner, known, rated or name in _PER_CATEGORY))
+    return notes
+
+
+def _severe(severity: object) -> bool:
+    return isinstance(severity, str) and _SEVERITIES.get(severity, False)
+
+
+def _unread_results(results: object) -> Iterator[NoAnswer]:
     if not isinstance(results, dict):
-        return None
-    for category in FILTER_CATEGORIES:
-        match results.get(category):
-            case {"filtered": True} | {"detected": True}:
-                return category
-    return None
+        yield MALFORMED
+        return
+    for category, result in results.items():
+        # A list of blocklists is written either way.
+        entries = result if isinstance(result, list) else [] if result is None else [result]
+        if category == "error" and result is not None:
+            yield NoAnswer(Why.SERVER_ERROR)
+        elif not all(_is_result(entry) for entry in entries):
+            yield MALFORMED
+
+
+def _is_result(entry: object) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    flags = [entry[flag] for flag in _FLAGS if flag in entry]
+    if not all(isinstance(flag, bool) for flag in flags):
+        return False
+    severity = entry.get("severity")
+    return (bool(flags) and severity is None) or (isinstance(severity, str) and severity in _SEVERITIES)

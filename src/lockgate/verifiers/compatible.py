@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from lockgate.core.questions import Answer, Question, Reply, Request
@@ -15,12 +15,14 @@ class Compatible:
 
     model: str
     base_url: str
+    # For a network that nobody else is on.
+    unsafe_http: bool = field(default=False, kw_only=True)
 
     name: ClassVar[str] = "compatible"
 
     def __post_init__(self) -> None:
         envelope.model_name(self.model)
-        object.__setattr__(self, "base_url", envelope.address(self.base_url))
+        object.__setattr__(self, "base_url", envelope.address(self.base_url, unsafe_http=self.unsafe_http))
 
     def request(self, question: Question, key: str) -> Request:
         body = chat.body(question, self.model)

@@ -5,7 +5,6 @@ Pure, like the providers: bytes and values in, values out. Nothing here raises b
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import math
 import re
@@ -14,6 +13,7 @@ from email.utils import parsedate_to_datetime
 
 from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.core.questions import NoAnswer, Reply, Request, Why
+from lockgate.verifier_settings import is_loopback
 
 MALFORMED = NoAnswer(Why.MALFORMED_REPLY)
 ODD = NoAnswer(Why.ODD_ANSWER)
@@ -38,10 +38,11 @@ _BRACKETS_AND_STRINGS = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
 _SECONDS = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,9})?")
 
 
-def address(text: str, setting: str = "base_url") -> str:
+def address(text: str, setting: str = "base_url", *, unsafe_http: bool = False) -> str:
     """An address that a key may be sent to, without its last slash; anything else is an InvalidConfig.
 
-    The text itself is never shown: people paste addresses with passwords and keys in them.
+    The text itself is never shown: people paste addresses with passwords and keys in them. With `unsafe_http` it may
+    be plain http to another machine, whose network then reads the key and every question.
     """
     parts = _ADDRESS.fullmatch(text)
     if parts is None or (parts["port"] is not None and not 0 < int(parts["port"][1:]) < 1 << 16):
@@ -50,22 +51,12 @@ def address(text: str, setting: str = "base_url") -> str:
             hint="write it as https://host/path, without a user name, a query or spaces",
         )
     scheme, host = parts["scheme"].lower(), parts["host"].lower()
-    if scheme == "http" and not is_loopback(host):
+    if scheme == "http" and not unsafe_http and not is_loopback(host):
         raise InvalidConfig(
-            f"{setting} would send the key to {quoted(host)} over plain http, for others to read",
+            f"{setting} would send everything to {quoted(host)} over plain http, for others to read",
             hint="use https; plain http is for this machine only: localhost, 127.0.0.1 or [::1]",
         )
     return f"{scheme}://{host}{parts['port'] or ''}{parts['path']}"
-
-
-def is_loopback(host: str) -> bool:
-    """By its spelling alone: a name that merely resolves to this machine today may not tomorrow."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def model_name(text: str, setting: str = "model") -> str:
@@ -95,6 +86,18 @@ def post(url: str, body: Mapping[str, object], *headers: tuple[str, str]) -> Req
     """ASCII on the wire: a lone surrogate in somebody's text must not become an exception here."""
     encoded = json.dumps(body, allow_nan=False, separators=(",", ":"), default=dict).encode("ascii")
     return Request(url, (("accept", "application/json"), ("content-type", "application/json"), *headers), encoded)
+
+
+def opened(reply: Reply) -> dict[str, object] | NoAnswer:
+    """The one object in a good reply, or why there is none.
+
+    An error beside an answer is an error: gateways pass on what they had when something broke.
+    """
+    failed = failure(reply)
+    if failed is not None:
+        return failed
+    body = json_object(reply.body)
+    return MALFORMED if body is None or body.get("error") is not None else body
 
 
 def failure(reply: Reply) -> NoAnswer | None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from lockgate.core.questions import Answer, Question, Reply, Request, Scored
+from lockgate.core.questions import Answer, NoAnswer, Question, Reply, Request, Scored
 from lockgate.verifiers import chat, envelope
 from lockgate.verifiers.envelope import MALFORMED
 
 BASE_URL = "https://api.openai.com/v1"
 RATING_MODELS = ("omni-moderation", "text-moderation")
+# What all of them rate. A reply with fewer categories is somebody else's, or a part of one.
+EVERY_RATING = frozenset(
+    "harassment harassment/threatening hate hate/threatening self-harm self-harm/instructions self-harm/intent sexual "
+    "sexual/minors violence violence/graphic".split()
+)
 _CATEGORY = re.compile(r"[a-z][a-z0-9_/-]{0,63}")
 
 
@@ -21,12 +26,14 @@ class OpenAI:
 
     model: str
     base_url: str = BASE_URL
+    # For a network that nobody else is on.
+    unsafe_http: bool = field(default=False, kw_only=True)
 
     name: ClassVar[str] = "openai"
 
     def __post_init__(self) -> None:
         envelope.model_name(self.model)
-        object.__setattr__(self, "base_url", envelope.address(self.base_url))
+        object.__setattr__(self, "base_url", envelope.address(self.base_url, unsafe_http=self.unsafe_http))
 
     @property
     def rates(self) -> bool:
@@ -49,10 +56,10 @@ class OpenAI:
 
 def scored(reply: Reply) -> Answer:
     """One rating, whole: a category without a score, or a score that is none, and there is no answer at all."""
-    failed = envelope.failure(reply)
-    if failed is not None:
-        return failed
-    match envelope.json_object(reply.body):
+    body = envelope.opened(reply)
+    if isinstance(body, NoAnswer):
+        return body
+    match body:
         case {
             "results": [
                 {"flagged": bool() as flagged, "categories": dict() as flags, "category_scores": dict() as scores}
@@ -61,15 +68,20 @@ def scored(reply: Reply) -> Answer:
             pass
         case _:
             return MALFORMED
+    if not all(flag is None or isinstance(flag, bool) for flag in flags.values()):
+        return MALFORMED
+    # Older models answer null for categories that are younger than they are, and have no score for them.
+    judged = {category for category, flag in flags.items() if flag is not None}
+    if not EVERY_RATING <= judged <= scores.keys() <= flags.keys():
+        return MALFORMED
     rated = []
     for category, score in scores.items():
+        if score is None and category not in judged:
+            continue
         if _CATEGORY.fullmatch(category) is None or not isinstance(score, int | float) or isinstance(score, bool):
             return MALFORMED
         if not 0 <= score <= 1:
             return MALFORMED
         rated.append((category, float(score)))
-    # Older models answer null for categories that are younger than they are.
-    if not rated or not all(isinstance(flag, bool | None) for flag in flags.values()):
-        return MALFORMED
     # The flag and the categories say the same thing twice; if they disagree, the worse counts.
     return Scored(flagged or any(flags.values()), tuple(rated))
