@@ -321,7 +321,7 @@ class Session:
             yield
         except BaseException:
             for watcher in watchers:
-                watcher.failed(tool)
+                watcher.failed(tool, leaves)
             raise
 
     def step(self, goal: str, *, supervision: str | None = None, parent: Step | None = None) -> Step:
@@ -458,6 +458,11 @@ class Session:
                 ran.append(took)
             ruling = pipeline.resume(ruling, opinion, self.policy, reorients=self._reorients)
         decision = ruling._replace(judged=tuple(ran))
+        if decision.action is Action.CONTINUE and bound is not None and self._heard:
+            # A person may have said no while the judges thought.
+            person = _answered(ask, (yield self._stored(partial(self._approvals.take, bound, time()))))
+            if person is not None and person.decision.action is not Action.CONTINUE:
+                return person.decision._replace(judged=tuple(ran))
         if decision.action is Action.PAUSE and bound is not None:
             if unfit:
                 decision = decision._replace(explanation=f"{decision.explanation}; {unfit}")

@@ -16,8 +16,10 @@ from lockgate.core.approvals import (
     Answered,
     Approval,
     Bound,
+    Mark,
     Pending,
     State,
+    Taken,
     aged,
     answered,
     arguments_of,
@@ -25,20 +27,26 @@ from lockgate.core.approvals import (
     canonical,
     checked_answer,
     checked_time,
+    denied_with,
     difference,
+    has_room,
+    known_as,
     shown_from_json,
     shown_of,
     shown_to_json,
-    standing,
     taken,
+    would_do,
 )
 from lockgate.core.errors import InvalidCall
-from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Reason, Risk
+from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
+from lockgate.steps import FINISH
 
 BOUND = binding("s1", "send_email", {"to": "ana@example.com", "n": 1}, "sha256:p", "sha256:c")
 PENDING = Pending("0123456789abcdef", BOUND, 100.0, 400.0)
 YES = Answered(True, "ana", 150.0)
 NO = Answered(False, "ana", 150.0)
+ASKED = Mark(PENDING.id)
+DENIED = Mark(PENDING.id, NO)
 
 
 # Arguments
@@ -233,6 +241,43 @@ def test_no_part_can_run_into_the_next() -> None:
     assert len(digests) == len(parts) ** 3
 
 
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        ({"session": "s2"}, False),
+        ({"tool": "send_mail"}, False),
+        ({"arguments": canonical({"to": "ana@example.com", "n": 1.0})}, False),
+        ({"policy_hash": "sha256:q"}, True),
+        ({"context": "sha256:d"}, True),
+        ({"policy_hash": "sha256:q", "context": "sha256:d"}, True),
+    ],
+)
+def test_a_no_is_about_the_call_whatever_was_read_and_whoever_rules(change: dict[str, str], *, same: bool) -> None:
+    assert (BOUND._replace(**change).matter == BOUND.matter) == same
+
+
+def finish(session: str = "s1", **arguments: object) -> Bound:
+    return binding(session, FINISH, arguments, "sha256:p", "sha256:c")
+
+
+def test_a_step_is_denied_by_its_name() -> None:
+    first = finish(step="1", assessment={"met": True}, calls=1)
+    assert finish(step="1", assessment={"met": True, "summary": "ok"}, calls=2).matter == first.matter
+    for other in (
+        finish(step="1.1", assessment={"met": True}, calls=1),
+        finish("s2", step="1"),
+        finish(step=1),
+        finish(step=""),
+        finish(),
+        first._replace(tool="finish"),
+        first._replace(arguments="{"),
+        first._replace(arguments="[1]"),
+    ):
+        assert other.matter != first.matter
+    # A call cannot be worded so that it is a step, or another session's.
+    assert len({Bound("s", FINISH, text, "p", "c").matter for text in ('"1"', '["1"]', '{"step":["1"]}', "1")}) == 4
+
+
 @pytest.mark.parametrize("bad", ["", "\ud800", "x" * 1001, None, 7])
 @pytest.mark.parametrize("place", range(4))
 def test_a_binding_without_all_its_parts_is_refused(bad: object, place: int) -> None:
@@ -307,47 +352,121 @@ def test_a_time_is_a_number(now_s: object) -> None:
         checked_time(now_s)
 
 
-def test_a_no_outweighs_everything_asked_after_it() -> None:
-    no = Approval(PENDING, State.DENIED, NO)
-    yes = Approval(replace(PENDING, id="fedcba9876543210"), State.GRANTED, YES)
-    assert standing([no, yes]) is no
-    assert standing([yes, no]) is no
-    assert taken(BOUND, [yes, no], [], 150)[0].state is State.DENIED
-    assert standing([]) is None
+ELSEWHERE = Pending("fedcba9876543210", BOUND._replace(context="sha256:d"), 100.0, 400.0)
+UNDER_ANOTHER_POLICY = Pending("fedcba9876543211", BOUND._replace(policy_hash="sha256:q"), 100.0, 400.0)
+
+
+@pytest.mark.parametrize("state", [state for state in State if state is not State.UNKNOWN])
+def test_a_no_outweighs_everything_else_that_was_asked(state: State) -> None:
+    no, other = Approval(PENDING, State.DENIED, NO), Approval(ELSEWHERE, state, YES)
+    for asked in ([no, other], [other, no], [other], []):
+        for bound in (PENDING.bound, ELSEWHERE.bound, UNDER_ANOTHER_POLICY.bound):
+            said, kept = taken(bound, DENIED, asked, [], 150)
+            assert (said.state, said.id, said.answered, kept) == (State.DENIED, PENDING.id, NO, None)
+            assert said.by_a_person
+
+
+def test_the_reason_of_a_no_is_told_while_it_is_kept() -> None:
+    because = NO._replace(reason="nobody asked for this")
+    assert taken(BOUND, DENIED, [Approval(PENDING, State.DENIED, because)], [], 150)[0].answered == because
+    assert taken(BOUND, DENIED, [], [], 150)[0].answered == NO
+
+
+def test_a_no_answers_every_open_question_about_the_call() -> None:
+    others = [
+        Approval(ELSEWHERE),
+        Approval(UNDER_ANOTHER_POLICY, State.GRANTED, YES),
+        Approval(PENDING, State.USED, YES),
+    ]
+    assert denied_with(others, NO) == [
+        Approval(ELSEWHERE, State.DENIED, NO, 150.0),
+        Approval(UNDER_ANOTHER_POLICY, State.VOIDED, YES, 150.0),
+    ]
 
 
 def test_a_yes_is_spent_by_taking_it() -> None:
-    said, kept = taken(BOUND, [Approval(PENDING, State.GRANTED, YES)], [], 160)
+    said, kept = taken(BOUND, ASKED, [Approval(PENDING, State.GRANTED, YES)], [], 160)
     assert (said.state, said.id, said.answered) == (State.GRANTED, PENDING.id, YES)
     assert kept is not None
     assert (kept.state, kept.ended_s) == (State.USED, 160)
-    again, unchanged = taken(BOUND, [kept], [], 161)
-    assert (again.state, unchanged) == (State.USED, None)
+    again, unchanged = taken(BOUND, None, [kept], [], 161)
+    assert (again.state, again.by_a_person, unchanged) == (State.USED, False, None)
 
 
-def test_nobodys_answer_is_a_no_once() -> None:
-    said, kept = taken(BOUND, [Approval(PENDING, State.EXPIRED)], [], 500)
-    assert said.state is State.EXPIRED
-    assert kept is not None
-    assert taken(BOUND, [kept], [], 500)[0].state is State.UNKNOWN
+@pytest.mark.parametrize("state", [State.EXPIRED, State.VOIDED])
+@pytest.mark.parametrize("answer", [None, YES])
+def test_what_a_person_was_asked_only_a_person_clears(state: State, answer: Answered | None) -> None:
+    ended = Approval(PENDING, state, answer, 400.0)
+    for bound in (BOUND, ELSEWHERE.bound, UNDER_ANOTHER_POLICY.bound):
+        for _ in range(3):
+            said, kept = taken(bound, ASKED, [ended], [], 500)
+            assert (said.state, said.id, said.by_a_person, kept) == (state, PENDING.id, True, None)
+        # Long after the question itself is forgotten, and after an earlier yes to the same call, too.
+        for asked in ([], [Approval(ELSEWHERE, State.USED, YES, 90.0)]):
+            assert taken(bound, ASKED, asked, [], 500)[0] == Taken(State.EXPIRED, PENDING.id)
+
+
+@pytest.mark.parametrize("other", [ELSEWHERE, UNDER_ANOTHER_POLICY])
+@pytest.mark.parametrize(("state", "answer"), [(State.WAITING, None), (State.GRANTED, YES)])
+def test_a_question_about_the_call_elsewhere_keeps_it_from_the_models(
+    other: Pending, state: State, answer: Answered | None
+) -> None:
+    open_one = Approval(other, state, answer)
+    said, kept = taken(BOUND, Mark(other.id), [open_one], [], 150)
+    assert (said.state, said.id, said.by_a_person, kept) == (State.VOIDED, other.id, True, None)
+    assert said.differs == (difference(BOUND, other.bound) if answer else ())
+    # Asked here as well, this one counts here.
+    here = Approval(PENDING)
+    for asked in ([open_one, here], [here, open_one]):
+        assert taken(BOUND, ASKED, asked, [], 150)[0].state is State.WAITING
+
+
+@pytest.mark.parametrize(
+    ("state", "by_a_person"),
+    [
+        (State.DENIED, True), (State.WAITING, True), (State.EXPIRED, True), (State.VOIDED, True),
+        (State.GRANTED, False), (State.USED, False), (State.UNKNOWN, False),
+    ],
+)  # fmt: skip
+def test_every_answer_says_whether_a_model_may_speak(state: State, *, by_a_person: bool) -> None:
+    assert Taken(state).by_a_person == by_a_person
+
+
+def test_a_question_that_is_there_is_not_asked_again() -> None:
+    again = replace(PENDING, id="0000000000000000")
+    assert known_as(again, None, []) == ""
+    assert known_as(again, ASKED, [Approval(PENDING)]) == PENDING.id
+    assert known_as(again, ASKED, [Approval(PENDING, State.GRANTED, YES)]) == PENDING.id
+    assert known_as(again, ASKED, [Approval(ELSEWHERE), Approval(PENDING, State.EXPIRED)]) == ""
+    assert known_as(again, DENIED, []) == PENDING.id
+
+
+@pytest.mark.parametrize(
+    ("waiting", "ours", "marks", "room"),
+    [
+        (0, 0, 0, True), (31, 31, 31, True), (32, 32, 32, False), (191, 1, 1, True), (192, 1, 1, False),
+        (192, 0, 0, True), (255, 0, 0, True), (256, 0, 0, False), (0, 0, 999, True), (0, 0, 1000, False),
+    ],
+)  # fmt: skip
+def test_some_places_are_for_sessions_with_nothing_waiting(waiting: int, ours: int, marks: int, *, room: bool) -> None:
+    assert has_room(waiting, ours, marks) == room
 
 
 def test_why_a_yes_does_not_fit_is_said() -> None:
     granted = Approval(PENDING, State.GRANTED, YES)
 
     def differs(**change: str) -> tuple[str, ...]:
-        said, kept = taken(BOUND._replace(**change), [], [granted], 150)
+        said, kept = taken(BOUND._replace(**change), None, [], [granted], 150)
         assert (said.state, kept) == (State.UNKNOWN, None)
         return said.differs
 
     assert differs(arguments='{"to":"eve"}') == ("arguments",)
-    assert differs(policy_hash="sha256:q") == ("policy",)
     assert differs(session="s2") == ("session",)
-    assert differs(context="sha256:d") == ("context",)
     # Another tool, or other arguments in another session, is another matter altogether.
     assert differs(tool="bash") == ()
     assert differs(session="s2", arguments="{}") == ()
-    assert taken(BOUND._replace(session="s2"), [], [replace(granted, state=State.WAITING)], 150)[0].differs == ()
+    waiting = replace(granted, state=State.WAITING)
+    assert taken(BOUND._replace(session="s2"), None, [], [waiting], 150)[0].differs == ()
 
 
 # What a person is shown
@@ -390,8 +509,45 @@ def test_what_is_shown_is_bounded_and_the_telling_comes_first() -> None:
     assert len(shown_to_json(shown)) < 60_000
 
 
+def test_what_each_tier_said_is_shown() -> None:
+    ran = (Ran(2, "suspicious", "some/small", 9.0, 5, 5, 0.1), Ran(3, "PAUSE", "x" * 1000))
+    shown = shown_of(DECISION._replace(judged=ran), {})
+    assert [(said.tier, said.said, said.by) for said in shown.tiers] == [
+        (1, "escalate", "rules"),
+        (2, "suspicious", "some/small"),
+        (3, "PAUSE", "x" * 400 + "…"),
+    ]
+    assert [said.by for said in shown_of(DECISION, {}).tiers] == ["rules"]
+
+
+def test_what_would_happen_is_one_line_with_the_places_first() -> None:
+    def line(tool: str, **arguments: object) -> str:
+        return would_do(binding("s", tool, arguments, "p", "c"))
+
+    assert (
+        line("send_email", body="hi", to=["ana@example.com", "eve@evil.example"], urgent=True)
+        == 'send_email with to[0] (recipient) = "ana@example.com", to[1] (recipient) = "eve@evil.example", '
+        'body = "hi", urgent = true'
+    )
+    assert line("bash", command="ls\n\x1b") == 'bash with command (command) = "ls\\n\\u001b"'
+    assert line("pay", at=None, x={"iban": "DE1", "n": []}) == (
+        'pay with x.iban (account) = "DE1", at = null, x.n = []'
+    )
+    assert line("stop") == "stop with no arguments"
+    assert line("t", **{f"a{at:02}": at for at in range(30)}, url="u").startswith('t with url (url) = "u", a00 = 0, ')
+    assert line("t", **{f"a{at:02}": at for at in range(30)}).endswith(", a11 = 11, and 18 more")
+    assert len(line("t" * 999, **{f"{at:02}" + "n" * 900: "v" * 900 for at in range(99)})) < 2_200
+    assert line(FINISH, step="1.2", goal="tidy up", calls=3, assessment={"met": True}) == (
+        'step "1.2" would count as done: goal = "tidy up", calls = 3'
+    )
+
+
 def test_what_is_shown_survives_being_stored() -> None:
-    odd = DECISION._replace(explanation="half \ud800 pair \x1b[31m \u202e", origins=(ORIGIN._replace(value="\udfff"),))
+    odd = DECISION._replace(
+        explanation="half \ud800 pair \x1b[31m \u202e",
+        origins=(ORIGIN._replace(value="\udfff"),),
+        judged=(Ran(2, "unclear", "half \ud800"),),
+    )
     shown = shown_of(odd, {"b1": TEXT + "\ud83d"})
     text = shown_to_json(shown)
     assert text.isascii()
@@ -406,7 +562,8 @@ def test_what_is_shown_survives_being_stored() -> None:
         '{"passages": [{}]}', '{"findings": 7}',
         '{"passages": [{"origin": {}, "before": "", "text": "", "after": ""}]}',
         '{"left_out": true}', '{"left_out": "7"}', "[" * 100_000,
-        '{"findings": [{"rule": 1, "where": "", "start": 0, "end": 0}]}',
+        '{"findings": [{"rule": 1, "where": "", "start": 0, "end": 0}]}', '{"tiers": [1]}',
+        '{"tiers": [{"tier": "1", "said": "", "by": ""}]}', '{"tiers": [{"tier": 1, "said": "", "by": null}]}',
     ],
     ids=lambda text: text[:40],
 )  # fmt: skip
@@ -424,3 +581,5 @@ def test_other_programs_get_plain_json() -> None:
     assert value["answered"] == {"yes": True, "who": "ana", "at_s": 150.0, "reason": ""}
     assert (value["state"], value["ended_s"], value["digest"]) == ("used", 9.0, BOUND.digest)
     assert value["shown"]["passages"][0]["origin"]["sink"] == "recipient"
+    assert value["shown"]["tiers"] == [{"tier": 1, "said": "escalate", "by": "rules"}]
+    assert value["would_do"] == 'send_email with to (recipient) = "ana@example.com", n = 1'

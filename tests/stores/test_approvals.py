@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,11 +11,16 @@ from threading import Barrier
 
 import pytest
 
+from lockgate.core import approvals
 from lockgate.core.approvals import (
+    FINISH,
     KEPT_S,
+    MARKED_S,
     MAX_KEPT,
+    MAX_MARKS,
     MAX_WAITING,
     MAX_WAITING_PER_SESSION,
+    NEWCOMERS,
     Bound,
     Pending,
     State,
@@ -95,10 +101,13 @@ def test_the_first_answer_counts(store: Store, *, yes: bool) -> None:
 def test_an_answer_that_comes_too_late_is_a_no(store: Store) -> None:
     store.ask(question())
     assert say(store, question(), now_s=400.0) is State.EXPIRED
-    assert store.take(call(), 401.0).state is State.EXPIRED
-    # Told once; whoever asks again asks a person again.
-    assert store.take(call(), 402.0).state is State.UNKNOWN
-    assert store.ask(question(2, at_s=403.0)) == question(2).id
+    # Every time: whoever asks again asks a person again.
+    assert [store.take(call(), 401.0 + at).state for at in range(3)] == [State.EXPIRED] * 3
+    assert store.ask(question(2, at_s=410.0)) == question(2).id
+    assert store.take(call(), 411.0).state is State.WAITING
+    assert say(store, question(2, at_s=410.0), now_s=412.0) is State.GRANTED
+    assert store.take(call(), 413.0).state is State.GRANTED
+    assert store.take(call(), 414.0).state is State.USED
 
 
 def test_a_yes_that_was_not_used_in_time_is_gone(store: Store) -> None:
@@ -118,30 +127,208 @@ def test_a_clock_set_back_before_the_question_ends_it(store: Store) -> None:
     store.ask(question())
     say(store, question())
     assert store.take(call(), 50.0).state is State.EXPIRED
-    assert store.take(call(), 150.0).state is State.UNKNOWN
+    assert store.take(call(), 150.0).state is State.EXPIRED
 
 
 @pytest.mark.parametrize(
-    ("other", "why"),
+    ("other", "state", "why"),
     [
-        (call(to="eve@example.com"), ("arguments",)),
-        (call(extra=None), ("arguments",)),
-        (call(policy="sha256:q"), ("policy",)),
-        (call(context="sha256:d"), ("context",)),
-        (call(session="s2"), ("session",)),
-        (call(session="s"), ("session",)),
-        (call(session="s1 "), ("session",)),
-        (call(policy="sha256:q", context="sha256:d"), ("policy", "context")),
-        (binding("s1", "send_mail", {"to": "ana@example.com"}, "sha256:p", "sha256:c"), ()),
-        (binding("s1", "Send_email", {"to": "ana@example.com"}, "sha256:p", "sha256:c"), ()),
+        (call(to="eve@example.com"), State.UNKNOWN, ("arguments",)),
+        (call(extra=None), State.UNKNOWN, ("arguments",)),
+        (call(session="s2"), State.UNKNOWN, ("session",)),
+        (call(session="s"), State.UNKNOWN, ("session",)),
+        (call(session="s1 "), State.UNKNOWN, ("session",)),
+        (binding("s1", "send_mail", {"to": "ana@example.com"}, "sha256:p", "sha256:c"), State.UNKNOWN, ()),
+        (binding("s1", "Send_email", {"to": "ana@example.com"}, "sha256:p", "sha256:c"), State.UNKNOWN, ()),
+        # The same call elsewhere: a person was asked about it, so no model is.
+        (call(policy="sha256:q"), State.VOIDED, ("policy",)),
+        (call(context="sha256:d"), State.VOIDED, ("context",)),
+        (call(policy="sha256:q", context="sha256:d"), State.VOIDED, ("policy", "context")),
     ],
 )
-def test_a_changed_call_finds_nothing_and_hears_why(store: Store, other: Bound, why: tuple[str, ...]) -> None:
+def test_a_changed_call_finds_nothing_and_hears_why(
+    store: Store, other: Bound, state: State, why: tuple[str, ...]
+) -> None:
     store.ask(question())
     say(store, question())
     took = store.take(other, 160.0)
-    assert (took.state, took.differs) == (State.UNKNOWN, why)
+    assert (took.state, took.differs) == (state, why)
     assert store.take(call(), 161.0).state is State.GRANTED
+
+
+# A no, and who may speak after a person was asked
+
+ELSEWHERE = [
+    call(),
+    call(context="sha256:d"),
+    call(policy="sha256:q"),
+    call(policy="sha256:q", context="sha256:d"),
+]
+
+
+def test_a_no_stands_whatever_is_read_and_whoever_rules(store: Store) -> None:
+    assert not store.denies("s1")
+    store.ask(question(1))
+    assert not store.denies("s1")
+    store.answer(question(1).id, digest=question(1).digest, yes=False, who="ana", now_s=150.0, reason="why")
+    assert store.denies("s1")
+    assert not store.denies("s2")
+    assert not store.denies("s1 ")
+    for at, bound in enumerate(ELSEWHERE):
+        store.void("s1", 160.0 + at)
+        took = store.take(bound, 160.0 + at)
+        assert (took.state, took.id, took.by_a_person) == (State.DENIED, question(1).id, True)
+        assert took.answered is not None
+        assert tuple(took.answered) == (False, "ana", 150.0, "why")
+        # Nobody is asked again.
+        assert store.ask(question(10 + at, bound, at_s=160.0 + at)) == question(1).id
+    assert store.waiting(170.0) == []
+    for other in (call(session="s2"), call(n=2)):
+        assert store.take(other, 170.0).state is State.UNKNOWN
+
+
+def test_a_no_answers_the_same_question_from_elsewhere(store: Store) -> None:
+    for at, bound in enumerate(ELSEWHERE):
+        assert store.ask(question(at, bound)) == question(at).id
+    say(store, question(2, ELSEWHERE[2]), now_s=140.0)
+    assert say(store, question(1, ELSEWHERE[1]), yes=False) is State.DENIED
+    assert [each.state for each in store.every(151.0)] == [State.DENIED, State.DENIED, State.VOIDED, State.DENIED]
+    late = store.answer(question(3).id, digest=question(3, ELSEWHERE[3]).digest, yes=True, who="bo", now_s=152.0)
+    assert (late.counted, late.state) == (False, State.DENIED)
+    assert [store.take(bound, 153.0).state for bound in ELSEWHERE] == [State.DENIED] * 4
+
+
+@pytest.mark.parametrize("ends", ["expires", "voided", "yes that expires", "yes that is voided"])
+def test_after_a_person_was_asked_no_model_is(store: Store, ends: str) -> None:
+    store.ask(question(1))
+    if "yes" in ends:
+        say(store, question(1))
+    if "void" in ends:
+        store.void("s1", 160.0)
+    state = State.VOIDED if "void" in ends else State.EXPIRED
+    for at, bound in enumerate([*ELSEWHERE, *ELSEWHERE]):
+        took = store.take(bound, 401.0 + at)
+        assert (took.state, took.id, took.by_a_person) == (state, question(1).id, True), bound
+    assert not store.denies("s1")
+    assert store.take(call(session="s2"), 401.0).state is State.UNKNOWN
+    # A new question may be put, and its yes runs the call; what comes after that is for everybody again.
+    elsewhere = question(2, ELSEWHERE[3], at_s=420.0)
+    assert store.ask(elsewhere) == elsewhere.id
+    assert store.take(ELSEWHERE[3], 421.0).state is State.WAITING
+    say(store, elsewhere, now_s=422.0)
+    assert store.take(ELSEWHERE[3], 423.0).state is State.GRANTED
+    assert [store.take(bound, 424.0).by_a_person for bound in ELSEWHERE] == [False] * 4
+
+
+def finish(step: str = "1", *, session: str = "s1", context: str = "sha256:c", **said: object) -> Bound:
+    return binding(session, FINISH, {"step": step, "assessment": {"met": True, **said}}, "sha256:p", context)
+
+
+def test_a_step_that_was_denied_stays_so_in_other_words(store: Store) -> None:
+    store.ask(question(1, finish()))
+    say(store, question(1, finish()), yes=False)
+    for bound in (finish(), finish(summary="ok"), finish(context="sha256:d"), finish(n=1, context="sha256:e")):
+        assert store.take(bound, 160.0).state is State.DENIED
+        assert store.ask(question(2, bound, at_s=160.0)) == question(1).id
+    for bound in (finish("2"), finish("1.1"), finish(session="s2")):
+        assert store.take(bound, 160.0).state is State.UNKNOWN
+
+
+def test_a_yes_to_a_step_is_for_these_words_only(store: Store) -> None:
+    store.ask(question(1, finish()))
+    say(store, question(1, finish()))
+    took = store.take(finish(summary="ok"), 160.0)
+    assert (took.state, took.differs) == (State.VOIDED, ("arguments",))
+    assert store.take(finish(), 161.0).state is State.GRANTED
+
+
+def test_a_no_outlives_its_question_and_not_its_session_by_much(store: Store) -> None:
+    store.ask(question(1))
+    store.ask(question(2, call(n=2)))
+    say(store, question(1), yes=False)
+    store.void("s1", 151.0)
+    now_s = 151.0
+    # The session goes on for a year, heard of now and then.
+    while now_s < 365 * 86_400.0:
+        now_s += MARKED_S * 0.9
+        assert store.take(call(n=3), now_s).state is State.UNKNOWN
+    assert store.every(now_s) == []
+    assert store.denies("s1")
+    took = store.take(call(context="sha256:d"), now_s)
+    assert (took.state, took.id, took.answered and took.answered.who) == (State.DENIED, question(1).id, "ana")
+    assert store.take(call(n=2), now_s).state is State.EXPIRED
+    if isinstance(store, SqliteApprovals):
+        # Whatever another session does meanwhile. Nobody knows when one ends: after so long a silence it has.
+        store.take(call(session="s2"), now_s + MARKED_S)
+        assert store.denies("s1")
+        store.take(call(session="s2"), now_s + MARKED_S * 1.1)
+        assert not store.denies("s1")
+        assert store.take(call(), now_s + MARKED_S * 1.1).state is State.UNKNOWN
+
+
+def test_a_clock_that_leaps_ahead_does_not_make_a_session_forget(store: Store) -> None:
+    store.ask(question(1))
+    say(store, question(1), yes=False)
+    assert store.take(call(context="sha256:d"), 1e12).state is State.DENIED
+    assert store.take(call(context="sha256:d"), 200.0).state is State.DENIED
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_whatever_happens_a_no_stands_and_a_yes_runs_once(tmp_path: Path, seed: int) -> None:
+    """Both stores through the same random life: they agree, and neither ever forgets what a person said."""
+    rng = random.Random(seed)
+    stores: list[Store] = [MemoryApprovals()]
+    if seed < 3:
+        # Every change reaches the disk, so the file's life is shorter.
+        stores.append(SqliteApprovals(tmp_path / "state" / "approvals.db"))
+    sessions, now_s, number = ["s1", "s2"], 100.0, 0
+    denied: set[tuple[str, str]] = set()
+    asked: set[tuple[str, str]] = set()
+    yeses: dict[str, int] = {}
+    for _ in range(80 if seed < 3 else 600):
+        now_s += rng.choice([0.0, 1.0, 20.0, 320.0, -1.0]) if rng.random() < 0.95 else rng.choice([KEPT_S, -500.0])
+        session = rng.choice(sessions)
+        name = rng.choice("abcdef")
+        context = rng.choice(["sha256:c", "sha256:d"])
+        bound = finish(name, session=session, context=context, n=rng.randrange(2))
+        if name == "a":
+            bound = call(session, rng.choice(["sha256:p", "sha256:q"]), context)
+        matter = (session, name)
+        what = rng.choice(["ask", "ask", "answer", "take", "take", "void"])
+        if what == "ask":
+            number += 1
+            ids = {store.ask(question(number, bound, now_s)) for store in stores}
+            assert len(ids) == 1
+            asked.add(matter)
+        elif what == "void":
+            assert len({store.void(session, now_s) for store in stores}) == 1
+        elif what == "answer":
+            waiting = stores[0].waiting(now_s)
+            assert waiting == stores[-1].waiting(now_s)
+            if waiting:
+                pending, yes = rng.choice(waiting), rng.random() < 0.8
+                assert {say(store, pending, yes=yes, now_s=now_s) for store in stores} == {
+                    State.GRANTED if yes else State.DENIED
+                }
+                step = "a" if pending.tool != FINISH else pending.arguments.rpartition('"step":"')[2][0]
+                if yes:
+                    yeses[pending.id] = 1
+                else:
+                    denied.add((pending.session, step))
+        else:
+            one, *others = (store.take(bound, now_s) for store in stores)
+            assert others in ([], [one])
+            if matter in denied:
+                assert one.state is State.DENIED
+            if one.state is State.GRANTED:
+                yeses[one.id] -= 1
+                assert yeses[one.id] == 0
+                asked.discard(matter)
+            elif one.state in (State.UNKNOWN, State.USED):
+                # The only answers after which a model may speak.
+                assert matter not in asked
+        for each in sessions:
+            assert {store.denies(each) for store in stores} == {any(of == each for of, _ in denied)}
 
 
 VALUES = [1, 1.0, True, "1", None, 0, -0.0, 0.0, False, "é", "e\u0301", 2**53, float(2**53), 2**53 + 1, [1], {"1": 1}]
@@ -228,6 +415,33 @@ def test_all_sessions_together_are_bounded_too(store: Store) -> None:
     assert store.ask(question(MAX_WAITING + 1, call(session="late"))) == ""
 
 
+def test_a_few_sessions_cannot_shut_out_the_others(store: Store) -> None:
+    if isinstance(store, SqliteApprovals):
+        pytest.skip("hundreds of writes that reach the disk; the count is one statement")
+    greedy = 8
+    for at in range(MAX_WAITING_PER_SESSION * greedy):
+        store.ask(question(at, call(session=f"greedy{at % greedy}", n=at)))
+    assert len(store.waiting(100.0)) == MAX_WAITING - NEWCOMERS
+    for at in range(NEWCOMERS):
+        assert store.ask(question(1000 + at, call(session=f"new{at}")))
+        assert store.ask(question(2000 + at, call(session=f"new{at}", n=2))) == ""
+
+
+def test_there_is_room_for_others_and_for_what_was_asked_before(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(approvals, "MAX_WAITING", 6)
+    monkeypatch.setattr(approvals, "NEWCOMERS", 2)
+    monkeypatch.setattr(approvals, "MAX_MARKS", 5)
+    ids = [store.ask(question(at, call(n=at))) for at in range(1, 7)]
+    assert [bool(id) for id in ids] == [True] * 4 + [False] * 2
+    ids = [store.ask(question(10 + at, call(session=f"s{at}"))) for at in (2, 3, 4)]
+    assert [bool(id) for id in ids] == [True, True, False]
+    # A session that has asked about as many calls as it may can still ask about those.
+    store.void("s1", 150.0)
+    assert store.ask(question(20, call(n=5), at_s=151.0))
+    assert store.ask(question(21, call(n=6), at_s=151.0)) == ""
+    assert store.ask(question(22, call(n=1), at_s=151.0)) == question(22).id
+
+
 def test_what_ended_is_forgotten_after_a_while(store: Store) -> None:
     store.ask(question(1))
     store.void("s1", 150.0)
@@ -309,9 +523,14 @@ def test_a_no_is_not_forgotten_for_a_thousand_other_questions() -> None:
     store = MemoryApprovals()
     store.ask(question(1))
     say(store, question(1), yes=False)
-    for at in range(2, MAX_KEPT + 40):
-        store.ask(question(at, call(n=at)))
-        if at % 20 == 0:
-            store.void("s1", 160.0)
+    store.ask(question(2, call(n=0)))
+    for session in ("s1", "s2"):
+        for at in range(1, MAX_MARKS + 40):
+            asked = store.ask(question(10_000 * int(session[1]) + at, call(session=session, n=at)))
+            assert bool(asked) == (at <= MAX_MARKS - 2 * (session == "s1"))
+            if at % 20 == 0:
+                store.void(session, 160.0)
     assert len(store.every(160.0)) <= MAX_KEPT + 40
-    assert store.take(call(), 160.0).state is State.DENIED
+    assert store.get(question(1).id, 160.0) is None
+    assert store.take(call(context="sha256:d"), 160.0).state is State.DENIED
+    assert store.take(call(n=0), 160.0).by_a_person

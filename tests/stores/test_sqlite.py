@@ -55,6 +55,7 @@ def everything(store: SqliteApprovals) -> None:
         lambda: store.get(question().id, 160.0),
         lambda: store.find("0000"),
         lambda: store.void("s1", 160.0),
+        lambda: store.denies("s1"),
         lambda: store.ask(question(2, call(n=2))),
         lambda: store.answer(question().id, digest=question().digest, yes=True, who="ana", now_s=160.0),
     ):
@@ -67,6 +68,7 @@ def test_nothing_is_made_until_something_is_asked(store: SqliteApprovals, path: 
     assert store.take(call(), 1.0).state is State.UNKNOWN
     assert (store.waiting(1.0), store.every(1.0), store.find("abcd"), store.get("0" * 16, 1.0)) == ([], [], [], None)
     assert store.void("s1", 1.0) == 0
+    assert not store.denies("s1")
     assert not store.answer("0" * 16, digest="", yes=True, who="ana", now_s=1.0).counted
     assert not path.parent.exists()
 
@@ -203,7 +205,7 @@ def test_another_programs_database_is_refused(store: SqliteApprovals, path: Path
 
 def test_a_newer_store_is_refused(store: SqliteApprovals, path: Path) -> None:
     granted(store)
-    change(path, "PRAGMA user_version = 2")
+    change(path, "PRAGMA user_version = 3")
     with pytest.raises(LockgateError, match="another version"):
         store.take(call(), 160.0)
 
@@ -222,6 +224,7 @@ def change(path: Path, statement: str) -> None:
         "UPDATE approvals SET tool = 'bash2'",
         "UPDATE approvals SET policy_hash = 'x'",
         "UPDATE approvals SET context = 'x'",
+        "UPDATE approvals SET matter = 'x'",
         "UPDATE approvals SET id = 'X'",
         "UPDATE approvals SET shown = '{}}'",
         "UPDATE approvals SET shown = x'00ff'",
@@ -239,6 +242,37 @@ def test_a_row_that_is_not_what_was_written_is_refused(store: SqliteApprovals, p
         store.every(160.0)
     with pytest.raises(LockgateError, match="damaged"):
         store.take(call(), 160.0)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE marks SET who = x'00', said_s = 1",
+        "UPDATE marks SET id = x'00'",
+        "UPDATE marks SET who = 'a', said_s = 'x'",
+    ],
+)
+def test_a_mark_that_is_not_what_was_written_is_no_yes(store: SqliteApprovals, path: Path, statement: str) -> None:
+    granted(store)
+    change(path, statement)
+    with pytest.raises(LockgateError):
+        store.take(call(), 160.0)
+
+
+def test_a_session_that_no_file_can_hold_has_no_no(store: SqliteApprovals) -> None:
+    granted(store)
+    assert not store.denies("\ud800")
+    assert store.void("\ud800", 160.0) == 0
+
+
+def test_what_is_kept_of_a_no_is_not_what_it_was_about(store: SqliteApprovals, path: Path) -> None:
+    asked = question(1, call(note="canary-3b1f"))
+    store.ask(asked)
+    store.answer(asked.id, digest=asked.digest, yes=False, who="ana", now_s=150.0, reason="canary-77aa")
+    store.take(call(), 200.0 + approvals.KEPT_S)
+    assert store.take(asked.bound, 201.0 + approvals.KEPT_S).state is State.DENIED
+    left = b"".join(file.read_bytes() for file in path.parent.iterdir())
+    assert b"canary" not in left
 
 
 def test_a_row_with_another_digest_serves_neither_call(store: SqliteApprovals, path: Path) -> None:
@@ -388,6 +422,24 @@ def test_forty_executors_in_ten_processes_one_runs(store: SqliteApprovals, path:
     granted(store)
     states = " ".join(all_at_once(_TAKES, path, 10)).split()
     assert (states.count("granted"), states.count("used"), len(states)) == (1, 39, 40)
+
+
+_DENIES = """
+import sys
+from pathlib import Path
+from lockgate.stores.sqlite import SqliteApprovals
+store = SqliteApprovals(Path(sys.argv[1]))
+(pending,) = store.waiting(110.0)
+print(store.answer(pending.id, digest=pending.digest, yes=False, who="ana", now_s=120.0).counted)
+"""
+
+
+def test_a_no_from_another_process_is_heard_at_once(store: SqliteApprovals, path: Path) -> None:
+    store.ask(question())
+    assert not store.denies("s1")
+    assert start(_DENIES, path).communicate(timeout=60)[0] == "True\n"
+    assert store.denies("s1")
+    assert store.take(call()._replace(context="sha256:d"), 130.0).state is State.DENIED
 
 
 def test_processes_that_begin_together_make_one_store(path: Path) -> None:

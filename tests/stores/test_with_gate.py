@@ -10,10 +10,11 @@ from threading import Barrier
 
 import pytest
 
-from lockgate import Decision, Gate, Policy
+from lockgate import Action, Decision, Gate, Policy
 from lockgate import gate as gate_module
+from lockgate.core.opinions import Ruling
 from lockgate.core.scanner import Scanner
-from lockgate.gate import Session
+from lockgate.gate import Inquiry, Opined, Session
 from lockgate.stores.memory import MemoryApprovals
 from lockgate.stores.sqlite import SqliteApprovals
 
@@ -91,8 +92,111 @@ def test_a_no_and_nobodys_answer_hold_it(store: Store, started: Callable[..., Se
     held = session.check("send_email", other)
     answer(store, held)
     clock[0] += 300
-    assert said(session.check("send_email", other)) == ("PAUSE", "denied")
-    assert session.check("send_email", other).approval not in ("", held.approval)
+    late = session.check("send_email", other)
+    assert said(late) == ("PAUSE", "denied")
+    # A person is asked anew, and their yes counts.
+    assert late.approval not in ("", held.approval)
+    answer(store, late, now_s=clock[0])
+    assert said(session.check("send_email", other)) == ("CONTINUE", "approved")
+
+
+class Relents:
+    """A judge that holds a call the first time and lets everything run afterwards."""
+
+    name = "scripted/relents"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def opine(self, inquiry: Inquiry) -> Opined:
+        self.asked += 1
+        return Opined(Ruling(Action.PAUSE if self.asked == 1 else Action.CONTINUE))
+
+    async def opine_async(self, inquiry: Inquiry) -> Opined:
+        return self.opine(inquiry)
+
+
+def checked(session: Session, *, asynchronous: bool) -> Decision:
+    if asynchronous:
+        return asyncio.run(session.check_async("send_email", CALL))
+    return session.check("send_email", CALL)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_one_more_page_does_not_undo_a_no(
+    store: Store, started: Callable[..., Session], clock: list[float], *, asynchronous: bool
+) -> None:
+    session = started()
+    session.gate.supervisor = judge = Relents()
+    answer(store, checked(session, asynchronous=asynchronous), yes=False)
+    for at in range(4):
+        session.add(f"the weather is fine, {at}", source="web:y")
+        assert said(checked(session, asynchronous=asynchronous)) == ("PAUSE", "denied")
+    # Nor does another policy, or the same session taken up by another process.
+    again = started("s1", Policy(strict_patterns=True))
+    again.gate.supervisor = judge
+    assert said(checked(again, asynchronous=asynchronous)) == ("PAUSE", "denied")
+    assert judge.asked == 1
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_waiting_it_out_leads_to_a_person_and_not_to_a_model(
+    store: Store, started: Callable[..., Session], clock: list[float], *, reads: bool
+) -> None:
+    session = started()
+    session.gate.supervisor = judge = Relents()
+    ids = {session.check("send_email", CALL).approval}
+    for at in range(4):
+        if reads:
+            # Before it expires: the question is voided instead.
+            session.add(f"page {at}", source="web:y")
+        else:
+            clock[0] += 301
+        held = session.check("send_email", CALL)
+        assert held.action == "PAUSE"
+        ids.add(held.approval)
+    assert (len(ids), judge.asked) == (5, 1)
+    assert "" not in ids
+
+
+def test_a_no_stands_where_the_rules_alone_would_pass(
+    store: Store, started: Callable[..., Session], clock: list[float]
+) -> None:
+    session = started(policy=Policy(recent_blocks=2))
+    answer(store, session.check("send_email", CALL), yes=False)
+    for text in ("hi", "ok", "thanks"):
+        session.add(text, source="user")
+    assert session.check("send_email", CALL | {"to": "mira@example.com", "attachments": []}).action == "CONTINUE"
+    assert said(session.check("send_email", CALL)) == ("PAUSE", "denied")
+
+
+def test_a_step_that_was_denied_does_not_end_in_other_words(
+    store: Store, started: Callable[..., Session], clock: list[float]
+) -> None:
+    session = started()
+    session.gate.supervisor = judge = Relents()
+    step = session.step("read the page")
+    step.commit({"interpretation": "read", "in_scope": ["read files"]})
+    judge.asked = 1
+    assert step.check("send_email", {"to": "a@b.example"}).action == "CONTINUE"
+    judge.asked = 0
+    answer(store, step.finish({"met": True}), yes=False)
+    for assessment in ({"met": True}, {"met": True, "summary": "ok"}, {"met": True, "concerns": ["none"]}):
+        assert said(step.finish(assessment)) == ("PAUSE", "denied")
+    session.add("one more page", source="web:y")
+    assert said(step.finish({"met": True, "summary": "fine"})) == ("PAUSE", "denied")
+    assert not step.finished
+
+
+def test_the_person_sees_what_each_tier_said(store: Store, started: Callable[..., Session], clock: list[float]) -> None:
+    session = started()
+    session.gate.supervisor = Relents()
+    kept = store.get(session.check("send_email", CALL).approval, 1_000.0)
+    assert kept is not None
+    assert [(said.tier, said.said, said.by) for said in kept.pending.shown.tiers] == [
+        (1, "escalate", "rules"),
+        (3, "PAUSE", "scripted/relents"),
+    ]
 
 
 CHANGED: list[dict[str, object]] = [

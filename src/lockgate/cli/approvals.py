@@ -230,7 +230,7 @@ def _draw(approval: Approval, *, full: bool) -> bool:
     from rich.text import Text
 
     from lockgate.cli.terminal import console, visible
-    from lockgate.core.approvals import arguments_of
+    from lockgate.core.approvals import FINISH, arguments_of, would_do
     from lockgate.core.tools import explain_risk
 
     screen = console()
@@ -251,6 +251,10 @@ def _draw(approval: Approval, *, full: bool) -> bool:
     screen.print(Text.assemble((f"{'why':{_LABEL}}", "dim"), visible(why)))
     if shown.explanation:
         _behind_bar(screen, "", [visible(shown.explanation)])
+    if shown.tiers:
+        _behind_bar(
+            screen, "tiers", [f"{said.tier}, {_spelled(said.by)}: {_spelled(said.said)}" for said in shown.tiers]
+        )
     for passage in shown.passages:
         origin = passage.origin
         told = "also in the goal or a trusted block" if origin.known else "not in the goal"
@@ -267,10 +271,15 @@ def _draw(approval: Approval, *, full: bool) -> bool:
         screen.print(Text(f"{'':{_LABEL}}and {shown.left_out:,} more findings and origins"))
     if approval.answered is not None:
         _behind_bar(screen, "answered", [_answer_line(approval.answered)])
-    _behind_bar(screen, "would do", [f"{visible(pending.tool)}: {visible(explain_risk(pending.tool))}"])
+    step = pending.tool == FINISH
+    # The end of a step is no tool, so its name says nothing about what it could do.
+    named = [] if step else [visible(f"by its name: {explain_risk(pending.tool)}")]
+    _behind_bar(screen, "would do", [_spelled(would_do(pending.bound)), *named])
+    what = "step" if step else "call"
     meaning = (
-        f"A yes lets exactly this call run, once, in this session, before {_clock(pending.expires_s)}. "
-        "Another argument, another policy or anything untrusted that the agent reads meanwhile voids it."
+        f"A yes lets exactly this {what} {'end' if step else 'run'}, once, in this session, before "
+        f"{_clock(pending.expires_s)}. Another argument, another policy or anything untrusted that the agent reads "
+        f"meanwhile voids it. A no to this {what} stands for the rest of the session, whatever the agent reads next."
     )
     for at, line in enumerate(Text(meaning).wrap(screen, max(20, screen.width - _LABEL))):
         screen.print(Text.assemble((f"{'' if at else 'meaning':{_LABEL}}", "dim"), line))

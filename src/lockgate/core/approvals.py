@@ -1,9 +1,12 @@
 """A person's yes or no to one PAUSE, as values: what is bound, what a person is shown, and what follows from what.
 
-1. Bound.   A question is bound to session, tool, canonical arguments, policy and everything untrusted that was read.
-2. Asked.   One call waits once: the same call, asked again while it waits, is the same question.
-3. Answered. The first answer counts, while the question lives, and only for the digest that was shown.
-4. Taken.   A yes is handed out once. A no stands for the rest of the session; nobody's answer is a no, once.
+1. Bound.   A yes is bound to session, tool, canonical arguments, policy and everything untrusted that was read; a no
+            to session, tool and arguments alone, so that reading one more page does not undo it.
+2. Asked.   One call waits once: the same call, asked again while it waits, is the same question. From then on only a
+            person clears the call, until one has, however often the question expires or is voided.
+3. Answered. The first answer counts, while the question lives, and only for the digest that was shown. A no answers
+            every open question about the same call.
+4. Taken.   A yes is handed out once. A no stands for the rest of the session.
 5. Ended.   What expired, was used or was voided stays so, whatever the clock does next.
 
 The stores keep these values and apply these steps under their own locks; nothing here has a clock or a file.
@@ -14,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
@@ -33,13 +36,23 @@ MAX_INTEGER_BITS = 2_048
 # An agent must not be able to bury one question under others, nor to fill the disk with them.
 MAX_WAITING_PER_SESSION = 32
 MAX_WAITING = 256
+# Of all places these are only for sessions that have nothing waiting: a few greedy ones must not shut out the others.
+NEWCOMERS = 64
 # How long an ended question can still be looked up, and how many of them.
 KEPT_S = 7 * 86_400.0
 MAX_KEPT = 1_000
+# That a person was asked about a call is not forgotten before the session is: so many calls per session, for as long as
+# the session was heard of within this time.
+MAX_MARKS = 1_000
+MARKED_S = 90 * 86_400.0
 # Two processes' clocks may differ by this much; a question from further ahead means that the clock was set back.
 SKEW_S = 2.0
 MAX_WHO = 200
 MAX_REASON = 1_000
+
+# What the end of a supervised step is called where calls have a tool's name, and which argument names the step.
+FINISH = "finish_step"
+STEP = "step"
 
 _SCHEMA = "lockgate approval/1"
 _ID = re.compile("[0-9a-z]{8,64}")
@@ -48,6 +61,8 @@ _MOST_GROUNDS = 24
 _MOST_TEXT = 400
 _MOST_EXPLANATION = 4_000
 _MOST_GOAL = 2_000
+_MOST_NAMED = 12
+_MOST_NAMED_TEXT = 80
 
 
 class State(StrEnum):
@@ -77,8 +92,30 @@ class Bound(NamedTuple):
     @property
     def digest(self) -> str:
         """`sha256:` and 64 hexadecimal digits over all five, each a JSON string so that none can run into the next."""
-        said = json.dumps([_SCHEMA, *self], ensure_ascii=True, separators=(",", ":"))
-        return f"sha256:{sha256(said.encode('ascii')).hexdigest()}"
+        return _hashed(_SCHEMA, *self)
+
+    @property
+    def matter(self) -> str:
+        """What a no is about: this call of this session, whatever is read and whichever policy rules.
+
+        A step is denied by its name: what an agent says of the same step in other words is the same matter.
+        """
+        if self.tool == FINISH and (name := _step_name(self.arguments)):
+            return _hashed(_SCHEMA, "step", self.session, name)
+        return _hashed(_SCHEMA, "call", self.session, self.tool, self.arguments)
+
+
+def _hashed(*texts: str) -> str:
+    said = json.dumps(texts, ensure_ascii=True, separators=(",", ":"))
+    return f"sha256:{sha256(said.encode('ascii')).hexdigest()}"
+
+
+def _step_name(arguments: str) -> str:
+    try:
+        name = json.loads(arguments).get(STEP)
+    except (ValueError, AttributeError, RecursionError):
+        return ""
+    return name if isinstance(name, str) else ""
 
 
 def binding(session: str, tool: str, arguments: Mapping[str, object], policy_hash: str, context_digest: str) -> Bound:
@@ -188,6 +225,14 @@ class Passage(NamedTuple):
     after: str
 
 
+class Said(NamedTuple):
+    """What one tier said of the call, and who that was."""
+
+    tier: int
+    said: str
+    by: str
+
+
 class Shown(NamedTuple):
     """What a person is shown besides the call itself. `left_out` counts findings and origins that had no room."""
 
@@ -198,6 +243,7 @@ class Shown(NamedTuple):
     findings: tuple[Finding, ...] = ()
     passages: tuple[Passage, ...] = ()
     left_out: int = 0
+    tiers: tuple[Said, ...] = ()
 
 
 NOTHING_SHOWN = Shown()
@@ -218,6 +264,7 @@ def shown_of(decision: Decision, contents: Mapping[str, str], *, goal: str = "")
         ),
         passages=tuple(_passage(origin, contents.get(origin.block, "")) for origin in told[:_MOST_GROUNDS]),
         left_out=cut,
+        tiers=tuple(Said(ran.tier, _cut(ran.said), _cut(ran.by)) for ran in decision.tiers[:_MOST_GROUNDS]),
     )
 
 
@@ -243,6 +290,47 @@ def _cut(text: str, limit: int = _MOST_TEXT) -> str:
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
+def would_do(bound: Bound) -> str:
+    """The call in one line: the values that say where it goes first, each by its name and the kind of place it is.
+
+    Made from what would run, not from what anybody said of it. Values are JSON and as their author wrote them: whoever
+    shows the line has to make them visible.
+    """
+    # Where arguments go is known to the rules, which nobody needs who only asks or answers.
+    from lockgate.core.origins import sink_of
+
+    arguments = arguments_of(bound.arguments)
+    if bound.tool == FINISH and isinstance(arguments.get(STEP), str):
+        goal, calls = _value(arguments.get("goal", "")), _value(arguments.get("calls", 0))
+        return f"step {_value(arguments[STEP])} would count as done: goal = {goal}, calls = {calls}"
+    named = [(sink_of(name), name, value) for name, value in _leaves(arguments)]
+    told = sorted(named, key=lambda each: not each[0])
+    values = [
+        f"{_cut(name, _MOST_NAMED_TEXT)}{f' ({sink})' if sink else ''} = {_value(value)}"
+        for sink, name, value in told[:_MOST_NAMED]
+    ]
+    if len(told) > _MOST_NAMED:
+        values.append(f"and {len(told) - _MOST_NAMED:,} more")
+    return f"{_cut(bound.tool, _MOST_NAMED_TEXT)} with {', '.join(values) or 'no arguments'}"
+
+
+def _value(value: object) -> str:
+    return json.dumps(_cut(value, _MOST_NAMED_TEXT) if isinstance(value, str) else value, ensure_ascii=False)
+
+
+def _leaves(arguments: dict[str, object]) -> Iterator[tuple[str, object]]:
+    """Every value with its path, in the order they are written; an empty list or object is a value."""
+    left: list[tuple[str, object]] = [("", arguments)]
+    while left:
+        path, value = left.pop()
+        if isinstance(value, dict) and value:
+            left += [(f"{path}.{name}" if path else name, item) for name, item in reversed(value.items())]
+        elif isinstance(value, list) and value:
+            left += [(f"{path}[{at}]", item) for at, item in reversed(list(enumerate(value)))]
+        elif path:
+            yield path, value
+
+
 @dataclass(frozen=True, slots=True)
 class Pending:
     """One question to a person: a call that waits, until when, and what the person is shown.
@@ -257,6 +345,7 @@ class Pending:
     expires_s: float
     shown: Shown = NOTHING_SHOWN
     digest: str = field(init=False)
+    matter: str = field(init=False)
 
     def __post_init__(self) -> None:
         if not is_id(self.id):
@@ -264,6 +353,7 @@ class Pending:
         if not (math.isfinite(self.created_s) and math.isfinite(self.expires_s) and self.created_s < self.expires_s):
             raise InvalidCall("an approval must expire after it was created")
         object.__setattr__(self, "digest", self.bound.digest)
+        object.__setattr__(self, "matter", self.bound.matter)
 
     @property
     def session(self) -> str:
@@ -293,13 +383,19 @@ class Answered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A question with what became of it. `told` is whether somebody was told that it had expired."""
+    """A question with what became of it."""
 
     pending: Pending
     state: State = State.WAITING
     answered: Answered | None = None
     ended_s: float = 0.0
-    told: bool = False
+
+
+class Mark(NamedTuple):
+    """What outlives a question: that a person was asked about a call, as `id`, and the no if that was the answer."""
+
+    id: str
+    no: Answered | None = None
 
 
 class Heard(NamedTuple):
@@ -313,13 +409,24 @@ class Heard(NamedTuple):
 class Taken(NamedTuple):
     """What a caller may do: run the call when `state` is `granted`, once, and not otherwise.
 
-    `differs` says why a yes that is there does not fit: `session`, `tool`, `arguments`, `policy` or `context`.
+    `denied` stands for the session. `expired` and `voided` mean that a person was asked and has not said no: the next
+    question is theirs too. `unknown` means that nobody was asked about this call; `used` that somebody was, said yes,
+    and that it has run. `differs` says why a yes that is there does not fit: `session`, `tool`, `arguments`, `policy`
+    or `context`.
     """
 
     state: State
     id: str = ""
     answered: Answered | None = None
     differs: tuple[str, ...] = ()
+
+    @property
+    def by_a_person(self) -> bool:
+        """Whether only a person may clear the call: no model is to be asked about it."""
+        return self.state in _BY_A_PERSON
+
+
+_BY_A_PERSON = frozenset({State.DENIED, State.WAITING, State.EXPIRED, State.VOIDED})
 
 
 def is_id(text: str) -> bool:
@@ -363,34 +470,60 @@ def answered(approval: Approval, digest: str, said: Answered) -> Heard:
     return Heard(True, state, replace(approval, state=state, answered=said, ended_s=0.0 if said.yes else said.at_s))
 
 
-def standing(same: Iterable[Approval]) -> Approval | None:
-    """Of all questions about the very same call: the one that decides. `same` is in the order they were asked."""
-    held = list(same)
-    for states in ({State.DENIED}, OPEN):
-        for approval in held:
-            if approval.state in states:
-                return approval
-    return held[-1] if held else None
+def denied_with(others: Iterable[Approval], said: Answered) -> list[Approval]:
+    """3. What a no does to the open questions about the same call in another context or under another policy."""
+    ended = [each for each in others if each.state in OPEN]
+    return [
+        replace(each, state=State.DENIED, answered=said, ended_s=said.at_s)
+        if each.state is State.WAITING
+        # Somebody's yes stays on record as what it was.
+        else replace(each, state=State.VOIDED, ended_s=said.at_s)
+        for each in ended
+    ]
+
+
+def has_room(waiting: int, ours: int, marks: int) -> bool:
+    """2. Whether one more question fits: `waiting` are all that are open, `ours` this session's, `marks` its calls."""
+    most = MAX_WAITING - NEWCOMERS if ours else MAX_WAITING
+    return waiting < most and ours < MAX_WAITING_PER_SESSION and marks < MAX_MARKS
+
+
+def known_as(pending: Pending, mark: Mark | None, asked: Iterable[Approval]) -> str:
+    """2. The id of the question that is there already: a no, or one about the very same call; else empty."""
+    if mark is not None and mark.no is not None:
+        return mark.id
+    same = (each.pending.id for each in asked if each.state in OPEN and each.pending.bound == pending.bound)
+    return next(same, "")
 
 
 def taken(
-    bound: Bound, same: Sequence[Approval], near: Iterable[Approval], now_s: float
+    bound: Bound, mark: Mark | None, asked: Sequence[Approval], near: Iterable[Approval], now_s: float
 ) -> tuple[Taken, Approval | None]:
     """4. What whoever wants to run the call is told, and the question as it has to be kept from now on, if changed.
 
-    `same` are the questions of this session with this digest, `near` open ones that might be meant for this call
-    and do not fit; all aged to now.
+    `mark` and `asked` are what is known of this matter, in the order it was asked; `near` open questions about others,
+    which may be meant for this call and do not fit. All are aged to now. A yes that is taken takes the mark with it.
     """
-    approval = standing(same)
-    if approval is None or (approval.state is State.EXPIRED and approval.told):
+    if mark is not None and mark.no is not None:
+        # The question has the reason too, while it is kept.
+        full = next((each.answered for each in asked if each.pending.id == mark.id), None)
+        return Taken(State.DENIED, mark.id, full or mark.no), None
+    for each in asked:
+        if each.state in OPEN and each.pending.bound == bound:
+            said = Taken(each.state, each.pending.id, each.answered)
+            granted = each.state is State.GRANTED
+            return said, replace(each, state=State.USED, ended_s=now_s) if granted else None
+    if mark is None:
+        if asked and asked[-1].state is State.USED:
+            return Taken(State.USED, asked[-1].pending.id, asked[-1].answered), None
         return Taken(State.UNKNOWN, differs=_nearest(bound, near)), None
-    said = Taken(approval.state, approval.pending.id, approval.answered)
-    if approval.state is State.GRANTED:
-        return said, replace(approval, state=State.USED, ended_s=now_s)
-    if approval.state is State.EXPIRED:
-        # Nobody's answer is a no, once: who asks again after that asks a person again.
-        return said, replace(approval, told=True)
-    return said, None
+    for each in asked:
+        if each.state is State.GRANTED:
+            return Taken(State.VOIDED, each.pending.id, differs=difference(bound, each.pending.bound)), None
+    last = next((each for each in reversed(asked) if each.state is not State.USED), None)
+    if last is None:
+        return Taken(State.EXPIRED, mark.id), None
+    return Taken(State.VOIDED if last.state in OPEN else last.state, last.pending.id, last.answered), None
 
 
 def difference(bound: Bound, other: Bound) -> tuple[str, ...]:
@@ -419,6 +552,7 @@ def shown_to_dict(shown: Shown) -> dict[str, object]:
         **shown._asdict(),
         "findings": [found._asdict() for found in shown.findings],
         "passages": [{**passage._asdict(), "origin": passage.origin._asdict()} for passage in shown.passages],
+        "tiers": [said._asdict() for said in shown.tiers],
     }
 
 
@@ -433,6 +567,7 @@ def shown_from_json(text: str) -> Shown:
                 Passage(**passage)._replace(origin=Origin(**passage["origin"]))  # type: ignore[arg-type,call-overload]
                 for passage in shown.passages
             ),
+            tiers=tuple(Said(**said) for said in shown.tiers),  # type: ignore[arg-type]
         )
     except (TypeError, KeyError, RecursionError) as error:
         raise ValueError("not what a person was shown") from error
@@ -441,7 +576,11 @@ def shown_from_json(text: str) -> Shown:
     return shown
 
 
-_SORTS = {"start": int, "end": int, "left_out": int, "known": bool, "findings": tuple, "passages": tuple}
+_SORTS = {
+    **dict.fromkeys(("start", "end", "left_out", "tier"), int),
+    **dict.fromkeys(("findings", "passages", "tiers"), tuple),
+    "known": bool,
+}
 
 
 def _typed(shown: Shown) -> bool:
@@ -450,6 +589,8 @@ def _typed(shown: Shown) -> bool:
         parts += found._asdict().items()
     for passage in shown.passages:
         parts += [*passage.origin._asdict().items(), *list(passage._asdict().items())[1:]]
+    for said in shown.tiers:
+        parts += said._asdict().items()
     return all(type(value) is _SORTS.get(name, str) for name, value in parts)
 
 
@@ -462,6 +603,7 @@ def approval_to_dict(approval: Approval) -> dict[str, object]:
         "session": pending.session,
         "tool": pending.tool,
         "arguments": arguments_of(pending.arguments),
+        "would_do": would_do(pending.bound),
         "digest": pending.digest,
         "policy": pending.policy_hash,
         "context": pending.bound.context,

@@ -8,12 +8,11 @@ from threading import Lock
 from lockgate.core.approvals import (
     KEPT_S,
     MAX_KEPT,
-    MAX_WAITING,
-    MAX_WAITING_PER_SESSION,
     OPEN,
     Approval,
     Bound,
     Heard,
+    Mark,
     Pending,
     State,
     Taken,
@@ -21,7 +20,9 @@ from lockgate.core.approvals import (
     answered,
     checked_answer,
     checked_time,
-    standing,
+    denied_with,
+    has_room,
+    known_as,
     taken,
 )
 from lockgate.core.errors import InvalidCall, quoted
@@ -33,6 +34,8 @@ class MemoryApprovals:
     def __init__(self) -> None:
         # In the order they were asked; every method that changes it holds the lock for all of its change.
         self._kept: dict[str, Approval] = {}
+        # By session and matter; never forgotten, since the sessions do not outlive this object.
+        self._marks: dict[str, dict[str, Mark]] = {}
         self._lock = Lock()
 
     def ask(self, pending: Pending) -> str:
@@ -42,16 +45,19 @@ class MemoryApprovals:
         """
         with self._lock:
             self._age(pending.created_s)
-            known = standing(self._same(pending.bound))
-            if known is not None and (known.state in OPEN or known.state is State.DENIED):
-                return known.pending.id
-            if pending.id in self._kept:
-                raise InvalidCall(f"approval {quoted(pending.id)} is already there")
-            sessions = [each.pending.session for each in self._kept.values() if each.state in OPEN]
-            if len(sessions) >= MAX_WAITING or sessions.count(pending.session) >= MAX_WAITING_PER_SESSION:
-                return ""
-            self._kept[pending.id] = Approval(pending)
-            return pending.id
+            marks = self._marks.get(pending.session, {})
+            mark = marks.get(pending.matter)
+            known = known_as(pending, mark, self._about(pending.matter))
+            if not known:
+                if pending.id in self._kept:
+                    raise InvalidCall(f"approval {quoted(pending.id)} is already there")
+                sessions = [each.pending.session for each in self._kept.values() if each.state in OPEN]
+                if not has_room(len(sessions), sessions.count(pending.session), len(marks) - (mark is not None)):
+                    return ""
+                self._kept[pending.id] = Approval(pending)
+            if mark is None or mark.no is None:
+                self._marks.setdefault(pending.session, {})[pending.matter] = Mark(known or pending.id)
+            return known or pending.id
 
     def answer(self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "") -> Heard:
         """Record a person's answer if it is the first, in time, and to what has this digest."""
@@ -62,8 +68,13 @@ class MemoryApprovals:
             if approval is None:
                 return Heard(False, State.UNKNOWN)
             heard = answered(approval, digest, said)
-            if heard.approval is not None:
+            if heard.counted and heard.approval is not None:
                 self._kept[id] = heard.approval
+                if heard.state is State.DENIED:
+                    pending = heard.approval.pending
+                    self._marks.setdefault(pending.session, {})[pending.matter] = Mark(id, said._replace(reason=""))
+                    for other in denied_with(self._about(pending.matter), said):
+                        self._kept[other.pending.id] = other
             return heard
 
     def take(self, bound: Bound, now_s: float) -> Taken:
@@ -71,10 +82,17 @@ class MemoryApprovals:
         now_s = checked_time(now_s)
         with self._lock:
             self._age(now_s)
-            said, changed = taken(bound, self._same(bound), self._kept.values(), now_s)
+            matter, marks = bound.matter, self._marks.get(bound.session, {})
+            said, changed = taken(bound, marks.get(matter), self._about(matter), self._kept.values(), now_s)
             if changed is not None:
                 self._kept[changed.pending.id] = changed
+                marks.pop(matter, None)
             return said
+
+    def denies(self, session: str) -> bool:
+        """Whether a no stands for anything in this session."""
+        with self._lock:
+            return any(mark.no is not None for mark in self._marks.get(session, {}).values())
 
     def void(self, session: str, now_s: float) -> int:
         """End every open question of a session, answered or not; how many there were."""
@@ -109,14 +127,13 @@ class MemoryApprovals:
                 return [start]
             return [id for id in self._kept if id.startswith(start)][:3]
 
-    def _same(self, bound: Bound) -> list[Approval]:
-        return [each for each in self._kept.values() if each.pending.bound == bound]
+    def _about(self, matter: str) -> list[Approval]:
+        return [each for each in self._kept.values() if each.pending.matter == matter]
 
     def _age(self, now_s: float) -> None:
         self._kept = {id: aged(each, now_s) for id, each in self._kept.items()}
         ended = [each for each in self._kept.values() if each.state not in OPEN]
-        # A no is not counted: an agent must not be able to have it forgotten by asking a thousand other things.
-        spare = [each for each in ended if each.state is not State.DENIED]
         old = [each for each in ended if each.ended_s < now_s - KEPT_S]
-        for each in (*spare[: max(0, len(spare) - MAX_KEPT)], *old):
+        # That there was a no, or a question, is in the marks: asking a thousand other things does not undo it.
+        for each in (*ended[: max(0, len(ended) - MAX_KEPT)], *old):
             self._kept.pop(each.pending.id, None)

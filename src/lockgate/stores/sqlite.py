@@ -16,15 +16,14 @@ from uuid import uuid4
 
 from lockgate.core.approvals import (
     KEPT_S,
+    MARKED_S,
     MAX_KEPT,
-    MAX_WAITING,
-    MAX_WAITING_PER_SESSION,
-    OPEN,
     SKEW_S,
     Answered,
     Approval,
     Bound,
     Heard,
+    Mark,
     Pending,
     State,
     Taken,
@@ -32,18 +31,21 @@ from lockgate.core.approvals import (
     answered,
     checked_answer,
     checked_time,
+    denied_with,
+    has_room,
     is_id,
+    known_as,
     shown_from_json,
     shown_to_json,
-    standing,
     taken,
 )
 from lockgate.core.errors import InvalidCall, LockgateError, quoted
 
 # "lkga": other programs' databases are refused, and ours is known to tools that look.
 _APPLICATION = 0x6C6B6761
-_VERSION = 1
+_VERSION = 2
 _BUSY_S = 5.0
+_DAY_S = 86_400.0
 
 _SCHEMA = f"""
 PRAGMA application_id = {_APPLICATION};
@@ -57,6 +59,7 @@ CREATE TABLE approvals (
     policy_hash TEXT NOT NULL,
     context TEXT NOT NULL,
     digest TEXT NOT NULL,
+    matter TEXT NOT NULL,
     created_s REAL NOT NULL,
     expires_s REAL NOT NULL,
     shown TEXT NOT NULL,
@@ -64,19 +67,27 @@ CREATE TABLE approvals (
     who TEXT,
     said_s REAL,
     reason TEXT,
-    ended_s REAL NOT NULL DEFAULT 0,
-    told INTEGER NOT NULL DEFAULT 0
+    ended_s REAL NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX one_open_question ON approvals (session, digest) WHERE state IN ('waiting', 'granted');
-CREATE INDEX by_call ON approvals (session, digest);
+CREATE INDEX by_matter ON approvals (matter);
 CREATE INDEX by_state ON approvals (state, session);
+CREATE TABLE marks (
+    session TEXT NOT NULL,
+    matter TEXT NOT NULL,
+    id TEXT NOT NULL,
+    who TEXT,
+    said_s REAL,
+    seen_s REAL NOT NULL,
+    PRIMARY KEY (session, matter),
+    CHECK ((who IS NULL) = (said_s IS NULL))
+) WITHOUT ROWID;
 """
 _COLUMNS = (
-    "id, session, tool, arguments, policy_hash, context, digest, created_s, expires_s, shown, state, who, said_s, "
-    "reason, ended_s, told"
+    "id, session, tool, arguments, policy_hash, context, digest, matter, created_s, expires_s, shown, state, who, "
+    "said_s, reason, ended_s"
 )
 _OPEN = "state IN ('waiting', 'granted')"
-_SPARE = "state IN ('expired', 'used', 'voided')"
 
 
 class SqliteApprovals:
@@ -91,21 +102,28 @@ class SqliteApprovals:
         Empty when there are too many: the call then pauses with nobody asked.
         """
         self._make()
-        with self._changing(pending.created_s) as db:
-            known = standing(self._same(db, pending.bound))
-            if known is not None and (known.state in OPEN or known.state is State.DENIED):
-                return known.pending.id
-            waiting, ours = db.execute(
-                f"SELECT count(*), coalesce(sum(session = ?), 0) FROM approvals WHERE {_OPEN}",  # noqa: S608
-                (pending.session,),
-            ).fetchone()
-            if waiting >= MAX_WAITING or ours >= MAX_WAITING_PER_SESSION:
-                return ""
-            if db.execute("SELECT 1 FROM approvals WHERE id = ?", (pending.id,)).fetchone():
-                raise InvalidCall(f"approval {quoted(pending.id)} is already there")
-            marks = ", ".join("?" * len(_COLUMNS.split(",")))
-            db.execute(f"INSERT INTO approvals ({_COLUMNS}) VALUES ({marks})", _row(Approval(pending)))  # noqa: S608
-            return pending.id
+        with self._changing(pending.created_s, pending.session) as db:
+            mark = self._mark(db, pending.bound)
+            known = known_as(pending, mark, self._about(db, pending.matter))
+            if not known:
+                if db.execute("SELECT 1 FROM approvals WHERE id = ?", (pending.id,)).fetchone():
+                    raise InvalidCall(f"approval {quoted(pending.id)} is already there")
+                counts = db.execute(
+                    f"SELECT count(*), coalesce(sum(session = :session), 0), "  # noqa: S608
+                    f"(SELECT count(*) FROM marks WHERE session = :session AND matter != :matter) "
+                    f"FROM approvals WHERE {_OPEN}",
+                    {"session": pending.session, "matter": pending.matter},
+                )
+                if not has_room(*counts.fetchone()):
+                    return ""
+                places = ", ".join("?" * len(_COLUMNS.split(",")))
+                db.execute(
+                    f"INSERT INTO approvals ({_COLUMNS}) VALUES ({places})",  # noqa: S608
+                    _row(Approval(pending)),
+                )
+            if mark is None or mark.no is None:
+                self._put_mark(db, pending, Mark(known or pending.id), pending.created_s)
+            return known or pending.id
 
     def answer(self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "") -> Heard:
         """Record a person's answer if it is the first, in time, and to what has this digest."""
@@ -119,6 +137,12 @@ class SqliteApprovals:
             heard = answered(found[0], digest, said)
             if heard.counted and heard.approval is not None:
                 self._update(db, heard.approval, State.WAITING)
+                if heard.state is State.DENIED:
+                    pending = heard.approval.pending
+                    self._put_mark(db, pending, Mark(id, said), said.at_s)
+                    others = {each.pending.id: each for each in self._about(db, pending.matter)}
+                    for other in denied_with(others.values(), said):
+                        self._update(db, other, others[other.pending.id].state)
             return heard
 
     def take(self, bound: Bound, now_s: float) -> Taken:
@@ -126,18 +150,27 @@ class SqliteApprovals:
         now_s = checked_time(now_s)
         if not self._there():
             return Taken(State.UNKNOWN)
-        with self._changing(now_s) as db:
-            same = self._same(db, bound)
-            near = [] if same else self._near(db, bound)
-            said, changed = taken(bound, same, near, now_s)
+        with self._changing(now_s, bound.session) as db:
+            asked = self._about(db, bound.matter)
+            near = [] if asked else self._near(db, bound)
+            said, changed = taken(bound, self._mark(db, bound), asked, near, now_s)
             if changed is not None:
                 self._update(db, changed, said.state)
+                db.execute("DELETE FROM marks WHERE session = ? AND matter = ?", (bound.session, bound.matter))
             return said
+
+    def denies(self, session: str) -> bool:
+        """Whether a no stands for anything in this session."""
+        if not _is_text(session) or not self._there():
+            return False
+        with self._opened() as db:
+            found = db.execute("SELECT 1 FROM marks WHERE session = ? AND who IS NOT NULL LIMIT 1", (session,))
+            return found.fetchone() is not None
 
     def void(self, session: str, now_s: float) -> int:
         """End every open question of a session, answered or not; how many there were."""
         now_s = checked_time(now_s)
-        if not self._there():
+        if not _is_text(session) or not self._there():
             return 0
         with self._changing(now_s) as db:
             ended = db.execute(
@@ -184,8 +217,23 @@ class SqliteApprovals:
         found = db.execute(f"SELECT {_COLUMNS} FROM approvals {where} ORDER BY number", values)  # noqa: S608
         return [_approval(row) for row in found]
 
-    def _same(self, db: sqlite3.Connection, bound: Bound) -> list[Approval]:
-        return self._select(db, "WHERE session = ? AND digest = ?", bound.session, bound.digest)
+    def _about(self, db: sqlite3.Connection, matter: str) -> list[Approval]:
+        return self._select(db, "WHERE matter = ?", matter)
+
+    @staticmethod
+    def _mark(db: sqlite3.Connection, bound: Bound) -> Mark | None:
+        found = db.execute(
+            "SELECT id, who, said_s FROM marks WHERE session = ? AND matter = ?", (bound.session, bound.matter)
+        ).fetchone()
+        return None if found is None else _mark(*found)
+
+    @staticmethod
+    def _put_mark(db: sqlite3.Connection, pending: Pending, mark: Mark, now_s: float) -> None:
+        # Not the reason: it may say what the call was about, and that is not kept so long.
+        db.execute(
+            "INSERT OR REPLACE INTO marks (session, matter, id, who, said_s, seen_s) VALUES (?, ?, ?, ?, ?, ?)",
+            (pending.session, pending.matter, mark.id, mark.no and mark.no.who, mark.no and mark.no.at_s, now_s),
+        )
 
     def _near(self, db: sqlite3.Connection, bound: Bound) -> list[Approval]:
         where = "WHERE state = 'granted' AND tool = ? AND (session = ? OR arguments = ?)"
@@ -195,15 +243,13 @@ class SqliteApprovals:
     def _update(db: sqlite3.Connection, approval: Approval, was: State) -> None:
         said = approval.answered
         done = db.execute(
-            "UPDATE approvals SET state = ?, who = ?, said_s = ?, reason = ?, ended_s = ?, told = ? "
-            "WHERE id = ? AND state = ?",
+            "UPDATE approvals SET state = ?, who = ?, said_s = ?, reason = ?, ended_s = ? WHERE id = ? AND state = ?",
             (
                 approval.state.value,
                 said and said.who,
                 said and said.at_s,
                 said and said.reason,
                 approval.ended_s,
-                approval.told,
                 approval.pending.id,
                 was.value,
             ),
@@ -213,12 +259,15 @@ class SqliteApprovals:
             raise sqlite3.DatabaseError("a question changed while it was locked")
 
     @contextmanager
-    def _changing(self, now_s: float) -> Iterator[sqlite3.Connection]:
-        """One change, whole or not at all, with everybody else kept out from the first read on."""
+    def _changing(self, now_s: float, session: str = "") -> Iterator[sqlite3.Connection]:
+        """One change, whole or not at all, with everybody else kept out from the first read on.
+
+        `session` is the one that was heard of, if any: what a person said to it is not forgotten.
+        """
         with self._opened() as db:
             db.execute("BEGIN IMMEDIATE")
             try:
-                _age(db, now_s)
+                _age(db, now_s, session)
                 yield db
             except BaseException:
                 if db.in_transaction:
@@ -316,7 +365,7 @@ class SqliteApprovals:
             said = str(getattr(error, "strerror", None) or error).lower()
             raise self._refused(f"cannot be made: {said}") from error
 
-    _anew = "move the file away to begin anew: what waited in it is asked again"
+    _anew = "move the file away to begin anew: what waited in it is asked again, and so is what was denied"
 
     def _refused(self, why: str, *, hint: str = "") -> LockgateError:
         return LockgateError(f"the approvals store {quoted(self.path, 200)} {why}", hint=hint)
@@ -344,8 +393,8 @@ def _put(made: Path, place: Path) -> None:
                 os.replace(made, place)
 
 
-def _age(db: sqlite3.Connection, now_s: float) -> None:
-    """What has expired is marked so for good, and what ended long ago is forgotten."""
+def _age(db: sqlite3.Connection, now_s: float, session: str) -> None:
+    """What has expired is so for good; what ended long ago is forgotten, and later that it was asked."""
     db.execute(
         f"UPDATE approvals SET state = 'expired', ended_s = :now "  # noqa: S608
         f"WHERE {_OPEN} AND NOT (created_s - :skew <= :now AND :now < expires_s)",
@@ -353,11 +402,14 @@ def _age(db: sqlite3.Connection, now_s: float) -> None:
     )
     db.execute(f"DELETE FROM approvals WHERE NOT {_OPEN} AND ended_s < ?", (now_s - KEPT_S,))  # noqa: S608
     db.execute(
-        # A no is not among them: an agent must not be able to have it forgotten by asking a thousand other things.
-        f"DELETE FROM approvals WHERE {_SPARE} AND number <= "  # noqa: S608
-        f"(SELECT number FROM approvals WHERE {_SPARE} ORDER BY number DESC LIMIT 1 OFFSET ?)",
+        # That there was a no, or a question, is in the marks: asking a thousand other things does not undo it.
+        f"DELETE FROM approvals WHERE NOT {_OPEN} AND number <= "  # noqa: S608
+        f"(SELECT number FROM approvals WHERE NOT {_OPEN} ORDER BY number DESC LIMIT 1 OFFSET ?)",
         (MAX_KEPT,),
     )
+    # A day is near enough, and most calls then write nothing here.
+    db.execute("UPDATE marks SET seen_s = ? WHERE session = ? AND seen_s < ?", (now_s, session, now_s - _DAY_S))
+    db.execute("DELETE FROM marks WHERE seen_s < ?", (now_s - MARKED_S,))
 
 
 def _row(approval: Approval) -> tuple[object, ...]:
@@ -366,6 +418,7 @@ def _row(approval: Approval) -> tuple[object, ...]:
         pending.id,
         *pending.bound,
         pending.digest,
+        pending.matter,
         pending.created_s,
         pending.expires_s,
         shown_to_json(pending.shown),
@@ -374,23 +427,38 @@ def _row(approval: Approval) -> tuple[object, ...]:
         said and said.at_s,
         said and said.reason,
         approval.ended_s,
-        approval.told,
     )
 
 
 def _approval(row: tuple[object, ...]) -> Approval:
     """A row as it was written, or an error: what is shown to a person must be what the digest was made from."""
     try:
-        id, session, tool, arguments, policy_hash, context, digest, created_s, expires_s, shown, *rest = row
-        state, who, said_s, reason, ended_s, told = rest
-        for text in (id, session, tool, arguments, policy_hash, context, digest, shown):
+        id, session, tool, arguments, policy_hash, context, digest, matter, created_s, expires_s, shown, *rest = row
+        state, who, said_s, reason, ended_s = rest
+        for text in (id, session, tool, arguments, policy_hash, context, digest, matter, shown):
             if not isinstance(text, str):
                 raise TypeError("not text")
         bound = Bound(session, tool, arguments, policy_hash, context)  # type: ignore[arg-type]
         pending = Pending(id, bound, created_s, expires_s, shown_from_json(shown))  # type: ignore[arg-type]
         said = None if who is None else Answered(state != "denied", who, checked_time(said_s), reason)  # type: ignore[arg-type]
-        if pending.digest != digest or (state in ("granted", "denied", "used") and said is None):
+        changed = pending.digest != digest or pending.matter != matter
+        if changed or (state in ("granted", "denied", "used") and said is None):
             raise ValueError("a row that was changed")
-        return Approval(pending, State(str(state)), said, checked_time(ended_s), bool(told))
+        return Approval(pending, State(str(state)), said, checked_time(ended_s))
     except (TypeError, ValueError, InvalidCall) as error:
         raise sqlite3.DatabaseError(f"a row that is no question: {type(error).__name__}") from error
+
+
+def _is_text(session: str) -> bool:
+    """Whether SQLite can hold it; no question has a session that it cannot."""
+    try:
+        session.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _mark(id: object, who: object, said_s: object) -> Mark:
+    if not isinstance(id, str) or not isinstance(who, str | None):
+        raise sqlite3.DatabaseError("a row that is no mark")
+    return Mark(id, None if who is None else Answered(False, who, checked_time(said_s)))
