@@ -544,13 +544,17 @@ class Session:
 
     def _ask(self, judge: Judge, ask: Ask) -> Generator[_Work, object, tuple[Opinion, Ran]]:
         """One judge's opinion, from the answers of the last minutes where the very same was asked before."""
-        from lockgate.core.cases import case_of
+        from lockgate.core.cases import Case, case_of, snapshot
 
         top = ask.stage is Stage.SUPERVISOR
         # Putting the question together is part of what asking costs.
         began = perf_counter_ns()
         with self._lock:
-            case = case_of(ask, self._context, self.policy, goal=self.goal, history=self._told(ask) if top else ())
+            seen, history = snapshot(self._context), self._told(ask) if top else ()
+        # Outside the lock, and off a caller's loop: large texts take a while to clean and to cut.
+        case = yield self._stored(partial(case_of, ask, seen, self.policy, goal=self.goal, history=history))
+        if not isinstance(case, Case):
+            return _NO_ANSWER.opinion, Ran(3 if top else 2, "unclear", judge.name, (perf_counter_ns() - began) / 1000)
         inquiry = Inquiry(ask.stage, case)
         key = sha256(repr((judge.name, self.policy.hash, inquiry)).encode("utf-8", "backslashreplace")).hexdigest()
         opined = self._remembered(key)
