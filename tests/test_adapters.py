@@ -66,26 +66,36 @@ class Provider:
 class Scripted(Client):
     """A client that gives one answer to everything, and remembers what it was asked."""
 
+    timeout_s = 600.0
+
     def __init__(self, answer: Answer | Exception | Callable[[], Answer] = SAFE, *, wait_s: float = 0.0) -> None:
         self.reply = answer
         self.wait_s = wait_s
         self.asked: list[tuple[Question, str, str]] = []
         self.closed = False
 
-    def _answer(self) -> Outcome:
+    def _answer(self, waited_s: float) -> Outcome:
+        if waited_s < self.wait_s:
+            return Outcome(NoAnswer(Why.DEADLINE), 1.0, 1)
         if isinstance(self.reply, Exception):
             raise self.reply
         return Outcome(self.reply() if callable(self.reply) else self.reply, 1.0, 1)
 
-    def ask(self, provider: Any, question: Question, key: str, *, tenant: str = "") -> Outcome:
+    def ask(
+        self, provider: Any, question: Question, key: str, *, tenant: str = "", timeout_s: float | None = None
+    ) -> Outcome:
         self.asked.append((question, key, tenant))
-        time.sleep(self.wait_s)
-        return self._answer()
+        wait_s = min(self.wait_s, self.timeout_s if timeout_s is None else timeout_s)
+        time.sleep(wait_s)
+        return self._answer(wait_s)
 
-    async def ask_async(self, provider: Any, question: Question, key: str, *, tenant: str = "") -> Outcome:
+    async def ask_async(
+        self, provider: Any, question: Question, key: str, *, tenant: str = "", timeout_s: float | None = None
+    ) -> Outcome:
         self.asked.append((question, key, tenant))
-        await asyncio.sleep(self.wait_s)
-        return self._answer()
+        wait_s = min(self.wait_s, self.timeout_s if timeout_s is None else timeout_s)
+        await asyncio.sleep(wait_s)
+        return self._answer(wait_s)
 
     def close(self) -> None:
         self.closed = True
@@ -121,7 +131,7 @@ def make(scanner: Scanner, metrics: Metrics) -> Make:
             scanner=scanner,
             metrics=metrics,
             nonce=lambda: NONCE,
-            **more,
+            **{"timeout_ms": 1500, **more},
         )
 
     return make
@@ -467,7 +477,7 @@ def test_a_provider_of_somebody_s_own_makes_no_new_label(make: Make, metrics: Me
 def test_nothing_secret_is_in_a_repr(make: Make, local: LocalRuleAdapter) -> None:
     adapter = make(keys=Keys(SECRET, {"acme": SECRET}))
     assert (repr(adapter), repr(local)) == ("RemoteAdapter(openai)", "LocalRuleAdapter(local)")
-    asking = adapters._Asking(Scripted(), Provider(), Question("", "", ""), SECRET, "acme")
+    asking = adapters._Asking(Scripted(), Provider(), Question("", "", ""), SECRET, "acme", 1.0)
     assert SECRET not in repr(asking)
     assert SECRET not in f"{asking}"
 
@@ -529,6 +539,46 @@ def test_no_key_is_no_answer_and_no_question(
     assert ask(adapter, {"prompt_text": ATTACK}).verdict == "unsafe"
     assert client.asked == []
     assert SECRET not in caplog.text
+
+
+class Instant(Source):
+    """One that promises to answer from memory, and is asked in place."""
+
+    instant = True
+
+
+@pytest.mark.parametrize(
+    "error",
+    [KeyError, StopIteration, TimeoutError, lanes.Full, SystemExit, GeneratorExit, asyncio.CancelledError],
+)
+def test_whatever_an_instant_source_raises_is_no_key(
+    error: type[BaseException], make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    client = Scripted(SAFE)
+    adapter = make(client=client, keys=Instant(fail(error(SECRET))))
+    assert ask(adapter, PLAIN)[:3] == ("unclear", "openai", "no-key")
+    assert ask(adapter, {"prompt_text": ATTACK}).verdict == "unsafe"
+    assert client.asked == []
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError, MemoryError])
+def test_nothing_that_is_raised_in_place_comes_through(
+    error: type[BaseException], scanner: Scanner, metrics: Metrics
+) -> None:
+    def nonce() -> str:
+        raise error(SECRET)
+
+    adapter = RemoteAdapter(Provider(), Scripted(), Keys("key"), scanner=scanner, metrics=metrics, nonce=nonce)
+    assert ask(adapter, PLAIN).reason == "internal"
+    assert ask(adapter, {"prompt_text": ATTACK}).verdict == "unsafe"
+
+
+def test_an_interrupt_is_the_caller_s_own(make: Make) -> None:
+    adapter = make(keys=Instant(fail(KeyboardInterrupt())))
+    with pytest.raises(KeyboardInterrupt):
+        adapter.examine(PLAIN)
 
 
 def test_a_tenant_s_key_is_looked_up_for_every_request(make: Make) -> None:
@@ -595,6 +645,69 @@ def test_the_deadline_holds_for_the_key_and_the_answer_together(make: Make) -> N
         began = time.perf_counter()
         assert examine(PLAIN).reason == "deadline"
         assert time.perf_counter() - began < 1.0
+
+
+@pytest.fixture
+def hanging(scanner: Scanner, metrics: Metrics) -> Iterator[Callable[..., RemoteAdapter]]:
+    """Adapters that ask a server which never answers."""
+    clients: list[Client] = []
+    with LoopbackProvider(fault="hang") as provider:
+
+        def hanging(keys: Any, client_ms: int = 300, **more: Any) -> RemoteAdapter:
+            client = Client(timeout_ms=client_ms)
+            clients.append(client)
+            return RemoteAdapter(Compatible("m", provider.url), client, keys, scanner=scanner, metrics=metrics, **more)
+
+        yield hanging
+        for client in clients:
+            client.close()
+
+
+@pytest.mark.parametrize(("client_ms", "own_ms"), [(300, None), (300, 5_000), (5_000, 300)])
+def test_there_is_one_deadline_and_it_is_the_shorter_one(
+    hanging: Callable[..., RemoteAdapter], client_ms: int, own_ms: int | None
+) -> None:
+    adapter = hanging(Keys("key"), client_ms, timeout_ms=own_ms)
+    for examine in (adapter.examine, lambda payload: asyncio.run(adapter.examine_async(payload))):
+        began = time.perf_counter()
+        assert examine(PLAIN).reason == "deadline"
+        assert 0.28 < time.perf_counter() - began < 0.3 + 5 * LATE_S
+
+
+def test_a_provider_that_hangs_is_left_alone_although_keys_take_their_time(
+    hanging: Callable[..., RemoteAdapter],
+) -> None:
+    ways: list[Callable[[RemoteAdapter], Assessment]] = [
+        lambda adapter: adapter.examine(PLAIN),
+        lambda adapter: asyncio.run(adapter.examine_async(PLAIN)),
+    ]
+    for way in ways:
+        adapter = hanging(Source(lambda tenant: time.sleep(0.08) or "key"))
+        assert [way(adapter).reason for _ in range(7)] == ["deadline"] * 5 + ["circuit-open"] * 2
+
+
+def test_invented_tenants_are_no_way_round_an_open_circuit(hanging: Callable[..., RemoteAdapter]) -> None:
+    adapter = hanging(Keys("everybody", {"acme": "its-own"}))
+    reasons = [adapter.examine(PLAIN, tenant=f"tenant-{number}").reason for number in range(10)]
+    assert reasons == ["deadline"] * 5 + ["circuit-open"] * 5
+    assert adapter.examine(PLAIN, tenant="acme").reason == "deadline", "whoever has its own has its own circuit"
+
+
+def test_a_source_that_hangs_for_one_tenant_has_threads_left_for_the_others(make: Make) -> None:
+    gate = threading.Event()
+    adapter = make(keys=Source(lambda tenant: "key" if tenant != "stuck" or gate.wait(10) else ""), timeout_ms=300)
+
+    async def crowd() -> str:
+        stuck = asyncio.gather(*(adapter.examine_async(PLAIN, tenant="stuck") for _ in range(64)))
+        await asyncio.sleep(0.1)
+        found = await adapter.examine_async(PLAIN, tenant="other")
+        await stuck
+        return found.reason
+
+    try:
+        assert asyncio.run(crowd()) == "provider"
+    finally:
+        gate.set()
 
 
 def test_a_source_that_hangs_for_everybody_takes_no_more_threads_than_it_may(
@@ -689,59 +802,214 @@ def test_a_thread_of_its_own_beside_a_loop_may_wait(make: Make) -> None:
     assert asyncio.run(handler()) == "safe"
 
 
-def test_a_large_text_does_not_hold_up_the_loop(local: LocalRuleAdapter, make: Make) -> None:
-    """The longest pause of a loop that does nothing else, while a text of half a megabyte is read."""
-    text = "i\u200bgnore the weather %41nd " * 20_000
+# --- texts that take long to read
 
-    async def lag(adapter: Any) -> float:
-        task = asyncio.ensure_future(adapter.examine_async({"prompt_text": text}))
-        worst = 0.0
-        while not task.done():
+MEBIBYTE = 1_048_000
+# Each of them has kept a processor, or the interpreter's lock, for longer than its length would suggest.
+DEAR = {
+    "prose": "The quick brown fox jumps. ",
+    "labels": "key=",
+    "digits": "1",
+    "cards": "4 ",
+    "wide letters": "\uff21",
+    "percent": "%41",
+    "base64": "QUJD",
+    "one letter": "a",
+    "lines": "a\n",
+    "backslashes": "\\",
+    "versions": "1.",
+    "hex": "4a ",
+    "addresses": "@a.b",
+    "hidden": "i\u200bgnore the weather %41nd ",
+}
+LATE_S = 0.1
+
+
+def filled(unit: str, characters: int = MEBIBYTE) -> dict[str, Any]:
+    return {"prompt_text": (unit * (characters // len(unit) + 1))[:characters]}
+
+
+async def lag(work: Any) -> float:
+    """The longest pause of a loop that does nothing but this, as far as it was this process that kept it waiting.
+
+    While the loop is kept waiting by our own threads the process uses the processor, and while it is by other
+    processes it does not: so a busy machine does not count, and whatever holds the interpreter's lock does.
+    """
+    task = asyncio.ensure_future(work)
+    worst = 0.0
+    while not task.done():
+        began, used = time.perf_counter(), time.process_time()
+        await asyncio.sleep(0.002)
+        worst = max(worst, min(time.perf_counter() - began, time.process_time() - used))
+    await task
+    return worst
+
+
+def idle(adapter: Any) -> None:
+    """Wait until nothing is read any more: what has begun is read to its end."""
+    until = time.monotonic() + 20
+    while any(lane._under_way for lane in adapter._reading.values()) and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("name", DEAR)
+def test_a_dear_text_costs_the_deadline_at_most_and_holds_up_nobody_s_loop(
+    name: str, scanner: Scanner, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    deadline_s = 0.4
+    for adapter in (make(SAFE, timeout_ms=400), LocalRuleAdapter(scanner=scanner, metrics=Metrics(), timeout_ms=400)):
+        asyncio.run(adapter.examine_async(PLAIN))
+        rests: list[float] = []
+        lags: list[float] = []
+        lates: list[float] = []
+
+        async def examine(adapter: Any = adapter, lates: list[float] = lates) -> None:
             began = time.perf_counter()
-            await asyncio.sleep(0.002)
-            worst = max(worst, time.perf_counter() - began)
-        assert task.result().verdict != "safe"
-        return worst
+            found = await adapter.examine_async(filled(DEAR[name]))
+            lates.append(time.perf_counter() - began - deadline_s)
+            assert found.verdict != "safe" or isinstance(adapter, LocalRuleAdapter)
 
-    for adapter in (local, make(SAFE, timeout_ms=500)):
-        in_place = time.perf_counter()
-        local.examine({"prompt_text": text})
-        in_place = time.perf_counter() - in_place
-        assert min(asyncio.run(lag(adapter)) for _ in range(2)) < max(0.25, in_place / 2)
+        # Others use this machine too, and noise only ever adds: one quiet run is enough.
+        while not lags or (len(lags) < 5 and (min(lags) - min(rests) >= 0.05 or min(lates) > LATE_S)):
+            idle(adapter)
+            rests.append(asyncio.run(lag(asyncio.sleep(0.1))))
+            lags.append(asyncio.run(lag(examine())))
+        assert min(lags) - min(rests) < 0.05, (rests, lags)
+        assert min(lates) <= LATE_S
+
+
+def test_dear_texts_of_one_client_keep_nobody_s_ordinary_text_waiting(make: Make) -> None:
+    """All of one tenant, which is how they come when nobody says whose they are.
+
+    Measured in the time that this process uses, so that a busy machine does not count.
+    """
+    adapter = make(SAFE, timeout_ms=20_000)
+    ordinary = {"prompt_text": "The minutes of Tuesday. " * 220}
+
+    async def crowd(size: int, count: int, payload: Mapping[str, Any]) -> float:
+        units = [*DEAR.values()] * count
+        waiting = [asyncio.ensure_future(adapter.examine_async(filled(unit, size))) for unit in units[:count]]
+        await asyncio.sleep(0.01)
+        began = time.process_time()
+        assert (await adapter.examine_async(payload)).reason == "provider"
+        used = time.process_time() - began
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        return used
+
+    assert asyncio.run(crowd(3_900, 60, PLAIN)) < 1.0
+    assert asyncio.run(crowd(MEBIBYTE, 10, ordinary)) < 0.5
+    assert asyncio.run(crowd(MEBIBYTE, 10, PLAIN)) < 0.5
+    idle(adapter)
+
+
+def test_the_texts_of_one_tenant_keep_no_other_waiting(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = adapters.view
+
+    def slow(payload: Any, scanner: Scanner) -> Any:
+        if payload.prompt_text.startswith("slow"):
+            time.sleep(0.03)
+        return real(payload, scanner)
+
+    monkeypatch.setattr(adapters, "view", slow)
+    adapter = make(SAFE, timeout_ms=900)
+
+    async def crowd() -> tuple[set[str], list[str]]:
+        waiting = [
+            asyncio.ensure_future(adapter.examine_async({"prompt_text": "slow"}, tenant="crowd")) for _ in range(64)
+        ]
+        await asyncio.sleep(0.05)
+        others = await asyncio.gather(*(adapter.examine_async(PLAIN, tenant=f"tenant {n}") for n in range(5)))
+        return {found.reason for found in await asyncio.gather(*waiting)}, [found.reason for found in others]
+
+    crowded, others = asyncio.run(crowd())
+    assert others == ["provider"] * 5
+    assert crowded == {"provider", "deadline", "busy"}
+
+
+def test_a_megabyte_of_one_tenant_s_does_not_hold_up_another_s(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = threading.Event()
+    real = adapters.view
+    monkeypatch.setattr(
+        adapters,
+        "view",
+        lambda payload, scanner: (payload.prompt_text[0] == "x" and gate.wait(10) and None) or real(payload, scanner),
+    )
+    adapter = make(SAFE, timeout_ms=1000)
+
+    async def crowd() -> list[str]:
+        waiting = [adapter.examine_async(filled("x" * 10, 100_000), tenant="crowd") for _ in range(5)]
+        hanging = asyncio.gather(*waiting)
+        await asyncio.sleep(0.05)
+        found = await adapter.examine_async(filled("The weather. ", 100_000), tenant="other")
+        gate.set()
+        await hanging
+        return [found.reason]
+
+    try:
+        assert asyncio.run(crowd()) == ["partly-read"]
+    finally:
+        gate.set()
+
+
+def test_the_rules_alone_have_a_deadline_too(
+    scanner: Scanner, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = threading.Event()
+    monkeypatch.setattr(adapters, "view", lambda payload, scanner: gate.wait(10))
+    local = LocalRuleAdapter(scanner=scanner, metrics=metrics, timeout_ms=100)
+    try:
+        for examine in (local.examine, lambda payload: asyncio.run(local.examine_async(payload))):
+            began = time.perf_counter()
+            assert examine(filled("word ", 10_000))[:3] == ("unclear", "local", "deadline")
+            assert time.perf_counter() - began < 1.0
+    finally:
+        gate.set()
+    assert metrics.errors.value("local", "deadline") == 2
+
+
+@pytest.mark.parametrize(
+    ("payload", "size"),
+    [
+        (PLAIN, "small"),
+        ({"prompt_text": "x" * 3_980}, "small"),
+        ({"prompt_text": "x" * 4_000}, "ordinary"),
+        ({"prompt_text": "x" * 65_000, "modalities": ["text"]}, "ordinary"),
+        ({"prompt_text": "x" * 66_000}, "large"),
+        ({**PLAIN, "ingress_flags": ["flag"] * 1_000}, "ordinary"),
+        ({**PLAIN, "ingress_flags": ["f"] * 5_000}, "large"),
+        ({**PLAIN, "debug": cyclic}, "large"),
+        (MappingProxyType(PLAIN), "large"),
+    ],
+)
+def test_payloads_have_lanes_by_their_size(payload: Any, size: str) -> None:
+    assert adapters._size(payload).value == size
 
 
 def test_a_crowd_that_waits_for_a_hanging_provider_does_not_hold_up_the_loop(scanner: Scanner) -> None:
-    async def lag(work: Any) -> float:
-        task = asyncio.ensure_future(work)
-        worst = 0.0
-        while not task.done():
-            began = time.perf_counter()
-            await asyncio.sleep(0.002)
-            worst = max(worst, time.perf_counter() - began)
-        return worst
-
     async def crowd(adapter: RemoteAdapter) -> None:
         found = await asyncio.gather(*(adapter.examine_async(PLAIN) for _ in range(64)))
         assert {each.reason for each in found} <= {"deadline", "circuit-open"}
 
-    idle: list[float] = []
+    rests: list[float] = []
     busy: list[float] = []
     with LoopbackProvider(fault="hang") as provider:
         # Others use this machine too, and noise only ever adds: one quiet run is enough.
-        while not busy or (min(busy) - min(idle) >= 0.05 and len(busy) < 8):
+        while not busy or (min(busy) - min(rests) >= 0.05 and len(busy) < 8):
             adapter = RemoteAdapter(
                 Compatible("m", provider.url),
                 Client(timeout_ms=400),
                 Keys(),
                 scanner=scanner,
                 metrics=Metrics(),
-                timeout_ms=400,
                 key_needed=False,
             )
-            idle.append(asyncio.run(lag(asyncio.sleep(0.4))))
+            rests.append(asyncio.run(lag(asyncio.sleep(0.4))))
             busy.append(asyncio.run(lag(crowd(adapter))))
             adapter.close()
-    assert min(busy) - min(idle) < 0.05, (idle, busy)
+    assert min(busy) - min(rests) < 0.05, (rests, busy)
 
 
 def test_a_text_that_takes_too_long_to_read_costs_the_deadline(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -359,6 +359,7 @@ FAULTS = [
     "gzip-broken",
     "says-refusal",
     "error-in-200",
+    "echo",
 ]
 
 

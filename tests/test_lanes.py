@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -40,14 +42,19 @@ def test_an_exit_in_a_thread_ends_nobody_else(error: type[BaseException]) -> Non
     assert lane.wait(lambda: "still here", 5) == "still here"
 
 
+def started(before: set[threading.Thread]) -> int:
+    """How many threads there are that were not there before: those of other tests may end meanwhile."""
+    return len(set(threading.enumerate()) - before)
+
+
 def test_no_more_threads_than_workers_and_no_more_work_than_fits() -> None:
     gate = threading.Event()
-    before = threading.active_count()
+    before = set(threading.enumerate())
     lane = Lane(3, most=10)
     futures = [lane.start(lambda: gate.wait(10)) for _ in range(10)]
     with pytest.raises(Full):
         lane.start(fail)
-    assert quiet(lambda: threading.active_count() == before + 3)
+    assert quiet(lambda: started(before) == 3)
     gate.set()
     assert [future.result(5)() for future in futures] == [True] * 10
     assert lane.wait(lambda: "room again", 5) == "room again"
@@ -66,11 +73,11 @@ def test_every_worker_is_hired_when_the_others_hang() -> None:
 
 def test_threads_without_work_end_and_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "IDLE_S", 0.05)
-    before = threading.active_count()
+    before = set(threading.enumerate())
     lane = Lane(2, most=10)
     for _ in range(3):
         assert lane.wait(lambda: 1, 5) == 1
-        assert quiet(lambda: threading.active_count() == before)
+        assert quiet(lambda: started(before) == 0)
 
 
 def test_work_arriving_as_threads_end_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,6 +112,127 @@ def test_what_was_given_up_before_it_began_is_not_done() -> None:
     assert first.result(5)() is True
     assert lane.wait(lambda: done.append(2), 5) is None
     assert done == [2]
+
+
+# --- everybody has a turn
+
+
+def test_whoever_has_less_waits_behind_one_piece_of_each_and_not_behind_a_crowd() -> None:
+    gate = threading.Event()
+    order: list[str] = []
+    lane = Lane(1, most=100)
+    first = lane.start(lambda: gate.wait(10), "crowd")
+    crowd = [lane.start(lambda n=n: order.append(f"crowd {n}"), "crowd") for n in range(50)]
+    others = [lane.start(lambda name=name: order.append(name), name) for name in ("one", "two")]
+    gate.set()
+    assert first.result(5)() is True
+    for future in (*crowd, *others):
+        future.result(5)()
+    assert order[:4] == ["crowd 0", "one", "two", "crowd 1"]
+    assert order[4:] == [f"crowd {n}" for n in range(2, 50)], "and each of them in the order in which it came"
+
+
+def test_a_full_lane_has_room_for_whoever_has_less() -> None:
+    gate = threading.Event()
+    lane = Lane(1, most=10)
+    crowd = [lane.start(lambda: gate.wait(10), "crowd") for _ in range(10)]
+    assert quiet(lambda: crowd[0].running())
+    with pytest.raises(Full):
+        lane.start(fail, "crowd")
+    others = [lane.start(lambda: "done", f"other {number}") for number in range(3)]
+    # The last to come of the crowd go first, and are told at once.
+    for future in crowd[-3:]:
+        with pytest.raises(Full):
+            future.result(5)()
+    gate.set()
+    assert [future.result(5)() for future in others] == ["done"] * 3
+    assert [future.result(5)() for future in crowd[:-3]] == [True] * 7
+    assert lane.wait(lambda: "room again", 5, "crowd") == "room again"
+
+
+def test_a_full_lane_of_equals_takes_nobody_s_place() -> None:
+    gate = threading.Event()
+    lane = Lane(1, most=5)
+    waiting = [lane.start(lambda: gate.wait(10), f"tenant {number}") for number in range(5)]
+    with pytest.raises(Full):
+        lane.start(fail, "one more")
+    gate.set()
+    assert [future.result(5)() for future in waiting] == [True] * 5
+
+
+def test_nobody_has_more_than_its_share_of_the_threads() -> None:
+    gate = threading.Event()
+    lane = Lane(4, most=100, each=2)
+    hanging = [lane.start(lambda: gate.wait(10), "crowd") for _ in range(20)]
+    assert lane.wait(lambda: "done", 5, "other") == "done"
+    assert sum(future.running() for future in hanging) == 2
+    gate.set()
+    assert [future.result(5)() for future in hanging] == [True] * 20
+
+
+def test_those_who_leave_leave_their_places() -> None:
+    gate = threading.Event()
+    lane = Lane(1, most=4)
+    first = lane.start(lambda: gate.wait(10))
+    for _ in range(20):
+        with pytest.raises(TimeoutError):
+            lane.wait(fail, 0.001)
+    assert lane._under_way == 1
+    gate.set()
+    assert first.result(5)() is True
+
+
+def test_crowds_that_come_and_go_leave_nothing_behind() -> None:
+    lane = Lane(2, most=8, each=1)
+    count = threading.Lock()
+    done = {"done": 0, "left": 0, "full": 0}
+
+    def many(number: int) -> None:
+        for turn in range(100):
+            try:
+                lane.wait(lambda: time.sleep(0.0002), 0.001 if turn % 3 else 5, f"tenant {number % 5}")
+                how = "done"
+            except (TimeoutError, Full) as error:
+                how = "full" if isinstance(error, Full) else "left"
+            with count:
+                done[how] += 1
+
+    threads = [threading.Thread(target=many, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sum(done.values()) == 1200
+    assert done["done"] > 100
+    assert quiet(lambda: (lane._under_way, lane._waiting, +lane._running) == (0, {}, {}))
+
+
+# --- after a fork
+
+
+def all_four(lane: Lane) -> bool:
+    got: list[object] = []
+    threads = [threading.Thread(target=lambda: got.append(lane.wait(lambda: 1, 3))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(5)
+    return got == [1] * 4
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_that_was_forked_begins_anew_for_all_its_threads() -> None:
+    gate = threading.Event()
+    lane = Lane(1, most=4)
+    waiting = [lane.start(lambda: gate.wait(10)) for _ in range(4)]
+    for _ in range(10):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)
+            os._exit(0 if all_four(lane) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    gate.set()
+    assert [future.result(5)() for future in waiting] == [True] * 4
 
 
 def test_nothing_of_the_work_is_kept_by_an_idle_thread() -> None:

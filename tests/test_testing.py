@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from lockgate.core.questions import Blocked, NoAnswer, Question, Said, Scored, Verdict, Why
-from lockgate.testing import FAULTS, LoopbackProvider, ScriptedVerifier, check_adapter
+from lockgate.testing import FAULTS, LoopbackProvider, ScriptedVerifier, check_adapter, contract
 
 NONCE = "0123456789abcdef0123456789abcdef"
 EXACT = f'{{"verdict": "safe", "nonce": "{NONCE}"}}'
@@ -236,6 +236,16 @@ def test_a_fault_can_come_over_an_open_connection() -> None:
             ask()
         connection.close()
         assert provider.connections == 1
+
+
+def test_an_echo_sends_back_what_it_was_sent() -> None:
+    with LoopbackProvider(fault="echo") as provider:
+        connection = http.client.HTTPConnection(provider.url.removeprefix("http://"), timeout=5)
+        connection.request("POST", "/v1/messages", json.dumps(ASKED), {"authorization": "Bearer key", "x-api-key": "k"})
+        reply = connection.getresponse()
+        connection.close()
+    assert reply.status == 401
+    assert (reply.headers["x-sent-authorization"], reply.headers["x-sent-x-api-key"]) == ("Bearer key", "k")
 
 
 def test_whoever_follows_a_redirect_is_caught() -> None:
@@ -455,6 +465,14 @@ def test_the_contract_names_what_was_broken(adapter: Callable[[], Shrug], compla
     with pytest.raises(AssertionError) as broken:
         check_adapter(adapter, deadline_s=0.01 if adapter is Dawdles else 1.5, secret="hunter2")
     assert str(broken.value).startswith(complaint)
+
+
+def test_an_adapter_that_changes_its_payloads_changes_nobody_else_s() -> None:
+    before = repr((contract.PAYLOADS, contract.CALM))
+    with pytest.raises(AssertionError, match="the payload was changed"):
+        check_adapter(Changes)
+    assert repr((contract.PAYLOADS, contract.CALM)) == before
+    check_adapter(Shrug)
 
 
 def test_an_adapter_that_keeps_the_contract_passes() -> None:

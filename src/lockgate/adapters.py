@@ -3,12 +3,15 @@
 `assess` never raises and never blocks a running event loop. There are four ways to ask, and one body behind them:
 `_Adapter._flow` yields what has to wait, and a driver of a few lines waits for it, in a thread or on a loop.
 
-1. Read.    Parse the payload, hash it, let the rules look at it in all its readings; for a provider redact it, cut it
-            and put the question. A payload that is none: unclear, `bad-payload`. A local adapter is done here.
+1. Read.    Parse the payload, let the rules look at it in all its readings, and hash it; for a provider redact it, cut
+            it and put the question. A payload that is none: unclear, `bad-payload`. A local adapter is done here.
 2. Key.     The tenant's, from the source of keys. None: no answer, `no-key`.
-3. Ask.     The provider, through the client, which keeps the deadline.
+3. Ask.     The provider, through the client, in the time that is left.
 4. Rule.    What the rules and the answer give together: core/assessment.py has the table.
 5. Report.  Metrics, a span, and a warning when nobody answered: names from closed lists, and a hash.
+
+Reading and keys have lanes of their own (`lanes`), in which everybody has a turn. Reading has three, by the size of the
+payload: whoever sends megabytes keeps nobody waiting but others who do.
 """
 
 from __future__ import annotations
@@ -18,8 +21,9 @@ import logging
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
-from secrets import token_hex
-from time import perf_counter
+from hmac import new as new_hmac
+from secrets import token_bytes, token_hex
+from time import monotonic
 from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 from lockgate.core.assessment import REASONS, Assessment, View, Weighed, unanswered, view, weigh
@@ -51,9 +55,10 @@ LOG = logging.getLogger("lockgate.verifier")
 
 # A payload of up to so many characters is read on the caller's own loop; a larger one would hold it up.
 MAX_CHARACTERS_ON_LOOP = 4_000
+# One of up to so many is an ordinary document, and does not wait behind the megabytes of others.
+MAX_CHARACTERS_ORDINARY = 64 * 1024
 MAX_TENANT_CHARACTERS = 256
-# Time that reading and the key may take without counting against the provider's.
-_NEGLIGIBLE_S = 0.05
+_SECRET = token_bytes(32)
 # Consequences of what has been reported already, or of the caller's own code: thousands a second are possible.
 _NOT_NEWS = frozenset({Why.CIRCUIT_OPEN, Why.BUSY, Why.CALLED_IN_LOOP})
 
@@ -86,21 +91,33 @@ class _Driver(Enum):
     NOBODY = "nobody"
 
 
+class _Size(Enum):
+    SMALL = "small"
+    ORDINARY = "ordinary"
+    LARGE = "large"
+
+
 class _Adapter:
     """What adapters share: four ways to ask, one flow."""
 
     # Whether reading a small payload takes so little that it is done on the caller's loop.
     _quick = True
 
-    def __init__(self, provider: str, scanner: Scanner | None, metrics: Metrics, most_waiting: int) -> None:
+    def __init__(
+        self, provider: str, scanner: Scanner | None, metrics: Metrics, timeout_s: float, most_waiting: int
+    ) -> None:
         # A provider of somebody's own must not make new metric series, or put line ends into logs.
         self._name = provider if provider in PROVIDERS else OTHER
         self._scanner = scanner or shared_scanner(Policy())
         self._metrics = metrics
         self._tracing = Tracing()
-        # Two lanes: whoever sends megabytes keeps nobody waiting but others who do. One thread each: reading keeps
-        # the processor busy, and more of them would only take turns with each other and with the loop.
-        self._small, self._large = Lane(1, most=most_waiting), Lane(1, most=most_waiting)
+        self._timeout_s = timeout_s
+        self._clock: Callable[[], float] = monotonic
+        # One thread each: reading keeps the processor busy, and more of them would only take turns with each other
+        # and with the loop. Megabytes can take longer than others have time to wait, so there are two for them, of
+        # which nobody gets both.
+        self._reading = {size: Lane(1, most=most_waiting) for size in (_Size.SMALL, _Size.ORDINARY)}
+        self._reading[_Size.LARGE] = Lane(2, most=most_waiting, each=1)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._name})"
@@ -145,7 +162,7 @@ class _Adapter:
             flow.close()
 
     def _flow(self, payload: Mapping[str, Any], tenant: str, driver: _Driver) -> _Flow[Assessment]:
-        seen = _Seen()
+        seen = _Seen(self._clock())
         span = self._tracing.start()
         try:
             try:
@@ -156,11 +173,14 @@ class _Adapter:
                 weighed = unanswered(seen.view, Why.DEADLINE)
             except Full:
                 weighed = unanswered(seen.view, Why.BUSY)
-            except Exception as error:  # noqa: BLE001 - whatever it was, the request path must not see it
+            except (KeyboardInterrupt, GeneratorExit):
+                raise
+            except BaseException as error:  # noqa: BLE001 - whatever it was, the request path must not see it
+                # Also a CancelledError, which is somebody's code's here: a caller's own never enters the flow.
                 seen.error = _type_name(error)
                 weighed = unanswered(seen.view, Why.INTERNAL)
             rules = seen.view.rules if seen.view is not None else ()
-            latency_ms = (perf_counter() - seen.began) * 1000
+            latency_ms = (self._clock() - seen.began) * 1000
             assessment = Assessment(weighed.verdict, self._name, weighed.reason, latency_ms, rules, seen.digest)
             # 5. Report.
             self._report(assessment, weighed.why, seen.error, span)
@@ -171,30 +191,38 @@ class _Adapter:
     def _weighed(self, payload: Mapping[str, Any], tenant: str, seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
         raise NotImplementedError
 
-    def _read(
-        self, payload: Mapping[str, Any], seen: _Seen, driver: _Driver, timeout_s: float | None = None
-    ) -> _Flow[View | None]:
+    def _read(self, payload: Mapping[str, Any], tenant: str, seen: _Seen, driver: _Driver) -> _Flow[View | None]:
         """Step 1; None for a payload that cannot be read without holding up somebody's loop."""
-        small = _small(payload)
-        if driver is _Driver.NOBODY and not small:
+        size = _size(payload)
+        if driver is _Driver.NOBODY and size is not _Size.SMALL:
             return None
-        in_place = small if driver is not _Driver.LOOP else small and self._quick
 
         def work() -> View:
             parsed = parse_payload(payload)
-            seen.digest = payload_digest(parsed)
+            self._in_time(seen)
+            # The rules first: where time runs out afterwards, what they found still counts.
             seen.view = view(parsed, self._scanner)
-            if driver is not _Driver.NOBODY:
+            if driver is not _Driver.NOBODY or self._quick:
+                self._in_time(seen)
                 self._put(parsed, seen.view, seen)
             return seen.view
 
-        if in_place:
+        if size is _Size.SMALL and (driver is not _Driver.LOOP or self._quick):
             return work()
-        found: View = yield _Work(work, self._small if small else self._large, timeout_s)
+        found: View = yield _Work(work, self._reading[size], self._left_s(seen), _whom(tenant))
         return found
 
+    def _left_s(self, seen: _Seen) -> float:
+        return self._timeout_s - (self._clock() - seen.began)
+
+    def _in_time(self, seen: _Seen) -> None:
+        """What nobody waits for any more is not read to its end: others are waiting for the thread."""
+        if self._left_s(seen) <= 0:
+            raise TimeoutError
+
     def _put(self, payload: Payload, found: View, seen: _Seen) -> None:
-        """Put the question, where one is asked."""
+        """What may be told about the payload, and the question, where one is asked."""
+        raise NotImplementedError
 
     def _report(self, assessment: Assessment, why: Why | None, error: str, span: Span) -> None:
         metrics = self._metrics
@@ -223,24 +251,30 @@ class _Adapter:
 
 
 class LocalRuleAdapter(_Adapter):
-    """The rules alone: no network, no key, the same answer to the same request every time."""
+    """The rules alone: no network, no key, the same answer to the same request every time it is given in time."""
 
-    def __init__(self, *, scanner: Scanner | None = None, metrics: Metrics = METRICS) -> None:
-        super().__init__("local", scanner, metrics, most_waiting=1024)
+    def __init__(self, *, scanner: Scanner | None = None, metrics: Metrics = METRICS, timeout_ms: int = 1500) -> None:
+        super().__init__("local", scanner, metrics, timeout_ms / 1000, most_waiting=1024)
 
-    def _weighed(
-        self,
-        payload: Mapping[str, Any],
-        tenant: str,  # noqa: ARG002
-        seen: _Seen,
-        driver: _Driver,
-    ) -> _Flow[Weighed]:
-        found = yield from self._read(payload, seen, driver)
+    def _weighed(self, payload: Mapping[str, Any], tenant: str, seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
+        found = yield from self._read(payload, tenant, seen, driver)
         return found.alone if found is not None else unanswered(None, Why.CALLED_IN_LOOP)
+
+    def _put(self, payload: Payload, found: View, seen: _Seen) -> None:  # noqa: ARG002
+        # Redacting a text takes many times what the rules take. A key that nobody knows serves as well: without it
+        # nobody finds the rest of a text by trying, and in this process the same request has the same digest.
+        names = (payload.modalities, payload.policy_context, payload.ingress_flags, payload.sources)
+        digest = new_hmac(_SECRET, f"{names}\n".encode(), "sha256")
+        digest.update(payload.prompt_text.encode("utf-8", "surrogatepass"))
+        seen.digest = digest.hexdigest()
 
 
 class RemoteAdapter(_Adapter):
-    """A provider's model or rating endpoint, with the rules before and after it."""
+    """A provider's model or rating endpoint, with the rules before and after it.
+
+    The deadline is the client's, from the moment the adapter is asked. `timeout_ms` makes it shorter, where a client
+    serves several adapters.
+    """
 
     # Redaction reads a text many times over: dozens of requests at once would be felt on the loop.
     _quick = False
@@ -253,22 +287,23 @@ class RemoteAdapter(_Adapter):
         *,
         scanner: Scanner | None = None,
         metrics: Metrics = METRICS,
-        timeout_ms: int = 1500,
+        timeout_ms: int | None = None,
         excerpt_characters: int = 8000,
         custom_redactions: Sequence[str] = (),
         key_needed: bool = True,
         nonce: Callable[[], str] = lambda: token_hex(16),
     ) -> None:
-        super().__init__(provider.name, scanner, metrics, most_waiting=64)
+        timeout_s = client.timeout_s if timeout_ms is None else min(timeout_ms / 1000, client.timeout_s)
+        super().__init__(provider.name, scanner, metrics, timeout_s, most_waiting=64)
         self._provider = provider
         self._client = client
         self._keys = keys
         self._key_needed = key_needed
-        self._timeout_s = timeout_ms / 1000
         self._excerpt_characters = excerpt_characters
         self._custom_redactions = tuple(custom_redactions)
         self._nonce = nonce
-        self._waiting = Lane(64, most=64)
+        # A source that hangs does not let go of its threads. One that hangs for one tenant gets half of them.
+        self._fetching = Lane(64, most=64, each=32)
 
     def close(self) -> None:
         """Let go of the connections, for good: whoever asks afterwards gets the rules' word at most."""
@@ -276,7 +311,7 @@ class RemoteAdapter(_Adapter):
 
     def _weighed(self, payload: Mapping[str, Any], tenant: str, seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
         # 1. Read.
-        found = yield from self._read(payload, seen, driver, self._timeout_s)
+        found = yield from self._read(payload, tenant, seen, driver)
         if found is None or seen.asked is None:
             return unanswered(found, Why.CALLED_IN_LOOP)
         # 2. Key.
@@ -285,17 +320,13 @@ class RemoteAdapter(_Adapter):
             return unanswered(found, key.why)
         # 3. Ask.
         question, whole, nonce = seen.asked
-        spent_s = perf_counter() - seen.began
-        asking = _Asking(self._client, self._provider, question, key, tenant)
-        answer: Answer
-        if spent_s > _NEGLIGIBLE_S:
-            answer = yield _Late(asking, self._waiting, self._timeout_s - spent_s)
-        else:
-            answer = yield asking
+        answer: Answer = yield _Asking(self._client, self._provider, question, key, tenant, self._left_s(seen))
         # 4. Rule.
         return weigh(found, answer, nonce=nonce, whole=whole)
 
     def _put(self, payload: Payload, found: View, seen: _Seen) -> None:
+        seen.digest = payload_digest(payload, self._custom_redactions)
+        self._in_time(seen)
         nonce = self._nonce()
         # `encoded:base64>percent` in the alphabet that names have in a question.
         rules = [rule.replace(">", "/") for rule in found.rules]
@@ -306,18 +337,23 @@ class RemoteAdapter(_Adapter):
 
     def _key(self, tenant: str, seen: _Seen) -> _Flow[str | NoAnswer]:
         # The tenant's name comes with a request: it ends up in tables, and must not fill or confuse them.
-        if type(tenant) is not str or len(tenant) > MAX_TENANT_CHARACTERS or not tenant.isprintable():
+        if not _is_tenant(tenant):
             return NoAnswer(Why.NO_KEY)
-        try:
-            if getattr(self._keys, "instant", False) is True:
+        # What a manager raises may quote the key, or the request for it: nothing of it is kept.
+        if getattr(self._keys, "instant", False) is True:
+            try:
                 key = self._keys.key(tenant)
-            else:
-                left_s = self._timeout_s - (perf_counter() - seen.began)
-                key = yield _Work(lambda: self._keys.key(tenant), self._waiting, left_s)
-        except (TimeoutError, Full):
-            raise
-        except Exception:  # noqa: BLE001 - a manager's error may quote the key, or the request for it
-            return NoAnswer(Why.NO_KEY)
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # noqa: BLE001 - a SystemExit of its own, or a cancellation of nobody's
+                return NoAnswer(Why.NO_KEY)
+        else:
+            try:
+                key = yield _Work(lambda: self._keys.key(tenant), self._fetching, self._left_s(seen), tenant)
+            except (TimeoutError, Full):
+                raise
+            except Exception:  # noqa: BLE001 - as above; the lane lets nothing else through
+                return NoAnswer(Why.NO_KEY)
         if is_key(key) or (key == "" and not self._key_needed):
             return key
         return NoAnswer(Why.NO_KEY)
@@ -354,16 +390,15 @@ class _Work(NamedTuple):
 
     work: Callable[[], object]
     lane: Lane
-    timeout_s: float | None
+    timeout_s: float
+    whom: str
 
     def now(self) -> object:
-        if self.timeout_s is None:
-            return self.work()
-        return self.lane.wait(self.work, self.timeout_s)
+        return self.lane.wait(self.work, self.timeout_s, self.whom)
 
     async def later(self) -> object:
-        async with asyncio.timeout(None if self.timeout_s is None else max(0.0, self.timeout_s)):
-            outcome = await asyncio.wrap_future(self.lane.start(self.work))
+        async with asyncio.timeout(max(0.0, self.timeout_s)):
+            outcome = await asyncio.wrap_future(self.lane.start(self.work, self.whom))
         return outcome()
 
 
@@ -373,30 +408,21 @@ class _Asking(NamedTuple):
     question: Question
     key: str
     tenant: str
+    timeout_s: float
 
     def __repr__(self) -> str:
         return "_Asking(…)"  # it holds the key
 
+    # The client waits, and nobody else: it alone can tell a provider that was too slow from a caller who left.
     def now(self) -> Answer:
-        return self.client.ask(self.provider, self.question, self.key, tenant=self.tenant).answer
+        asked = self.client.ask(self.provider, self.question, self.key, tenant=self.tenant, timeout_s=self.timeout_s)
+        return asked.answer
 
     async def later(self) -> Answer:
-        return (await self.client.ask_async(self.provider, self.question, self.key, tenant=self.tenant)).answer
-
-
-class _Late(NamedTuple):
-    """Asking with less time than the client thinks there is."""
-
-    asking: _Asking
-    lane: Lane
-    timeout_s: float
-
-    def now(self) -> object:
-        return self.lane.wait(self.asking.now, self.timeout_s)
-
-    async def later(self) -> object:
-        async with asyncio.timeout(max(0.0, self.timeout_s)):
-            return await self.asking.later()
+        asked = await self.client.ask_async(
+            self.provider, self.question, self.key, tenant=self.tenant, timeout_s=self.timeout_s
+        )
+        return asked.answer
 
 
 class _Seen:
@@ -404,8 +430,8 @@ class _Seen:
 
     __slots__ = ("asked", "began", "digest", "error", "view")
 
-    def __init__(self) -> None:
-        self.began = perf_counter()
+    def __init__(self, began: float) -> None:
+        self.began = began
         self.view: View | None = None
         self.asked: tuple[Question, bool, str] | None = None
         self.digest = ""
@@ -420,27 +446,41 @@ def _on_a_loop() -> bool:
     return True
 
 
-def _small(payload: object) -> bool:
-    """Whether a payload is plain JSON of few characters; anything else may take any time to look at."""
-    left = MAX_CHARACTERS_ON_LOOP
+def _is_tenant(tenant: object) -> bool:
+    return type(tenant) is str and len(tenant) <= MAX_TENANT_CHARACTERS and tenant.isprintable()
+
+
+def _whom(tenant: object) -> str:
+    """Whose turn it is in a lane; nobody's in particular for what cannot be a tenant's name."""
+    return cast(str, tenant) if _is_tenant(tenant) else ""
+
+
+def _size(payload: object) -> _Size:
+    """The size of a payload that is plain JSON of few parts; anything else may take any time to look at, and is large.
+
+    It is looked at on the caller's loop, so its parts count as much as its characters.
+    """
+    parts = characters = 0
     pending = [payload]
-    while pending and left >= 0:
+    while pending and parts <= MAX_CHARACTERS_ON_LOOP:
         value = pending.pop()
-        left -= 1
+        parts += 1
         # By type and not isinstance: a subclass brings methods of its own.
         if type(value) is str:
-            left -= len(value)
+            characters += len(value)
         elif type(value) in (dict, list, tuple):
             inside = cast("Collection[object]", value)
-            left -= len(inside)
-            if left >= 0:
+            parts += len(inside)
+            if parts <= MAX_CHARACTERS_ON_LOOP:
                 pending += inside.items() if type(inside) is dict else inside
         elif not (value is None or type(value) in (bool, int, float)):
-            return False
-    return left >= 0
+            return _Size.LARGE
+    if parts > MAX_CHARACTERS_ON_LOOP or characters > MAX_CHARACTERS_ORDINARY:
+        return _Size.LARGE
+    return _Size.SMALL if parts + characters <= MAX_CHARACTERS_ON_LOOP else _Size.ORDINARY
 
 
-def _type_name(error: Exception) -> str:
+def _type_name(error: BaseException) -> str:
     """The name of an error's type, never its words: they may quote what it was about."""
     name = type(error).__name__
     return name[:60] if name.isidentifier() and name.isascii() else OTHER

@@ -7,14 +7,17 @@ else's wait too.
 from __future__ import annotations
 
 import os
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from queue import Empty, SimpleQueue
-from threading import Lock, Thread
+from threading import Condition, Thread
+from weakref import WeakSet
 
 # How long a thread without work stays.
 IDLE_S = 5.0
+
+_Outcome = Callable[[], object]
 
 
 class Full(Exception):
@@ -22,49 +25,90 @@ class Full(Exception):
 
 
 class Lane:
-    """Up to so many daemon threads, and so much work for them; they are gone with the process, and left by a fork.
+    """Up to `workers` daemon threads, and up to `most` pieces of work for them; they are gone with the process.
+
+    Everybody the work is done for has a turn, one piece at a time, and no more than `each` of anybody's are under way
+    at once. Where there is no place left, whoever has the most waiting gives one up. So a crowd of one's own keeps
+    nobody else waiting, and nobody else out.
 
     Starting a thread can take a busy loop milliseconds, so a caller starts one only where none is about to be free;
     the next one is started by the last.
     """
 
-    def __init__(self, workers: int, *, most: int) -> None:
-        self._workers, self._most = workers, most
+    def __init__(self, workers: int, *, most: int, each: int | None = None) -> None:
+        self._workers, self._most, self._each = workers, most, each or workers
         self._begin()
+        _lanes.add(self)
 
     def _begin(self) -> None:
-        self._pid = os.getpid()
-        self._lock = Lock()
-        self._queue: SimpleQueue[tuple[Future[Callable[[], object]], Callable[[], object]]] = SimpleQueue()
-        # All under the lock: threads there are, those of them that will take the next piece of work, work not done.
+        # Guards all of this. Reentrant: the garbage collector may have somebody's future cancelled in the middle.
+        self._change = Condition()
+        # Whose turn it is comes first; nobody is in here without work.
+        self._waiting: dict[str, deque[tuple[Future[_Outcome], _Outcome]]] = {}
+        self._running: Counter[str] = Counter()
+        # Threads there are, those of them that will take the next piece of work, work that is not done.
         self._threads = self._free = self._under_way = 0
 
-    def start(self, work: Callable[[], object]) -> Future[Callable[[], object]]:
-        """Begin the work; what comes is called to get its result, or to have it raise what it raised."""
-        if self._pid != os.getpid():
-            self._begin()  # after a fork: the threads are not here, and the lock may be held by one of them
-        future: Future[Callable[[], object]] = Future()
-        with self._lock:
-            if self._under_way >= self._most:
-                raise Full
+    def start(self, work: Callable[[], object], whom: str = "") -> Future[_Outcome]:
+        """Begin the work; what comes is called to get its result, or to have it raise what it raised.
+
+        Cancelled before it has begun, it is not done, and takes no place any more.
+        """
+        future: Future[_Outcome] = Future()
+        with self._change:
+            pushed_out = self._make_room(whom)
+            self._waiting.setdefault(whom, deque()).append((future, work))
             self._under_way += 1
-            self._queue.put((future, work))
             hire = self._hires()
+            self._change.notify()
+        if pushed_out is not None:
+            _fail(pushed_out)
+        future.add_done_callback(partial(self._left, whom))
         if hire:
             self._hire()
         return future
 
-    def wait(self, work: Callable[[], object], timeout_s: float) -> object:
+    def wait(self, work: Callable[[], object], timeout_s: float, whom: str = "") -> object:
         """The result of the work, for a plain thread; TimeoutError when it takes longer."""
-        future = self.start(work)
+        future = self.start(work, whom)
         try:
             outcome = future.result(max(0.0, timeout_s))
         finally:
             future.cancel()
         return outcome()
 
+    def _make_room(self, whom: str) -> Future[_Outcome] | None:
+        """Whose work, if anybody's, is not going to be done, because this is; Full when that would not be fair."""
+        if self._under_way < self._most:
+            return None
+        crowd = max(self._waiting, key=lambda each: len(self._waiting[each]), default=whom)
+        if len(self._waiting.get(crowd, ())) <= len(self._waiting.get(whom, ())) + 1:
+            raise Full
+        # The latest: those who have waited longest are nearest to their deadline, and to their turn.
+        future, _ = self._waiting[crowd].pop()
+        self._under_way -= 1
+        return future
+
+    def _left(self, whom: str, future: Future[_Outcome]) -> None:
+        """Whoever waited has left: with a long piece of work under way, the places would else be taken by nobody."""
+        if not future.cancelled():
+            return
+        with self._change:
+            waiting = self._waiting.get(whom, ())
+            for place, (waiter, _) in enumerate(waiting):
+                if waiter is future:
+                    del self._waiting[whom][place]
+                    self._under_way -= 1
+                    break
+            if not waiting:
+                self._waiting.pop(whom, None)
+
+    def _next(self) -> str | None:
+        """Whose turn it is."""
+        return next((whom for whom in self._waiting if self._running[whom] < self._each), None)
+
     def _hires(self) -> bool:
-        if self._free or self._threads >= self._workers:
+        if self._free or self._threads >= self._workers or self._next() is None:
             return False
         self._threads += 1
         self._free += 1
@@ -75,44 +119,54 @@ class Lane:
             Thread(target=self._work, name="lockgate-work", daemon=True).start()
         except RuntimeError:
             # No more threads: the work waits for those there are, and where there are none it fails.
-            with self._lock:
+            with self._change:
                 self._threads -= 1
                 self._free -= 1
-                left = [] if self._threads else [self._queue.get() for _ in range(self._queue.qsize())]
-                self._under_way -= len(left)
-            for future, _ in left:
-                if future.set_running_or_notify_cancel():
-                    future.set_result(partial(_raise, Full()))
+                left = [] if self._threads else [future for waiting in self._waiting.values() for future, _ in waiting]
+                if left:
+                    self._waiting.clear()
+                    self._under_way -= len(left)
+            for future in left:
+                _fail(future)
 
     def _work(self) -> None:
         while True:
-            try:
-                future, work = self._queue.get(timeout=IDLE_S)
-            except Empty:
-                with self._lock:
-                    if self._queue.empty():
+            with self._change:
+                while (whom := self._next()) is None:
+                    if not self._change.wait(IDLE_S) and self._next() is None:
                         self._threads -= 1
                         self._free -= 1
                         return
-                continue
-            with self._lock:
+                waiting = self._waiting.pop(whom)
+                future, work = waiting.popleft()
+                if waiting:
+                    self._waiting[whom] = waiting  # at the end: all the others are first
+                self._running[whom] += 1
                 self._free -= 1
-                hire = not self._queue.empty() and self._hires()
+                hire = self._hires()
             if hire:
                 self._hire()
             # Nobody does what nobody waits for any more; what has begun cannot be stopped.
             wanted = future.set_running_or_notify_cancel()
             outcome = _outcome(work) if wanted else _nothing
-            with self._lock:
+            with self._change:
                 self._free += 1
                 self._under_way -= 1
+                self._running[whom] -= 1
+                if not self._running[whom]:
+                    del self._running[whom]
             if wanted:
                 future.set_result(outcome)
             # Not kept until the next piece of work comes: it holds somebody's text, or key.
-            del future, work, outcome
+            del future, work, outcome, waiting
 
 
-def _outcome(work: Callable[[], object]) -> Callable[[], object]:
+def _fail(future: Future[_Outcome]) -> None:
+    if future.set_running_or_notify_cancel():
+        future.set_result(partial(_raise, Full()))
+
+
+def _outcome(work: Callable[[], object]) -> _Outcome:
     try:
         return partial(_same, work())
     except Exception as error:  # noqa: BLE001 - raised again where somebody waits for it
@@ -132,3 +186,17 @@ def _nothing() -> None:
 
 def _raise(error: Exception) -> object:
     raise error
+
+
+# Every lane there is. In a forked child the threads are not there, and whoever held the lock is not either. Seen to
+# before anybody runs there: the first two callers would both begin anew, and one of them wait for the other's work.
+_lanes: WeakSet[Lane] = WeakSet()
+
+
+def _after_fork() -> None:
+    for lane in tuple(_lanes):
+        lane._begin()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -8,6 +8,7 @@ Prints one line a minute and one at the end; the first violation is printed with
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 
@@ -20,6 +21,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1_000, help="the first seed (1000); those after it follow")
     parser.add_argument("--seconds", type=float, default=SECONDS, help=f"the length of one history ({SECONDS})")
     arguments = parser.parse_args()
+    logging.disable(logging.CRITICAL)  # it is all about outages
     began = said = time.monotonic()
     seeds, total = 0, Report()
     while time.monotonic() - began < arguments.minutes * 60:

@@ -46,7 +46,7 @@ class Key(NamedTuple):
     instant: bool = True
 
     def key(self, tenant: str) -> str:
-        return self.text
+        return self.text + tenant.encode().hex()
 
 
 class Run(NamedTuple):
@@ -87,7 +87,7 @@ def met(fault: str, name: str) -> bool:
 def run_all(fault: str, turn: int, adapters: Any, threads: ThreadPoolExecutor) -> list[tuple[str, Run]]:
     """Every provider, from a thread and on a loop, all at once. Whatever is raised is raised here."""
 
-    # A tenant has its own circuit, so that one call does not hide behind another.
+    # A tenant has its own key, and so its own circuit: one call does not hide behind another.
     def in_a_thread(adapter: RemoteAdapter) -> Run:
         began = time.perf_counter()
         got = adapter.examine(CALM, tenant=f"in a thread, {turn}")

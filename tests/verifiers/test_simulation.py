@@ -1,16 +1,19 @@
 """The client in virtual time: outages of every kind, callers who are cancelled at any moment, hours in a second.
 
-Everything is the real thing except the clock, the thread and the network: the client runs on a loop whose time passes
-only when nobody has anything to do, so that a seed gives the same history every time. `soak.py` runs more of it.
+Everything is the real thing except the clock, the threads and the network: the client runs on a loop whose time passes
+only when nobody has anything to do, so that a seed gives the same history every time. In half of the histories it is
+asked through adapters, whose texts and keys take their time. `soak.py` runs more of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import selectors
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -18,9 +21,15 @@ from typing import Any, cast
 import httpx2
 import pytest
 
+from lockgate import adapters
+from lockgate.adapters import RemoteAdapter
 from lockgate.core import breaker
+from lockgate.core.assessment import View
 from lockgate.core.breaker import Circuit, Circuits, Limits, Result, Ticket
 from lockgate.core.questions import Answer, NoAnswer, Question, Reply, Request, Said, Why
+from lockgate.core.scanner import Scanner, custom_rules
+from lockgate.lanes import _outcome
+from lockgate.metrics import Metrics
 from lockgate.verifiers import client as client_module
 from lockgate.verifiers.client import GRACE_S, Client, Outcome
 
@@ -33,6 +42,9 @@ TENANTS = ("", "a", "b")
 RECOVERY_S = max(OPEN_S, RETRY_AFTER_S) + TIMEOUT_S + 5.0 + 40.0
 SECONDS = 600
 QUESTION = Question("system", "user", "text")
+NONCE = "0123456789abcdef0123456789abcdef"
+# How long it takes to read a text, and to fetch a key. Slow ones take up to more than all the time there is.
+QUICK, SLOW = (0.0, 0.001, 0.1), (0.0, 0.1, 0.4, 0.8, 1.45, 2.0)
 
 
 class _NoFiles(selectors.SelectSelector):
@@ -104,7 +116,49 @@ class _Provider:
             return NoAnswer(Why.SERVER_ERROR)
         if reply.status >= 400:
             return NoAnswer(Why.CLIENT_ERROR)
-        return Said("safe") if reply.body == b"good" else NoAnswer(Why.MALFORMED_REPLY)
+        said = Said(f'{{"verdict": "safe", "nonce": "{NONCE}"}}')
+        return said if reply.body == b"good" else NoAnswer(Why.MALFORMED_REPLY)
+
+
+class _Threads:
+    """A lane whose threads take virtual time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, dice: random.Random, takes_s: Sequence[float]) -> None:
+        self._loop, self._dice, self._takes_s = loop, dice, takes_s
+
+    def start(self, work: Callable[[], object], whom: str = "") -> Future[Callable[[], object]]:
+        future: Future[Callable[[], object]] = Future()
+
+        def end() -> None:
+            if future.set_running_or_notify_cancel():
+                future.set_result(_outcome(work))
+
+        self._loop.call_later(self._dice.choice(self._takes_s), end)
+        return future
+
+
+class _Key:
+    def key(self, tenant: str) -> str:
+        return "key"
+
+
+class _Adapter(RemoteAdapter):
+    """An adapter that finds nothing in any text."""
+
+    def __init__(self, client: Client, tenant: str, loop: VirtualLoop, threads: _Threads) -> None:
+        super().__init__(_Provider(tenant), client, _Key(), scanner=NO_RULES, metrics=Metrics())
+        self._clock = loop.time
+        self._threads = self._fetching = cast(Any, threads)
+
+    def _read(self, payload: Any, tenant: str, seen: Any, driver: Any) -> Any:
+        def work() -> View:
+            seen.view, seen.asked = View("safe"), (QUESTION, True, NONCE)
+            return cast(View, seen.view)
+
+        return (yield adapters._Work(work, self._threads, self._left_s(seen), tenant))
+
+
+NO_RULES = Scanner(custom_rules(["falcon"]))
 
 
 class _Body(httpx2.AsyncByteStream):
@@ -129,16 +183,18 @@ class Provider(httpx2.AsyncBaseTransport):
         self.well_since = dict.fromkeys(TENANTS, 0.0)
         self.probing: Counter[str] = Counter()
         self.watch: Watched | None = None
-        self.under_way = 0
+        self.under_way = self.asked = 0
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         tenant = request.url.path.strip("/")
         assert self.watch is not None
         probe = self.watch.is_open(tenant)
+        await request.extensions["trace"]("http11.send_request_headers.started", {})
         self.probing[tenant] += probe
         if self.probing[tenant] > 1:
             self.report.violations.append(f"{self.probing[tenant]} probes at the provider of {tenant!r}")
         self.under_way += 1
+        self.asked += 1
         try:
             return await self._reply(self.ill.get(tenant, "well"))
         finally:
@@ -186,8 +242,7 @@ class Watched(Circuits):
         self.report = report
         self.out: Counter[tuple[Hashable, Ticket]] = Counter()
         self.keys = {
-            client_module._circuit_key("compatible", "m", f"http://provider/{tenant}", tenant): tenant
-            for tenant in TENANTS
+            client_module._named("compatible", "m", f"http://provider/{tenant}", "key"): tenant for tenant in TENANTS
         }
         self.by_tenant = {tenant: key for key, tenant in self.keys.items()}
 
@@ -236,7 +291,7 @@ async def _history(loop: VirtualLoop, dice: random.Random, report: Report) -> No
         timeout_ms=int(TIMEOUT_S * 1000),
         max_retries=dice.choice([0, 1, 1, 2]),
         circuit_open_s=OPEN_S,
-        in_flight=12,
+        in_flight=24,
         transport=lambda: server,
         background=cast(Any, lambda ending, ended: _Inline(loop)),
         clock=loop.time,
@@ -247,12 +302,13 @@ async def _history(loop: VirtualLoop, dice: random.Random, report: Report) -> No
     end = loop.time() + report.seconds
     rate_s = dice.choice([0.5, 1.0, 2.0])
     impatience = dice.choice([0.1, 0.3, 0.5])
+    ask, slow = _asked(loop, dice, client)
     weather = asyncio.create_task(_weather(loop, dice, server, report, end))
     callers: set[asyncio.Task[None]] = set()
     while loop.time() < end:
         tenant = dice.choice(TENANTS)
         for _ in range(20 if dice.random() < 0.03 else 1):
-            caller = asyncio.create_task(_call(loop, client, server, tenant, report))
+            caller = asyncio.create_task(_call(loop, ask, server, tenant, report, slow=slow))
             callers.add(caller)
             caller.add_done_callback(callers.discard)
             if dice.random() < impatience:
@@ -286,10 +342,31 @@ async def _weather(loop: VirtualLoop, dice: random.Random, server: Provider, rep
             await asyncio.sleep(RECOVERY_S + 20)
 
 
-async def _call(loop: VirtualLoop, client: Client, server: Provider, tenant: str, report: Report) -> None:
+def _asked(loop: VirtualLoop, dice: random.Random, client: Client) -> tuple[Ask, bool]:
+    """How the callers ask, and whether they may run out of time by themselves."""
+
+    async def directly(tenant: str) -> Why | None:
+        outcome: Outcome = await client.ask_async(_Provider(tenant), QUESTION, "key", tenant=tenant)
+        return outcome.answer.why if isinstance(outcome.answer, NoAnswer) else None
+
+    async def through_an_adapter(tenant: str) -> Why | None:
+        found = await each[tenant].examine_async({"prompt_text": "hello"}, tenant=tenant)
+        return None if found[:3] == ("safe", "compatible", "provider") else Why(found.reason)
+
+    if dice.random() < 0.5:
+        return directly, False
+    takes_s = dice.choice([QUICK, SLOW])
+    each = {tenant: _Adapter(client, tenant, loop, _Threads(loop, dice, takes_s)) for tenant in TENANTS}
+    return through_an_adapter, takes_s is SLOW
+
+
+Ask = Callable[[str], Coroutine[Any, Any, Why | None]]
+
+
+async def _call(loop: VirtualLoop, ask: Ask, server: Provider, tenant: str, report: Report, *, slow: bool) -> None:
     began = loop.time()
     try:
-        outcome: Outcome = await client.ask_async(_Provider(tenant), QUESTION, "key", tenant=tenant)
+        why = await ask(tenant)
     except asyncio.CancelledError:
         report.cancelled += 1
         raise
@@ -298,14 +375,18 @@ async def _call(loop: VirtualLoop, client: Client, server: Provider, tenant: str
         raise
     if loop.time() - began > TIMEOUT_S + GRACE_S + 1e-6:
         report.violations.append(f"answered after {loop.time() - began:.3f} s")
-    answer = outcome.answer
-    why = answer.why if isinstance(answer, NoAnswer) else None
     report.answers[str(why or "answer")] += 1
     if why is Why.INTERNAL:
         report.violations.append("an internal error")
     recovered = tenant not in server.ill and began - server.well_since[tenant] > RECOVERY_S
-    if recovered and why not in (None, Why.BUSY):
+    # A text that took too long is its sender's misfortune, and must not be held against the provider.
+    if recovered and why not in (None, Why.BUSY) and not (slow and why is Why.DEADLINE):
         report.violations.append(f"still {why} {began - server.well_since[tenant]:.0f} s after the provider was well")
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "lockgate.verifier")
 
 
 @pytest.mark.parametrize("seeds", [range(start, start + 10) for start in range(0, 60, 10)], ids=str)
@@ -330,7 +411,41 @@ def test_outages_and_cancelled_callers_never_wedge_the_client(seeds: range) -> N
 
 
 def test_a_seed_gives_the_same_history_every_time() -> None:
-    assert simulate(7, seconds=120) == simulate(7, seconds=120)
+    for seed in range(6):
+        assert simulate(seed, seconds=60) == simulate(seed, seconds=60)
+
+
+@pytest.mark.parametrize(("key_s", "asked"), [(0.0, 5), (0.08, 5), (0.6, 5), (0.9, 40), (2.0, 0)])
+def test_a_provider_that_hangs_is_left_alone_however_long_keys_take(key_s: float, asked: int) -> None:
+    """Unless it never had a fair time to answer in."""
+
+    async def history() -> None:
+        server = Provider(random.Random(0), Report())
+        server.ill[""] = "hang"
+        client = Client(
+            timeout_ms=int(TIMEOUT_S * 1000),
+            circuit_open_s=1_000,
+            transport=lambda: server,
+            background=cast(Any, lambda ending, ended: _Inline(loop)),
+            clock=loop.time,
+        )
+        client._desk.circuits = server.watch = Watched(client._desk.circuits.limits, server.report)
+        adapter = _Adapter(client, "", loop, _Threads(loop, random.Random(0), (key_s / 2,)))
+        sent = 0
+        for _ in range(40):
+            before = loop.time()
+            found = await adapter.examine_async({"prompt_text": "hello"})
+            assert found.reason in ("deadline", "circuit-open")
+            assert loop.time() - before <= TIMEOUT_S + GRACE_S + 1e-6
+            sent += found.reason == "deadline"
+        assert sent == (asked or 40)
+        assert server.asked == asked
+
+    loop = VirtualLoop()
+    try:
+        loop.run_until_complete(history())
+    finally:
+        loop.close()
 
 
 # --- the simulation finds what it is there to find
@@ -377,7 +492,7 @@ def _broken(**parts: Any) -> Iterator[None]:
 )
 def test_the_simulation_finds_a_broken_breaker(parts: dict[str, Any]) -> None:
     with _broken(**parts):
-        assert any(simulate(seed, seconds=SECONDS).violations for seed in range(10))
+        assert any(simulate(seed, seconds=SECONDS).violations for seed in range(20))
 
 
 def test_the_simulation_finds_a_lost_ticket(monkeypatch: pytest.MonkeyPatch) -> None:

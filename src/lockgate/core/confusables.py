@@ -131,6 +131,10 @@ def cleaned(text: str, gates: frozenset[str]) -> str:
     return text
 
 
+# How much of a text one step of the interpreter may work on.
+SLICE = 65_536
+
+
 class _Folds(dict[int, str]):
     """A character's code to the Latin text it is read as, worked out once per character."""
 
@@ -166,11 +170,16 @@ def folded(text: str, gates: frozenset[str]) -> str:
     if gates & {"compat", "marks"}:
         flat = text.encode("ascii", "replace")
         if flat.count(b"?") > len(text) // 16:
-            return text.translate(_FOLDS)
+            return _translated(text)
         # Mostly ASCII: only the stretches in between are worth a lookup per character.
         return _spliced(text, [odd.span() for odd in re.finditer(rb"\?+", flat)])
     words, complete = _touching(text)
-    return _spliced(text, words) if complete else text.translate(_FOLDS)
+    return _spliced(text, words) if complete else _translated(text)
+
+
+def _translated(text: str) -> str:
+    # In slices, between which other threads have their turn: an event loop is waiting for the interpreter's lock.
+    return "".join([text[at : at + SLICE].translate(_FOLDS) for at in range(0, len(text), SLICE)])
 
 
 def _spliced(text: str, spans: list[tuple[int, int]]) -> str:

@@ -13,7 +13,7 @@ from itertools import islice, pairwise
 from math import log2
 from typing import NamedTuple
 
-from lockgate.core.confusables import Hidden, bytes_pattern, pattern, wordlike
+from lockgate.core.confusables import SLICE, Hidden, bytes_pattern, pattern, wordlike
 
 # --- codes in place
 
@@ -32,10 +32,21 @@ def _bytes_of(text: str, mark: bytes, code: bytes) -> str:
     raw = text.encode("utf-8", "surrogatepass").replace(b"\\", b"\\\\")
     # As `\xNN` the interpreter decodes them in one pass, in a fiftieth of the time of a loop over the codes.
     if bytes_pattern(code.replace(b"(?=", b"(?!")).search(raw):
-        raw = bytes_pattern(code).sub(rb"\\x", raw)
+        raw = b"".join([bytes_pattern(code).sub(rb"\\x", piece) for piece in _pieces(raw, mark)])
     else:
         raw = raw.replace(mark, b"\\x")
     return raw.decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")
+
+
+def _pieces(raw: bytes, mark: bytes) -> Iterator[bytes]:
+    """In slices, between which other threads have their turn; none ends in the middle of a code of three bytes."""
+    at = 0
+    while at < len(raw):
+        end = at + SLICE
+        last = raw.rfind(mark, end - 2, end)
+        end = last if last > at else end
+        yield raw[at:end]
+        at = end
 
 
 def _escapes(text: str) -> tuple[str, bool]:

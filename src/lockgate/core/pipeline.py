@@ -150,16 +150,17 @@ def resume(ask: Ask, opinion: Opinion | None, policy: Policy, *, reorients: int 
         heard = "suspicious" if said is True else "clear" if said is False else "" if opinion is None else "unclear"
         return ask._replace(stage=Stage.SUPERVISOR, triage=heard)
     # 7. Supervisor.
-    if isinstance(opinion, Ruling):
-        if opinion.action is Action.REORIENT:
-            if reorients < policy.max_reorient_attempts:
-                explanation = "the supervisor asks the agent to reconsider"
-                return _ruled(ask, Action.REORIENT, 3, Reason.SUPERVISOR, explanation, opinion.correction)
+    match opinion:
+        case Ruling(action=Action.REORIENT, correction=correction) if reorients < policy.max_reorient_attempts:
+            explanation = "the supervisor asks the agent to reconsider"
+            return _ruled(ask, Action.REORIENT, 3, Reason.SUPERVISOR, explanation, correction)
+        case Ruling(action=Action.REORIENT):
             explanation = f"the agent was asked to reconsider {reorients} times already, so this call pauses"
             return _ruled(ask, Action.PAUSE, 3, Reason.TOO_MANY_REORIENTS, explanation)
-        if opinion.action is Action.PAUSE:
+        case Ruling(action=Action.PAUSE):
             return _ruled(ask, Action.PAUSE, 3, Reason.SUPERVISOR, "the supervisor holds this call")
-        if opinion.action is Action.CONTINUE and not ask.hard:
+        # By its type as well: text that compares equal is no ruling.
+        case Ruling(action=Action() as action) if action is Action.CONTINUE and not ask.hard:
             return _ruled(ask, Action.CONTINUE, 3, Reason.SUPERVISOR, "the supervisor lets this call run")
     if ask.hard:
         held = ", ".join(dict.fromkeys(printable(found.rule) for found in ask.hard))

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
 from lockgate.testing.loopback import LoopbackProvider
@@ -214,7 +215,9 @@ def _adapter(make: Callable[[], VerifierAdapter]) -> Iterator[VerifierAdapter]:
             close()
 
 
+# Everybody gets a payload of their own: an adapter that changes one must not spoil it for those who come after.
 def _assess(adapter: VerifierAdapter, payload: Any, limit_s: float, fault: str = "") -> str:
+    payload = deepcopy(payload)
     before = repr(payload)
     start = time.perf_counter()
     try:
@@ -225,6 +228,7 @@ def _assess(adapter: VerifierAdapter, payload: Any, limit_s: float, fault: str =
 
 
 async def _assess_async(adapter: Any, payload: Any, limit_s: float, fault: str = "") -> str:
+    payload = deepcopy(payload)
     before = repr(payload)
     start = time.perf_counter()
     try:

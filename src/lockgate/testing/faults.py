@@ -37,6 +37,7 @@ class Exchange:
         self.dialect: Dialect = CHAT
         self.asked: Json = {}
         self.path = ""
+        self.headers: Mapping[str, str] = {}
         self.root = ""
         self.good: Json = {}
 
@@ -327,6 +328,13 @@ async def early_hints_flood(exchange: Exchange) -> None:
 @_fault("`102 Processing` now and then, without end")
 async def processing_drip(exchange: Exchange) -> None:
     await exchange.drip(b"", b"HTTP/1.1 102 Processing\r\n\r\n")
+
+
+@_fault("401, and back comes every header that was sent, the key among them")
+async def echo(exchange: Exchange) -> None:
+    sent = {f"x-sent-{name}": text for name, text in exchange.headers.items()}
+    challenge = f'Bearer error="{exchange.headers.get("authorization", "")}"'
+    await exchange.reply(error_reply(exchange.dialect, 401), 401, **sent, www_authenticate=challenge)
 
 
 @_fault("a perfect answer, and behind it a second one for whoever asks next")

@@ -273,7 +273,7 @@ class LoopbackProvider:
             return True
         if self.delay_s:
             await asyncio.sleep(self.delay_s)
-        exchange.dialect, exchange.asked, exchange.path = dialect, asked, path
+        exchange.dialect, exchange.asked, exchange.path, exchange.headers = dialect, asked, path, headers
         exchange.root = f"http://localhost:{self._ports['plain']}"
         try:
             said = self.say(asked) if callable(self.say) else self.say or "safe"

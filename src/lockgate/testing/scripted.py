@@ -21,6 +21,9 @@ class ScriptedVerifier:
     Answer is the verdict that it stands for. `payloads`, `questions` and `tenants` hold what came in.
     """
 
+    # What an adapter asks its client for.
+    timeout_s = 1.5
+
     def __init__(self, *script: Answer | Verdict, then: Answer | Verdict = "unclear") -> None:
         self.payloads: list[Mapping[str, Any]] = []
         self.questions: list[Question] = []
@@ -47,7 +50,15 @@ class ScriptedVerifier:
     async def assess_async(self, payload: Mapping[str, Any], *, tenant: str = "") -> Verdict:
         return self.assess(payload, tenant=tenant)
 
-    def ask(self, provider: Provider, question: Question, key: str, *, tenant: str = "") -> Outcome:  # noqa: ARG002
+    def ask(
+        self,
+        provider: Provider,  # noqa: ARG002
+        question: Question,
+        key: str,  # noqa: ARG002
+        *,
+        tenant: str = "",
+        timeout_s: float | None = None,  # noqa: ARG002
+    ) -> Outcome:
         # Here and not above: whoever scripts an adapter should not have to load the client.
         from lockgate.verifiers.client import Outcome
 
@@ -60,8 +71,10 @@ class ScriptedVerifier:
             answer = Said(verdict_object(answer, nonce_of(asked)))
         return Outcome(answer, 0.0, 1)
 
-    async def ask_async(self, provider: Provider, question: Question, key: str, *, tenant: str = "") -> Outcome:
-        return self.ask(provider, question, key, tenant=tenant)
+    async def ask_async(
+        self, provider: Provider, question: Question, key: str, *, tenant: str = "", timeout_s: float | None = None
+    ) -> Outcome:
+        return self.ask(provider, question, key, tenant=tenant, timeout_s=timeout_s)
 
     def close(self) -> None:
         """Nothing to close; a client has this too."""

@@ -3,11 +3,13 @@
 How one question is asked:
 
 1. The provider turns it into a request, on the caller's thread. Its circuit must not be open, and fewer than
-   `in_flight` questions may be under way: otherwise there is no answer, at once.
+   `in_flight` questions may be under way, fewer than half of them a named tenant's: otherwise there is no answer, at
+   once.
 2. It crosses to the client's own loop (`background`), so that no caller's loop or thread owns a connection. The caller
    waits until the deadline and a moment longer, whatever happens over there.
 3. The circuit gives a ticket, which is handed back with what the call showed, also when the caller is cancelled.
-4. Each try has its share of the time that is left; a try that timed out, lost its connection or got a 5xx is made
+4. A try has all the time that is left once its question is on the way: whoever is asked may take as long as we have.
+   Getting connected has a share of it only. A try that could not connect, lost its connection or got a 5xx is made
    again while there is time for it and in the budget for retries. A 429 never is: its Retry-After opens the circuit.
 5. The reply is read within caps (`post`), and the provider turns it into an answer.
 """
@@ -42,8 +44,11 @@ if TYPE_CHECKING:
 
 # The longest a server can make us stay away with a Retry-After.
 MAX_HOLD_S = 300.0
-# A try that may be made again gets this much of the time left: the next one must have a chance.
-TRY_SHARE = 0.6
+# A try that may be made again has to be connected within so much of the time left: the next one must have a chance.
+CONNECT_SHARE = 0.6
+# A question that was given less than this share of the usual time and ran out of it says nothing about the provider.
+# Else a few texts that take long to read would turn it off for everybody.
+FAIR_SHARE = 0.5
 # No retry with less time than this left, or than a sixth of a short deadline.
 WORTH_A_RETRY_S = 0.25
 JITTER_S = 0.05
@@ -97,9 +102,16 @@ class Outcome(NamedTuple):
 class Client:
     """Asks any provider, from any thread or event loop, and always answers: within `timeout_ms`, all retries included.
 
+    `ca_file` names the authorities to trust, where they are not the public ones.
+
     Never raises, except the cancellation of an async caller. One client serves a whole process; a fork, a dead
     thread or a closed loop of a caller leaves it working. `transport`, `background`, `clock` and `chance` are for
     simulations.
+
+    `ask` and `ask_async` take two things more. `timeout_s`: there is less time than usual, because some of it has
+    gone. `tenant`: whom it is for, who may take no more than half the places while others have none; a name, and not
+    what a request says about itself. Circuits do not depend on it: they belong to the key, which is what a provider
+    knows us by, and which many tenants may share.
     """
 
     def __init__(
@@ -110,6 +122,7 @@ class Client:
         circuit_open_s: float = 60.0,
         in_flight: int = 64,
         failures: int = 5,
+        ca_file: str = "",
         transport: Callable[[], httpx2.AsyncBaseTransport] | None = None,
         background: Callable[[Callable[[], Awaitable[None]], Callable[[], None]], Background] = Background,
         clock: Callable[[], float] = time.monotonic,
@@ -131,21 +144,28 @@ class Client:
             max_retries=max_retries,
             in_flight=in_flight,
             limits=Limits(failures=failures, open_s=circuit_open_s, lease_s=self._timeout_s + 5.0),
-            transport=transport or partial(open_transport, in_flight),
+            transport=transport or partial(open_transport, in_flight, ca_file),
             background=background,
             chance=chance,
         )
         if transport is None:
-            tls()  # now, while nobody is waiting, and so that a missing package is known at the start
+            tls(ca_file)  # now, while nobody is waiting, and so that a missing package is known at the start
         self._finalizer = weakref.finalize(self, self._desk.leave)
         self._finalizer.atexit = False  # _leave_all does it, and waits
 
-    def ask(self, provider: Provider, question: Question, key: str, *, tenant: str = "") -> Outcome:
+    @property
+    def timeout_s(self) -> float:
+        """How long an answer may take."""
+        return self._timeout_s
+
+    def ask(
+        self, provider: Provider, question: Question, key: str, *, tenant: str = "", timeout_s: float | None = None
+    ) -> Outcome:
         """For a plain thread. On a running event loop there is no answer, at once: waiting would stop that loop."""
         began = self._clock()
         if _on_a_loop():
             return self._outcome(NoAnswer(Why.CALLED_IN_LOOP), began)
-        errand = self._begin(provider, question, key, tenant, began)
+        errand = self._begin(provider, question, key, tenant, began, timeout_s)
         if not isinstance(errand, _Errand):
             return self._outcome(errand, began)
         try:
@@ -158,7 +178,9 @@ class Client:
             raise
         return self._outcome(answer, began, errand.attempts)
 
-    async def ask_async(self, provider: Provider, question: Question, key: str, *, tenant: str = "") -> Outcome:
+    async def ask_async(
+        self, provider: Provider, question: Question, key: str, *, tenant: str = "", timeout_s: float | None = None
+    ) -> Outcome:
         """For any number of event loops; a cancelled caller's question is taken back."""
         began = self._clock()
         try:
@@ -166,7 +188,7 @@ class Client:
         except RuntimeError:
             _log.warning("a verifier was asked from an event loop that is not asyncio's")
             return self._outcome(NoAnswer(Why.INTERNAL), began)
-        errand = self._begin(provider, question, key, tenant, began)
+        errand = self._begin(provider, question, key, tenant, began, timeout_s)
         if not isinstance(errand, _Errand):
             return self._outcome(errand, began)
         waiter: asyncio.Future[None] = loop.create_future()
@@ -186,19 +208,26 @@ class Client:
         self._finalizer.detach()
         self._desk.close(EXIT_WAIT_S)
 
-    def _begin(self, provider: Provider, question: Question, key: str, tenant: str, began: float) -> _Errand | NoAnswer:
+    def _begin(
+        self, provider: Provider, question: Question, key: str, tenant: str, began: float, timeout_s: float | None
+    ) -> _Errand | NoAnswer:
         """Step 1."""
+        given_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
+        if not given_s > 0:  # NaN is no time either
+            return NoAnswer(Why.DEADLINE)
         try:
             request = provider.request(question, key)
             if not isinstance(request, Request):
                 raise TypeError
-            circuit = _circuit_key(provider.name, provider.model, request.url, tenant)
+            circuit = _named(provider.name, provider.model, request.url, key)
+            whom = _named(tenant) if tenant != "" else None
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - somebody's provider; what it raises may hold the key
             _log.warning("a provider could not make its request: %s", type(error).__name__)
             return NoAnswer(Why.INTERNAL)
-        errand = _Errand(provider, question, request, circuit, began + self._timeout_s)
+        errand = _Errand(provider, question, request, circuit, whom, began + given_s)
+        errand.fair = given_s >= self._timeout_s * FAIR_SHARE
         refused = self._desk.take(errand, began)
         return errand if refused is None else NoAnswer(refused)
 
@@ -218,21 +247,31 @@ class _Errand:
         "attempts",
         "circuit",
         "deadline",
+        "fair",
         "line",
         "provider",
         "question",
         "request",
         "task",
+        "whom",
     )
 
     def __init__(
-        self, provider: Provider, question: Question, request: Request, circuit: bytes, deadline: float
+        self,
+        provider: Provider,
+        question: Question,
+        request: Request,
+        circuit: bytes,
+        whom: bytes | None,
+        deadline: float,
     ) -> None:
         self.provider = provider
         self.question = question
         self.request = request
         self.circuit = circuit
+        self.whom = whom
         self.deadline = deadline
+        self.fair = True
         self.answer: Future[Answer] = Future()
         self.attempts = 0
         self.abandoned = False
@@ -251,7 +290,7 @@ class _Line:
     def __init__(self) -> None:
         self.background: Background | None = None
         self.transport: httpx2.AsyncBaseTransport | None = None
-        # In the order of their deadlines: they all have the same time.
+        # In the order in which they came.
         self.errands: dict[_Errand, None] = {}
 
 
@@ -300,7 +339,7 @@ class _Desk:
                 line = self._new_line()
                 if line is None:
                     return Why.INTERNAL
-            if len(line.errands) >= self._in_flight:
+            if len(line.errands) >= self._in_flight or self._is_crowd(line, errand.whom):
                 return Why.BUSY
             errand.line = line
             called = False
@@ -338,6 +377,15 @@ class _Desk:
         line, self._line = self._line, None
         if line is not None and line.background is not None:
             line.background.forget()
+
+    def _is_crowd(self, line: _Line, whom: bytes | None) -> bool:
+        """Whether a tenant has its half of the places. Whoever has no name has no others to leave them to."""
+        half = (self._in_flight + 1) // 2
+        return (
+            whom is not None
+            and len(line.errands) >= half
+            and sum(errand.whom == whom for errand in line.errands) >= half
+        )
 
     def _is_deaf(self, line: _Line, now: float) -> bool:
         """Whether to give a line up, its thread and all. Not many times: what got stuck here gets stuck there too."""
@@ -403,12 +451,12 @@ class _Desk:
         result, hold_s = Result.NEUTRAL, 0.0
         try:
             answer = await self._exchange(line, errand, ticket)
-            result, hold_s = _judged(answer)
+            result, hold_s = _judged(answer, fair=errand.fair)
             return answer
         except asyncio.CancelledError:
             # A caller who had waited its time is a timeout; one who left earlier says nothing about the provider.
             if loop.time() >= errand.deadline:
-                result = Result.FAILURE
+                result, _ = _judged(NoAnswer(Why.DEADLINE), fair=errand.fair)
             raise
         finally:
             with self._lock:
@@ -426,7 +474,7 @@ class _Desk:
                 return NoAnswer(Why.DEADLINE)
             again = tries > 0 and self._spare_retries >= 1
             errand.attempts += 1
-            answer = await self._try(line, errand, left * TRY_SHARE if again else left)
+            answer = await self._try(line, errand, left, left * CONNECT_SHARE if again else left)
             if not again or not isinstance(answer, NoAnswer) or answer.why not in _RETRIED:
                 return answer
             pause = self._chance() * JITTER_S
@@ -440,15 +488,20 @@ class _Desk:
                 return answer
             self._spare_retries -= 1
 
-    async def _try(self, line: _Line, errand: _Errand, limit_s: float) -> Answer:
+    async def _try(self, line: _Line, errand: _Errand, left_s: float, connect_s: float) -> Answer:
         connections: list[asyncio.BaseTransport] = []
         opened.set(connections)
         answered = False
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(connect_s) as limit:
+
+                def connected() -> None:
+                    if not limit.expired():
+                        limit.reschedule(errand.deadline)
+
                 if line.transport is None:
                     line.transport = self._open_transport()
-                reply = await post(line.transport, errand.request, limit_s)
+                reply = await post(line.transport, errand.request, left_s, connected)
             answered = True
         except TimeoutError:
             return NoAnswer(Why.DEADLINE)
@@ -470,11 +523,11 @@ class _Desk:
         return answer if isinstance(answer, known) else NoAnswer(Why.INTERNAL)
 
 
-def _judged(answer: Answer) -> tuple[Result, float]:
+def _judged(answer: Answer, *, fair: bool) -> tuple[Result, float]:
     """What an answer says about its provider's health, and how long it asked us to stay away."""
     if not isinstance(answer, NoAnswer) or answer.why in _ANSWERED:
         return Result.SUCCESS, 0.0
-    if answer.why in _NEUTRAL:
+    if answer.why in _NEUTRAL or (answer.why is Why.DEADLINE and not fair):
         return Result.NEUTRAL, 0.0
     if answer.why is Why.RATE_LIMITED:
         asked = answer.retry_after_s
@@ -483,9 +536,13 @@ def _judged(answer: Answer) -> tuple[Result, float]:
     return Result.FAILURE, 0.0
 
 
-def _circuit_key(*parts: str) -> bytes:
-    """Of one size, however long the names: a tenant's may come from a request."""
-    digest = blake2b(digest_size=16)
+# Of this process alone, so that what is kept of a key here cannot be compared with anything elsewhere.
+_SALT = os.urandom(16)
+
+
+def _named(*parts: str) -> bytes:
+    """Something to tell circuits and tenants apart by: of one size, however long their names, and not their names."""
+    digest = blake2b(digest_size=16, key=_SALT)
     for part in parts:
         encoded = part.encode("utf-8", "surrogatepass")
         digest.update(len(encoded).to_bytes(8, "big") + encoded)

@@ -131,8 +131,11 @@ class ModelJudge:
         future.set_running_or_notify_cancel()
 
         def fetch() -> None:
+            key = " "
             try:
                 key = _fetched(self._keys, self._tenant)
+            except KeyboardInterrupt:  # in here it is nobody's but the source's
+                pass
             finally:
                 self._fetching.release()
             future.set_result(key)
@@ -153,7 +156,9 @@ class _Put(NamedTuple):
 def _fetched(keys: Keys, tenant: str) -> str:
     try:
         return keys.key(tenant)
-    except Exception:  # noqa: BLE001  # a manager's error may quote the key, or the request for it
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  # a manager's error may quote the key; a SystemExit of its own ends nobody
         # No key has a blank in it: this is none, also where an empty one would do.
         return " "
 

@@ -10,12 +10,13 @@ import asyncio
 import logging
 import re
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import aclosing, suppress
+from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
-from lockgate.core.errors import InvalidConfig
+from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.core.questions import NoAnswer, Reply, Request, Why
 
 if TYPE_CHECKING:
@@ -38,17 +39,28 @@ _SENDABLE = re.compile(r"[!-~](?:[\t -~]*[!-~])?")
 
 _log = logging.getLogger("lockgate.verifier")
 
+# What the library tells of when it has a connection, and is about to send the question.
+_CONNECTED = "http11.send_request_headers.started"
 
-async def post(transport: httpx2.AsyncBaseTransport, request: Request, limit_s: float) -> Reply | NoAnswer:
+
+async def post(
+    transport: httpx2.AsyncBaseTransport, request: Request, left_s: float, connected: Callable[[], None]
+) -> Reply | NoAnswer:
     """Send a request and read its reply; raises what the library raises, for `why` to name.
 
     There is no time limit in here: one on each read would let a server drip its reply out for ever, so whoever
-    waits has to give up on the whole.
+    waits has to give up on the whole. `connected` is called when the question is about to be sent, `left_s` is what
+    the server is told about our patience.
     """
     import httpx2
 
+    async def trace(event: str, _: object) -> None:
+        if event == _CONNECTED:
+            connected()
+
+    _posting.set(True)
     headers = [(name, value) for name, value in request.headers if name.lower() not in _OURS]
-    headers += [("accept-encoding", "identity"), ("x-lockgate-deadline-ms", str(max(1, int(limit_s * 1000))))]
+    headers += [("accept-encoding", "identity"), ("x-lockgate-deadline-ms", str(max(1, int(left_s * 1000))))]
     if not any(name.lower() == "user-agent" for name, _ in headers):
         headers.append(("user-agent", "lockgate"))
     # The library refuses these too, and then logs the value, which is the key.
@@ -56,7 +68,7 @@ async def post(transport: httpx2.AsyncBaseTransport, request: Request, limit_s: 
         _log.warning("a request could not be sent: a header has characters that no header can have")
         return NoAnswer(Why.INTERNAL)
     response = await transport.handle_async_request(
-        httpx2.Request("POST", request.url, headers=headers, content=request.body)
+        httpx2.Request("POST", request.url, headers=headers, content=request.body, extensions={"trace": trace})
     )
     try:
         return await _read(response)
@@ -102,6 +114,27 @@ async def _read(response: httpx2.Response) -> Reply | NoAnswer:
     return Reply(status, headers, bytes(body))
 
 
+# Set in the tasks that ask for us, and nowhere else.
+_posting: ContextVar[bool] = ContextVar("posting", default=False)
+
+
+class _Hushed(logging.Filter):
+    """The library logs every header that comes back, and some servers send back what they were sent: the key."""
+
+    def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002
+        return not _posting.get()
+
+
+_HUSHED = _Hushed()
+
+
+def _hush() -> None:
+    # Each one: a logger's filter is not asked about what the loggers below it say.
+    for name in tuple(logging.root.manager.loggerDict):
+        if name.partition(".")[0] in ("httpcore2", "httpx2"):
+            logging.getLogger(name).addFilter(_HUSHED)
+
+
 def _surplus(response: httpx2.Response) -> bytes | None:
     """What a server sent after the end of its reply; None when the library hides it."""
     try:
@@ -141,13 +174,14 @@ def _handshake_failed(error: BaseException | None) -> bool:
     return False
 
 
-def open_transport(in_flight: int) -> httpx2.AsyncBaseTransport:
+def open_transport(in_flight: int, ca_file: str = "") -> httpx2.AsyncBaseTransport:
     """Below the library's client: no cookies from one tenant's reply to another's, no proxies, no redirects."""
     import httpx2
 
+    _hush()
     # No limit on connections: the errands are limited, and a limit here would only be one more queue to be stuck in.
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=in_flight, keepalive_expiry=30.0)
-    transport = httpx2.AsyncHTTPTransport(verify=tls(), trust_env=False, http2=False, retries=0, limits=limits)
+    transport = httpx2.AsyncHTTPTransport(verify=tls(ca_file), trust_env=False, http2=False, retries=0, limits=limits)
     pool: Any = transport._pool
     pool._network_backend = _Metered(pool._network_backend)
     return transport
@@ -196,8 +230,11 @@ class _TooMuch(Exception):
 
 
 @cache
-def tls() -> ssl.SSLContext:
-    """Once per process: reading the certificates takes longer than many a deadline."""
+def tls(ca_file: str = "") -> ssl.SSLContext:
+    """Once per process: reading the certificates takes longer than many a deadline.
+
+    With `ca_file`, the authorities in it are trusted, and no others: whoever has one of their own needs nobody else's.
+    """
     try:
         import httpx2
     except ImportError:
@@ -207,4 +244,11 @@ def tls() -> ssl.SSLContext:
     # The library loads what it needs for asyncio with the first request, which would be the slowest by far.
     with suppress(ImportError):
         import anyio._backends._asyncio  # noqa: F401
-    return httpx2.create_ssl_context(trust_env=False)
+    if not ca_file:
+        return httpx2.create_ssl_context(trust_env=False)
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, ValueError):  # an SSLError is an OSError
+        raise InvalidConfig(
+            f"ca_file {quoted(ca_file)} holds no certificates that can be used", hint="name a file in PEM form"
+        ) from None
