@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from threading import Barrier, Thread
 
 import pytest
 
-from lockgate import Action, Decision, Gate, InvalidCall, InvalidConfig, Policy, Reason, Session
-from lockgate.core import pipeline
+from lockgate import Action, Decision, Gate, InvalidCall, InvalidConfig, Policy, Reason, Risk, Session
+from lockgate.core import approvals, pipeline
 from lockgate.core.opinions import Opinion, Ruling, Unreadable
 from lockgate.core.origins import Leaf
 from lockgate.core.pipeline import Ask, Stage
 from lockgate.core.scanner import Scanner
-from lockgate.core.supervision import Cause, Commitment, SelfAssessment, Supervision
-from lockgate.steps import FINISH, NEEDS_A_PERSON, Step, Watcher
+from lockgate.core.supervision import FINISH, NEEDS_A_PERSON, UNSHOWN, Cause, Commitment, SelfAssessment, Supervision
+from lockgate.steps import Step, Watcher
 
 PLAN = {"interpretation": "answer Ann", "in_scope": ["send an email to docs.example"]}
 FINE = {"met": True}
@@ -41,10 +42,16 @@ class Run:
         self.watchers.append(watcher)
         return lambda: self.watchers.remove(watcher) if watcher in self.watchers else None
 
+    def begin(self, tool: str, arguments: Mapping[str, object]) -> Sequence[Leaf]:
+        leaves = pipeline.leaves_of(arguments)[0]
+        for watcher in tuple(self.watchers):
+            watcher.begun(tool, leaves)
+        return leaves
+
     def tell(self, tool: str, arguments: Mapping[str, object], decision: Decision) -> Decision:
         leaves: Sequence[Leaf] = pipeline.leaves_of(arguments)[0]
         for watcher in tuple(self.watchers):
-            watcher(tool, leaves, decision)
+            watcher.ruled(tool, leaves, decision)
         return decision
 
     def check(
@@ -112,7 +119,7 @@ def test_a_refused_step_leaves_nothing_behind(run: Make) -> None:
     assert agent.watchers == []
 
 
-@pytest.mark.parametrize("goal", ["", "  ", 5, None, "x" * 5000])
+@pytest.mark.parametrize("goal", ["", "  ", 5, None, "x" * 5000, "tidy \ud800"])
 def test_a_step_needs_a_goal(run: Make, goal: object) -> None:
     with pytest.raises(InvalidCall, match="goal"):
         Step(run(), goal)  # type: ignore[arg-type]
@@ -203,6 +210,54 @@ def test_what_the_supervisor_is_shown(run: Make) -> None:
     assert ask.call.arguments["goal"] == "answer Ann"
     assert ask.call.arguments["commitment"] == {**PLAN, "out_of_scope": [], "assumptions": []}
     assert ask.call.arguments["calls"] == 1
+    assert ask.call.arguments["acts"] == [
+        {
+            "tool": "pay_invoice",
+            "arguments": {"account": "7"},
+            "ruling": "CONTINUE by tier 1 (no-untrusted-content)",
+            "undeclared": "the commitment does not mention what this tool does",
+        }
+    ]
+
+
+@pytest.mark.parametrize("level", ["supervised", "supervised-human"])
+def test_the_call_that_matters_is_shown_among_many(run: Make, level: str) -> None:
+    agent = run(YES, person=True)
+    step = started(agent, level)
+    for number in range(40):
+        step.check(("create_note", "update_note", "rename_note", "move_note")[number % 4], {"title": f"draft {number}"})
+    step.check("wire_transfer", {"to": "EVE", "amount": 90_000})
+    for number in range(60):
+        step.check("read", {"path": f"n{number}"})
+    step.finish(FINE)
+    (ask,) = agent.asked
+    first = ask.call.arguments["acts"][0]  # type: ignore[index]
+    assert (first["tool"], first["arguments"]) == ("wire_transfer", {"to": "EVE", "amount": "90000"})
+    (left_out,) = [found.excerpt for found in ask.findings if found.rule == UNSHOWN]
+    assert left_out == "21 of the acting calls altogether"
+
+
+def test_every_step_can_be_approved(run: Make) -> None:
+    """The longest commitment, assessment, goal and calls that are taken still fit into a question to a person."""
+    widest = "\U0001f600"
+    agent = run(YES, person=True)
+    outer = Step(agent, widest * 4_000, supervision="supervised-human")
+    plan = {"interpretation": widest, "in_scope": [widest * 400] * 12}
+    outer.commit(plan)
+    for _ in range(30):
+        outer.step(widest * 4_000).abandon()
+    for number in range(200):
+        agent.tell(
+            f"pay_{number}", {widest * 200 + str(at): f"{number}\ud800{widest * 300}" for at in range(12)}, _done()
+        )
+    outer.finish({"met": False, "concerns": [widest * 400] * 12})
+    (ask,) = agent.asked
+    assert approvals.binding("s", ask.call.tool, ask.call.arguments, "p", "c").digest
+    assert ask.call.arguments["acts"]
+
+
+def test_the_end_of_a_step_has_one_name() -> None:
+    assert approvals.FINISH == FINISH
 
 
 def test_a_call_around_the_step_is_seen(run: Make) -> None:
@@ -277,6 +332,83 @@ def test_a_call_made_while_the_step_is_judged_is_not_covered_by_the_answer(run: 
     agent.meanwhile = lambda: None
     assert step.finish(WORRIED).action is Action.CONTINUE
     assert Cause.UNDECLARED_CALL in [trigger.cause for trigger in step.triggers]
+
+
+def test_no_end_while_a_call_has_no_ruling(run: Make) -> None:
+    agent = run(YES)
+    step = started(agent)
+    leaves = agent.begin("pay_invoice", {"account": "7"})
+    with pytest.raises(InvalidCall, match="call `pay_invoice` has no ruling yet") as refused:
+        step.finish(FINE)
+    assert "wait" in refused.value.hint
+    # Another call of the same tool, settled at once, is not the one that is waited for.
+    agent.check("pay_invoice", {"account": "7"})
+    with pytest.raises(InvalidCall, match="has no ruling yet"):
+        step.finish(FINE)
+    agent.watchers[0].ruled("pay_invoice", leaves, _done())
+    assert step.finish(FINE).reason is Reason.SUPERVISOR
+    assert agent.asked[0].call.arguments["calls"] == 2
+
+
+def test_a_call_that_failed_is_waited_for_no_more(run: Make) -> None:
+    agent = run()
+    step = started(agent)
+    first, second = agent.begin("pay_invoice", {"account": "7"}), agent.begin("pay_invoice", {"account": "7"})
+    agent.watchers[0].failed("pay_invoice", first)
+    with pytest.raises(InvalidCall, match="has no ruling yet"):
+        step.finish(FINE)
+    agent.watchers[0].failed("pay_invoice", second)
+    # It was tried, which tells as much as a call that ran.
+    assert step.finish(FINE).action is Action.PAUSE
+    (act,) = agent.asked[0].call.arguments["acts"]  # type: ignore[misc,has-type]
+    assert (act["tool"], act["ruling"], act["times"]) == ("pay_invoice", "no ruling", 2)
+
+
+def test_a_call_begun_while_the_step_is_judged_is_not_covered_by_the_answer(run: Make) -> None:
+    agent = run(YES, YES)
+    step = started(agent)
+    begun: list[Sequence[Leaf]] = []
+    agent.meanwhile = lambda: begun.append(agent.begin("pay_invoice", {}))
+    ruling = step.finish(WORRIED)
+    assert (ruling.action, ruling.reason) == (Action.PAUSE, Reason.RECONCILIATION)
+    with pytest.raises(InvalidCall, match="has no ruling yet"):
+        step.finish(WORRIED)
+    agent.meanwhile = lambda: None
+    agent.watchers[0].ruled("pay_invoice", begun[0], _done())
+    assert step.finish(WORRIED).action is Action.CONTINUE
+    assert Cause.UNDECLARED_CALL in [trigger.cause for trigger in step.triggers]
+
+
+def test_a_step_waits_for_its_own_calls_from_before_anybody_hears_of_them(run: Make) -> None:
+    agent = run(YES)
+    step = started(agent)
+    inside = Barrier(2, timeout=20)
+    check = agent.check
+
+    def slow(tool: str, arguments: Mapping[str, object], **more: object) -> Decision:
+        inside.wait()
+        inside.wait()
+        return check(tool, arguments)
+
+    agent.check = slow  # type: ignore[method-assign,assignment]
+    calling = Thread(target=lambda: step.check("pay_invoice", {}))
+    calling.start()
+    inside.wait()
+    with pytest.raises(InvalidCall, match="a call has no ruling yet"):
+        step.finish(FINE)
+    inside.wait()
+    calling.join(20)
+    step.finish(FINE)
+    assert [trigger.cause for trigger in step.triggers] == [Cause.UNDECLARED_CALL]
+
+
+def test_a_check_that_breaks_leaves_the_step_to_be_finished(run: Make) -> None:
+    agent = run()
+    step = started(agent)
+    for broken in (lambda: step.check("x", 5), lambda: asyncio.run(step.check_async("x", 5))):  # type: ignore[arg-type]
+        with pytest.raises(InvalidCall):
+            broken()
+    assert step.finish(FINE).action is Action.CONTINUE
 
 
 def test_a_supervisor_that_breaks_leaves_the_step_open(run: Make) -> None:
@@ -382,6 +514,132 @@ def test_an_open_step_inside_keeps_the_outer_one_open(run: Make) -> None:
     assert outer.finish(FINE).action is Action.CONTINUE
 
 
+def test_a_step_given_its_parent_is_inside_it_all_the_same(run: Make) -> None:
+    agent = run()
+    outer = started(agent)
+    inner = Step(agent, "fetch the address", parent=outer, name="7")
+    assert inner.name == "1.1"
+    inner.commit(PLAN)
+    with pytest.raises(InvalidCall, match="inside it is not finished"):
+        outer.finish(FINE)
+    inner.finish(FINE)
+    assert outer.finish(FINE).action is Action.CONTINUE
+
+
+def test_no_step_starts_inside_one_that_is_not_open(run: Make) -> None:
+    agent = run()
+    for end in ("held", "finished", "abandoned"):
+        outer = started(agent)
+        if end == "abandoned":
+            outer.abandon()
+        else:
+            outer.finish(FINE if end == "finished" else WORRIED)
+        with pytest.raises(InvalidCall, match="cannot start another step in"):
+            Step(agent, "x", parent=outer)
+    assert len(agent.watchers) == 1
+
+
+def test_no_step_is_inside_one_of_another_session(run: Make) -> None:
+    with pytest.raises(InvalidCall, match="another session"):
+        Step(run(), "x", parent=started(run()))
+
+
+# --- steps that are given up
+
+
+def test_an_abandoned_step_is_over_and_does_not_count_as_finished(run: Make) -> None:
+    agent = run(None)
+    step = started(agent)
+    step.finish(WORRIED)
+    step.abandon()
+    step.abandon()
+    assert (step.abandoned, step.finished, agent.watchers) == (True, False, [])
+    for again in (
+        lambda: step.finish(FINE),
+        lambda: step.check("read", {}),
+        lambda: step.commit(PLAN),
+        lambda: step.step("x"),
+    ):
+        with pytest.raises(InvalidCall, match="it is abandoned"):
+            again()
+
+
+def test_a_finished_step_is_not_abandoned(run: Make) -> None:
+    step = started(run())
+    step.finish(FINE)
+    with pytest.raises(InvalidCall, match="it is finished"):
+        step.abandon()
+
+
+def test_a_step_is_not_abandoned_while_it_is_judged(run: Make) -> None:
+    agent = run(YES)
+    outer = started(agent)
+    inner = outer.step("x")
+    inner.commit(PLAN)
+    refused: list[str] = []
+
+    def abandon() -> None:
+        for step in (inner, outer):
+            with pytest.raises(InvalidCall, match="being finished") as error:
+                step.abandon()
+            refused.append(error.value.message)
+
+    agent.meanwhile = abandon
+    assert inner.finish(WORRIED).action is Action.CONTINUE
+    assert len(refused) == 2
+    assert outer.finish(FINE).action is Action.CONTINUE
+
+
+@pytest.mark.parametrize("level", Supervision)
+@pytest.mark.parametrize("says", [YES, NO, Unreadable(), None])
+def test_nobody_but_a_person_ends_a_step_in_which_one_was_given_up(
+    run: Make, level: Supervision, says: Opinion | None
+) -> None:
+    agent = run(says, person=True)
+    outer = started(agent, level)
+    outer.step("pay the bill", supervision="supervised").abandon()
+    ruling = outer.finish(FINE)
+    assert ruling.action is Action.PAUSE
+    assert Cause.ABANDONED_STEP in [trigger.cause for trigger in outer.triggers]
+    assert NEEDS_A_PERSON in [found.rule for found in ruling.findings]
+    assert agent.asked[0].call.arguments["abandoned"] == ["pay the bill"]
+    agent.approved = True
+    assert outer.finish(FINE).reason is Reason.APPROVED
+    assert outer.finished
+
+
+def test_an_unsupervised_step_that_is_given_up_owes_nothing(run: Make) -> None:
+    outer = Step(run(), "x", supervision="unsupervised")
+    outer.step("y").abandon()
+    assert outer.finish(FINE).action is Action.CONTINUE
+
+
+def test_those_inside_are_given_up_with_it(run: Make) -> None:
+    agent = run(YES)
+    top = Step(agent, "x", supervision="unsupervised")
+    middle = top.step("y")
+    done, left = middle.step("done"), middle.step("left", supervision="supervised")
+    done.finish(FINE)
+    middle.abandon()
+    assert (done.finished, left.abandoned) == (True, True)
+    # Not by way of an unsupervised one in between either.
+    assert top.finish(FINE).action is Action.PAUSE
+    assert len(agent.watchers) == 1
+
+
+def test_a_step_that_was_dropped_is_forgotten(run: Make) -> None:
+    agent = run()
+    for _ in range(200):
+        Step(agent, "x")
+    gc.collect()
+    agent.check("read", {"path": "x"})
+    assert agent.watchers == []
+    kept = started(agent)
+    agent.begin("read", {})
+    assert len(agent.watchers) == 1
+    assert not kept.finished
+
+
 def test_the_outer_step_answers_for_the_inner_ones_calls(run: Make) -> None:
     outer = started(run())
     inner = outer.step("pay the bill")
@@ -389,6 +647,10 @@ def test_the_outer_step_answers_for_the_inner_ones_calls(run: Make) -> None:
     inner.check("pay_invoice", {})
     assert inner.finish(FINE).action is Action.CONTINUE
     assert outer.finish(FINE).action is Action.PAUSE
+
+
+def _done() -> Decision:
+    return Decision(Action.CONTINUE, 1, Reason.NO_RED_FLAGS, Risk.HIGH)
 
 
 # --- two ways to ask

@@ -571,6 +571,9 @@ class Session:
                 # Somebody is asking the very same: one answer serves both.
                 answer = yield _Work(asked.result, partial(_waited, asked))
                 opined, cached = answer if isinstance(answer, Opined) else _NO_ANSWER, True
+        if case.truncated and isinstance(opined.opinion, Triage):
+            # Who saw only parts of it clears nobody, whoever they are.
+            opined = opined._replace(opinion=Triage(suspicious=True))
         tokens_in, tokens_out = (0, 0) if cached else (opined.tokens_in, opined.tokens_out)
         cost = 0.0 if cached else self._price(judge.name, tokens_in, tokens_out)
         ran = Ran(

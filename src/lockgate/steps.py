@@ -4,51 +4,69 @@
 2. Commit.    Once, and before the first call.
 3. Act.       Every call is ruled on like any other. The step hears of all calls of its session, so that an agent
               that goes around the step is seen all the same.
-4. Finish.    The self-assessment and the calls are compared with the commitment, without a model. Nothing found:
-              CONTINUE. Anything: the supervisor (Tier 3), and nobody's answer is PAUSE.
-5. Person.    A `supervised-human` step needs a person's yes besides, whatever was found and whoever was asked.
+4. Finish.    Not while a call has no ruling yet or a step inside is open. The self-assessment and the calls are
+              compared with the commitment, without a model. Nothing found: CONTINUE. Anything: the supervisor
+              (Tier 3), who is shown the calls, and nobody's answer is PAUSE.
+5. Person.    A `supervised-human` step needs a person's yes besides, whatever was found and whoever was asked; so does
+              a step in which another one was abandoned before anybody looked at it.
 
 The goal of a step is often an agent's own words: it is shown to judges as such, and makes no value of a call wanted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from enum import Enum
 from hashlib import sha256
 from threading import Lock
 from typing import Protocol
+from weakref import ref
 
 from lockgate.core.context import Past
-from lockgate.core.errors import InvalidCall, InvalidConfig, quoted
+from lockgate.core.errors import InvalidCall, InvalidConfig, printable, quoted
 from lockgate.core.origins import Leaf
 from lockgate.core.pipeline import Ask, Stage
 from lockgate.core.policy import Policy
 from lockgate.core.supervision import (
+    FINISH,
+    MAX_ENTRIES,
     MAX_TEXT,
+    NEEDS_A_PERSON,
+    UNSHOWN,
+    Acts,
     Commitment,
     SelfAssessment,
     Supervision,
     Trigger,
+    as_argument,
     assessment_of,
     commitment_of,
     findings_of,
     inherited,
     reconcile,
     supervision_of,
-    undeclared,
+    whole,
 )
 from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Reason, Risk, ToolCall
 
-# What the end of a step is called where calls have a tool's name: in the ledger, in approvals, before judges.
-FINISH = "finish_step"
-# A finding that no model may clear; `pipeline.HARD` names it too.
-NEEDS_A_PERSON = "step:needs-a-person"
-# Undeclared calls beyond these are counted, not kept: one is enough to be looked at.
-_MAX_KEPT = 50
 
-Watcher = Callable[[str, Sequence[Leaf], Decision], None]
+class Watcher(Protocol):
+    """Who hears of the calls of a run.
+
+    Of one call `begun`, `ruled` and `failed` get the very same `leaves`: two calls of one tool at once are told apart
+    by nothing else. A call that Tier 1 settles at once may be told of by `ruled` alone. None of them raises.
+    """
+
+    def begun(self, tool: str, leaves: Sequence[Leaf]) -> None:
+        """A call waits for its ruling."""
+
+    def ruled(self, tool: str, leaves: Sequence[Leaf], decision: Decision) -> None:
+        """A call has its ruling."""
+
+    def failed(self, tool: str, leaves: Sequence[Leaf]) -> None:
+        """A call will not get one: the check was cancelled, or broke."""
 
 
 class Run(Protocol):
@@ -70,9 +88,10 @@ class Run(Protocol):
     ) -> Decision: ...
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
-        """Tell the watcher of each call once it is ruled on, values uncut, until the returned function is called.
+        """Tell the watcher of each call, values uncut, until the returned function is called.
 
-        Told are the calls that go through `check`, whoever makes them, and not what goes through `rule`.
+        Told are the calls that go through `check`, whoever makes them, and not what goes through `rule`. It is told
+        under no lock of the run's: a watcher may ask to be forgotten there and then.
         """
 
     def rule(self, ask: Ask, *, judged: bool = True) -> Decision:
@@ -86,10 +105,17 @@ class _State(Enum):
     JUDGED = "being finished"
     HELD = "waiting for an answer"
     DONE = "finished"
+    ABANDONED = "abandoned"
 
 
 class Step:
-    """One supervised unit of work inside a session. Safe for several threads."""
+    """One supervised unit of work inside a session. Safe for several threads.
+
+    `name` tells the steps of a run apart; one inside another is numbered by it. Locks are taken from the outer step to
+    the inner ones, never the other way.
+    """
+
+    _run: Run
 
     def __init__(
         self,
@@ -106,6 +132,9 @@ class Step:
             raise InvalidCall("a step needs a goal", hint="say in a sentence what it is to do")
         if len(goal) > MAX_TEXT:
             raise InvalidCall(f"a step's goal has {len(goal):,} characters, the limit is {MAX_TEXT:,}")
+        whole(goal, "a step's goal")
+        if parent is not None and parent._run is not run:
+            raise InvalidCall(f"step {quoted(goal)} cannot be inside a step of another session")
         asked = None if supervision is None else supervision_of(supervision)
         # 1. Start.
         self.supervision: Supervision = inherited(parent.supervision if parent else None, asked)
@@ -115,20 +144,24 @@ class Step:
                 hint="give the gate a store for approvals, or start the step as `supervised`",
             )
         self.goal = goal.strip()
-        self.name = name
         self._run = run
-        self._parent = parent
         self._children: list[Step] = []
         self._started = 0
         self._commitment: Commitment | None = None
         self._state = self._resting = _State.OPEN
         self._lock = Lock()
-        self._count = 0
+        self._acts = Acts(
+            high_risk_tools=run.policy.high_risk_tools, compared=self.supervision is not Supervision.UNSUPERVISED
+        )
         self._seen = sha256()
-        self._early: list[Past] = []
-        self._undeclared: list[Past] = []
+        # Calls without a ruling: those made through the step, from before anybody else knows of them, and all others.
+        self._making = 0
+        self._begun: list[tuple[str, Sequence[Leaf]]] = []
+        self._person = False
         self._triggers: tuple[Trigger, ...] = ()
-        self._forget = run.watch(self._saw)
+        self._watch = _Watch(self)
+        self.name = name if parent is None else parent._take_in(self)
+        self._watch.forget = run.watch(self._watch)
 
     @property
     def commitment(self) -> Commitment | None:
@@ -144,16 +177,30 @@ class Step:
         """Whether the step was let through; an agent that never says it is done never is."""
         return self._state is _State.DONE
 
+    @property
+    def abandoned(self) -> bool:
+        return self._state is _State.ABANDONED
+
     def step(self, goal: str, *, supervision: Supervision | str | None = None) -> Step:
         """A step inside this one, at least as strictly supervised; it has to be finished first."""
-        with self._lock:
-            self._expect(_State.OPEN, "start another step in")
-            self._started += 1
-            name = f"{self.name}.{self._started}"
-        child = Step(self._run, goal, supervision=supervision, parent=self, name=name)
-        with self._lock:
-            self._children.append(child)
-        return child
+        return Step(self._run, goal, supervision=supervision, parent=self)
+
+    def abandon(self) -> None:
+        """Give the step up, and those inside it: no more calls, and no end.
+
+        What nobody looked at does not go away with it: unless all of it was unsupervised, the step around it needs a
+        person's yes from here on.
+        """
+        with ExitStack() as locks:
+            every = list(self._locked(locks))
+            for step in every:
+                if step._state is _State.JUDGED or (step is self and step._state is _State.DONE):
+                    raise InvalidCall(f"cannot abandon step {quoted(step.goal)}: it is {step._state.value}")
+            for step in every:
+                if step._state is not _State.DONE:
+                    step._state = _State.ABANDONED
+        for step in every:
+            step._watch.forget()
 
     def commit(self, commitment: Commitment | Mapping[str, object]) -> Commitment:
         """2. Take what the agent declares. It can be given once: a commitment that follows the calls is none."""
@@ -170,14 +217,24 @@ class Step:
     ) -> Decision:
         """3. Rule on one call of this step before it runs: only CONTINUE lets it run."""
         held = self._before()
-        return self._run.check(tool, arguments, annotations=annotations) if held is None else held
+        if held is not None:
+            return held
+        try:
+            return self._run.check(tool, arguments, annotations=annotations)
+        finally:
+            self._made()
 
     async def check_async(
         self, tool: str, arguments: Mapping[str, object], *, annotations: Mapping[str, object] | None = None
     ) -> Decision:
         """The same for a caller on an event loop."""
         held = self._before()
-        return await self._run.check_async(tool, arguments, annotations=annotations) if held is None else held
+        if held is not None:
+            return held
+        try:
+            return await self._run.check_async(tool, arguments, annotations=annotations)
+        finally:
+            self._made()
 
     def finish(self, assessment: SelfAssessment | Mapping[str, object]) -> Decision:
         """4. and 5. Rule on the step: CONTINUE ends it, REORIENT leaves it open, PAUSE holds it.
@@ -210,6 +267,29 @@ class Step:
         if self._state is not state:
             raise InvalidCall(f"cannot {what} step {quoted(self.goal)}: it is {self._state.value}")
 
+    def _take_in(self, child: Step) -> str:
+        """Answer for a step inside from here on: its name."""
+        with self._lock:
+            self._expect(_State.OPEN, "start another step in")
+            self._started += 1
+            self._children = [each for each in self._children if not each.finished]
+            self._children.append(child)
+            return f"{self.name}.{self._started}"
+
+    def _locked(self, locks: ExitStack) -> Iterator[Step]:
+        """This step and all those inside it that are not finished, none of which changes meanwhile."""
+        locks.enter_context(self._lock)
+        yield self
+        for child in self._children:
+            yield from child._locked(locks)
+
+    @property
+    def _unseen(self) -> bool:
+        """Whether something in here should have been looked at and was given up instead."""
+        return self.abandoned and (
+            self.supervision is not Supervision.UNSUPERVISED or any(child._unseen for child in self._children)
+        )
+
     def _before(self) -> Decision | None:
         """Why a call is not even asked about: an error where the host is wrong, a PAUSE where the agent has to wait."""
         with self._lock:
@@ -222,20 +302,29 @@ class Step:
                     f"step {quoted(self.goal)} has no commitment yet",
                     hint="have the agent commit before its first call: step.commit({...})",
                 )
+            # From here on the step cannot be finished: its end must not slip in before the call is heard of.
+            self._making += 1
         return None
 
-    def _saw(self, tool: str, leaves: Sequence[Leaf], decision: Decision) -> None:
-        """A call of this session, made through the step or around it."""
-        values = tuple((leaf.argument, leaf.text) for leaf in leaves)
-        past = Past(tool, values, decision.action.value, decision.tier, decision.reason.value)
+    def _made(self) -> None:
         with self._lock:
-            self._count += 1
+            self._making -= 1
+
+    def _hears(self, tool: str, leaves: Sequence[Leaf]) -> None:
+        with self._lock:
+            self._begun.append((tool, leaves))
+
+    def _saw(self, tool: str, leaves: Sequence[Leaf], decision: Decision | None) -> None:
+        """A call of this session, made through the step or around it; one without a ruling was tried all the same."""
+        values = tuple((leaf.argument, leaf.text) for leaf in leaves)
+        past = Past(tool, values, "no ruling", 0, "")
+        if decision is not None:
+            past = Past(tool, values, decision.action.value, decision.tier, decision.reason.value)
+        with self._lock:
             self._seen.update(repr((tool, values, past.action)).encode("utf-8", "backslashreplace"))
-            kept = self._undeclared if self._commitment else self._early
-            if self.supervision is Supervision.UNSUPERVISED or len(kept) >= _MAX_KEPT:
-                return
-            if undeclared(self._commitment or _NOTHING, past, high_risk_tools=self._run.policy.high_risk_tools):
-                kept.append(past)
+            self._acts.note(self._commitment, past)
+            # One that Tier 1 settled, or that began before the step, was never begun here.
+            self._begun = [each for each in self._begun if each[0] != tool or each[1] is not leaves]
 
     def _reconcile(self, assessment: SelfAssessment) -> tuple[Decision | Ask, bool, int]:
         """4. What can be said without asking anybody, or the question, whether a model is to answer it, and when."""
@@ -243,44 +332,68 @@ class Step:
         with self._lock:
             if self._state is not _State.HELD:
                 self._expect(_State.OPEN, "finish")
-            if open_ones := [child.goal for child in self._children if not child.finished]:
-                raise InvalidCall(
-                    f"cannot finish step {quoted(self.goal)}: step {quoted(open_ones[0])} inside it is not finished"
-                )
+            for child in self._children:
+                if not (child.finished or child.abandoned):
+                    raise InvalidCall(
+                        f"cannot finish step {quoted(self.goal)}: step {quoted(child.goal)} inside it is not finished",
+                        hint="finish or abandon it first",
+                    )
+            given_up = [child.goal for child in self._children if child._unseen]
             if self.supervision is Supervision.UNSUPERVISED:
-                return self._done("an unsupervised step is not reconciled"), False, 0
-            if self._commitment is None:
+                if not given_up:
+                    return self._done("an unsupervised step is not reconciled"), False, 0
+            elif self._commitment is None:
                 raise InvalidCall(
                     f"step {quoted(self.goal)} has no commitment to be held to",
                     hint="have the agent commit before its first call: step.commit({...})",
                 )
-            self._triggers = reconcile(
-                self._commitment,
-                assessment,
-                self._undeclared,
-                early=self._early,
-                high_risk_tools=policy.high_risk_tools,
-            )
-            person = self.supervision is Supervision.SUPERVISED_HUMAN
+            if self._making or self._begun:
+                which = f"call {quoted(self._begun[0][0])}" if self._begun else "a call"
+                raise InvalidCall(
+                    f"cannot finish step {quoted(self.goal)}: {which} has no ruling yet",
+                    hint="wait for the rulings on all calls, then finish",
+                )
+            self._triggers = reconcile(self._commitment, assessment, self._acts, abandoned=given_up)
+            self._person = self.supervision is Supervision.SUPERVISED_HUMAN or bool(given_up)
             judged = bool(self._triggers) or policy.mode is Mode.PARANOID
-            if not judged and not person:
+            if not judged and not self._person:
                 return self._done("what was done fits what was declared"), False, 0
-            findings = findings_of(self._triggers)
-            # 5. Person.
-            if person:
-                findings = (*findings, Finding(NEEDS_A_PERSON, "step", 0, 0))
             self._resting, self._state = self._state, _State.JUDGED
-            shown = {
-                "step": self.name,
-                "goal": self.goal,
-                "commitment": _plain(asdict(self._commitment)),
-                "assessment": _plain(asdict(assessment)),
-                # An approval is for what was done until then: another call makes it another question.
-                "calls": self._count,
-                "calls_sha256": self._seen.hexdigest(),
-            }
-            ask = Ask(ToolCall(FINISH, shown), Risk.HIGH, Reason.RECONCILIATION, findings, (), Stage.SUPERVISOR)
-            return ask, judged, self._count
+            ask = Ask(
+                ToolCall(FINISH, self._shown(assessment, given_up)),
+                Risk.HIGH,
+                Reason.RECONCILIATION,
+                (*self._held_by(), *findings_of(self._triggers)),
+                (),
+                Stage.SUPERVISOR,
+            )
+            return ask, judged, self._acts.seen
+
+    def _held_by(self) -> Iterator[Finding]:
+        # 5. Person.
+        if self._person:
+            yield Finding(NEEDS_A_PERSON, "step", 0, 0)
+        unshown = self._acts.unshown()
+        if unshown:
+            yield Finding(UNSHOWN, "acts", 0, 0, "raw", unshown)
+
+    def _shown(self, assessment: SelfAssessment, given_up: Sequence[str]) -> dict[str, object]:
+        """What judges and people are shown of the step, and what an approval is bound to; the calls come first."""
+        shown: dict[str, object] = {
+            "step": self.name,
+            "goal": self.goal,
+            "acts": [as_argument(act) for act in self._acts.told()],
+            # An approval is for what was done until then: another call makes it another question.
+            "calls": self._acts.seen,
+            "calls_sha256": self._seen.hexdigest(),
+        }
+        if given_up:
+            shown["abandoned"] = [printable(goal, 100) for goal in given_up[:MAX_ENTRIES]]
+            shown["abandoned_steps"] = len(given_up)
+        if self._commitment is not None:
+            shown["commitment"] = _plain(asdict(self._commitment))
+        shown["assessment"] = _plain(asdict(assessment))
+        return shown
 
     def _reopen(self) -> None:
         with self._lock:
@@ -288,13 +401,12 @@ class Step:
 
     def _settle(self, ruling: Decision, count: int) -> Decision:
         with self._lock:
-            if ruling.action is Action.CONTINUE and self._count != count:
+            if ruling.action is Action.CONTINUE and (self._acts.seen != count or self._making or self._begun):
                 # The moment between the question and its answer is when an agent would make the call that matters.
                 why = "calls were made while the step was being finished, so it pauses"
                 ruling = ruling._replace(action=Action.PAUSE, reason=Reason.RECONCILIATION, explanation=why)
             # 5. Person: once more here, so that it holds whatever the pipeline makes of the finding.
-            person = self.supervision is Supervision.SUPERVISED_HUMAN
-            if ruling.action is Action.CONTINUE and person and ruling.reason is not Reason.APPROVED:
+            if ruling.action is Action.CONTINUE and self._person and ruling.reason is not Reason.APPROVED:
                 why = "the step needs a person's yes, so it pauses"
                 ruling = ruling._replace(action=Action.PAUSE, reason=Reason.HARD_RULE, explanation=why)
             if ruling.action is Action.CONTINUE:
@@ -306,7 +418,7 @@ class Step:
     def _let_go(self, ruling: Decision) -> Decision:
         # Not under the step's lock: the session has one of its own, and tells us of calls from under nobody's.
         if self.finished:
-            self._forget()
+            self._watch.forget()
         return ruling
 
     def _done(self, why: str) -> Decision:
@@ -314,7 +426,36 @@ class Step:
         return Decision(Action.CONTINUE, 1, Reason.RECONCILIATION, Risk.HIGH, why)
 
 
-_NOTHING = Commitment("nothing was declared")
+class _Watch:
+    """A step's ear in its run, which does not keep the step alive: one that was dropped is heard of no more."""
+
+    __slots__ = ("_step", "forget")
+
+    def __init__(self, step: Step) -> None:
+        self._step = ref(step)
+        self.forget: Callable[[], None] = lambda: None
+
+    def begun(self, tool: str, leaves: Sequence[Leaf]) -> None:
+        step = self._present()
+        if step is not None:
+            step._hears(tool, leaves)
+
+    def ruled(self, tool: str, leaves: Sequence[Leaf], decision: Decision) -> None:
+        step = self._present()
+        if step is not None:
+            step._saw(tool, leaves, decision)
+
+    def failed(self, tool: str, leaves: Sequence[Leaf]) -> None:
+        step = self._present()
+        if step is not None:
+            step._saw(tool, leaves, None)
+
+    def _present(self) -> Step | None:
+        # Not by a finalizer: that could run under the run's own lock.
+        step = self._step()
+        if step is None:
+            self.forget()
+        return step
 
 
 def _plain(fields: dict[str, object]) -> dict[str, object]:

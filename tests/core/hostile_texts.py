@@ -50,7 +50,7 @@ def whole_of(shown: Case, *, top: bool) -> list[tuple[str, object]]:
         told += [("earlier-call", line) for line in shown.trail] + [("made-from", line) for line in shown.lineage]
         told += [("triage", shown.triage)] if shown.triage else []
     told += [("left-out", line) for line in shown.left_out]
-    return [*told, ("complete", not shown.truncated)]
+    return [*told, ("complete", not (shown.truncated or shown.withheld))]
 
 
 FRAGMENTS = (

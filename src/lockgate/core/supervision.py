@@ -8,26 +8,49 @@ trigger is one more look, never one less: each call is judged as if there were n
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from functools import lru_cache
+from hashlib import sha256
 from typing import NamedTuple
 
 from lockgate.core.context import Past
 from lockgate.core.errors import InvalidCall, printable, quoted
 from lockgate.core.origins import Leaf, Wishes
 from lockgate.core.scope import OUTSIDE, Border, outside, places
+from lockgate.core.showing import HALF_PAIR
 from lockgate.core.tools import canonical_tool, tool_intent, tool_risk, tool_words
 from lockgate.core.vocabulary import Finding, Risk
+
+# What the end of a step is called where calls have a tool's name: in the ledger, in approvals, before judges.
+FINISH = "finish_step"
+# A finding that no model may clear; `pipeline.HARD` names it too.
+NEEDS_A_PERSON = "step:needs-a-person"
+# Acting calls that are not shown, or not whole: the case is incomplete then.
+UNSHOWN = "step:unshown_calls"
 
 MAX_ASSUMPTIONS = 3
 # A declaration that names everything declares nothing: these bound how much can be named.
 MAX_ENTRIES = 20
 MAX_ENTRY = 400
 MAX_TEXT = 4_000
-MAX_TRIGGERS = 20
+# All of it as ASCII JSON: what a person approves has to be stored, and an emoji takes twelve bytes there.
+MAX_WRITTEN = 60_000
+# The agent's own words must not crowd out the calls that were seen.
+MAX_WORDS = 4
+MAX_CALLS = 12
+MAX_TRIGGERS = 24
+# Calls that are shown one by one, and how much of each. Twice as many and more are kept until then.
+MAX_ACTS = 20
+MAX_ACTS_WRITTEN = 40_000
+_MAX_KEPT = 128
+_MAX_VALUES = 10
+_MAX_NAME = 40
+_MAX_TOOL = 120
+_MAX_VALUE = 240
 
 
 class Supervision(StrEnum):
@@ -78,6 +101,7 @@ class Commitment:
             raise InvalidCall("a commitment needs an interpretation", hint="say in a sentence what the step is to do")
         for name in ("in_scope", "out_of_scope", "assumptions"):
             put(self, name, _entries(getattr(self, name), name))
+        _bounded(self, "a commitment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +122,7 @@ class SelfAssessment:
         put(self, "summary", _text(self.summary, "summary"))
         for name in ("deviations", "concerns", "assumptions"):
             put(self, name, _entries(getattr(self, name), name))
+        _bounded(self, "a self-assessment")
 
 
 def commitment_of(value: Commitment | Mapping[str, object]) -> Commitment:
@@ -120,6 +145,7 @@ class Cause(StrEnum):
     SCOPE_DEVIATION = "scope_deviation"
     EXCESS_ASSUMPTIONS = "excess_assumptions"
     UNDECLARED_CALL = "undeclared_call"
+    ABANDONED_STEP = "abandoned_step"
 
 
 class Trigger(NamedTuple):
@@ -130,35 +156,178 @@ class Trigger(NamedTuple):
 
 
 def reconcile(
-    commitment: Commitment,
-    assessment: SelfAssessment,
-    calls: Sequence[Past],
-    *,
-    early: Sequence[Past] = (),
-    high_risk_tools: frozenset[str] = frozenset(),
+    commitment: Commitment | None, assessment: SelfAssessment, acts: Acts, *, abandoned: Sequence[str] = ()
 ) -> tuple[Trigger, ...]:
     """What does not fit together, without asking anybody. Nothing that the agent writes removes a trigger.
 
-    `calls` are all calls since the step began, those that were held included: a call that was tried tells as much.
-    `early` are acting ones that were made before there was a commitment.
+    `acts` has heard of all calls since the step began, those that were held included: a call that was tried tells as
+    much. `abandoned` are the goals of steps inside that nobody looked at.
     """
     found = [Trigger(Cause.CONCERNS_RAISED, concern) for concern in assessment.concerns]
     if not assessment.met:
         found.append(Trigger(Cause.COMMITMENT_NOT_MET))
     found += [Trigger(Cause.SCOPE_DEVIATION, deviation) for deviation in assessment.deviations]
-    assumed = distinct((*commitment.assumptions, *assessment.assumptions))
+    assumed = distinct((*(commitment.assumptions if commitment else ()), *assessment.assumptions))
     if len(assumed) > MAX_ASSUMPTIONS:
         found.append(Trigger(Cause.EXCESS_ASSUMPTIONS, f"{len(assumed)} assumptions"))
-    for call in early:
-        found.append(Trigger(Cause.UNDECLARED_CALL, f"{printable(call.tool)}: made before the commitment"))
-    for call in calls:
-        why = undeclared(commitment, call, high_risk_tools=high_risk_tools)
-        if why:
-            found.append(Trigger(Cause.UNDECLARED_CALL, f"{printable(call.tool)}: {why}"))
+    found += [Trigger(Cause.UNDECLARED_CALL, f"{printable(act.tool)}: {act.why}") for act in acts.told() if act.why]
+    found += [Trigger(Cause.ABANDONED_STEP, goal) for goal in abandoned]
     kept: dict[Trigger, None] = dict.fromkeys(found)
-    # Twenty concerns must not crowd out the one call that was seen: each cause keeps its share.
-    share = MAX_TRIGGERS // len(Cause)
-    return tuple(trigger for cause in Cause for trigger in [each for each in kept if each.cause is cause][:share])
+    return tuple(
+        trigger
+        for cause in Cause
+        for trigger in [each for each in kept if each.cause is cause][
+            : MAX_CALLS if cause is Cause.UNDECLARED_CALL else MAX_WORDS
+        ]
+    )[:MAX_TRIGGERS]
+
+
+# --- the calls
+
+
+class Act(NamedTuple):
+    """A call that does something, as far as it is kept: its values are cut, and `whole` says whether any was.
+
+    `why` is why it was not declared, empty when it was; `number` is when it was last made, `times` how often.
+    """
+
+    number: int
+    tool: str
+    values: tuple[tuple[str, str], ...]
+    ruling: str
+    why: str
+    whole: bool
+    times: int = 1
+
+
+class Acts:
+    """The acting calls of one step: all of them counted, the gravest and the latest kept.
+
+    `compared` False takes them in without asking whether they were declared. Not safe for several threads: the step
+    that owns it holds a lock.
+    """
+
+    __slots__ = ("_compared", "_high_risk_tools", "_kept", "acting", "seen")
+
+    def __init__(self, *, high_risk_tools: frozenset[str] = frozenset(), compared: bool = True) -> None:
+        self._high_risk_tools = high_risk_tools
+        self._compared = compared
+        self._kept: dict[bytes, Act] = {}
+        self.seen = 0
+        self.acting = 0
+
+    def note(self, commitment: Commitment | None, call: Past) -> None:
+        """Take in a call that was ruled on, under what the agent had committed to by then."""
+        self.seen += 1
+        risk = tool_risk(call.tool, additional=self._high_risk_tools)
+        why = self._why(commitment, call, risk) if self._compared else ""
+        if not why and risk is Risk.LOW:
+            return
+        self.acting += 1
+        # The same call made a hundred times is one line, and pushes nothing out.
+        said = repr((call.tool, call.values, call.action, why)).encode("utf-8", "backslashreplace")
+        key = sha256(said).digest()
+        before = self._kept.pop(key, None)
+        if before is not None:
+            self._kept[key] = before._replace(number=self.seen, times=before.times + 1)
+            return
+        values = tuple((_cut(name, _MAX_NAME), _cut(text, _MAX_VALUE)) for name, text in call.values[:_MAX_VALUES])
+        whole = values == call.values and len(call.tool) <= _MAX_TOOL
+        ruling = f"{call.action} by tier {call.tier} ({call.reason})" if call.tier else call.action
+        self._kept[key] = Act(self.seen, _cut(call.tool, _MAX_TOOL), values, ruling, why, whole)
+        if len(self._kept) > _MAX_KEPT:
+            # What is not among these now cannot be later: calls that follow only come before it.
+            kept = set(self._ranked()[: _MAX_KEPT // 2])
+            self._kept = {key: act for key, act in self._kept.items() if act in kept}
+
+    def _why(self, commitment: Commitment | None, call: Past, risk: Risk) -> str:
+        if commitment is None:
+            return "" if risk is Risk.LOW else "made before the commitment"
+        try:
+            return undeclared(commitment, call, high_risk_tools=self._high_risk_tools)
+        except Exception:  # noqa: BLE001  # what could not be compared has not been found to fit
+            return "it could not be compared with the commitment"
+
+    def told(self) -> tuple[Act, ...]:
+        """The calls to show, the most telling first, as many as a person can read and a store can hold."""
+        shown: list[Act] = []
+        room = MAX_ACTS_WRITTEN
+        for act in self._ranked()[:MAX_ACTS]:
+            room -= _written(as_argument(act))
+            if room < 0:
+                break
+            shown.append(act)
+        return tuple(shown)
+
+    def unshown(self) -> str:
+        """What of the acting calls `told` does not tell, in words; empty when it tells all."""
+        shown = self.told()
+        missing = self.acting - sum(act.times for act in shown)
+        cut = sum(not act.whole for act in shown)
+        parts = [f"{missing:,} of the acting calls altogether"] if missing else []
+        return ", ".join([*parts, *([f"{cut:,} of the acting calls in part"] if cut else [])])
+
+    def _ranked(self) -> list[Act]:
+        """Undeclared before declared, grave before mild, each tool once before any comes again, and the latest first.
+
+        An agent chooses how many calls it makes, and must not be able to bury one under the others.
+        """
+        met: dict[tuple[bool, str], int] = {}
+        ranked = []
+        for act in sorted(self._kept.values(), key=lambda act: -act.number):
+            kind = not act.why, act.tool
+            met[kind] = met.get(kind, 0) + 1
+            ranked.append((not act.why, not _grave(act.tool), met[kind], act))
+        return [each[3] for each in sorted(ranked, key=lambda each: each[:3])]
+
+
+def as_argument(act: Act) -> dict[str, object]:
+    """An acting call as judges and people are shown it."""
+    values: dict[str, object] = {}
+    for name, text in act.values:
+        # A name that is none is a value too, and stands before its own.
+        values[name if name not in values else f"{name} ({len(values)})"] = text
+    told: dict[str, object] = {"tool": act.tool, "arguments": values, "ruling": act.ruling}
+    if act.why:
+        told["undeclared"] = act.why
+    if act.times > 1:
+        told["times"] = act.times
+    return told
+
+
+# What cannot be taken back, reaches others, or runs whatever it is given. Words of a name, not their synonyms: all of
+# these would make every tool grave.
+_GRAVE = frozenset(
+    """
+    send forward share publish post upload export push email mail message reply tweet broadcast notify sms call
+    pay wire remit transfer donate refund withdraw deposit buy purchase order checkout sell trade charge invest redeem
+    delete remove erase wipe drop destroy purge truncate uninstall revoke cancel terminate kill shutdown
+    run exec execute eval invoke install deploy spawn launch start trigger sudo shell command script code
+    grant allow approve authorize permit invite assign promote elevate login sign password credential credentials
+    secret secrets token key permission permissions role access money payment fund funds bank account
+    """.split()
+)
+
+
+@lru_cache(maxsize=1024)
+def _grave(tool: str) -> bool:
+    words = tool_words(tool)
+    if canonical_tool(tool) in ("bash", "web_fetch", "spawn_agent") or not _GRAVE.isdisjoint(words):
+        return True
+    # Of a name that says nothing we know nothing.
+    return not tool_intent(tool).verbs
+
+
+def _cut(text: str, most: int) -> str:
+    """The head and the tail of a text that is too long, with how long it was, and no half of a character."""
+    if len(text) > most:
+        half = most // 2
+        text = f"{text[:half]} [… {len(text):,} characters …] {text[-half:]}"
+    return HALF_PAIR.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _written(value: object) -> int:
+    return len(json.dumps(value))
 
 
 def distinct(assumptions: Iterable[str]) -> tuple[str, ...]:
@@ -257,9 +426,13 @@ def _stems(entry: str) -> set[str]:
 
 def findings_of(triggers: Sequence[Trigger]) -> tuple[Finding, ...]:
     """Triggers as findings, for the tier above and for whoever reads its ruling."""
-    where = {Cause.UNDECLARED_CALL: "calls", Cause.EXCESS_ASSUMPTIONS: "assumptions"}
+    where = {
+        Cause.UNDECLARED_CALL: "acts",
+        Cause.EXCESS_ASSUMPTIONS: "commitment",
+        Cause.ABANDONED_STEP: "abandoned",
+    }
     return tuple(
-        Finding(f"step:{trigger.cause.value}", where.get(trigger.cause, "self-assessment"), 0, 0, "raw", trigger.what)
+        Finding(f"step:{trigger.cause.value}", where.get(trigger.cause, "assessment"), 0, 0, "raw", trigger.what)
         for trigger in triggers
     )
 
@@ -282,7 +455,7 @@ def _entries(value: object, name: str) -> tuple[str, ...]:
             raise InvalidCall(f"{name} must hold texts, not {type(entry).__name__}")
         if len(entry) > MAX_ENTRY:
             raise InvalidCall(f"an entry of {name} has {len(entry):,} characters, the limit is {MAX_ENTRY}")
-        plain = entry.strip()
+        plain = whole(entry, name).strip()
         if plain and plain.lower() not in _NOTHING:
             kept.append(plain)
     return tuple(kept)
@@ -293,7 +466,25 @@ def _text(value: object, name: str) -> str:
         raise InvalidCall(f"{name} must be text, not {type(value).__name__}")
     if len(value) > MAX_TEXT:
         raise InvalidCall(f"{name} has {len(value):,} characters, the limit is {MAX_TEXT:,}")
-    return value.strip()
+    return whole(value, name).strip()
+
+
+def whole(text: str, name: str) -> str:
+    """The text, refused where it holds half of a character: it could be written nowhere, so never be approved."""
+    if HALF_PAIR.search(text):
+        raise InvalidCall(
+            f"{name} holds half of a surrogate pair, which is no character", hint="decode the agent's reply as UTF-8"
+        )
+    return text
+
+
+def _bounded(value: Commitment | SelfAssessment, what: str) -> None:
+    size = _written(asdict(value))
+    if size > MAX_WRITTEN:
+        raise InvalidCall(
+            f"{what} takes {size:,} bytes as JSON, the limit is {MAX_WRITTEN:,}",
+            hint="split the work into several steps",
+        )
 
 
 def _known_keys(value: object, kind: type[Commitment] | type[SelfAssessment]) -> dict[str, object]:
