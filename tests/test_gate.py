@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from lockgate import Action, Block, Gate, InvalidCall, InvalidConfig, Mode, Policy, Reason, Session, Trust
 from lockgate.core.scanner import Scanner
+from lockgate.core.scope import both
 from lockgate.gate import shared_scanner
 
 CALM = "Minutes of Tuesday: the roof is dry, the cat is fat."
@@ -184,7 +185,7 @@ def test_research_with_a_scope_starts(gate: Gate) -> None:
 
 def test_a_session_cannot_replace_the_operators_scope(scanner: Scanner) -> None:
     gate = Gate(Policy(mode=Mode.RESEARCH, research_scope="our own lab"), scanner=scanner)
-    assert gate.session(mode="research", scope="everything").policy.research_scope == "our own lab"
+    assert gate.session(mode="research", scope="everything").policy.research_scope == both("our own lab", "everything")
 
 
 @pytest.mark.parametrize("mode", ["Paranoid", "", "off", 0, True, "default "])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidConfig
 from lockgate.core.policy import FIELDS, MAX_PATTERN_LENGTH, Policy, changed, loosened, stricter, tightened
+from lockgate.core.scope import border, scopes_of
 from lockgate.core.vocabulary import Action, Mode, Risk, Trust
 
 _ACTIONS = (Action.CONTINUE, Action.REORIENT, Action.PAUSE)
@@ -72,7 +73,9 @@ def test_the_stricter_of_two_is_at_least_as_strict_as_both(a: Policy, b: Policy)
 def test_merging_takes_no_more_than_it_is_given(a: Policy, b: Policy) -> None:
     merged = stricter(a, b)
     for name in FIELDS:
-        if not name.startswith("additional_"):
+        if name == "research_scope":
+            assert scopes_of(merged.research_scope) == tuple(dict.fromkeys((a.research_scope, b.research_scope)))
+        elif not name.startswith("additional_"):
             assert getattr(merged, name) in (getattr(a, name), getattr(b, name)), name
     assert set(merged.additional_patterns) == {*a.additional_patterns, *b.additional_patterns}
     assert merged.high_risk_tools == a.high_risk_tools | b.high_risk_tools
@@ -95,6 +98,7 @@ def test_a_policy_is_tightened_only_where_asked(base: Policy, other: Policy) -> 
         result = tightened(base, **asked)
         assert weaker_fields(result, base) == []
         assert all(getattr(result, each) == getattr(base, each) for each in FIELDS if each != name)
+        assert set(scopes_of(result.research_scope)) >= set(scopes_of(base.research_scope))
 
 
 @settings(deadline=None)
@@ -134,6 +138,23 @@ def test_every_field_is_merged_and_ordered() -> None:
     )
     assert [name for name in FIELDS if getattr(weakest, name) == getattr(strictest, name)] == []
     assert stricter(weakest, strictest) == strictest == stricter(strictest, weakest)
+
+
+def test_a_narrower_scope_holds_besides_the_operators() -> None:
+    base = Policy(mode=Mode.RESEARCH, research_scope="*.example.com")
+    narrow = tightened(base, research_scope="lab.example.com", mode=Mode.RESEARCH)
+    assert scopes_of(narrow.research_scope) == ("*.example.com", "lab.example.com")
+    assert [str(each.inside[0]) for each in border(narrow.research_scope).also] == ["lab.example.com"]
+    assert narrow.hash not in (base.hash, Policy(mode=Mode.RESEARCH, research_scope="lab.example.com").hash)
+    assert tightened(narrow, research_scope="lab.example.com") == narrow == tightened(narrow, research_scope="")
+    assert loosened(base, research_scope="lab.example.com") == ("research_scope",)
+    assert loosened(base, research_scope=narrow.research_scope) == ()
+
+
+def test_scopes_that_are_too_long_together_are_refused() -> None:
+    base = Policy(research_scope="a" * 3000)
+    with pytest.raises(InvalidConfig, match="research_scope has"):
+        tightened(base, research_scope="b" * 3000)
 
 
 def test_a_default_can_be_the_strictest_value_there_is() -> None:

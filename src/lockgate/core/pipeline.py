@@ -28,14 +28,14 @@ from lockgate.core.errors import InvalidCall, printable, quoted
 from lockgate.core.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.origins import Leaf, Lookup, Trace, Wishes
 from lockgate.core.policy import Policy
-from lockgate.core.rules import Rule, Scope
-from lockgate.core.scanner import Scanner
+from lockgate.core.rules import OWN, Rule, Scope, own_readings
+from lockgate.core.scanner import Scanner, encode
 from lockgate.core.scope import border, outside
 from lockgate.core.tools import tool_risk
 from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Reason, Risk, ToolCall
 
 # Findings whose rule starts with one of these hold a call whatever a model says.
-HARD = ("cap:arguments", "cap:readings", "cap:text", "execution:own-approval", "scope:", "step:needs-a-person")
+HARD = ("cap:arguments", "cap:readings", "cap:text", "execution:own-", "scope:", "step:needs-a-person")
 MAX_DEPTH = 64
 MAX_LEAVES = 10_000
 _GAP = "\n\n"
@@ -92,6 +92,14 @@ def begin(
     if edge is not None and too_big:
         crossed.append(Finding("cap:arguments", "arguments", 0, 0))
         too_big = False
+    # What is hidden in a code leads outside as well, and what stayed unread may: both count before anything was read.
+    scanned = _scan_arguments(leaves, scanner, policy, context.wishes) if edge else None
+    if edge and scanned is not None:
+        crossed += outside(edge, scanned[2], tool=call.tool)
+        crossed += [found for found in scanned[0] if found.rule.startswith(HARD) and found not in crossed]
+    # Nobody who is held answers in the place of whoever holds him, whatever has been read.
+    if risk is not Risk.LOW:
+        crossed += _own_part(leaves, scanner)
     # 1. Context.
     entries = context.entries
     if not entries or entries[-1].position < first:
@@ -101,10 +109,9 @@ def begin(
     if risk is Risk.LOW and not paranoid and not crossed:
         return Decision(Action.CONTINUE, 1, Reason.LOW_RISK_TOOL, risk)
     # 3. and 4., the arguments' part: one pass over all of them.
-    patterns, encoded, decoded = _scan_arguments(leaves, scanner, policy, context.wishes)
-    patterns += crossed
-    if edge is not None and decoded:
-        patterns += outside(edge, decoded, tool=call.tool)
+    patterns, encoded, decoded = scanned or _scan_arguments(leaves, scanner, policy, context.wishes)
+    known = {found.rule for found in patterns}
+    patterns += [found for found in crossed if found.rule.startswith("scope:") or found.rule not in known]
     if too_big:
         patterns.append(Finding("cap:arguments", "arguments", 0, 0))
     # 5. Origins come before the blocks' patterns because broad rules count only in blocks the call is related to.
@@ -235,6 +242,16 @@ def _scan_arguments(
             )
     patterns += [Finding(f"cap:{limit}", "arguments", 0, 0) for limit in scan.capped]
     return patterns, encoded, decoded
+
+
+def _own_part(leaves: list[Leaf], scanner: Scanner) -> list[Finding]:
+    """What in a call is a person's part: an answer to the gate's own question, or the files it keeps them in."""
+    found: dict[str, Finding] = {}
+    for reading in own_readings(leaf.text for leaf in leaves):
+        for rule in OWN:
+            if rule.id not in found and scanner.matches(rule, encode(reading)):
+                found[rule.id] = Finding(rule.id, "arguments", 0, 0)
+    return list(found.values())
 
 
 def _expected(rule: Rule, excerpt: str, argument: str, wishes: Wishes) -> bool:

@@ -32,6 +32,7 @@ class Policy:
 
     mode: Mode = Mode.DEFAULT
     # What research mode is for, in the operator's words: the judges read it, so only the operator may write it.
+    # It may hold several scopes (core/scope.py: `both`), and then what is inside all of them is inside.
     research_scope: str = ""
     user_trust: Trust = Trust.TRUSTED
     additional_patterns: tuple[str, ...] = ()
@@ -110,13 +111,18 @@ FIELDS = tuple(each.name for each in fields(Policy) if each.init)
 def stricter(a: Policy, b: Policy) -> Policy:
     """The more restrictive of each field of two whole policies.
 
-    Scopes and models have no order: `a` keeps its own and takes those of `b` only where it has none. Fields that
-    `b` left at their defaults count too, and a default can be the strictest value there is: to change a few
-    fields of a policy use `tightened`.
+    Of two scopes both hold. Models have no order: `a` keeps its own and takes those of `b` only where it has none.
+    Fields that `b` left at their defaults count too, and a default can be the strictest value there is: to change a
+    few fields of a policy use `tightened`.
     """
+    scope = a.research_scope
+    if b.research_scope not in ("", scope):
+        from lockgate.core.scope import both
+
+        scope = both(scope, b.research_scope)
     return Policy(
         mode=max(a.mode, b.mode, key=_STRICTNESS_OF_MODE.__getitem__),
-        research_scope=a.research_scope or b.research_scope,
+        research_scope=scope,
         user_trust=min(a.user_trust, b.user_trust),
         additional_patterns=a.additional_patterns + b.additional_patterns,
         additional_high_risk_tools=a.additional_high_risk_tools + b.additional_high_risk_tools,
@@ -135,9 +141,11 @@ def stricter(a: Policy, b: Policy) -> Policy:
 def tightened(base: Policy, **asked: object) -> Policy:
     """The base with these fields at least as strict as asked; what was not asked for stays as it is.
 
-    Listed patterns and tools are added to those of the base. A field that would come out weaker keeps the base's
-    value: `loosened` says which those are.
+    Listed patterns and tools are added to those of the base, and a scope holds besides that of the base. A field that
+    would come out weaker keeps the base's value: `loosened` says which those are.
     """
+    if asked.get("research_scope") == "":
+        del asked["research_scope"]  # whoever names no scope leaves the base's as it is
     return stricter(base, changed(base, **asked))
 
 

@@ -13,14 +13,14 @@ of a sentence costs the compiler ten times as much as "up to six words". And no 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
 
 # Moves whenever a rule is added, removed or changed, whatever happens to the library's own version.
-RULESET_VERSION = "2"
+RULESET_VERSION = "3"
 
 FAMILIES: tuple[str, ...] = (
     "override",
@@ -1271,14 +1271,30 @@ _EXECUTION = (
     ),
     _execution(
         id="execution:own-approval",
-        pattern=r"\blockgate(?:\.exe|\.cli\.main)?[\"']?,?\s+(?:-{1,2}[\w-]+(?:[= ]\S+)?\s+){0,4}"
-        r"[\"']?approvals[\"']?,?\s+"
-        r"(?:-{1,2}[\w-]+(?:[= ]\S+)?\s+){0,4}[\"']?(?:approve|deny)\b",
+        # `list` and `show` answer nothing. What a shell fills in, or xargs adds, may be anything.
+        pattern=_either(
+            r"\blockgate\b.{0,160}[^\w/.-]approvals(?:[^\w./-][^a-z]{0,40}|[\s\"',\\]{1,10}-{1,2}\w.{0,160}[^\w-])(?:approve|deny)\b",
+            r"\blockgate\b.{0,160}[^\w/.-]approvals[\"']?,?\s+[\"']?(?:[$`%{]|<<)",
+            r"\b(?:xargs|parallel)\b.{0,80}\blockgate\b.{0,80}[^\w/.-]approvals[\"']?\s*(?:$|[;&|<>)\"'`])",
+            r"\b(?:sqliteapprovals|approvals_from_settings)\b.{0,400}\.answer\s?\(|\blockgate\.cli\.approvals\b",
+        ),
         scope=Scope.ARGUMENTS,
         what="a command that answers Lockgate's own question to a person",
         why="an agent that can approve its own calls is not held by anything",
         hit="lockgate approvals approve 3f2a --yes",
         miss="lockgate approvals list",
+        owasp="LLM06:2026, ASI03",
+        dotall=True,
+    ),
+    _execution(
+        id="execution:own-state",
+        pattern=r"\bapprovals\.db\b|\.local[\\/]{1,2}state[\\/]{1,2}(?:lockgate\b|\w{0,8}[*?\[{$])|\bxdg_state_home\W{0,4}[\\/]{1,2}lockgate\b"
+        r"|\blockgate[\\/]{1,2}(?:approvals|ledger)\b|\blockgate\b[^\n]{0,80}\.db\b",
+        scope=Scope.ARGUMENTS,
+        what="the file of Lockgate's approvals, or the folder it keeps its state in",
+        why="whoever writes that file answers in a person's name, and whoever removes it undoes a no",
+        hit="sqlite3 ~/.local/state/lockgate/approvals.db .tables",
+        miss="ls ~/.local/state/nvim",
         owasp="LLM06:2026, ASI03",
     ),
     _execution(
@@ -2183,3 +2199,20 @@ RULES: tuple[Rule, ...] = (
 )
 
 BY_ID: Mapping[str, Rule] = MappingProxyType({rule.id: rule for rule in RULES})
+
+# What an agent must not do with the hands of whoever holds it, whatever it has read and whatever a model says.
+OWN = (BY_ID["execution:own-approval"], BY_ID["execution:own-state"])
+_MARKS = str.maketrans("", "", "\\'\"^")
+
+
+def own_readings(texts: Iterable[str]) -> tuple[str, ...]:
+    """What the rules of `OWN` have to be matched against in a call's values; nothing for most calls.
+
+    A program and its words may be values of their own, and a shell drops quotes inside a word: `a''pprove`.
+    """
+    whole = "\n".join(texts)
+    bare = whole.translate(_MARKS) if any(mark in whole for mark in "\\'\"^") else whole
+    low = bare.lower()
+    if not ("lockgate" in low or "approvals" in low or "local/state" in low):
+        return ()
+    return (whole, bare) if bare != whole else (whole,)

@@ -11,16 +11,20 @@ The arguments are read the other way round. Programs disagree about what an addr
 
 from __future__ import annotations
 
+import binascii
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from lockgate.core.confusables import INVISIBLE, cleaned, gates_of
+from lockgate.core.endings import COMMON, FILES, FILES_TOO, REGISTERED
 from lockgate.core.errors import InvalidConfig, printable, quoted
 from lockgate.core.origins import Leaf, sink_of
 from lockgate.core.tools import canonical_tool, tool_words
@@ -71,25 +75,31 @@ class Seen(NamedTuple):
 class Border:
     """What a scope names: the places inside, and those that are outside all the same.
 
-    With `open` everything is inside that is not among the latter.
+    With `open` everything is inside that is not among the latter. `also` are the borders of further scopes: what is
+    inside is inside of all of them.
     """
 
     inside: tuple[Place, ...] = ()
     never: tuple[Place, ...] = ()
     open: bool = False
+    also: tuple[Border, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.inside or self.never)
+        return bool(self.inside or self.never or any(self.also))
 
     @property
     def guards_paths(self) -> bool:
         """A scope that names no path says nothing about files."""
-        return any(_is_path(place) for place in (*self.inside, *self.never))
+        return any(_is_path(place) for place in (*self.inside, *self.never)) or any(
+            each.guards_paths for each in self.also
+        )
 
     def holds(self, seen: Seen) -> bool:
         """Whether everything this address could mean is inside."""
-        if not seen.machines:
+        if not seen.machines or not all(each.holds(seen) for each in self.also):
             return False
+        if not (self.inside or self.never):
+            return bool(self.also)
         return all(
             (self.open or any(_covers(place, machine, seen) for place in self.inside))
             and not any(_touches(place, machine, seen) for place in self.never)
@@ -104,6 +114,7 @@ class Border:
             path is not None
             and (not inside or any(_below(path, top) for top in inside))
             and not any(_below(path.lower(), top.lower()) for top in never)
+            and all(each.holds_path(written) for each in self.also)
         )
 
 
@@ -212,12 +223,33 @@ _HINT = (
 )
 
 
+# Between two scopes that hold together. It says so in words because a judge and a person read the whole of it, and
+# whoever writes it into a scope of his own gets what it says.
+ALSO = "and at the same time only within:"
+_ALSO = re.compile(rf"\s*^[ \t]*{re.escape(ALSO)}[ \t]*$\s*", re.MULTILINE)
+
+
+def scopes_of(scope: str) -> tuple[str, ...]:
+    """The scopes that a text holds, each of which counts."""
+    return tuple(dict.fromkeys(part for part in _ALSO.split(scope.strip()) if part))
+
+
+def both(one: str, other: str) -> str:
+    """A scope inside of which is what is inside both; either may be empty."""
+    return f"\n\n{ALSO}\n\n".join(dict.fromkeys((*scopes_of(one), *scopes_of(other))))
+
+
 @lru_cache(maxsize=64)
 def border(scope: str) -> Border:
     """The places a scope names. Raises InvalidConfig where its words could put one of them outside.
 
     A scope without any place has no border, and only the judges can go by it.
     """
+    first, *others = [edge for edge in map(_border, scopes_of(scope)) if edge] or [Border()]
+    return Border(first.inside, first.never, first.open, tuple(others))
+
+
+def _border(scope: str) -> Border:
     found = sorted(_named(scope))
     text = _NOTHING_ELSE.sub(lambda said: " " * len(said[0]), scope)
     plain = [(at, place) for at, never, place in found if not never]
@@ -412,41 +444,57 @@ _BARE_IPV6 = re.compile(r"(?i)(?<![\w:.])(?<![\w)\]]\[)((?:[0-9a-f]{0,4}:){2,7}[
 _NAME = re.compile(r"(?<![\w.@/\\$-])((?:[\w-]{1,63}\.){1,126}[^\W\d][\w-]{1,62})(\.?:(\d{1,5})\b)?(?![\w(@-])")
 _ODD_WORD = re.compile(r"(?i)(?:0x[0-9a-f]+|\d+)(?:\.(?:0x[0-9a-f]+|\d+)){0,3}")
 _NETWORK_PROGRAM = re.compile(
-    r"(?i)(?<![\w.-])(?:curl|wget|ssh|scp|sftp|ftp|rsync|nc|ncat|netcat|socat|telnet|ping6?|dig|drill|host|nslookup|nmap"
-    r"|masscan|traceroute|tracepath|whois|http|https|xh|aria2c|lynx|w3m|links|openssl|sqlmap|nikto|ffuf|gobuster|hydra"
+    r"(?i)(?<![\w.-])(?:curl|wget|ssh|scp|sftp|l?ftp|tftp|rsync|nc|ncat|netcat|socat|telnet|mosh|f?ping6?|hping3|mtr"
+    r"|k?dig|drill|delv|host|nslookup|getent\s+a?hosts|resolvectl|nmap|masscan|zmap|traceroute6?|tracepath|whois|http"
+    r"|https|xh|aria2c|axel|lynx|w3m|links|openssl|sqlmap|nikto|ffuf|gobuster|hydra|nuclei|wpscan|sslscan|testssl"
+    r"|smbclient|snmpwalk|websocat|wscat|grpcurl|yt-dlp|swaks"
     r"|iwr|irm|invoke-webrequest|invoke-restmethod|start-bitstransfer|certutil|bitsadmin|test-netconnection"
     r"|git\s+(?:clone|fetch|pull|push|remote|ls-remote|submodule))(?:\.exe)?(?=\s)"
 )
 _SHELL_WORD = re.compile(r"(?:[^\s\"'\\]|\\.|\"(?:[^\"\\]|\\.)*\"|'[^']*'|[\"'\\])+")
 _ENDS_COMMAND = re.compile(r"[;&|\n]")
-# What only files end in, and what files and domains end in: such a name counts where something is fetched.
-_FILES = frozenset(
-    """
-    txt json yaml yml toml xml html htm css js jsx ts tsx mjs cjs csv tsv log ini cfg conf lock pdf doc docx xls xlsx
-    ppt pptx odt png jpg jpeg gif svg webp ico bmp mp3 mp4 wav avi mkv gz tgz tar bz2 xz rar whl egg jar war class java
-    kt go rb php lua sql sqlite db bak tmp swp exe dll msi bin iso img deb rpm apk dmg pem crt csr key asc sig sum map
-    out cpp hpp cxx vue scss less ipynb parquet npy pkl pyc pyi patch diff rst tex bib eml ics vcf plist env
-    """.split()
-)
-_FILES_TOO = frozenset("sh py rs md pl cc so zip mov ps ml mm mk am in po tf ad as bz cs vb la st pm pub".split())
-_DOMAINS = frozenset(
-    """
-    com net org edu gov mil int arpa io dev ai co xyz top site online club shop tech cloud live store pro biz link click
-    space website host press work zone world today network systems agency digital email services solutions company
-    example test invalid localhost local lan internal intranet corp onion home
-    uk de fr nl eu ru cn jp us ca au ch at be br cz dk es fi gr hk hu ie il it kr lt lu lv mx no nz pl pt ro se sg si sk
-    th tr tw ua za su ws tk cf ga gq pw cc tv
-    """.split()
-)
 _HOST_ARGUMENTS = frozenset(
-    "url urls uri host hosts hostname hostnames domain domains endpoint webhook proxy href website".split()
+    "url urls uri uris host hosts hostname hostnames domain domains endpoint webhook proxy href website".split()
 )
+# Arguments whose dotted values are hardly ever addresses. A tool's maker names its arguments, not whoever fills them.
+_OTHER_ARGUMENTS = frozenset(
+    """
+    path paths file files filename filenames filepath dir directory folder glob pattern regex extension module modules
+    package packages dependency import class classes function method symbol attribute property field fields column
+    columns table tables schema database index key keys setting option flag variable var env metric metrics event
+    events topic topics queue stack entity entities device sensor service resource resources permission permissions
+    role roles scope scopes policy type kind format mime namespace branch tag ref commit label labels selector locator
+    xpath css element version versions model license id ids uuid sku product item reference title subject headline
+    user username users author assignee owner handle login password token secret currency amount price date time
+    status state language locale timezone unit
+    """.split()
+)
+_LISTED_ARGUMENTS = frozenset("name names args argv arguments params parameters".split())
+_SHELL_ARGUMENTS = frozenset("command commands cmd shell args argv program".split())
 _MAYBE_HOSTS = frozenset("ip ips addr address server target remote peer origin upstream site link destination".split())
 _NO_AUTHORITY = re.compile(r"(?i)(?:about|data|javascript|blob|mailto|tel|urn|file|cid):")
 _CONTENT = frozenset(
     "content contents body text note notes report summary markdown string file_text message description".split()
 )
 _WRITERS = frozenset("note notes draft memo report journal".split())
+# In code these come after a dot for other reasons: `self.host`, `c.email`.
+_ATTRIBUTES = frozenset(
+    """
+    live store pro link click space host press work zone world today network systems digital email services solutions
+    company site online test local home internal top it at no is be us se in co to me
+    """.split()
+)
+
+
+class Level(IntEnum):
+    """How likely a dotted name is to be a machine's where it stands, and so which of them count."""
+
+    PROSE = 0  # in a sentence: the endings that are hardly ever anything else
+    CODE = 1  # in code: the same, without what attributes are called; in quotes, every ending that is registered
+    WORDS = 2  # words of a program that does not connect: as in code
+    LISTED = 3  # where it may as well be a module or a key: every ending that is registered
+    ANY = 4  # where nothing is known: whatever does not end like a file
+    CONNECTS = 5  # where something connects: the endings that files have as well
 
 
 def outside(edge: Border, leaves: Sequence[Leaf], *, tool: str = "") -> list[Finding]:
@@ -488,6 +536,11 @@ def _words(argument: str) -> tuple[str, ...]:
     return (*tool_words(last), last.lower())
 
 
+_QUOTES = re.compile(r"['\"]+")
+_DECODES = re.compile(r"(?i)base64|b64|atob")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
+
+
 def _readings(argument: str, text: str) -> Iterator[tuple[str, str]]:
     """The text as it stands, and as whatever gets it may read it."""
     yield "exact", text
@@ -507,12 +560,37 @@ def _readings(argument: str, text: str) -> Iterator[tuple[str, str]]:
         yield "percent", decoded
     # A shell drops quotes and backslashes inside a word: `ev''il.com`.
     if re.search(r"[\\'\"^]", plain) and (sink_of(argument) in ("command", "") or _NETWORK_PROGRAM.search(plain)):
-        yield "unquoted", re.sub(r"[\\'\"^]", "", plain)
+        yield "unquoted", _QUOTES.sub(_joined, re.sub(r"[\\^]", "", plain))
+    # Where something is told to decode it, a short text is code as well.
+    if _DECODES.search(plain):
+        found = [said for said in map(_unbased, _BASE64.findall(plain)) if said]
+        if found:
+            yield "base64", "\n".join(found)
     # Parsers of URLs drop tabs and line ends wherever they stand; a list of whole URLs is no such case.
     if re.search(r"[\t\r\n]", plain) and " " not in plain.strip():
         pieces = plain.split()
         if _SCHEME.match("".join(pieces)) and not all(map(_SCHEME.match, pieces)):
             yield "joined", "".join(pieces)
+
+
+def _joined(quotes: re.Match[str]) -> str:
+    """Nothing for quotes inside of a word; those around it say where it ends."""
+    text, (start, end) = quotes.string, quotes.span()
+    inside = start > 0 and end < len(text) and all(ch.isalnum() or ch in "._-" for ch in (text[start - 1], text[end]))
+    return "" if inside else quotes[0]
+
+
+def _unbased(word: str) -> str:
+    """What a word says in base64; empty when that is no text."""
+    plain = word.rstrip("=").translate(_URL_SAFE)
+    try:
+        said = binascii.a2b_base64(plain + "=" * (-len(plain) % 4)).decode("utf-8")
+    except ValueError:
+        return ""
+    return said if re.fullmatch(r"[\s\x20-\x7e]+", said) else ""
+
+
+_URL_SAFE = str.maketrans("-_", "+/")
 
 
 @lru_cache(maxsize=4096)
@@ -525,7 +603,7 @@ def _crossings(
     edge: Border, argument: str, text: str, *, command: bool, marked: bool
 ) -> Iterator[tuple[str, str, int]]:
     taken = bytearray(len(text))
-    for seen in _addresses(argument, text, taken):
+    for seen in _addresses(argument, text, taken, command=command):
         if not edge.holds(seen):
             yield OUTSIDE, seen.written, seen.start
     # Without its quotes a text no longer says where its words end.
@@ -537,7 +615,7 @@ def _crossings(
                 yield OUTSIDE, written, start
 
 
-def _addresses(argument: str, text: str, taken: bytearray) -> Iterator[Seen]:
+def _addresses(argument: str, text: str, taken: bytearray, *, command: bool) -> Iterator[Seen]:
     """Every address in the text, in any spelling.
 
     `taken` marks what an address occupies: the path of a URL is no file's, and its query no second command.
@@ -550,6 +628,8 @@ def _addresses(argument: str, text: str, taken: bytearray) -> Iterator[Seen]:
     named, maybe = not words.isdisjoint(_HOST_ARGUMENTS), not words.isdisjoint(_MAYBE_HOSTS)
     single = not re.search(r"\s", text.strip())
     fetches = _NETWORK_PROGRAM.search(text) is not None
+    shell = command and (sink_of(argument) != "command" or not words.isdisjoint(_SHELL_ARGUMENTS))
+    levels = _Levels(text, words, shell=shell, command=command, fetches=fetches, named=named, single=single)
     authorities = bytearray(len(text))
     for match in _URL.finditer(text):
         scheme = (match[1] or match[3]).lower()
@@ -567,9 +647,13 @@ def _addresses(argument: str, text: str, taken: bytearray) -> Iterator[Seen]:
         yield _seen(plain, text[match.end() : end], text[match.start() : end], match.start(), port)
     for match in _AFTER_AT.finditer(text):
         host = match[1].partition("]")[0] + "]" if match[1].startswith("[") else match[1].partition(":")[0].rstrip(".!")
-        sure = authorities[match.start()] or (fetches and host[:1].isalpha())
+        # `curl -F a=@b.txt` sends a file.
+        sent = text[match.start() - 1] == "=" and host.rpartition(".")[2].lower() in (FILES | FILES_TOO)
+        sure = authorities[match.start()] or (fetches and host[:1].isalpha() and not sent)
         if sure or host.startswith("[") or _named_like_a_host(host) or _QUAD.fullmatch(host):
             yield Seen(machines_of(host), 0, "", match[0], match.start())
+    if fetches:
+        yield from _asked_servers(text)
     for match in _RELATIVE.finditer(text):
         authority = match[1].rstrip(".:!")
         host = _host_and_port(authority)[0]
@@ -595,16 +679,21 @@ def _addresses(argument: str, text: str, taken: bytearray) -> Iterator[Seen]:
     begins = len(text) - len(text.lstrip(" \t\r\n\"'<("))
     for match in _NAME.finditer(text):
         whole = single and match.start() == begins
+        level = levels.at(match.start(), match.end(1), port=match[3] is not None)
         if text[max(0, match.start() - 1) : match.start()] == "%" and re.match("[0-9A-Fa-f]{2}", match[1]):
             continue  # the reading without percent signs has the whole of it
-        if taken[match.start()] or not _is_host(match[1], text, match.start(), fetches=fetches or named, whole=whole):
+        if taken[match.start()] or not _is_host(match[1], text, match.start(), level=level, whole=whole):
             continue
         end = _rest(text, match.end()) if text.startswith("/", match.end()) else match.end()
         take(match.start(), end)
         authority = match[1] + (match[2] or "").lstrip(".")
         yield _seen(authority, text[match.end() : end], text[match.start() : end], match.start())
+    if shell:
+        yield from _option_hosts(text, taken)
     if fetches:
         yield from _odd_words(text)
+        if command:
+            yield from _bare_hosts(text, taken)
     elif named or maybe:
         yield from _whole(text, taken, strict=named)
 
@@ -655,32 +744,293 @@ def _spanned(network: Network) -> frozenset[str | Span]:
 def _named_like_a_host(name: str) -> bool:
     name = name.removesuffix(".")
     last = name.rpartition(".")[2].lower()
-    return "." in name and len(last) > 1 and not last.isnumeric() and last not in _FILES and not last.startswith("_")
+    return "." in name and len(last) > 1 and not last.isnumeric() and last not in FILES and not last.startswith("_")
 
 
-def _is_host(name: str, text: str, start: int, *, fetches: bool, whole: bool) -> bool:
+def _is_host(name: str, text: str, start: int, *, level: Level, whole: bool) -> bool:
     """Whether a dotted name is a machine's rather than a file's or a piece of code's."""
     if not _named_like_a_host(name):
         return False
     last = name.rpartition(".")[2].lower()
-    if last in _FILES_TOO:
+    if last in FILES_TOO:
         before = text[max(0, start - 16) : start]
         local = re.search(r"(?:[<>]|-[oO]|--output|\b(?:bash|sh|python3?|perl|source|chmod \S+|rm|cat))[ =]*$", before)
-        return fetches and local is None
-    if fetches or (whole and (len(last) == 2 or not last.isascii() or last.startswith("xn--"))):
+        folder = level >= Level.LISTED and text.startswith("/", start + len(name))
+        return (level is Level.CONNECTS and local is None) or folder
+    if level >= Level.ANY:
         return True
-    return last in _DOMAINS or last.startswith("xn--") or not last.isascii()
+    if whole and len(last) == 2 and last.isascii():
+        return True
+    if level is Level.LISTED or not last.isascii() or last.startswith("xn--"):
+        # Nobody can register a name with an underscore.
+        return _registered(last) and "_" not in name.split(".")[-2]
+    return last in COMMON and not (level is not Level.PROSE and last in _ATTRIBUTES)
+
+
+def _registered(ending: str) -> bool:
+    return (ending if ending.isascii() else f"xn--{ending.encode('punycode').decode('ascii')}") in REGISTERED
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What a dotted name is where it stands
+
+_LOCAL_PROGRAMS = frozenset(
+    """
+    git cat bat ls ll dir tree cp mv rm ln mkdir rmdir touch chmod chown stat file head tail less more wc sort uniq
+    cut tr paste join comm diff cmp patch grep egrep fgrep rg ag find fd locate sed awk gawk jq yq xmllint tee echo
+    printf test [ [[ cd pushd popd pwd export set unset alias source . which type man tar gzip gunzip zcat bzip2 xz
+    zip unzip 7z sha256sum sha1sum md5sum cksum base64 xxd od hexdump strings sleep date cal kill pkill pgrep ps top
+    free df du mount umount id whoami groups uname hostname nproc lscpu vim vi nano code emacs gcc g++ clang ld nm
+    objdump gdb strace systemctl journalctl sysctl useradd usermod defaults gsettings chattr getfacl setfacl basename
+    dirname realpath
+    """.split()
+)
+# Programs that may connect, and whose dotted words are modules, keys and resources more often than machines.
+_OTHER_PROGRAMS = frozenset(
+    """
+    python python2 python3 py ipython pytest tox nox coverage mypy ruff black isort pip pip3 pipx uv poetry conda
+    mamba jupyter uvicorn gunicorn celery flask django-admin node nodejs deno bun npm npx yarn pnpm tsc eslint jest
+    java javac kotlinc scala mvn gradle gradlew sbt ant cargo rustc rustup go ruby gem bundle rake rails perl cpan php
+    composer artisan dotnet nuget msbuild make cmake ninja bazel meson r rscript julia ghc cabal stack mix elixir lua
+    service kubectl oc helm kustomize k9s docker podman docker-compose nerdctl terraform tofu pulumi ansible
+    ansible-playbook packer vagrant aws gcloud gsutil az doctl flyctl heroku gh glab hub brew apt apt-get dpkg rpm dnf
+    yum apk pacman snap flatpak psql pg_dump pg_restore mysql mysqldump mariadb sqlite3 mongosh mongo mongodump
+    redis-cli duckdb bq spark-submit airflow dbt new-object add-type import-module write-host select-object
+    where-object crontab at logger lpadmin
+    """.split()
+)
+# After these stands the name of a module, a script or a test.
+_NAMES = {"python": ("-m",), "pytest": ("-k", "-m"), "go": ("-run", "-bench")}
+_NAMES |= dict.fromkeys(("npm", "yarn", "pnpm", "bun"), ("run", "-t"))
+_WRAPPERS = frozenset(
+    "sudo doas env nohup time nice ionice stdbuf setsid exec command builtin then do else if while until ! { } timeout "
+    "xargs watch parallel busybox".split()
+)
+_SHELLS = frozenset(
+    "bash sh zsh dash ksh ash fish su eval watch xargs parallel ssh mosh script tmux screen at pwsh powershell "
+    "cmd".split()
+)
+_DATABASES = frozenset(
+    "psql pg_dump pg_restore pg_isready createdb dropdb mysql mysqldump mysqladmin mariadb redis-cli mongo mongosh "
+    "mongodump ldapsearch ipmitool".split()
+)
+_HOST_OPTION = re.compile(
+    r"(?i)(--(?:host|hostname|server|remote|endpoint|endpoint-url|proxy|registry|index-url|extra-index-url|connect|address"
+    r"|domain|peer|upstream|resolver|nameserver|bootstrap-servers?|broker))(?:=(.+))?",
+    re.DOTALL,
+)
+_SAYS_HOST = re.compile(
+    r"(?i)(?:(?<!\S)-h\s{1,4}|--host(?:name)?[\s=]{1,4}|--server[\s=]{1,4}|\b(?:host|hostaddr|server|address)\s?[=:]\s?)"
+    r"['\"]?\Z"
+)
+_ASKS_ELSEWHERE = re.compile(
+    r"(?is)(?:[\w)\]]\[|\b(?:query_?selector(?:_?all)?|locator|closest|matches|getattr|import_module|getlogger)\().\Z"
+)
+_ATTACHED = re.compile(r"(?<!\S)(-[hHxX])((?:[\w-]{1,63}\.){1,126}[\w-]{1,63}(?::\d{1,5})?)(?![\w@-])")
+_SHELL_TOKEN = re.compile(r"[;&|\n(`)]|(?:[^\s;&|()`\"'\\]|\\.|\"(?:[^\"\\]|\\.)*\"|'[^']*'|[\"'\\])+", re.DOTALL)
+_QUOTED = re.compile(r"\\.|\"((?:[^\"\\]|\\.)*)\"|'([^']*)'", re.DOTALL)
+_HERE = re.compile(r"<<-?\s*\\?['\"]?(\w+)")
+_DEPTH = 3
+
+
+class _Levels:
+    """The levels of a text, looked up by position."""
+
+    def __init__(
+        self, text: str, words: set[str], *, shell: bool, command: bool, fetches: bool, named: bool, single: bool
+    ) -> None:
+        self._text = text
+        self._starts: list[int] = []
+        self._kinds: list[Level] = []
+        if named or (fetches and not shell):
+            self._base = Level.CONNECTS
+        elif shell:
+            self._base = Level.CONNECTS if fetches else Level.LISTED
+            for start, level in _shell(text, 0, fetches=fetches, depth=0):
+                self._starts.append(start)
+                self._kinds.append(level)
+        elif single and words.isdisjoint(_OTHER_ARGUMENTS | _CONTENT) and not (command and re.search(r"[(=\[]", text)):
+            self._base = Level.LISTED if command or not words.isdisjoint(_LISTED_ARGUMENTS) else Level.ANY
+        else:
+            self._base = Level.CODE if command else Level.PROSE
+
+    def at(self, start: int, end: int, *, port: bool) -> Level:
+        found = bisect_right(self._starts, start) - 1
+        level = self._kinds[found] if found >= 0 else self._base
+        if level is Level.CONNECTS:
+            return level
+        text = self._text
+        before, after = text[max(0, start - 40) : start], text[end : end + 12]
+        if _SAYS_HOST.search(before) and (level is not Level.CODE or not before.endswith(("= ", ": ", "=", ":"))):
+            return Level.CONNECTS
+        if level is Level.ANY:
+            return level
+        if after[:1] == "=":
+            return min(level, Level.CODE)
+        if level is Level.CODE:
+            quote = before[-1:]
+            if quote and quote in "\"'`" and (after[:1] == quote or (after[:1] in ("/", ":", "?", ".") and after)):
+                # `rows["a.b"]` asks for a column, `closest("a.b")` for a part of a page.
+                if _ASKS_ELSEWHERE.search(before):
+                    return level
+                return Level.ANY if port or re.match(r".\s{0,3},\s{0,3}\d", after, re.DOTALL) else Level.LISTED
+        elif port and level is Level.LISTED:
+            return Level.ANY
+        return level
+
+
+def _shell(text: str, base: int, *, fetches: bool, depth: int) -> Iterator[tuple[int, Level]]:
+    """Where in a command line a level begins, in order; it lasts until the next one."""
+    outer = Level.CONNECTS if fetches else Level.LISTED
+    program, previous, shells, wrapped = "", "", False, False
+    at = 0
+    lost: set[str] = set()
+    while match := _SHELL_TOKEN.search(text, at):
+        at, raw = match.end(), match[0]
+        if raw in (";", "&", "|", "\n", "(", "`", ")"):
+            # No shell goes on with a word after a bracket: that is code.
+            program, previous, shells, wrapped = ")" if raw == ")" else "", "", False, False
+            yield base + match.start(), outer
+            continue
+        plain = re.sub(r"[\"'\\]", "", raw[:200])
+        name = re.split(r"[/\\]", plain)[-1].lower().removesuffix(".exe")
+        shells = shells or name in _SHELLS
+        level = outer
+        if not program:
+            if name in _WRAPPERS:
+                wrapped = True
+            elif wrapped and (plain[:1] in "-0123456789" or previous in ("-u", "-g", "-n", "-I", "-P", "-s")):
+                pass
+            elif not re.match(r"\w+=", plain) and raw[0] not in "\"'$<>":
+                program, level = name, Level.WORDS
+        elif not fetches:
+            stem = re.sub(r"[\d.]+\Z", "", program) or program
+            if program == ")":
+                level = Level.CODE
+            elif program in _LOCAL_PROGRAMS or previous in _NAMES.get(stem, ()):
+                level = Level.WORDS
+            elif not (program in _OTHER_PROGRAMS or stem in _OTHER_PROGRAMS):
+                level = Level.ANY
+        yield base + match.start(), level
+        for quoted_text in _QUOTED.finditer(raw):
+            inner = (quoted_text[1] or "") if quoted_text[2] is None else quoted_text[2]
+            start = match.start() + quoted_text.start() + 1
+            runs = shells or (quoted_text[2] is None and ("$(" in inner or "`" in inner))
+            if runs and depth < _DEPTH:
+                connects = fetches or _NETWORK_PROGRAM.search(inner) is not None
+                yield from _shell(inner, base + start, fetches=connects, depth=depth + 1)
+                yield base + start + len(inner), level
+            elif re.search(r"[\s(=\[]", inner) and not _NETWORK_PROGRAM.search(inner):
+                yield base + start, Level.CODE
+                yield base + start + len(inner), level
+        # The lines of a here-document are code, unless they are a shell's.
+        if "<<" in raw and not shells and (here := _HERE.search(raw + text[at : at + 40].partition("\n")[0])):
+            begins = text.find("\n", at)
+            closes = text.find(f"\n{here[1]}", begins + 1) if begins >= 0 and here[1] not in lost else -1
+            if closes < 0:
+                lost.add(here[1])
+            elif not _NETWORK_PROGRAM.search(text, begins, closes):
+                yield base + begins, Level.CODE
+                yield base + closes, outer
+                at = closes
+        previous = plain
+
+
+def _option_hosts(text: str, taken: bytearray) -> Iterator[Seen]:
+    """What stands where a program wants a machine's name, with or without a dot: `psql -h db`, `--proxy=db`."""
+    for match in _ATTACHED.finditer(text):
+        if not taken[match.start(2)] and _named_like_a_host(match[2].partition(":")[0]):
+            yield _seen(match[2], "", match[0], match.start())
+    program = previous = ""
+    for match in _SHELL_TOKEN.finditer(text):
+        raw = match[0]
+        if raw in (";", "&", "|", "\n", "(", "`", ")"):
+            program = previous = ""
+            continue
+        plain = re.sub(r"[\"'\\]", "", raw[:400])
+        if not program and plain not in _WRAPPERS and not re.match(r"\w+=|-", plain):
+            program = re.split(r"[/\\]", plain)[-1].lower()
+        option = _HOST_OPTION.fullmatch(plain)
+        short = program in _DATABASES and plain[:2] == "-h"
+        value = (option[2] or "") if option else plain[2:] if short else ""
+        if not value and (_HOST_OPTION.fullmatch(previous) or (program in _DATABASES and previous == "-h")):
+            value = plain if plain[:1] != "-" else ""
+        # A socket is a file, and what has a scheme or a dot is read with the rest.
+        if value and value[:1] not in "/." and not taken[match.start()] and not taken[match.end() - 1]:
+            if not (_SCHEME.match(value) or _NAME.search(value)):
+                authority = re.split(r"[/\\?#,]", value, maxsplit=1)[0]
+                yield _seen(authority, "", value, match.start())
+        previous = plain if "=" not in plain else ""
+
+
+def _asked_servers(text: str) -> Iterator[Seen]:
+    """`dig @server`; to a program that speaks HTTP the same sign names a file."""
+    for start, command in _network_commands(text):
+        if not re.match(r"(?i)(?:curl|wget|https?|xh|aria2c|git)\b", command):
+            for match in re.finditer(rf"(?<=\s)@([^{_NO_HOST}@]+)", command):
+                yield _seen(match[1].rstrip("."), "", match[0], start + match.start())
+
+
+# Options that take a value which may look like an address. Of all others the next word may be one.
+_VALUED = {
+    "ping": "ciIlmMpQsStTwW",
+    "nc": "iImMOpPqsTVwWxX",
+    "ssh": "bcDEeFIiJLlmOopQRSWw",
+    "curl": "mYyCrz",
+    "wget": "tTwQO",
+    "nmap": "pgmTS",
+    "traceroute": "fgimpqswz",
+    "rsync": "BM",
+    "telnet": "lnbe",
+}
+_VALUED |= {"ping6": _VALUED["ping"], "fping": "BbcCHiIlmMOpqrStTxX", "ncat": _VALUED["nc"], "netcat": _VALUED["nc"]}
+_VALUED |= {"scp": "cFiJloPSX", "sftp": "BbcDFiJloPRSsX", "mosh": "", "lftp": "ecpu", "ftp": "", "mtr": "cimsBQ"}
+_VALUED_LONG = re.compile(
+    r"--(?:max-time|connect-timeout|limit-rate|retry-delay|retry-max-time|speed-limit|speed-time|keepalive-time|max-filesize"
+    r"|timeout|wait|interval|rate|min-rate|max-rate|scan-delay|host-timeout|count|size|ttl|delay|quota|bwlimit|max-size)"
+)
+_TAKES_ONE_HOST = frozenset("ssh mosh telnet ping ping6 fping nc ncat netcat ftp sftp lftp traceroute mtr".split())
+
+
+def _takes_value(program: str, option: str) -> bool:
+    """Whether the next word belongs to this option. Of letters behind one dash the last one may take it."""
+    if option.startswith("--"):
+        return _VALUED_LONG.fullmatch(option) is not None
+    return len(option) > 1 and option[0] == "-" and option[-1] in _VALUED.get(program, "")
 
 
 def _odd_words(text: str) -> Iterator[Seen]:
     """Numbers that a program which connects takes for an address: `ping 127.1`, `nc 2130706433 80`."""
     for start, command in _network_commands(text):
-        previous = "-"
+        program = ""
+        previous = ""
         for match in re.finditer(r"\S+", command):
             word = match[0].strip("'\"")
-            dotted = _ODD_WORD.fullmatch(word) is not None and not previous.startswith("-")
+            dotted = program and _ODD_WORD.fullmatch(word) is not None and not _takes_value(program, previous)
             if dotted and ("." in word or len(word) > 7) and not _QUAD.fullmatch(word):
                 yield Seen(machines_of(word), 0, "", word, start + match.start())
+            program = program or word.lower().removesuffix(".exe")
+            previous = word
+
+
+def _bare_hosts(text: str, taken: bytearray) -> Iterator[Seen]:
+    """Names without a dot where a program's machine stands: `ssh db`, `scp x db:`."""
+    for start, command in _network_commands(text):
+        program, previous = "", ""
+        for match in _SHELL_WORD.finditer(command):
+            word, at = match[0].strip("'\""), start + match.start()
+            if not program:
+                program = word.lower().removesuffix(".exe")
+            elif program in ("scp", "rsync", "sftp") and (
+                found := re.match(r"(?:[\w.-]+@)?([\w-]{2,63}):(?!//)", word)
+            ):
+                if not taken[at]:
+                    yield Seen(machines_of(found[1]), 0, "", word[:120], at)
+            elif program in _TAKES_ONE_HOST and word[:1] not in ("-", "<", ">") and not _takes_value(program, previous):
+                bare = word.rpartition("@")[2]
+                if not taken[at] and re.fullmatch(r"[\w-]{1,63}", bare) and not bare.isdecimal():
+                    yield Seen(machines_of(bare), 0, "", word[:120], at)
+                break
             previous = word
 
 
@@ -713,12 +1063,15 @@ def _host_read(word: str, filled: re.Match[str]) -> str:
 def _whole(text: str, taken: bytearray, *, strict: bool) -> Iterator[Seen]:
     """The value of an argument that is named for a host: whatever stands there is one."""
     several = re.search(r"\s", text.strip()) is not None
+    # A list of names, and not a sentence: with a dotted one among them the others are machines' too.
+    listed = several and "." in text and re.fullmatch(r"[\w.:,;|\s-]*", text) is not None
     for match in re.finditer(r"[^\s,;|]+", text):
         word = match[0].strip("'\"<>")
         if not word or taken[match.start()] or taken[match.end() - 1]:
             continue
         odd = _ODD_WORD.fullmatch(word.partition(":")[0]) is not None and (strict or "." in word or len(word) > 7)
-        if odd or (strict and not several and word[0] not in "/#?." and not _NO_AUTHORITY.match(word)):
+        lone = several and strict and listed and re.fullmatch(r"[\w-]{2,63}(?::\d{1,5})?", word) is not None
+        if odd or lone or (strict and not several and word[0] not in "/#?." and not _NO_AUTHORITY.match(word)):
             authority = re.split(r"[/\\?#]", word, maxsplit=1)[0]
             yield _seen(authority, word[len(authority) :], word, match.start())
 
