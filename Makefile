@@ -26,7 +26,7 @@ test: check ## run check, then the tests (ARGS goes to pytest)
 	$(BIN)/python -m pytest $(ARGS)
 
 # An option on the command line outranks the one in pyproject.toml that keeps plain runs out of this folder.
-test-hosts: $(VENV)/hosts ## run the tests against heavy real hosts (a model server; some 200 MB to install)
+test-hosts: $(VENV)/hosts ## run the tests against heavy real hosts (a model server, PostgreSQL, Go: some 600 MB to install)
 	$(BIN)/python -m pytest --override-ini 'addopts=-q --strict-markers --strict-config --import-mode=importlib' tests/hosts $(ARGS)
 
 check: $(VENV)/dev ## style, formatting, types and the direction of imports

@@ -1,0 +1,491 @@
+"""Verification of a journal, offline: only its rows, its signed heads and the public key of its first shard are needed.
+
+1. Head.      Each stored head is signed by the shard's key and names the shard; the newest one says how much there is.
+2. Rows.      Indexes run from 0 without a gap or a double, up to what the newest head says.
+3. Leaves.    Each record's bytes hash to the leaf stored beside them.
+4. Roots.     The leaves hash to the root of every stored head.
+5. Held.      They hash to the root of every head, and to every receipt, that was kept elsewhere: the only step that a
+              holder of the key cannot pass with another history.
+6. Records.   Each is canonical, and of a known kind with exactly its fields.
+7. Sequence.  In each run the numbers go up from 1 without a hole or a double, save those a `gap` record owns up to.
+8. Deleted.   A record without bytes is covered by a `prune` record.
+9. Shards.    A shard ends with the rotation to the next one's key, and the next opens with the signed head of the last.
+
+What fails is a fault, told as what was done to the log. What is merely worth knowing is a remark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from lockgate.core.errors import quoted
+from lockgate.core.exports import Row
+from lockgate.core.merkle import HASH, Frontier, leaf_hash
+from lockgate.core.notes import (
+    Checkpoint,
+    InvalidNote,
+    PublicKey,
+    Verify,
+    open_checkpoint,
+    parse_checkpoint,
+    parse_note,
+    parse_vkey,
+)
+from lockgate.core.record import InvalidRecord, parse
+
+# A log that was replaced whole would otherwise be told record by record.
+MAX_FAULTS = 100
+# Clocks of several hosts differ, and are set: less than this is not worth a remark.
+CLOCK_BACK_MS = 2_000
+_MOST_CHANGED = 10_000
+
+
+class What(StrEnum):
+    """What is wrong, in one word that other programs may rely on."""
+
+    BAD_HEAD = "bad-head"
+    MISSING = "missing"
+    OUT_OF_ORDER = "out-of-order"
+    UNSIGNED = "unsigned"
+    CHANGED = "changed"
+    EXCHANGED = "exchanged"
+    REWRITTEN = "rewritten"
+    ROLLED_BACK = "rolled-back"
+    BAD_HELD_HEAD = "bad-held-head"
+    NOT_A_RECORD = "not-a-record"
+    REPEATED = "repeated"
+    HOLE = "hole"
+    DELETED = "deleted"
+    SHARD = "shard"
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong: the step that found it, what was done, and to which records where that is known."""
+
+    step: int
+    what: What
+    message: str
+    first: int = -1
+    last: int = -1
+
+
+class Shard(NamedTuple):
+    """One shard as it is stored: its rows in their order and its signed heads, oldest first; one head is enough."""
+
+    rows: Iterable[Row]
+    heads: Sequence[bytes]
+
+
+@dataclass(slots=True)
+class Report:
+    """What an audit found. Only a log with a signed head and without a fault is `sound`.
+
+    `heads` are the newest of each shard, `kinds` counts the records by kind, `cut` the faults that had no room.
+    """
+
+    faults: list[Fault] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    heads: list[Checkpoint] = field(default_factory=list)
+    records: int = 0
+    kinds: dict[str, int] = field(default_factory=dict)
+    cut: int = 0
+
+    @property
+    def sound(self) -> bool:
+        return bool(self.heads) and not self.faults
+
+    def fault(self, step: int, what: What, message: str, first: int = -1, last: int = -1) -> None:
+        if len(self.faults) < MAX_FAULTS:
+            self.faults.append(Fault(step, what, message, first, last))
+        else:
+            self.cut += 1
+
+
+def audit(
+    shards: Sequence[Shard],
+    key: PublicKey,
+    verify: Verify,
+    *,
+    held: Sequence[bytes] = (),
+    receipts: Mapping[int, bytes] | None = None,
+    live: bool = False,
+) -> Report:
+    """Verify a journal: its shards oldest first, and the key of the first of them.
+
+    `held` are signed heads that were kept elsewhere, `receipts` leaves' hashes by their index in the last shard. A
+    `live` log may hold records that its next head will cover; in an export there is no reason for one.
+    """
+    found = Report()
+    runs = _Runs()
+    pruned: dict[str, int] = {}
+    absent: list[tuple[str, int, int]] = []
+    unmatched = [(_origin(note), note) for note in held]
+    before: _Shard | None = None
+    trusted: PublicKey | None = key
+    for number, shard in enumerate(shards):
+        if trusted is None:
+            found.fault(
+                9, What.SHARD, f"shard {number - 1} names no key for the next, so shard {number} proves nothing"
+            )
+            break
+        newest = number == len(shards) - 1
+        one = _Shard(found, trusted, verify, runs, before)
+        mine = [note for origin, note in unmatched if origin == trusted.name]
+        unmatched = [each for each in unmatched if each[0] != trusted.name]
+        one.check(shard, mine, (receipts or {}) if newest else {}, live=live and newest)
+        for origin, end in one.pruned:
+            pruned[origin] = max(end, pruned.get(origin, 0))
+        absent += [(trusted.name, first, end) for first, end in one.absent]
+        before, trusted = one, one.next_key
+    if not shards:
+        found.fault(1, What.BAD_HEAD, "there is no log")
+    for origin, _ in unmatched:
+        found.fault(5, What.BAD_HELD_HEAD, f"a held head is of no log given here, but of {quoted(origin)}")
+    # 8. Deleted. Only now, for the record that owns up to it may stand in a later shard.
+    for origin, first, end in absent:
+        bare = max(first, pruned.get(origin, 0))
+        if bare < end:
+            said = f"{_records(bare, end - 1)} of {quoted(origin)} deleted, and no prune record says so"
+            found.fault(8, What.DELETED, said, bare, end - 1)
+    # 7. Sequence, where all shards have been seen.
+    for fault in runs.holes():
+        if live and before is not None and fault.first >= before.signed:
+            # Two threads may be a moment apart: the number that is missing can be the next to come.
+            found.remarks.append(fault.message)
+        else:
+            found.fault(*fault)
+    return found
+
+
+class _Shard:
+    """The audit of one shard; what it found goes into the report as it is found."""
+
+    def __init__(self, found: Report, key: PublicKey, verify: Verify, runs: _Runs, before: _Shard | None) -> None:
+        self._found, self._key, self._verify, self._runs, self._before = found, key, verify, runs, before
+        self.head: Checkpoint | None = None
+        self.next_key: PublicKey | None = None
+        self.pruned: list[tuple[str, int]] = []
+        self.absent: list[tuple[int, int]] = []
+        self._count = 0
+        self._whole = True
+        self._rotated = -1
+        self._clock = 0
+        self._back: list[tuple[int, int]] = []
+
+    @property
+    def signed(self) -> int:
+        return self.head.size if self.head else 0
+
+    def check(self, shard: Shard, held: Sequence[bytes], receipts: Mapping[int, bytes], *, live: bool) -> None:
+        # 1. Head.
+        heads = sorted(self._opened(shard.heads, 1, What.BAD_HEAD, "a stored head"), key=lambda each: each.size)
+        if heads:
+            self.head = heads[-1]
+            self._found.heads.append(heads[-1])
+        elif not shard.heads:
+            self._found.fault(1, What.BAD_HEAD, f"the log {quoted(self._key.name)} has no signed head")
+        kept = self._opened(held, 5, What.BAD_HELD_HEAD, "a held head")
+        roots = self._walk(shard.rows, {each.size for each in (*heads, *kept)}, receipts)
+        self._compare_heads(heads, roots, live=live)
+        self._compare_held(kept, roots)
+        for at in sorted(receipts):
+            if at >= self._count:
+                said = f"a receipt is for record {at}, the log has {self._count}: {_records(self._count, at)} missing"
+                self._found.fault(5, What.ROLLED_BACK, said, self._count, at)
+                break
+        if self._back:
+            first, most = self._back[0][0], max(by for _, by in self._back)
+            self._found.remarks.append(
+                f"the clock went back {len(self._back)} times, by {most / 1000:.1f} s at most, first at record {first}"
+            )
+
+    def _opened(self, notes: Sequence[bytes], step: int, what: What, named: str) -> list[Checkpoint]:
+        opened: list[Checkpoint] = []
+        wrong: dict[str, None] = {}
+        for note in notes:
+            try:
+                opened.append(open_checkpoint(note, self._key, self._verify))
+            except InvalidNote as error:
+                wrong[f"{named} cannot be trusted: {error.message}"] = None
+        for said in wrong:
+            self._found.fault(step, what, said)
+        return opened
+
+    def _walk(self, rows: Iterable[Row], sizes: set[int], receipts: Mapping[int, bytes]) -> dict[int, bytes]:
+        """Steps 2, 3 and 6 for every row, once; returns the roots at the sizes asked for."""
+        frontier = Frontier()
+        roots = {0: frontier.root()}
+        changed: dict[int, tuple[bytes, bytes]] = {}
+        for row in rows:
+            # 2. Rows.
+            if row.at != self._count:
+                self._whole = False
+                if row.at < self._count:
+                    said = f"record {row.at} stands a second time, or behind record {self._count - 1}"
+                    self._found.fault(2, What.OUT_OF_ORDER, said, row.at, row.at)
+                    continue
+                said = f"{_records(self._count, row.at - 1)} missing: record {row.at} follows on {self._count - 1}"
+                self._found.fault(2, What.MISSING, said, self._count, row.at - 1)
+            self._count = row.at + 1
+            self._found.records += 1
+            # 3. Leaves. The tree is made of the stored hashes, so that changed bytes are told apart from the rest.
+            leaf = row.leaf if row.data is None else leaf_hash(row.data)
+            if leaf != row.leaf and len(changed) < _MOST_CHANGED:
+                changed[row.at] = leaf, row.leaf
+            frontier.append(row.leaf if len(row.leaf) == HASH else leaf[:HASH].ljust(HASH, b"\0"))
+            if frontier.size in sizes:
+                roots[frontier.size] = frontier.root()
+            if receipts.get(row.at, row.leaf) != row.leaf:
+                said = f"record {row.at} is not the one that its receipt is for: it was rewritten"
+                self._found.fault(5, What.REWRITTEN, said, row.at, row.at)
+            if row.data is not None:
+                self._read(row.at, row.data)
+            elif self.absent and self.absent[-1][1] == row.at:
+                self.absent[-1] = self.absent[-1][0], row.at + 1
+            else:
+                self.absent.append((row.at, row.at + 1))
+                self._runs.blind()
+        self._tell_changed(changed)
+        return roots
+
+    def _tell_changed(self, changed: Mapping[int, tuple[bytes, bytes]]) -> None:
+        places = {stored: at for at, (_, stored) in changed.items()}
+        for at, (leaf, _) in changed.items():
+            other = places.get(leaf)
+            if other is None:
+                said = f"record {at} was changed: its bytes do not hash to its leaf"
+                self._found.fault(3, What.CHANGED, said, at, at)
+            else:
+                said = f"record {at} holds the bytes of record {other}: they were exchanged"
+                self._found.fault(3, What.EXCHANGED, said, at, at)
+
+    def _read(self, at: int, data: bytes) -> None:
+        # 6. Records.
+        try:
+            fields = parse(data)
+        except InvalidRecord as error:
+            self._found.fault(6, What.NOT_A_RECORD, f"record {at} is none: {error.message}", at, at)
+            self._runs.blind()
+            return
+        kind, ts_ms = str(fields["kind"]), _whole(fields["ts_ms"])
+        self._found.kinds[kind] = self._found.kinds.get(kind, 0) + 1
+        if ts_ms < self._clock - CLOCK_BACK_MS:
+            self._back.append((at, self._clock - ts_ms))
+        self._clock = max(self._clock, ts_ms)
+        # 9. Shards, as far as one record tells.
+        if self._rotated >= 0:
+            said = f"record {at} stands behind the rotation in record {self._rotated}, which ended the shard"
+            self._found.fault(9, What.SHARD, said, at, at)
+        if kind == "opening":
+            self._open(at, fields)
+        elif at == 0:
+            self._found.fault(9, What.SHARD, "record 0 does not open the shard", 0, 0)
+        elif kind == "rotation":
+            self._rotate(at, fields)
+        elif kind == "prune":
+            self.pruned.append((str(fields["origin"]), _whole(fields["before"])))
+        # 7. Sequence.
+        run = str(fields["run"])
+        if kind == "gap":
+            self._runs.excuse(run, _whole(fields["first"]), min(_whole(fields["last"]), _whole(fields["seq"]) - 1))
+        if not self._runs.saw(run, _whole(fields["seq"]), at):
+            said = f"record {at} holds number {fields['seq']} of run {run} a second time"
+            self._found.fault(7, What.REPEATED, said, at, at)
+
+    def _open(self, at: int, fields: Mapping[str, object]) -> None:
+        previous = str(fields["previous"])
+        wrong = ""
+        if at != 0 or fields["origin"] != self._key.name:
+            wrong = f"record {at} opens another shard, {quoted(fields['origin'])}"
+        elif self._before is None:
+            if previous:
+                self._runs.blind()
+                self._found.remarks.append(f"the shards before {quoted(self._key.name)} were not given")
+        else:
+            try:
+                wrong = self._differs(open_checkpoint(previous.encode(), self._before._key, self._verify))
+            except InvalidNote as error:
+                wrong = f"record 0 opens the shard with a head that cannot be trusted: {error.message}"
+        if wrong:
+            self._found.fault(9, What.SHARD, wrong, at, at)
+
+    def _differs(self, said: Checkpoint) -> str:
+        head = self._before.head if self._before else None
+        if head == said:
+            return ""
+        return (
+            f"the shard goes on from {said.size} records of {quoted(said.origin)}, which ends with {head and head.size}"
+        )
+
+    def _rotate(self, at: int, fields: Mapping[str, object]) -> None:
+        self._rotated = at
+        try:
+            self.next_key = parse_vkey(str(fields["next_vkey"]))
+        except InvalidNote as error:
+            self._found.fault(9, What.SHARD, f"record {at} rotates to no key: {error.message}", at, at)
+
+    def _compare_heads(self, heads: Sequence[Checkpoint], roots: Mapping[int, bytes], *, live: bool) -> None:
+        # 4. Roots. The last head that still holds says where to look.
+        good, bad = 0, False
+        for head in heads if self._whole else ():
+            if head.size > self._count or bad:
+                continue
+            bad = roots[head.size] != head.root
+            if bad:
+                said = (
+                    f"the records do not hash to the root of the signed head of {head.size}: "
+                    f"something in {_records(good, head.size - 1)} was changed, put in or taken out"
+                )
+                self._found.fault(4, What.REWRITTEN, said, good, head.size - 1)
+            good = head.size
+        # 2. Rows, the end of them.
+        if self.head is None:
+            return
+        size, count = self.head.size, self._count
+        if size > count:
+            # Where a number or a root is wrong before the end, it is not simply the end that is missing.
+            end_only = self._whole and not bad and not any(self._runs.holes())
+            gone = _records(count, size - 1) if end_only else f"{size - count} of the records"
+            said = f"{gone} missing: the checkpoint says {size}, the log has {count}"
+            self._found.fault(2, What.MISSING, said, count, size - 1)
+        elif count > size and live:
+            self._found.remarks.append(f"{_records(size, count - 1)} wait for the next signed head")
+        elif count > size:
+            said = f"{_records(size, count - 1)} not covered by the signed head of {size}: put in behind it"
+            self._found.fault(2, What.UNSIGNED, said, size, count - 1)
+
+    def _compare_held(self, held: Sequence[Checkpoint], roots: Mapping[int, bytes]) -> None:
+        # 5. Held.
+        good = 0
+        for head in sorted(held, key=lambda each: each.size):
+            has = self._count if self.head is None else min(self.head.size, self._count)
+            if head.size > has:
+                said = f"{_records(has, head.size - 1)} missing: a held head says {head.size}, the log has {has}"
+                self._found.fault(5, What.ROLLED_BACK, f"the log was rolled back, {said}", has, head.size - 1)
+            if head.size > self._count or not self._whole:
+                continue
+            if roots[head.size] != head.root:
+                said = (
+                    f"something in {_records(good, head.size - 1)} was rewritten: "
+                    f"the held head of {head.size} was signed over other records"
+                )
+                self._found.fault(5, What.REWRITTEN, said, good, head.size - 1)
+                break
+            good = head.size
+
+
+class _Run:
+    """The numbers of one run seen so far: all from `first` below `next`, and those `ahead` with the record of each."""
+
+    __slots__ = ("ahead", "early", "excused", "first", "next", "sight")
+
+    def __init__(self, first: int, sight: int) -> None:
+        self.first = self.next = first
+        self.sight = sight
+        self.ahead: dict[int, int] = {}
+        self.early: set[int] = set()
+        self.excused: list[tuple[int, int]] = []
+
+    def up_to(self, last: int) -> None:
+        self.next = last + 1
+        while self.ahead and self.ahead.pop(self.next, None) is not None:
+            self.next += 1
+
+    def excuse(self, first: int, last: int) -> None:
+        """Nobody need have recorded these; whoever did all the same may come once."""
+        self.excused.append((max(first, self.next), last))
+        if first <= self.next <= last:
+            self.early |= {seq for seq in self.ahead if seq <= last}
+            self.ahead = {seq: at for seq, at in self.ahead.items() if seq > last}
+            self.up_to(last)
+
+    def late(self, seq: int) -> bool:
+        """Whether a number below `next` is new: from before what can be read, or excused."""
+        new = seq not in self.early and (seq < self.first or any(one <= seq <= end for one, end in self.excused))
+        self.early.add(seq)
+        return new
+
+
+class _Runs:
+    """7. Sequence. Threads of one run may be recorded in another order than they were numbered; none may be lost."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, _Run] = {}
+        self._sight = 0
+
+    def blind(self) -> None:
+        """There was a record that cannot be read: whatever number is missing across it may have been in it."""
+        self._sight += 1
+
+    def _run(self, name: str, seq: int) -> _Run:
+        run = self._runs.get(name)
+        if run is None:
+            run = self._runs[name] = _Run(seq if self._sight else 1, self._sight)
+        elif run.sight != self._sight:
+            run.sight = self._sight
+            if seq > run.next and not run.ahead:
+                run.first = run.next = seq
+        return run
+
+    def saw(self, name: str, seq: int, at: int) -> bool:
+        """Whether this number is new."""
+        run = self._run(name, seq)
+        if seq == run.next:
+            run.up_to(seq)
+            return True
+        if seq > run.next:
+            new = seq not in run.ahead
+            run.ahead[seq] = at
+            return new
+        return run.late(seq)
+
+    def excuse(self, name: str, first: int, last: int) -> None:
+        if first <= last:
+            self._run(name, first).excuse(first, last)
+
+    def holes(self) -> Iterator[Fault]:
+        for name, run in self._runs.items():
+            missing = run.next
+            for seq in sorted(run.ahead):
+                for first, last in _without(missing, seq - 1, run.excused):
+                    at = run.ahead[seq]
+                    gone = f"{_numbers(first, last)} of run {name} missing"
+                    said = f"{gone}: taken out before record {at}, or never recorded"
+                    yield Fault(7, What.HOLE, said, at, at)
+                missing = seq + 1
+
+
+def _without(first: int, last: int, excused: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """What is left of these numbers when the excused ones are taken out."""
+    for start, end in sorted(excused):
+        if first < start <= last:
+            yield first, start - 1
+        if start <= first <= end or first < start <= last:
+            first = end + 1
+    if first <= last:
+        yield first, last
+
+
+def _origin(note: bytes) -> str:
+    """Which log a head says it is of, trusted for nothing but to find whom to ask."""
+    try:
+        return parse_checkpoint(parse_note(note).text).origin
+    except InvalidNote:
+        return ""
+
+
+def _records(first: int, last: int) -> str:
+    return f"record {first}" if first == last else f"records {first}–{last}"
+
+
+def _numbers(first: int, last: int) -> str:
+    return f"number {first}" if first == last else f"numbers {first}–{last}"
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int):
+        raise TypeError("a number that the schema let pass is none")
+    return value

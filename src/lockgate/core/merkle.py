@@ -1,0 +1,216 @@
+"""The Merkle tree of RFC 6962 (section 2.1) over the bytes of records: roots, and the two kinds of proof.
+
+Only hashes of *complete* subtrees are ever asked for: `hash_of(level, index)` is the hash over the leaves from
+`index << level` up to `(index + 1) << level`. Those never change as the tree grows, so a store may keep any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
+
+HASH = 32
+# The hash of the tree without leaves.
+EMPTY_ROOT = sha256(b"").digest()
+# C2SP numbers leaves with 63 bits; what claims to be larger was not made by a log.
+MAX_SIZE = 1 << 63
+
+HashOf = Callable[[int, int], bytes]
+
+
+def leaf_hash(data: bytes) -> bytes:
+    """The two prefixes keep a leaf from passing for a pair of hashes, and a pair for a leaf."""
+    return sha256(b"\x00" + data).digest()
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    return sha256(b"\x01" + left + right).digest()
+
+
+class Frontier:
+    """The right edge of a tree: enough to append to it and to know its root, in at most 63 hashes.
+
+    `hashes` are the roots of the complete subtrees the tree consists of, largest first: one per set bit of the size.
+    Appending changes it in place; `copy` before trying what may be rolled back.
+    """
+
+    __slots__ = ("hashes", "size")
+
+    def __init__(self, size: int = 0, hashes: Iterable[bytes] = ()) -> None:
+        self.size = size
+        self.hashes = list(hashes)
+        if not 0 <= size < MAX_SIZE or len(self.hashes) != size.bit_count():
+            raise ValueError(f"a tree of {size} leaves does not have {len(self.hashes)} hashes at its edge")
+        if any(len(each) != HASH for each in self.hashes):
+            raise ValueError(f"a hash has {HASH} bytes")
+
+    def append(self, leaf: bytes) -> int:
+        """Add one leaf by its hash; returns its index."""
+        if len(leaf) != HASH:
+            raise ValueError(f"a leaf's hash has {HASH} bytes")
+        index = self.size
+        # Each set bit at the low end is a complete subtree as large as the one just made: the two become one.
+        while self.size & 1 << (index.bit_count() - len(self.hashes)):
+            leaf = node_hash(self.hashes.pop(), leaf)
+        self.hashes.append(leaf)
+        self.size = index + 1
+        return index
+
+    def root(self) -> bytes:
+        return _folded(self.hashes)
+
+    def copy(self) -> Frontier:
+        return Frontier(self.size, self.hashes)
+
+    def to_bytes(self) -> bytes:
+        """The size in eight bytes, highest first, and the hashes, largest subtree first."""
+        return self.size.to_bytes(8, "big") + b"".join(self.hashes)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Frontier:
+        """What `to_bytes` gave, or ValueError."""
+        if len(data) < 8 or (len(data) - 8) % HASH:
+            raise ValueError("not the edge of a tree")
+        return cls(int.from_bytes(data[:8], "big"), (data[at : at + HASH] for at in range(8, len(data), HASH)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Frontier) and (self.size, self.hashes) == (other.size, other.hashes)
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+
+def root_of(leaves: Iterable[bytes]) -> bytes:
+    """The root over these leaves' hashes."""
+    frontier = Frontier()
+    for leaf in leaves:
+        frontier.append(leaf)
+    return frontier.root()
+
+
+def levels_of(leaves: Sequence[bytes]) -> HashOf:
+    """`hash_of` for a list of leaves' hashes, all levels made at once."""
+    levels = [list(leaves)]
+    while len(levels[-1]) > 1:
+        below = levels[-1]
+        levels.append([node_hash(below[at], below[at + 1]) for at in range(0, len(below) - 1, 2)])
+    return lambda level, index: levels[level][index]
+
+
+def range_root(start: int, end: int, hash_of: HashOf) -> bytes:
+    """The hash of the subtree over these leaves; `start` is where such a subtree can begin."""
+    return _folded([hash_of(level, index) for level, index in _complete(start, end)])
+
+
+def inclusion_proof(index: int, size: int, hash_of: HashOf) -> list[bytes]:
+    """The hashes that lead from one leaf to the root of the tree of this size, the leaf's neighbour first."""
+    if not 0 <= index < size < MAX_SIZE:
+        raise ValueError(f"a tree of {size} leaves has no leaf {index}")
+    proof: list[bytes] = []
+    start, end = 0, size
+    while end - start > 1:
+        middle = start + _split(end - start)
+        if index < middle:
+            proof.append(range_root(middle, end, hash_of))
+            end = middle
+        else:
+            proof.append(range_root(start, middle, hash_of))
+            start = middle
+    return proof[::-1]
+
+
+def consistency_proof(old: int, size: int, hash_of: HashOf) -> list[bytes]:
+    """The hashes that show the tree of `old` leaves to be the beginning of the one of `size`; none from nothing."""
+    if not 0 <= old <= size < MAX_SIZE:
+        raise ValueError(f"a tree of {size} leaves cannot begin with {old}")
+    proof: list[bytes] = []
+    if old in (0, size):
+        return proof
+    start, end, whole = 0, size, True
+    while end != old:
+        middle = start + _split(end - start)
+        if old <= middle:
+            proof.append(range_root(middle, end, hash_of))
+            end = middle
+        else:
+            proof.append(range_root(start, middle, hash_of))
+            start, whole = middle, False
+    # The old tree's own root is known to whoever asks: it is named only where it is a part of that root.
+    if not whole:
+        proof.append(range_root(start, end, hash_of))
+    return proof[::-1]
+
+
+def verify_inclusion(index: int, size: int, leaf: bytes, proof: Sequence[bytes], root: bytes) -> bool:
+    """Whether the proof leads from this leaf's hash at this index to this root. Never raises."""
+    if not 0 <= index < size < MAX_SIZE or not _hashes(leaf, root, *proof):
+        return False
+    # The hashes inside the complete subtree come first, then one for each larger subtree to the left.
+    inner = (index ^ (size - 1)).bit_length()
+    if len(proof) != inner + (index >> inner).bit_count():
+        return False
+    found = leaf
+    for level, other in enumerate(proof[:inner]):
+        found = node_hash(other, found) if index >> level & 1 else node_hash(found, other)
+    for other in proof[inner:]:
+        found = node_hash(other, found)
+    return found == root
+
+
+def verify_consistency(old: int, size: int, old_root: bytes, root: bytes, proof: Sequence[bytes]) -> bool:
+    """Whether the proof shows the tree of `old` leaves to be the beginning of the other. Never raises."""
+    if not 0 <= old <= size < MAX_SIZE or not _hashes(old_root, root, *proof):
+        return False
+    # Every tree begins with nothing, but nothing has one root.
+    if old == 0 and old_root != EMPTY_ROOT:
+        return False
+    if old == size:
+        return not proof and old_root == root
+    if old == 0:
+        return not proof
+    # RFC 9162, section 2.1.4.2. Where the old tree is a complete subtree, its root is the first hash.
+    steps = list(proof) if old & (old - 1) else [old_root, *proof]
+    first, last = old - 1, size - 1
+    while first & 1:
+        first, last = first >> 1, last >> 1
+    if not steps:
+        return False
+    older = newer = steps[0]
+    for other in steps[1:]:
+        if last == 0:
+            return False
+        if first & 1 or first == last:
+            older, newer = node_hash(other, older), node_hash(other, newer)
+            while not first & 1 and first:
+                first, last = first >> 1, last >> 1
+        else:
+            newer = node_hash(newer, other)
+        first, last = first >> 1, last >> 1
+    return last == 0 and older == old_root and newer == root
+
+
+def _split(size: int) -> int:
+    """The largest power of two below the size: where RFC 6962 divides a tree."""
+    return 1 << (size - 1).bit_length() - 1
+
+
+def _complete(start: int, end: int) -> list[tuple[int, int]]:
+    """The complete subtrees that these leaves consist of, largest first, as (level, index)."""
+    found: list[tuple[int, int]] = []
+    while start < end:
+        level = (end - start).bit_length() - 1
+        found.append((level, start >> level))
+        start += 1 << level
+    return found
+
+
+def _folded(hashes: Sequence[bytes]) -> bytes:
+    if not hashes:
+        return EMPTY_ROOT
+    root = hashes[-1]
+    for each in hashes[-2::-1]:
+        root = node_hash(each, root)
+    return root
+
+
+def _hashes(*values: bytes) -> bool:
+    return all(len(each) == HASH for each in values)

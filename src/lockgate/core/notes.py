@@ -1,0 +1,303 @@
+"""Signed notes as C2SP writes them: checkpoints, verifier keys, cosignatures and proofs of inclusion, all plain text.
+
+Follows c2sp.org/signed-note, tlog-checkpoint, tlog-cosignature and tlog-proof@v1. Signing and verifying are functions
+that whoever holds the keys passes in. What is parsed here has one spelling only: a second one would be a way to change
+the bytes of a note without changing what it says.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import NamedTuple
+
+from lockgate.core.errors import LockgateError, quoted
+from lockgate.core.merkle import HASH, MAX_SIZE, verify_inclusion
+
+# The kinds of signature that are understood here; a note may carry others, which are ignored.
+ED25519 = 0x01
+COSIGNATURE = 0x04
+# A log's head is a few hundred bytes, and each witness adds one line; C2SP asks for room for sixteen.
+MAX_NOTE = 1 << 16
+MAX_SIGNATURES = 100
+MAX_ORIGIN = 255
+
+PROOF_HEADER = "c2sp.org/tlog-proof@v1"
+
+_NUMBER = re.compile("0|[1-9][0-9]{0,18}", re.ASCII)
+_DASH = "\N{EM DASH} "
+_PUBLIC = 32
+_SIGNATURE = 64
+
+# What is signed to what signs it; and (public key, what was signed, signature) to whether it holds, never raising.
+Sign = Callable[[bytes], bytes]
+Verify = Callable[[bytes, bytes, bytes], bool]
+
+
+class InvalidNote(LockgateError):
+    """Text that is no signed note, checkpoint, key or proof, or one that nobody trusted has signed."""
+
+
+class PublicKey(NamedTuple):
+    """Who a signature line is by. `kind` is ED25519 for a log and COSIGNATURE for a witness."""
+
+    name: str
+    public: bytes
+    kind: int = ED25519
+
+    @property
+    def id(self) -> bytes:
+        """Four bytes that pick the key out; they prove nothing."""
+        return sha256(self.name.encode() + b"\n" + bytes((self.kind,)) + self.public).digest()[:4]
+
+    @property
+    def vkey(self) -> str:
+        """The key as one word that can be written down and handed on."""
+        return f"{self.name}+{self.id.hex()}+{_base64(bytes((self.kind,)) + self.public)}"
+
+
+def public_key(name: str, public: bytes, kind: int = ED25519) -> PublicKey:
+    """A key as a log or witness of ours may have it, or InvalidNote."""
+    _check_name(name)
+    if len(public) != _PUBLIC or kind not in (ED25519, COSIGNATURE):
+        raise InvalidNote(f"the key of {quoted(name)} is not an Ed25519 key of {_PUBLIC} bytes")
+    return PublicKey(name, public, kind)
+
+
+def parse_vkey(text: str) -> PublicKey:
+    """What `vkey` wrote. The name has no `+`, the base64 at the end may: only the first two part anything."""
+    name, _, rest = text.strip().partition("+")
+    id, _, encoded = rest.partition("+")
+    try:
+        data = _unbase64(encoded)
+    except ValueError:
+        data = b""
+    if not data:
+        raise InvalidNote(f"{quoted(text)} is no verifier key", hint="it reads NAME+8 HEX DIGITS+BASE64")
+    key = public_key(name, data[1:], data[0])
+    if key.id.hex() != id:
+        raise InvalidNote(f"the verifier key {quoted(text)} does not have the id it claims", hint="copy it again")
+    return key
+
+
+class Signature(NamedTuple):
+    """One signature line: `id` picks the key together with the name, `data` is what the algorithm gave."""
+
+    name: str
+    id: bytes
+    data: bytes
+
+
+class Note(NamedTuple):
+    """A text, ending in a newline, with the signatures under it."""
+
+    text: str
+    signatures: tuple[Signature, ...]
+
+    def to_bytes(self) -> bytes:
+        lines = [f"{_DASH}{each.name} {_base64(each.id + each.data)}\n" for each in self.signatures]
+        return f"{self.text}\n{''.join(lines)}".encode()
+
+
+def parse_note(data: bytes) -> Note:
+    """The note in these bytes, nobody's signature checked yet."""
+    if len(data) > MAX_NOTE:
+        raise InvalidNote(f"a note of more than {MAX_NOTE:,} bytes is refused")
+    try:
+        whole = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidNote("a note must be UTF-8") from None
+    if any(ch < " " and ch != "\n" for ch in whole):
+        raise InvalidNote("a note must not hold control characters")
+    text, gap, below = whole.rpartition("\n\n")
+    if not gap or not below.endswith("\n"):
+        raise InvalidNote("a note ends with an empty line and lines of signatures")
+    signatures = tuple(_signature(line) for line in below[:-1].split("\n"))
+    if len(signatures) > MAX_SIGNATURES:
+        raise InvalidNote(f"a note with more than {MAX_SIGNATURES} signatures is refused")
+    return Note(f"{text}\n", signatures)
+
+
+def signed(text: str, key: PublicKey, sign: Sign) -> Note:
+    """The text signed by one key."""
+    return Note(text, (Signature(key.name, key.id, sign(text.encode())),))
+
+
+def cosigned(note: Note, key: PublicKey, sign: Sign, *, time_s: int) -> Note:
+    """The note with a witness's line added: as of this time it had seen no larger tree, and this one is consistent."""
+    data = time_s.to_bytes(8, "big") + sign(_cosigned_message(note.text, time_s))
+    return note._replace(signatures=(*note.signatures, Signature(key.name, key.id, data)))
+
+
+def verified(note: Note, keys: Iterable[PublicKey], verify: Verify) -> dict[PublicKey, int]:
+    """Which of the trusted keys have signed, and when as far as they said (else 0).
+
+    Lines by unknown keys are ignored. A line that claims to be by a trusted key and does not hold spoils the note.
+    """
+    trusted = {(key.name, key.id): key for key in keys}
+    found: dict[PublicKey, int] = {}
+    for each in note.signatures:
+        key = trusted.get((each.name, each.id))
+        if key is None:
+            continue
+        time_s, data, message = 0, each.data, note.text.encode()
+        if key.kind == COSIGNATURE:
+            time_s, data = int.from_bytes(data[:8], "big"), data[8:]
+            message = _cosigned_message(note.text, time_s)
+        if len(data) != _SIGNATURE or time_s >= MAX_SIZE or not verify(key.public, message, data):
+            raise InvalidNote(f"the signature by {quoted(key.name)} does not hold: the note or the line was changed")
+        found[key] = max(time_s, found.get(key, 0))
+    return found
+
+
+class Checkpoint(NamedTuple):
+    """A log's head: which log, how many records, and the root over them."""
+
+    origin: str
+    size: int
+    root: bytes
+    extensions: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return "".join(f"{line}\n" for line in (self.origin, self.size, _base64(self.root), *self.extensions))
+
+
+def parse_checkpoint(text: str) -> Checkpoint:
+    """The head that a note's text states."""
+    lines = text.split("\n")
+    if len(lines) < 4 or lines[-1] or not all(lines[:-1]):
+        raise InvalidNote("a checkpoint is a line each for origin, size and root")
+    origin, size, root, *extensions = lines[:-1]
+    return Checkpoint(origin, _number(size, "size"), _hash(root), tuple(extensions))
+
+
+def open_checkpoint(data: bytes, key: PublicKey, verify: Verify) -> Checkpoint:
+    """The head in a note that the log's own key has signed, or InvalidNote: nothing unsigned is ever returned."""
+    note = parse_note(data)
+    if key not in verified(note, (key,), verify):
+        signers = ", ".join(f"{each.name} {each.id.hex()}" for each in note.signatures)
+        raise InvalidNote(
+            f"not signed by the key {quoted(f'{key.name} {key.id.hex()}', 120)}, but by {quoted(signers, 200)}",
+            hint="check that the public key is the one of this log",
+        )
+    checkpoint = parse_checkpoint(note.text)
+    # Two logs that share a key must not be able to pass for each other.
+    if checkpoint.origin != key.name:
+        raise InvalidNote(
+            f"the checkpoint is of the log {quoted(checkpoint.origin)}, the key of {quoted(key.name)}",
+            hint="give the public key of this log",
+        )
+    return checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """That a record is in a log: its index, the hashes up to the root, and the signed head. `extra` proves nothing."""
+
+    index: int
+    hashes: tuple[bytes, ...]
+    checkpoint: bytes
+    extra: bytes = b""
+
+    def to_bytes(self) -> bytes:
+        lines = [PROOF_HEADER, f"index {self.index}", *map(_base64, self.hashes), "", ""]
+        if self.extra:
+            lines.insert(1, f"extra {_base64(self.extra)}")
+        return "\n".join(lines).encode() + self.checkpoint
+
+
+def parse_proof(data: bytes) -> Proof:
+    head, gap, checkpoint = data.partition(b"\n\n")
+    try:
+        header, *lines = head.decode("ascii").split("\n")
+    except UnicodeDecodeError:
+        header, lines = "", []
+    if header != PROOF_HEADER or not gap or len(data) > 2 * MAX_NOTE:
+        raise InvalidNote("not a proof of inclusion", hint=f"its first line is {PROOF_HEADER}")
+    extra = b""
+    if lines and lines[0].startswith("extra "):
+        try:
+            extra = _unbase64(lines.pop(0).removeprefix("extra "))
+        except ValueError:
+            extra = b""
+        # Without extra data there is no such line.
+        if not extra:
+            raise InvalidNote("the extra data of a proof is not base64")
+    if not lines or not lines[0].startswith("index "):
+        raise InvalidNote("a proof of inclusion names an index")
+    index = _number(lines[0].removeprefix("index "), "index")
+    return Proof(index, tuple(_hash(line) for line in lines[1:]), checkpoint, extra)
+
+
+def open_proof(proof: Proof, leaf: bytes, key: PublicKey, verify: Verify) -> Checkpoint:
+    """The signed head that has this leaf's hash at the proof's index, or InvalidNote."""
+    checkpoint = open_checkpoint(proof.checkpoint, key, verify)
+    if not verify_inclusion(proof.index, checkpoint.size, leaf, proof.hashes, checkpoint.root):
+        raise InvalidNote(
+            f"the proof does not lead from the record to the root: it is not record {proof.index} of this log"
+        )
+    return checkpoint
+
+
+def _cosigned_message(text: str, time_s: int) -> bytes:
+    return f"cosignature/v1\ntime {time_s}\n{text}".encode()
+
+
+def _signature(line: str) -> Signature:
+    dash, name, encoded = line[:2], *line[2:].partition(" ")[::2]
+    try:
+        data = _unbase64(encoded)
+    except ValueError:
+        data = b""
+    if dash != _DASH or not _is_name(name) or len(data) < 5:
+        raise InvalidNote(f"{quoted(line)} is no line of a signature")
+    return Signature(name, data[:4], data[4:])
+
+
+def _is_name(name: str) -> bool:
+    return bool(name) and "+" not in name and not any(ch.isspace() for ch in name)
+
+
+def _check_name(name: str) -> None:
+    if not _is_name(name) or len(name) > MAX_ORIGIN or not name.isprintable():
+        raise InvalidNote(
+            f"{quoted(name)} cannot name a log or a key",
+            hint=f"at most {MAX_ORIGIN} characters without spaces and `+`, e.g. example.com/lockgate/2026a",
+        )
+
+
+def _number(text: str, what: str) -> int:
+    # Nineteen digits at most: the length is checked before the conversion, whose cost grows with its square.
+    if not _NUMBER.fullmatch(text) or int(text) >= MAX_SIZE:
+        raise InvalidNote(f"{quoted(text)} is no {what}")
+    return int(text)
+
+
+def _hash(text: str) -> bytes:
+    try:
+        data = _unbase64(text)
+    except ValueError:
+        data = b""
+    if len(data) != HASH:
+        raise InvalidNote(f"{quoted(text)} is no hash")
+    return data
+
+
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode("ascii")
+
+
+def _unbase64(text: str) -> bytes:
+    """Only what encoding gives back: Python's decoder also takes spare bits, and more than one spelling."""
+    try:
+        data = b64decode(text, validate=True)
+    except (Base64Error, ValueError):
+        raise ValueError("not base64") from None
+    if _base64(data) != text:
+        raise ValueError("not base64 as it is written")
+    return data

@@ -1,0 +1,421 @@
+"""One audited event as bytes: canonical JSON under a schema so small that it has one spelling.
+
+RFC 8785, with ASCII keys, text, booleans, whole numbers below 2^53, lists and objects only. Without fractions and
+without other keys, what Python's encoder writes with sorted keys *is* that form; a test holds the two together.
+
+No content. What a host, an agent or a stranger's text could have written stands here as a SHA-256, and a name stands
+as itself only if it looks like one (`label`). Every record has 16 random bytes of salt, so that a leaf's hash, which
+outlives its record and is handed out in proofs, cannot be used to guess what the record said.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
+from typing import Never
+
+from lockgate.core.errors import LockgateError, quoted
+from lockgate.core.notes import MAX_NOTE
+from lockgate.core.vocabulary import Action, Decision, Mode, Reason, Risk, Trust
+
+VERSION = 1
+# As in C2SP's tiles; a record of ours is a few hundred bytes.
+MAX_RECORD = 1 << 16
+MAX_INTEGER = (1 << 53) - 1
+# What one record can list and stay within its size; more blocks than this go into `context` records before it.
+MAX_BLOCKS = 256
+MAX_RULES = 64
+MAX_ORIGINS = 64
+MAX_WHO = 200
+SALT = 16
+NOT_RUN = "not-run"
+
+
+class InvalidRecord(LockgateError):
+    """Fields that are no record, or bytes that are not the one spelling of a record."""
+
+
+Fields = Mapping[str, object]
+
+
+# The bytes
+
+
+def encode(fields: Fields) -> bytes:
+    """The one spelling of these fields, or InvalidRecord."""
+    _check(fields)
+    return _written(fields)
+
+
+def parse(data: bytes) -> dict[str, object]:
+    """The fields of a record, or InvalidRecord: whatever is not exactly what `encode` would have written."""
+    if len(data) > MAX_RECORD:
+        raise InvalidRecord(f"a record of more than {MAX_RECORD:,} bytes is refused")
+    try:
+        fields = _loads(data.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise InvalidRecord("a record must be UTF-8") from None
+    except (ValueError, RecursionError):
+        raise InvalidRecord("a record must be one JSON object, without fractions and `null`") from None
+    if type(fields) is not dict:
+        raise InvalidRecord("a record must be one JSON object")
+    _check(fields)
+    if _written(fields) != data:
+        # A reader who takes the first of two equal keys would see another record than one who takes the last.
+        twice = _twice(data)
+        raise InvalidRecord(
+            f"the key {quoted(twice)} stands twice"
+            if twice
+            else "not in canonical form: other bytes for the same fields"
+        )
+    return fields
+
+
+def digest_of(data: bytes | str) -> str:
+    """SHA-256 as records write it: 64 hexadecimal digits."""
+    return sha256(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data).hexdigest()
+
+
+def label(text: str) -> str:
+    """A name somebody else chose, as it may stand in a record: itself where it looks like a name, else its hash.
+
+    A tool's name comes from a model that may be acting for a stranger, and a session's from a host that may use an
+    address for it. A name that is spelt like a hash is hashed too, lest it pass for another's.
+    """
+    return text if _LABEL.fullmatch(text) and not text.startswith("sha256:") else f"sha256:{digest_of(text)}"
+
+
+def block_label(id: str) -> str:
+    """A block's id: our own stand as they are; a host's may be a path, a subject line or an address."""
+    return id if _BLOCK.fullmatch(id) else f"sha256:{digest_of(id)}"
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
+
+def _written(fields: Fields) -> bytes:
+    try:
+        data = _encode(fields).encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidRecord("a record cannot hold half of a surrogate pair") from None
+    if len(data) > MAX_RECORD:
+        raise InvalidRecord(f"a record of more than {MAX_RECORD:,} bytes is refused")
+    return data
+
+
+def _refuse(_: str) -> Never:
+    raise ValueError("not in a record")
+
+
+_loads = json.JSONDecoder(parse_float=_refuse, parse_constant=_refuse).decode
+
+
+def _twice(data: bytes) -> str:
+    found: list[str] = []
+
+    def pairs(items: list[tuple[str, object]]) -> None:
+        seen: set[str] = set()
+        for key, _ in items:
+            found.extend([key] if key in seen else ())
+            seen.add(key)
+
+    json.loads(data, object_pairs_hook=pairs)
+    return found[0] if found else ""
+
+
+# The builders: every field of every kind, once
+
+
+def ruling(
+    *,
+    session: str,
+    run: str,
+    seq: int,
+    ts_ms: int,
+    salt: bytes,
+    mode: str,
+    tool: str,
+    args_sha256: str,
+    blocks: Iterable[tuple[str, str, str]],
+    decision: Decision,
+    policy_hash: str,
+    context_sha256: str,
+    approved_by: str = "",
+) -> dict[str, object]:
+    """What was asked, what was known, and how it was ruled.
+
+    `blocks` are (id, trust, content hash) of what has entered the context since this run's last record, so that a
+    session's size does not multiply with its calls; `context_sha256` binds everything it had read by now.
+    """
+    said = {ran.tier: ran for ran in decision.judged}
+    return {
+        **_head("ruling", run, seq, ts_ms, salt),
+        "session": label(session),
+        "mode": mode,
+        "tool": label(tool),
+        "args_sha256": args_sha256,
+        "risk": decision.risk.value,
+        "blocks": _blocks(blocks),
+        "context_sha256": context_sha256,
+        "tier": decision.tier,
+        "tier1_result": decision.tiers[0].said,
+        "tier2_result": said[2].said if 2 in said else NOT_RUN,
+        "tier2_by": label(said[2].by) if 2 in said else "",
+        "tier3_result": said[3].said if 3 in said else NOT_RUN,
+        "tier3_by": label(said[3].by) if 3 in said else "",
+        "action": decision.action.value,
+        "reason": decision.reason.value,
+        "rules": list(dict.fromkeys(label(found.rule) for found in decision.findings))[:MAX_RULES],
+        "origins": list(dict.fromkeys(block_label(origin.block) for origin in decision.origins))[:MAX_ORIGINS],
+        "policy_sha256": policy_hash.removeprefix("sha256:"),
+        "approval": decision.approval,
+        "approved_by": approved_by,
+    }
+
+
+def context(
+    *, session: str, run: str, seq: int, ts_ms: int, salt: bytes, blocks: Iterable[tuple[str, str, str]]
+) -> dict[str, object]:
+    """Blocks that have no room in the next ruling's record."""
+    return {**_head("context", run, seq, ts_ms, salt), "session": label(session), "blocks": _blocks(blocks)}
+
+
+def approval(
+    *, session: str, run: str, seq: int, ts_ms: int, salt: bytes, id: str, state: str, digest: str, who: str = ""
+) -> dict[str, object]:
+    """What became of a question to a person. `digest` binds the exact call; nobody but a person has a `who`."""
+    return {
+        **_head("approval", run, seq, ts_ms, salt),
+        "session": label(session),
+        "approval": id,
+        "state": state,
+        "call_sha256": digest.removeprefix("sha256:"),
+        "who": who,
+    }
+
+
+def assess(
+    *,
+    run: str,
+    seq: int,
+    ts_ms: int,
+    salt: bytes,
+    payload_sha256: str,
+    verdict: str,
+    reason: str,
+    by: str,
+    acted: str,
+    rules: Iterable[str] = (),
+) -> dict[str, object]:
+    """A verdict on a request, and what was done because of it."""
+    return {
+        **_head("assess", run, seq, ts_ms, salt),
+        "payload_sha256": payload_sha256,
+        "verdict": verdict,
+        "reason": label(reason),
+        "by": label(by) if by else "",
+        "acted": label(acted),
+        "rules": list(dict.fromkeys(label(rule) for rule in rules))[:MAX_RULES],
+    }
+
+
+def configuration(
+    *, run: str, seq: int, ts_ms: int, salt: bytes, policy_hash: str, previous: str = "", software: str
+) -> dict[str, object]:
+    """The policy that rules from here on, under which version of the program; `previous` is empty at a start."""
+    return {
+        **_head("configuration", run, seq, ts_ms, salt),
+        "policy_sha256": policy_hash.removeprefix("sha256:"),
+        "previous_sha256": previous.removeprefix("sha256:"),
+        "software": label(software),
+    }
+
+
+def gap(*, run: str, seq: int, ts_ms: int, salt: bytes, first: int, last: int, reason: str) -> dict[str, object]:
+    """Events of this run that could not be recorded when they happened: their numbers, and why."""
+    return {**_head("gap", run, seq, ts_ms, salt), "first": first, "last": last, "reason": label(reason)}
+
+
+def prune(
+    *, run: str, seq: int, ts_ms: int, salt: bytes, origin: str, before: int, retention_days: int, who: str = ""
+) -> dict[str, object]:
+    """The records of a shard below this index were deleted; their leaves' hashes stay, so every proof stays valid.
+
+    `origin` names the shard, since one that was closed cannot take this record itself.
+    """
+    return {
+        **_head("prune", run, seq, ts_ms, salt),
+        "origin": origin,
+        "before": before,
+        "retention_days": retention_days,
+        "who": who,
+    }
+
+
+def rotation(*, run: str, seq: int, ts_ms: int, salt: bytes, next_vkey: str, who: str = "") -> dict[str, object]:
+    """The last record of a shard: the log goes on under this key."""
+    return {**_head("rotation", run, seq, ts_ms, salt), "next_vkey": next_vkey, "who": who}
+
+
+def opening(
+    *, run: str, seq: int, ts_ms: int, salt: bytes, origin: str, previous_vkey: str = "", previous: str = ""
+) -> dict[str, object]:
+    """The first record of a shard: its own name and, unless it is the first of all, the signed head it goes on from."""
+    return {
+        **_head("opening", run, seq, ts_ms, salt),
+        "origin": origin,
+        "previous_vkey": previous_vkey,
+        "previous": previous,
+    }
+
+
+def _head(kind: str, run: str, seq: int, ts_ms: int, salt: bytes) -> dict[str, object]:
+    """`run` is what `seq` counts in: fresh for every session object and process, so that nobody has to look it up."""
+    return {"v": VERSION, "kind": kind, "run": run, "seq": seq, "ts_ms": ts_ms, "salt": salt.hex()}
+
+
+def _blocks(blocks: Iterable[tuple[str, str, str]]) -> list[object]:
+    return [{"id": block_label(id), "trust": trust, "sha256": digest} for id, trust, digest in blocks]
+
+
+# The schema: what may stand in each field
+
+
+_LABEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}")
+_BLOCK = re.compile(r"goal|b[0-9]{1,9}")
+_SHA256 = "[0-9a-f]{64}"
+_APPROVAL = "[0-9a-z]{8,64}"
+
+# Truthy for what fits. One that cannot even be asked, for its type, raises TypeError, which is a no as well: most of
+# these are methods of C types, so that looking at twenty fields costs little on every call.
+Fits = Callable[[object], object]
+
+
+def _integer(value: object) -> bool:
+    # The exact type: `True` is an integer too, but is written in another way.
+    return type(value) is int and 0 <= value <= MAX_INTEGER
+
+
+def _number(*numbers: int) -> Fits:
+    return lambda value: type(value) is int and value in numbers
+
+
+def _word(*words: str) -> Fits:
+    return frozenset(words).__contains__
+
+
+def _like(pattern: str) -> Fits:
+    return re.compile(pattern).fullmatch  # type: ignore[return-value]
+
+
+def _text(most: int) -> Fits:
+    return lambda value: isinstance(value, str) and len(value) <= most
+
+
+def _listed(fits: Fits, most: int) -> Fits:
+    return lambda value: type(value) is list and (not value or (len(value) <= most and all(map(fits, value))))
+
+
+def _is_block(value: object) -> bool:
+    return (
+        type(value) is dict and value.keys() == _IN_BLOCK.keys() and all(_IN_BLOCK[name](value[name]) for name in value)
+    )
+
+
+_BLOCK_NAME = _like(f"{_BLOCK.pattern}|sha256:{_SHA256}")
+_IN_BLOCK: Mapping[str, Fits] = {
+    "id": _BLOCK_NAME,
+    "trust": _word(*(trust.word for trust in Trust)),
+    "sha256": _like(_SHA256),
+}
+_NAME = _like(_LABEL.pattern)
+_NAME_OR_NONE = _like(f"(?:{_LABEL.pattern})?")
+_NAMES = _listed(_NAME, MAX_RULES)
+_HASH = _like(_SHA256)
+_HEAD: Mapping[str, Fits] = {
+    "v": _number(VERSION),
+    "kind": _NAME,
+    "run": _like("[0-9a-f]{16}"),
+    "seq": lambda value: _integer(value) and value != 0,
+    "ts_ms": _integer,
+    "salt": _like(f"[0-9a-f]{{{2 * SALT}}}"),
+}
+
+KINDS: Mapping[str, Mapping[str, Fits]] = {
+    kind: {**_HEAD, **fields}
+    for kind, fields in {
+        "ruling": {
+            "session": _NAME,
+            "mode": _word(*(mode.value for mode in Mode)),
+            "tool": _NAME,
+            "args_sha256": _HASH,
+            "risk": _word(*(risk.value for risk in Risk)),
+            "blocks": _listed(_is_block, MAX_BLOCKS),
+            "context_sha256": _HASH,
+            "tier": _number(1, 2, 3),
+            "tier1_result": _word("pass", "escalate"),
+            "tier2_result": _word("clear", "suspicious", "unclear", NOT_RUN),
+            "tier2_by": _NAME_OR_NONE,
+            "tier3_result": _word(*(action.value for action in Action), "unclear", NOT_RUN),
+            "tier3_by": _NAME_OR_NONE,
+            "action": _word(*(action.value for action in Action)),
+            "reason": _word(*(reason.value for reason in Reason)),
+            "rules": _NAMES,
+            "origins": _listed(_BLOCK_NAME, MAX_ORIGINS),
+            "policy_sha256": _HASH,
+            "approval": _like(f"(?:{_APPROVAL})?"),
+            "approved_by": _text(MAX_WHO),
+        },
+        "context": {"session": _NAME, "blocks": _listed(_is_block, MAX_BLOCKS)},
+        "approval": {
+            "session": _NAME,
+            "approval": _like(_APPROVAL),
+            "state": _word("waiting", "granted", "denied", "expired", "used", "voided"),
+            "call_sha256": _HASH,
+            "who": _text(MAX_WHO),
+        },
+        "assess": {
+            "payload_sha256": _HASH,
+            "verdict": _word("safe", "unsafe", "unclear"),
+            "reason": _NAME,
+            "by": _NAME_OR_NONE,
+            "acted": _NAME,
+            "rules": _NAMES,
+        },
+        "configuration": {
+            "policy_sha256": _HASH,
+            "previous_sha256": _like(f"(?:{_SHA256})?"),
+            "software": _NAME,
+        },
+        "gap": {"first": _integer, "last": _integer, "reason": _NAME},
+        "prune": {"origin": _text(255), "before": _integer, "retention_days": _integer, "who": _text(MAX_WHO)},
+        "rotation": {"next_vkey": _text(512), "who": _text(MAX_WHO)},
+        "opening": {"origin": _text(255), "previous_vkey": _text(512), "previous": _text(MAX_NOTE // 2)},
+    }.items()
+}
+
+
+def _check(fields: Fields) -> None:
+    """Exactly the fields of its kind: an extra one would be a place to write into that no reader looks at."""
+    kind = fields.get("kind")
+    schema = KINDS.get(kind) if type(kind) is str else None
+    if schema is None or fields.get("v") != VERSION:
+        raise InvalidRecord(
+            f"a record of kind {quoted(kind)}, version {quoted(fields.get('v'))}, is not known here",
+            hint="a newer Lockgate may have written it",
+        )
+    if fields.keys() != schema.keys():
+        missing, extra = schema.keys() - fields.keys(), fields.keys() - schema.keys()
+        said = f"lacks {quoted(min(missing))}" if missing else f"has a field too many, {quoted(min(map(str, extra)))}"
+        raise InvalidRecord(f"a record of kind {quoted(kind)} {said}")
+    for name, fits in schema.items():
+        try:
+            fit = fits(fields[name])
+        except TypeError:
+            fit = False
+        if not fit:
+            raise InvalidRecord(
+                f"the field {quoted(name)} of a record of kind {quoted(kind)} does not hold what it may"
+            )

@@ -1,0 +1,426 @@
+"""The journal's log in PostgreSQL, for many hosts: one locked row, and every commit synced.
+
+Every append is durable here, whatever was asked for: a commit that is not synced can be lost when the server is killed,
+which on one host is another process than ours. Group commit in the journal makes up for it.
+
+A connection that breaks while it commits leaves in doubt whether it did. Asking again settles it: the next transaction
+waits for the lock the lost one held, and then either finds its last leaf or knows that it never will.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from lockgate.core.errors import LockgateError, quoted
+from lockgate.core.merkle import HASH, Frontier
+from lockgate.journal import Head, JournalDamaged, JournalUnavailable, Row, Shard
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+_VERSION = 1
+# Taken while the tables are made: making one twice at the same time is an error even with IF NOT EXISTS.
+_MAKING = 0x6C6B676A
+_BUSY_S = 5
+_MAX_IDLE_READERS = 4
+_FETCHED_AT_ONCE = 1024
+
+_SCHEMA = f"""
+CREATE TABLE lockgate_log (version integer PRIMARY KEY);
+CREATE TABLE lockgate_shards (
+    number integer PRIMARY KEY,
+    vkey text NOT NULL UNIQUE,
+    edge bytea NOT NULL,
+    signed_edge bytea NOT NULL,
+    pruned bigint NOT NULL DEFAULT 0
+);
+CREATE TABLE lockgate_leaves (
+    shard integer NOT NULL,
+    number bigint NOT NULL,
+    hash bytea NOT NULL CHECK (length(hash) = {HASH}),
+    PRIMARY KEY (shard, number)
+);
+CREATE TABLE lockgate_bodies (
+    shard integer NOT NULL,
+    number bigint NOT NULL,
+    body bytea NOT NULL,
+    PRIMARY KEY (shard, number)
+);
+CREATE TABLE lockgate_heads (
+    shard integer NOT NULL,
+    size bigint NOT NULL,
+    note bytea NOT NULL,
+    at_ms bigint NOT NULL,
+    PRIMARY KEY (shard, size)
+);
+CREATE FUNCTION lockgate_grows() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN RAISE EXCEPTION 'a log only grows' USING ERRCODE = 'integrity_constraint_violation'; END $$;
+CREATE TRIGGER shards_stay BEFORE DELETE OR TRUNCATE ON lockgate_shards EXECUTE FUNCTION lockgate_grows();
+CREATE TRIGGER shards_grow BEFORE UPDATE ON lockgate_shards FOR EACH ROW
+WHEN (NEW.number <> OLD.number OR NEW.vkey <> OLD.vkey OR NEW.pruned < OLD.pruned
+    OR (NEW.edge <> OLD.edge AND substr(NEW.edge, 1, 8) <= substr(OLD.edge, 1, 8))
+    OR (NEW.signed_edge <> OLD.signed_edge AND substr(NEW.signed_edge, 1, 8) <= substr(OLD.signed_edge, 1, 8)))
+EXECUTE FUNCTION lockgate_grows();
+CREATE TRIGGER leaves_stay BEFORE UPDATE OR DELETE OR TRUNCATE ON lockgate_leaves EXECUTE FUNCTION lockgate_grows();
+CREATE TRIGGER heads_stay BEFORE UPDATE OR DELETE OR TRUNCATE ON lockgate_heads EXECUTE FUNCTION lockgate_grows();
+CREATE TRIGGER bodies_keep BEFORE UPDATE OR TRUNCATE ON lockgate_bodies EXECUTE FUNCTION lockgate_grows();
+CREATE FUNCTION lockgate_pruned() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF OLD.number >= (SELECT pruned FROM lockgate_shards WHERE number = OLD.shard) THEN
+        RAISE EXCEPTION 'a log only grows' USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN OLD;
+END $$;
+CREATE TRIGGER bodies_stay BEFORE DELETE ON lockgate_bodies FOR EACH ROW EXECUTE FUNCTION lockgate_pruned();
+INSERT INTO lockgate_log VALUES ({_VERSION});
+"""  # noqa: S608
+_SHARD = "SELECT number, vkey, edge, signed_edge, pruned FROM lockgate_shards"
+_HEAD = "SELECT size, note, at_ms FROM lockgate_heads WHERE shard = %s"
+
+
+class _Reading:
+    """The log as one transaction sees it."""
+
+    def __init__(self, db: Connection[Any]) -> None:
+        self._db = db
+
+    def shards(self) -> list[Shard]:
+        return [Shard(*row) for row in self._db.execute(f"{_SHARD} ORDER BY number", binary=True)]
+
+    def current(self) -> Shard | None:
+        row = self._db.execute(f"{_SHARD} ORDER BY number DESC LIMIT 1", binary=True).fetchone()
+        return None if row is None else Shard(*row)
+
+    def leaves(self, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+        return self._numbered("SELECT number, hash FROM lockgate_leaves", shard, start, stop)
+
+    def bodies(self, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+        return self._numbered("SELECT number, body FROM lockgate_bodies", shard, start, stop)
+
+    def _numbered(self, select: str, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+        """In pieces: a whole log would not fit into memory, and two cursors may be read side by side."""
+        while start < stop:
+            rows = self._db.execute(
+                f"{select} WHERE shard = %s AND number >= %s AND number < %s ORDER BY number LIMIT %s",
+                (shard, start, stop, _FETCHED_AT_ONCE),
+                binary=True,
+            ).fetchall()
+            yield from rows
+            if len(rows) < _FETCHED_AT_ONCE:
+                return
+            start = rows[-1][0] + 1
+
+    def newest(self, shard: int) -> Head | None:
+        row = self._db.execute(f"{_HEAD} ORDER BY size DESC LIMIT 1", (shard,), binary=True).fetchone()
+        return None if row is None else Head(*row)
+
+    def heads(self, shard: int) -> Iterator[Head]:
+        start = -1
+        while True:
+            rows = self._db.execute(
+                f"{_HEAD} AND size > %s ORDER BY size LIMIT %s", (shard, start, _FETCHED_AT_ONCE), binary=True
+            ).fetchall()
+            yield from (Head(*row) for row in rows)
+            if len(rows) < _FETCHED_AT_ONCE:
+                return
+            start = rows[-1][0]
+
+    def older(self, shard: int, at_ms: int) -> int:
+        row = self._db.execute(
+            "SELECT coalesce(max(size), 0) FROM lockgate_heads WHERE shard = %(shard)s AND size < coalesce("
+            "(SELECT min(size) FROM lockgate_heads WHERE shard = %(shard)s AND at_ms >= %(at_ms)s), "
+            "9223372036854775807)",
+            {"shard": shard, "at_ms": at_ms},
+        ).fetchone()
+        return int(row[0]) if row else 0
+
+
+class _Writing(_Reading):
+    # The last leaf this transaction added: what tells, if the connection breaks, whether it was committed.
+    last: tuple[int, int, bytes] | None = None
+
+    def open_shard(self, vkey: str) -> Shard:
+        newest = self.current()
+        empty = Frontier().to_bytes()
+        shard = Shard(newest.number + 1 if newest else 1, vkey, empty, empty, 0)
+        self._db.execute("INSERT INTO lockgate_shards VALUES (%s, %s, %s, %s, %s)", shard)
+        return shard
+
+    def append(self, shard: Shard, rows: Sequence[Row], edge: bytes) -> None:
+        size = int.from_bytes(edge[:8], "big")
+        numbers = list(range(size - len(rows), size))
+        with self._db.pipeline():
+            for table, column in (
+                ("lockgate_leaves", [row.leaf for row in rows]),
+                ("lockgate_bodies", [row.body for row in rows]),
+            ):
+                self._db.execute(
+                    f"INSERT INTO {table} SELECT %s, * FROM unnest(%s::bigint[], %s::bytea[])",  # noqa: S608
+                    (shard.number, numbers, column),
+                )
+            changed = self._db.execute(
+                "UPDATE lockgate_shards SET edge = %s WHERE number = %s "
+                "AND number = (SELECT max(number) FROM lockgate_shards)",
+                (edge, shard.number),
+            )
+        _one(changed.rowcount)
+        self.last = (shard.number, size - 1, rows[-1].leaf)
+
+    def sign(self, shard: int, head: Head, edge: bytes) -> None:
+        self._db.execute("INSERT INTO lockgate_heads VALUES (%s, %s, %s, %s)", (shard, *head))
+        _one(self._db.execute("UPDATE lockgate_shards SET signed_edge = %s WHERE number = %s", (edge, shard)).rowcount)
+
+    def prune(self, shard: int, before: int) -> None:
+        statement = "UPDATE lockgate_shards SET pruned = greatest(pruned, %s) WHERE number = %s"
+        _one(self._db.execute(statement, (before, shard)).rowcount)
+
+    def sweep(self, shard: int, start: int, stop: int, most: int) -> int:
+        gone = self._db.execute(
+            "DELETE FROM lockgate_bodies WHERE shard = %(shard)s AND number IN (SELECT number FROM lockgate_bodies "
+            "WHERE shard = %(shard)s AND number >= %(start)s "
+            "AND number < least(%(stop)s, (SELECT pruned FROM lockgate_shards WHERE number = %(shard)s)) "
+            "ORDER BY number LIMIT %(most)s)",
+            {"shard": shard, "start": start, "stop": stop, "most": most},
+        )
+        return int(gone.rowcount)
+
+
+def _one(rows: int) -> None:
+    if rows != 1:
+        raise JournalDamaged("the shard that was written to is gone, or closed")
+
+
+class PostgresLog:
+    """A log in the database that `conninfo` names; its tables are made when something is first written."""
+
+    def __init__(self, conninfo: str) -> None:
+        self._conninfo = conninfo
+        self._forget()
+        _all.add(self)
+
+    def _forget(self) -> None:
+        # Owner: whoever is in a transaction of this process.
+        self._lock = Lock()
+        self._db: Connection[Any] | None = None
+        self._idle: list[Connection[Any]] = []
+
+    @contextmanager
+    def reading(self) -> Iterator[_Reading]:
+        with self._speaking():
+            db = self._viewing()
+            try:
+                if not self._made(db):
+                    raise self._refused("holds no log")
+                yield _Reading(db)
+                db.execute("ROLLBACK")
+            except BaseException:
+                _drop(db)
+                raise
+            if len(self._idle) < _MAX_IDLE_READERS:
+                self._idle.append(db)
+            else:
+                _drop(db)
+
+    @contextmanager
+    def writing(self, *, durable: bool) -> Iterator[_Writing]:  # noqa: ARG002  # everything is
+        with self._lock, self._speaking():
+            db = self._locked()
+            change = _Writing(db)
+            try:
+                yield change
+            except BaseException:
+                self._take_back(db)
+                raise
+            self._commit(db, change)
+
+    def tidy(self) -> None:
+        pass
+
+    def close(self) -> None:
+        with self._lock:
+            connections = [*self._idle, *([self._db] if self._db is not None else ())]
+            self._idle, self._db = [], None
+        for db in connections:
+            _drop(db)
+
+    def _viewing(self) -> Connection[Any]:
+        """A connection with a transaction that sees one moment; an idle one may have been hung up on."""
+        from psycopg import OperationalError
+
+        statement = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        while self._idle:
+            with suppress(IndexError):
+                db = self._idle.pop()
+                try:
+                    db.execute(statement)
+                except OperationalError:
+                    _drop(db)
+                else:
+                    return db
+        db = self._connected()
+        db.execute(statement)
+        return db
+
+    def _locked(self) -> Connection[Any]:
+        """A transaction that has everybody else locked out; nothing was sent before it, so it may be tried again."""
+        from psycopg import OperationalError
+
+        db = self._db
+        if db is not None:
+            try:
+                self._begin(db)
+            except BaseException as error:
+                if not isinstance(error, OperationalError) or not db.broken:
+                    self._take_back(db)
+                    raise
+                # The server was started again, or somebody in between gave up on an idle connection.
+                _drop(db)
+            else:
+                return db
+        self._db = db = self._connected()
+        self._make(db)
+        try:
+            self._begin(db)
+        except BaseException:
+            self._take_back(db)
+            raise
+        return db
+
+    def _begin(self, db: Connection[Any]) -> None:
+        with db.pipeline():
+            db.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+            row = db.execute("SELECT version FROM lockgate_log FOR UPDATE").fetchone()
+        if row is None or row[0] != _VERSION:
+            raise self._refused("was made by another version of lockgate")
+
+    def _commit(self, db: Connection[Any], change: _Writing) -> None:
+        from psycopg import Error
+
+        try:
+            db.execute("COMMIT")
+        except Error as error:
+            _drop(db)
+            self._db = None
+            if change.last is None or not self._settled(*change.last):
+                raise error
+
+    def _settled(self, shard: int, number: int, leaf: bytes) -> bool:
+        """Whether the transaction that ended in this leaf was committed. Its salt makes the leaf one of a kind."""
+        db = self._locked()
+        try:
+            return dict(_Reading(db).leaves(shard, number, number + 1)).get(number) == leaf
+        finally:
+            self._take_back(db)
+
+    def _take_back(self, db: Connection[Any]) -> None:
+        from psycopg import Error
+
+        try:
+            db.execute("ROLLBACK")
+        except Error:
+            _drop(db)
+            self._db = None
+
+    def _connected(self) -> Connection[Any]:
+        try:
+            from psycopg import connect
+        except ImportError:
+            raise LockgateError(
+                "a log in PostgreSQL needs the package `psycopg`", hint="pip install 'lockgate[postgres]'"
+            ) from None
+
+        # A host that went away must not hold up a ruling for as long as TCP would wait for it.
+        db = connect(
+            self._conninfo,
+            autocommit=True,
+            connect_timeout=_BUSY_S,
+            keepalives_idle=_BUSY_S,
+            keepalives_interval=_BUSY_S,
+            keepalives_count=2,
+            tcp_user_timeout=2_000 * _BUSY_S,
+            application_name="lockgate",
+        )
+        try:
+            fsync, synchronous = (db.execute(f"SHOW {name}").fetchone() for name in ("fsync", "synchronous_commit"))
+            if fsync is None or fsync[0] != "on":
+                raise self._refused("runs with `fsync` off, and would lose what it acknowledged")
+            if synchronous is None or synchronous[0] in ("off", "local"):
+                db.execute("SET synchronous_commit = on")
+            db.execute(f"SET lock_timeout = '{_BUSY_S}s'")
+            db.execute(f"SET statement_timeout = '{6 * _BUSY_S}s'")
+            # A process that was stopped with the lock in its hand loses it.
+            db.execute(f"SET idle_in_transaction_session_timeout = '{_BUSY_S}s'")
+        except BaseException:
+            _drop(db)
+            raise
+        return db
+
+    @staticmethod
+    def _made(db: Connection[Any]) -> bool:
+        # Not `to_regclass`, whose answer "no" is remembered: who waited while another made them would make them again.
+        found = "SELECT FROM pg_catalog.pg_tables WHERE schemaname = current_schema() AND tablename = 'lockgate_log'"
+        return db.execute(found).fetchone() is not None
+
+    def _make(self, db: Connection[Any]) -> None:
+        if self._made(db):
+            return
+        db.execute("BEGIN")
+        try:
+            db.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
+            if not self._made(db):
+                db.execute(_SCHEMA)
+            db.execute("COMMIT")
+        except BaseException:
+            _drop(db)
+            self._db = None
+            raise
+
+    @contextmanager
+    def _speaking(self) -> Iterator[None]:
+        """What goes wrong, in our words: the server's could hold a password or a name."""
+        try:
+            yield
+        except LockgateError:
+            raise
+        except Exception as error:
+            from psycopg import Error, errors
+
+            if isinstance(error, errors.LockNotAvailable):
+                raise self._refused(f"was busy for {_BUSY_S} seconds", hint="try again") from error
+            if isinstance(error, errors.IntegrityError):
+                raise JournalDamaged(
+                    f"the log does not take what comes next: {quoted(error.diag.message_primary or '')}"
+                ) from error
+            if isinstance(error, Error):
+                named = type(error).__name__ if error.sqlstate is None else f"{type(error).__name__} {error.sqlstate}"
+                raise self._refused(f"cannot be used: {named}") from error
+            raise
+
+    @staticmethod
+    def _refused(why: str, *, hint: str = "") -> JournalUnavailable:
+        return JournalUnavailable(f"the log's database {why}", hint=hint)
+
+
+def _drop(db: Connection[Any]) -> None:
+    with suppress(Exception):
+        db.close()
+
+
+_all: weakref.WeakSet[PostgresLog] = weakref.WeakSet()
+# In a forked child: closing its parent's connections would end them for the parent too.
+_abandoned: list[object] = []
+
+
+def _forked() -> None:
+    for log in list(_all):
+        _abandoned.extend((log._db, *log._idle))
+        log._forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

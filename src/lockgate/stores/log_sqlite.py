@@ -1,0 +1,472 @@
+"""The journal's log in a file that several processes share.
+
+One connection is kept for writing, because opening one costs more than an append; so what the file's name leads to is
+looked at before and after each transaction. An append to a file that was moved away would be acknowledged and lost.
+
+Whoever can write the file can write a log, so it is used only where nobody but its owner can write it or its folder.
+The triggers stop accidents, not people: those are found by the heads.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import sys
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from uuid import uuid4
+
+from lockgate.core.errors import quoted
+from lockgate.core.merkle import HASH, Frontier
+from lockgate.journal import Head, JournalDamaged, JournalUnavailable, Row, Shard
+
+# "lkgj": other programs' databases are refused, and ours is known to tools that look.
+_APPLICATION = 0x6C6B676A
+_VERSION = 1
+_BUSY_S = 5.0
+# Beyond this much, what is in the write-ahead log is moved into the file by `tidy`; at four times that, by an append.
+_TIDY_BYTES = 1 << 20
+_TIDY_PAGES = 1024
+
+_SCHEMA = f"""
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {_VERSION};
+CREATE TABLE shards (
+    number INTEGER PRIMARY KEY,
+    vkey TEXT NOT NULL UNIQUE,
+    edge BLOB NOT NULL,
+    signed_edge BLOB NOT NULL,
+    pruned INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE leaves (
+    shard INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    hash BLOB NOT NULL CHECK (length(hash) = {HASH}),
+    PRIMARY KEY (shard, number)
+) WITHOUT ROWID;
+CREATE TABLE bodies (
+    shard INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (shard, number)
+) WITHOUT ROWID;
+CREATE TABLE heads (
+    shard INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    note BLOB NOT NULL,
+    at_ms INTEGER NOT NULL,
+    PRIMARY KEY (shard, size)
+) WITHOUT ROWID;
+CREATE TRIGGER shards_stay BEFORE DELETE ON shards BEGIN SELECT RAISE(ABORT, 'a log only grows'); END;
+CREATE TRIGGER shards_grow BEFORE UPDATE ON shards
+WHEN NEW.number <> OLD.number OR NEW.vkey <> OLD.vkey OR NEW.pruned < OLD.pruned
+    OR (NEW.edge <> OLD.edge AND substr(NEW.edge, 1, 8) <= substr(OLD.edge, 1, 8))
+    OR (NEW.signed_edge <> OLD.signed_edge AND substr(NEW.signed_edge, 1, 8) <= substr(OLD.signed_edge, 1, 8))
+BEGIN SELECT RAISE(ABORT, 'a log only grows'); END;
+CREATE TRIGGER leaves_stay BEFORE DELETE ON leaves BEGIN SELECT RAISE(ABORT, 'a log only grows'); END;
+CREATE TRIGGER leaves_keep BEFORE UPDATE ON leaves BEGIN SELECT RAISE(ABORT, 'a log only grows'); END;
+CREATE TRIGGER bodies_stay BEFORE DELETE ON bodies
+WHEN OLD.number >= (SELECT pruned FROM shards WHERE number = OLD.shard)
+BEGIN SELECT RAISE(ABORT, 'a log only grows'); END;
+CREATE TRIGGER bodies_keep BEFORE UPDATE ON bodies BEGIN SELECT RAISE(ABORT, 'a log only grows'); END;
+CREATE TRIGGER heads_stay BEFORE DELETE ON heads BEGIN SELECT RAISE(ABORT, 'a log only grows'); END;
+CREATE TRIGGER heads_keep BEFORE UPDATE ON heads BEGIN SELECT RAISE(ABORT, 'a log only grows'); END;
+"""  # noqa: S608
+_SHARD = "SELECT number, vkey, edge, signed_edge, pruned FROM shards"
+
+
+class _Reading:
+    """The log as one transaction sees it."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def shards(self) -> list[Shard]:
+        return [_shard(row) for row in self._db.execute(f"{_SHARD} ORDER BY number")]
+
+    def current(self) -> Shard | None:
+        row = self._db.execute(f"{_SHARD} ORDER BY number DESC LIMIT 1").fetchone()
+        return None if row is None else _shard(row)
+
+    def leaves(self, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+        return self._numbered("SELECT number, hash FROM leaves", shard, start, stop)
+
+    def bodies(self, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+        return self._numbered("SELECT number, body FROM bodies", shard, start, stop)
+
+    def _numbered(self, select: str, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+        rows = self._db.execute(
+            f"{select} WHERE shard = ? AND number >= ? AND number < ? ORDER BY number", (shard, start, stop)
+        )
+        for number, data in rows:
+            yield _integer(number), _bytes(data)
+
+    def newest(self, shard: int) -> Head | None:
+        row = self._db.execute(
+            "SELECT size, note, at_ms FROM heads WHERE shard = ? ORDER BY size DESC LIMIT 1", (shard,)
+        ).fetchone()
+        return None if row is None else _head(row)
+
+    def heads(self, shard: int) -> Iterator[Head]:
+        for row in self._db.execute("SELECT size, note, at_ms FROM heads WHERE shard = ? ORDER BY size", (shard,)):
+            yield _head(row)
+
+    def older(self, shard: int, at_ms: int) -> int:
+        (size,) = self._db.execute(
+            "SELECT coalesce(max(size), 0) FROM heads WHERE shard = :shard AND size < coalesce("
+            "(SELECT min(size) FROM heads WHERE shard = :shard AND at_ms >= :at_ms), 9223372036854775807)",
+            {"shard": shard, "at_ms": at_ms},
+        ).fetchone()
+        return _integer(size)
+
+
+class _Writing(_Reading):
+    def open_shard(self, vkey: str) -> Shard:
+        newest = self.current()
+        empty = Frontier().to_bytes()
+        shard = Shard(newest.number + 1 if newest else 1, vkey, empty, empty, 0)
+        self._db.execute("INSERT INTO shards VALUES (?, ?, ?, ?, ?)", shard)
+        return shard
+
+    def append(self, shard: Shard, rows: Sequence[Row], edge: bytes) -> None:
+        first = int.from_bytes(edge[:8], "big") - len(rows)
+        db, number = self._db, shard.number
+        db.executemany(
+            "INSERT INTO leaves VALUES (?, ?, ?)", [(number, first + at, r.leaf) for at, r in enumerate(rows)]
+        )
+        db.executemany(
+            "INSERT INTO bodies VALUES (?, ?, ?)", [(number, first + at, r.body) for at, r in enumerate(rows)]
+        )
+        self._change(
+            "UPDATE shards SET edge = ? WHERE number = ? AND number = (SELECT max(number) FROM shards)", edge, number
+        )
+
+    def sign(self, shard: int, head: Head, edge: bytes) -> None:
+        self._db.execute("INSERT INTO heads VALUES (?, ?, ?, ?)", (shard, *head))
+        self._change("UPDATE shards SET signed_edge = ? WHERE number = ?", edge, shard)
+
+    def prune(self, shard: int, before: int) -> None:
+        self._change("UPDATE shards SET pruned = max(pruned, ?) WHERE number = ?", before, shard)
+
+    def sweep(self, shard: int, start: int, stop: int, most: int) -> int:
+        gone = self._db.execute(
+            "DELETE FROM bodies WHERE shard = :shard AND number IN (SELECT number FROM bodies WHERE shard = :shard "
+            "AND number >= :start AND number < min(:stop, (SELECT pruned FROM shards WHERE number = :shard)) "
+            "ORDER BY number LIMIT :most)",
+            {"shard": shard, "start": start, "stop": stop, "most": most},
+        )
+        return gone.rowcount
+
+    def _change(self, statement: str, *values: object) -> None:
+        if self._db.execute(statement, values).rowcount != 1:
+            raise JournalDamaged("the shard that was written to is gone, or closed")
+
+
+class SqliteLog:
+    """A log in one file. The file and its folder are made when something is first written.
+
+    A durable transaction is synced to the disk before it is acknowledged (`synchronous = FULL`), and with it all that
+    was written before. Others are in the hands of the system (`NORMAL`): a killed process loses none of them.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # As text, once: this is looked at twice in every append.
+        self._names = tuple(f"{path}{ending}" for ending in ("", "-wal", "-shm"))
+        self._forget()
+        _all.add(self)
+
+    def _forget(self) -> None:
+        # Owner: whoever is in a transaction of this process.
+        self._lock = Lock()
+        self._db: sqlite3.Connection | None = None
+        self._files: tuple[tuple[int, int], ...] = ()
+        self._synchronous = ""
+        # A sync has failed: the system may have dropped what it could not write, and says so only once.
+        self._suspect = False
+
+    @contextmanager
+    def reading(self) -> Iterator[_Reading]:
+        with self._speaking(), closing(self._connected()) as db:
+            db.execute("BEGIN")
+            yield _Reading(db)
+
+    @contextmanager
+    def writing(self, *, durable: bool) -> Iterator[_Writing]:
+        with self._lock, self._speaking():
+            db = self._ready(durable=durable)
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield _Writing(db)
+                db.execute("COMMIT")
+            except BaseException as error:
+                self._suspect = self._suspect or "IOERR" in getattr(error, "sqlite_errorname", "")
+                self._roll_back(db)
+                raise
+            self._refuse_replaced()
+
+    def tidy(self) -> None:
+        with suppress(OSError, sqlite3.Error, JournalUnavailable):
+            if self._beside("-wal").stat().st_size > _TIDY_BYTES:
+                with closing(self._connected()) as db:
+                    db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+    def close(self) -> None:
+        with self._lock:
+            db, self._db = self._db, None
+            if db is None:
+                return
+            try:
+                same = self._identities() == self._files
+            except OSError:
+                same = False
+            if same:
+                with suppress(sqlite3.Error):
+                    db.close()
+            else:
+                _abandon(db)
+
+    def _ready(self, *, durable: bool) -> sqlite3.Connection:
+        if self._db is None:
+            self._make()
+            db = self._connected()
+            self._db, self._files, self._synchronous = db, self._identities(), ""
+        self._refuse_replaced()
+        db = self._db
+        if self._suspect:
+            # Everything the write-ahead log holds is read from memory still: put it where no sync has failed.
+            busy, _, _ = db.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
+            if busy:
+                raise self._refused("had an input/output error, and is in use: it cannot be made safe")
+            self._suspect = False
+        level = "FULL" if durable else "NORMAL"
+        if self._synchronous != level:
+            db.execute(f"PRAGMA synchronous = {level}")
+            self._synchronous = level
+        return db
+
+    def _connected(self) -> sqlite3.Connection:
+        """A connection to the file that was looked at, with nobody else's database behind it."""
+        before = self._checked()
+        db = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+        try:
+            for name, value in (
+                ("synchronous", "FULL"),
+                ("secure_delete", "ON"),
+                ("trusted_schema", "OFF"),
+                ("wal_autocheckpoint", 4 * _TIDY_PAGES),
+                # Without these a sync on macOS ends in the disk's own memory.
+                *((("fullfsync", "ON"), ("checkpoint_fullfsync", "ON")) if sys.platform == "darwin" else ()),
+            ):
+                db.execute(f"PRAGMA {name} = {value}")
+            marks = [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
+            if marks[0] != _APPLICATION:
+                raise self._broken("is not a log of lockgate's")
+            if marks[1] != _VERSION:
+                raise self._refused("was made by another version of lockgate", hint=_ANEW)
+            if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                raise self._broken("is not in the mode it was made in")
+            # Opens the files beside it, so that they can be looked at.
+            db.execute("SELECT count(*) FROM shards").fetchone()
+            # What SQLite has opened by name has to be what was looked at.
+            if not os.path.samestat(before, self._checked()):
+                raise self._broken("was replaced while it was opened")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _refuse_replaced(self) -> None:
+        try:
+            same = self._identities() == self._files
+        except FileNotFoundError:
+            same = False
+        if not same:
+            db, self._db = self._db, None
+            if db is not None:
+                _abandon(db)
+            raise self._broken("was moved or replaced while it was in use")
+
+    def _identities(self) -> tuple[tuple[int, int], ...]:
+        return tuple((each.st_dev, each.st_ino) for each in map(os.lstat, self._names))
+
+    def _beside(self, ending: str) -> Path:
+        return self.path.with_name(self.path.name + ending)
+
+    def _roll_back(self, db: sqlite3.Connection) -> None:
+        try:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+        except sqlite3.Error:
+            # Closing takes back what is open.
+            self._db = None
+            with suppress(sqlite3.Error):
+                db.close()
+
+    @contextmanager
+    def _speaking(self) -> Iterator[None]:
+        """What goes wrong, in our words."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+        except (OSError, ValueError) as error:
+            said = str(getattr(error, "strerror", None) or error).lower()
+            raise self._refused(f"cannot be used: {said}") from error
+
+    def _checked(self) -> os.stat_result:
+        """The file's status, if nobody else can have written it or put it there."""
+        self._private(self.path.parent, folder=True)
+        try:
+            status = self._private(self.path, folder=False)
+        except FileNotFoundError:
+            raise self._refused("is not there") from None
+        for ending in ("-wal", "-shm", "-journal"):
+            # Together they are the database: what stands in one of these counts as much as what stands in the file.
+            with suppress(FileNotFoundError):
+                self._private(self._beside(ending), folder=False)
+        return status
+
+    def _private(self, path: Path, *, folder: bool) -> os.stat_result:
+        status = os.lstat(path)
+        named = quoted(path, 200)
+        if not (stat.S_ISDIR if folder else stat.S_ISREG)(status.st_mode):
+            raise JournalUnavailable(
+                f"{named} is no {'folder' if folder else 'file'}, or a link, where the log should be",
+                hint="move it away, or name another place",
+            )
+        if os.name == "posix":
+            if status.st_uid != os.geteuid():
+                raise JournalUnavailable(
+                    f"{named} belongs to another user, who could write anything into it",
+                    hint="run this as the user whose log it is",
+                )
+            if status.st_mode & 0o022:
+                raise JournalUnavailable(
+                    f"{named} can be written by others, who could write anything into it",
+                    hint=f"look at what is in it, then: chmod go-w {path}",
+                )
+        return status
+
+    def _make(self) -> None:
+        """The file with its tables, put in place whole: another process sees either none of it or all of it."""
+        if os.path.lexists(self.path):
+            return
+        made = self.path.with_name(f"{self.path.name}.{uuid4().hex}.new")
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._private(self.path.parent, folder=True)
+        os.close(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600))
+        try:
+            with closing(sqlite3.connect(made, isolation_level=None)) as db:
+                db.execute("PRAGMA synchronous = FULL")
+                db.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+                # Last, or the tables would be in a file beside this one until it is closed, which may fail unheard.
+                # It says what it did, and does not fail where it could not.
+                if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+                    raise self._refused("cannot be made with a write-ahead log on this disk")
+            _put(made, self.path)
+        finally:
+            made.unlink(missing_ok=True)
+        # The name has to survive a power cut as well as what it names.
+        for folder in (self.path.parent, self.path.parent.parent):
+            _sync(folder)
+
+    def _refused(self, why: str, *, hint: str = "") -> JournalUnavailable:
+        return JournalUnavailable(f"the log {quoted(self.path, 200)} {why}", hint=hint)
+
+    def _broken(self, why: str) -> JournalDamaged:
+        return JournalDamaged(f"the log {quoted(self.path, 200)} {why}", hint=_ANEW)
+
+    def _failed(self, error: sqlite3.Error) -> JournalUnavailable:
+        said, name = str(error).lower(), getattr(error, "sqlite_errorname", "")
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            return self._refused(f"was busy for {_BUSY_S:.0f} seconds", hint="try again")
+        if name.startswith("SQLITE_CONSTRAINT"):
+            return self._broken(f"does not take what comes next: {said}")
+        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or type(error) is sqlite3.DatabaseError:
+            return self._broken("is damaged, or no log")
+        return self._refused(f"cannot be used: {said}")
+
+
+_ANEW = "keep the file as it is, and look at it with `lockgate audit verify`; a new log needs another place"
+
+
+def _put(made: Path, place: Path) -> None:
+    """Give the file its name unless somebody was quicker; theirs is as good."""
+    with suppress(FileExistsError):
+        try:
+            os.link(made, place)
+        except FileExistsError:
+            raise
+        except OSError:
+            # A file system without links. Who makes the empty file may replace it; others find it empty until then,
+            # and no log: better to be refused for a moment than to replace a log that has records in it.
+            os.close(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            os.replace(made, place)
+
+
+def _sync(folder: Path) -> None:
+    # Windows cannot open folders, and some file systems cannot sync them.
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _shard(row: tuple[object, ...]) -> Shard:
+    number, vkey, edge, signed_edge, pruned = row
+    if not isinstance(vkey, str):
+        raise JournalDamaged("the log's key is no text")
+    return Shard(_integer(number), vkey, _bytes(edge), _bytes(signed_edge), _integer(pruned))
+
+
+def _head(row: tuple[object, ...]) -> Head:
+    size, note, at_ms = row
+    return Head(_integer(size), _bytes(note), _integer(at_ms))
+
+
+# SQLite keeps in any column whatever somebody writes there.
+
+
+def _integer(value: object) -> int:
+    if not isinstance(value, int):
+        raise JournalDamaged("the log has something else where a number should be")
+    return value
+
+
+def _bytes(value: object) -> bytes:
+    if not isinstance(value, bytes):
+        raise JournalDamaged("the log has something else where bytes should be")
+    return value
+
+
+def _abandon(db: sqlite3.Connection) -> None:
+    """Never close it, not even when the process ends.
+
+    The last one to close a database removes the write-ahead log *by name*: after the file was replaced, that of the
+    new one. And a forked child would do so with its parent's.
+    """
+    from ctypes import py_object, pythonapi
+
+    pythonapi.Py_IncRef(py_object(db))
+
+
+_all: weakref.WeakSet[SqliteLog] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for log in list(_all):
+        db = log._db
+        log._forget()
+        if db is not None:
+            _abandon(db)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,360 @@
+"""Everything that can be done to a journal, by whom, and what the audit must say: the tampering table.
+
+`make bench` prints it, with and without a head that was held elsewhere; the tests hold every row of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from lockgate import keys
+from lockgate.core import record
+from lockgate.core.auditing import Report, Shard, What, audit
+from lockgate.core.exports import Row
+from lockgate.core.merkle import leaf_hash, root_of
+from lockgate.core.notes import Checkpoint, signed
+from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
+
+ORIGIN = "example.com/lockgate/2026a"
+SIZE = 40
+# The auditor's older head, and the newest, which a witness holds.
+OLDER, NEWEST = 30, SIZE
+
+
+def salt(number: int) -> bytes:
+    return sha256(number.to_bytes(8, "big")).digest()[: record.SALT]
+
+
+def run(number: int) -> str:
+    return f"{number:016x}"
+
+
+def signer(name: str = ORIGIN, number: int = 1) -> keys.Signer:
+    return keys.from_seed(name, bytes([number]) * 32)
+
+
+def a_ruling(run_number: int, seq: int, ts_ms: int, *, deny: bool = False, **changes: Any) -> dict[str, object]:
+    decision = Decision(Action.CONTINUE, 1, Reason.NO_RED_FLAGS, Risk.HIGH)
+    if deny:
+        decision = Decision(
+            Action.PAUSE,
+            3,
+            Reason.SUPERVISOR,
+            Risk.HIGH,
+            findings=(Finding("order:send", "b0001", 0, 5),),
+            origins=(Origin("to", "x", "b0001", "tool:read_inbox", 0, 1),),
+            judged=(Ran(2, "suspicious", "openai/gpt-small"), Ran(3, "PAUSE", "openai/gpt-large")),
+        )
+    fields: dict[str, Any] = {
+        "session": f"session-{run_number}",
+        "run": run(run_number),
+        "seq": seq,
+        "ts_ms": ts_ms,
+        "salt": salt(run_number * 1000 + seq),
+        "mode": "default",
+        "tool": "send_email" if deny else "read_file",
+        "args_sha256": record.digest_of(f"{run_number}/{seq}"),
+        "blocks": [("b0001", "untrusted", record.digest_of("page"))] if seq == 1 else [],
+        "decision": decision,
+        "policy_hash": "sha256:" + record.digest_of("policy"),
+        "context_sha256": record.digest_of("context"),
+    }
+    return record.ruling(**(fields | changes))
+
+
+def bodies(*, origin: str = ORIGIN, size: int = SIZE) -> list[bytes]:
+    """An ordinary log: it opens, and two sessions take turns; every seventh ruling is a PAUSE."""
+    made = [record.opening(run=run(0), seq=1, ts_ms=1_000, salt=salt(0), origin=origin)]
+    seqs = {1: 0, 2: 0}
+    for at in range(1, size):
+        who = 1 + at % 2
+        seqs[who] += 1
+        made.append(a_ruling(who, seqs[who], 1_000 + at, deny=at % 7 == 0))
+    return [record.encode(fields) for fields in made]
+
+
+def head(leaves: Sequence[bytes], by: keys.Signer, *, origin: str | None = None) -> bytes:
+    checkpoint = Checkpoint(origin or by.key.name, len(leaves), root_of(leaves))
+    return signed(checkpoint.text, by.key, by.sign).to_bytes()
+
+
+@dataclass(frozen=True)
+class Log:
+    """A journal as it lies in a store: what whoever can write there may change."""
+
+    rows: tuple[Row, ...]
+    heads: tuple[bytes, ...]
+
+    def audited(self, *, held: Sequence[bytes] = ()) -> Report:
+        return audit([Shard(self.rows, self.heads)], signer().key, keys.verify, held=held)
+
+    def with_row(self, at: int, data: bytes, *, rehash: bool = False) -> Log:
+        leaf = leaf_hash(data) if rehash else self.rows[at].leaf
+        return replace(self, rows=(*self.rows[:at], Row(at, leaf, data), *self.rows[at + 1 :]))
+
+
+def log_of(data: Sequence[bytes], *, by: keys.Signer | None = None, sizes: Sequence[int] = (20, OLDER, NEWEST)) -> Log:
+    who = by or signer()
+    rows = tuple(Row(at, leaf_hash(each), each) for at, each in enumerate(data))
+    leaves = [row.leaf for row in rows]
+    return Log(rows, tuple(head(leaves[:size], who) for size in sizes if size <= len(rows)))
+
+
+GENUINE = log_of(bodies())
+HELD_OLDER, HELD_NEWEST = GENUINE.heads[-2], GENUINE.heads[-1]
+
+
+def renumbered(rows: Sequence[Row]) -> tuple[Row, ...]:
+    return tuple(row._replace(at=at) for at, row in enumerate(rows))
+
+
+def changed(data: bytes, **fields: object) -> bytes:
+    """A record with other fields in canonical form, whether or not the schema knows them."""
+    value = json.loads(data) | fields
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def body(at: int) -> bytes:
+    data = GENUINE.rows[at].data
+    assert data is not None
+    return data
+
+
+DENY = 35  # a PAUSE, behind the older head
+EARLY_DENY = 14  # and one before it
+ALLOWED = changed(body(EARLY_DENY), action="CONTINUE")
+LATE_ALLOWED = changed(body(DENY), action="CONTINUE")
+
+
+def _rewritten(at: int) -> list[bytes]:
+    """The same log, had record `at` been another one."""
+    data = bodies()
+    data[at] = changed(data[at], action="CONTINUE")
+    return data
+
+
+def _flipped(data: bytes) -> bytes:
+    return data[:60] + bytes([data[60] ^ 1]) + data[61:]
+
+
+def _twice(data: bytes) -> bytes:
+    return data.replace(b'{"action":"PAUSE"', b'{"action":"CONTINUE","action":"PAUSE"')
+
+
+def _other_session() -> bytes:
+    return record.encode(a_ruling(9, 1, 1_020))
+
+
+def _reordered(first: int, second: int) -> tuple[Row, ...]:
+    rows = list(GENUINE.rows)
+    rows[first], rows[second] = rows[second], rows[first]
+    return renumbered(rows)
+
+
+def _exchanged_bytes(first: int, second: int) -> Log:
+    return GENUINE.with_row(first, body(second)).with_row(second, body(first))
+
+
+class Kind(NamedTuple):
+    """One way to tamper. `what` is among what the audit must say; `alone` and `older`: whether it is seen without a
+    held head, and with the one that is ten records old. With the newest head held, all are."""
+
+    name: str
+    by: str
+    what: What
+    made: Callable[[], Log]
+    alone: bool = True
+    older: bool = True
+
+
+STORE, HOLDER = "who can write the store", "who holds the key"
+
+KINDS: tuple[Kind, ...] = (
+    Kind(
+        "truncate: drop the last 5 records",
+        STORE,
+        What.MISSING,
+        lambda: replace(GENUINE, rows=GENUINE.rows[:35]),
+    ),
+    Kind(
+        "empty the log, keep its heads",
+        STORE,
+        What.MISSING,
+        lambda: replace(GENUINE, rows=()),
+    ),
+    Kind("empty the log, heads and all", STORE, What.BAD_HEAD, lambda: Log((), ())),
+    Kind(
+        "delete one record",
+        STORE,
+        What.MISSING,
+        lambda: replace(GENUINE, rows=GENUINE.rows[:14] + GENUINE.rows[15:]),
+    ),
+    Kind(
+        "delete one record and renumber",
+        STORE,
+        What.HOLE,
+        lambda: replace(GENUINE, rows=renumbered(GENUINE.rows[:14] + GENUINE.rows[15:])),
+    ),
+    Kind(
+        "delete one record's bytes, as retention would",
+        STORE,
+        What.DELETED,
+        lambda: replace(GENUINE, rows=(*GENUINE.rows[:14], GENUINE.rows[14]._replace(data=None), *GENUINE.rows[15:])),
+    ),
+    Kind("reorder: exchange two records", STORE, What.REWRITTEN, lambda: replace(GENUINE, rows=_reordered(14, 21))),
+    Kind("exchange the bytes of two records", STORE, What.EXCHANGED, lambda: _exchanged_bytes(14, 21)),
+    Kind(
+        "duplicate a record",
+        STORE,
+        What.REPEATED,
+        lambda: replace(GENUINE, rows=renumbered((*GENUINE.rows[:14], GENUINE.rows[13], *GENUINE.rows[14:]))),
+    ),
+    Kind(
+        "duplicate a record under its own index",
+        STORE,
+        What.OUT_OF_ORDER,
+        lambda: replace(GENUINE, rows=(*GENUINE.rows[:14], GENUINE.rows[13], *GENUINE.rows[14:])),
+    ),
+    Kind(
+        "splice in a record of another session",
+        STORE,
+        What.REWRITTEN,
+        lambda: GENUINE.with_row(14, _other_session(), rehash=True),
+    ),
+    Kind("flip a verdict", STORE, What.CHANGED, lambda: GENUINE.with_row(EARLY_DENY, ALLOWED)),
+    Kind(
+        "flip a verdict and mend its leaf",
+        STORE,
+        What.REWRITTEN,
+        lambda: GENUINE.with_row(EARLY_DENY, ALLOWED, rehash=True),
+    ),
+    Kind(
+        "flip a verdict that no earlier head covers",
+        STORE,
+        What.REWRITTEN,
+        lambda: GENUINE.with_row(DENY, LATE_ALLOWED, rehash=True),
+    ),
+    Kind(
+        "add a field",
+        STORE,
+        What.NOT_A_RECORD,
+        lambda: GENUINE.with_row(14, changed(body(14), note="seen by legal"), rehash=True),
+    ),
+    Kind(
+        "write a key twice, for readers who take the first",
+        STORE,
+        What.NOT_A_RECORD,
+        lambda: GENUINE.with_row(14, _twice(body(14)), rehash=True),
+    ),
+    Kind(
+        "write the same fields with other bytes",
+        STORE,
+        What.NOT_A_RECORD,
+        lambda: GENUINE.with_row(14, body(14).replace(b",", b", ", 1), rehash=True),
+    ),
+    Kind("flip one bit", STORE, What.CHANGED, lambda: GENUINE.with_row(14, _flipped(body(14)))),
+    Kind(
+        "append a record nobody signed",
+        STORE,
+        What.UNSIGNED,
+        lambda: replace(
+            GENUINE,
+            rows=(*GENUINE.rows, Row(SIZE, leaf_hash(_other_session()), _other_session())),
+        ),
+    ),
+    Kind(
+        "replace the log by one signed with a new key",
+        STORE,
+        What.BAD_HEAD,
+        lambda: log_of(_rewritten(EARLY_DENY), by=signer(number=2)),
+    ),
+    Kind(
+        "replace the log by another log of the same key holder",
+        STORE,
+        What.BAD_HEAD,
+        lambda: log_of(bodies(origin="example.com/lockgate/test"), by=signer("example.com/lockgate/test")),
+    ),
+    Kind(
+        "change the size in the signed head",
+        STORE,
+        What.BAD_HEAD,
+        lambda: Log(GENUINE.rows[:35], (GENUINE.heads[-1].replace(b"\n40\n", b"\n35\n"),)),
+    ),
+    Kind(
+        "roll back to an older signed head",
+        STORE,
+        What.ROLLED_BACK,
+        lambda: Log(GENUINE.rows[:OLDER], GENUINE.heads[:-1]),
+        alone=False,
+        older=False,
+    ),
+    Kind(
+        "roll back far, before the older held head",
+        STORE,
+        What.ROLLED_BACK,
+        lambda: Log(GENUINE.rows[:20], GENUINE.heads[:1]),
+        alone=False,
+    ),
+    Kind(
+        "the key holder rewrites all of it",
+        HOLDER,
+        What.REWRITTEN,
+        lambda: log_of([bodies()[0], *(record.encode(a_ruling(5, seq, 1_000 + seq)) for seq in range(1, SIZE))]),
+        alone=False,
+    ),
+    Kind(
+        "the key holder rewrites a record before the older held head",
+        HOLDER,
+        What.REWRITTEN,
+        lambda: log_of(_rewritten(EARLY_DENY)),
+        alone=False,
+    ),
+    Kind(
+        "the key holder rewrites the end of it",
+        HOLDER,
+        What.REWRITTEN,
+        lambda: log_of(_rewritten(DENY)),
+        alone=False,
+        older=False,
+    ),
+    Kind(
+        "the key holder drops the end and signs anew",
+        HOLDER,
+        What.ROLLED_BACK,
+        lambda: log_of(bodies()[:35], sizes=(20, OLDER, 35)),
+        alone=False,
+        older=False,
+    ),
+    Kind(
+        "the key holder drops the end and signs other records",
+        HOLDER,
+        What.REWRITTEN,
+        lambda: log_of([*bodies()[:35], *(record.encode(a_ruling(7, seq, 1_050)) for seq in range(1, 6))]),
+        alone=False,
+        older=False,
+    ),
+)
+
+
+class Result(NamedTuple):
+    kind: Kind
+    alone: Report
+    older: Report
+    newest: Report
+
+
+def results() -> list[Result]:
+    """Every kind, audited without a held head, with one of ten records ago, and with the newest."""
+    return [
+        Result(
+            kind,
+            kind.made().audited(),
+            kind.made().audited(held=[HELD_OLDER]),
+            kind.made().audited(held=[HELD_NEWEST]),
+        )
+        for kind in KINDS
+    ]

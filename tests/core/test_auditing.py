@@ -1,0 +1,434 @@
+"""What was done to a log is found, and told as what it is."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lockgate import keys
+from lockgate.core import record
+from lockgate.core.auditing import MAX_FAULTS, Report, Shard, What, audit
+from lockgate.core.exports import Row, export_lines, read_export
+from lockgate.core.merkle import leaf_hash
+from lockgate.core.notes import PublicKey
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from tamperings import (
+    GENUINE,
+    HELD_NEWEST,
+    HELD_OLDER,
+    KINDS,
+    NEWEST,
+    ORIGIN,
+    SIZE,
+    Kind,
+    Log,
+    a_ruling,
+    bodies,
+    body,
+    head,
+    log_of,
+    renumbered,
+    run,
+    salt,
+    signer,
+)
+
+NEXT = "example.com/lockgate/2026b"
+
+
+def whats(report: Report) -> set[What]:
+    return {fault.what for fault in report.faults}
+
+
+def messages(report: Report) -> str:
+    return "\n".join(fault.message for fault in report.faults)
+
+
+def alone(data: list[bytes], **options: object) -> Report:
+    """The audit of a log that opens and then holds these records, honestly signed."""
+    log = log_of([body(0), *data], sizes=(len(data) + 1,))
+    return audit([Shard(log.rows, log.heads)], signer().key, keys.verify, **options)  # type: ignore[arg-type]
+
+
+# The tampering table
+
+
+def test_there_are_at_least_eighteen_kinds() -> None:
+    assert len({kind.name for kind in KINDS}) == len(KINDS) >= 18
+
+
+def test_a_log_nobody_touched_is_sound() -> None:
+    for held in ([], [HELD_OLDER], [HELD_NEWEST], [HELD_NEWEST, HELD_OLDER]):
+        report = GENUINE.audited(held=held)
+        assert (report.sound, report.faults, report.remarks) == (True, [], [])
+        assert (report.records, report.kinds) == (SIZE, {"opening": 1, "ruling": SIZE - 1})
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name.replace(" ", "-"))
+def test_every_kind_is_detected_with_the_newest_head_held(kind: Kind) -> None:
+    log = kind.made()
+    assert log != GENUINE
+    report = log.audited(held=[HELD_NEWEST])
+    assert not report.sound
+    assert kind.what in whats(report), messages(report)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name.replace(" ", "-"))
+def test_what_is_missed_without_a_held_head_is_known(kind: Kind) -> None:
+    log = kind.made()
+    assert (not log.audited().sound, not log.audited(held=[HELD_OLDER]).sound) == (kind.alone, kind.older)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.alone], ids=lambda kind: kind.name)
+def test_a_receipt_catches_what_a_head_would(kind: Kind) -> None:
+    """Every ruling comes with its record's leaf. A host that keeps them can tell when one of its own was rewritten."""
+    log = kind.made()
+    receipts = {row.at: row.leaf for row in GENUINE.rows}
+    report = audit([Shard(log.rows, log.heads)], signer().key, keys.verify, receipts=receipts)
+    assert whats(report) <= {What.REWRITTEN, What.ROLLED_BACK}
+    assert not report.sound
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_no_change_to_a_stored_byte_goes_unseen(data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, SIZE - 1))
+    old = body(at)
+    place = data.draw(st.integers(0, len(old)))
+    length = data.draw(st.integers(0, min(4, len(old) - place)))
+    new = old[:place] + data.draw(st.binary(max_size=4)) + old[place + length :]
+    log = GENUINE.with_row(at, new, rehash=data.draw(st.booleans()))
+    assert log.audited().sound is (new == old)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, SIZE - 1), max_size=SIZE + 3))
+def test_no_other_choice_of_records_goes_unseen(chosen: list[int]) -> None:
+    rows = renumbered([GENUINE.rows[at] for at in chosen])
+    assert replace(GENUINE, rows=rows).audited().sound is (chosen == list(range(SIZE)))
+
+
+# How it is told
+
+
+def said_of(name: str) -> str:
+    return messages(next(kind for kind in KINDS if kind.name == name).made().audited(held=[HELD_NEWEST]))
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (
+            "truncate: drop the last 5 records",
+            "records 35–39 missing: the checkpoint says 40, the log has 35",
+        ),
+        ("delete one record", "record 14 missing: record 15 follows on 13"),
+        ("delete one record and renumber", "1 of the records missing: the checkpoint says 40, the log has 39"),
+        ("delete one record and renumber", "number 7 of run 0000000000000001 missing: taken out before record 15"),
+        ("exchange the bytes of two records", "record 14 holds the bytes of record 21: they were exchanged"),
+        ("flip a verdict", "record 14 was changed: its bytes do not hash to its leaf"),
+        ("flip a verdict that no earlier head covers", "something in records 30–39 was changed, put in or taken out"),
+        ("write a key twice, for readers who take the first", "record 14 is none: the key `action` stands twice"),
+        ("add a field", "has a field too many, `note`"),
+        ("append a record nobody signed", "record 40 not covered by the signed head of 40: put in behind it"),
+        ("replace the log by one signed with a new key", "not signed by the key"),
+        (
+            "roll back to an older signed head",
+            "the log was rolled back, records 30–39 missing: a held head says 40, the log has 30",
+        ),
+        ("the key holder rewrites the end of it", "something in records 0–39 was rewritten"),
+    ],
+)
+def test_it_is_told_what_was_done(name: str, told: str) -> None:
+    assert told in said_of(name)
+
+
+def test_two_held_heads_say_where_to_look() -> None:
+    log = next(kind for kind in KINDS if kind.name == "the key holder rewrites the end of it").made()
+    assert "something in records 30–39 was rewritten" in messages(log.audited(held=[HELD_NEWEST, HELD_OLDER]))
+
+
+def test_a_record_that_cannot_be_read_is_not_also_called_missing() -> None:
+    assert whats(GENUINE.with_row(14, b"{}").audited()) == {What.CHANGED, What.NOT_A_RECORD}
+
+
+def test_a_log_of_rubbish_gives_a_short_report() -> None:
+    rows = tuple(Row(at, leaf_hash(b""), b"\x00") for at in range(500))
+    report = Log(rows, GENUINE.heads).audited(held=[b"", b"\xff", HELD_NEWEST])
+    assert len(report.faults) == MAX_FAULTS
+    assert report.cut > 400
+
+
+def test_nothing_at_all_is_not_sound() -> None:
+    assert whats(audit([], signer().key, keys.verify)) == {What.BAD_HEAD}
+    assert not Report().sound
+
+
+def test_a_leaf_of_the_wrong_length_is_a_change() -> None:
+    rows = (*GENUINE.rows[:3], GENUINE.rows[3]._replace(leaf=b"short"), *GENUINE.rows[4:])
+    assert What.CHANGED in whats(replace(GENUINE, rows=rows).audited())
+
+
+@pytest.mark.parametrize("held", [b"", b"rubbish", HELD_NEWEST.replace(b"\n40\n", b"\n41\n")])
+def test_a_held_head_that_is_none_is_a_fault_and_not_ignored(held: bytes) -> None:
+    assert whats(GENUINE.audited(held=[held])) == {What.BAD_HELD_HEAD}
+
+
+def test_a_held_head_of_another_log_is_a_fault() -> None:
+    other = signer(NEXT, 2)
+    report = GENUINE.audited(held=[head([], other)])
+    assert whats(report) == {What.BAD_HELD_HEAD}
+    assert NEXT in messages(report)
+
+
+def test_two_signed_heads_of_one_size_cannot_both_be_right() -> None:
+    forked = head([leaf_hash(b"x")] * SIZE, signer())
+    report = replace(GENUINE, heads=(*GENUINE.heads, forked)).audited()
+    assert whats(report) == {What.REWRITTEN}
+
+
+# A log in use
+
+
+def test_a_log_in_use_may_wait_for_its_next_head() -> None:
+    log = log_of(bodies(), sizes=(38,))
+    report = audit([Shard(log.rows, log.heads)], signer().key, keys.verify, live=True)
+    assert report.sound
+    assert report.remarks == ["records 38–39 wait for the next signed head"]
+
+
+def test_in_a_log_in_use_a_number_may_be_a_moment_late() -> None:
+    log = log_of([*bodies(size=4), record.encode(a_ruling(1, 3, 2_000))], sizes=(4,))
+    assert audit([Shard(log.rows, log.heads)], signer().key, keys.verify, live=True).sound
+    log = log_of([row.data or b"" for row in log.rows], sizes=(5,))
+    for live in (True, False):
+        assert whats(audit([Shard(log.rows, log.heads)], signer().key, keys.verify, live=live)) == {What.HOLE}
+
+
+# Sequence
+
+
+def ruled(*numbers: int) -> list[bytes]:
+    return [record.encode(a_ruling(1, number, 1_000)) for number in numbers]
+
+
+def test_threads_may_overtake_each_other() -> None:
+    assert alone(ruled(2, 1, 5, 3, 4)).sound
+
+
+@pytest.mark.parametrize("numbers", [(2, 3), (1, 3), (1, 2, 5, 4), (7,)])
+def test_a_number_that_never_came_is_a_hole(numbers: tuple[int, ...]) -> None:
+    assert whats(alone(ruled(*numbers))) == {What.HOLE}
+
+
+@pytest.mark.parametrize("numbers", [(1, 1), (1, 2, 3, 2), (3, 1, 3, 2)])
+def test_a_number_that_came_twice_is_told(numbers: tuple[int, ...]) -> None:
+    assert whats(alone(ruled(*numbers))) == {What.REPEATED}
+
+
+def gap(first: int, last: int, seq: int) -> bytes:
+    fields = record.gap(
+        run=run(1), seq=seq, ts_ms=1_000, salt=salt(seq), first=first, last=last, reason="journal-unavailable"
+    )
+    return record.encode(fields)
+
+
+def test_what_a_gap_record_owns_up_to_is_no_hole() -> None:
+    assert alone([*ruled(1, 2), gap(3, 5, 6), *ruled(7)]).sound
+    assert alone([*ruled(1, 2, 7), gap(3, 5, 6)]).sound
+    # What failed and was stored all the same may stand before or behind it.
+    assert alone([*ruled(1, 2, 4), gap(3, 5, 6), *ruled(7)]).sound
+    assert alone([*ruled(1, 2), gap(3, 5, 6), *ruled(4, 7)]).sound
+    for twice in ([*ruled(1, 2), gap(3, 5, 6), *ruled(4, 4)], [*ruled(1, 2, 4), gap(3, 5, 6), *ruled(4)]):
+        assert whats(alone(twice)) == {What.REPEATED}
+    assert whats(alone([*ruled(1, 2), gap(1, 5, 6), *ruled(2)])) == {What.REPEATED}
+
+
+def test_a_gap_record_excuses_nothing_but_what_it_names() -> None:
+    assert whats(alone([*ruled(1), gap(3, 5, 6)])) == {What.HOLE}
+    # Nor what comes after it.
+    assert whats(alone([*ruled(1), gap(2, 9, 3), *ruled(6)])) == {What.HOLE}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sets(st.integers(1, 12), min_size=1), st.lists(st.tuples(st.integers(1, 12), st.integers(1, 12)), max_size=3))
+def test_holes_are_what_nobody_recorded_and_nobody_owned_up_to(seen: set[int], gaps: list[tuple[int, int]]) -> None:
+    excused = {number for first, last in gaps for number in range(first, last + 1)}
+    owned = [gap(first, last, 20 + at) for at, (first, last) in enumerate(gaps)]
+    # The gap records come last and count on from the end, with 13 to 19 owned up to as well.
+    data = [*ruled(*seen), *owned, gap(max(seen) + 1, 19, 20 + len(gaps))]
+    missing = set(range(1, max(seen))) - seen - excused
+    report = alone(data)
+    assert (not report.sound) is bool(missing)
+    told = {int(number) for fault in report.faults for number in re.findall(r"numbers? (\d+)", fault.message)}
+    assert told == {number for number in missing if number - 1 not in missing}
+
+
+def test_a_fault_says_which_records_it_is_about() -> None:
+    spans = {
+        kind.name: {(fault.what, fault.first, fault.last) for fault in kind.made().audited(held=[HELD_NEWEST]).faults}
+        for kind in KINDS
+    }
+    assert (What.MISSING, 35, 39) in spans["truncate: drop the last 5 records"]
+    assert (What.ROLLED_BACK, 35, 39) in spans["truncate: drop the last 5 records"]
+    assert (What.MISSING, 14, 14) in spans["delete one record"]
+    assert (What.UNSIGNED, 40, 40) in spans["append a record nobody signed"]
+    assert (What.REWRITTEN, 30, 39) in spans["flip a verdict that no earlier head covers"]
+    assert (What.DELETED, 14, 14) in spans["delete one record's bytes, as retention would"]
+
+
+def test_one_lost_end_is_told_once_however_many_receipts_are_kept() -> None:
+    receipts = {row.at: row.leaf for row in GENUINE.rows}
+    log = Log(GENUINE.rows[:30], GENUINE.heads[:-1])
+    report = audit([Shard(log.rows, log.heads)], signer().key, keys.verify, receipts=receipts)
+    assert [(fault.what, fault.first) for fault in report.faults] == [(What.ROLLED_BACK, 30)]
+
+
+def test_a_clock_that_goes_back_is_worth_a_remark() -> None:
+    report = alone([record.encode(a_ruling(1, seq, ts)) for seq, ts in ((1, 9_000), (2, 8_000), (3, 1_500))])
+    assert report.sound
+    assert report.remarks == ["the clock went back 1 times, by 7.5 s at most, first at record 3"]
+
+
+# Retention
+
+
+def pruned(log: list[bytes], before: int, *, said: int, origin: str = ORIGIN) -> Report:
+    fields = record.prune(
+        run=run(8), seq=1, ts_ms=9_000, salt=salt(8), origin=origin, before=said, retention_days=30, who="ana"
+    )
+    made = log_of([*log, record.encode(fields)], sizes=(20, len(log) + 1))
+    rows = [row._replace(data=None) if row.at < before else row for row in made.rows]
+    return audit([Shard(rows, made.heads)], signer().key, keys.verify, held=[HELD_NEWEST])
+
+
+def test_deleted_records_are_covered_by_a_prune_record_and_old_heads_still_hold() -> None:
+    assert pruned(bodies(), 25, said=25).sound
+
+
+def test_records_deleted_beyond_that_are_told() -> None:
+    report = pruned(bodies(), 25, said=23)
+    assert whats(report) == {What.DELETED}
+    assert "records 23–24 of `example.com/lockgate/2026a` deleted, and no prune record says so" in messages(report)
+
+
+def test_a_prune_record_for_another_shard_covers_nothing() -> None:
+    assert whats(pruned(bodies(), 25, said=25, origin=NEXT)) == {What.DELETED}
+
+
+# Shards
+
+
+def shards(*, tail: bytes | None = None, **changed: str) -> list[Shard]:
+    """Two shards, the second going on from the first's last head."""
+    other = signer(NEXT, 2)
+    last = record.rotation(run=run(0), seq=2, ts_ms=2_000, salt=salt(2), next_vkey=other.key.vkey, who="ana")
+    first = log_of([*bodies(), record.encode(last)], sizes=(NEWEST, NEWEST + 1))
+    opened = {"origin": NEXT, "previous_vkey": signer().key.vkey, "previous": first.heads[-1].decode()} | changed
+    opening = record.encode(record.opening(run=run(0), seq=3, ts_ms=2_001, salt=salt(3), **opened))
+    # Session 1 goes on where it was.
+    on = [record.encode(a_ruling(1, seq, 2_002)) for seq in (20, 21)]
+    second = log_of([opening, *on, *([tail] if tail else [])], by=other, sizes=(3 + bool(tail),))
+    return [Shard(first.rows, first.heads), Shard(second.rows, second.heads)]
+
+
+def audited(given: list[Shard], key: PublicKey | None = None, **options: object) -> Report:
+    return audit(given, key or signer().key, keys.verify, **options)  # type: ignore[arg-type]
+
+
+def test_the_first_key_is_enough_for_all_shards() -> None:
+    report = audited(shards(), held=[HELD_NEWEST])
+    assert (report.sound, report.remarks) == (True, [])
+    assert [(each.origin, each.size) for each in report.heads] == [(ORIGIN, 41), (NEXT, 3)]
+
+
+def test_a_later_shard_can_be_verified_by_itself() -> None:
+    report = audited(shards()[1:], signer(NEXT, 2).key)
+    assert report.sound
+    assert report.remarks == [f"the shards before `{NEXT}` were not given"]
+
+
+def test_a_shard_of_another_key_does_not_follow() -> None:
+    wrong = log_of(bodies(origin=NEXT), by=signer(NEXT, 3))
+    report = audited([shards()[0], Shard(wrong.rows, wrong.heads)])
+    assert whats(report) >= {What.BAD_HEAD, What.SHARD}
+
+
+def test_a_shard_that_was_not_closed_has_no_next() -> None:
+    report = audited([Shard(GENUINE.rows, GENUINE.heads), shards()[1]])
+    assert whats(report) == {What.SHARD}
+    assert "names no key for the next" in messages(report)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"previous": HELD_NEWEST.decode()},
+        {"previous": ""},
+        {"previous": head([], signer(number=2)).decode()},
+        {"origin": ORIGIN},
+    ],
+    ids=["an older head", "no head", "a head by another key", "another name"],
+)
+def test_a_shard_opens_with_the_last_head_of_the_one_before(changed: dict[str, str]) -> None:
+    assert whats(audited(shards(**changed))) == {What.SHARD}
+
+
+def test_a_shard_that_does_not_open_is_told() -> None:
+    first, second = shards()
+    rows = renumbered(list(second.rows)[1:])
+    leaves = [row.leaf for row in rows]
+    report = audited([first, Shard(rows, [head(leaves, signer(NEXT, 2))])])
+    assert whats(report) == {What.SHARD}
+
+
+def test_nothing_stands_behind_a_rotation() -> None:
+    last = record.rotation(run=run(3), seq=1, ts_ms=2_000, salt=salt(2), next_vkey=signer(NEXT, 2).key.vkey)
+    assert whats(alone([record.encode(last), *ruled(1)])) == {What.SHARD}
+
+
+def test_a_rotation_to_no_key_is_told() -> None:
+    last = record.rotation(run=run(3), seq=1, ts_ms=2_000, salt=salt(2), next_vkey="nobody")
+    assert whats(alone([record.encode(last)])) == {What.SHARD}
+
+
+def test_a_second_opening_is_told() -> None:
+    fields = record.opening(run=run(3), seq=1, ts_ms=2_000, salt=salt(2), origin=ORIGIN)
+    assert whats(alone([*ruled(1), record.encode(fields)])) == {What.SHARD}
+
+
+def test_a_later_shard_can_own_up_to_what_was_deleted_in_an_earlier_one() -> None:
+    prune = record.prune(run=run(8), seq=1, ts_ms=9_000, salt=salt(8), origin=ORIGIN, before=30, retention_days=30)
+    for tail, sound in ((record.encode(prune), True), (None, False)):
+        first, second = shards(tail=tail)
+        rows = [row._replace(data=None) if 0 < row.at < 30 else row for row in first.rows]
+        assert audited([Shard(rows, first.heads), second]).sound is sound
+
+
+# Exports
+
+
+def test_an_export_is_audited_like_the_log_it_is_of() -> None:
+    for kind in KINDS:
+        log = kind.made()
+        if not log.heads or [row.at for row in log.rows] != list(range(len(log.rows))):
+            continue
+        checkpoint, rows = read_export(b"".join(export_lines(log.heads[-1], log.rows)).splitlines(keepends=True))
+        report = audit([Shard(rows, [checkpoint])], signer().key, keys.verify, held=[HELD_NEWEST])
+        assert not report.sound, kind.name
+
+
+def test_a_receipt_speaks_for_its_own_record_only() -> None:
+    log = next(kind for kind in KINDS if kind.name.startswith("the key holder rewrites a record before")).made()
+    given = {14: GENUINE.rows[14].leaf}
+    assert audit([Shard(log.rows, log.heads)], signer().key, keys.verify, receipts={13: GENUINE.rows[13].leaf}).sound
+    report = audit([Shard(log.rows, log.heads)], signer().key, keys.verify, receipts=given)
+    assert messages(report) == "record 14 is not the one that its receipt is for: it was rewritten"

@@ -1,0 +1,335 @@
+"""A record has one spelling, exactly its fields, and no content."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rfc8785
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lockgate.core import record
+from lockgate.core.record import (
+    KINDS,
+    MAX_BLOCKS,
+    MAX_INTEGER,
+    MAX_RECORD,
+    InvalidRecord,
+    block_label,
+    digest_of,
+    encode,
+    label,
+    parse,
+)
+from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Ran, Reason, Risk
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from tamperings import a_ruling
+
+HEAD: dict[str, Any] = {"run": "0123456789abcdef", "seq": 1, "ts_ms": 1_700_000_000_000, "salt": bytes(16)}
+HASH = digest_of("x")
+EXAMPLES: dict[str, dict[str, object]] = {
+    "ruling": a_ruling(1, 1, 5, deny=True, approved_by="ana"),
+    "context": record.context(**HEAD, session="s", blocks=[("b0001", "untrusted", HASH)]),
+    "approval": record.approval(
+        **HEAD, session="s", id="0123456789", state="granted", digest=f"sha256:{HASH}", who="Zoë 🙂"
+    ),
+    "assess": record.assess(
+        **HEAD, payload_sha256=HASH, verdict="unsafe", reason="rules", by="openai/m", acted="deny", rules=["a:b", "a:b"]
+    ),
+    "configuration": record.configuration(**HEAD, policy_hash=f"sha256:{HASH}", software="lockgate-0.1.0"),
+    "gap": record.gap(**HEAD, first=2, last=4, reason="journal-unavailable"),
+    "prune": record.prune(**HEAD, origin="example.com/a", before=10, retention_days=30),
+    "rotation": record.rotation(**HEAD, next_vkey="example.com/b+00000000+AAAA", who="ana"),
+    "opening": record.opening(**HEAD, origin="example.com/b", previous="a\n1\nAAAA\n\n— a AAAA\n"),
+}
+
+
+def test_every_kind_has_an_example() -> None:
+    assert EXAMPLES.keys() == KINDS.keys()
+    assert all(fields["kind"] == kind for kind, fields in EXAMPLES.items())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_record_comes_back_from_its_bytes(kind: str) -> None:
+    data = encode(EXAMPLES[kind])
+    assert parse(data) == EXAMPLES[kind]
+    assert encode(parse(data)) == data
+    assert b"\n" not in data
+
+
+# RFC 8785
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_bytes_are_those_of_rfc_8785(kind: str) -> None:
+    assert encode(EXAMPLES[kind]) == rfc8785.dumps(EXAMPLES[kind])  # type: ignore[arg-type]
+
+
+WHO = st.text(st.characters(codec="utf-8"), max_size=record.MAX_WHO)
+
+
+@settings(max_examples=500, deadline=None)
+@given(WHO, st.integers(1, MAX_INTEGER), st.integers(0, MAX_INTEGER), st.binary(min_size=16, max_size=16))
+def test_the_bytes_are_those_of_rfc_8785_for_any_text_and_number(who: str, seq: int, ts_ms: int, salt: bytes) -> None:
+    fields = EXAMPLES["approval"] | {"who": who, "seq": seq, "ts_ms": ts_ms, "salt": salt.hex()}
+    data = encode(fields)
+    assert data == rfc8785.dumps(fields)  # type: ignore[arg-type]
+    assert parse(data) == fields
+
+
+VALUES = st.recursive(
+    st.text(st.characters(codec="utf-8"), max_size=20) | st.booleans() | st.integers(-MAX_INTEGER, MAX_INTEGER),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(st.characters(codec="ascii"), max_size=6), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(VALUES)
+def test_pythons_encoder_is_rfc_8785_under_these_restrictions(value: Any) -> None:
+    assert record._encode(value).encode() == rfc8785.dumps(value)
+
+
+# One spelling
+
+
+RULING = encode(EXAMPLES["ruling"])
+SPELLINGS: dict[str, Callable[[bytes], bytes]] = {
+    "a space": lambda data: data.replace(b":", b": ", 1),
+    "a newline at the end": lambda data: data + b"\n",
+    "an order of keys": lambda data: json.dumps(
+        dict(reversed(json.loads(data).items())), separators=(",", ":")
+    ).encode(),
+    "a letter as an escape": lambda data: data.replace(b"PAUSE", b"\\u0050AUSE", 1),
+    "an escaped slash": lambda data: data.replace(b"openai/", b"openai\\/", 1),
+    "a number with a point": lambda data: data.replace(b'"seq":1', b'"seq":1.0'),
+    "a number with an exponent": lambda data: data.replace(b'"seq":1', b'"seq":1e0'),
+    "a number with a sign": lambda data: data.replace(b'"seq":1', b'"seq":-0'),
+    "a key twice, equal": lambda data: data.replace(b'"seq":1', b'"seq":1,"seq":1'),
+    "a key twice, first another": lambda data: data.replace(b'"seq":1', b'"seq":2,"seq":1'),
+    "a mark of byte order": lambda data: b"\xef\xbb\xbf" + data,
+    "UTF-16": lambda data: data.decode().encode("utf-16"),
+    "two records": lambda data: data + data,
+}
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_another_spelling_is_no_record(name: str) -> None:
+    data = SPELLINGS[name](RULING)
+    assert data != RULING
+    with pytest.raises(InvalidRecord):
+        parse(data)
+
+
+def test_a_key_that_stands_twice_is_named() -> None:
+    for data in (b'"seq":2,"seq":1', b'"seq":1,"seq":1'):
+        with pytest.raises(InvalidRecord, match="the key `seq` stands twice"):
+            parse(RULING.replace(b'"seq":1', data))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"null", b"[]", b'"x"', b"1", b"{", b"NaN", b"{}", b"\xff", b"[" * 60_000, b'{"v":' * 10_000, b"9" * 5_000],
+)
+def test_rubbish_is_no_record(data: bytes) -> None:
+    with pytest.raises(InvalidRecord):
+        parse(data)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.integers(0, len(RULING)), st.integers(0, 3), st.binary(max_size=3))
+def test_whatever_is_taken_is_what_would_have_been_written(at: int, length: int, put: bytes) -> None:
+    data = RULING[:at] + put + RULING[at + length :]
+    try:
+        fields = parse(data)
+    except InvalidRecord:
+        return
+    assert encode(fields) == data
+
+
+# Exactly its fields
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_field_can_be_left_out_or_added(kind: str) -> None:
+    fields = EXAMPLES[kind]
+    for name in fields:
+        with pytest.raises(InvalidRecord):
+            encode({key: value for key, value in fields.items() if key != name})
+    with pytest.raises(InvalidRecord, match="a field too many, `note`"):
+        encode(fields | {"note": "x"})
+
+
+WRONG: list[object] = [
+    None,
+    1.0,
+    1.5,
+    float("nan"),
+    -1,
+    MAX_INTEGER + 1,
+    True,
+    b"x",
+    (),
+    {},
+    "\ud800",
+    "\x00",
+    object(),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_field_takes_what_it_may_not_hold(kind: str) -> None:
+    for name, value in EXAMPLES[kind].items():
+        for wrong in WRONG:
+            if isinstance(wrong, str) and isinstance(value, str) and name in ("who", "approved_by"):
+                continue
+            if wrong == "\x00" and name in ("origin", "previous", "previous_vkey", "next_vkey"):
+                continue
+            with pytest.raises(InvalidRecord):
+                encode(EXAMPLES[kind] | {name: wrong})
+
+
+def test_text_is_whole_characters() -> None:
+    with pytest.raises(InvalidRecord, match="surrogate"):
+        encode(EXAMPLES["prune"] | {"who": "\ud800"})
+
+
+def test_a_word_of_ours_is_written_as_the_text_it_is() -> None:
+    fields = EXAMPLES["ruling"] | {"mode": Mode.PARANOID, "action": Action.PAUSE}
+    assert parse(encode(fields))["mode"] == "paranoid"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("action", "ALLOW"),
+        ("action", "continue"),
+        ("mode", "off"),
+        ("tier", 0),
+        ("tier", 4),
+        ("tier", "1"),
+        ("reason", "because"),
+        ("tier1_result", "not-run"),
+        ("args_sha256", HASH.upper()),
+        ("args_sha256", HASH[:-1]),
+        ("salt", "00" * 15),
+        ("seq", 0),
+        ("v", 2),
+        ("v", True),
+        ("kind", "verdict"),
+        ("kind", "prune"),
+        ("kind", ["ruling"]),
+        ("rules", ["a rule with spaces"]),
+        ("rules", ["a"] * 65),
+        ("blocks", [{"id": "notes/ana.txt", "trust": "untrusted", "sha256": HASH}]),
+        ("blocks", [{"id": "b0001", "trust": "maybe", "sha256": HASH}]),
+        ("blocks", [{"id": "b0001", "trust": "untrusted"}]),
+        ("blocks", [{"id": "b0001", "trust": "untrusted", "sha256": HASH, "content": "x"}]),
+        ("blocks", [{"id": "b0001", "trust": "untrusted", "sha256": HASH}] * (MAX_BLOCKS + 1)),
+        ("origins", ["ana@example.com"]),
+        ("tool", "send email"),
+        ("session", ""),
+        ("tier", True),
+        ("blocks", ""),
+        ("blocks", False),
+        ("rules", {}),
+        ("rules", [["a"]]),
+        ("action", ["PAUSE"]),
+        ("approved_by", "x" * 201),
+    ],
+)
+def test_a_ruling_holds_words_of_ours_and_hashes(field: str, value: object) -> None:
+    with pytest.raises(InvalidRecord):
+        encode(EXAMPLES["ruling"] | {field: value})
+
+
+def test_a_full_record_fits() -> None:
+    blocks = [(f"host-{number}", "untrusted", HASH) for number in range(MAX_BLOCKS)]
+    findings = tuple(Finding(f"family:{'x' * 100}{number}", "b0001", 0, 1) for number in range(100))
+    origins = tuple(Origin("to", "x", f"host-{number}", "tool:x", 0, 1) for number in range(100))
+    decision = Decision(Action.PAUSE, 3, Reason.SUPERVISOR, Risk.HIGH, findings=findings, origins=origins)
+    data = encode(a_ruling(1, 1, 5, blocks=blocks, decision=decision, approved_by="🙂" * 200))
+    assert len(data) < MAX_RECORD
+
+
+# What a ruling says
+
+
+def test_the_tiers_are_named_as_they_spoke() -> None:
+    fields = EXAMPLES["ruling"]
+    assert (fields["tier1_result"], fields["tier2_result"], fields["tier3_result"]) == (
+        "escalate",
+        "suspicious",
+        "PAUSE",
+    )
+    assert (fields["tier2_by"], fields["tier3_by"]) == ("openai/gpt-small", "openai/gpt-large")
+    passed = a_ruling(1, 1, 5)
+    assert (passed["tier1_result"], passed["tier2_result"], passed["tier3_result"]) == ("pass", "not-run", "not-run")
+
+
+def test_every_way_a_tier_can_speak_has_a_record() -> None:
+    for reason in Reason:
+        for action in Action:
+            for said in ("clear", "suspicious", "unclear"):
+                for top in ("CONTINUE", "REORIENT", "PAUSE", "unclear"):
+                    judged = (Ran(2, said, "a/b"), Ran(3, top, "a/b"))
+                    encode(a_ruling(1, 1, 5, decision=Decision(action, 3, reason, Risk.LOW, judged=judged)))
+
+
+# No content
+
+
+SECRET = "call +49 30 1234 or ana@example.com"
+
+
+def test_nothing_that_others_wrote_gets_into_a_record() -> None:
+    decision = Decision(
+        Action.REORIENT,
+        3,
+        Reason.SUPERVISOR,
+        Risk.HIGH,
+        explanation=SECRET,
+        findings=(Finding(SECRET, SECRET, 0, 1, excerpt=SECRET),),
+        origins=(Origin(SECRET, SECRET, SECRET, SECRET, 0, 1, order=SECRET, sink=SECRET),),
+        correction=SECRET,
+        judged=(Ran(2, "clear", SECRET), Ran(3, "REORIENT", SECRET)),
+    )
+    fields = a_ruling(
+        1, 1, 5, session=SECRET, tool=SECRET, decision=decision, blocks=[(SECRET, "untrusted", digest_of(SECRET))]
+    )
+    data = encode(fields)
+    assert not any(word in data for word in (b"1234", b"ana", b"+49"))
+    assert fields["tool"] == f"sha256:{sha256(SECRET.encode()).hexdigest()}"
+
+
+@pytest.mark.parametrize("name", ["bash", "mcp__github__create_issue", "openai/gpt-5.2:mini", "A-1.b"])
+def test_a_name_that_looks_like_one_stays(name: str) -> None:
+    assert label(name) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", "a b", "ana@example.com", "-rf", "é", "x" * 129, "a\n", "\ud800", f"sha256:{HASH}"]
+)
+def test_any_other_name_is_hashed(name: str) -> None:
+    assert label(name) == f"sha256:{digest_of(name)}"
+
+
+@pytest.mark.parametrize("id", ["goal", "b0001", "b123456789"])
+def test_our_own_blocks_keep_their_ids(id: str) -> None:
+    assert block_label(id) == id
+
+
+@pytest.mark.parametrize("id", ["inbox/ana", "b", "B0001", "goal2", "b0001\n", f"sha256:{HASH}"])
+def test_a_hosts_ids_of_blocks_are_hashed(id: str) -> None:
+    assert block_label(id) == f"sha256:{digest_of(id)}"

@@ -1,0 +1,298 @@
+"""What every store of the journal's log has to keep, whichever it is: the same tests over each.
+
+PostgreSQL runs them from `tests/hosts/test_log_postgres.py`, which brings a server.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from threading import Barrier, Event, Thread
+
+import pytest
+
+from lockgate import keys
+from lockgate.core.errors import LockgateError
+from lockgate.core.merkle import Frontier, leaf_hash, verify_inclusion
+from lockgate.core.notes import open_proof
+from lockgate.journal import Head, Journal, JournalDamaged, JournalUnavailable, Row, Shard, Store, Transaction
+from lockgate.stores.log_memory import MemoryLog
+from lockgate.stores.log_sqlite import SqliteLog
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from log_checks import NAME, acknowledged, find_signer, record, signer, stored, whole
+
+# Another handle on the same log, as another process would have it.
+Again = Callable[[], Store]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def again(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Again]:
+    opened: list[Store] = []
+
+    def again() -> Store:
+        if request.param == "memory":
+            opened[:] = opened or [MemoryLog()]
+            return opened[0]
+        opened.append(SqliteLog(tmp_path / "state" / "log.db"))
+        return opened[-1]
+
+    yield again
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(again: Again) -> Store:
+    return again()
+
+
+def add(log: Transaction, *bodies: bytes) -> Shard:
+    shard = log.current()
+    assert shard is not None
+    frontier = Frontier.from_bytes(shard.edge)
+    rows = [Row(leaf_hash(body), body) for body in bodies]
+    for row in rows:
+        frontier.append(row.leaf)
+    log.append(shard, rows, frontier.to_bytes())
+    return shard._replace(edge=frontier.to_bytes())
+
+
+def begun(store: Store, *bodies: bytes) -> Shard:
+    with store.writing(durable=True) as log:
+        shard = log.open_shard(signer().key.vkey)
+        return add(log, *bodies) if bodies else shard
+
+
+def test_what_was_written_is_read_back(store: Store, again: Again) -> None:
+    shard = begun(store, b"a", b"b", b"c")
+    head = Head(2, b"note", 77)
+    with store.writing(durable=False) as log:
+        log.sign(shard.number, head, b"edge")
+    for each in (store, again()):
+        with each.reading() as log:
+            assert log.shards() == [log.current()] == [shard._replace(signed_edge=b"edge")]
+            assert list(log.bodies(1, 0, 99)) == [(0, b"a"), (1, b"b"), (2, b"c")]
+            assert list(log.leaves(1, 1, 3)) == [(1, leaf_hash(b"b")), (2, leaf_hash(b"c"))]
+            assert list(log.leaves(1, 3, 3)) == []
+            assert log.newest(1) == head
+            assert list(log.heads(1)) == [head]
+
+
+def test_bytes_of_every_kind_come_back_as_they_are(store: Store) -> None:
+    bodies = [bytes(range(256)), b"\0", "\N{PILE OF POO}".encode(), b"x" * 65_536]
+    begun(store, *bodies)
+    with store.reading() as log:
+        assert [body for _, body in log.bodies(1, 0, 9)] == bodies
+
+
+def test_a_transaction_sees_its_own_changes(store: Store) -> None:
+    with store.writing(durable=True) as log:
+        assert log.current() is None
+        shard = log.open_shard("first")
+        add(log, b"a")
+        add(log, b"b")
+        assert [body for _, body in log.bodies(shard.number, 0, 9)] == [b"a", b"b"]
+        log.sign(shard.number, Head(2, b"n", 1), b"e")
+        assert log.newest(shard.number) == Head(2, b"n", 1)
+
+
+def test_a_transaction_that_raises_leaves_nothing(store: Store) -> None:
+    begun(store, b"a")
+    for error in (ValueError, KeyboardInterrupt, JournalUnavailable):
+        with suppress(LockgateError, ValueError, KeyboardInterrupt), store.writing(durable=True) as log:
+            add(log, b"b")
+            log.open_shard("second")
+            raise error("on purpose")
+        with store.reading() as log:
+            assert [body for _, body in log.bodies(1, 0, 9)] == [b"a"]
+            assert [shard.number for shard in log.shards()] == [1]
+    with store.writing(durable=True) as log:
+        add(log, b"c")
+    with store.reading() as log:
+        assert [body for _, body in log.bodies(1, 0, 9)] == [b"a", b"c"]
+
+
+def test_a_reader_does_not_see_what_is_written_meanwhile(store: Store, again: Again) -> None:
+    begun(store, b"a")
+    with again().reading() as log:
+        before = log.current()
+        with store.writing(durable=False) as change:
+            add(change, b"b")
+        assert log.current() == before
+        assert list(log.bodies(1, 0, 9)) == [(0, b"a")]
+        assert list(log.leaves(1, 0, 9)) == [(0, leaf_hash(b"a"))]
+
+
+def test_retention_does_not_disturb_a_reader(store: Store, again: Again) -> None:
+    begun(store, *(bytes([at]) for at in range(9)))
+    with again().reading() as log:
+        assert log.current() is not None
+        with store.writing(durable=True) as change:
+            change.prune(1, 5)
+            assert change.sweep(1, 1, 9, 3) == 3
+            assert change.sweep(1, 1, 9, 3) == 1
+            assert change.sweep(1, 1, 9, 3) == 0
+        assert len(list(log.bodies(1, 0, 9))) == 9
+    with store.reading() as log:
+        assert [at for at, _ in log.bodies(1, 0, 9)] == [0, 5, 6, 7, 8]
+        assert [at for at, _ in log.leaves(1, 0, 9)] == list(range(9))
+
+
+def test_a_closed_shard_takes_no_more_records(store: Store) -> None:
+    first = begun(store, b"a")
+    with store.writing(durable=True) as log:
+        assert log.open_shard("second").number == 2
+    with pytest.raises(JournalDamaged), store.writing(durable=True) as log:
+        log.append(first, [Row(leaf_hash(b"b"), b"b")], Frontier(2, [b"x" * 32]).to_bytes())
+    with store.reading() as log:
+        assert [shard.size for shard in log.shards()] == [1, 0]
+
+
+def test_a_head_is_kept_once(store: Store) -> None:
+    begun(store, b"a", b"b")
+    with store.writing(durable=True) as log:
+        log.sign(1, Head(2, b"first", 1), b"e")
+    with pytest.raises(JournalDamaged), store.writing(durable=True) as log:
+        log.sign(1, Head(2, b"second", 1), b"f")
+    with store.reading() as log:
+        assert log.newest(1) == Head(2, b"first", 1)
+
+
+def test_old_is_what_no_newer_head_comes_before(store: Store) -> None:
+    begun(store, *(bytes([at]) for at in range(9)))
+    with store.writing(durable=True) as log:
+        # A clock that was put back between 4 and 6.
+        for size, at_ms in ((2, 100), (4, 200), (6, 150), (8, 300)):
+            log.sign(1, Head(size, b"n", at_ms), bytes([size]))
+    with store.reading() as log:
+        assert [log.older(1, at_ms) for at_ms in (50, 100, 101, 160, 201, 301)] == [0, 0, 2, 2, 6, 8]
+        assert log.older(1, 1 << 62) == 8
+
+
+def test_one_writer_at_a_time(store: Store, again: Again) -> None:
+    begun(store, b"a")
+    start = Barrier(4)
+
+    def adds(number: int) -> None:
+        mine = again()
+        start.wait()
+        for _ in range(10):
+            with mine.writing(durable=False) as log:
+                add(log, bytes([number]))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(adds, range(4)))
+    with store.reading() as log:
+        bodies = [body for _, body in log.bodies(1, 1, 99)]
+        assert sorted(bodies) == sorted(bytes([number]) for number in range(4) for _ in range(10))
+        shard = log.current()
+        assert shard is not None
+        frontier = Frontier()
+        for _, leaf in log.leaves(1, 0, 99):
+            frontier.append(leaf)
+        assert frontier.to_bytes() == shard.edge
+
+
+def test_a_closed_store_opens_again(store: Store) -> None:
+    begun(store, b"a")
+    store.tidy()
+    store.close()
+    store.close()
+    with store.writing(durable=False) as log:
+        add(log, b"b")
+    with store.reading() as log:
+        assert log.current() is not None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_and_its_parent_both_go_on(store: Store) -> None:
+    if isinstance(store, MemoryLog):
+        pytest.skip("what is in memory is not shared")
+    begun(store, b"a")
+    child = os.fork()
+    if not child:
+        status = 1
+        with suppress(BaseException):
+            with store.writing(durable=True) as log:
+                add(log, b"child")
+            status = 0
+        os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    with store.writing(durable=True) as log:
+        add(log, b"parent")
+    with store.reading() as log:
+        assert [body for _, body in log.bodies(1, 0, 9)] == [b"a", b"child", b"parent"]
+
+
+# With the journal on top
+
+
+def test_several_journals_share_a_log(again: Again) -> None:
+    journals = [Journal(again(), signer(), verify=keys.verify) for _ in range(3)]
+    start = Barrier(6)
+
+    def appends(number: int) -> dict[tuple[str, int], bytes]:
+        start.wait()
+        found: dict[tuple[str, int], bytes] = {}
+        for at in range(12):
+            found |= acknowledged(*journals[number % 3].append([record(), record()], durable=at % 4 == 0))
+        return found
+
+    with ThreadPoolExecutor(6) as pool:
+        every = list(pool.map(appends, range(6)))
+    together = {key: leaf for each in every for key, leaf in each.items()}
+    assert len(together) == 6 * 12 * 2
+    for journal in journals:
+        journal.checkpoint()
+        assert journal.problem == ""
+    assert whole(again(), together) == 1 + len(together)
+    for journal in journals:
+        journal.close()
+
+
+def test_rotation_and_retention_while_others_write(again: Again) -> None:
+    clock = [1_000_000_000.0]
+    settings = {"verify": keys.verify, "clock": lambda: clock[0], "find_signer": find_signer}
+    first, second = (Journal(again(), signer(), **settings) for _ in range(2))  # type: ignore[arg-type]
+    done = Event()
+    found: list[dict[tuple[str, int], bytes]] = []
+
+    def appends() -> None:
+        while not done.is_set():
+            found.append(acknowledged(*second.append([record()], durable=False)))
+
+    (kept,) = first.append([record()], durable=True)
+    early = first.checkpoint()
+    writer = Thread(target=appends)
+    writer.start()
+    try:
+        clock[0] += 86_400 * 10
+        # A prune believes the log's own newest head, not the clock alone.
+        first.append([record()], durable=True)
+        first.checkpoint()
+        assert first.prune(retention_days=5)[NAME] >= 2
+        last = first.rotate(signer("example.com/log/2"))
+        first.append([record()], durable=True)
+    finally:
+        done.set()
+        writer.join()
+    second.checkpoint()
+    together = {key: leaf for each in found for key, leaf in each.items()}
+    whole(again(), together)
+    # What was proved before is proved after, though its record is gone.
+    proof = first.prove(kept.index, origin=NAME)
+    assert proof.checkpoint == last
+    head = open_proof(proof, kept.leaf_hash, signer().key, keys.verify)
+    assert verify_inclusion(kept.index, head.size, kept.leaf_hash, proof.hashes, head.root)
+    for journal in (first, second):
+        journal.close()
+    # Whoever held an early head finds it in the log.
+    with Journal(again(), signer("example.com/log/2"), verify=keys.verify, held=[early, last]) as later:
+        later.append([record()], durable=True)
+    assert stored(again())

@@ -1,0 +1,398 @@
+"""The log's file: whose it may be, and what becomes of one that is moved, replaced, rolled back or written into."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import sqlite3
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lockgate import keys
+from lockgate.core.notes import Checkpoint, signed
+from lockgate.journal import Journal, JournalDamaged, JournalUnavailable
+from lockgate.stores import log_sqlite
+from lockgate.stores.log_sqlite import SqliteLog
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from log_checks import acknowledged, record, signer, whole
+
+posix = pytest.mark.skipif(os.name != "posix", reason="needs the owners and modes of POSIX")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "lockgate" / "log.db"
+
+
+@pytest.fixture
+def log(path: Path) -> Iterator[Journal]:
+    with Journal(SqliteLog(path), signer(), verify=keys.verify) as log:
+        yield log
+
+
+def opened(path: Path, *held: bytes) -> Journal:
+    return Journal(SqliteLog(path), signer(), verify=keys.verify, held=held)
+
+
+def put(path: Path, count: int = 3) -> bytes:
+    """A log with so many records and everything signed; its last head."""
+    with opened(path) as log:
+        for _ in range(count):
+            log.append([record()], durable=False)
+        return log.checkpoint()
+
+
+def change(path: Path, *statements: str) -> None:
+    """As somebody with an editor for databases would, the triggers out of their way."""
+    db = sqlite3.connect(path, isolation_level=None)
+    triggers = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")]
+    for name in triggers:
+        db.execute(f"DROP TRIGGER {name}")
+    for statement in statements:
+        db.execute(statement)
+    db.close()
+
+
+def test_nothing_is_made_until_something_is_written(log: Journal, path: Path) -> None:
+    with pytest.raises(JournalUnavailable), log.store.reading():
+        pass
+    assert not path.parent.exists()
+
+
+@posix
+def test_the_files_are_the_owners_alone(log: Journal, path: Path) -> None:
+    mask = os.umask(0)
+    try:
+        log.append([record()], durable=True)
+        assert {file.name for file in path.parent.iterdir()} == {"log.db", "log.db-wal", "log.db-shm"}
+        for file in path.parent.iterdir():
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600, file.name
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_file_or_folder_others_can_write_is_refused(path: Path, mode: int) -> None:
+    put(path)
+    path.chmod(mode)
+    with pytest.raises(JournalUnavailable, match="can be written by others"):
+        opened(path).append([record()], durable=True)
+    path.chmod(0o600)
+    path.parent.chmod(mode | 0o100)
+    with pytest.raises(JournalUnavailable, match="can be written by others"):
+        opened(path).append([record()], durable=True)
+    path.parent.chmod(0o700)
+    put(path)
+
+
+@posix
+@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
+def test_what_belongs_to_the_file_is_looked_at_too(path: Path, ending: str) -> None:
+    put(path)
+    beside = path.with_name(path.name + ending)
+    beside.symlink_to(path)
+    with pytest.raises(JournalUnavailable, match="a link"):
+        opened(path).append([record()], durable=True)
+
+
+@pytest.mark.parametrize("what", ["link", "folder", "pipe"])
+def test_what_is_no_file_is_refused(path: Path, tmp_path: Path, what: str) -> None:
+    path.parent.mkdir(parents=True, mode=0o700)
+    if what == "link":
+        put(tmp_path / "elsewhere" / "log.db")
+        path.symlink_to(tmp_path / "elsewhere" / "log.db")
+    elif what == "folder":
+        path.mkdir()
+    elif hasattr(os, "mkfifo"):
+        os.mkfifo(path, 0o600)
+    else:
+        pytest.skip("needs named pipes")
+    with pytest.raises(JournalUnavailable, match="no file, or a link"):
+        opened(path).append([record()], durable=True)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\0", b"garbage\n" * 1000, b"SQLite format 3\0" + b"\xff" * 4096],
+    ids=["empty", "nul", "text", "head"],
+)
+def test_garbage_in_its_place_is_refused_and_kept(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, mode=0o700)
+    path.write_bytes(content)
+    path.chmod(0o600)
+    for _ in range(2):
+        with pytest.raises(JournalDamaged):
+            opened(path).append([record()], durable=True)
+    assert path.read_bytes() == content
+
+
+def test_another_programs_database_and_another_version_are_refused(path: Path) -> None:
+    put(path)
+    change(path, "PRAGMA user_version = 2")
+    with pytest.raises(JournalUnavailable, match="another version"):
+        opened(path).append([record()], durable=True)
+    change(path, "PRAGMA application_id = 7")
+    with pytest.raises(JournalDamaged, match="not a log"):
+        opened(path).append([record()], durable=True)
+
+
+@pytest.mark.parametrize("mode", ["DELETE", "TRUNCATE", "MEMORY", "OFF"])
+def test_a_file_put_into_another_mode_is_not_written_to(path: Path, mode: str) -> None:
+    put(path)
+    change(path, "PRAGMA journal_mode = DELETE", f"PRAGMA journal_mode = {mode}")
+    with pytest.raises(JournalDamaged, match="mode"):
+        opened(path).append([record()], durable=True)
+
+
+# While it is in use
+
+
+@posix
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm"])
+@pytest.mark.parametrize("how", ["moved", "removed", "replaced"])
+def test_a_file_that_is_gone_from_its_place_is_noticed_before_anything_is_acknowledged(
+    log: Journal, path: Path, tmp_path: Path, ending: str, how: str
+) -> None:
+    log.append([record()], durable=True)
+    file = path.with_name(path.name + ending)
+    if how == "replaced":
+        copy = tmp_path / "copy"
+        shutil.copy(file, copy)
+        os.replace(copy, file)
+    elif how == "removed":
+        file.unlink()
+    else:
+        file.rename(tmp_path / "moved")
+        length = (tmp_path / "moved").stat().st_size
+    for _ in range(2):
+        with pytest.raises(JournalDamaged, match="moved or replaced"):
+            log.append([record()], durable=True)
+    if how == "moved":
+        assert (tmp_path / "moved").stat().st_size == length
+
+
+@posix
+def test_a_file_that_is_moved_during_the_commit_is_noticed(
+    log: Journal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.append([record()], durable=True)
+    real = log_sqlite._Writing.append
+
+    def moves(self: object, *args: object) -> None:
+        real(self, *args)  # type: ignore[arg-type]
+        path.rename(path.with_name("moved"))
+
+    monkeypatch.setattr(log_sqlite._Writing, "append", moves)
+    with pytest.raises(JournalDamaged, match="moved or replaced"):
+        log.append([record()], durable=True)
+
+
+@posix
+def test_a_process_that_lost_its_file_does_not_remove_the_new_ones_beside_it(path: Path, tmp_path: Path) -> None:
+    """SQLite removes a write-ahead log by its name: that of the file which is there by then."""
+    log = opened(path)
+    log.append([record()], durable=True)
+    for file in list(path.parent.iterdir()):
+        file.rename(tmp_path / file.name)
+    other = opened(path)
+    (receipt,) = other.append([record()], durable=True)
+    with pytest.raises(JournalDamaged):
+        log.append([record()], durable=True)
+    log.close()
+    del log
+    gc.collect()
+    whole(SqliteLog(path), acknowledged(receipt))
+    assert path.with_name("log.db-wal").exists()
+    other.close()
+
+
+def appended_and_signed(log: Journal) -> None:
+    log.append([record()], durable=True)
+    log.checkpoint()
+
+
+def copied(path: Path, place: Path) -> Path:
+    """A copy as a back-up makes it, of the file in a moment when all is in it."""
+    place.mkdir(mode=0o700)
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.close()
+    return Path(shutil.copy(path, place / "log.db"))
+
+
+def test_a_log_rolled_back_while_it_is_open_is_refused(log: Journal, path: Path, tmp_path: Path) -> None:
+    """The same file, with an older content: its name leads to where it always did."""
+    log.append([record()], durable=True)
+    log.checkpoint()
+    old = copied(path, tmp_path / "old").read_bytes()
+    for _ in range(20):
+        log.append([record()], durable=True)
+    copied(path, tmp_path / "new")
+    path.write_bytes(old)
+    for _ in range(2):
+        with pytest.raises(JournalDamaged):
+            appended_and_signed(log)
+
+
+def test_a_log_rolled_back_while_nobody_looks_is_found_by_a_held_head(path: Path, tmp_path: Path) -> None:
+    put(path)
+    old = copied(path, tmp_path / "old")
+    held = put(path, 5)
+    os.replace(old, path)
+    with pytest.raises(JournalDamaged, match="records 4-8 are missing: the held head says 9"):
+        opened(path, held).append([record()], durable=True)
+    # Longer again, with other records.
+    put(path, 9)
+    with pytest.raises(JournalDamaged, match="not those of the held head"):
+        opened(path, held).append([record()], durable=True)
+
+
+def test_a_log_that_is_gone_is_found_by_a_held_head(path: Path) -> None:
+    held = put(path)
+    path.unlink()
+    with pytest.raises(JournalDamaged, match="the log is gone"):
+        opened(path, held).append([record()], durable=True)
+
+
+def test_a_held_head_that_is_in_the_log_is_fine(path: Path) -> None:
+    held = [put(path, 2), put(path, 3)]
+    with opened(path, *held) as log:
+        log.append([record()], durable=True)
+        assert whole(log.store) == 7
+
+
+# Written into, by somebody who is not the journal
+
+EVIL = keys.from_seed("example.com/log", b"\7" * 32)
+FORGED = signed(Checkpoint("example.com/log", 4, b"\0" * 32).text, EVIL.key, EVIL.sign).to_bytes().hex()
+SIGNED = "(SELECT max(size) FROM heads)"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM heads",
+        f"DELETE FROM heads WHERE size = {SIGNED}",
+        "DELETE FROM leaves",
+        "DELETE FROM leaves WHERE number = 5",
+        "DELETE FROM bodies WHERE number = 5",
+        "UPDATE bodies SET body = body || ' ' WHERE number = 5",
+        "UPDATE bodies SET number = 9 WHERE number = 5",
+        "UPDATE bodies SET body = 'text' WHERE number = 5",
+        "UPDATE leaves SET hash = zeroblob(32) WHERE number = 5",
+        "UPDATE shards SET edge = signed_edge",
+        "UPDATE shards SET edge = 'x'",
+        "UPDATE shards SET edge = x'00'",
+        "UPDATE shards SET signed_edge = edge",
+        "UPDATE shards SET vkey = 7",
+        f"UPDATE shards SET vkey = '{EVIL.key.vkey}'",
+        f"UPDATE heads SET note = x'{FORGED}' WHERE size = {SIGNED}",
+        "UPDATE heads SET size = size + 100",
+        "UPDATE heads SET note = 'text'",
+        "INSERT INTO leaves VALUES (1, 7, zeroblob(32))",
+        "INSERT INTO shards SELECT 2, 'x', edge, edge, 0 FROM shards",
+        "DELETE FROM shards",
+        "DROP TABLE heads",
+    ],
+)
+@pytest.mark.parametrize("running", [True, False])
+def test_a_log_that_was_changed_since_its_head_is_not_signed(path: Path, statement: str, *, running: bool) -> None:
+    put(path)
+    log = opened(path)
+    # Three more that no head covers: the process was killed before it could sign.
+    log._ask_for_head = lambda count: None  # type: ignore[method-assign]
+    log.append([record(), record(), record()], durable=True)
+    with log.store.reading() as view:
+        before = list(view.heads(1))
+    if not running:
+        log.store.close()
+        log = opened(path)
+    change(path, statement)
+    with pytest.raises(JournalUnavailable):
+        log.checkpoint()
+    with pytest.raises(JournalUnavailable):
+        appended_and_signed(log)
+    log.store.close()
+    db = sqlite3.connect(path)
+    if "heads" not in statement:
+        assert db.execute("SELECT count(*) FROM heads").fetchone()[0] == len(before)
+    db.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE leaves SET hash = hash",
+        "DELETE FROM leaves",
+        "UPDATE bodies SET body = 'x'",
+        "DELETE FROM bodies",
+        "UPDATE heads SET at_ms = 0",
+        "DELETE FROM heads",
+        "DELETE FROM shards",
+        "UPDATE shards SET vkey = 'x'",
+        "UPDATE shards SET edge = zeroblob(8)",
+    ],
+)
+def test_the_tables_refuse_an_accident(log: Journal, path: Path, statement: str) -> None:
+    log.append([record(), record()], durable=True)
+    db = sqlite3.connect(path)
+    with pytest.raises(sqlite3.IntegrityError, match="only grows"):
+        db.execute(statement)
+    db.close()
+
+
+def test_what_is_pruned_is_gone_from_the_disk(path: Path) -> None:
+    clock = [1_000_000_000.0]
+    with Journal(SqliteLog(path), signer(), verify=keys.verify, clock=lambda: clock[0]) as log:
+        body = record()
+        log.append([body], durable=True)
+        log.checkpoint()
+        clock[0] += 86_400 * 3
+        log.append([record()], durable=True)
+        log.checkpoint()
+        assert log.prune(retention_days=2) == {"example.com/log": 2}
+        whole(log.store)
+    assert body not in b"".join(file.read_bytes() for file in path.parent.iterdir())
+
+
+def test_a_log_that_stays_locked_is_busy_and_then_goes_on(
+    log: Journal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_sqlite, "_BUSY_S", 0.05)
+    log.append([record()], durable=True)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(JournalUnavailable, match="was busy") as refused:
+        log.append([record()], durable=True)
+    assert not isinstance(refused.value, JournalDamaged)
+    other.execute("ROLLBACK")
+    other.close()
+    log.append([record()], durable=True)
+    assert whole(log.store) == 3
+
+
+@posix
+def test_a_place_without_hard_links_will_do(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object) -> None:
+        raise PermissionError(1, "no links here")
+
+    monkeypatch.setattr(log_sqlite.os, "link", refuses)
+    put(path)
+    put(path)
+    assert whole(SqliteLog(path)) == 7
+
+
+def test_housekeeping_empties_the_write_ahead_log(log: Journal, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_sqlite, "_TIDY_BYTES", 0)
+    log.append([record()], durable=True)
+    log.store.tidy()
+    assert b'"kind":"configuration"' in path.read_bytes()

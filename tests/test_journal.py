@@ -1,0 +1,647 @@
+"""The journal over a store in memory: what it acknowledges, what it signs, and what it refuses to go on from."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Barrier, Event, Lock, Thread
+
+import pytest
+
+from lockgate import journal, keys
+from lockgate.core.errors import LockgateError
+from lockgate.core.merkle import leaf_hash
+from lockgate.core.notes import Checkpoint, PublicKey, open_checkpoint, open_proof, signed
+from lockgate.core.record import parse
+from lockgate.journal import Journal, JournalDamaged, JournalUnavailable, Snapshot, Transaction
+from lockgate.stores.log_memory import MemoryLog
+
+sys.path.insert(0, str(Path(__file__).parent / "stores"))
+
+from log_checks import NAME, acknowledged, find_signer, record, signer, whole
+
+NEXT = "example.com/log/2"
+DAY_S = 86_400
+
+
+class Watched(MemoryLog):
+    """Counts commits, and can be told to fail: before it stores anything, or after it has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commits: list[bool] = []
+        self.fails = self.fails_after = False
+        self.slow_s = 0.0
+        self.viewed: Callable[[], None] = lambda: None
+
+    @contextmanager
+    def reading(self) -> Iterator[Snapshot]:  # type: ignore[override]
+        with super().reading() as log:
+            self.viewed()
+            yield log
+
+    @contextmanager
+    def writing(self, *, durable: bool) -> Iterator[Transaction]:  # type: ignore[override]
+        if self.fails:
+            raise JournalUnavailable("on purpose")
+        with super().writing(durable=durable) as log:
+            yield log
+            time.sleep(self.slow_s)
+        self.commits.append(durable)
+        if self.fails_after:
+            raise JournalUnavailable("on purpose, but stored")
+
+
+class Shaky:
+    """A signer that does what it is told to: sign, fail, or sign something else."""
+
+    def __init__(self, name: str = NAME) -> None:
+        self.real = signer(name)
+        self.does: Callable[[bytes], bytes] = self.real.sign
+        self.asked = 0
+
+    @property
+    def key(self) -> PublicKey:
+        return self.real.key
+
+    def sign(self, message: bytes) -> bytes:
+        self.asked += 1
+        return self.does(message)
+
+
+@pytest.fixture
+def store() -> Watched:
+    return Watched()
+
+
+@pytest.fixture
+def log(store: Watched) -> Iterator[Journal]:
+    with Journal(store, signer(), verify=keys.verify) as log:
+        yield log
+
+
+@pytest.fixture
+def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No heads but those that are asked for."""
+    monkeypatch.setattr(journal, "CHECKPOINT_S", 3_600.0)
+    monkeypatch.setattr(journal, "CHECKPOINT_RECORDS", 1 << 60)
+
+
+def newest(store: MemoryLog) -> Checkpoint:
+    with store.reading() as view:
+        shard = view.current()
+        assert shard is not None
+        head = view.newest(shard.number)
+        assert head is not None
+        return open_checkpoint(head.note, find_signer(shard.vkey).key, keys.verify)
+
+
+def until(true: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    end = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.005)
+
+
+# Appending
+
+
+def test_a_receipt_says_where_the_record_is(log: Journal, store: Watched) -> None:
+    bodies = [record(), record(), record()]
+    receipts = log.append(bodies[:2], durable=True) + log.append(bodies[2:], durable=False)
+    # Record 0 says which log this is.
+    assert [(each.origin, each.index, each.leaf_hash) for each in receipts] == [
+        (NAME, at, leaf_hash(body)) for at, body in enumerate(bodies, 1)
+    ]
+    with store.reading() as view:
+        assert [body for _, body in view.bodies(1, 1, 9)] == bodies
+        assert parse(dict(view.bodies(1, 0, 1))[0])["origin"] == NAME
+
+
+@pytest.mark.parametrize("records", [[], [b""], [b"x" * 65_537], [b"x"] * 1_025], ids=["none", "empty", "long", "many"])
+def test_what_is_no_append_is_refused(log: Journal, store: Watched, records: list[bytes]) -> None:
+    with pytest.raises(LockgateError, match="an append takes"):
+        log.append(records, durable=True)
+    assert store.commits == []
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_threads_that_wait_share_one_commit(log: Journal, store: Watched) -> None:
+    log.append([record()], durable=True)
+    store.commits.clear()
+    store.slow_s = 0.05
+    start = Barrier(16)
+
+    def appends(number: int) -> dict[tuple[str, int], bytes]:
+        start.wait()
+        return acknowledged(*log.append([record(), record()], durable=number == 7))
+
+    with ThreadPoolExecutor(16) as pool:
+        found = {key: leaf for each in pool.map(appends, range(16)) for key, leaf in each.items()}
+    assert len(found) == 32
+    assert len(store.commits) <= 4
+    # One of them had to survive a power cut: then all that went with it do.
+    assert any(store.commits)
+    log.checkpoint()
+    assert whole(store, found) == 34
+
+
+def test_the_cheaper_way_is_taken_only_when_nobody_needs_the_other(log: Journal, store: Watched) -> None:
+    log.append([record()], durable=True)
+    store.commits.clear()
+    log.append([record()], durable=False)
+    log.append([record()], durable=True)
+    assert store.commits[0] is False
+    assert True in store.commits[1:]
+
+
+@pytest.mark.usefixtures("_quiet")
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_store_that_fails_acknowledges_nothing_and_may_recover(log: Journal, store: Watched, *, kept: bool) -> None:
+    log.append([record()], durable=True)
+    store.fails, store.fails_after = not kept, kept
+    start = Barrier(4)
+
+    def refused(_: int) -> str:
+        start.wait()
+        with pytest.raises(JournalUnavailable) as error:
+            log.append([record()], durable=True)
+        return error.value.message
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(said.startswith("on purpose") for said in pool.map(refused, range(4)))
+    store.fails = store.fails_after = False
+    (receipt,) = log.append([record()], durable=True)
+    assert receipt.index == (6 if kept else 2)
+    log.checkpoint()
+    # What was stored and not acknowledged is in the log, as what it is: a record nobody relied on.
+    assert whole(store, acknowledged(receipt)) == receipt.index + 1
+
+
+def test_a_writer_that_is_interrupted_holds_nobody_up(
+    log: Journal, store: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.append([record()], durable=True)
+    entered, go = Event(), Event()
+    once = Lock()
+    real = journal._frontier
+
+    def interrupted(edge: bytes) -> object:
+        if once.acquire(blocking=False):
+            entered.set()
+            go.wait(10)
+            raise KeyboardInterrupt
+        return real(edge)
+
+    monkeypatch.setattr(journal, "_frontier", interrupted)
+    ends: list[str] = []
+
+    def appends() -> None:
+        try:
+            log.append([record()], durable=True)
+            ends.append("stored")
+        except (KeyboardInterrupt, JournalUnavailable) as error:
+            ends.append(type(error).__name__)
+
+    first, second = Thread(target=appends), Thread(target=appends)
+    first.start()
+    assert entered.wait(10)
+    second.start()
+    go.set()
+    first.join(10)
+    second.join(10)
+    assert sorted(ends) == ["KeyboardInterrupt", "stored"]
+
+
+def test_a_closed_journal_takes_nothing(log: Journal, store: Watched) -> None:
+    log.append([record()], durable=False)
+    log.close()
+    assert newest(store).size == 2
+    with pytest.raises(JournalUnavailable, match="closed"):
+        log.append([record()], durable=True)
+    log.close()
+
+
+# Signing
+
+
+def test_a_head_comes_by_itself_within_a_second(log: Journal, store: Watched) -> None:
+    began = time.monotonic()
+    log.append([record()], durable=False)
+    until(lambda: newest(store).size == 2)
+    # It would be under one second; a busy machine may take its time.
+    assert time.monotonic() - began < 5
+
+
+def test_a_head_comes_at_once_after_many_records(log: Journal, store: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "CHECKPOINT_S", 3_600.0)
+    log.append([record()] * 255, durable=False)
+    time.sleep(0.05)
+    assert newest(store).size == 1
+    log.append([record()], durable=False)
+    until(lambda: newest(store).size == 257)
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_what_a_head_covers_is_safe_before_the_head_is_seen(log: Journal, store: Watched) -> None:
+    log.append([record()], durable=False)
+    store.commits.clear()
+    log.checkpoint()
+    assert store.commits == [True]
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_nothing_new_is_not_signed_again(store: Watched) -> None:
+    shaky = Shaky()
+    with Journal(store, shaky, verify=keys.verify) as log:
+        log.append([record()], durable=True)
+        first = log.checkpoint()
+        asked = shaky.asked
+        assert log.checkpoint() == first
+        assert shaky.asked == asked
+
+
+def raises(_: bytes) -> bytes:
+    raise OSError("token=canary-51c2")
+
+
+@pytest.mark.usefixtures("_quiet")
+@pytest.mark.parametrize(
+    "does",
+    [raises, lambda _: b"", lambda _: b"x" * 64, lambda message: keys.from_seed(NAME, b"\3" * 32).sign(message)],
+    ids=["raises", "nothing", "noise", "another key"],
+)
+def test_a_signer_that_fails_signs_nothing_and_stops_nothing_at_first(
+    store: Watched, does: Callable[[bytes], bytes]
+) -> None:
+    shaky, now = Shaky(), [0.0]
+    with Journal(store, shaky, verify=keys.verify, ticks=lambda: now[0]) as log:
+        log.append([record()], durable=True)
+        before = log.checkpoint()
+        shaky.does = does
+        (receipt,) = log.append([record()], durable=True)
+        with pytest.raises(JournalUnavailable, match="the signer failed") as failed:
+            log.checkpoint()
+        assert "canary" not in str(failed.value) + log.problem
+        log.append([record()], durable=True)
+        assert newest(store).size == 2
+        # Without heads nobody could tell what happens to the log: not for long.
+        now[0] += journal.MAX_UNSIGNED_S + 1
+        with pytest.raises(JournalUnavailable, match="could not be signed"):
+            log.append([record()], durable=True)
+        shaky.does = shaky.real.sign
+        assert log.checkpoint() != before
+        log.append([record()], durable=True)
+        assert log.problem == ""
+        assert whole(store, acknowledged(receipt)) == 5
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_signer_that_fails_at_the_start_leaves_no_half_made_log(store: Watched) -> None:
+    shaky = Shaky()
+    shaky.does = raises
+    log = Journal(store, shaky, verify=keys.verify)
+    with pytest.raises(JournalUnavailable):
+        log.append([record()], durable=True)
+    with store.reading() as view:
+        assert view.shards() == []
+    shaky.does = shaky.real.sign
+    log.append([record()], durable=True)
+    log.close()
+    assert whole(store) == 2
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_appends_do_not_wait_for_a_slow_signer(store: Watched) -> None:
+    shaky, signing, go = Shaky(), Event(), Event()
+
+    def slow(message: bytes) -> bytes:
+        signing.set()
+        assert go.wait(10)
+        return shaky.real.sign(message)
+
+    with Journal(store, shaky, verify=keys.verify) as log:
+        log.append([record()], durable=True)
+        shaky.does = slow
+        signer_thread = Thread(target=log.checkpoint)
+        signer_thread.start()
+        assert signing.wait(10)
+        log.append([record()], durable=True)
+        go.set()
+        signer_thread.join(10)
+        # The head is of the moment it was asked for.
+        assert newest(store).size == 2
+        shaky.does = shaky.real.sign
+        log.checkpoint()
+        assert whole(store) == 3
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_record_that_comes_while_the_log_is_looked_at_is_no_damage(log: Journal, store: Watched) -> None:
+    log.append([record()], durable=True)
+
+    def appends() -> None:
+        store.viewed = lambda: None
+        log.append([record()], durable=True)
+
+    store.viewed = appends
+    log.checkpoint()
+    assert newest(store).size == 2
+    log.checkpoint()
+    assert newest(store).size == 3
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_the_tail_of_a_killed_process_is_signed_by_the_next(store: Watched) -> None:
+    killed = Journal(store, signer(), verify=keys.verify)
+    killed.append([record(), record()], durable=True)
+    killed._changed.clear()
+    assert newest(store).size == 1
+    with Journal(store, signer(), verify=keys.verify) as log:
+        log.append([record()], durable=False)
+    assert newest(store).size == 4
+
+
+# What it will not go on from
+
+
+def test_another_key_does_not_go_on_with_a_log(store: Watched, log: Journal) -> None:
+    log.append([record()], durable=True)
+    with pytest.raises(JournalUnavailable, match="goes on under the key"):
+        Journal(store, keys.from_seed(NAME, b"\3" * 32), verify=keys.verify).append([record()], durable=True)
+    with pytest.raises(JournalUnavailable, match="goes on under the key"):
+        Journal(store, signer("example.com/other"), verify=keys.verify).append([record()], durable=True)
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_log_that_went_back_is_refused_for_good(log: Journal, store: Watched) -> None:
+    log.append([record()], durable=True)
+    old = store._log
+    log.append([record()], durable=True)
+    new, store._log = store._log, old
+    with pytest.raises(JournalDamaged, match="the log went back: it had 3 records, now it has 2"):
+        log.append([record()], durable=True)
+    # As far as this process knows, whoever did that may still be at it.
+    store._log = new
+    with pytest.raises(JournalDamaged):
+        log.append([record()], durable=True)
+    with pytest.raises(JournalDamaged):
+        log.checkpoint()
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_log_with_another_past_is_refused(store: Watched) -> None:
+    """Grown again from an old copy, by the holder of the key, to where it was or beyond."""
+    log, other = (Journal(store, signer(), verify=keys.verify) for _ in range(2))
+    log.append([record()], durable=True)
+    log.checkpoint()
+    old = store._log
+    log.append([record()], durable=True)
+    log.checkpoint()
+    store._log = old
+    other.append([record()], durable=True)
+    other.checkpoint()
+    with pytest.raises(JournalDamaged, match="the log is another one"):
+        log.append([record()], durable=True)
+    store._log = old
+    with Journal(store, signer(), verify=keys.verify) as third:
+        third.append([record()] * 5, durable=True)
+        third.checkpoint()
+    again = Journal(store, signer(), verify=keys.verify)
+    again._known, again._seen = log._known, log._seen
+    # It is longer, so an append does not see it; but nothing of it is signed.
+    with pytest.raises(JournalDamaged, match="not those of the newest head"):
+        again.checkpoint()
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_bit_that_flipped_in_the_store_is_not_signed(log: Journal, store: Watched) -> None:
+    log.append([record(), record()], durable=True)
+    body = bytearray(store._log.texts[1][2])
+    body[40] ^= 1
+    store._log.texts[1][2] = bytes(body)
+    with pytest.raises(JournalDamaged, match="record 2 is not what was appended"):
+        log.checkpoint()
+    with pytest.raises(JournalDamaged, match="record 2"):
+        log.append([record()], durable=True)
+    assert newest(store).size == 1
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_head_by_nobody_is_not_believed(store: Watched, log: Journal) -> None:
+    log.append([record()], durable=True)
+    evil = keys.from_seed(NAME, b"\3" * 32)
+    heads = store._log.signed[1]
+    heads[-1] = heads[-1]._replace(note=signed(Checkpoint(NAME, 1, b"\0" * 32).text, evil.key, evil.sign).to_bytes())
+    with pytest.raises(JournalDamaged, match="not the log's own"):
+        log.checkpoint()
+
+
+def test_a_held_head_of_another_log_is_refused(store: Watched) -> None:
+    other = MemoryLog()
+    with Journal(other, signer("example.com/other"), verify=keys.verify) as log:
+        log.append([record()], durable=True)
+        held = log.checkpoint()
+    with Journal(store, signer(), verify=keys.verify) as log:
+        log.append([record()], durable=True)
+    with pytest.raises(JournalDamaged, match="no such log here"):
+        Journal(store, signer(), verify=keys.verify, held=[held]).append([record()], durable=True)
+
+
+# Keys and retention
+
+
+def test_rotation_links_two_shards_and_the_old_key_signs_no_more(log: Journal, store: Watched) -> None:
+    log.append([record()], durable=True)
+    last = open_checkpoint(log.rotate(signer(NEXT), who="ana"), signer().key, keys.verify)
+    assert last.size == 3
+    (receipt,) = log.append([record()], durable=True)
+    assert (receipt.origin, receipt.index) == (NEXT, 1)
+    log.checkpoint()
+    whole(store, acknowledged(receipt))
+    with pytest.raises(LockgateError, match="was used by this log before"):
+        log.rotate(signer())
+    with pytest.raises(JournalUnavailable, match="goes on under the key"):
+        Journal(store, signer(), verify=keys.verify).append([record()], durable=True)
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_rotation_that_fails_half_way_did_not_happen(store: Watched) -> None:
+    shaky, new = Shaky(), Shaky(NEXT)
+    with Journal(store, shaky, verify=keys.verify) as log:
+        log.append([record()], durable=True)
+        log.checkpoint()
+        for broken in (shaky, new):
+            broken.does = raises
+            with pytest.raises(JournalUnavailable, match="the signer failed"):
+                log.rotate(new)
+            broken.does = broken.real.sign
+            with store.reading() as view:
+                assert [shard.size for shard in view.shards()] == [2]
+        log.append([record()], durable=True)
+        log.rotate(new)
+    assert whole(store) == 5
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_process_without_the_new_key_goes_on_while_others_sign(store: Watched) -> None:
+    now = [0.0]
+    left = Journal(store, signer(), verify=keys.verify, ticks=lambda: now[0])
+    left.append([record()], durable=True)
+    with Journal(store, signer(), verify=keys.verify) as other:
+        other.rotate(signer(NEXT))
+        (receipt,) = left.append([record()], durable=True)
+        assert receipt.origin == NEXT
+        with pytest.raises(JournalUnavailable, match="which is not here"):
+            left.checkpoint()
+        for _ in range(3):
+            now[0] += journal.MAX_UNSIGNED_S - 1
+            other.checkpoint()
+            left.append([record()], durable=True)
+            with pytest.raises(JournalUnavailable, match="which is not here"):
+                left.checkpoint()
+    now[0] += journal.MAX_UNSIGNED_S + 1
+    with pytest.raises(JournalUnavailable, match="could not be signed"):
+        left.append([record()], durable=True)
+    left.close()
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_shard_that_the_one_before_does_not_name_is_refused(store: Watched, log: Journal) -> None:
+    log.append([record()], durable=True)
+    log.checkpoint()
+    forged = MemoryLog()
+    evil = signer("example.com/evil")
+    with Journal(forged, evil, verify=keys.verify) as other:
+        other.append([record()], durable=True)
+    theirs, ours = forged._log, store._log
+    ours.kept.append(theirs.kept[0]._replace(number=2))
+    ours.rows[2], ours.texts[2], ours.signed[2] = theirs.rows[1], theirs.texts[1], theirs.signed[1]
+    with pytest.raises(JournalDamaged, match="is not the one that"):
+        log.checkpoint()
+    with pytest.raises(JournalDamaged):
+        log.append([record()], durable=True)
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_retention_deletes_bodies_and_leaves_every_proof(store: Watched) -> None:
+    now = [1_000_000_000.0]
+    with Journal(store, signer(), verify=keys.verify, clock=lambda: now[0]) as log:
+        receipts = log.append([record() for _ in range(5)], durable=True)
+        early = log.checkpoint()
+        now[0] += 40 * DAY_S
+        log.append([record()], durable=True)
+        log.checkpoint()
+        assert log.prune(retention_days=30, who="ana") == {NAME: 6}
+        assert log.prune(retention_days=30) == {}
+        log.checkpoint()
+        with store.reading() as view:
+            # The first record of a shard says whose it is, and stays.
+            assert [at for at, _ in view.bodies(1, 0, 99)] == [0, 6, 7]
+        for receipt in receipts:
+            proof = log.prove(receipt.index)
+            assert open_proof(proof, receipt.leaf_hash, signer().key, keys.verify).size == 8
+        whole(store, acknowledged(*receipts))
+    with Journal(store, signer(), verify=keys.verify, held=[early]) as later:
+        later.append([record()], durable=True)
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_closed_shard_keeps_the_records_that_link_it(store: Watched) -> None:
+    now = [1_000_000_000.0]
+    with Journal(store, signer(), verify=keys.verify, clock=lambda: now[0]) as log:
+        log.append([record(), record()], durable=True)
+        log.rotate(signer(NEXT))
+        log.append([record()], durable=True)
+        now[0] += 40 * DAY_S
+        log.append([record()], durable=True)
+        log.checkpoint()
+        # The record of the second shard was signed only now.
+        assert log.prune(retention_days=30) == {NAME: 4, NEXT: 1}
+        with store.reading() as view:
+            assert [at for at, _ in view.bodies(1, 0, 99)] == [0, 3]
+        whole(store)
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_clock_that_is_wrong_deletes_nothing(store: Watched) -> None:
+    now = [1_000_000_000.0]
+    with Journal(store, signer(), verify=keys.verify, clock=lambda: now[0]) as log:
+        log.append([record()], durable=True)
+        log.checkpoint()
+        now[0] += 10_000 * DAY_S
+        assert log.prune(retention_days=1) == {}
+        # Back again: what is signed now looks older than what came before, and counts as young as that.
+        now[0] -= 20_000 * DAY_S
+        log.append([record()], durable=True)
+        log.checkpoint()
+        assert log.prune(retention_days=1) == {}
+        now[0] = -5.0
+        log.append([record()], durable=True)
+        log.checkpoint()
+        assert whole(store) == 4
+    with pytest.raises(LockgateError, match="one day at least"):
+        Journal(store, signer(), verify=keys.verify).prune(retention_days=0)
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_prune_that_is_cut_short_is_finished_by_the_next(store: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1_000_000_000.0]
+    with Journal(store, signer(), verify=keys.verify, clock=lambda: now[0]) as log:
+        log.append([record() for _ in range(9)], durable=True)
+        log.checkpoint()
+        now[0] += 40 * DAY_S
+        log.append([record()], durable=True)
+        log.checkpoint()
+        with monkeypatch.context() as patched:
+            patched.setattr(Journal, "_sweep", lambda _: None)
+            log.prune(retention_days=30)
+        whole(store)
+        log.prune(retention_days=30)
+        with store.reading() as view:
+            assert [at for at, _ in view.bodies(1, 0, 99)] == [0, 10, 11]
+        whole(store)
+
+
+def test_a_proof_is_of_a_signed_record_of_a_log_that_is_here(log: Journal) -> None:
+    log.append([record()], durable=True)
+    log.checkpoint()
+    for index, origin in ((-1, ""), (2, ""), (0, "example.com/other")):
+        with pytest.raises(LockgateError):
+            log.prove(index, origin=origin)
+
+
+def test_proofs_while_others_write_and_prune(store: Watched) -> None:
+    now = [1_000_000_000.0]
+    with Journal(store, signer(), verify=keys.verify, clock=lambda: now[0]) as log:
+        (receipt,) = log.append([record()], durable=True)
+        log.checkpoint()
+        now[0] += 40 * DAY_S
+        done = Event()
+
+        def busy() -> None:
+            while not done.is_set():
+                log.append([record()], durable=False)
+                log.prune(retention_days=30)
+
+        writer = Thread(target=busy)
+        writer.start()
+        try:
+            for _ in range(30):
+                assert open_proof(log.prove(1), receipt.leaf_hash, signer().key, keys.verify)
+        finally:
+            done.set()
+            writer.join()
+
+
+def test_a_view_of_the_log_is_all_a_verifier_needs(log: Journal, store: Watched) -> None:
+    """Snapshot is the whole of what reading offers: a change to it is a change to every store and to the audit."""
+    log.append([record()], durable=True)
+    names = {name for name in vars(Snapshot) if not name.startswith("_")}
+    with store.reading() as view:
+        assert all(callable(getattr(view, name)) for name in names)
+    assert names == {"shards", "current", "leaves", "bodies", "newest", "heads", "older"}
