@@ -17,9 +17,9 @@ class Tracing:
         self._tracer: Any = None
         # Whatever is wrong with an exporter of somebody's, no ruling may depend on it.
         with suppress(Exception):
-            from opentelemetry import trace
+            from opentelemetry.trace import get_tracer
 
-            self._tracer = trace.get_tracer("lockgate")
+            self._tracer = get_tracer("lockgate")
 
     def start(self) -> Span:
         span = Span()
