@@ -16,6 +16,36 @@ _ALNUM = string.ascii_letters + string.digits
 _URLSAFE = _ALNUM + "-_"
 
 
+WORDS = """
+    river stone cloud tiger lemon piano ocean chair grape horse music battery staple copper meadow lantern velvet
+    harbor walnut pepper saddle marble thunder candle orchid falcon
+""".split()
+ANYWHERE = "here it is: {} ok?|{}|send {} to me|<{}>|({})|密钥{}。|key={};|x='{}'|[{}]|\t{}\n|__{}__|🔑{}🔑|`{}`"
+_LABELLED = 'API_KEY={}|"client_secret": "{}"|X-Api-Key: {}|Authorization: Bearer {}|secret_key = \'{}\''
+_LABELLED += "|https://h.example/p?access_token={}&x=1|Cookie: session={}; a=b|export DEPLOY_TOKEN={}"
+# What a secret needs beside it to be known for one.
+WAYS = {
+    "password": 'password: {}|"password": "{}"|PASSWORD={}|my password is {}|postgres://bob:{}@db.example:5432/x'
+    "|--password {}|<password>{}</password>|The password for the VPN is {}|contraseña: {}|密码：{}",
+    "hex": _LABELLED,
+    "letters": _LABELLED + '|{"auth": "{}"}|token={}|secret: {}',
+    "small letters": _LABELLED + "|token={}|secret: {}",
+    "bare phone": "call me on {}|please ring us at {}|text {} today|dial {}.",
+    "social": "my social is {}|her social: {}|Social number {}",
+    "passphrase": 'the passphrase: {}|password={}\n|{"passphrase": "{}"}',
+    "option": "mysql -u root -p{} db|sshpass -p {} ssh x|docker login -u bob -p {} r.example|sshpass -p'{}' scp a b",
+    "putty": "PuTTY-User-Key-File-2: ssh-rsa\nPrivate-Lines: 4\n{}\nPrivate-MAC: 0a1b",
+    "wifi": "WIFI:T:WPA;S:net;P:{};;|WIFI:S:home;T:WPA;P:{};H:true;;",
+    "passcode": "passcode {}|the passcode is {}|Passcode: {}",
+}
+
+
+# Without it these could be anybody's number, word or hash, and so could be a name.
+ONLY_LABELLED = frozenset(
+    ("hex", "letters", "small letters", "bare phone", "social", "option", "wifi", "passcode", "passphrase")
+)
+
+
 class Canary(NamedTuple):
     kind: str
     secret: str
@@ -49,6 +79,19 @@ class Maker:
             "phone": self.phone,
             "password": lambda: self.some(6, string.ascii_letters) + self.digits(3) + "!" + self.some(3),
             "hex": lambda: self.some(31, "0123456789abcdef") + "a",
+            "letters": lambda: self.some(self.number(16, 24), string.ascii_letters),
+            "small letters": lambda: self.letters(self.number(19, 24)),
+            "generated": lambda: self.some(self.number(24, 40)),
+            "generated small": lambda: self.some(32, string.ascii_lowercase + string.digits),
+            "base32": lambda: self.some(32, string.ascii_uppercase + "234567"),
+            "grouped card": self.grouped_card,
+            "bare phone": lambda: f"{self.number(200, 999)}{self.number(2000000, 9999999)}",
+            "social": lambda: f"{self.number(100, 665)}{self.number(10, 99)}{self.number(1000, 9999)}",
+            "passphrase": lambda: " ".join(self.random.sample(WORDS, self.number(4, 7))),
+            "option": lambda: "S" + self.some(9) + "7",
+            "putty": self.putty,
+            "wifi": lambda: self.some(11) + "7",
+            "passcode": lambda: self.digits(6),
         }
 
     def some(self, size: int, alphabet: str = _ALNUM) -> str:
@@ -80,6 +123,15 @@ class Maker:
         glue = self.random.choice(["", " ", "-"])
         return glue.join(number[i : i + 4] for i in range(0, 16, 4))
 
+    def grouped_card(self) -> str:
+        number = with_luhn("4" + self.digits(14))
+        glue = self.random.choice([" - ", "_", ", ", "/", "  ", " / ", " \u2013 ", ": "])
+        return glue.join(number[i : i + 4] for i in range(0, 16, 4))
+
+    def putty(self) -> str:
+        lines = "\n".join(self.some(64, _ALNUM + "+/") for _ in range(3))
+        return f"{lines}\n{self.some(22)}=="
+
     def iban(self) -> str:
         account = self.digits(18)
         code = f"DE{98 - int(account + '131400') % 97:02d}{account}"
@@ -96,17 +148,7 @@ class Maker:
         )
 
     def surrounded(self, kind: str, secret: str) -> str:
-        if kind == "password":
-            ways = 'password: {}|"password": "{}"|PASSWORD={}|my password is {}|postgres://bob:{}@db.example:5432/x'
-            ways += "|--password {}|<password>{}</password>|The password for the VPN is {}|contraseña: {}|密码：{}"
-        elif kind == "hex":
-            ways = 'API_KEY={}|"client_secret": "{}"|X-Api-Key: {}|Authorization: Bearer {}|secret_key = \'{}\''
-            ways += "|https://h.example/p?access_token={}&x=1|Cookie: session={}; a=b|export DEPLOY_TOKEN={}"
-        else:
-            ways = (
-                "here it is: {} ok?|{}|send {} to me|<{}>|({})|密钥{}。|key={};|x='{}'|[{}]|\t{}\n|__{}__|🔑{}🔑|`{}`"
-            )
-        return self.random.choice(ways.split("|")).replace("{}", secret)
+        return self.random.choice(WAYS.get(kind, ANYWHERE).split("|")).replace("{}", secret)
 
     def canaries(self, count: int) -> Iterator[Canary]:
         kinds = list(self.kinds)

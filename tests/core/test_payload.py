@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lockgate.core import payload as payload_module
 from lockgate.core.errors import InvalidPayload
 from lockgate.core.payload import (
     MAX_FLAGS,
@@ -23,10 +24,12 @@ from lockgate.core.payload import (
     parse_payload,
     payload_digest,
 )
+from lockgate.core.prompts import assess_question
+from lockgate.core.redaction import redact
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from canaries import Maker
+from canaries import ONLY_LABELLED, Maker
 
 # As the contract writes it.
 CONTRACT = {
@@ -171,8 +174,11 @@ def test_ordinary_names_of_rules_are_not_taken_for_secrets() -> None:
 def test_no_error_and_no_repr_repeats_what_was_sent() -> None:
     for canary in Maker(21).canaries(200):
         secret, text = canary.secret, canary.text
-        if canary.kind == "hex":
-            continue  # without its label it is a hash, and a hash may be a name
+        if canary.kind in ONLY_LABELLED:
+            with pytest.raises(InvalidPayload) as refused:
+                parse_payload({secret: 1, "prompt_text": ""})
+            assert secret not in str(refused.value)
+            continue
         assert secret not in repr(parse_payload({"prompt_text": text}))
         for value in (
             {secret: 1, "prompt_text": ""},
@@ -197,6 +203,26 @@ def test_the_digest_is_of_what_was_said_and_not_of_how() -> None:
     assert payload_digest(Payload("\ud800")) != payload_digest(Payload("\ufffd"))
 
 
+def test_the_digest_gives_no_secret_away_to_somebody_who_tries_them_all() -> None:
+    digests = {payload_digest(Payload(f"my card PIN is {pin:04d}")) for pin in range(0, 10_000, 97)}
+    assert len(digests) == 1
+    assert payload_digest(Payload("write to a@b.example")) == payload_digest(Payload("write to c@d.example"))
+    staff = [payload_digest(Payload(f"see EMP-{number}"), [r"EMP-[0-9]+"]) for number in (1, 2)]
+    assert staff[0] == staff[1] != payload_digest(Payload("see EMP-1"))
+
+
+def test_a_prompt_is_redacted_once_for_the_digest_and_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(payload_module, "redact", lambda *given: asked.append(given) or redact(*given))
+    payload = Payload("my card PIN is 4821")
+    digest = payload_digest(payload)
+    question, _ = assess_question(payload, [], [], "0f8a3c5d7e9b1a2c4d6e8f0a1b3c5d7e")
+    assert len(asked) == 1
+    assert "[redacted:secret]" in question.text
+    assert digest == payload_digest(payload)
+    assert payload == Payload("my card PIN is 4821")
+
+
 def test_any_other_content_has_another_digest() -> None:
     variants = [
         Payload("a"),
@@ -215,8 +241,15 @@ def test_any_other_content_has_another_digest() -> None:
     assert len({payload_digest(payload) for payload in variants}) == len(variants)
 
 
+@pytest.mark.parametrize("number", [10**400, -(10**400), float("inf"), float("nan"), 10**12 + 1], ids=range(5))
+def test_a_number_that_is_no_count_is_left_out(number: object) -> None:
+    meta = {"pages": 3, "n": number}
+    parsed = parse_payload({"prompt_text": "", "debug": {"sources": [{"type": "pdf", "meta": meta}]}})
+    assert parsed.sources[0].meta == (("pages", 3),)
+
+
 _JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats() | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
     max_leaves=12,
 )

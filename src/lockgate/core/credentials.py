@@ -9,12 +9,12 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import accumulate
 
 from lockgate.core.confusables import wordlike
-from lockgate.core.sensitive import DIGIT, PLACEHOLDER, Found, places
+from lockgate.core.sensitive import DIGIT, HUMP, PLACEHOLDER, Found, crowded, places, reads
 
 
 def credentials(text: str, low: str) -> Iterator[Found]:
@@ -115,6 +115,9 @@ _BASE64_LINES = re.compile(
     r"(?:[\s\"',>|]*+(?:[A-Za-z0-9+/=]{16,}+|(?:Proc-Type|DEK-Info|Version|Comment):[^\n]{0,200}+))++"
 )
 _LAST_LINE = re.compile(r"[\s\"',>|]{0,64}+[A-Za-z0-9+/=]{1,15}(?=[ \t\"'\\]{0,8}(?:\r?\n|\Z))")
+_PUTTY_LINES = re.compile(
+    rf"private-lines: ?[0-9]{{1,4}}((?:{_BASE64_LINES.pattern})(?:{_LAST_LINE.pattern})?)", re.IGNORECASE
+)
 MOST_KEY_CHARACTERS = 16_384
 
 
@@ -123,6 +126,14 @@ def _private_keys(text: str, low: str) -> Iterator[Found]:
 
     Only what looks like base64 is taken: between two such lines an attacker could otherwise hide a page of orders.
     """
+    # PuTTY's own format names the number of lines instead.
+    at = low.find("private-lines:")
+    while at >= 0:
+        lines = _PUTTY_LINES.match(text, at)
+        at = lines.end() if lines else at + 1
+        if lines:
+            yield Found("private-key", *lines.span(1))
+        at = low.find("private-lines:", at)
     if "private key" not in low:
         return
     begins = [match.span() for match in _BEGIN.finditer(text)]
@@ -173,17 +184,37 @@ def runs(text: str, inside: Callable[[str], Iterator[Found]]) -> Iterator[Found]
 
     A run that says something else is left alone: whoever is asked should see that it is there.
     """
+    opened: list[tuple[tuple[int, int], str]] = []
+    size = 0
     for match in _RUN.finditer(text):
         run = match[0]
-        said = _decoded(run)
+        said = decoded(run)
         if said:
-            hit = next(inside(said), None)
-            if hit:
-                yield Found(hit.kind, *match.span(), said)
+            opened.append((match.span(), said))
+            size += len(said)
+            if size > _AT_ONCE:
+                yield from _inside_of(opened, inside)
+                opened, size = [], 0
         elif _is_media(text, match):
             yield Found("media", *match.span())
         else:
             yield from _generated(match)
+    yield from _inside_of(opened, inside)
+
+
+# Many short runs are looked into together: a look costs much more than the few characters in there.
+_AT_ONCE = 4096
+
+
+def _inside_of(opened: list[tuple[tuple[int, int], str]], inside: Callable[[str], Iterator[Found]]) -> Iterator[Found]:
+    starts = [0, *accumulate(len(said) + 2 for _, said in opened)]
+    done = -1
+    for hit in inside("\n\n".join([said for _, said in opened])) if opened else ():
+        number = bisect_right(starts, hit.start) - 1
+        if number != done:
+            (start, end), said = opened[number]
+            yield Found(hit.kind, start, end, said)
+            done = number
 
 
 def generated(text: str) -> Iterator[Found]:
@@ -207,8 +238,10 @@ def _is_media(text: str, match: re.Match[str]) -> bool:
     return _DATA_URI.search(text[max(0, match.start() - 160) : match.start() - 1]) is not None
 
 
-def _decoded(run: str) -> str:
+def decoded(run: str) -> str:
     """What a run of base64 or hexadecimal says, when it says something in plain text."""
+    if not run.isascii():
+        return ""
     digits = _HEX.fullmatch(run[: MOST_RUN_CHARACTERS * 2])
     if digits:
         if said := _printable(binascii.unhexlify(digits[1])):
@@ -235,21 +268,50 @@ def _printable(data: bytes) -> str:
 _CLASSES = {
     ord(ch): "u" if ch.isupper() else "l" if ch.islower() else "d" for ch in map(chr, range(128)) if ch.isalnum()
 }
+_SIGNS = str.maketrans("", "", "+/_=-")
+_HASH = re.compile("(?:0x)?(?:[0-9a-f]+|[0-9A-F]+)")
 
 
 def _random(run: str) -> bool:
-    """Whether small letters, capitals and digits change places as often as they do only in a generated key.
+    """Whether a run looks generated: letters and digits mixed as nobody writes them, and no words among them.
 
-    Hashes and UUIDs have one case, names in code and paths change only between words.
+    Hashes and UUIDs are hexadecimal in one case; names in code and paths are made of words, and change case and class
+    only between them.
     """
-    plain = re.sub("[^A-Za-z0-9]+", "", run[:MOST_RUN_CHARACTERS])
-    if len(plain) < 20:
+    plain = run[:MOST_RUN_CHARACTERS].translate(_SIGNS)
+    if len(plain) < 20 or plain.isdigit() or _HASH.fullmatch(plain):
         return False
     classes = plain.translate(_CLASSES)
-    if min(classes.count("u"), classes.count("l"), classes.count("d")) < 2:
+    small, capital, digits = classes.count("l"), classes.count("u"), classes.count("d")
+    if min(small, capital, digits) >= 2:
+        changes = sum(map(classes.count, ("ul", "ud", "lu", "ld", "du", "dl")))
+        if changes * 20 >= len(plain) * 7:
+            return True
+    # One case and digits, or hardly a digit: whether there are words in it has to say. A date or a count is no key, and
+    # neither is the same thing over and over.
+    if (not digits and min(small, capital) < 4) or digits * 5 > len(plain) * 3 or len(set(plain[:256])) < 10:
         return False
-    changes = sum(before != after for before, after in pairwise(classes))
-    return changes * 20 >= len(plain) * 7
+    between = sum(map(classes.count, ("ud", "ld", "du", "dl")))
+    # Nobody goes from letters to digits and back so often without a sign in between.
+    return (between >= 6 and run.isalnum()) or _scrambled(run[:256], wordlike)
+
+
+def _scrambled(value: str, reads: Callable[[str], bool] = reads) -> bool:
+    """Whether eight letters or more are no words, taken apart at capitals, digits and signs."""
+    parts = HUMP.findall(value)
+    letters = sum(map(len, parts))
+    if letters < 8:
+        return False
+    words = [part for part in parts if len(part) >= 3]
+    long = sum(map(len, words))
+    if not (value.islower() or value.isupper()) and long * 9 < letters * 7:
+        # In names one word in five is as short as `By` and `Id`.
+        return True
+    digits = DIGIT.search(value) is not None
+    if long * 2 < letters or (digits and value.isalnum() and letters < len(parts) * 3):
+        # Single letters between signs are a list, or a row of flags.
+        return digits
+    return not reads(" ".join(words))
 
 
 # --- values after a label
@@ -271,9 +333,10 @@ _WEAK = (
 )
 _NUMERIC = (
     r"(?<![a-z])(?:pin|cvv2?|cvc2?|otp|tan|one[ -]time[ -](?:code|password)|"
+    r"passcode(?=\s{0,3}(?:is|was|[:：=#])?\s{0,4}[\"']?[0-9]{3,8}(?![0-9]))|"
     r"(?:security|verification|confirmation|2fa|mfa)[ -]code)(?![a-z])"
 )
-_LABEL = re.compile(f"(?P<strong>{_STRONG})|(?P<weak>{_WEAK})|(?P<numeric>{_NUMERIC})")
+_LABEL = re.compile(f"(?P<numeric>{_NUMERIC})|(?P<strong>{_STRONG})|(?P<weak>{_WEAK})")
 # How the labels above begin: these are searched for first.
 _LABEL_MARKS = """
     pass pwd pw kennwort contrase senha mot wachtwoord hasło пароль Пароль 密码 密碼 パスワード 비밀번호 암호
@@ -294,7 +357,8 @@ _SAID_AFTER = re.compile(
     re.IGNORECASE,
 )
 _QUOTED = re.compile(
-    r"\"((?:[^\"\\\n]|\\.){1,1024})\"|'((?:[^'\\\n]|\\.){1,1024})'|`([^`\n]{1,1024})`|“([^”\n]{1,1024})”|«([^»\n]{1,1024})»"
+    r"\"((?:[^\"\\\n]|\\.){1,1024}+)\"|'((?:[^'\\\n]|\\.){1,1024}+)'|"
+    r"`([^`\n]{1,1024}+)`|“([^”\n]{1,1024}+)”|«([^»\n]{1,1024}+)»"
 )
 # Whether a value is one shows early; only then is it followed to its end.
 _BARE = re.compile(r"[^\s\"'`<>“”«»]{1,256}+")
@@ -316,23 +380,43 @@ _CODE = re.compile(
 
 def _labelled(text: str, low: str) -> Iterator[Found]:
     at = 0
-    for place in places(low, _LABEL_MARKS):
+    # Values that overlap, one label inside the value of the last, would be judged over and over.
+    left = SPARE_JUDGED + JUDGED_PER_CHARACTER * len(text)
+    inherited = -1
+    for number, place in enumerate(places(low, _LABEL_MARKS)):
+        if number > crowded(text):
+            left = -1
         match = _LABEL.match(low, place) if place >= at else None
         if match is None:
             continue
+        if left < 0:
+            # Nothing but labels: what nobody has time to judge does not leave.
+            yield Found("secret", place, len(text))
+            return
         at = match.end()
         if match["numeric"]:
             if code := _CODE_AFTER.match(text, at):
                 yield Found("secret", *code.span(1))
+            else:
+                at = match.start() + 1
             continue
-        strong = match["strong"] is not None
+        strong = match["strong"] is not None or place == inherited
         if said := _AFTER_LABEL.match(text, at):
-            in_line = low[max(0, match.start() - 64) : match.start()]
-            span = _value(text, said.end(), strong=strong, query=re.search(r"[?&][\w.%-]*$", in_line) is not None)
-        elif _option(low, match.start()) and (said := _BLANK_AFTER.match(text, at)):
+            value = said.end()
+            inner = _LABEL.match(low, value)
+            if inner and not inner["numeric"] and _ASSIGNED.match(text, inner.end()):
+                # `key=token=…`: the inner label's value is looked at, and is no less secret for it.
+                at, inherited, left = value, value if strong else -1, left - _DEFERRED
+                continue
+            left -= _looked_at(text, value)
+            query = _IN_QUERY.search(low, max(0, match.start() - 64), match.start()) is not None
+            span = _value(text, value, strong=strong, query=query) or (strong and _passphrase(text, value)) or None
+        elif (option := _option(low, match.start())) and (said := _BLANK_AFTER.match(text, at)):
             span = _value(text, said.end(), strong=strong, query=False)
         elif said := _SAID_AFTER.match(text, at):
             span = _told(text, said.end(), strong=strong)
+        elif not option and (said := _KEY_AFTER.match(text, at)) and _unusual(said[1], 20):
+            span = said.span(1)
         else:
             continue
         if span:
@@ -342,6 +426,69 @@ def _labelled(text: str, low: str) -> Iterator[Found]:
         for place in places(low, words):
             if match := pattern.match(text, place):
                 yield Found("secret", *match.span(1))
+    yield from _options(text, low)
+
+
+SPARE_JUDGED, JUDGED_PER_CHARACTER = 4096, 2
+_DEFERRED = 64
+_STRETCH = re.compile(r"\S{0,256}+")
+
+
+def _looked_at(text: str, value: int) -> int:
+    """How many characters judging a value takes: those up to the next blank, or to a quote that may be far away."""
+    stretch = _STRETCH.match(text, value)
+    size = stretch.end() - value if stretch else 0
+    return max(size, 64) if text[value : value + 1] in _QUOTES else size
+
+
+_QUOTES = frozenset("\"'`“«")
+_ASSIGNED = re.compile(r"[\w.-]{0,32}[\"']?[:=]")
+_IN_QUERY = re.compile(r"[?&][\w.%-]*$")
+_KEY_AFTER = re.compile(r"[ \t]{1,4}([A-Za-z0-9]{20,256})(?![\w/.-])")
+# Words drawn from a list, and none of those that sentences are made of.
+_PASSPHRASE = re.compile(r"[a-z]{3,12}(?:[ -][a-z]{3,12}){3,8}(?![a-z])")
+_IN_SENTENCES = frozenset(
+    """
+    the and for not you your our with from this that these those have has had was were will would shall should must may
+    might can could are been being them they their there here then than when where what which who whom whose why how
+    into onto over under about after before between during without within again also only just very such some any each
+    every all both more most other another same one two three four five six seven eight nine ten please enter choose
+    set use used using see let make made ask asked tell send get got give given keep kept change changed reset forgot
+    forgotten required optional contain contains least characters letters digits numbers symbols long short strong weak
+    new old current incorrect wrong valid invalid missing empty expired expires day days hours minutes first
+    last next never always does did done but out off now later via per
+    """.split()
+)
+
+
+def _passphrase(text: str, at: int) -> tuple[int, int] | None:
+    """Several words without quotes that are no sentence: "correct horse battery staple"."""
+    match = _PASSPHRASE.match(text, at)
+    words = re.split("[ -]", match[0]) if match else []
+    count = next((n for n, word in enumerate(words) if word in _IN_SENTENCES), len(words))
+    # Nine words are an explanation, not a passphrase.
+    return (at, at + len(" ".join(words[:count]))) if 4 <= count <= 8 else None
+
+
+# Commands that take a password behind `-p`, glued to it or not: the letter means something else to all others.
+_GLUED = ("mysql", "mariadb", "sshpass", "7z", "mongo", "docker login")
+_SPACED = ("sshpass", "mongo", "docker login", "podman login", "helm registry login")
+_P_GLUED = re.compile(r"\s-p[\"']?([^\s\"']{3,128})")
+_P_SPACED = re.compile(r"\s-p[ =]{1,4}[\"']?([^\s\"'-][^\s\"']{2,127})")
+
+
+def _options(text: str, low: str) -> Iterator[Found]:
+    if not any(command in low for command in (*_GLUED, *_SPACED)):
+        return
+    for number, place in enumerate(places(low, (" -p",))):
+        if number > crowded(text):
+            yield Found("secret", place, len(text))
+            return
+        line = low[max(low.rfind("\n", max(0, place - 200), place), 0, place - 200) : place]
+        for pattern, commands in ((_P_SPACED, _SPACED), (_P_GLUED, _GLUED)):
+            if any(command in line for command in commands) and (match := pattern.match(text, place)):
+                yield Found("secret", *match.span(1))
+                break
 
 
 _COMMANDS = (
@@ -350,6 +497,10 @@ _COMMANDS = (
         re.compile(r"(?<![\w-])(?:-u|--user|--proxy-user)[ =]{1,4}[\"']?([^\s:\"']{1,64}:[^\s\"']{1,128})"),
     ),
     (("login",), re.compile(r"login\s{1,8}\S{1,64}\s{1,8}password\s{1,8}(\S{1,128})", re.IGNORECASE)),
+    (
+        ("wifi:",),
+        re.compile(r"wifi:(?:[A-OQ-Z]:(?:[^;\\\n]|\\.){0,64}+;){0,4}P:((?:[^;\\\n]|\\.){1,128}+)", re.IGNORECASE),
+    ),
     (("identified",), re.compile(r"identified\s{1,4}by\s{1,4}'([^'\n]{1,128})'", re.IGNORECASE)),
     (
         ("seed", "recovery", "mnemonic", "secret"),
@@ -425,7 +576,7 @@ def _hides(value: str, *, strong: bool, quoted: bool, alone: bool) -> bool:
         if quoted:
             return len(words) <= 8 and not re.fullmatch(r"[*•.xX#_-]+|\$\{?\w+\}?|<[^<>]*>|\{\{.*\}\}", plain)
         return alone or _unusual(plain, 4)
-    return len(words) == 1 and _unusual(plain, 8)
+    return len(words) == 1 and (_unusual(plain, 8) or (len(plain) >= 8 and _scrambled(plain[:64])))
 
 
 def _unusual(value: str, least: int) -> bool:
@@ -447,7 +598,7 @@ def _unusual(value: str, least: int) -> bool:
 # One word, or the named parts that some schemes are made of.
 _AUTHORIZATION = re.compile(
     r"authorization[\"'\\]{0,2}\s{0,4}[:=,]\s{0,4}[\"'\\]{0,2}"
-    r"(?:(?:bearer|basic|digest|token|negotiate|apikey|key|hmac|aws4-hmac-sha256)[ \t]{1,4})?"
+    r"((?:bearer|basic|digest|token|negotiate|apikey|key|hmac|aws4-hmac-sha256)[ \t]{1,4})?+"
     r"((?:[\w-]{1,32}=\"[^\"\n]{1,512}\"|[^\s\"'<>]{4,2048})(?:,[ \t]{0,2}[\w-]{1,32}=\"?[^\s\",]{1,512}\"?){0,16})",
     re.IGNORECASE,
 )
@@ -459,18 +610,20 @@ _COOKIE_ATTRIBUTES = frozenset("path expires domain max-age samesite priority ve
 
 
 def _headers(text: str, low: str) -> Iterator[Found]:
-    if "authorization" in low:
-        for match in _AUTHORIZATION.finditer(text):
-            value = match[1].rstrip("\\,;})]")
-            if not _ours(match[1]) and (PLACEHOLDER.match(match[1]) or _unusual(value[:256], 8)):
-                yield Found("token", match.start(1), match.start(1) + len(value))
-    if "bearer" in low:
-        for match in _BEARER.finditer(text):
-            if _unusual(match[1], 8):
+    for number, place in enumerate(places(low, ("authorization", "bearer"))):
+        if number > crowded(text) // 4:
+            yield Found("token", place, len(text))
+            return
+        if low.startswith("bearer", place):
+            if (match := _BEARER.match(text, place)) and (_unusual(match[1][:256], 8) or _scrambled(match[1][:64])):
                 yield Found("token", *match.span(1))
+        elif match := _AUTHORIZATION.match(text, place):
+            value = match[2].rstrip("\\,;})]")
+            if not _ours(match[2]) and (PLACEHOLDER.match(match[2]) or _authorizes(match, value[:256])):
+                yield Found("token", match.start(2), match.start(2) + len(value))
     if "basic" in low:
         for match in _BASIC.finditer(text):
-            if ":" in _decoded(match[1]):
+            if ":" in decoded(match[1]):
                 yield Found("token", *match.span(1))
     if "cookie" in low:
         for match in _COOKIE.finditer(text):
@@ -482,10 +635,21 @@ def _headers(text: str, low: str) -> Iterator[Found]:
                     yield Found("cookie", match.start(1) + crumb.start(2), match.start(1) + crumb.start(2) + len(value))
 
 
+def _authorizes(match: re.Match[str], value: str) -> bool:
+    """Behind the name of a scheme stands a credential, whatever it looks like, unless a sentence goes on there."""
+    if _unusual(value, 8) or _scrambled(value[:64]):
+        return True
+    if match[1] is None or _CODE.fullmatch(value) or value.lower() in _ORDINARY:
+        return False
+    return not (wordlike(f"{value} {value}") and _GOES_ON.match(match.string, match.end()))
+
+
+_GOES_ON = re.compile(r"[,:]? [a-z]{2,}")
+
 # --- addresses
 
 _USERINFO = re.compile(r"://([^\s/?#\"'<>\[]{1,256})@")
-_SLASHED_USERINFO = re.compile(r"://([^\s/?#@:\"'<>]{0,64}:(?![0-9]{1,5}(?:/|$))[^\s\"'<>@]{1,256})@")
+_SLASHED_USERINFO = re.compile(r"://([^\s/?#@:\"'<>]{0,64}:(?![0-9]{1,5}(?:/|$))[^\s\"'<>@]{1,256}+)@")
 
 
 def _url_credentials(text: str) -> Iterator[Found]:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Never
 
 from lockgate.core.errors import InvalidPayload, quoted
-from lockgate.core.redaction import redact
+from lockgate.core.redaction import Redacted, redact
 from lockgate.core.trace import closest
 
 MODALITIES = ("text", "pdf", "docx", "image", "audio", "video")
@@ -58,6 +57,14 @@ class Payload:
     policy_context: PolicyContext = field(default_factory=PolicyContext)
     ingress_flags: tuple[str, ...] = ()
     sources: tuple[Source, ...] = ()
+    _redacted: dict[tuple[str, ...], Redacted] = field(default_factory=dict, init=False, compare=False)
+
+    def redacted(self, custom: Sequence[str] = ()) -> Redacted:
+        """The prompt as it may leave, worked out once: for the digest and for the question."""
+        patterns = tuple(custom)
+        if patterns not in self._redacted:
+            self._redacted[patterns] = redact(self.prompt_text, self.policy_context.pii_ruleset, patterns)
+        return self._redacted[patterns]
 
     def __repr__(self) -> str:
         # A traceback or a debugger's log must not hold the prompt.
@@ -93,10 +100,12 @@ def parse_payload(value: Mapping[str, object]) -> Payload:
     return payload
 
 
-def payload_digest(payload: Payload) -> str:
-    """The payload as one SHA-256 in hexadecimal, for logs: the same for the same content, however it was written."""
+def payload_digest(payload: Payload, custom: Sequence[str] = ()) -> str:
+    """The payload as one SHA-256 in hexadecimal, for logs: the same for the same content, however it was written.
+
+    Of the redacted prompt: whoever reads the log and knows the rest of a text would find the PIN in it by trying all.
+    """
     said = {
-        "prompt_text": payload.prompt_text,
         "modalities": payload.modalities,
         "policy_context": [
             payload.policy_context.pii_ruleset,
@@ -106,8 +115,10 @@ def payload_digest(payload: Payload) -> str:
         "ingress_flags": payload.ingress_flags,
         "sources": [[source.type, source.rule_hits, source.meta] for source in payload.sources],
     }
-    # In ASCII with escapes: half a surrogate pair has no bytes of its own.
-    return hashlib.sha256(json.dumps(said, separators=(",", ":"), sort_keys=True).encode("ascii")).hexdigest()
+    digest = hashlib.sha256(json.dumps(said, separators=(",", ":"), sort_keys=True).encode("ascii"))
+    digest.update(b"\n")
+    digest.update(payload.redacted(custom).text.encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
 
 
 def _modalities(value: object) -> tuple[str, ...]:
@@ -192,7 +203,8 @@ def _is_statistic(value: object) -> bool:
         return _NAME.fullmatch(value) is not None
     if isinstance(value, bool):
         return True
-    return isinstance(value, int | float) and math.isfinite(value) and abs(value) <= _MOST
+    # Compared as it is: a whole number may be too large to be made a float of, and NaN compares with nothing.
+    return isinstance(value, int | float) and -_MOST <= value <= _MOST
 
 
 def _secret(text: str) -> bool:
@@ -227,8 +239,8 @@ def _only(body: Mapping[object, object], known: tuple[str, ...], what: str) -> N
 
 
 def _shown(key: object) -> str:
-    # A key is the caller's own word, unless somebody turned content into keys.
-    if isinstance(key, str) and re.fullmatch("[A-Za-z_]{1,32}", key) and not _secret(key):
+    # A key is the caller's own word, unless somebody turned content into keys: then it would do for a secret.
+    if isinstance(key, str) and re.fullmatch("[A-Za-z_]{1,32}", key) and not _secret(f"secret={key}"):
         return f" {quoted(key)}"
     return ""
 

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from itertools import accumulate, zip_longest
+from itertools import accumulate
 
-from lockgate.core.sensitive import DIGIT, Found, places
+from lockgate.core.sensitive import DIGIT, Found, crowded, places
 
 
 def personal(text: str, low: str, ruleset: str, *, joined: bool = False) -> Iterator[Found]:
-    """Everything personal in a text, overlaps included; `joined` when its line breaks were taken out."""
-    yield from _emails(text, low)
+    """Everything personal in a text, overlaps included; `joined` when its line breaks were taken out.
+
+    With the rule set `secrets` only numbers that are as good as a key: what a call sends something to stays.
+    """
+    places_to_send = ruleset != "secrets"
+    if places_to_send:
+        yield from _emails(text, low)
     if DIGIT.search(text):
-        yield from _ibans(text, joined=joined)
+        if places_to_send:
+            yield from _ibans(text, joined=joined)
         yield from _cards(text)
-        yield from _numbers(text, low)
+        yield from _numbers(text, low, ruleset)
     if ruleset in _RULESETS:
         yield from _extra(text, low, ruleset)
 
@@ -82,26 +88,36 @@ _IBAN_SIZES = {
 _JOINED_IBAN = re.compile(r"([A-Za-z]{2})[ -]?[0-9]{2}(?:[ \t.-]{0,2}[A-Za-z0-9]){11,29}")
 _IBAN = re.compile(rf"(?<![A-Za-z0-9]){_JOINED_IBAN.pattern}")
 _ALNUM = re.compile("[A-Za-z0-9]")
+_IBAN_SIGNS = str.maketrans("", "", " \t.-")
 _IBAN_DIGITS = {ord(ch): str(i) for i, ch in enumerate("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ")}
 
 
 def _ibans(text: str, *, joined: bool) -> Iterator[Found]:
     # Where lines were joined, a word of the next or the last one may stand right beside it.
     at = 0
+    left = crowded(text) // 2
     while match := (_JOINED_IBAN if joined else _IBAN).search(text, at):
+        left -= 1
+        if left < 0:
+            yield Found("iban", match.start(), len(text))
+            return
         at = match.start() + 2
         size = _IBAN_SIZES.get(match[1].upper(), 0)
-        places = [i for i, ch in enumerate(match[0]) if ch.isalnum()][:size]
-        if not size or len(places) < size:
+        code = match[0].translate(_IBAN_SIGNS)[:size].upper() if size else ""
+        if len(code) < size or not size or int((code[4:] + code[:4]).translate(_IBAN_DIGITS)) % 97 != 1:
             continue
-        end = match.start() + places[-1] + 1
-        code = "".join(match[0][i] for i in places).upper()
-        if (joined or not _ALNUM.match(text, end)) and int((code[4:] + code[:4]).translate(_IBAN_DIGITS)) % 97 == 1:
+        end = match.start() + [i for i, ch in enumerate(match[0]) if ch.isalnum()][size - 1] + 1
+        if joined or not _ALNUM.match(text, end):
             yield Found("iban", match.start(), end)
             at = end
 
 
 _CARD = re.compile(r"(?<![0-9])[0-9](?:[ \t.\u2013\n-]?+[0-9]){11,}+")
+# As it stands on the card, with anything else that people put between the groups.
+_CARD_IN_GROUPS = re.compile(
+    r"(?<![0-9])[2-6][0-9]{3}(?:([ \t]{2,3}|[ \t]?[_/,;:|+~\u2010-\u2015-][ \t]?|\.[ \t])"
+    r"(?:[0-9]{4}\1[0-9]{4}\1[0-9]{4}|[0-9]{6}\1[0-9]{4,5}))(?![0-9])"
+)
 _GROUP = re.compile("[0-9]+")
 _CARD_SIZES: tuple[tuple[re.Pattern[str], tuple[int, ...]], ...] = (
     (re.compile("4"), (16, 19)),
@@ -112,50 +128,67 @@ _CARD_SIZES: tuple[tuple[re.Pattern[str], tuple[int, ...]], ...] = (
     (re.compile("6(?:011|4[4-9]|5|2)"), (16, 19)),
     (re.compile("5[0678]|6[0-9]"), (16, 19, 18)),
 )
+# By the first four digits.
+_SIZES_OF: tuple[tuple[int, ...], ...] = tuple(
+    next((sizes for start, sizes in _CARD_SIZES if start.match(f"{number:04d}")), ()) for number in range(10_000)
+)
 
 
 def _cards(text: str) -> Iterator[Found]:
     """Card numbers, wherever in a row of digits and separators one begins and ends with a group of digits."""
     for row in _CARD.finditer(text):
         said = row[0]
-        groups = [group.span() for group in _GROUP.finditer(said)]
-        digits = "".join(said[start:end] for start, end in groups)
-        # Sums up to each digit, for both ways of doubling every second one: any number in here is checked at once.
-        values = [int(digit) for digit in digits]
-        twice = [2 * value - 9 * (value > 4) for value in values]
-        ways = (values[::2], twice[1::2]), (twice[::2], values[1::2])
-        sums = [list(accumulate(_alternating(even, odd), initial=0)) for even, odd in ways]
-        ends: dict[int, int] = {}
-        before = 0
-        for start, end in groups:
-            before += end - start
-            ends[before] = end
-        first = done = 0
-        for start, end in groups:
-            if first >= done:
-                for size in _card_sizes(digits, first):
-                    last = first + size
-                    check = sums[0] if last % 2 else sums[1]
-                    if last in ends and (check[last] - check[first]) % 10 == 0:
-                        spelled = said[start : ends[last]]
-                        # Two lines are one number only when it is written in groups, as it stands on the card.
-                        if "\n" not in spelled or _ON_THE_CARD.fullmatch(spelled):
-                            yield Found("card", row.start() + start, row.start() + ends[last])
-                            done = last
-                            break
-            first += end - start
+        if said.isdigit():
+            # The commonest row is one number, and the longest are no cards.
+            if len(said) < 20 and len(said) in _SIZES_OF[int(said[:4])] and luhn(said):
+                yield Found("card", *row.span())
+            continue
+        yield from _cards_in(said, row.start())
+    for match in _CARD_IN_GROUPS.finditer(text):
+        digits = "".join(_GROUP.findall(match[0]))
+        if len(digits) in _SIZES_OF[int(digits[:4])] and luhn(digits):
+            yield Found("card", *match.span())
 
 
-def _alternating(even: list[int], odd: list[int]) -> Iterator[int]:
-    for one, other in zip_longest(even, odd, fillvalue=0):
-        yield one
-        yield other
+_MOST_SMALL_GROUPS = 64
 
 
-def _card_sizes(digits: str, first: int) -> tuple[int, ...]:
-    if digits[first] not in "23456":
-        return ()
-    return next((sizes for start, sizes in _CARD_SIZES if start.match(digits, first)), ())
+def _cards_in(said: str, at: int) -> Iterator[Found]:
+    spans = [group.span() for group in _GROUP.finditer(said)]
+    if len(spans) > _MOST_SMALL_GROUPS and len(spans) * 3 > len(said):
+        return  # a table of digits
+    digits = "".join([said[start:end] for start, end in spans])
+    # Sums up to each digit, for both ways of doubling every second one: any number in here is checked at once.
+    sums: list[list[int]] = []
+    firsts = list(accumulate([end - start for start, end in spans], initial=0))
+    ends = {last: end for last, (_, end) in zip(firsts[1:], spans, strict=True)}
+    done = 0
+    for first, (start, _) in zip(firsts, spans, strict=False):
+        if first < done or digits[first] not in "23456" or len(digits) - first < 14:
+            continue
+        for size in _SIZES_OF[int(digits[first : first + 4])]:
+            last = first + size
+            if last not in ends:
+                continue
+            sums = sums or _luhn_sums(digits)
+            check = sums[last % 2]
+            if (check[last] - check[first]) % 10 == 0:
+                spelled = said[start : ends[last]]
+                # Two lines are one number only when it is written in groups, as it stands on the card.
+                if "\n" not in spelled or _ON_THE_CARD.fullmatch(spelled):
+                    yield Found("card", at + start, at + ends[last])
+                    done = last
+                    break
+
+
+def _luhn_sums(digits: str) -> list[list[int]]:
+    """Up to each digit, the sum in which every second one is doubled, from the first on or from the second on."""
+    sums = []
+    for doubled in (0, 1):
+        values = list(digits)
+        values[doubled::2] = digits[doubled::2].translate(_DOUBLED)
+        sums.append(list(accumulate(map(int, values), initial=0)))
+    return sums
 
 
 _ON_THE_CARD = re.compile(r"[0-9]{4}(?:[\s-]{1,2}[0-9]{4}){3}")
@@ -197,60 +230,78 @@ def _always(_: str) -> bool:
     return True
 
 
-def _ascii(source: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
-    """Letters of other scripts end a number: in Chinese or Japanese nothing else would."""
-    return re.compile(source, re.ASCII | flags)
+class _Numbers:
+    """Ways to write a number, each with its own check: one search finds where any of them begins.
+
+    A way may hold one group `s`, for the separator that it repeats. Letters of other scripts end a number: in Chinese
+    or Japanese nothing else would.
+    """
+
+    def __init__(self, edge: str, *ways: tuple[str, Callable[[str], bool]]) -> None:
+        self._ways = [(re.compile(edge + source, re.ASCII), check) for source, check in ways]
+        either = "|".join(
+            source.replace("(?P<s>", f"(?P<s{n}>").replace("(?P=s)", f"(?P=s{n})") for n, (source, _) in enumerate(ways)
+        )
+        self._any = re.compile(f"{edge}(?:{either})", re.ASCII)
+
+    def spans(self, text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+        # One search of a megabyte of digits would keep every other thread waiting.
+        for border in range(start + _STEP, end + _STEP, _STEP):
+            while start < border and (found := self._any.search(text, start, min(end, border + _LONGEST))):
+                start = found.start()
+                if start >= border:
+                    break
+                for way, check in self._ways:
+                    if (match := way.match(text, start, end)) and check(match[0]):
+                        yield match.span()
+                start += 1
+            start = border
 
 
-_EDGE, _OUT = r"(?<![A-Za-z0-9.-])(?<![0-9][.])", r"(?![A-Za-z0-9]|[.-][0-9])"
-# A national number: how it is written, and its own check.
-_NATIONAL: tuple[tuple[re.Pattern[str], Callable[[str], bool]], ...] = (
-    (_ascii(rf"{_EDGE}(?!000|666)[0-8][0-9]{{2}}([- .])(?!00)[0-9]{{2}}\1(?!0000)[0-9]{{4}}{_OUT}"), _always),
-    (_ascii(rf"{_EDGE}9[0-9]{{2}}([- ])[5-9][0-9]\1[0-9]{{4}}{_OUT}"), _always),
-    (_ascii(rf"(?<![0-9] ){_EDGE}[1-79][0-9]{{2}}([- ])[0-9]{{3}}\1[0-9]{{3}}{_OUT}"), luhn),
-    (_ascii(rf"{_EDGE}[0-9]{{3}}\.[0-9]{{3}}\.[0-9]{{3}}-[0-9]{{2}}{_OUT}"), _cpf),
-    (
-        _ascii(rf"{_EDGE}[12] ?[0-9]{{2}} ?(?:0[1-9]|1[0-2]) ?[0-9]{{2}} ?[0-9]{{3}} ?[0-9]{{3}} ?[0-9]{{2}}{_OUT}"),
-        _mod97,
-    ),
-    (_ascii(rf"{_EDGE}(?:[0-9]{{8}}|[XYZxyz]-?[0-9]{{7}})-?[A-HJ-NP-TV-Za-hj-np-tv-z]{_OUT}"), _dni),
-    (
-        _ascii(rf"{_EDGE}[0-9]{{6}}(?:19|20)[0-9]{{2}}(?:0[1-9]|1[0-2])[0-3][0-9][0-9]{{3}}[0-9Xx]{_OUT}"),
-        _chinese_id,
-    ),
-    (_ascii(rf"{_EDGE}[0-9]{{6}}[-+][0-9]{{4}}{_OUT}"), luhn),
-    (
-        _ascii(
-            rf"{_EDGE}(?!BG|GB|KN|NK|NT|TN|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z](?: ?[0-9]{{2}}){{3}} ?[A-D]{_OUT}"
-        ),
-        _always,
-    ),
-    (
-        _ascii(rf"{_EDGE}[A-Z]{{6}}[0-9]{{2}}[A-EHLMPRST][0-9]{{2}}[A-Z][0-9]{{3}}[A-Z]{_OUT}", re.IGNORECASE),
-        _always,
-    ),
-    (_ascii(rf"{_EDGE}[A-Z]{{3}}[ABCFGHLJPT][A-Z][0-9]{{4}}[A-Z]{_OUT}"), _always),
-    (_ascii(rf"{_EDGE}[STFGM][0-9]{{7}}[A-Z]{_OUT}"), _always),
+_STEP, _LONGEST = 8_192, 64
+_OUT = r"(?![A-Za-z0-9]|[.-][0-9])"
+
+
+def _number(source: str, check: Callable[[str], bool]) -> tuple[str, Callable[[str], bool]]:
+    return f"{source}{_OUT}", lambda said: check(re.sub("[^0-9A-Za-z]", "", said))
+
+
+_NATIONAL = _Numbers(
+    r"(?<![A-Za-z0-9.-])(?<![0-9][.])",
+    _number(r"(?!000|666)[0-8][0-9]{2}(?P<s>[- .])(?!00)[0-9]{2}(?P=s)(?!0000)[0-9]{4}", _always),
+    _number(r"9[0-9]{2}(?P<s>[- ])[5-9][0-9](?P=s)[0-9]{4}", _always),
+    _number(r"(?<![0-9] )[1-79][0-9]{2}(?P<s>[- ])[0-9]{3}(?P=s)[0-9]{3}", luhn),
+    _number(r"[0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2}", _cpf),
+    _number("[12] ?[0-9]{2} ?(?:0[1-9]|1[0-2]) ?[0-9]{2} ?[0-9]{3} ?[0-9]{3} ?[0-9]{2}", _mod97),
+    _number("(?:[0-9]{8}|[XYZxyz]-?[0-9]{7})-?[A-HJ-NP-TV-Za-hj-np-tv-z]", _dni),
+    _number("[0-9]{6}(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])[0-3][0-9][0-9]{3}[0-9Xx]", _chinese_id),
+    _number("[0-9]{6}[-+][0-9]{4}", luhn),
+    _number("(?!BG|GB|KN|NK|NT|TN|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z](?: ?[0-9]{2}){3} ?[A-D]", _always),
+    _number("(?i:[A-Z]{6}[0-9]{2}[A-EHLMPRST][0-9]{2}[A-Z][0-9]{3}[A-Z])", _always),
+    _number("[A-Z]{3}[ABCFGHLJPT][A-Z][0-9]{4}[A-Z]", _always),
+    _number("[STFGM][0-9]{7}[A-Z]", _always),
 )
-_PHONES: tuple[tuple[re.Pattern[str], int], ...] = (
-    (
-        _ascii(
-            r"(?<![A-Za-z0-9+])(?:\+|00(?=[1-9][0-9 ]))[ ]?[1-9](?:[ \t().\u2010-\u2013/-]{0,2}[0-9]){6,14}(?![0-9])"
-        ),
+
+
+def _phone(source: str, least: int) -> tuple[str, Callable[[str], bool]]:
+    return source, lambda said: least <= len(DIGIT.findall(said)) <= 15 and not _DATE_LIKE.match(said)
+
+
+_DATE_LIKE = re.compile(r"\(?[0-9]{1,2}([./ -])[0-9]{1,2}\1(?:[0-9]{2}|(?:19|20)[0-9]{2})(?![0-9])")
+_PHONES = _Numbers(
+    "(?<![A-Za-z0-9])",
+    _phone(
+        r"(?<!\+)(?:\+|00(?=[1-9][0-9 ]))[ ]?[1-9](?:[ \t().\u2010-\u2013/-]{0,2}[0-9]){6,14}(?![0-9])",
         8,
     ),
-    (
-        _ascii(
-            r"(?<![A-Za-z0-9.-])(?:1[ .-])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[ .\u2010-\u2013-])[2-9][0-9]{2}"
-            r"[ .\u2010-\u2013-][0-9]{4}(?![A-Za-z0-9-]|\.[0-9])"
-        ),
+    _phone(
+        r"(?<![.-])(?:1[ .-])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[ .\u2010-\u2013-])[2-9][0-9]{2}"
+        r"[ .\u2010-\u2013-][0-9]{4}(?![A-Za-z0-9-]|\.[0-9])",
         10,
     ),
-    (
-        _ascii(
-            r"(?<![A-Za-z0-9.,:/-])(?<![0-9] )\(?0[1-9][0-9]{0,4}\)?(?:[ /\u2010-\u2013-]{1,2}[0-9]{2,8}){1,5}"
-            r"(?![A-Za-z0-9]|[.,:/-][0-9])"
-        ),
+    _phone(
+        r"(?<![.,:/-])(?<![0-9] )\(?0[1-9][0-9]{0,4}\)?(?:[ /\u2010-\u2013-]{1,2}[0-9]{2,8}){1,5}"
+        r"(?![A-Za-z0-9]|[.,:/-][0-9])",
         9,
     ),
 )
@@ -281,41 +332,48 @@ _LABELLED: tuple[tuple[str, list[str], re.Pattern[str], int], ...] = (
         ),
         6,
     ),
+    (
+        "phone",
+        "call text ring dial reach".split(),
+        re.compile(
+            r"(?<![a-z])(?:(?:call|text|ring|dial)(?: (?:me|us|him|her|them))?|reach (?:me|us|him|her|them))"
+            r"(?: (?:back|now|today))?(?: (?:on|at|under|via))?:? {1,2}"
+            r"(\(?[0-9](?:[ ().\u2010-\u2013/-]{0,2}[0-9]){6,14})(?![0-9A-Za-z])",
+            re.IGNORECASE,
+        ),
+        7,
+    ),
+    (
+        "national-number",
+        ["social"],
+        # The word alone is said of many things; of nine digits only this.
+        re.compile(
+            r"(?<![a-z])social(?![a-z])(?:,| number| no\.?)?(?: is| was|:)?[ #]{1,2}([0-9]{9})(?![0-9])", re.IGNORECASE
+        ),
+        9,
+    ),
 )
-_DATE_LIKE = re.compile(r"\(?[0-9]{1,2}([./ -])[0-9]{1,2}\1(?:[0-9]{2}|(?:19|20)[0-9]{2})(?![0-9])")
 
 
-def _numbers(text: str, low: str) -> Iterator[Found]:
-    for start, end in _digit_areas(text):
-        for pattern, check in _NATIONAL:
-            for match in pattern.finditer(text, start, end):
-                if check(re.sub("[^0-9A-Za-z]", "", match[0])):
-                    yield Found("national-number", *match.span())
-        for pattern, least in _PHONES:
-            for match in pattern.finditer(text, start, end):
-                if least <= sum(map(str.isdigit, match[0])) <= 15 and not _DATE_LIKE.match(match[0]):
-                    yield Found("phone", *match.span())
+def _numbers(text: str, low: str, ruleset: str) -> Iterator[Found]:
+    for area in _DIGIT_AREA.finditer(text):
+        start, end = max(0, area.start() - 8), min(len(text), area.end() + 4)
+        for span in _NATIONAL.spans(text, start, end):
+            yield Found("national-number", *span)
+        if ruleset != "secrets":
+            for span in _PHONES.spans(text, start, end):
+                yield Found("phone", *span)
     for kind, words, pattern, least in _LABELLED:
+        if ruleset == "secrets" and kind == "phone":
+            continue
         for place in places(low, words):
             hit = pattern.match(text, place)
-            if hit and sum(map(str.isdigit, hit[1])) >= least:
+            if hit and len(DIGIT.findall(hit[1])) >= least and not _DATE_LIKE.match(hit[1]):
                 yield Found(kind, *hit.span(1))
 
 
-def _digit_areas(text: str) -> Iterator[tuple[int, int]]:
-    """Stretches with four digits or more close together, and some room on both sides for letters and signs."""
-    areas: list[tuple[int, int, int]] = []
-    for match in _GROUP.finditer(text):
-        start, end = match.span()
-        if areas and start - areas[-1][1] <= 4:
-            areas[-1] = areas[-1][0], end, areas[-1][2] + end - start
-        else:
-            areas.append((start, end, end - start))
-    done = 0
-    for start, end, digits in areas:
-        if digits >= 4:
-            yield max(done, start - 8), min(len(text), end + 4)
-            done = end
+# A stretch with four digits or more close together; around it there is room for letters and signs.
+_DIGIT_AREA = re.compile("[0-9](?:[^0-9]{0,4}+[0-9]){3,}+")
 
 
 # --- what the rule sets for health and school records add

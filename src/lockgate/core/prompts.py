@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from lockgate.core.payload import Payload
 from lockgate.core.questions import Question, Scored, Verdict
-from lockgate.core.redaction import excerpts, redact
+from lockgate.core.redaction import excerpts
+from lockgate.core.sensitive import whole_pairs
 
 MAX_REPLY_CHARACTERS = 200
 # Below `low` no category is in doubt; from `high` on one is as good as flagged. In between nobody is sure.
@@ -49,7 +50,6 @@ verdict is "safe", "unsafe", or "unclear" when you cannot tell. nonce is {nonce}
 
 _NONCE = re.compile("[A-Za-z0-9_-]{16,64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")
-_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 def assess_question(
@@ -67,9 +67,8 @@ def assess_question(
     """
     if _NONCE.fullmatch(nonce) is None or len(set(nonce)) < 6:
         raise ValueError("a nonce has 16 to 64 letters and digits, drawn at random")
-    # Half a surrogate pair has no bytes to be sent as. One character for another: the spans stay right.
-    text = _HALF_PAIR.sub("\N{REPLACEMENT CHARACTER}", payload.prompt_text)
-    redacted = redact(text, payload.policy_context.pii_ruleset, custom)
+    redacted = payload.redacted(custom)
+    redacted = redacted._replace(text=whole_pairs(redacted.text))
     shown = excerpts(redacted, spans, budget=budget)
     whole = shown.whole and not redacted.unread
     facts = {

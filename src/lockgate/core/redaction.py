@@ -1,11 +1,11 @@
 """What may leave the process: a text without its secrets, and the parts of it that fit.
 
-1. Readings: the text as it is, with its codes decoded, with its characters folded, and with its wrapped lines joined.
-2. In each of them secrets are looked for; where one stands in a reading is traced back to where it stands in the text.
-3. Everything found is cut out of the text itself, and a placeholder says what kind of thing was there.
-4. Only then is a long text cut into excerpts, so that no border can leave half a secret behind.
-
-What is removed is not seen by whoever is asked. Words that were removed with it are therefore counted as unread.
+1. Slices: a long text is read in overlapping parts, so that no step of the interpreter keeps other threads waiting.
+2. Readings: a slice as it is, with its codes decoded, with its characters folded, and with its wrapped lines joined.
+3. In each of them secrets are looked for; where one stands in a reading is traced back to where it stands in the text.
+4. Everything found is cut out of the text itself, and a placeholder says what kind of thing was there.
+5. What is removed is not seen by whoever is asked: where all of it together could be an order, the text is `unread`.
+6. Only then is a long text cut into excerpts, so that no border can leave half a secret behind.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from lockgate.core.confusables import BIDI, CONTROLS, INVISIBLE, LOOKALIKES, SPACES, wordlike
-from lockgate.core.credentials import credentials, generated, runs
+from lockgate.core.credentials import credentials, decoded, generated, runs
 from lockgate.core.personal import personal
-from lockgate.core.sensitive import DIGIT, KINDS, Found, lowered
+from lockgate.core.sensitive import DIGIT, HUMP, KINDS, Found, lowered
 
-RULESETS = ("default", "hipaa", "ferpa", "custom")
+# `secrets` is for whoever judges a call: where something is sent to (addresses, phones, accounts) stays.
+RULESETS = ("default", "hipaa", "ferpa", "custom", "secrets")
+SLICE = 65_536
 # Percent inside percent inside JSON: further than this nobody reads by accident.
 MOST_DECODINGS = 3
 MOST_CUSTOM_BYTES = 512
-MOST_SINGLE_WORDS = 6
-# Kinds whose values somebody chose, and may have chosen from a dictionary.
-_WRITTEN = ("secret", "cookie", "url-credentials", "personal-detail", "custom")
 # Digits on two lines are mostly two numbers.
 _NUMBERS = ("card", "national-number", "phone", "record-number", "birth-date", "personal-detail", "ip-address")
 
@@ -47,8 +48,8 @@ class Cut(NamedTuple):
 class Redacted(NamedTuple):
     """A text that may leave; `removed` counts what was taken out by kind.
 
-    `unread` says that words went with it: an order in quotes after `password=` is nobody's password, so whoever
-    reads only this text has not read everything.
+    `unread` says that what went could be an order, whole or in pieces: words in quotes after `password=` are nobody's
+    password, and a long token may be anything. Whoever reads only this text has not read everything.
     """
 
     text: str
@@ -85,12 +86,93 @@ def redact(text: str, ruleset: str = "default", custom: Sequence[str] = ()) -> R
     """
     if ruleset not in RULESETS:
         raise ValueError("unknown rule set for redaction")
-    spans: list[tuple[int, int, str]] = []
-    unread = False
-    single_words: set[int] = set()
+    removed = _removed(text, ruleset, tuple(custom))
+    # 4. Cut out.
+    pieces: list[str] = []
+    cuts: list[Cut] = []
+    counted: Counter[str] = Counter()
+    done = size = 0
+    for start, end, kind, _ in removed:
+        placeholder = f"[redacted:{kind}]"
+        counted[kind] += 1
+        pieces += text[done:start], placeholder
+        size += start - done
+        cuts.append(Cut(start, end, size, len(placeholder)))
+        size += len(placeholder)
+        done = end
+    return Redacted(
+        "".join(pieces) + text[done:], tuple(sorted(counted.items())), tuple(cuts), _could_be_an_order(removed)
+    )
+
+
+class _Removal(NamedTuple):
+    """One stretch that goes, and what it says in each reading in which it was found."""
+
+    start: int
+    end: int
+    kind: str
+    said: frozenset[str]
+
+
+# --- 1. slices
+
+# What begins this far before the end of a slice is found again, whole, in the next one; and so much is looked back.
+_OVERLAP, _BEFORE = 8_192, 256
+_RUN_ON = re.compile("[A-Za-z0-9+/_=-]{0,65536}+")
+_RUN_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
+
+
+def _removed(text: str, ruleset: str, custom: tuple[str, ...]) -> list[_Removal]:
+    """Everything that goes, in order, without overlaps."""
+    final: list[_Removal] = []
+    found: list[_Removal] = []
+    start = settled = 0
+    while True:
+        end = min(start + SLICE, len(text))
+        last = end == len(text)
+        following = end - _OVERLAP
+        run_on = 0
+        for hit in _removals(text[start:end], ruleset, custom):
+            hit = hit._replace(start=hit.start + start, end=hit.end + start)
+            if start and hit.start < start + _BEFORE and hit.end <= settled:
+                continue  # at a border numbers look shorter than they are; what stands here was found before
+            if not last and hit.end > end - _OVERLAP // 2:
+                if hit.end - hit.start < SLICE // 2 - _OVERLAP:
+                    following = min(following, hit.start)
+                    continue
+                if hit.end == end:
+                    run_on = _run_on(text, end)
+                    hit = hit._replace(end=run_on)
+            found.append(hit)
+        if last:
+            return final + _merged(found)
+        settled = end - _OVERLAP // 2
+        following = max(following, run_on) - _BEFORE
+        # Base64 that goes on decodes only from a fourth character on.
+        head = text[start:following]
+        following -= (len(head) - len(head.rstrip(_RUN_CHARACTERS))) % 4
+        found = _merged(found)
+        while found and found[0].end <= following:
+            final.append(found.pop(0))
+        start = following
+
+
+def _run_on(text: str, at: int) -> int:
+    while (match := _RUN_ON.match(text, at)) and match.end() > at:
+        at = match.end()
+    return at
+
+
+def _removals(text: str, ruleset: str, custom: tuple[str, ...]) -> Iterator[_Removal]:
+    left = MOST_HITS + len(text) // 32
     for view in _views(text):
-        # 2. Where it stands in a reading, and where that is in the text.
-        for hit in (*_found(view.text, ruleset, joined=view.joined), *_custom(view.text, tuple(custom))):
+        # 3. Where it stands in a reading, and where that is in the text.
+        for hit in chain(_found(view.text, ruleset, joined=view.joined), _custom(view.text, custom)):
+            left -= 1
+            if left < 0:
+                # Nothing but secrets: what is left between them is not worth the time to find it.
+                yield _Removal(0, len(text), hit.kind, frozenset([text[:MOST_SAID]]))
+                return
             start, end = view.origin(hit.start, hit.end)
             if view.joined:
                 if hit.kind in _NUMBERS and not _one_number(text, start, end, view.text[hit.start : hit.end]):
@@ -99,26 +181,21 @@ def redact(text: str, ruleset: str = "default", custom: Sequence[str] = ()) -> R
                 if hit.kind == "token" and any(map(wordlike, text[start:end].split("\n"))):
                     continue  # names in code, one below the other
             if start < end:
-                spans.append((start, end, hit.kind))
-                unread = unread or _speaks(hit, view.text)
-                if hit.kind in _WRITTEN and view.text[hit.start : hit.end].isalpha():
-                    single_words.add(start)
-    # An order can also be given one password at a time.
-    unread = unread or len(single_words) >= MOST_SINGLE_WORDS
-    # 3. Cut out.
-    pieces: list[str] = []
-    cuts: list[Cut] = []
-    counted: Counter[str] = Counter()
-    done = size = 0
-    for start, end, kind in _merged(spans):
-        placeholder = f"[redacted:{kind}]"
-        counted[kind] += 1
-        pieces += text[done:start], placeholder
-        size += start - done
-        cuts.append(Cut(start, end, size, len(placeholder)))
-        size += len(placeholder)
-        done = end
-    return Redacted("".join(pieces) + text[done:], tuple(sorted(counted.items())), tuple(cuts), unread)
+                said = hit.said or view.text[hit.start : hit.end]
+                yield _Removal(start, end, hit.kind, frozenset([said[:MOST_SAID]]))
+
+
+def _merged(removals: list[_Removal]) -> list[_Removal]:
+    """Those that overlap become one, under the name of the most telling kind among them."""
+    merged: list[_Removal] = []
+    for each in sorted(removals, key=itemgetter(0, 1)):
+        if merged and each.start < merged[-1].end:
+            start, end, kind, said = merged[-1]
+            kind = min(kind, each.kind, key=KINDS.index)
+            merged[-1] = _Removal(start, max(end, each.end), kind, said | each.said)
+        else:
+            merged.append(each)
+    return merged
 
 
 def _found(text: str, ruleset: str, *, joined: bool) -> Iterator[Found]:
@@ -136,97 +213,146 @@ def _inside(said: str, ruleset: str) -> Iterator[Found]:
     yield from generated(said)
 
 
-def _merged(spans: Iterable[tuple[int, int, str]]) -> Iterator[tuple[int, int, str]]:
-    """Spans that overlap become one, under the name of the most telling kind in them."""
-    current: tuple[int, int, str] | None = None
-    for start, end, kind in sorted(spans):
-        if current and start < current[1]:
-            current = current[0], max(current[1], end), min(current[2], kind, key=KINDS.index)
-        else:
-            if current:
-                yield current
-            current = start, end, kind
-    if current:
-        yield current
+# --- 5. what nobody reads
+
+# Four words are an order ("wipe the audit trail"), in one value or one word in each of four.
+MOST_WORDS = 3
+# Names and a company's domain are words too, and a letter has a sender and some who get it.
+MOST_NAMES = 7
+# Keys of known makers are this long at most; what else is longer could be anything, encoded.
+MOST_UNREADABLE, MOST_UNREADABLE_KEY, MOST_UNREADABLE_IN_ALL = 128, 200, 512
+MOST_REMOVALS = 32
+MOST_SAID = 4096
+MOST_HITS = 64
+_ONLY_DIGITS = frozenset({"card", "phone", "ip-address"})
 
 
-def _speaks(hit: Found, text: str) -> bool:
-    """Whether what is removed could hold a sentence, and not only a secret."""
-    said = _KEY_LINE.sub("", (hit.said or text[hit.start : hit.end])[:65_536]).replace("_", " ")
-    # Names with dots and a company's domain are words too.
-    least = 8 if hit.kind == "email" else 4
-    words = _SPACED_WORD.findall(said)
-    if len(words) >= least and (wordlike(" ".join(words)) or not said.isascii()):
+def _could_be_an_order(removed: Sequence[_Removal]) -> bool:
+    """Whether what is removed, all of it together, could hold an order, and not only secrets."""
+    if len(removed) > MOST_REMOVALS:
         return True
-    if not said.isascii() and _UNSPACED.search(said):
-        return True
-    return hit.kind != "email" and _spells(said)
+    words = unreadable = 0
+    names: set[str] = set()
+    for each in removed:
+        if each.kind in _ONLY_DIGITS:
+            continue
+        if each.kind == "email":
+            names.update(*(_NAME.findall(unicodedata.normalize("NFKC", said).lower()) for said in each.said))
+            continue
+        texts = [text for said in each.said for text in _parts(each.kind, said)]
+        size = max(map(len, texts))
+        if size > (MOST_UNREADABLE_KEY if each.kind == "api-key" else MOST_UNREADABLE):
+            return True
+        unreadable += size
+        words += max(len(_words(text)) for text in texts)
+    return words > MOST_WORDS or len(names) > MOST_NAMES or unreadable > MOST_UNREADABLE_IN_ALL
 
 
+def _parts(kind: str, said: str) -> Iterator[str]:
+    """What a removed value is made of, for a signed token what its parts say beside the usual claims."""
+    if kind != "jwt":
+        # What a maker puts in front of his keys are words of his.
+        yield _MAKER.sub("", said) if kind == "api-key" else said
+        return
+    for part in said.split("."):
+        plain = decoded(part)
+        yield _CLAIMS.sub("", plain)[:MOST_UNREADABLE] if plain else part
+
+
+_CLAIMS = re.compile(
+    r"\b(?:alg|typ|kid|JWT|at\+jwt|[HREP]S[0-9]{3}|iss|sub|aud|exp|nbf|iat|jti|azp|scope|name|email)\b"
+)
+_MAKER = re.compile(r"^(?:[A-Za-z]{2,8}[-_.]){1,2}|^A[A-Z]{3}")
+_NAME = re.compile(r"[^\W\d_]{2,}")
 _KEY_LINE = re.compile("-{2,5} ?(?:BEGIN|END) [A-Z0-9 ]{1,48}-{2,5}")
-_SPACED_WORD = re.compile(r"(?<!\w)[^\W\d_]{2,24}(?!\w)")
-_UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{6}")
+_SPACED_WORD = re.compile(r"(?<!\S)[^\W\d_]{2,24}(?!\S)")
+_UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2}")
+_FOREIGN_WORD = re.compile(r"[^\W\d_a-zA-Z]{2,24}")
+_DIGITS_AS_LETTERS = str.maketrans("013457@$", "oieastas")
 
 
-def _spells(said: str) -> bool:
-    """Whether one long token is words without spaces, which random letters look like only by the piece."""
-    letters = "".join(re.findall("[A-Za-z]{5,}", said[:4096]))
-    pieces = [letters[i : i + 8] for i in range(0, len(letters) - 7, 8)]
-    return len(pieces) >= 3 and sum(map(wordlike, pieces)) * 4 >= len(pieces) * 3
+def _words(said: str) -> list[str]:
+    """The words that a removed value may be made of; none when it reads as if it were drawn at random."""
+    said = unicodedata.normalize("NFKC", _KEY_LINE.sub("", said))
+    words = _SPACED_WORD.findall(said)
+    if not said.isascii():
+        unspaced = _UNSPACED.findall(said)
+        words = max(words, unspaced, _FOREIGN_WORD.findall(said), key=len)
+    # Digits for letters: a hash has more of them than a word, and a short value may be anything.
+    digits = len(DIGIT.findall(said))
+    for reading in (said, said.translate(_DIGITS_AS_LETTERS)):
+        if digits * 3 <= len(said) or len(said) <= 12:
+            words = max(words, _spelled(reading), key=len)
+    return words
 
 
-# --- 1. readings, and the way back from them
+def _spelled(said: str) -> list[str]:
+    parts = HUMP.findall(said)
+    letters = sum(map(len, parts))
+    words = [part for part in parts if len(part) > 1]
+    if letters > 7:
+        # Random letters change their case after one or two, most of them.
+        of_words, of_all = (3, 4) if letters > 20 else (2, 3)
+        long = sum(len(part) for part in words if len(part) > 2)
+        if long * of_all < letters * of_words or not wordlike(" ".join(words)):
+            return []
+    # Words without spaces have six letters each, more or less.
+    return [part[i : i + 6] for part in words for i in range(0, max(len(part) - 3, 1), 6)][: max(letters // 3, 1)]
+
+
+# --- 2. readings, and the way back from them
+
+
+# `size` characters at `at` of a reading stand for `start:end` of its parent's; in a run of codes of one length each
+# one stands for `step` of them, otherwise that is 0.
+_Edit = tuple[int, int, int, int, int]
 
 
 class _View:
     """Another reading of a text that remembers where each of its characters came from."""
 
-    __slots__ = ("_at", "_from", "_parent", "_size", "_to", "joined", "text")
+    __slots__ = ("_edits", "_parent", "joined", "text")
 
     def __init__(self, text: str, parent: _View | None = None) -> None:
         self.text = text
         self.joined = False
         self._parent = parent
-        # Edit number i: `size` characters at `at` of this text stand for `from:to` of the parent's.
-        self._at: list[int] = []
-        self._size: list[int] = []
-        self._from: list[int] = []
-        self._to: list[int] = []
+        self._edits: list[_Edit] = []
 
     def origin(self, start: int, end: int) -> tuple[int, int]:
         """The span of the original text that this span was read from."""
         view: _View | None = self
         while view is not None:
-            if view._at:
+            if view._edits:
                 start, end = view._before(start, last=False), view._before(end - 1, last=True)
             view = view._parent
         return start, end
 
-    def _before(self, at: int, *, last: bool) -> int:
-        number = bisect_right(self._at, at) - 1
+    def _before(self, place: int, *, last: bool) -> int:
+        number = bisect_right(self._edits, place, key=itemgetter(0)) - 1
         if number < 0:
-            return at + last
-        beyond = at - self._at[number] - self._size[number]
-        if beyond >= 0:
-            return self._to[number] + beyond + last
-        return self._to[number] if last else self._from[number]
+            return place + last
+        at, size, start, end, step = self._edits[number]
+        if place >= at + size:
+            return end + place - at - size + last
+        if step:
+            return start + (place - at + last) * step
+        return end if last else start
 
     def edited(self, pattern: re.Pattern[str], said: Callable[[re.Match[str]], str]) -> _View:
         """The reading in which every match says something else; this one when none does."""
         view = _View("", self)
+        edits = view._edits
         pieces: list[str] = []
         done = size = 0
         for match in pattern.finditer(self.text):
             plain = said(match)
-            start, end = match.span()
             if plain == match[0]:
                 continue
+            start, end = match.span()
             pieces += self.text[done:start], plain
             size += start - done
-            view._at.append(size)
-            view._size.append(len(plain))
-            view._from.append(start)
-            view._to.append(end)
+            edits.append((size, len(plain), start, end, (end - start) // len(plain) if match.lastgroup == "run" else 0))
             size += len(plain)
             done = end
         if not pieces:
@@ -239,14 +365,28 @@ class _View:
         return _View(self.text.translate(table), self) if table else self
 
 
-# One code at a time, so that a secret in a text that is nothing but codes can be cut out of it.
+# One code at a time, so that a secret in a text that is nothing but codes can be cut out of it; or a run of codes that
+# are equally long and stand for one character each.
 _BYTES = r"{0}(?:[0-7]{1}|[CcDd]{1}{0}[89ABab]{1}|[Ee]{1}(?:{0}[89ABab]{1}){{2}}|[Ff][0-7](?:{0}[89ABab]{1}){{3}})"
+_HEX = "[0-9A-Fa-f]"
+_RUNS = (
+    f"%[0-7]{_HEX}",
+    f"%(?:[Cc][2-9A-Fa-f]|[Dd]{_HEX})%[89ABab]{_HEX}",
+    f"%[Ee][1-9A-Ca-cEeFf]%[89ABab]{_HEX}%[89ABab]{_HEX}",
+    rf"\\u{_HEX}{{4}}",
+    rf"\\x{_HEX}{{2}}",
+    "&#[3-9][0-9];",
+    "&#1(?:[01][0-9]|2[0-7]);",
+    f"&#x[2-7]{_HEX};",
+)
 _CODES = re.compile(
-    _BYTES.format("%", "[0-9A-Fa-f]")
-    + r"|\\{1,8}(?:u\{[0-9A-Fa-f]{1,6}\}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|x[0-9A-Fa-f]{2}|[\"'`/nrt&=@:+.-]|(?=[^\\]|$))"
+    f"(?P<run>{'|'.join(f'(?:{code}){{2,}}+' for code in _RUNS)})|"
+    + _BYTES.format("%", _HEX)
+    + r"|\\++(?:u\{[0-9A-Fa-f]{1,6}\}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|x[0-9A-Fa-f]{2}|[\"'`/nrt&=@:+.-])?+"
     r"|&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,24});"
 )
 _QUOTED_PRINTABLE = re.compile(rf"=\r?\n|{_BYTES.format('=', '[0-9A-F]')}")
+_RUN_MARKS = (("\\u", 16), ("\\x", 16), ("&#x", 16), ("&#", 10))
 _BLANKS = {"n": "\n", "r": "\n", "t": "\t"}
 
 
@@ -254,6 +394,9 @@ def _said(match: re.Match[str]) -> str:
     code = match[0]
     if code[0] == "%":
         return bytes.fromhex(code.replace("%", "")).decode("utf-8", "replace")
+    if match.lastgroup == "run":
+        mark, base = next((mark, base) for mark, base in _RUN_MARKS if code.startswith(mark))
+        return "".join([chr(int(each, base)) for each in code.replace(";", "")[len(mark) :].split(mark)])
     if code[0] == "&":
         return html.unescape(code)
     body = code.lstrip("\\")
@@ -271,7 +414,10 @@ def _soft(match: re.Match[str]) -> str:
 # A line break with whatever a mail, a log or a source file puts around it; or one string joined to another.
 _JOINED_STRINGS = re.compile(r"[\"'`] ?[+.&] ?[\"'`]")
 _WRAP = re.compile(
-    r"[ \t]{0,8}(?:[\"'`][ \t]{0,4}[+.&\\]?|\\)?[ \t]{0,4}\r?\n[ \t>|*#]{0,64}+(?:[+.&]?[ \t]{0,4}[\"'`])?+"
+    r"(?=[\s\"'`\\])[ \t]{0,8}+(?:[\"'`][ \t]{0,4}+[+.&\\]?|\\)?[ \t]{0,4}+(?:\r?\n[ \t>|*#]{0,64}+)++"
+    r"(?:[+.&]?[ \t]{0,4}[\"'`])?+"
+    # Short words are so common that they are looked for right here.
+    r"(?P<word>(?=[A-Za-z]?[a-z]{1,3}[,.;:!?)]{0,2}(?:\s|\Z)))?"
     rf"|{_JOINED_STRINGS.pattern}"
 )
 _SPLIT_NUMBER = re.compile(r"[-\u2010-\u2013./()+][ \t\"'`\\]*(?:\r?\n|\\n)")
@@ -282,11 +428,17 @@ _WORD_BEFORE_REVERSED = re.compile(r"[,.;:!?)]{0,2}([a-z]{1,19}[A-Za-z]?)(?:[\s(
 
 def _glued(match: re.Match[str]) -> str:
     """Nothing, so that the lines are one; unless a plain word is next to the break, or the next line sets something."""
-    text, start = match.string, match.start()
-    after = _WORD_AFTER.match(text, match.end())
-    before = _WORD_BEFORE_REVERSED.match(text[max(0, start - 24) : start][::-1])
+    if match["word"] is not None:
+        return "\n"
+    text, (start, end) = match.string, match.span()
+    # Most often one character says that there is no word.
+    after = _WORD_AFTER.match(text, end) if text[end : end + 1].isalpha() else None
+    touching = text[start - 1 : start]
+    before = None
+    if touching.isalpha() or touching in ",.;:!?)":
+        before = _WORD_BEFORE_REVERSED.match(text[max(0, start - 24) : start][::-1])
     prose = (after and _is_word(after[1])) or (before and _is_word(before[1][::-1]))
-    return "\n" if prose or _STATEMENT.match(text, match.end()) else ""
+    return "\n" if prose or _STATEMENT.match(text, end) else ""
 
 
 def _is_word(letters: str) -> bool:
@@ -316,8 +468,9 @@ def _views(text: str) -> Iterator[_View]:
         yield shown
     if "\n" in shown.text or _JOINED_STRINGS.search(shown.text):
         joined = shown.edited(_WRAP, _glued)
-        joined.joined = True
-        yield joined
+        if joined is not shown:
+            joined.joined = True
+            yield joined
 
 
 _ZERO_WIDTH = frozenset(INVISIBLE + BIDI + CONTROLS)
@@ -512,7 +665,7 @@ class _Offsets:
         return self._character
 
 
-# --- 4. excerpts
+# --- 6. excerpts
 
 
 def excerpts(redacted: Redacted, spans: Sequence[tuple[int, int]], *, budget: int = 8000) -> Excerpts:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from lockgate.core.confusables import wordlike
+
 # The most telling first: where two overlap, the first names what was removed.
 KINDS = (
     "private-key",
@@ -40,9 +42,41 @@ class Found(NamedTuple):
     said: str = ""
 
 
+HALF_PAIR = re.compile("[\ud800-\udfff]")
+
+
+def whole_pairs(text: str) -> str:
+    """The text with a sign for every half of a surrogate pair, which has no bytes to be sent as; one for one."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        # In parts: one replacement after the other in a megabyte would keep every other thread waiting.
+        parts = [text[i : i + 65_536] for i in range(0, len(text), 65_536)]
+        return "".join([HALF_PAIR.sub("\N{REPLACEMENT CHARACTER}", part) for part in parts])
+    return text
+
+
 def lowered(text: str) -> str:
-    """The text with its ASCII letters in lower case: lowering others can change their number."""
-    return text.lower() if text.isascii() else re.sub("[A-Z]+", lambda run: run[0].lower(), text)
+    """The text in lower case, with as many characters: only one letter there is becomes two."""
+    return text.replace("\u0130", "i").lower()
+
+
+# A word by its humps: `getUserId`, `HTTPServer`.
+HUMP = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+# What hardly a word has in it: five consonants in a row, a q without its u, a letter three times over.
+_UNSPOKEN = re.compile(
+    r"[bcdfghjklmnpqrstvwxz]{5}|[aeiou]{4}|q(?!u)|[jvwz][bcdfgjkmpqtvwxz]|x[bdfgjkmqvwxz]|[bcdfghjklmnpqstvwxz]{2}[jqvxz]|(.)\1\1"
+)
+
+
+def reads(letters: str) -> bool:
+    """Whether letters could be words, and not drawn at random: of sixteen random ones one row in a hundred could."""
+    return wordlike(letters) and _UNSPOKEN.search(letters.lower()) is None
+
+
+def crowded(text: str) -> int:
+    """More marks than this are no ordinary text: nobody has the time to look at each of them."""
+    return 64 + len(text) // 16
 
 
 def places(low: str, words: Iterable[str]) -> list[int]:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from lockgate.core import sensitive
 from lockgate.core.confusables import INVISIBLE
-from lockgate.core.redaction import Cut, Redacted, redact
+from lockgate.core.redaction import Redacted, redact
 
 # What a line takes beside what it says: a nonce and a label.
 LINE = 48
@@ -19,35 +20,16 @@ _LONG_FIND = 600
 _MOST_PLACES = 256
 # A secret that begins so far before a window, or ends so far behind it, is still found.
 _MARGIN = 400
-# What stays although it is personal: these are the places that a call sends something to.
-_KEPT = frozenset({"email", "phone", "ip-address", "iban"})
 _MAX_QUOTE = 160
 # Characters that Python calls printable and nobody sees: joiners, fillers, variation selectors, the blank of braille.
 UNSEEN = re.compile(f"[{INVISIBLE}\u2800\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-HALF_PAIR = re.compile("[\ud800-\udfff]")
+HALF_PAIR = sensitive.HALF_PAIR
 
 
 @lru_cache(maxsize=128)
 def without_secrets(text: str) -> Redacted:
     """The text without keys, tokens, passwords and private keys; a block is judged many times, so it is remembered."""
-    text = HALF_PAIR.sub("\N{REPLACEMENT CHARACTER}", text)
-    redacted = redact(text)
-    pieces: list[str] = []
-    cuts: list[Cut] = []
-    removed: dict[str, int] = {}
-    done = shift = 0
-    for cut in redacted.cuts:
-        placeholder = redacted.text[cut.start + shift : cut.start + shift + cut.size]
-        shift += cut.size - (cut.end - cut.start)
-        kind = placeholder[len("[redacted:") : -1]
-        if kind in _KEPT:
-            continue
-        pieces += text[done : cut.start], placeholder
-        cuts.append(cut)
-        removed[kind] = removed.get(kind, 0) + 1
-        done = cut.end
-    unread = redacted.unread and bool(cuts)
-    return Redacted("".join(pieces) + text[done:], tuple(sorted(removed.items())), tuple(cuts), unread)
+    return redact(sensitive.whole_pairs(text), "secrets")
 
 
 def weight(text: str) -> int:
