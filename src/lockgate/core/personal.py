@@ -368,7 +368,7 @@ def _numbers(text: str, low: str, ruleset: str) -> Iterator[Found]:
             continue
         for place in places(low, words):
             hit = pattern.match(text, place)
-            if hit and len(DIGIT.findall(hit[1])) >= least and not _DATE_LIKE.match(hit[1]):
+            if hit and len(DIGIT.findall(hit[1])) >= least and not (kind == "phone" and _DATE_LIKE.match(hit[1])):
                 yield Found(kind, *hit.span(1))
 
 
