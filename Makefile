@@ -6,6 +6,9 @@ FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 5
 ARGS ?=
 
+# What these measure are moments: they get the machine to themselves, after the others.
+TIMED := tests/verifiers tests/test_adapters.py tests/test_lanes.py
+
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
@@ -23,7 +26,12 @@ demo: $(VENV)/runtime ## play a recorded session: ordinary calls, a poisoned pag
 	@$(BIN)/lockgate demo $(ARGS)
 
 test: check ## run check, then the tests (ARGS goes to pytest)
+ifeq ($(strip $(ARGS)),)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(TIMED:%=--ignore=%)
+	$(BIN)/python -m pytest $(TIMED)
+else
 	$(BIN)/python -m pytest $(ARGS)
+endif
 
 # An option on the command line outranks the one in pyproject.toml that keeps plain runs out of this folder.
 test-hosts: $(VENV)/hosts ## run the tests against heavy real hosts (a model server, PostgreSQL, Go: some 600 MB to install)
@@ -50,6 +58,7 @@ fuzz: $(VENV)/fuzz ## run every fuzz target for FUZZ_SECONDS (60) each
 
 soak: $(VENV)/dev ## simulate outages for SOAK_MINUTES (5)
 	@$(BIN)/python tests/verifiers/soak.py --minutes $(SOAK_MINUTES) $(ARGS)
+	@$(BIN)/python tests/stores/log_soak.py --minutes $(SOAK_MINUTES) $(ARGS)
 
 clean: ## remove the environment, builds and caches
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -188,7 +188,12 @@ def client() -> Iterator[Client]:
 
 
 def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("lockgate")]
+    # A journal's threads, left by other tests of the same process, are not the client's.
+    return [
+        thread.name
+        for thread in threading.enumerate()
+        if thread.name.startswith(("lockgate-verifier", "lockgate-lookup"))
+    ]
 
 
 def files() -> int:
