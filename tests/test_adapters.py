@@ -879,6 +879,13 @@ def test_a_dear_text_costs_the_deadline_at_most_and_holds_up_nobody_s_loop(
         assert min(lates) <= LATE_S
 
 
+def test_custom_redaction_without_patterns_is_not_wholly_read(make: Make) -> None:
+    adapter = make(SAFE)
+    custom = {**PLAIN, "policy_context": {"pii_ruleset": "custom"}}
+    assert (adapter.examine(custom).verdict, adapter.examine(custom).reason) == ("unclear", "partly-read")
+    assert adapter.examine(PLAIN).verdict == "safe"
+
+
 def test_dear_texts_of_one_client_keep_nobody_s_ordinary_text_waiting(make: Make) -> None:
     """All of one tenant, which is how they come when nobody says whose they are.
 

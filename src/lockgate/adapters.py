@@ -333,7 +333,9 @@ class RemoteAdapter(_Adapter):
         question, whole = assess_question(
             payload, rules, found.spans, nonce, budget=self._excerpt_characters, custom=self._custom_redactions
         )
-        seen.asked = (question, whole, nonce)
+        # Whoever asks for patterns of their own where none are set cannot have had them taken out.
+        unset = payload.policy_context.pii_ruleset == "custom" and not self._custom_redactions
+        seen.asked = (question, whole and not unset, nonce)
 
     def _key(self, tenant: str, seen: _Seen) -> _Flow[str | NoAnswer]:
         # The tenant's name comes with a request: it ends up in tables, and must not fill or confuse them.
