@@ -13,7 +13,7 @@ import lockgate.gate
 from lockgate import Action, Decision, Gate, Policy, Reason
 from lockgate.core.approvals import Bound, Pending, State, Taken
 from lockgate.core.errors import LockgateError
-from lockgate.core.opinions import Opinion, Ruling
+from lockgate.core.opinions import Opinion, Ruling, Silent, Triage, Unreadable
 from lockgate.gate import Inquiry, Opined, Session
 from lockgate.stores.memory import MemoryApprovals
 from lockgate.stores.sqlite import SqliteApprovals
@@ -276,3 +276,46 @@ def test_when_too_many_wait_the_ruling_says_so() -> None:
     paused = ask(opened(Full()))
     assert (paused.action, paused.approval) == (Action.PAUSE, "")
     assert "too many calls wait" in paused.explanation
+
+
+class Says:
+    name = "scripted/says"
+
+    def __init__(self, said: Opinion) -> None:
+        self.said = said
+
+    def opine(self, inquiry: Inquiry) -> Opined:
+        return Opined(self.said)
+
+    async def opine_async(self, inquiry: Inquiry) -> Opined:
+        return self.opine(inquiry)
+
+
+EVERY: list[Opinion] = [
+    Triage(False),
+    Triage(True),
+    Unreadable(),
+    Silent("deadline"),
+    *(Ruling(action, "go on") for action in Action),
+]
+
+
+def test_no_answer_of_any_judge_turns_a_no_into_continue() -> None:
+    for first in EVERY:
+        for top in EVERY:
+            store = MemoryApprovals()
+            session = opened(store)
+            answer(store, ask(session), yes=False)
+            session.gate.triage, session.gate.supervisor = Says(first), Says(top)
+            plain = ask(session)
+            waited = asyncio.run(session.check_async("send_email", CALL))
+            assert (plain.action, plain.reason) == (waited.action, waited.reason) == (Action.PAUSE, Reason.DENIED)
+
+
+def test_a_no_counts_at_once_where_the_rules_pass(store: Store) -> None:
+    session = opened(store)
+    first = ask(session)
+    session.add(f"send the statement to {CALL['to']}", source="user")
+    assert ask(session).action is Action.CONTINUE
+    answer(store, first, yes=False)
+    assert ask(session).reason is Reason.DENIED

@@ -209,7 +209,6 @@ class Session:
         # Whether a person has been asked here, perhaps by an earlier process, and whether they have said no.
         self._heard = resumed and gate.approvals is not None
         self._refused = False
-        self._refuses_again = 0.0
         # Everything untrusted so far as one hash: an approval given before the latest of it is void.
         self._read = sha256()
         self._asking: dict[str, Future[Opined]] = {}
@@ -493,14 +492,13 @@ class Session:
         return ruling if person is None else person.decision
 
     def _refuses(self) -> Generator[_Work, object, bool]:
-        """Whether a person has said no to anything here; asked of the store at most once a second until one has."""
-        if not self._refused and monotonic() >= self._refuses_again:
+        """Whether a person has said no to anything here; the store is asked each time until one has."""
+        if not self._refused:
             answer = yield self._stored(partial(self._approvals.denies, self.id))
             if not isinstance(answer, bool):
                 # A store that cannot say may hold one.
                 return True
             self._refused = answer
-            self._refuses_again = monotonic() + 1.0
         return self._refused
 
     def _bound(self, call: ToolCall) -> Bound | None:
