@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import combinations_with_replacement
 from pathlib import Path
 from threading import Barrier, Event, Lock, Thread
 
 import pytest
 
 from lockgate import journal, keys
-from lockgate.core.errors import LockgateError
-from lockgate.core.merkle import leaf_hash
-from lockgate.core.notes import Checkpoint, PublicKey, open_checkpoint, open_proof, signed
+from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError
+from lockgate.core.merkle import leaf_hash, verify_consistency
+from lockgate.core.notes import Checkpoint, PublicKey, open_checkpoint, open_proof, parse_checkpoint, parse_note, signed
 from lockgate.core.record import parse
-from lockgate.journal import Journal, JournalDamaged, JournalUnavailable, Snapshot, Transaction
+from lockgate.journal import Journal
+from lockgate.log import Snapshot, Store, Transaction
 from lockgate.stores.log_memory import MemoryLog
+from lockgate.stores.log_sqlite import SqliteLog
 
 sys.path.insert(0, str(Path(__file__).parent / "stores"))
 
@@ -73,6 +78,12 @@ class Shaky:
         return self.does(message)
 
 
+@pytest.fixture(autouse=True)
+def _no_thread_is_left() -> Iterator[None]:
+    yield
+    assert [each.name for each in threading.enumerate() if each.name == "lockgate-journal"] == []
+
+
 @pytest.fixture
 def store() -> Watched:
     return Watched()
@@ -98,6 +109,10 @@ def newest(store: MemoryLog) -> Checkpoint:
         head = view.newest(shard.number)
         assert head is not None
         return open_checkpoint(head.note, find_signer(shard.vkey).key, keys.verify)
+
+
+def origin_of(note: bytes) -> str:
+    return parse_checkpoint(parse_note(note).text).origin
 
 
 def until(true: Callable[[], bool], timeout_s: float = 10.0) -> None:
@@ -188,7 +203,7 @@ def test_a_writer_that_is_interrupted_holds_nobody_up(
     log.append([record()], durable=True)
     entered, go = Event(), Event()
     once = Lock()
-    real = journal._frontier
+    real = journal.frontier_of
 
     def interrupted(edge: bytes) -> object:
         if once.acquire(blocking=False):
@@ -197,7 +212,7 @@ def test_a_writer_that_is_interrupted_holds_nobody_up(
             raise KeyboardInterrupt
         return real(edge)
 
-    monkeypatch.setattr(journal, "_frontier", interrupted)
+    monkeypatch.setattr(journal, "frontier_of", interrupted)
     ends: list[str] = []
 
     def appends() -> None:
@@ -215,6 +230,70 @@ def test_a_writer_that_is_interrupted_holds_nobody_up(
     first.join(10)
     second.join(10)
     assert sorted(ends) == ["KeyboardInterrupt", "stored"]
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_place_is_given_at_once_and_nothing_is_written_for_it(log: Journal, store: Watched) -> None:
+    bodies = [record() for _ in range(3)]
+    waits = [log.enqueue([body], durable=at == 1) for at, body in enumerate(bodies)]
+    assert store.commits == []
+    # The last one is waited for first, and writes for all.
+    (last,) = waits[2]()
+    assert store.commits[-1] is True
+    count = len(store.commits)
+    assert [wait() for wait in reversed(waits)] == [(last,), *(wait() for wait in (waits[1], waits[0]))]
+    assert len(store.commits) == count
+    with store.reading() as view:
+        assert [body for _, body in view.bodies(1, 1, 9)] == bodies
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_what_nobody_waits_for_is_stored_with_the_next_or_at_the_end(log: Journal, store: Watched) -> None:
+    bodies = [record() for _ in range(3)]
+    log.enqueue(bodies[:1], durable=False)
+    (receipt,) = log.append(bodies[1:2], durable=False)
+    assert receipt.index == 2
+    wait = log.enqueue(bodies[2:], durable=False)
+    log.close()
+    assert newest(store).size == 4
+    with store.reading() as view:
+        assert [body for _, body in view.bodies(1, 1, 9)] == bodies
+    assert wait()[0].index == 3
+    with pytest.raises(JournalUnavailable, match="closed"):
+        log.enqueue([record()], durable=False)()
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_place_that_was_lost_in_a_failure_is_not_taken_again(log: Journal, store: Watched) -> None:
+    log.append([record()], durable=True)
+    waits = [log.enqueue([record()], durable=True) for _ in range(2)]
+    store.fails = True
+    with pytest.raises(JournalUnavailable, match="on purpose"):
+        waits[1]()
+    store.fails = False
+    (receipt,) = log.append([record()], durable=True)
+    assert receipt.index == 2
+    for wait in waits:
+        with pytest.raises(JournalUnavailable, match="on purpose"):
+            wait()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.usefixtures("_quiet")
+def test_a_child_does_not_wait_for_its_parents_records(log: Journal) -> None:
+    log.append([record()], durable=True)
+    wait = log.enqueue([record()], durable=True)
+    child = os.fork()
+    if not child:
+        status = 1
+        with suppress(BaseException):
+            try:
+                wait()
+            except JournalUnavailable as error:
+                status = 0 if "another process" in error.message else 2
+        os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert wait()[0].index == 2
 
 
 def test_a_closed_journal_takes_nothing(log: Journal, store: Watched) -> None:
@@ -263,6 +342,43 @@ def test_nothing_new_is_not_signed_again(store: Watched) -> None:
         asked = shaky.asked
         assert log.checkpoint() == first
         assert shaky.asked == asked
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_new_head_is_handed_over_once_it_is_stored(
+    log: Journal, store: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[bytes] = []
+    stored: list[bytes] = []
+
+    def told_and_stored(note: bytes) -> None:
+        # It may ask the journal back.
+        told.append(note)
+        stored.append(log.newest(origin_of(note)))
+
+    def fails(_: bytes) -> None:
+        raise OSError("token=canary-51c2")
+
+    log.on_head(fails)
+    log.on_head(told_and_stored)
+    log.append([record()], durable=True)
+    first = log.checkpoint()
+    assert log.checkpoint() == first
+    assert told == [first]
+    log.append([record()], durable=True)
+    last = log.rotate(signer(NEXT))
+    # Those of the next shard too.
+    assert log.checkpoint() == log.newest(NEXT) == log.newest()
+    assert told == stored == [first, last, log.newest()]
+    assert "OSError" in caplog.text
+    assert "canary" not in caplog.text
+
+
+def test_a_head_that_comes_by_itself_is_handed_over(log: Journal) -> None:
+    came = Event()
+    log.on_head(lambda _: came.set())
+    log.append([record()] * 300, durable=False)
+    assert came.wait(10)
 
 
 def raises(_: bytes) -> bytes:
@@ -360,10 +476,35 @@ def test_the_tail_of_a_killed_process_is_signed_by_the_next(store: Watched) -> N
     killed = Journal(store, signer(), verify=keys.verify)
     killed.append([record(), record()], durable=True)
     killed._changed.clear()
+    killed.close()
     assert newest(store).size == 1
     with Journal(store, signer(), verify=keys.verify) as log:
         log.append([record()], durable=False)
     assert newest(store).size == 4
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_the_thread_ends_though_it_signs_while_the_journal_is_closed(
+    log: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.append([record()], durable=False)
+    thread, real, begun = log._thread, log._refuse_unfit_to_sign, Event()
+    assert thread is not None
+
+    def refuse_unfit() -> None:
+        real()
+        begun.set()
+
+    monkeypatch.setattr(log, "_refuse_unfit_to_sign", refuse_unfit)
+    with log._signing:
+        log._hurry.set()
+        assert begun.wait(10)
+        # What `close` does, between the thread's look at it and its turn to sign.
+        log._closed = True
+        log._changed.set()
+        log._hurry.set()
+    thread.join(10)
+    assert not thread.is_alive()
 
 
 # What it will not go on from
@@ -416,14 +557,16 @@ def test_a_log_with_another_past_is_refused(store: Watched) -> None:
     # It is longer, so an append does not see it; but nothing of it is signed.
     with pytest.raises(JournalDamaged, match="not those of the newest head"):
         again.checkpoint()
+    for each in (log, other, again):
+        each.close()
 
 
 @pytest.mark.usefixtures("_quiet")
 def test_a_bit_that_flipped_in_the_store_is_not_signed(log: Journal, store: Watched) -> None:
     log.append([record(), record()], durable=True)
-    body = bytearray(store._log.texts[1][2])
+    body = bytearray(store._log.kept[0].bodies[2])
     body[40] ^= 1
-    store._log.texts[1][2] = bytes(body)
+    store._log.kept[0].bodies[2] = bytes(body)
     with pytest.raises(JournalDamaged, match="record 2 is not what was appended"):
         log.checkpoint()
     with pytest.raises(JournalDamaged, match="record 2"):
@@ -435,8 +578,9 @@ def test_a_bit_that_flipped_in_the_store_is_not_signed(log: Journal, store: Watc
 def test_a_head_by_nobody_is_not_believed(store: Watched, log: Journal) -> None:
     log.append([record()], durable=True)
     evil = keys.from_seed(NAME, b"\3" * 32)
-    heads = store._log.signed[1]
-    heads[-1] = heads[-1]._replace(note=signed(Checkpoint(NAME, 1, b"\0" * 32).text, evil.key, evil.sign).to_bytes())
+    kept = store._log.kept
+    note = signed(Checkpoint(NAME, 1, b"\0" * 32).text, evil.key, evil.sign).to_bytes()
+    kept[0] = kept[0]._replace(heads=(kept[0].heads[-1]._replace(note=note),))
     with pytest.raises(JournalDamaged, match="not the log's own"):
         log.checkpoint()
 
@@ -518,9 +662,8 @@ def test_a_shard_that_the_one_before_does_not_name_is_refused(store: Watched, lo
     evil = signer("example.com/evil")
     with Journal(forged, evil, verify=keys.verify) as other:
         other.append([record()], durable=True)
-    theirs, ours = forged._log, store._log
-    ours.kept.append(theirs.kept[0]._replace(number=2))
-    ours.rows[2], ours.texts[2], ours.signed[2] = theirs.rows[1], theirs.texts[1], theirs.signed[1]
+    theirs = forged._log.kept[0]
+    store._log.kept.append(theirs._replace(shard=theirs.shard._replace(number=2)))
     with pytest.raises(JournalDamaged, match="is not the one that"):
         log.checkpoint()
     with pytest.raises(JournalDamaged):
@@ -561,7 +704,7 @@ def test_a_closed_shard_keeps_the_records_that_link_it(store: Watched) -> None:
         log.append([record()], durable=True)
         log.checkpoint()
         # The record of the second shard was signed only now.
-        assert log.prune(retention_days=30) == {NAME: 4, NEXT: 1}
+        assert log.prune(retention_days=30) == {NAME: 4}
         with store.reading() as view:
             assert [at for at, _ in view.bodies(1, 0, 99)] == [0, 3]
         whole(store)
@@ -586,6 +729,8 @@ def test_a_clock_that_is_wrong_deletes_nothing(store: Watched) -> None:
         assert whole(store) == 4
     with pytest.raises(LockgateError, match="one day at least"):
         Journal(store, signer(), verify=keys.verify).prune(retention_days=0)
+    with pytest.raises(LockgateError, match="less than no time"):
+        Journal(store, signer(), verify=keys.verify, retention_days=-1)
 
 
 @pytest.mark.usefixtures("_quiet")
@@ -607,12 +752,160 @@ def test_a_prune_that_is_cut_short_is_finished_by_the_next(store: Watched, monke
         whole(store)
 
 
+@pytest.fixture(params=["memory", "sqlite"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    place = MemoryLog() if request.param == "memory" else SqliteLog(tmp_path / "state" / "log.db")
+    yield place
+    place.close()
+
+
+def kinds(store: Store) -> list[list[str]]:
+    """What is left of each shard."""
+    with store.reading() as view:
+        return [
+            [f"{at} {parse(body)['kind']}" for at, body in view.bodies(shard.number, 0, shard.size)]
+            for shard in view.shards()
+        ]
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_what_was_deleted_stays_accounted_for_when_more_is(place: Store) -> None:
+    """The record that owns up to a deletion grows old itself, in another shard than the one it is about."""
+    now = [1_000_000_000.0]
+    with Journal(place, signer(), verify=keys.verify, clock=lambda: now[0]) as log:
+
+        def later(days: int) -> None:
+            now[0] += days * DAY_S
+            log.append([record()], durable=True)
+            log.checkpoint()
+
+        receipts = log.append([record(), record()], durable=True)
+        log.checkpoint()
+        log.rotate(signer(NEXT))
+        log.append([record()], durable=True)
+        log.checkpoint()
+        later(20)
+        later(20)
+        # All of the first shard, and what was signed with the beginning of the second.
+        assert log.prune(retention_days=30) == {NAME: 4, NEXT: 2}
+        log.checkpoint()
+        assert kinds(place) == [
+            ["0 opening", "3 rotation"],
+            ["0 opening", "2 configuration", "3 configuration", "4 prune", "5 prune"],
+        ]
+        whole(place)
+        later(20)
+        later(40)
+        assert log.prune(retention_days=30) == {NEXT: 7}
+        log.checkpoint()
+        # Record 4 is all that says where the first shard's went; record 8 says all that record 5 did.
+        assert kinds(place)[1] == ["0 opening", "4 prune", "7 configuration", "8 prune"]
+        whole(place, acknowledged(*receipts))
+        log.rotate(signer(NEXT + "b"))
+        later(100)
+        later(1)
+        assert log.prune(retention_days=30) == {NEXT: 10}
+        log.checkpoint()
+        assert kinds(place)[1] == ["0 opening", "4 prune", "9 rotation"]
+        assert whole(place, acknowledged(*receipts)) == 4 + 10 + 4
+        for receipt in receipts:
+            head = open_proof(log.prove(receipt.index, origin=NAME), receipt.leaf_hash, signer().key, keys.verify)
+            assert head.size == 4
+        log.append([record()], durable=True)
+        assert log.prune(retention_days=30) == {}
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_retention_is_looked_after_hourly_and_only_where_something_is_overdue(
+    store: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    now, ticks = [1_000_000_000.0], [0.0]
+
+    def pruned() -> int:
+        return sum(each.endswith("prune") for shard in kinds(store) for each in shard)
+
+    settings = {"verify": keys.verify, "clock": lambda: now[0], "ticks": lambda: ticks[0], "retention_days": 30}
+    log, other = (Journal(store, signer(), **settings) for _ in range(2))  # type: ignore[arg-type]
+    with log, other:
+
+        def later(hours: float) -> None:
+            now[0] += hours * 3_600
+            ticks[0] += hours * 3_600
+            log.append([record()], durable=True)
+            log.checkpoint()
+            log._retain()
+            other._retain()
+            log.checkpoint()
+
+        later(0)
+        later(30 * 24)
+        later(0.9)
+        # Too old, but not for long.
+        assert pruned() == 0
+        later(0.6)
+        # Once, not by both.
+        assert (pruned(), kinds(store)[0][:2]) == (1, ["0 opening", "2 configuration"])
+        later(30 * 24)
+        assert (pruned(), kinds(store)[0][:2]) == (2, ["0 opening", "4 configuration"])
+        later(0.9)
+        assert pruned() == 2
+        whole(store)
+        store.fails = True
+        log._retained_s = None
+        now[0] += 31 * DAY_S
+        log._retain()
+        assert "could not be deleted" not in caplog.text
+        store.fails = False
+        later(0)
+        store.fails = True
+        log._retained_s = None
+        log._retain()
+        store.fails = False
+        assert "old records of the journal could not be deleted: JournalUnavailable" in caplog.text
+
+
+def test_the_thread_that_signs_deletes_what_is_old(store: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1_000_000_000.0]
+    with Journal(store, signer(), verify=keys.verify, clock=lambda: now[0]) as log:
+        log.append([record(), record()], durable=True)
+    now[0] += 31 * DAY_S
+    monkeypatch.setattr(journal, "CHECKPOINT_S", 0.01)
+    with Journal(store, signer(), verify=keys.verify, clock=lambda: now[0], retention_days=30) as log:
+        log.append([record()], durable=True)
+        until(lambda: kinds(store) == [["0 opening", "3 configuration", "4 prune"]])
+    whole(store)
+
+
 def test_a_proof_is_of_a_signed_record_of_a_log_that_is_here(log: Journal) -> None:
     log.append([record()], durable=True)
     log.checkpoint()
     for index, origin in ((-1, ""), (2, ""), (0, "example.com/other")):
         with pytest.raises(LockgateError):
             log.prove(index, origin=origin)
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_every_head_is_the_beginning_of_every_later_one(log: Journal) -> None:
+    heads = {}
+    for _ in range(12):
+        log.append([record()], durable=False)
+        head = open_checkpoint(log.checkpoint(), signer().key, keys.verify)
+        heads[head.size] = head.root
+    for old, new in combinations_with_replacement(heads, 2):
+        assert verify_consistency(old, new, heads[old], heads[new], log.consistency(old, new))
+    assert log.consistency(0, 5) == ()
+    log.append([record()], durable=False)
+    # One more is there, which no head covers.
+    for old, new in ((-1, 3), (4, 3), (3, 14)):
+        with pytest.raises(LockgateError, match="no two sizes"):
+            log.consistency(old, new)
+    with pytest.raises(LockgateError, match="there is no log `example"):
+        log.consistency(1, 2, origin="example.com/other")
+
+
+def test_a_store_without_a_log_has_no_head(log: Journal) -> None:
+    with pytest.raises(LockgateError, match="there is no log here yet"):
+        log.newest()
 
 
 def test_proofs_while_others_write_and_prune(store: Watched) -> None:
@@ -644,4 +937,4 @@ def test_a_view_of_the_log_is_all_a_verifier_needs(log: Journal, store: Watched)
     names = {name for name in vars(Snapshot) if not name.startswith("_")}
     with store.reading() as view:
         assert all(callable(getattr(view, name)) for name in names)
-    assert names == {"shards", "current", "leaves", "bodies", "newest", "heads", "older"}
+    assert names == {"shards", "current", "leaves", "tiles", "bodies", "newest", "heads", "older"}

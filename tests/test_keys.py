@@ -176,16 +176,76 @@ def test_what_is_no_signature_is_just_not_one() -> None:
 
 def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(LockgateError, match="cannot be made"):
+    with pytest.raises(LockgateError, match="is no folder"):
         keys.create(tmp_path / "file" / "key", NAME)
 
 
+# RFC 8032, section 7.1: seed, public key, message, signature.
+RFC_8032 = [
+    (
+        "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
+        "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
+        "",
+        (
+            "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24"
+            "655141438e7a100b"
+        ),
+    ),
+    (
+        "4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb",
+        "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c",
+        "72",
+        (
+            "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aee"
+            "b00d291612bb0c00"
+        ),
+    ),
+    (
+        "c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7",
+        "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025",
+        "af82",
+        (
+            "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac18ff9b538d16f290ae67f760984dc6594a7c15e9716ed28d"
+            "c027beceea1ec40a"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("vector", RFC_8032)
+def test_the_published_signatures_are_made_and_hold(vector: tuple[str, str, str, str]) -> None:
+    seed, public, message, signature = map(bytes.fromhex, vector)
+    signer = keys.from_seed(NAME, seed)
+    assert signer.key.public == public
+    assert signer.sign(message) == signature
+    assert keys.verify(public, message, signature)
+    assert not keys.verify(public, message + b"\0", signature)
+
+
+def test_a_signature_has_one_spelling() -> None:
+    """Its second half counts modulo the group's order: a lax library takes the same number written larger."""
+    order = 2**252 + 27742317777372353535851937790883648493
+    signer = keys.from_seed(NAME, bytes(32))
+    good = signer.sign(b"x")
+    larger = int.from_bytes(good[32:], "little") + order
+    assert not keys.verify(signer.key.public, b"x", good[:32] + larger.to_bytes(32, "little"))
+
+
+def test_a_key_that_fits_every_message_fits_none() -> None:
+    """Points of small order: with such a key, a signature that nobody made holds for one message in eight or more."""
+    small = [
+        "0000000000000000000000000000000000000000000000000000000000000000",
+        "0100000000000000000000000000000000000000000000000000000000000000",
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    ]
+    points = [bytes.fromhex(each[:-2]) + bytes([int(each[-2:], 16) | sign]) for each in small for sign in (0, 0x80)]
+    for public in points:
+        for point in points:
+            assert not any(keys.verify(public, bytes([number]), point + bytes(32)) for number in range(16))
+
+
 def test_the_library_is_loaded_only_to_sign_or_verify() -> None:
-    code = "import sys, lockgate.keys; sys.exit('cryptography' in sys.modules)"
+    code = "import sys, lockgate.keys; sys.exit('nacl' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
-
-
-def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cryptography", None)
-    with pytest.raises(LockgateError, match=r"lockgate\[journal\]"):
-        keys.verify(bytes(32), b"", b"")

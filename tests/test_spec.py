@@ -17,18 +17,11 @@ import pytest
 
 from lockgate import keys
 from lockgate.core.auditing import Shard, What, audit
+from lockgate.core.errors import InvalidNote, InvalidRecord
 from lockgate.core.exports import read_export
 from lockgate.core.merkle import leaf_hash, root_of, verify_consistency, verify_inclusion
-from lockgate.core.notes import (
-    InvalidNote,
-    open_checkpoint,
-    open_proof,
-    parse_note,
-    parse_proof,
-    parse_vkey,
-    verified,
-)
-from lockgate.core.record import KINDS, InvalidRecord, parse
+from lockgate.core.notes import open_checkpoint, open_proof, parse_note, parse_proof, parse_vkey, verified
+from lockgate.core.record import KINDS, parse
 
 SPEC = Path(__file__).resolve().parents[1] / "spec"
 TEXT = (SPEC / "journal.md").read_text(encoding="utf-8")

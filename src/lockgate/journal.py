@@ -1,13 +1,8 @@
 """The journal: records appended to a Merkle log, and the log's heads signed.
 
-An append is acknowledged when the store has committed it. Heads follow by themselves, in these steps, each of which
-refuses rather than repairs:
+An append is acknowledged when the store has committed it. Heads follow by themselves: steps 1 to 4, which look at what
+is stored, are those of `log.walked`.
 
-1. The log is the one this process knows: not shorter, and under a key it knows.
-2. The newest signed head in the store is signed by the log's key, and is not older than the newest known here.
-3. Every leaf since the head known here is there, in order; they pass through the root of the store's newest head
-   and end in the tree that appending goes on from.
-4. Every record since that head still hashes to its leaf: a flipped bit must not be signed.
 5. The new head's signature holds. It is stored, with all that it covers safe from a power cut, before anybody sees it:
    a head that left the machine and then lost its records would look like a rolled-back log for ever.
 """
@@ -18,29 +13,37 @@ import os
 import weakref
 from atexit import register
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import islice
+from logging import getLogger
 from threading import Event, Lock, Thread, current_thread
 from time import monotonic, time
-from typing import NamedTuple, Protocol, TypedDict
+from typing import Protocol, TypedDict
 
-from lockgate.core.errors import LockgateError, quoted
-from lockgate.core.merkle import Frontier, inclusion_proof, leaf_hash, levels_of
-from lockgate.core.notes import (
-    Checkpoint,
-    InvalidNote,
-    Proof,
-    PublicKey,
-    Verify,
-    open_checkpoint,
-    open_proof,
-    parse_checkpoint,
-    parse_note,
-    parse_vkey,
-    signed,
-)
+from lockgate.core.errors import InvalidRecord, JournalDamaged, JournalUnavailable, LockgateError, quoted
+from lockgate.core.merkle import Frontier, Tile, leaf_hash
+from lockgate.core.notes import Checkpoint, Proof, PublicKey, Verify, open_checkpoint, signed
 from lockgate.core.record import MAX_RECORD, SALT, encode, opening, parse, prune, rotation
+from lockgate.core.vocabulary import Receipt
+from lockgate.log import (
+    Head,
+    Known,
+    Row,
+    Shard,
+    Store,
+    Transaction,
+    check_held,
+    consistency,
+    damaged,
+    frontier_of,
+    inclusion,
+    named,
+    newest_head,
+    recognised,
+    walked,
+)
 
 # A head is signed this long after the first record it covers, so that it is there within a second; or after so many.
 CHECKPOINT_S = 0.8
@@ -51,119 +54,13 @@ MAX_UNSIGNED_S = 60.0
 _MAX_BATCH = 1024
 _MAX_BATCH_BYTES = 4 << 20
 _SWEPT_AT_ONCE = 512
+# Retention is looked after this often, and by all processes together writes no more prune records than that.
+RETENTION_S = 3_600.0
 _DAY_MS = 86_400_000
 # How long a slow signer may hold up the end of the process.
 _CLOSE_S = 2.0
 
-
-class JournalUnavailable(LockgateError):
-    """Nothing can be recorded now. What was not acknowledged may have been stored all the same."""
-
-
-class JournalDamaged(JournalUnavailable):
-    """What is stored is not what was stored: a person has to look."""
-
-
-class Shard(NamedTuple):
-    """A stretch of the log under one key, whose name is its origin. The newest one is open, all others are closed.
-
-    `edge` is the tree to append to, `signed_edge` the tree of the newest head (`Frontier.to_bytes`). Records below
-    `pruned` may have lost their bodies.
-    """
-
-    number: int
-    vkey: str
-    edge: bytes
-    signed_edge: bytes
-    pruned: int
-
-    @property
-    def size(self) -> int:
-        return int.from_bytes(self.edge[:8], "big")
-
-    @property
-    def origin(self) -> str:
-        return self.vkey.partition("+")[0]
-
-
-class Head(NamedTuple):
-    """A signed checkpoint as it is kept, and when it was made by the clock of whoever made it."""
-
-    size: int
-    note: bytes
-    at_ms: int
-
-
-class Row(NamedTuple):
-    leaf: bytes
-    body: bytes
-
-
-class Snapshot(Protocol):
-    """The log at one moment: what others do meanwhile does not show."""
-
-    def shards(self) -> list[Shard]:
-        """Oldest first."""
-
-    def current(self) -> Shard | None:
-        """The newest shard; None in a store that holds no log yet."""
-
-    def leaves(self, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        """(index, hash) in order, as far as they are there."""
-
-    def bodies(self, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        """(index, bytes) in order, as far as they are there."""
-
-    def newest(self, shard: int) -> Head | None: ...
-
-    def heads(self, shard: int) -> Iterator[Head]:
-        """Smallest first."""
-
-    def older(self, shard: int, at_ms: int) -> int:
-        """The size of the largest head that was made before this time, as were all heads smaller than it; or 0."""
-
-
-class Transaction(Snapshot, Protocol):
-    """A change, with everybody else kept out from its first read on. It sees its own changes."""
-
-    def open_shard(self, vkey: str) -> Shard:
-        """Begin a new, empty shard, which closes the one before."""
-
-    def append(self, shard: Shard, rows: Sequence[Row], edge: bytes) -> None:
-        """Add records at the end of the newest shard; `edge` is its tree with them."""
-
-    def sign(self, shard: int, head: Head, edge: bytes) -> None:
-        """Keep a head that is larger than those before it."""
-
-    def prune(self, shard: int, before: int) -> None:
-        """Let bodies below this index be deleted; leaves never are."""
-
-    def sweep(self, shard: int, start: int, stop: int, most: int) -> int:
-        """Delete up to so many bodies in this range, below what was pruned; how many it were."""
-
-
-class Store(Protocol):
-    """Where the log is kept.
-
-    - `writing` commits when its block ends and takes everything back when it raises: all or nothing, for other
-      threads, for other processes, and after a crash at any moment.
-    - When `writing(durable=True)` has ended, what it wrote, and all that was written before it, survives a power cut.
-      With `durable=False` it survives the end of the process, however it ends.
-    - Both may be used by several threads. Whatever goes wrong is JournalUnavailable; what cannot be the work of a
-      store that does as it should is JournalDamaged.
-    - A store that is not there yet is made by `writing`, by one process even if several try, and not by `reading`.
-    - After a fork the child may go on using it, and so may the parent.
-    """
-
-    def reading(self) -> AbstractContextManager[Snapshot]: ...
-
-    def writing(self, *, durable: bool) -> AbstractContextManager[Transaction]: ...
-
-    def tidy(self) -> None:
-        """Housekeeping that is better done here than in somebody's append. Never raises."""
-
-    def close(self) -> None:
-        """Let go of files and connections. Never raises; using the store again opens it again."""
+_log = getLogger("lockgate.journal")
 
 
 class Signer(Protocol):
@@ -173,15 +70,6 @@ class Signer(Protocol):
     def key(self) -> PublicKey: ...
 
     def sign(self, message: bytes) -> bytes: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """Where a record is: enough to ask for its proof, and to notice if it is gone."""
-
-    origin: str
-    index: int
-    leaf_hash: bytes
 
 
 class _Ticket:
@@ -200,13 +88,6 @@ class _Ticket:
         return self.receipts is not None or self.error is not None
 
 
-class _Known(NamedTuple):
-    """The newest stored head this process has checked: nothing that contradicts it is ever signed."""
-
-    shard: int
-    frontier: Frontier
-
-
 class _Numbered(TypedDict):
     """What every record of the journal's own begins with."""
 
@@ -222,7 +103,7 @@ class Journal:
     The log's name is that of the signer's key. `held` are signed heads that somebody kept elsewhere: a log that does
     not contain them is refused. `find_signer` is asked for the key of a shard that another process has opened; without
     it this process goes on appending there and leaves the signing to those who have the key, for as long as
-    `MAX_UNSIGNED_S` of it.
+    `MAX_UNSIGNED_S` of it. With `retention_days` the bodies of older records are deleted now and then (`prune`).
     """
 
     def __init__(
@@ -235,8 +116,13 @@ class Journal:
         ticks: Callable[[], float] = monotonic,
         held: Iterable[bytes] = (),
         find_signer: Callable[[str], Signer | None] | None = None,
+        retention_days: int = 0,
     ) -> None:
+        if retention_days < 0:
+            # What will be written tomorrow would be too old.
+            raise LockgateError("records cannot be kept for less than no time", hint="0 keeps them all")
         self.store = store
+        self.retention_days = retention_days
         # Why the last head could not be signed; empty when it could.
         self.problem = ""
         self._signer = signer
@@ -245,11 +131,14 @@ class Journal:
         self._ticks = ticks
         self._held = tuple(held)
         self._find_signer = find_signer
-        self._known: _Known | None = None
+        self._known: Known | None = None
         # The tree as this process last saw it, signed or not: an append on anything shorter would be a fork.
         self._seen: tuple[int, bytes] = (0, b"")
         self._damage: JournalDamaged | None = None
         self._closed = False
+        self._listeners: list[Callable[[bytes], None]] = []
+        self._told = b""
+        self._retained_s: float | None = None
         self._run = os.urandom(8).hex()
         self._seq = 0
         self._begin()
@@ -274,6 +163,14 @@ class Journal:
 
         `durable` says whether they must outlive a power cut, or only this process.
         """
+        return self.enqueue(records, durable=durable)()
+
+    def enqueue(self, records: Sequence[bytes], *, durable: bool) -> Callable[[], tuple[Receipt, ...]]:
+        """Give these records their place behind all that were given one before; no file and no lock is touched.
+
+        What is returned does the rest of `append`, and may be called in another thread. Without that call the records
+        are stored when somebody else's are, or by `close`.
+        """
         rows = [Row(leaf_hash(each), bytes(each)) for each in records]
         if not rows or len(rows) > _MAX_BATCH or any(not 0 < len(row.body) <= MAX_RECORD for row in rows):
             raise LockgateError(
@@ -281,10 +178,17 @@ class Journal:
             )
         ticket = _Ticket(rows, durable=durable)
         self._waiting.append(ticket)
+        return partial(self._stored, ticket)
+
+    def _stored(self, ticket: _Ticket) -> tuple[Receipt, ...]:
         # Whoever comes first writes for everybody who waits by then: one commit, one sync, many records.
         with self._writing:
             while not ticket.done:
-                self._write(self._batch())
+                batch = self._batch()
+                if not batch:
+                    # Enqueued before a fork, and called for in the child: it is its parent's to store.
+                    raise JournalUnavailable("the records were enqueued in another process")
+                self._write(batch)
         if ticket.receipts is not None:
             return ticket.receipts
         assert ticket.error is not None  # noqa: S101
@@ -309,14 +213,15 @@ class Journal:
             if self._known is None:
                 self._open()
             with self.store.writing(durable=any(ticket.durable for ticket in batch)) as log:
-                shard = _recognised(log.current(), self._seen)
-                frontier = _frontier(shard.edge)
+                shard = recognised(log.current(), self._seen)
+                frontier = frontier_of(shard.edge)
                 first = frontier.size
                 rows = [row for ticket in batch for row in ticket.rows]
+                tiles: list[Tile] = []
                 for row in rows:
-                    frontier.append(row.leaf)
+                    frontier.append(row.leaf, tiles)
                 edge = frontier.to_bytes()
-                log.append(shard, rows, edge)
+                log.append(shard, rows, edge, tiles)
         except JournalUnavailable as error:
             self._note_damage(error)
             for ticket in batch:
@@ -352,19 +257,19 @@ class Journal:
         with self._numbering(), self.store.writing(durable=True) as log:
             if log.current() is None:
                 if self._held:
-                    raise _damaged("the log is gone: the store is empty, and a head of it is held")
+                    raise damaged("the log is gone: the store is empty, and a head of it is held")
                 self._open_shard(log, self._signer)
         with self.store.reading() as log:
-            shard = _recognised(log.current(), self._seen)
+            shard = recognised(log.current(), self._seen)
             self._adopt(shard)
-            head = self._head(log, shard)
-            start = _frontier(shard.signed_edge)
+            _, head = newest_head(log, shard, self._verify)
+            start = frontier_of(shard.signed_edge)
             if start.size != head.size or start.root() != head.root:
-                raise _damaged("the newest head and the tree kept with it do not fit")
-            known = _Known(shard.number, start)
-            _, _, frontier = self._walked(log, known, self._seen)
+                raise damaged("the newest head and the tree kept with it do not fit")
+            known = Known(shard.number, start)
+            _, _, frontier = walked(log, known, self._seen, self._verify)
             for note in self._held:
-                self._check_held(log, note)
+                check_held(log, note, self._verify)
         self._known, self._seen = known, (shard.number, shard.edge)
         if frontier.size > start.size:
             # Somebody was stopped before they could sign.
@@ -383,7 +288,7 @@ class Journal:
                 hint="name the key this log was made with, or another place for a new log",
             )
 
-    def _open_shard(self, log: Transaction, signer: Signer, *, vkey: str = "", head: bytes = b"") -> _Known:
+    def _open_shard(self, log: Transaction, signer: Signer, *, vkey: str = "", head: bytes = b"") -> Known:
         """A shard is never without a head: one that has none has lost it."""
         key = signer.key
         shard = log.open_shard(key.vkey)
@@ -391,7 +296,7 @@ class Journal:
         frontier = Frontier()
         self._add(log, shard, frontier, record)
         self._sign(log, shard, frontier, signer)
-        return _Known(shard.number, frontier)
+        return Known(shard.number, frontier)
 
     def _next(self) -> _Numbered:
         self._seq += 1
@@ -413,25 +318,9 @@ class Journal:
     def _add(log: Transaction, shard: Shard, frontier: Frontier, record: dict[str, object]) -> None:
         body = encode(record)
         row = Row(leaf_hash(body), body)
-        frontier.append(row.leaf)
-        log.append(shard, [row], frontier.to_bytes())
-
-    def _check_held(self, log: Snapshot, note: bytes) -> None:
-        """That the log still contains a head somebody kept."""
-        origin = parse_checkpoint(parse_note(note).text).origin
-        shard = next((each for each in log.shards() if each.origin == origin), None)
-        if shard is None:
-            raise _damaged(f"a head of the log {quoted(origin)} is held, and there is no such log here")
-        try:
-            held = open_checkpoint(note, parse_vkey(shard.vkey), self._verify)
-        except InvalidNote as error:
-            raise JournalUnavailable(f"the held head is not the log's own: {error.message}", hint=error.hint) from error
-        if held.size > shard.size:
-            raise _damaged(f"records {shard.size}-{held.size - 1} are missing: the held head says {held.size}")
-        frontier = Frontier()
-        _grow(frontier, log.leaves(shard.number, 0, held.size), held.size)
-        if frontier.root() != held.root:
-            raise _damaged(f"the first {held.size} records are not those of the held head")
+        tiles: list[Tile] = []
+        frontier.append(row.leaf, tiles)
+        log.append(shard, [row], frontier.to_bytes(), tiles)
 
     # Signing
 
@@ -443,11 +332,30 @@ class Journal:
                 if self._known is None:
                     self._open()
             with self._signing:
-                return self._checkpoint()
+                note = self._checkpoint()
+                news, self._told = note != self._told, note
         except JournalUnavailable as error:
             self._note_damage(error)
             self.problem = error.message
             raise
+        if news:
+            self._tell(note)
+        return note
+
+    def on_head(self, callback: Callable[[bytes], None]) -> None:
+        """Have every new head handed over once it is stored, by the thread that found it there.
+
+        The callback must return at once, for the next head waits for it. Where several threads ask for heads, one may
+        come behind a newer one.
+        """
+        self._listeners.append(callback)
+
+    def _tell(self, note: bytes) -> None:
+        for callback in self._listeners:
+            try:
+                callback(note)
+            except Exception as error:  # noqa: BLE001  # whoever listens must not stop the signing
+                _log.warning("a new head of the journal could not be passed on: %s", type(error).__name__)
 
     def _refuse_unfit_to_sign(self) -> None:
         if self._closed:
@@ -463,7 +371,7 @@ class Journal:
         try:
             seen = self._seen
             with self.store.reading() as log:
-                shard, known, frontier = self._walked(log, self._known, seen)
+                shard, known, frontier = walked(log, self._known, seen, self._verify)
                 newest = log.newest(shard.number)
             assert newest is not None  # noqa: S101
             if (known.shard, known.frontier.size) > (self._known.shard, self._known.frontier.size):
@@ -482,76 +390,12 @@ class Journal:
         self._unsigned_since = self._ticks() if self._changed.is_set() else None
         return newest.note
 
-    def _walked(self, log: Snapshot, known: _Known, seen: tuple[int, bytes]) -> tuple[Shard, _Known, Frontier]:
-        """Steps 1 to 4: the newest shard, its newest head, and its tree made anew from what is stored."""
-        shards = [each for each in log.shards() if each.number >= known.shard]
-        shard = _recognised(shards[-1] if shards else None, seen)
-        frontier = known.frontier.copy()
-        for each, after in zip(shards, [*shards[1:], None], strict=True):
-            if each.number != known.shard:
-                frontier = Frontier()
-            known = _Known(each.number, self._walk(log, each, frontier))
-            if after is not None:
-                self._check_link(log, each, after)
-        return shard, known, frontier
-
-    def _walk(self, log: Snapshot, shard: Shard, frontier: Frontier) -> Frontier:
-        """Take the tree to the end of the shard; the tree as it was at the newest head."""
-        head = self._head(log, shard)  # 2.
-        if head.size < frontier.size:
-            raise _damaged(f"the newest head is gone: one of {frontier.size} records was there, now of {head.size}")
-        leaves = log.leaves(shard.number, frontier.size, shard.size)  # 3.
-        _grow(frontier, leaves, head.size)
-        if frontier.root() != head.root:
-            raise _damaged(f"the first {head.size} records are not those of the newest head")
-        at_head = frontier.copy()
-        if at_head.to_bytes() != shard.signed_edge:
-            raise _damaged("the newest head and the tree kept with it do not fit")
-        bodies = log.bodies(shard.number, head.size, shard.size)  # 4.
-        for index, leaf in leaves:
-            at, body = next(bodies, (-1, b""))
-            if index != frontier.size or at != index:
-                raise _damaged(f"record {frontier.size} is missing")
-            if leaf_hash(body) != leaf:
-                raise _damaged(f"record {index} is not what was appended")
-            _take(frontier, leaf)
-        if frontier.to_bytes() != shard.edge:
-            raise _damaged(f"the log says {shard.size} records, and has {frontier.size} that do not add up to it")
-        if next(log.leaves(shard.number, shard.size, shard.size + 1), None) is not None:
-            raise _damaged(f"there are records beyond the {shard.size} that the log says it has")
-        return at_head
-
-    def _head(self, log: Snapshot, shard: Shard) -> Checkpoint:
-        head = log.newest(shard.number)
-        if head is None:
-            raise _damaged(f"the log {quoted(shard.origin)} has lost all its heads")
-        try:
-            checkpoint = open_checkpoint(head.note, parse_vkey(shard.vkey), self._verify)
-        except InvalidNote as error:
-            raise _damaged(f"the newest head is not the log's own: {error.message}") from error
-        if checkpoint.size != head.size or checkpoint.size > shard.size:
-            raise _damaged(
-                f"records {shard.size}-{checkpoint.size - 1} are missing: the newest head says {checkpoint.size}"
-            )
-        return checkpoint
-
-    @staticmethod
-    def _check_link(log: Snapshot, shard: Shard, after: Shard) -> None:
-        """A shard is followed by the one its last record names: else anybody's key could go on with the log."""
-        body = dict(log.bodies(shard.number, shard.size - 1, shard.size)).get(shard.size - 1, b"")
-        try:
-            last = parse(body)
-        except LockgateError:
-            last = {}
-        if last.get("kind") != "rotation" or last.get("next_vkey") != after.vkey:
-            raise _damaged(f"the log {quoted(after.origin)} is not the one that {quoted(shard.origin)} names as next")
-
-    def _signed(self, shard: Shard, frontier: Frontier) -> tuple[Head, _Known]:
+    def _signed(self, shard: Shard, frontier: Frontier) -> tuple[Head, Known]:
         """Sign outside the lock, for a signer may be slow; the log only grows, so the head stays true."""
         made = self._made(shard, frontier, self._signer)
-        known = _Known(shard.number, frontier)
+        known = Known(shard.number, frontier)
         with self.store.writing(durable=True) as log:
-            _recognised(log.current(), self._seen)
+            recognised(log.current(), self._seen)
             newest = log.newest(shard.number)
             if newest is not None and newest.size >= made.size:
                 return newest, known  # another process was quicker; the next walk checks its head
@@ -596,11 +440,8 @@ class Journal:
                 self._thread = thread
 
     def _keep_signing(self) -> None:
-        while True:
-            self._changed.wait()
-            self._hurry.wait(CHECKPOINT_S)
-            if self._closed:
-                return
+        # Asked again each time: `checkpoint` clears the events, and may do so just after `close` has set them.
+        while not self._closed and self._woken():
             try:
                 self.checkpoint()
             except Exception as error:  # noqa: BLE001  # `problem` tells, and in time the appends do
@@ -608,7 +449,27 @@ class Journal:
                 if self._damage is not None:
                     return
                 self._hurry.clear()
+            else:
+                if self.retention_days:
+                    self._retain()
             self.store.tidy()
+
+    def _woken(self) -> bool:
+        """Wait until a head is due; False when the journal was closed instead."""
+        self._changed.wait()
+        self._hurry.wait(CHECKPOINT_S)
+        return not self._closed
+
+    def _retain(self) -> None:
+        now_s = self._ticks()
+        if self._retained_s is not None and now_s - self._retained_s < RETENTION_S:
+            return
+        self._retained_s = now_s
+        try:
+            # Nor more often where many short processes share a log.
+            self._prune(self.retention_days, "", overdue_ms=int(RETENTION_S * 1000))
+        except Exception as error:  # noqa: BLE001  # it is tried again, and the log is none the worse for it
+            _log.warning("old records of the journal could not be deleted: %s", type(error).__name__)
 
     # What is rarely done
 
@@ -626,7 +487,7 @@ class Journal:
                             f"the name {quoted(signer.key.name)} was used by this log before",
                             hint="make the new key under a new name",
                         )
-                    shard, _, frontier = self._walked(log, self._known, self._seen)
+                    shard, _, frontier = walked(log, self._known, self._seen, self._verify)
                     self._adopt(shard)
                     self._add(log, shard, frontier, rotation(**self._next(), next_vkey=signer.key.vkey, who=who))
                     last = self._sign(log, shard, frontier, self._signer)
@@ -636,82 +497,98 @@ class Journal:
                 raise
             self._signer, self._known = signer, known
             self._seen = (known.shard, known.frontier.to_bytes())
-            return last.note
+        self._tell(last.note)
+        return last.note
 
     def prune(self, *, retention_days: int, who: str = "") -> dict[str, int]:
         """Delete the bodies of records older than this; by origin, below which index they are gone.
 
-        A record is as old as the head that covered it first. Leaves stay, and so do the records that link shards.
+        A record is as old as the head that covered it first. Leaves stay, and so do the records that link shards and
+        those that say what was deleted.
         """
         if retention_days < 1:
             raise LockgateError("records are kept for one day at least")
         self.checkpoint()
+        return self._prune(retention_days, who, overdue_ms=0)
+
+    def _prune(self, retention_days: int, who: str, *, overdue_ms: int) -> dict[str, int]:
         gone: dict[str, int] = {}
-        with self._writing, self._numbering(), self.store.writing(durable=True) as log:
-            current = _recognised(log.current(), self._seen)
-            newest = log.newest(current.number)
-            # Not later than the log itself has known it to be: a clock that starts in 2099 deletes nothing.
-            now_ms = min(self._now_ms(), newest.at_ms if newest else 0)
-            frontier = _frontier(current.edge)
-            for shard in log.shards():
-                before = log.older(shard.number, now_ms - retention_days * _DAY_MS)
-                if before > shard.pruned:
-                    record = prune(
-                        **self._next(),
-                        origin=shard.origin,
-                        before=before,
-                        retention_days=retention_days,
-                        who=who,
-                    )
-                    self._add(log, current, frontier, record)
-                    log.prune(shard.number, before)
-                    gone[shard.origin] = before
-            edge = frontier.to_bytes()
-        if gone:
-            self._seen = (current.number, edge)
-            self._ask_for_head(len(gone))
+        if due := self._due(retention_days, overdue_ms):
+            with self._writing:
+                with self._numbering(), self.store.writing(durable=True) as log:
+                    current = recognised(log.current(), self._seen)
+                    frontier = frontier_of(current.edge)
+                    for shard in log.shards():
+                        before = due.get(shard.number, 0)
+                        if before > max(1, shard.pruned):
+                            origin = shard.origin
+                            said = prune(
+                                **self._next(), origin=origin, before=before, retention_days=retention_days, who=who
+                            )
+                            self._add(log, current, frontier, said)
+                            log.prune(shard.number, before)
+                            gone[origin] = before
+                if gone:
+                    self._seen = (current.number, frontier.to_bytes())
+                    self._ask_for_head(len(gone))
         self._sweep()
         return gone
+
+    def _due(self, retention_days: int, overdue_ms: int) -> dict[int, int]:
+        """By shard, below which index records are old; nothing while none has been so for this long."""
+        with self.store.reading() as log:
+            shards = log.shards()
+            newest = log.newest(shards[-1].number) if shards else None
+            # Not later than the log itself has known it to be: a clock that starts in 2099 deletes nothing.
+            now_ms = min(self._now_ms(), newest.at_ms if newest else 0)
+            old_ms = now_ms - retention_days * _DAY_MS
+            # The first record of a shard stays, so that there is nothing to do for it alone.
+            if not any(log.older(each.number, old_ms - overdue_ms) > max(1, each.pruned) for each in shards):
+                return {}
+            return {each.number: log.older(each.number, old_ms) for each in shards}
 
     def _sweep(self) -> None:
         """Delete in small pieces: nobody's append waits for a year's records to go. What is cut short goes on later."""
         with self.store.reading() as log:
             shards = log.shards()
+        pruned = {each.origin: each.pruned for each in shards}
         for shard in shards:
-            last = shard.size if shard is shards[-1] else shard.size - 1
-            while True:
+            # The first record of a shard, and the last of a closed one, link it to the others.
+            start, stop = 1, min(shard.pruned, shard.size if shard is shards[-1] else shard.size - 1)
+            while not self._closed:
+                with self.store.reading() as log:
+                    bodies = list(islice(log.bodies(shard.number, start, stop), _SWEPT_AT_ONCE))
+                if not bodies:
+                    break
                 with self.store.writing(durable=False) as change:
-                    if not change.sweep(shard.number, 1, min(shard.pruned, last), _SWEPT_AT_ONCE):
-                        break
+                    change.sweep(shard.number, [at for at, body in bodies if not _excuses(body, pruned)])
+                start = bodies[-1][0] + 1
+
+    # What is there
+
+    def newest(self, origin: str = "") -> bytes:
+        """The newest signed head that is stored, of this shard or of the open one."""
+        with self.store.reading() as log:
+            return newest_head(log, named(log, origin), self._verify)[0]
 
     def prove(self, index: int, *, origin: str = "") -> Proof:
-        """That a record is in the log, under the newest signed head. Reads every leaf of the shard."""
+        """That a record is in the log, under the newest signed head."""
         with self.store.reading() as log:
-            shards = log.shards()
-            shard = next((each for each in shards if each.origin == origin), None) if origin else shards[-1]
-            if shard is None:
-                raise LockgateError(f"there is no log {quoted(origin)} here")
-            head = log.newest(shard.number)
-            checkpoint = self._head(log, shard)
-            if head is None or not 0 <= index < checkpoint.size:
-                raise LockgateError(
-                    f"record {index} is not under a signed head", hint=f"the newest has {checkpoint.size} records"
-                )
-            leaves = [leaf for _, leaf in log.leaves(shard.number, 0, checkpoint.size)]
-        if len(leaves) != checkpoint.size:
-            raise _damaged(f"the newest head says {checkpoint.size} records, the log has {len(leaves)}")
-        hashes = inclusion_proof(index, checkpoint.size, levels_of(leaves))
-        proof = Proof(index, tuple(hashes), head.note)
-        try:
-            open_proof(proof, leaves[index], parse_vkey(shard.vkey), self._verify)
-        except InvalidNote as error:
-            raise _damaged(f"record {index} cannot be proved: {error.message}") from error
-        return proof
+            return inclusion(log, index, origin=origin, verify=self._verify)
+
+    def consistency(self, old: int, new: int, *, origin: str = "") -> tuple[bytes, ...]:
+        """That the tree of `new` records, which a signed head covers, begins with that of `old`."""
+        with self.store.reading() as log:
+            return consistency(log, old, new, origin=origin, verify=self._verify)
 
     def close(self) -> None:
         """Sign what is unsigned, and let go of the store. Never raises."""
         if self._closed:
             return
+        if self._waiting:
+            with suppress(Exception), self._writing:
+                while batch := self._batch():
+                    self._write(batch)
         if self._changed.is_set() and self._known is not None:
             with suppress(Exception):
                 self.checkpoint()
@@ -729,47 +606,17 @@ class Journal:
         self.close()
 
 
-def _recognised(shard: Shard | None, seen: tuple[int, bytes]) -> Shard:
-    """Step 1, as far as it can be seen at a glance: this is done under the lock of every append.
-
-    `seen` has to be from before the log was looked at: other threads go on appending.
-    """
-    number, edge = seen
-    if shard is None:
-        raise _damaged("the store holds no log any more" if number else "the store holds no log")
-    size, before = shard.size, int.from_bytes(edge[:8], "big")
-    if (shard.number, size) < (number, before):
-        raise _damaged(f"the log went back: it had {before} records, now it has {size}")
-    if (shard.number, size) == (number, before) and shard.edge != edge:
-        raise _damaged(f"the log is another one: its {size} records are not those that were there")
-    return shard
-
-
-def _frontier(edge: bytes) -> Frontier:
+def _excuses(body: bytes, pruned: Mapping[str, int]) -> bool:
+    """Whether this is the record that says why others are not there; those before it for the same shard say less."""
+    # In canonical form no text can hold this, its quotes would be escaped: most records need not be parsed.
+    if b'"kind":"prune"' not in body:
+        return False
     try:
-        return Frontier.from_bytes(edge)
-    except ValueError as error:
-        raise _damaged("the tree kept with the log is no tree") from error
-
-
-def _grow(frontier: Frontier, leaves: Iterator[tuple[int, bytes]], size: int) -> None:
-    """Take leaves up to this size, and no further."""
-    while frontier.size < size:
-        index, leaf = next(leaves, (-1, b""))
-        if index != frontier.size:
-            raise _damaged(f"record {frontier.size} is missing: the head says {size}")
-        _take(frontier, leaf)
-
-
-def _take(frontier: Frontier, leaf: bytes) -> None:
-    try:
-        frontier.append(leaf)
-    except ValueError as error:
-        raise _damaged(f"the leaf of record {frontier.size} is no hash") from error
-
-
-def _damaged(what: str) -> JournalDamaged:
-    return JournalDamaged(what, hint="look at it with `lockgate audit verify` before anything else writes to it")
+        fields = parse(body)
+    except InvalidRecord:
+        return False
+    before = fields["before"]
+    return isinstance(before, int) and before >= pruned.get(str(fields["origin"]), 0)
 
 
 _open: weakref.WeakSet[Journal] = weakref.WeakSet()

@@ -7,23 +7,20 @@ computes is loaded where it is used: a check that signs nothing does not wait fo
 from __future__ import annotations
 
 import os
-import stat
 from base64 import b64decode, b64encode
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
-from uuid import uuid4
+from typing import NoReturn
 
-from lockgate.core.errors import LockgateError, quoted
-from lockgate.core.notes import COSIGNATURE, ED25519, InvalidNote, PublicKey, public_key
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from lockgate.core.errors import InvalidNote, LockgateError, quoted
+from lockgate.core.notes import COSIGNATURE, ED25519, PublicKey, public_key
+from lockgate.private_files import Private
 
 _PREFIX = "PRIVATE+KEY+"
 # A name has at most 255 characters; what is longer is another file.
 _MOST = 2_048
-_SEED = 32
+_SEED = _PUBLIC = 32
+_FILE = Private("a key", "sign anything with it", "journal", secret=True)
+_SIGNATURE = 64
 
 
 class Signer:
@@ -31,13 +28,15 @@ class Signer:
 
     __slots__ = ("_private", "key")
 
-    def __init__(self, key: PublicKey, private: Ed25519PrivateKey) -> None:
+    def __init__(self, key: PublicKey, private: bytes) -> None:
         self.key = key
         self._private = private
 
     def sign(self, message: bytes) -> bytes:
         """64 bytes; signing the same twice gives the same."""
-        return self._private.sign(message)
+        from nacl.bindings import crypto_sign
+
+        return crypto_sign(message, self._private)[:_SIGNATURE]
 
     def __repr__(self) -> str:
         return f"Signer({self.key.vkey!r})"
@@ -47,25 +46,29 @@ class Signer:
 
 
 def verify(public: bytes, message: bytes, signature: bytes) -> bool:
-    """Whether the signature is this key's over this message. Never raises for a bad one."""
-    _check_there()
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    """Whether the signature is this key's over this message. Never raises for a bad one.
+
+    The library refuses keys of small order, which fit every message, and a second spelling of a signature.
+    """
+    # It does not look at lengths, and would read beyond what is too short.
+    if len(public) != _PUBLIC or len(signature) != _SIGNATURE:
+        return False
+    from nacl.bindings import crypto_sign_open
+    from nacl.exceptions import BadSignatureError
 
     try:
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
-    except (InvalidSignature, ValueError):
+        crypto_sign_open(signature + message, public)
+    except BadSignatureError:
         return False
     return True
 
 
 def from_seed(name: str, seed: bytes, *, kind: int = ED25519) -> Signer:
     """The signer whose private half is these 32 bytes."""
-    _check_there()
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from nacl.bindings import crypto_sign_seed_keypair
 
-    private = Ed25519PrivateKey.from_private_bytes(seed)
-    return Signer(public_key(name, private.public_key().public_bytes_raw(), kind), private)
+    public, private = crypto_sign_seed_keypair(seed)
+    return Signer(public_key(name, public, kind), private)
 
 
 def create(path: Path, name: str, *, kind: int = ED25519) -> Signer:
@@ -73,21 +76,17 @@ def create(path: Path, name: str, *, kind: int = ED25519) -> Signer:
     seed = os.urandom(_SEED)
     signer = from_seed(name, seed, kind=kind)
     line = f"{_PREFIX}{name}+{signer.key.id.hex()}+{b64encode(bytes((kind,)) + seed).decode('ascii')}\n"
-    # Beside its place first: whoever looks sees no key or all of it, and a second process cannot replace the first's.
-    made = path.with_name(f"{path.name}.{uuid4().hex}.new")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _private(path.parent, folder=True)
-        handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(line.encode())
-                file.flush()
-                os.fsync(file.fileno())
-            _put(made, path)
-        finally:
-            made.unlink(missing_ok=True)
-        _sync_folder(path.parent)
+        # Not by a second process in the first's place: what that one signed could never be checked again.
+        with _FILE.made(path) as new, open(new, "wb") as file:
+            file.write(line.encode())
+            file.flush()
+            os.fsync(file.fileno())
+    except FileExistsError:
+        raise LockgateError(
+            f"there is a key in {quoted(path, 200)} already",
+            hint="what it signed can be checked only with it: rotate the key instead of replacing the file",
+        ) from None
     except (OSError, ValueError) as error:
         raise _failed(path, "made", error) from error
     return signer
@@ -96,14 +95,14 @@ def create(path: Path, name: str, *, kind: int = ED25519) -> Signer:
 def load(path: Path) -> Signer:
     """The key in this file, unless somebody else could have read or written it."""
     try:
-        _private(path.parent, folder=True)
+        _FILE.check(path.parent, folder=True)
         flags = os.O_RDONLY
         for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
             flags |= getattr(os, name, 0)
-        _private(path, folder=False)
+        _FILE.check(path)
         with os.fdopen(os.open(path, flags), "rb") as file:
             # Again for what was opened: the name may lead elsewhere by now.
-            _refuse_unfit(path, os.fstat(file.fileno()), folder=False)
+            _FILE.check_status(path, os.fstat(file.fileno()))
             data = file.read(_MOST + 1)
     except FileNotFoundError:
         raise LockgateError(f"there is no key in {quoted(path, 200)}") from None
@@ -146,65 +145,6 @@ def _parsed(path: Path, data: bytes) -> Signer:
     return signer
 
 
-def _private(path: Path, *, folder: bool) -> None:
-    _refuse_unfit(path, os.lstat(path), folder=folder)
-
-
-def _refuse_unfit(path: Path, status: os.stat_result, *, folder: bool) -> None:
-    named = quoted(path, 200)
-    if not (stat.S_ISDIR if folder else stat.S_ISREG)(status.st_mode):
-        raise LockgateError(
-            f"{named} is no {'folder' if folder else 'file'}, or a link, where a key should be",
-            hint="move it away, or name another place",
-        )
-    if os.name != "posix":
-        return
-    if status.st_uid != os.geteuid():
-        raise LockgateError(
-            f"{named} belongs to another user, who could sign anything with it",
-            hint="run this as the user whose journal it is",
-        )
-    if status.st_mode & (0o022 if folder else 0o077):
-        mend = f"chmod go-w {path}" if folder else f"chmod 600 {path}"
-        raise LockgateError(
-            f"{named} can be {'written' if folder else 'read'} by others, who could sign anything with it",
-            hint=f"{mend}, and rotate the key if somebody may have used that",
-        )
-
-
-def _put(made: Path, place: Path) -> None:
-    """Give the file its name, unless there is one by that name."""
-    try:
-        os.link(made, place)
-    except OSError as error:
-        # On a file system without links there is only renaming, which would replace a key: look first.
-        if isinstance(error, FileExistsError) or os.path.lexists(place):
-            raise LockgateError(
-                f"there is a key in {quoted(place, 200)} already",
-                hint="what it signed can be checked only with it: rotate the key instead of replacing the file",
-            ) from None
-        os.rename(made, place)
-
-
-def _sync_folder(folder: Path) -> None:
-    # Windows cannot open folders, and some file systems cannot sync them; the file itself is synced.
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
 def _failed(path: Path, what: str, error: Exception) -> LockgateError:
     said = str(getattr(error, "strerror", None) or error).lower()
     return LockgateError(f"the key {quoted(path, 200)} cannot be {what}: {said}")
-
-
-def _check_there() -> None:
-    try:
-        import cryptography  # noqa: F401
-    except ImportError:
-        raise LockgateError(
-            "signing and verifying need the package `cryptography`", hint="pip install 'lockgate[journal]'"
-        ) from None

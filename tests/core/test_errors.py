@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 from lockgate.core import errors
 from lockgate.core.errors import LockgateError, printable, quoted
 
-ERRORS = ["InvalidBlock", "InvalidCall", "InvalidConfig", "InvalidPattern", "InvalidPayload", "InvalidTrace"]
+ERRORS = [
+    "InvalidBlock",
+    "InvalidCall",
+    "InvalidConfig",
+    "InvalidNote",
+    "InvalidPattern",
+    "InvalidPayload",
+    "InvalidRecord",
+    "InvalidTrace",
+    "JournalDamaged",
+    "JournalUnavailable",
+]
 
 
 @pytest.mark.parametrize("name", ERRORS)
@@ -23,7 +34,8 @@ def test_the_tree_drawn_at_the_top_names_every_error() -> None:
         name for name, each in vars(errors).items() if isinstance(each, type) and each.__module__ == errors.__name__
     }
     assert defined == {"LockgateError", *ERRORS}
-    drawn = {line.split()[1] for line in (errors.__doc__ or "").splitlines() if line.startswith(("├", "└"))}
+    lines = [line.partition("── ")[2] for line in (errors.__doc__ or "").splitlines()]
+    drawn = {line.split()[0] for line in lines if line}
     assert drawn == set(ERRORS)
 
 

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate import keys
+from lockgate.core.errors import InvalidNote
 from lockgate.core.merkle import inclusion_proof, leaf_hash, levels_of, root_of
 from lockgate.core.notes import (
     COSIGNATURE,
     MAX_NOTE,
     MAX_SIGNATURES,
     Checkpoint,
-    InvalidNote,
     Note,
     Proof,
     PublicKey,

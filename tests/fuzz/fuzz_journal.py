@@ -9,9 +9,10 @@ from driver import fuzz, instrumented
 
 with instrumented():
     from lockgate.core.auditing import Shard, audit
+    from lockgate.core.errors import InvalidNote, InvalidRecord
     from lockgate.core.exports import HEADER, read_export
-    from lockgate.core.notes import InvalidNote, PublicKey, parse_checkpoint, parse_note, parse_proof, parse_vkey
-    from lockgate.core.record import InvalidRecord, encode, parse
+    from lockgate.core.notes import PublicKey, parse_checkpoint, parse_note, parse_proof, parse_vkey
+    from lockgate.core.record import encode, parse
 
 NOTE = (
     b"example.com/a\n2\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n\n"

@@ -23,7 +23,9 @@ import psycopg
 import pytest
 
 from lockgate import keys
-from lockgate.journal import Journal, JournalDamaged, JournalUnavailable, Store
+from lockgate.core.errors import JournalDamaged, JournalUnavailable
+from lockgate.journal import Journal
+from lockgate.log import Store
 from lockgate.stores import log_postgres
 from lockgate.stores.log_postgres import PostgresLog
 
@@ -268,6 +270,9 @@ def test_a_server_that_does_not_sync_is_refused(store: PostgresLog, monkeypatch:
         "UPDATE lockgate_leaves SET hash = hash",
         "DELETE FROM lockgate_leaves",
         "TRUNCATE lockgate_leaves",
+        "UPDATE lockgate_tiles SET hash = hash",
+        "DELETE FROM lockgate_tiles",
+        "TRUNCATE lockgate_tiles",
         "UPDATE lockgate_bodies SET body = 'x'",
         "DELETE FROM lockgate_bodies",
         "TRUNCATE lockgate_bodies",

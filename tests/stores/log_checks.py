@@ -10,10 +10,11 @@ from lockgate import keys
 from lockgate.core.auditing import Shard as AuditedShard
 from lockgate.core.auditing import audit
 from lockgate.core.exports import Row as AuditedRow
-from lockgate.core.merkle import Frontier, leaf_hash
+from lockgate.core.merkle import Frontier, Tile, leaf_hash
 from lockgate.core.notes import open_checkpoint, parse_vkey
 from lockgate.core.record import configuration, encode, parse
-from lockgate.journal import Receipt, Shard, Snapshot, Store
+from lockgate.core.vocabulary import Receipt
+from lockgate.log import Shard, Snapshot, Store
 
 NAME = "example.com/log"
 
@@ -73,11 +74,15 @@ def _whole(log: Snapshot) -> dict[tuple[str, int], bytes]:
         key = parse_vkey(shard.vkey)
         frontier = Frontier()
         roots = {0: frontier.root()}
+        tiles: list[Tile] = []
         for index, leaf in log.leaves(shard.number, 0, shard.size + 10):
-            assert frontier.append(leaf) == index
+            assert frontier.append(leaf, tiles) == index
             roots[frontier.size] = frontier.root()
             found[key.name, index] = leaf
         assert frontier.to_bytes() == shard.edge
+        for level in (8, 16, 24):
+            kept = list(log.tiles(shard.number, level, 0, shard.size))
+            assert kept == [(tile.at, tile.hash) for tile in tiles if tile.level == level]
         bodies = dict(log.bodies(shard.number, 0, shard.size + 10))
         for index, body in bodies.items():
             assert leaf_hash(body) == found[key.name, index]

@@ -28,7 +28,9 @@ from log_checks import find_signer, record, signer, whole
 
 from lockgate import journal, keys
 from lockgate.core.errors import LockgateError
-from lockgate.journal import Journal, Store
+from lockgate.core.vocabulary import Receipt
+from lockgate.journal import Journal
+from lockgate.log import Store
 
 
 def opened(kind: str, place: str) -> Store:
@@ -182,7 +184,7 @@ def once(place: str) -> int:
     """Everything the journal does with its files, in order; each receipt is printed as soon as it is there."""
     failed = 0
 
-    def say(*receipts: journal.Receipt) -> None:
+    def say(*receipts: Receipt) -> None:
         for each in receipts:
             os.write(1, f"{each.origin} {each.index} {each.leaf_hash.hex()}\n".encode())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -22,11 +22,12 @@ from lockgate.core.approvals import (
     MAX_WAITING_PER_SESSION,
     NEWCOMERS,
     Bound,
+    Change,
     Pending,
     State,
     binding,
 )
-from lockgate.core.errors import InvalidCall, LockgateError
+from lockgate.core.errors import InvalidCall, JournalUnavailable, LockgateError
 from lockgate.stores.memory import MemoryApprovals
 from lockgate.stores.sqlite import SqliteApprovals
 
@@ -48,6 +49,94 @@ def question(number: int = 1, bound: Bound | None = None, at_s: float = 100.0) -
 
 def say(store: Store, pending: Pending, *, yes: bool = True, who: str = "ana", now_s: float = 150.0) -> State:
     return store.answer(pending.id, digest=pending.digest, yes=yes, who=who, now_s=now_s).state
+
+
+class Told:
+    """What a store tells of its changes; it may be told to refuse."""
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[str, str, str]] = []
+        self.refuses = False
+
+    def __call__(self, changes: Sequence[Change]) -> None:
+        if self.refuses:
+            raise JournalUnavailable("on purpose")
+        self.changes += [(each.id[-1], each.state.value, each.who) for each in changes]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def telling(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Store, Told]:
+    told = Told()
+    if request.param == "memory":
+        return MemoryApprovals(record=told), told
+    return SqliteApprovals(tmp_path / "state" / "approvals.db", record=told), told
+
+
+def test_every_change_is_told_once_in_its_order(telling: tuple[Store, Told]) -> None:
+    store, told = telling
+    store.ask(question(1))
+    store.ask(question(1))
+    assert say(store, question(1)) is State.GRANTED
+    assert store.take(call(), 160.0).state is State.GRANTED
+    assert store.take(call(), 161.0).state is State.USED
+    store.ask(question(2, call(n=2)))
+    assert store.void("s1", 170.0) == 1
+    store.ask(question(3, call(n=3)))
+    assert store.take(call(n=3), 900.0).state is State.EXPIRED
+    store.ask(question(4, call(n=4), 1000.0))
+    store.ask(question(5, call(n=4, context="sha256:other"), 1000.0))
+    store.ask(question(6, call(n=4, context="sha256:third"), 1000.0))
+    assert say(store, question(5, call(n=4, context="sha256:other"), 1000.0), now_s=1010.0) is State.GRANTED
+    assert say(store, question(4, call(n=4), 1000.0), yes=False, who="bo", now_s=1020.0) is State.DENIED
+    assert told.changes == [
+        ("1", "waiting", ""),
+        ("1", "granted", "ana"),
+        ("1", "used", ""),
+        ("2", "waiting", ""),
+        ("2", "voided", ""),
+        ("3", "waiting", ""),
+        ("3", "expired", ""),
+        ("4", "waiting", ""),
+        ("5", "waiting", ""),
+        ("6", "waiting", ""),
+        ("5", "granted", "ana"),
+        ("4", "denied", "bo"),
+        ("5", "voided", ""),
+        ("6", "denied", "bo"),
+    ]
+
+
+def test_what_cannot_be_recorded_does_not_happen(telling: tuple[Store, Told]) -> None:
+    store, told = telling
+    told.refuses = True
+    with pytest.raises(JournalUnavailable):
+        store.ask(question())
+    assert store.every(110.0) == []
+    told.refuses = False
+    store.ask(question())
+    told.refuses = True
+    for yes in (True, False):
+        with pytest.raises(JournalUnavailable):
+            say(store, question(), yes=yes)
+    assert not store.denies("s1")
+    assert store.waiting(151.0) == [question()]
+    with pytest.raises(JournalUnavailable):
+        store.void("s1", 151.0)
+    told.refuses = False
+    assert say(store, question()) is State.GRANTED
+    told.refuses = True
+    for _ in range(3):
+        with pytest.raises(JournalUnavailable):
+            store.take(call(), 155.0)
+    told.refuses = False
+    assert store.take(call(), 156.0).state is State.GRANTED
+    assert [state for _, state, _ in told.changes] == ["waiting", "granted", "used"]
+    store.ask(question(2, call(n=2)))
+    told.refuses = True
+    with pytest.raises(JournalUnavailable):
+        store.take(call(n=2), 900.0)
+    told.refuses = False
+    assert store.take(call(n=2), 900.0).state is State.EXPIRED
 
 
 def test_a_yes_runs_the_call_once(store: Store) -> None:

@@ -16,10 +16,11 @@ from threading import Barrier, Event, Thread
 import pytest
 
 from lockgate import keys
-from lockgate.core.errors import LockgateError
-from lockgate.core.merkle import Frontier, leaf_hash, verify_inclusion
+from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError
+from lockgate.core.merkle import Frontier, Tile, leaf_hash, levels_of, verify_inclusion
 from lockgate.core.notes import open_proof
-from lockgate.journal import Head, Journal, JournalDamaged, JournalUnavailable, Row, Shard, Store, Transaction
+from lockgate.journal import Journal
+from lockgate.log import Head, Row, Shard, Store, Transaction
 from lockgate.stores.log_memory import MemoryLog
 from lockgate.stores.log_sqlite import SqliteLog
 
@@ -57,9 +58,10 @@ def add(log: Transaction, *bodies: bytes) -> Shard:
     assert shard is not None
     frontier = Frontier.from_bytes(shard.edge)
     rows = [Row(leaf_hash(body), body) for body in bodies]
+    tiles: list[Tile] = []
     for row in rows:
-        frontier.append(row.leaf)
-    log.append(shard, rows, frontier.to_bytes())
+        frontier.append(row.leaf, tiles)
+    log.append(shard, rows, frontier.to_bytes(), tiles)
     return shard._replace(edge=frontier.to_bytes())
 
 
@@ -135,9 +137,10 @@ def test_retention_does_not_disturb_a_reader(store: Store, again: Again) -> None
         assert log.current() is not None
         with store.writing(durable=True) as change:
             change.prune(1, 5)
-            assert change.sweep(1, 1, 9, 3) == 3
-            assert change.sweep(1, 1, 9, 3) == 1
-            assert change.sweep(1, 1, 9, 3) == 0
+            change.sweep(1, [1, 2, 4])
+            # What is gone already is no error.
+            change.sweep(1, [2, 3])
+            change.sweep(1, [])
         assert len(list(log.bodies(1, 0, 9))) == 9
     with store.reading() as log:
         assert [at for at, _ in log.bodies(1, 0, 9)] == [0, 5, 6, 7, 8]
@@ -149,7 +152,7 @@ def test_a_closed_shard_takes_no_more_records(store: Store) -> None:
     with store.writing(durable=True) as log:
         assert log.open_shard("second").number == 2
     with pytest.raises(JournalDamaged), store.writing(durable=True) as log:
-        log.append(first, [Row(leaf_hash(b"b"), b"b")], Frontier(2, [b"x" * 32]).to_bytes())
+        log.append(first, [Row(leaf_hash(b"b"), b"b")], Frontier(2, [b"x" * 32]).to_bytes(), [])
     with store.reading() as log:
         assert [shard.size for shard in log.shards()] == [1, 0]
 
@@ -173,6 +176,38 @@ def test_old_is_what_no_newer_head_comes_before(store: Store) -> None:
     with store.reading() as log:
         assert [log.older(1, at_ms) for at_ms in (50, 100, 101, 160, 201, 301)] == [0, 0, 2, 2, 6, 8]
         assert log.older(1, 1 << 62) == 8
+    with store.writing(durable=True) as log:
+        log.prune(1, 4)
+        # Whatever its clock said, what was pruned is old.
+        assert [log.older(1, at_ms) for at_ms in (50, 150, 160, 301)] == [4, 4, 6, 8]
+
+
+def test_bodies_that_were_not_pruned_are_not_deleted(store: Store) -> None:
+    begun(store, *(bytes([at]) for at in range(4)))
+    with store.writing(durable=True) as log:
+        log.prune(1, 2)
+    with pytest.raises(JournalDamaged), store.writing(durable=True) as log:
+        log.sweep(1, [1, 2])
+    with store.reading() as log:
+        assert len(list(log.bodies(1, 0, 9))) == 4
+
+
+def test_subtrees_are_kept_with_the_leaves_they_are_of(store: Store, again: Again) -> None:
+    begun(store, *(at.to_bytes(2, "big") for at in range(700)))
+    hash_of = levels_of([leaf_hash(at.to_bytes(2, "big")) for at in range(700)])
+    with suppress(JournalUnavailable), store.writing(durable=True) as log:
+        add(log, *(bytes([at]) for at in range(200)))
+        assert [at for at, _ in log.tiles(1, 8, 0, 9)] == [0, 1, 2]
+        raise JournalUnavailable("on purpose")
+    for each in (store, again()):
+        with each.reading() as log:
+            assert list(log.tiles(1, 8, 0, 9)) == [(0, hash_of(8, 0)), (1, hash_of(8, 1))]
+            assert list(log.tiles(1, 8, 1, 2)) == [(1, hash_of(8, 1))]
+            assert list(log.tiles(1, 16, 0, 9)) == []
+    with store.writing(durable=True) as log:
+        add(log, *(at.to_bytes(2, "big") for at in range(700, 768)))
+    with store.reading() as log:
+        assert [at for at, _ in log.tiles(1, 8, 0, 9)] == [0, 1, 2]
 
 
 def test_one_writer_at_a_time(store: Store, again: Again) -> None:

@@ -21,7 +21,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from log_checks import acknowledged, find_signer, record, signer, whole
 
 from lockgate import keys
-from lockgate.journal import Journal, JournalUnavailable
+from lockgate.core.errors import JournalUnavailable
+from lockgate.journal import Journal
 from lockgate.stores.log_sqlite import SqliteLog
 
 HERE = Path(__file__).parent
@@ -193,7 +194,8 @@ sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from log_checks import find_signer, record, signer
 from lockgate import keys
-from lockgate.journal import Journal, JournalDamaged, JournalUnavailable
+from lockgate.core.errors import JournalDamaged, JournalUnavailable
+from lockgate.journal import Journal
 from lockgate.stores.log_sqlite import SqliteLog
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 log = Journal(SqliteLog(Path(sys.argv[1])), signer(), verify=keys.verify, find_signer=find_signer)

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from lockgate import keys
+from lockgate.core.errors import JournalDamaged, JournalUnavailable
 from lockgate.core.notes import Checkpoint, signed
-from lockgate.journal import Journal, JournalDamaged, JournalUnavailable
+from lockgate.journal import Journal
 from lockgate.stores import log_sqlite
 from lockgate.stores.log_sqlite import SqliteLog
 
@@ -333,6 +334,8 @@ def test_a_log_that_was_changed_since_its_head_is_not_signed(path: Path, stateme
     [
         "UPDATE leaves SET hash = hash",
         "DELETE FROM leaves",
+        "UPDATE tiles SET hash = hash",
+        "DELETE FROM tiles",
         "UPDATE bodies SET body = 'x'",
         "DELETE FROM bodies",
         "UPDATE heads SET at_ms = 0",
@@ -343,7 +346,7 @@ def test_a_log_that_was_changed_since_its_head_is_not_signed(path: Path, stateme
     ],
 )
 def test_the_tables_refuse_an_accident(log: Journal, path: Path, statement: str) -> None:
-    log.append([record(), record()], durable=True)
+    log.append([record()] * 256, durable=True)
     db = sqlite3.connect(path)
     with pytest.raises(sqlite3.IntegrityError, match="only grows"):
         db.execute(statement)

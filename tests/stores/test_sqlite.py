@@ -134,8 +134,8 @@ def test_a_folder_others_can_write_is_not_used_to_begin_with(store: SqliteApprov
 @posix
 def test_what_belongs_to_another_user_is_refused(store: SqliteApprovals, monkeypatch: pytest.MonkeyPatch) -> None:
     granted(store)
-    other = os.getuid() + 1
-    monkeypatch.setattr(sqlite.os, "getuid", lambda: other)
+    other = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: other)
     with pytest.raises(LockgateError, match="belongs to another user"):
         store.take(call(), 160.0)
 

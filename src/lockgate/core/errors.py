@@ -6,6 +6,10 @@ LockgateError
 ├── InvalidPattern      a pattern the scanner's engine cannot take
 ├── InvalidTrace        a line of a trace that cannot be read
 ├── InvalidPayload      a request to assess that is not of the normalized shape
+├── InvalidRecord       what is not a record of the journal, or not the one spelling of it
+├── InvalidNote         what is not a signed note, checkpoint, key or proof, or does not hold
+├── JournalUnavailable  nothing can be recorded now
+│   └── JournalDamaged  what is stored is not what was stored
 └── InvalidConfig       a configuration that must not start
 """
 
@@ -42,6 +46,22 @@ class InvalidTrace(LockgateError):
 
 class InvalidPayload(LockgateError):
     pass
+
+
+class InvalidRecord(LockgateError):
+    pass
+
+
+class InvalidNote(LockgateError):
+    pass
+
+
+class JournalUnavailable(LockgateError):
+    """What was not acknowledged may have been stored all the same."""
+
+
+class JournalDamaged(JournalUnavailable):
+    """A person has to look."""
 
 
 class InvalidConfig(LockgateError):

@@ -1,21 +1,33 @@
 """The Merkle tree of RFC 6962 (section 2.1) over the bytes of records: roots, and the two kinds of proof.
 
 Only hashes of *complete* subtrees are ever asked for: `hash_of(level, index)` is the hash over the leaves from
-`index << level` up to `(index + 1) << level`. Those never change as the tree grows, so a store may keep any of them.
+`index << level` up to `(index + 1) << level`. Those never change as the tree grows, so a store may keep any of them;
+ours keep those of 256 leaves, of 256 such, and so on, so that a proof reads hundreds of hashes and not every leaf.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
+from typing import NamedTuple
 
 HASH = 32
 # The hash of the tree without leaves.
 EMPTY_ROOT = sha256(b"").digest()
 # C2SP numbers leaves with 63 bits; what claims to be larger was not made by a log.
 MAX_SIZE = 1 << 63
+# A store keeps the hashes of every so many levels.
+TILE_LEVELS = 8
 
 HashOf = Callable[[int, int], bytes]
+
+
+class Tile(NamedTuple):
+    """The hash of a complete subtree that a store keeps."""
+
+    level: int
+    at: int
+    hash: bytes
 
 
 def leaf_hash(data: bytes) -> bytes:
@@ -44,14 +56,17 @@ class Frontier:
         if any(len(each) != HASH for each in self.hashes):
             raise ValueError(f"a hash has {HASH} bytes")
 
-    def append(self, leaf: bytes) -> int:
-        """Add one leaf by its hash; returns its index."""
+    def append(self, leaf: bytes, tiles: list[Tile] | None = None) -> int:
+        """Add one leaf by its hash; returns its index. What it completes that a store keeps is added to `tiles`."""
         if len(leaf) != HASH:
             raise ValueError(f"a leaf's hash has {HASH} bytes")
-        index = self.size
+        index, level = self.size, 0
         # Each set bit at the low end is a complete subtree as large as the one just made: the two become one.
-        while self.size & 1 << (index.bit_count() - len(self.hashes)):
+        while index >> level & 1:
             leaf = node_hash(self.hashes.pop(), leaf)
+            level += 1
+            if tiles is not None and level % TILE_LEVELS == 0:
+                tiles.append(Tile(level, index >> level, leaf))
         self.hashes.append(leaf)
         self.size = index + 1
         return index

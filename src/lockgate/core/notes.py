@@ -1,8 +1,8 @@
 """Signed notes as C2SP writes them: checkpoints, verifier keys, cosignatures and proofs of inclusion, all plain text.
 
-Follows c2sp.org/signed-note, tlog-checkpoint, tlog-cosignature and tlog-proof@v1. Signing and verifying are functions
-that whoever holds the keys passes in. What is parsed here has one spelling only: a second one would be a way to change
-the bytes of a note without changing what it says.
+Follows c2sp.org/signed-note, tlog-checkpoint, tlog-cosignature, tlog-witness and tlog-proof@v1. Signing and verifying
+are functions that whoever holds the keys passes in. What is parsed here has one spelling only: a second one would be a
+way to change the bytes of a note without changing what it says.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from binascii import Error as Base64Error
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import pairwise
 from typing import NamedTuple
 
-from lockgate.core.errors import LockgateError, quoted
+from lockgate.core.errors import InvalidNote, quoted
 from lockgate.core.merkle import HASH, MAX_SIZE, verify_inclusion
 
 # The kinds of signature that are understood here; a note may carry others, which are ignored.
@@ -25,10 +26,14 @@ COSIGNATURE = 0x04
 MAX_NOTE = 1 << 16
 MAX_SIGNATURES = 100
 MAX_ORIGIN = 255
+# No proof in a tree of 63 bits is longer; each hash is a line of 45 bytes.
+MAX_PROOF = 63
+MAX_SUBMISSION = MAX_NOTE + 64 * (MAX_PROOF + 1)
 
 PROOF_HEADER = "c2sp.org/tlog-proof@v1"
 
 _NUMBER = re.compile("0|[1-9][0-9]{0,18}", re.ASCII)
+_NOT_IN_FILES = re.compile("[^A-Za-z0-9.-]+")
 _DASH = "\N{EM DASH} "
 _PUBLIC = 32
 _SIGNATURE = 64
@@ -36,10 +41,6 @@ _SIGNATURE = 64
 # What is signed to what signs it; and (public key, what was signed, signature) to whether it holds, never raising.
 Sign = Callable[[bytes], bytes]
 Verify = Callable[[bytes, bytes, bytes], bool]
-
-
-class InvalidNote(LockgateError):
-    """Text that is no signed note, checkpoint, key or proof, or one that nobody trusted has signed."""
 
 
 class PublicKey(NamedTuple):
@@ -91,6 +92,10 @@ class Signature(NamedTuple):
     id: bytes
     data: bytes
 
+    @property
+    def line(self) -> str:
+        return f"{_DASH}{self.name} {_base64(self.id + self.data)}\n"
+
 
 class Note(NamedTuple):
     """A text, ending in a newline, with the signatures under it."""
@@ -99,8 +104,7 @@ class Note(NamedTuple):
     signatures: tuple[Signature, ...]
 
     def to_bytes(self) -> bytes:
-        lines = [f"{_DASH}{each.name} {_base64(each.id + each.data)}\n" for each in self.signatures]
-        return f"{self.text}\n{''.join(lines)}".encode()
+        return f"{self.text}\n{''.join(each.line for each in self.signatures)}".encode()
 
 
 def parse_note(data: bytes) -> Note:
@@ -193,6 +197,53 @@ def open_checkpoint(data: bytes, key: PublicKey, verify: Verify) -> Checkpoint:
             hint="give the public key of this log",
         )
     return checkpoint
+
+
+def checkpoints_in(data: bytes) -> list[bytes]:
+    """The notes in a file that heads were appended to, as they stand there; what a crash cut short is left out.
+
+    A checkpoint has no empty line in it, and an empty line parts one from the next.
+    """
+    *parts, last = data.split(b"\n\n")
+    if last.endswith(b"\n"):
+        parts.append(last.removesuffix(b"\n"))
+    return [
+        text.lstrip(b"\n") + b"\n\n" + below + b"\n"
+        for text, below in pairwise(parts)
+        if all(line.startswith(_DASH.encode()) for line in below.split(b"\n"))
+    ]
+
+
+def file_name(origin: str) -> str:
+    """A log's name as that of a file: harmless on every file system, and never the same for two logs."""
+    plain = _NOT_IN_FILES.sub("_", origin)[:80]
+    return f"{plain}-{sha256(origin.encode()).hexdigest()[:8]}.checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What a log asks a witness with (c2sp.org/tlog-witness): its new head, and that it continues the one of `old`."""
+
+    old: int
+    hashes: tuple[bytes, ...]
+    checkpoint: bytes
+
+    def to_bytes(self) -> bytes:
+        lines = [f"old {self.old}", *map(_base64, self.hashes), "", ""]
+        return "\n".join(lines).encode() + self.checkpoint
+
+
+def parse_submission(data: bytes) -> Submission:
+    head, gap, checkpoint = data.partition(b"\n\n")
+    try:
+        old, *hashes = head.decode("ascii").split("\n")
+    except UnicodeDecodeError:
+        old, hashes = "", []
+    if not gap or not old.startswith("old ") or len(data) > MAX_SUBMISSION:
+        raise InvalidNote("not a head for a witness", hint="its first line is the word old and a size")
+    if len(hashes) > MAX_PROOF:
+        raise InvalidNote(f"a proof of more than {MAX_PROOF} hashes is refused")
+    return Submission(_number(old.removeprefix("old "), "size"), tuple(map(_hash, hashes)), checkpoint)
 
 
 @dataclass(frozen=True, slots=True)

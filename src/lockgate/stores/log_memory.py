@@ -5,51 +5,75 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
+from typing import NamedTuple
 
-from lockgate.core.merkle import Frontier
-from lockgate.journal import Head, JournalDamaged, Row, Shard
+from lockgate.core.errors import JournalDamaged
+from lockgate.core.merkle import Frontier, Tile
+from lockgate.log import Head, Row, Shard
+
+
+class _Kept(NamedTuple):
+    """One shard. What is in the lists beyond what the shard says was never committed."""
+
+    shard: Shard
+    leaves: list[bytes]
+    tiles: dict[int, list[bytes]]
+    bodies: dict[int, bytes]
+    heads: tuple[Head, ...]
+
+    def alone(self) -> _Kept:
+        """With lists that end where the shard does: those of a transaction that was taken back go on."""
+        size = self.shard.size
+        if len(self.leaves) == size:
+            return self
+        return self._replace(
+            leaves=self.leaves[:size],
+            tiles={level: hashes[: size >> level] for level, hashes in self.tiles.items()},
+            bodies={index: body for index, body in self.bodies.items() if index < size},
+        )
 
 
 class _Log:
-    """Everything that is kept. A transaction works on a copy, which takes its place when it commits."""
+    """The log at one moment. A transaction is a copy, which takes its place when it commits.
 
-    def __init__(self) -> None:
-        self.kept: list[Shard] = []
-        self.rows: dict[int, list[bytes]] = {}
-        self.texts: dict[int, dict[int, bytes]] = {}
-        self.signed: dict[int, list[Head]] = {}
+    Lists are shared by all copies, and only ever grow; who looks at them stops at the size of their own shard.
+    """
 
-    def copy(self) -> _Log:
-        made = _Log()
-        made.kept = list(self.kept)
-        made.rows = {number: list(each) for number, each in self.rows.items()}
-        made.texts = {number: dict(each) for number, each in self.texts.items()}
-        made.signed = {number: list(each) for number, each in self.signed.items()}
-        return made
+    def __init__(self, kept: Sequence[_Kept] = ()) -> None:
+        self.kept = list(kept)
 
     def shards(self) -> list[Shard]:
-        return list(self.kept)
+        return [each.shard for each in self.kept]
 
     def current(self) -> Shard | None:
-        return self.kept[-1] if self.kept else None
+        return self.kept[-1].shard if self.kept else None
 
     def leaves(self, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        return iter(list(enumerate(self.rows[shard]))[start:stop])
+        kept = self.kept[shard - 1]
+        return ((index, kept.leaves[index]) for index in range(start, min(stop, kept.shard.size)))
+
+    def tiles(self, shard: int, level: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+        kept = self.kept[shard - 1]
+        hashes = kept.tiles.get(level, [])
+        return ((index, hashes[index]) for index in range(start, min(stop, kept.shard.size >> level)))
 
     def bodies(self, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        texts = self.texts[shard]
-        return ((index, texts[index]) for index in range(start, stop) if index in texts)
+        kept = self.kept[shard - 1]
+        indexes = range(start, min(stop, kept.shard.size))
+        return ((index, kept.bodies[index]) for index in indexes if index in kept.bodies)
 
     def newest(self, shard: int) -> Head | None:
-        return self.signed[shard][-1] if self.signed.get(shard) else None
+        heads = self.kept[shard - 1].heads
+        return heads[-1] if heads else None
 
     def heads(self, shard: int) -> Iterator[Head]:
-        return iter(list(self.signed[shard]))
+        return iter(self.kept[shard - 1].heads)
 
     def older(self, shard: int, at_ms: int) -> int:
+        kept = self.kept[shard - 1]
         size = 0
-        for head in self.signed[shard]:
-            if head.at_ms >= at_ms:
+        for head in kept.heads:
+            if head.at_ms >= at_ms and head.size > kept.shard.pruned:
                 break
             size = head.size
         return size
@@ -57,43 +81,43 @@ class _Log:
     def open_shard(self, vkey: str) -> Shard:
         empty = Frontier().to_bytes()
         shard = Shard(len(self.kept) + 1, vkey, empty, empty, 0)
-        self.kept.append(shard)
-        self.rows[shard.number], self.texts[shard.number], self.signed[shard.number] = [], {}, []
+        self.kept.append(_Kept(shard, [], {}, {}, ()))
         return shard
 
-    def append(self, shard: Shard, rows: Sequence[Row], edge: bytes) -> None:
+    def append(self, shard: Shard, rows: Sequence[Row], edge: bytes, tiles: Sequence[Tile]) -> None:
         if shard.number != len(self.kept):
             raise JournalDamaged("a closed shard takes no more records")
-        leaves, texts = self.rows[shard.number], self.texts[shard.number]
+        kept = self.kept[-1].alone()
         for row in rows:
-            texts[len(leaves)] = row.body
-            leaves.append(row.leaf)
-        self._change(shard.number, edge=edge)
+            kept.bodies[len(kept.leaves)] = row.body
+            kept.leaves.append(row.leaf)
+        for tile in tiles:
+            kept.tiles.setdefault(tile.level, []).append(tile.hash)
+        self.kept[-1] = kept._replace(shard=kept.shard._replace(edge=edge))
 
     def sign(self, shard: int, head: Head, edge: bytes) -> None:
-        newest = self.newest(shard)
-        if newest is not None and newest.size >= head.size:
+        kept = self.kept[shard - 1]
+        if kept.heads and kept.heads[-1].size >= head.size:
             raise JournalDamaged("a head must be larger than those before it")
-        self.signed[shard].append(head)
-        self._change(shard, signed_edge=edge)
+        shown = kept.shard._replace(signed_edge=edge)
+        self.kept[shard - 1] = kept._replace(shard=shown, heads=(*kept.heads, head))
 
     def prune(self, shard: int, before: int) -> None:
-        self._change(shard, pruned=max(before, self.kept[shard - 1].pruned))
+        kept = self.kept[shard - 1]
+        shown = kept.shard._replace(pruned=max(before, kept.shard.pruned))
+        self.kept[shard - 1] = kept._replace(shard=shown)
 
-    def sweep(self, shard: int, start: int, stop: int, most: int) -> int:
-        texts = self.texts[shard]
-        stop = min(stop, self.kept[shard - 1].pruned)
-        gone = [index for index in range(start, stop) if index in texts][:most]
-        for index in gone:
-            del texts[index]
-        return len(gone)
-
-    def _change(self, number: int, **changes: bytes | int) -> None:
-        self.kept[number - 1] = self.kept[number - 1]._replace(**changes)  # type: ignore[arg-type]
+    def sweep(self, shard: int, indexes: Sequence[int]) -> None:
+        kept = self.kept[shard - 1]
+        if any(index >= kept.shard.pruned for index in indexes):
+            raise JournalDamaged("a log only grows")
+        gone = set(indexes)
+        bodies = {index: body for index, body in kept.bodies.items() if index not in gone}
+        self.kept[shard - 1] = kept._replace(bodies=bodies)
 
 
 class MemoryLog:
-    """For tests and for trying things out: a transaction costs as much as the log is long."""
+    """For tests and for trying things out."""
 
     def __init__(self) -> None:
         self._log = _Log()
@@ -107,7 +131,7 @@ class MemoryLog:
     @contextmanager
     def writing(self, *, durable: bool) -> Iterator[_Log]:  # noqa: ARG002  # nothing here outlives the process
         with self._lock:
-            changed = self._log.copy()
+            changed = _Log(self._log.kept)
             yield changed
             self._log = changed
 

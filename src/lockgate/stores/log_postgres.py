@@ -16,9 +16,9 @@ from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from lockgate.core.errors import LockgateError, quoted
-from lockgate.core.merkle import HASH, Frontier
-from lockgate.journal import Head, JournalDamaged, JournalUnavailable, Row, Shard
+from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError, quoted
+from lockgate.core.merkle import HASH, Frontier, Tile
+from lockgate.log import Head, Row, Shard
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -45,6 +45,13 @@ CREATE TABLE lockgate_leaves (
     hash bytea NOT NULL CHECK (length(hash) = {HASH}),
     PRIMARY KEY (shard, number)
 );
+CREATE TABLE lockgate_tiles (
+    shard integer NOT NULL,
+    level integer NOT NULL,
+    number bigint NOT NULL,
+    hash bytea NOT NULL CHECK (length(hash) = {HASH}),
+    PRIMARY KEY (shard, level, number)
+);
 CREATE TABLE lockgate_bodies (
     shard integer NOT NULL,
     number bigint NOT NULL,
@@ -67,6 +74,7 @@ WHEN (NEW.number <> OLD.number OR NEW.vkey <> OLD.vkey OR NEW.pruned < OLD.prune
     OR (NEW.signed_edge <> OLD.signed_edge AND substr(NEW.signed_edge, 1, 8) <= substr(OLD.signed_edge, 1, 8)))
 EXECUTE FUNCTION lockgate_grows();
 CREATE TRIGGER leaves_stay BEFORE UPDATE OR DELETE OR TRUNCATE ON lockgate_leaves EXECUTE FUNCTION lockgate_grows();
+CREATE TRIGGER tiles_stay BEFORE UPDATE OR DELETE OR TRUNCATE ON lockgate_tiles EXECUTE FUNCTION lockgate_grows();
 CREATE TRIGGER heads_stay BEFORE UPDATE OR DELETE OR TRUNCATE ON lockgate_heads EXECUTE FUNCTION lockgate_grows();
 CREATE TRIGGER bodies_keep BEFORE UPDATE OR TRUNCATE ON lockgate_bodies EXECUTE FUNCTION lockgate_grows();
 CREATE FUNCTION lockgate_pruned() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -97,17 +105,21 @@ class _Reading:
         return None if row is None else Shard(*row)
 
     def leaves(self, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        return self._numbered("SELECT number, hash FROM lockgate_leaves", shard, start, stop)
+        return self._numbered("SELECT number, hash FROM lockgate_leaves WHERE shard = %s", (shard,), start, stop)
+
+    def tiles(self, shard: int, level: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+        select = "SELECT number, hash FROM lockgate_tiles WHERE shard = %s AND level = %s"
+        return self._numbered(select, (shard, level), start, stop)
 
     def bodies(self, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        return self._numbered("SELECT number, body FROM lockgate_bodies", shard, start, stop)
+        return self._numbered("SELECT number, body FROM lockgate_bodies WHERE shard = %s", (shard,), start, stop)
 
-    def _numbered(self, select: str, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+    def _numbered(self, select: str, of: tuple[int, ...], start: int, stop: int) -> Iterator[tuple[int, bytes]]:
         """In pieces: a whole log would not fit into memory, and two cursors may be read side by side."""
         while start < stop:
             rows = self._db.execute(
-                f"{select} WHERE shard = %s AND number >= %s AND number < %s ORDER BY number LIMIT %s",
-                (shard, start, stop, _FETCHED_AT_ONCE),
+                f"{select} AND number >= %s AND number < %s ORDER BY number LIMIT %s",
+                (*of, start, stop, _FETCHED_AT_ONCE),
                 binary=True,
             ).fetchall()
             yield from rows
@@ -133,7 +145,8 @@ class _Reading:
     def older(self, shard: int, at_ms: int) -> int:
         row = self._db.execute(
             "SELECT coalesce(max(size), 0) FROM lockgate_heads WHERE shard = %(shard)s AND size < coalesce("
-            "(SELECT min(size) FROM lockgate_heads WHERE shard = %(shard)s AND at_ms >= %(at_ms)s), "
+            "(SELECT size FROM lockgate_heads WHERE shard = %(shard)s AND at_ms >= %(at_ms)s AND size > "
+            "(SELECT pruned FROM lockgate_shards WHERE number = %(shard)s) ORDER BY size LIMIT 1), "
             "9223372036854775807)",
             {"shard": shard, "at_ms": at_ms},
         ).fetchone()
@@ -151,7 +164,7 @@ class _Writing(_Reading):
         self._db.execute("INSERT INTO lockgate_shards VALUES (%s, %s, %s, %s, %s)", shard)
         return shard
 
-    def append(self, shard: Shard, rows: Sequence[Row], edge: bytes) -> None:
+    def append(self, shard: Shard, rows: Sequence[Row], edge: bytes, tiles: Sequence[Tile]) -> None:
         size = int.from_bytes(edge[:8], "big")
         numbers = list(range(size - len(rows), size))
         with self._db.pipeline():
@@ -163,6 +176,8 @@ class _Writing(_Reading):
                     f"INSERT INTO {table} SELECT %s, * FROM unnest(%s::bigint[], %s::bytea[])",  # noqa: S608
                     (shard.number, numbers, column),
                 )
+            for tile in tiles:
+                self._db.execute("INSERT INTO lockgate_tiles VALUES (%s, %s, %s, %s)", (shard.number, *tile))
             changed = self._db.execute(
                 "UPDATE lockgate_shards SET edge = %s WHERE number = %s "
                 "AND number = (SELECT max(number) FROM lockgate_shards)",
@@ -179,15 +194,9 @@ class _Writing(_Reading):
         statement = "UPDATE lockgate_shards SET pruned = greatest(pruned, %s) WHERE number = %s"
         _one(self._db.execute(statement, (before, shard)).rowcount)
 
-    def sweep(self, shard: int, start: int, stop: int, most: int) -> int:
-        gone = self._db.execute(
-            "DELETE FROM lockgate_bodies WHERE shard = %(shard)s AND number IN (SELECT number FROM lockgate_bodies "
-            "WHERE shard = %(shard)s AND number >= %(start)s "
-            "AND number < least(%(stop)s, (SELECT pruned FROM lockgate_shards WHERE number = %(shard)s)) "
-            "ORDER BY number LIMIT %(most)s)",
-            {"shard": shard, "start": start, "stop": stop, "most": most},
-        )
-        return int(gone.rowcount)
+    def sweep(self, shard: int, indexes: Sequence[int]) -> None:
+        statement = "DELETE FROM lockgate_bodies WHERE shard = %s AND number = ANY(%s::bigint[])"
+        self._db.execute(statement, (shard, list(indexes)))
 
 
 def _one(rows: int) -> None:

@@ -11,23 +11,23 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
 import sys
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
-from uuid import uuid4
 
-from lockgate.core.errors import quoted
-from lockgate.core.merkle import HASH, Frontier
-from lockgate.journal import Head, JournalDamaged, JournalUnavailable, Row, Shard
+from lockgate.core.errors import JournalDamaged, JournalUnavailable, quoted
+from lockgate.core.merkle import HASH, Frontier, Tile
+from lockgate.log import Head, Row, Shard
+from lockgate.private_files import Private
 
 # "lkgj": other programs' databases are refused, and ours is known to tools that look.
 _APPLICATION = 0x6C6B676A
 _VERSION = 1
 _BUSY_S = 5.0
+_FILE = Private("the log", "write anything into it", "log", JournalUnavailable)
 # Beyond this much, what is in the write-ahead log is moved into the file by `tidy`; at four times that, by an append.
 _TIDY_BYTES = 1 << 20
 _TIDY_PAGES = 1024
@@ -47,6 +47,13 @@ CREATE TABLE leaves (
     number INTEGER NOT NULL,
     hash BLOB NOT NULL CHECK (length(hash) = {HASH}),
     PRIMARY KEY (shard, number)
+) WITHOUT ROWID;
+CREATE TABLE tiles (
+    shard INTEGER NOT NULL,
+    level INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    hash BLOB NOT NULL CHECK (length(hash) = {HASH}),
+    PRIMARY KEY (shard, level, number)
 ) WITHOUT ROWID;
 CREATE TABLE bodies (
     shard INTEGER NOT NULL,
@@ -69,6 +76,8 @@ WHEN NEW.number <> OLD.number OR NEW.vkey <> OLD.vkey OR NEW.pruned < OLD.pruned
 BEGIN SELECT RAISE(ABORT, 'a log only grows'); END;
 CREATE TRIGGER leaves_stay BEFORE DELETE ON leaves BEGIN SELECT RAISE(ABORT, 'a log only grows'); END;
 CREATE TRIGGER leaves_keep BEFORE UPDATE ON leaves BEGIN SELECT RAISE(ABORT, 'a log only grows'); END;
+CREATE TRIGGER tiles_stay BEFORE DELETE ON tiles BEGIN SELECT RAISE(ABORT, 'a log only grows'); END;
+CREATE TRIGGER tiles_keep BEFORE UPDATE ON tiles BEGIN SELECT RAISE(ABORT, 'a log only grows'); END;
 CREATE TRIGGER bodies_stay BEFORE DELETE ON bodies
 WHEN OLD.number >= (SELECT pruned FROM shards WHERE number = OLD.shard)
 BEGIN SELECT RAISE(ABORT, 'a log only grows'); END;
@@ -93,15 +102,17 @@ class _Reading:
         return None if row is None else _shard(row)
 
     def leaves(self, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        return self._numbered("SELECT number, hash FROM leaves", shard, start, stop)
+        return self._numbered("SELECT number, hash FROM leaves WHERE shard = ?", (shard,), start, stop)
+
+    def tiles(self, shard: int, level: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+        select = "SELECT number, hash FROM tiles WHERE shard = ? AND level = ?"
+        return self._numbered(select, (shard, level), start, stop)
 
     def bodies(self, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        return self._numbered("SELECT number, body FROM bodies", shard, start, stop)
+        return self._numbered("SELECT number, body FROM bodies WHERE shard = ?", (shard,), start, stop)
 
-    def _numbered(self, select: str, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        rows = self._db.execute(
-            f"{select} WHERE shard = ? AND number >= ? AND number < ? ORDER BY number", (shard, start, stop)
-        )
+    def _numbered(self, select: str, of: tuple[int, ...], start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+        rows = self._db.execute(f"{select} AND number >= ? AND number < ? ORDER BY number", (*of, start, stop))
         for number, data in rows:
             yield _integer(number), _bytes(data)
 
@@ -118,7 +129,8 @@ class _Reading:
     def older(self, shard: int, at_ms: int) -> int:
         (size,) = self._db.execute(
             "SELECT coalesce(max(size), 0) FROM heads WHERE shard = :shard AND size < coalesce("
-            "(SELECT min(size) FROM heads WHERE shard = :shard AND at_ms >= :at_ms), 9223372036854775807)",
+            "(SELECT size FROM heads WHERE shard = :shard AND at_ms >= :at_ms AND size > "
+            "(SELECT pruned FROM shards WHERE number = :shard) ORDER BY size LIMIT 1), 9223372036854775807)",
             {"shard": shard, "at_ms": at_ms},
         ).fetchone()
         return _integer(size)
@@ -132,7 +144,7 @@ class _Writing(_Reading):
         self._db.execute("INSERT INTO shards VALUES (?, ?, ?, ?, ?)", shard)
         return shard
 
-    def append(self, shard: Shard, rows: Sequence[Row], edge: bytes) -> None:
+    def append(self, shard: Shard, rows: Sequence[Row], edge: bytes, tiles: Sequence[Tile]) -> None:
         first = int.from_bytes(edge[:8], "big") - len(rows)
         db, number = self._db, shard.number
         db.executemany(
@@ -141,6 +153,8 @@ class _Writing(_Reading):
         db.executemany(
             "INSERT INTO bodies VALUES (?, ?, ?)", [(number, first + at, r.body) for at, r in enumerate(rows)]
         )
+        if tiles:
+            db.executemany("INSERT INTO tiles VALUES (?, ?, ?, ?)", [(number, *tile) for tile in tiles])
         self._change(
             "UPDATE shards SET edge = ? WHERE number = ? AND number = (SELECT max(number) FROM shards)", edge, number
         )
@@ -152,14 +166,9 @@ class _Writing(_Reading):
     def prune(self, shard: int, before: int) -> None:
         self._change("UPDATE shards SET pruned = max(pruned, ?) WHERE number = ?", before, shard)
 
-    def sweep(self, shard: int, start: int, stop: int, most: int) -> int:
-        gone = self._db.execute(
-            "DELETE FROM bodies WHERE shard = :shard AND number IN (SELECT number FROM bodies WHERE shard = :shard "
-            "AND number >= :start AND number < min(:stop, (SELECT pruned FROM shards WHERE number = :shard)) "
-            "ORDER BY number LIMIT :most)",
-            {"shard": shard, "start": start, "stop": stop, "most": most},
-        )
-        return gone.rowcount
+    def sweep(self, shard: int, indexes: Sequence[int]) -> None:
+        statement = "DELETE FROM bodies WHERE shard = ? AND number = ?"
+        self._db.executemany(statement, [(shard, index) for index in indexes])
 
     def _change(self, statement: str, *values: object) -> None:
         if self._db.execute(statement, values).rowcount != 1:
@@ -320,60 +329,27 @@ class SqliteLog:
 
     def _checked(self) -> os.stat_result:
         """The file's status, if nobody else can have written it or put it there."""
-        self._private(self.path.parent, folder=True)
         try:
-            status = self._private(self.path, folder=False)
+            return _FILE.check_database(self.path)
         except FileNotFoundError:
             raise self._refused("is not there") from None
-        for ending in ("-wal", "-shm", "-journal"):
-            # Together they are the database: what stands in one of these counts as much as what stands in the file.
-            with suppress(FileNotFoundError):
-                self._private(self._beside(ending), folder=False)
-        return status
-
-    def _private(self, path: Path, *, folder: bool) -> os.stat_result:
-        status = os.lstat(path)
-        named = quoted(path, 200)
-        if not (stat.S_ISDIR if folder else stat.S_ISREG)(status.st_mode):
-            raise JournalUnavailable(
-                f"{named} is no {'folder' if folder else 'file'}, or a link, where the log should be",
-                hint="move it away, or name another place",
-            )
-        if os.name == "posix":
-            if status.st_uid != os.geteuid():
-                raise JournalUnavailable(
-                    f"{named} belongs to another user, who could write anything into it",
-                    hint="run this as the user whose log it is",
-                )
-            if status.st_mode & 0o022:
-                raise JournalUnavailable(
-                    f"{named} can be written by others, who could write anything into it",
-                    hint=f"look at what is in it, then: chmod go-w {path}",
-                )
-        return status
 
     def _make(self) -> None:
         """The file with its tables, put in place whole: another process sees either none of it or all of it."""
         if os.path.lexists(self.path):
             return
-        made = self.path.with_name(f"{self.path.name}.{uuid4().hex}.new")
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._private(self.path.parent, folder=True)
-        os.close(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600))
-        try:
-            with closing(sqlite3.connect(made, isolation_level=None)) as db:
-                db.execute("PRAGMA synchronous = FULL")
-                db.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
-                # Last, or the tables would be in a file beside this one until it is closed, which may fail unheard.
-                # It says what it did, and does not fail where it could not.
-                if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
-                    raise self._refused("cannot be made with a write-ahead log on this disk")
-            _put(made, self.path)
-        finally:
-            made.unlink(missing_ok=True)
-        # The name has to survive a power cut as well as what it names.
-        for folder in (self.path.parent, self.path.parent.parent):
-            _sync(folder)
+        # Whoever was quicker made as good a one.
+        with (
+            suppress(FileExistsError),
+            _FILE.made(self.path) as new,
+            closing(sqlite3.connect(new, isolation_level=None)) as db,
+        ):
+            db.execute("PRAGMA synchronous = FULL")
+            db.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+            # Last, or the tables would be in a file beside this one until it is closed, which may fail unheard.
+            # It says what it did, and does not fail where it could not.
+            if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+                raise self._refused("cannot be made with a write-ahead log on this disk")
 
     def _refused(self, why: str, *, hint: str = "") -> JournalUnavailable:
         return JournalUnavailable(f"the log {quoted(self.path, 200)} {why}", hint=hint)
@@ -393,30 +369,6 @@ class SqliteLog:
 
 
 _ANEW = "keep the file as it is, and look at it with `lockgate audit verify`; a new log needs another place"
-
-
-def _put(made: Path, place: Path) -> None:
-    """Give the file its name unless somebody was quicker; theirs is as good."""
-    with suppress(FileExistsError):
-        try:
-            os.link(made, place)
-        except FileExistsError:
-            raise
-        except OSError:
-            # A file system without links. Who makes the empty file may replace it; others find it empty until then,
-            # and no log: better to be refused for a moment than to replace a log that has records in it.
-            os.close(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-            os.replace(made, place)
-
-
-def _sync(folder: Path) -> None:
-    # Windows cannot open folders, and some file systems cannot sync them.
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _shard(row: tuple[object, ...]) -> Shard:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
 
@@ -14,10 +16,12 @@ from lockgate.core.approvals import (
     Heard,
     Mark,
     Pending,
+    Record,
     State,
     Taken,
     aged,
     answered,
+    change,
     checked_answer,
     checked_time,
     denied_with,
@@ -29,9 +33,13 @@ from lockgate.core.errors import InvalidCall, quoted
 
 
 class MemoryApprovals:
-    """Questions to a person, answered by whoever holds this object. Safe for several threads."""
+    """Questions to a person, answered by whoever holds this object. Safe for several threads.
 
-    def __init__(self) -> None:
+    `record` is told of every change before anybody else is; where it raises, the change is taken back.
+    """
+
+    def __init__(self, *, record: Record | None = None) -> None:
+        self._record = record
         # In the order they were asked; every method that changes it holds the lock for all of its change.
         self._kept: dict[str, Approval] = {}
         # By session and matter; never forgotten, since the sessions do not outlive this object.
@@ -43,8 +51,8 @@ class MemoryApprovals:
 
         Empty when there are too many: the call then pauses with nobody asked.
         """
-        with self._lock:
-            self._age(pending.created_s)
+        with self._changing() as changed:
+            self._age(pending.created_s, changed)
             marks = self._marks.get(pending.session, {})
             mark = marks.get(pending.matter)
             known = known_as(pending, mark, self._about(pending.matter))
@@ -55,6 +63,7 @@ class MemoryApprovals:
                 if not has_room(len(sessions), sessions.count(pending.session), len(marks) - (mark is not None)):
                     return ""
                 self._kept[pending.id] = Approval(pending)
+                changed.append(self._kept[pending.id])
             if mark is None or mark.no is None:
                 self._marks.setdefault(pending.session, {})[pending.matter] = Mark(known or pending.id)
             return known or pending.id
@@ -62,30 +71,33 @@ class MemoryApprovals:
     def answer(self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "") -> Heard:
         """Record a person's answer if it is the first, in time, and to what has this digest."""
         said = checked_answer(yes, who, reason, now_s)
-        with self._lock:
-            self._age(said.at_s)
+        with self._changing() as changed:
+            self._age(said.at_s, changed)
             approval = self._kept.get(id)
             if approval is None:
                 return Heard(False, State.UNKNOWN)
             heard = answered(approval, digest, said)
             if heard.counted and heard.approval is not None:
                 self._kept[id] = heard.approval
+                changed.append(heard.approval)
                 if heard.state is State.DENIED:
                     pending = heard.approval.pending
                     self._marks.setdefault(pending.session, {})[pending.matter] = Mark(id, said._replace(reason=""))
                     for other in denied_with(self._about(pending.matter), said):
                         self._kept[other.pending.id] = other
+                        changed.append(other)
             return heard
 
     def take(self, bound: Bound, now_s: float) -> Taken:
         """Hand a yes to this very call out, once."""
         now_s = checked_time(now_s)
-        with self._lock:
-            self._age(now_s)
+        with self._changing() as changed:
+            self._age(now_s, changed)
             matter, marks = bound.matter, self._marks.get(bound.session, {})
-            said, changed = taken(bound, marks.get(matter), self._about(matter), self._kept.values(), now_s)
-            if changed is not None:
-                self._kept[changed.pending.id] = changed
+            said, used = taken(bound, marks.get(matter), self._about(matter), self._kept.values(), now_s)
+            if used is not None:
+                self._kept[used.pending.id] = used
+                changed.append(used)
                 marks.pop(matter, None)
             return said
 
@@ -97,11 +109,12 @@ class MemoryApprovals:
     def void(self, session: str, now_s: float) -> int:
         """End every open question of a session, answered or not; how many there were."""
         now_s = checked_time(now_s)
-        with self._lock:
-            self._age(now_s)
+        with self._changing() as changed:
+            self._age(now_s, changed)
             ended = [each for each in self._kept.values() if each.pending.session == session and each.state in OPEN]
             for each in ended:
                 self._kept[each.pending.id] = replace(each, state=State.VOIDED, ended_s=now_s)
+                changed.append(self._kept[each.pending.id])
             return len(ended)
 
     def waiting(self, now_s: float) -> list[Pending]:
@@ -130,8 +143,27 @@ class MemoryApprovals:
     def _about(self, matter: str) -> list[Approval]:
         return [each for each in self._kept.values() if each.pending.matter == matter]
 
-    def _age(self, now_s: float) -> None:
-        self._kept = {id: aged(each, now_s) for id, each in self._kept.items()}
+    @contextmanager
+    def _changing(self) -> Iterator[list[Approval]]:
+        """One change, whole or not at all; what is put into the list is recorded before it holds."""
+        changed: list[Approval] = []
+        with self._lock:
+            if self._record is None:
+                yield changed
+                return
+            kept, marks = dict(self._kept), {session: dict(each) for session, each in self._marks.items()}
+            try:
+                yield changed
+                if changed:
+                    self._record([change(each) for each in changed])
+            except BaseException:
+                self._kept, self._marks = kept, marks
+                raise
+
+    def _age(self, now_s: float, changed: list[Approval]) -> None:
+        before = self._kept
+        self._kept = {id: aged(each, now_s) for id, each in before.items()}
+        changed += [each for id, each in self._kept.items() if each is not before[id]]
         ended = [each for each in self._kept.values() if each.state not in OPEN]
         old = [each for each in ended if each.ended_s < now_s - KEPT_S]
         # That there was a no, or a question, is in the marks: asking a thousand other things does not undo it.

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from uuid import uuid4
 
 from lockgate.core.approvals import (
     KEPT_S,
@@ -22,13 +20,16 @@ from lockgate.core.approvals import (
     Answered,
     Approval,
     Bound,
+    Change,
     Heard,
     Mark,
     Pending,
+    Record,
     State,
     Taken,
     aged,
     answered,
+    change,
     checked_answer,
     checked_time,
     denied_with,
@@ -40,11 +41,13 @@ from lockgate.core.approvals import (
     taken,
 )
 from lockgate.core.errors import InvalidCall, LockgateError, quoted
+from lockgate.private_files import Private
 
 # "lkga": other programs' databases are refused, and ours is known to tools that look.
 _APPLICATION = 0x6C6B6761
 _VERSION = 2
 _BUSY_S = 5.0
+_FILE = Private("the approvals store", "approve anything in it", "store")
 _DAY_S = 86_400.0
 
 _SCHEMA = f"""
@@ -91,10 +94,15 @@ _OPEN = "state IN ('waiting', 'granted')"
 
 
 class SqliteApprovals:
-    """Questions to a person in one file. The file and its folder are made when the first question is asked."""
+    """Questions to a person in one file. The file and its folder are made when the first question is asked.
 
-    def __init__(self, path: Path) -> None:
+    `record` is told of every change once it is written and before it is committed; where it raises, the change is taken
+    back. So nothing takes effect without its record; what is recorded and then cannot be committed has no effect.
+    """
+
+    def __init__(self, path: Path, *, record: Record | None = None) -> None:
         self.path = path
+        self._record = record
 
     def ask(self, pending: Pending) -> str:
         """Keep the question on disk; the id under which the call waits, an earlier one's if it waits already.
@@ -102,7 +110,7 @@ class SqliteApprovals:
         Empty when there are too many: the call then pauses with nobody asked.
         """
         self._make()
-        with self._changing(pending.created_s, pending.session) as db:
+        with self._changing(pending.created_s, pending.session) as (db, changed):
             mark = self._mark(db, pending.bound)
             known = known_as(pending, mark, self._about(db, pending.matter))
             if not known:
@@ -121,6 +129,7 @@ class SqliteApprovals:
                     f"INSERT INTO approvals ({_COLUMNS}) VALUES ({places})",  # noqa: S608
                     _row(Approval(pending)),
                 )
+                changed.append(change(Approval(pending)))
             if mark is None or mark.no is None:
                 self._put_mark(db, pending, Mark(known or pending.id), pending.created_s)
             return known or pending.id
@@ -130,19 +139,21 @@ class SqliteApprovals:
         said = checked_answer(yes, who, reason, now_s)
         if not is_id(id) or not self._there():
             return Heard(False, State.UNKNOWN)
-        with self._changing(said.at_s) as db:
+        with self._changing(said.at_s) as (db, changed):
             found = self._select(db, "WHERE id = ?", id)
             if not found:
                 return Heard(False, State.UNKNOWN)
             heard = answered(found[0], digest, said)
             if heard.counted and heard.approval is not None:
                 self._update(db, heard.approval, State.WAITING)
+                changed.append(change(heard.approval))
                 if heard.state is State.DENIED:
                     pending = heard.approval.pending
                     self._put_mark(db, pending, Mark(id, said), said.at_s)
                     others = {each.pending.id: each for each in self._about(db, pending.matter)}
                     for other in denied_with(others.values(), said):
                         self._update(db, other, others[other.pending.id].state)
+                        changed.append(change(other))
             return heard
 
     def take(self, bound: Bound, now_s: float) -> Taken:
@@ -150,12 +161,13 @@ class SqliteApprovals:
         now_s = checked_time(now_s)
         if not self._there():
             return Taken(State.UNKNOWN)
-        with self._changing(now_s, bound.session) as db:
+        with self._changing(now_s, bound.session) as (db, changed):
             asked = self._about(db, bound.matter)
             near = [] if asked else self._near(db, bound)
-            said, changed = taken(bound, self._mark(db, bound), asked, near, now_s)
-            if changed is not None:
-                self._update(db, changed, said.state)
+            said, used = taken(bound, self._mark(db, bound), asked, near, now_s)
+            if used is not None:
+                self._update(db, used, said.state)
+                changed.append(change(used))
                 db.execute("DELETE FROM marks WHERE session = ? AND matter = ?", (bound.session, bound.matter))
             return said
 
@@ -172,7 +184,8 @@ class SqliteApprovals:
         now_s = checked_time(now_s)
         if not _is_text(session) or not self._there():
             return 0
-        with self._changing(now_s) as db:
+        with self._changing(now_s) as (db, changed):
+            changed += _changes(db, State.VOIDED, f"session = :session AND {_OPEN}", {"session": session})
             ended = db.execute(
                 f"UPDATE approvals SET state = 'voided', ended_s = ? WHERE session = ? AND {_OPEN}",  # noqa: S608
                 (now_s, session),
@@ -259,16 +272,19 @@ class SqliteApprovals:
             raise sqlite3.DatabaseError("a question changed while it was locked")
 
     @contextmanager
-    def _changing(self, now_s: float, session: str = "") -> Iterator[sqlite3.Connection]:
+    def _changing(self, now_s: float, session: str = "") -> Iterator[tuple[sqlite3.Connection, list[Change]]]:
         """One change, whole or not at all, with everybody else kept out from the first read on.
 
-        `session` is the one that was heard of, if any: what a person said to it is not forgotten.
+        `session` is the one that was heard of, if any: what a person said to it is not forgotten. What is put into the
+        list is recorded before it holds.
         """
         with self._opened() as db:
             db.execute("BEGIN IMMEDIATE")
             try:
-                _age(db, now_s, session)
-                yield db
+                changed = _age(db, now_s, session)
+                yield db, changed
+                if changed and self._record is not None:
+                    self._record(changed)
             except BaseException:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
@@ -309,56 +325,22 @@ class SqliteApprovals:
 
     def _checked(self) -> os.stat_result:
         """The file's status, if nobody else can have written it or put it there."""
-        self._private(self.path.parent, folder=True)
-        status = self._private(self.path, folder=False)
-        for ending in ("-wal", "-shm", "-journal"):
-            # Together they are the database: what stands in one of these counts as much as what stands in the file.
-            with suppress(FileNotFoundError):
-                self._private(self.path.with_name(self.path.name + ending), folder=False)
-        return status
-
-    def _private(self, path: Path, *, folder: bool) -> os.stat_result:
-        status = os.lstat(path)
-        named = quoted(path, 200)
-        if not (stat.S_ISDIR if folder else stat.S_ISREG)(status.st_mode):
-            what = (
-                "a link" if stat.S_ISLNK(status.st_mode) else "a folder" if stat.S_ISDIR(status.st_mode) else "no file"
-            )
-            raise LockgateError(
-                f"{named} is {what}, where the approvals should have a {'folder' if folder else 'file'}",
-                hint="move it away, or name another place",
-            )
-        if os.name == "posix":
-            if status.st_uid != os.getuid():
-                raise LockgateError(
-                    f"{named} belongs to another user, who could approve anything in it",
-                    hint="run this as the user whose agent asks",
-                )
-            if status.st_mode & 0o022:
-                raise LockgateError(
-                    f"{named} can be written by others, who could approve anything in it",
-                    hint=f"look at what is in it, then: chmod go-w {path}",
-                )
-        return status
+        return _FILE.check_database(self.path)
 
     def _make(self) -> None:
         """The file with its tables, put in place whole: another process sees either none of it or all of it."""
         if self._there():
             return
-        # Beside its place and under a name of its own, for a link cannot cross to another disk.
-        made = self.path.with_name(f"{self.path.name}.{uuid4().hex}.new")
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._private(self.path.parent, folder=True)
-            os.close(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600))
-            try:
-                with closing(sqlite3.connect(made, isolation_level=None)) as db:
-                    db.execute("PRAGMA synchronous = FULL")
-                    db.execute("PRAGMA journal_mode = WAL")
-                    db.executescript(_SCHEMA)
-                _put(made, self.path)
-            finally:
-                made.unlink(missing_ok=True)
+            # Whoever was quicker made as good a one.
+            with (
+                suppress(FileExistsError),
+                _FILE.made(self.path) as new,
+                closing(sqlite3.connect(new, isolation_level=None)) as db,
+            ):
+                db.execute("PRAGMA synchronous = FULL")
+                db.execute("PRAGMA journal_mode = WAL")
+                db.executescript(_SCHEMA)
         except sqlite3.Error as error:
             raise self._failed(error) from error
         except (OSError, ValueError) as error:
@@ -379,27 +361,18 @@ class SqliteApprovals:
         return self._refused(f"cannot be used: {said}")
 
 
-def _put(made: Path, place: Path) -> None:
-    """Give the file its name unless somebody was quicker; theirs is as good."""
-    with suppress(FileExistsError):
-        try:
-            os.link(made, place)
-        except FileExistsError:
-            raise
-        except OSError:
-            # A file system without links. Two processes that start at this very moment could lose a question here,
-            # which would be asked again; a yes cannot be lost, since nobody has been asked yet.
-            if not place.exists():
-                os.replace(made, place)
+def _changes(db: sqlite3.Connection, state: State, where: str, values: dict[str, object]) -> list[Change]:
+    """What an UPDATE of these rows will have changed. Their other columns are not looked at: they may be damaged."""
+    found = db.execute(f"SELECT session, id, digest FROM approvals WHERE {where}", values)  # noqa: S608
+    return [Change(str(session), str(id), state, str(digest)) for session, id, digest in found]
 
 
-def _age(db: sqlite3.Connection, now_s: float, session: str) -> None:
+def _age(db: sqlite3.Connection, now_s: float, session: str) -> list[Change]:
     """What has expired is so for good; what ended long ago is forgotten, and later that it was asked."""
-    db.execute(
-        f"UPDATE approvals SET state = 'expired', ended_s = :now "  # noqa: S608
-        f"WHERE {_OPEN} AND NOT (created_s - :skew <= :now AND :now < expires_s)",
-        {"now": now_s, "skew": SKEW_S},
-    )
+    over = f"{_OPEN} AND NOT (created_s - :skew <= :now AND :now < expires_s)"
+    at: dict[str, object] = {"now": now_s, "skew": SKEW_S}
+    expired = _changes(db, State.EXPIRED, over, at)
+    db.execute(f"UPDATE approvals SET state = 'expired', ended_s = :now WHERE {over}", at)  # noqa: S608
     db.execute(f"DELETE FROM approvals WHERE NOT {_OPEN} AND ended_s < ?", (now_s - KEPT_S,))  # noqa: S608
     db.execute(
         # That there was a no, or a question, is in the marks: asking a thousand other things does not undo it.
@@ -410,6 +383,7 @@ def _age(db: sqlite3.Connection, now_s: float, session: str) -> None:
     # A day is near enough, and most calls then write nothing here.
     db.execute("UPDATE marks SET seen_s = ? WHERE session = ? AND seen_s < ?", (now_s, session, now_s - _DAY_S))
     db.execute("DELETE FROM marks WHERE seen_s < ?", (now_s - MARKED_S,))
+    return expired
 
 
 def _row(approval: Approval) -> tuple[object, ...]:

@@ -1,0 +1,112 @@
+"""Files that nobody but their owner can have written, or read where they are secret.
+
+What such a file says counts as its owner's word, so it is looked at before it is used; and it is made whole or not at
+all, since several processes may begin at once.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+from uuid import uuid4
+
+from lockgate.core.errors import LockgateError, quoted
+
+
+class Private(NamedTuple):
+    """One kind of such files: what it is, what somebody else could do with one, and who should be asked to."""
+
+    what: str
+    power: str
+    whose: str
+    error: type[LockgateError] = LockgateError
+    # Whether nobody else may read it either.
+    secret: bool = False
+
+    def check(self, path: Path, *, folder: bool = False) -> os.stat_result:
+        """The status of a file or folder that is fit to be used; a link is not."""
+        status = os.lstat(path)
+        self.check_status(path, status, folder=folder)
+        return status
+
+    def check_status(self, path: Path, status: os.stat_result, *, folder: bool = False) -> None:
+        named = quoted(path, 200)
+        if not (stat.S_ISDIR if folder else stat.S_ISREG)(status.st_mode):
+            raise self.error(
+                f"{named} is no {'folder' if folder else 'file'}, or a link, where {self.what} should be",
+                hint="move it away, or name another place",
+            )
+        if os.name != "posix":
+            return
+        if status.st_uid != os.geteuid():
+            raise self.error(
+                f"{named} belongs to another user, who could {self.power}",
+                hint=f"run this as the user whose {self.whose} it is",
+            )
+        if self.secret and not folder and status.st_mode & 0o044:
+            raise self.error(
+                f"{named} can be read by others, who could {self.power}",
+                hint=f"chmod 600 {path}, and make a new one if somebody may have read it",
+            )
+        if status.st_mode & 0o022:
+            raise self.error(
+                f"{named} can be written by others, who could {self.power}",
+                hint=f"look at what is in it, then: chmod go-w {path}",
+            )
+
+    def check_database(self, path: Path) -> os.stat_result:
+        """The status of SQLite's file, looked at with its folder and with the files beside it."""
+        self.check(path.parent, folder=True)
+        status = self.check(path)
+        for ending in ("-wal", "-shm", "-journal"):
+            # Together they are the database: what stands in one of these counts as much as what stands in the file.
+            with suppress(FileNotFoundError):
+                self.check(path.with_name(path.name + ending))
+        return status
+
+    @contextmanager
+    def made(self, path: Path) -> Iterator[Path]:
+        """An empty file to be filled, which takes its place when the block ends; others see none of it or all of it.
+
+        FileExistsError when there is something in that place by then, which is left as it is.
+        """
+        # Beside its place and under a name of its own, for a link cannot cross to another disk.
+        new = path.with_name(f"{path.name}.{uuid4().hex}.new")
+        with suppress(FileExistsError):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.check(path.parent, folder=True)
+        os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600))
+        try:
+            yield new
+            _put(new, path)
+        finally:
+            new.unlink(missing_ok=True)
+        # The name has to survive a power cut as well as what it names.
+        for folder in (path.parent, path.parent.parent):
+            sync_folder(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    # Windows cannot open folders, and some file systems cannot sync them.
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _put(new: Path, place: Path) -> None:
+    try:
+        os.link(new, place)
+    except FileExistsError:
+        raise
+    except OSError:
+        # A file system without links. Who makes the empty file may replace it; others find it empty until then:
+        # better to be refused for a moment than to replace what somebody else has begun to use.
+        os.close(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        os.replace(new, place)

@@ -1,0 +1,141 @@
+"""Files that are their owner's word: used only where nobody else can have written them, and made whole."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+
+from lockgate.core.errors import JournalUnavailable, LockgateError
+from lockgate.private_files import Private
+
+OPEN = Private("the log", "write anything into it", "log", JournalUnavailable)
+SECRET = Private("a key", "sign anything with it", "journal", secret=True)
+posix = pytest.mark.skipif(os.name != "posix", reason="needs users and modes")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "file"
+
+
+def make(path: Path, content: bytes = b"whole") -> None:
+    with OPEN.made(path) as new:
+        new.write_bytes(content)
+
+
+@pytest.fixture
+def _no_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object) -> None:
+        raise PermissionError("no links here")
+
+    monkeypatch.setattr(os, "link", refuses)
+
+
+@pytest.fixture(params=["links", "no links"])
+def _disk(request: pytest.FixtureRequest) -> None:
+    if request.param == "no links":
+        request.getfixturevalue("_no_links")
+
+
+@pytest.mark.usefixtures("_disk")
+def test_a_file_is_made_whole_and_never_in_anothers_place(path: Path) -> None:
+    make(path)
+    with pytest.raises(FileExistsError):
+        make(path, b"another")
+    assert path.read_bytes() == b"whole"
+    assert [each.name for each in path.parent.iterdir()] == ["file"]
+    assert OPEN.check(path).st_size == SECRET.check(path).st_size == 5
+
+
+@pytest.mark.usefixtures("_disk")
+def test_of_many_who_begin_at_once_one_makes_it(path: Path) -> None:
+    start = Barrier(8)
+
+    def makes(number: int) -> int:
+        start.wait()
+        try:
+            make(path, b"%d" % number)
+        except FileExistsError:
+            return -1
+        return number
+
+    with ThreadPoolExecutor(8) as pool:
+        (made,) = (number for number in pool.map(makes, range(8)) if number >= 0)
+    assert path.read_bytes() == b"%d" % made
+
+
+@pytest.mark.usefixtures("_disk")
+@pytest.mark.parametrize("error", [OSError("full"), KeyboardInterrupt()], ids=["fails", "interrupted"])
+def test_what_cannot_be_finished_is_not_there(path: Path, error: BaseException) -> None:
+    with suppress(OSError, KeyboardInterrupt), OPEN.made(path) as new:
+        new.write_bytes(b"hal")
+        raise error
+    assert list(path.parent.iterdir()) == []
+
+
+@posix
+def test_nobody_else_can_read_what_is_made_whatever_the_mask(path: Path) -> None:
+    before = os.umask(0)
+    try:
+        make(path)
+    finally:
+        os.umask(before)
+    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o640, 0o604])
+def test_what_others_can_read_is_no_secret(path: Path, mode: int) -> None:
+    make(path)
+    path.chmod(mode)
+    OPEN.check(path)
+    with pytest.raises(LockgateError, match="can be read by others, who could sign anything"):
+        SECRET.check(path)
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o620, 0o602])
+@pytest.mark.parametrize("kind", [OPEN, SECRET])
+def test_what_others_can_write_is_refused(path: Path, kind: Private, mode: int) -> None:
+    make(path)
+    path.chmod(mode)
+    with pytest.raises(kind.error, match="can be written by others") as refused:
+        kind.check(path)
+    assert refused.value.hint.endswith(f"chmod go-w {path}")
+    path.chmod(0o600)
+    path.parent.chmod(mode | 0o100)
+    with pytest.raises(kind.error, match="can be written by others"), kind.made(path.with_name("other")):
+        pytest.fail("it was not refused")
+    assert [each.name for each in path.parent.iterdir()] == ["file"]
+
+
+@posix
+def test_what_belongs_to_another_user_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(path)
+    other = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: other)
+    with pytest.raises(JournalUnavailable, match="belongs to another user, who could write anything"):
+        OPEN.check(path)
+
+
+@posix
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm", "-journal"])
+def test_a_link_is_refused_wherever_a_database_has_a_file(path: Path, ending: str) -> None:
+    make(path)
+    OPEN.check_database(path)
+    elsewhere = path.with_name("elsewhere")
+    path.rename(elsewhere) if not ending else make(elsewhere)
+    path.with_name(path.name + ending).symlink_to(elsewhere)
+    with pytest.raises(JournalUnavailable, match="is no file, or a link, where the log should be"):
+        OPEN.check_database(path)
+
+
+def test_a_file_where_its_folder_should_be_is_said(path: Path) -> None:
+    path.parent.write_text("")
+    with pytest.raises(JournalUnavailable, match="is no folder"):
+        make(path)
