@@ -1,8 +1,9 @@
-"""The built-in rules compiled once per test run, and a short way to ask the gate one question."""
+"""The built-in rules compiled once per test run, a short way to ask the gate one question, and no journal left open."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 
@@ -11,6 +12,13 @@ from lockgate.core.scanner import Scanner
 from lockgate.gate import shared_scanner
 
 Ask = Callable[..., Decision]
+
+
+@pytest.fixture(autouse=True)
+def _journals_end() -> Iterator[None]:
+    yield
+    if "lockgate.assemble" in sys.modules:
+        sys.modules["lockgate.assemble"].close_journals()
 
 
 @pytest.fixture(scope="session")

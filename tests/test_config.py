@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lockgate import config
-from lockgate.config import KEYS, MAX_FILE_BYTES, Form, Key, Role, Settings, Source, Supervision, as_toml
+from lockgate.config import KEYS, MAX_FILE_BYTES, Audit, Form, Key, Role, Settings, Source, Supervision, as_toml
 from lockgate.core.errors import InvalidConfig, InvalidPattern
 from lockgate.core.policy import FIELDS, Policy
 from lockgate.core.vocabulary import Action, Mode, Trust
@@ -33,6 +33,13 @@ OTHER: dict[str, object] = {
     "security.verification.additional_high_risk_tools": ("custom_dangerous_tool",),
     "security.verification.strict_patterns": True,
     "security.verification.recent_blocks": 40,
+    "security.audit.enabled": False,
+    "security.audit.log_path": "/var/lib/lockgate/journal.db",
+    "security.audit.retention_days": 400,
+    "security.audit.strict": True,
+    "security.audit.strict_seconds": 2.0,
+    "security.audit.witnesses": ("https://witness.example/ witness.example/w+00000000+AAAA",),
+    "security.audit.anchors": ("syslog:",),
     "supervision.model": "large",
     "supervision.timeout_seconds": 2.5,
     "supervision.max_reorient_attempts": 1,
@@ -94,7 +101,7 @@ def toml(values: dict[str, object], prefix: str = "") -> str:
 
 
 def held(settings: Settings) -> dict[str, object]:
-    return {key.path: key.value(settings.policy, settings.supervision) for key in KEYS}
+    return {key.path: key.value(settings) for key in KEYS}
 
 
 # Finding the files.
@@ -354,8 +361,8 @@ ERRORS = {
         ),
     ),
     "unknown table": (
-        "# ours\n[security]\n[security.audit]\nlog_path = 1",
-        "FILE:3: `security.audit` is an unknown key\nhint: known here: scope, mode, user_trust, verification",
+        "# ours\n[security]\n[security.walls]\nlog_path = 1",
+        "FILE:3: `security.walls` is an unknown key\nhint: known here: scope, mode, user_trust, verification, audit",
     ),
     "unknown table at the top": (
         "[security]\n[telemetry]\n",
@@ -382,7 +389,7 @@ ERRORS = {
     ),
     "control characters in a key": (
         '[security]\n"a\\u001b[2J" = 1',
-        "FILE:2: `security.a�[2J` is an unknown key\nhint: known here: scope, mode, user_trust, verification",
+        "FILE:2: `security.a�[2J` is an unknown key\nhint: known here: scope, mode, user_trust, verification, audit",
     ),
     "a key after a long value": (
         '[security.verification]\nadditional_patterns = [\n  "[", # ]\n  """\n]"\n""",\n]\nx.y = 1\n',
@@ -695,6 +702,12 @@ def test_the_operators_own_keys_are_these() -> None:
         "security.verification.triage_model",
         "security.verification.model_aliases",
         "security.verification.prices",
+        "security.audit.enabled",
+        "security.audit.log_path",
+        "security.audit.retention_days",
+        "security.audit.strict_seconds",
+        "security.audit.witnesses",
+        "security.audit.anchors",
         "supervision.model",
         "supervision.timeout_seconds",
         "supervision.human_timeout_seconds",
@@ -708,6 +721,7 @@ LOOSER = [
     ("security.verification.recent_blocks", "0", "10", "to a larger window (0 is the largest)"),
     ("security.verification.recent_blocks", "20", "10", "to a larger window (0 is the largest)"),
     ("supervision.max_reorient_attempts", "2", "3", "to a lower number"),
+    ("security.audit.strict", "true", "false", "to `true`"),
 ]
 
 
@@ -731,7 +745,7 @@ def test_a_project_key_that_tightens_counts(place: Place, path: str, strict: str
     before = place.load(explicit=place.named)
     place.write(place.project, f"{path} = {strict}")
     after = place.load(explicit=place.named)
-    assert before.policy != after.policy
+    assert (before.policy, before.audit) != (after.policy, after.audit)
     assert after.origins[path] == str(place.project)
     assert next(each.value for each in after.listing() if each.key == path) == strict
 
@@ -812,7 +826,7 @@ def rank(name: str, value: object) -> object:
         if isinstance(value, Mode | Action | Trust) and type(value) is type(order[0]):
             return order.index(value)
     assert isinstance(value, int)
-    return value if name == "strict_patterns" else -value
+    return value if name in ("strict_patterns", "strict") else -value
 
 
 @settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -844,12 +858,14 @@ def test_no_project_file_weakens_any_base(
     for name in ("research_scope", "triage_model", "supervisor_model"):
         assert getattr(after.policy, name) == getattr(before.policy, name)
     assert after.supervision == before.supervision
+    assert after.audit.strict >= before.audit.strict
+    assert replace(after.audit, strict=before.audit.strict) == before.audit
     for path in project | pyproject:
         key = next(key for key in KEYS if key.path == path)
         for values in (project, pyproject):
             if path in values:
                 wanted = rank(key.fills, values[path])
-                assert rank(key.fills, getattr(after.policy, key.fills)) >= wanted  # type: ignore[operator]
+                assert rank(key.fills, key.value(after)) >= wanted  # type: ignore[operator]
 
 
 # Finding lines, and what hostile files cost.
@@ -934,7 +950,7 @@ def test_any_bytes_give_settings_or_an_error_of_ours(tmp_path_factory: pytest.Te
 def test_every_key_fills_a_field_of_its_own() -> None:
     fields = [key.fills for key in KEYS]
     assert len(set(fields)) == len(fields)
-    assert set(fields) <= {*FIELDS, *Supervision.__slots__}
+    assert set(fields) <= {*FIELDS, *Supervision.__slots__, *Audit.__slots__}
     assert sorted(OTHER) == sorted(key.path for key in KEYS)
     assert [key.path for key in KEYS if OTHER[key.path] == key.default] == []
 
@@ -980,6 +996,48 @@ def test_importing_the_configuration_does_not_load_a_parser() -> None:
     environ = {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+# The journal.
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("journal.db", "must be the absolute path of a file, or postgresql://…, not `journal.db`"),
+        ("~/journal.db", "must be the absolute path of a file, or postgresql://…, not `~/journal.db`"),
+        ("/var/lib/", "must be the absolute path of a file, or postgresql://…, not `/var/lib/`"),
+        ("/var/lib/journal.key", "must be the absolute path of a file, or postgresql://…, not `/var/lib/journal.key`"),
+        ("mysql://h/d", "must be the absolute path of a file, or postgresql://…, not `mysql://h/d`"),
+        ("postgresql://me:canary@h/d", "must not hold a password"),
+        ("postgresql://me:@h/d", "must not hold a password"),
+        ("postgresql://h/d?user=me&password=canary", "must not hold a password"),
+        ("postgresql://h/d?sslPassword=canary", "must not hold a password"),
+        ("postgres://[canary/d", "is no URL"),
+    ],
+)
+def test_a_journal_lies_in_a_file_or_in_postgresql_without_its_password(place: Place, path: str, said: str) -> None:
+    place.write(place.user, f'[security.audit]\nlog_path = "{path}"')
+    refused = place.refusal()
+    assert f":2: `security.audit.log_path`: {said}\nhint: " in refused
+    assert "canary" not in refused
+
+
+@pytest.mark.parametrize("path", ["", "/var/lib/lockgate/audit.db", "postgresql://me@h:5432/d?sslmode=verify-full"])
+def test_places_for_a_journal(place: Place, path: str) -> None:
+    place.write(place.user, f'[security.audit]\nlog_path = "{path}"')
+    assert place.load().audit == Audit(log_path=path)
+
+
+def test_the_abuse_gates_table_is_the_operators_and_goes_on_as_it_is(place: Place) -> None:
+    place.write(place.system, "[abuse_gate]\nmode = 1\nother = [1]")
+    place.write(place.user, '[abuse_gate]\nmode = "on"')
+    assert place.load().abuse_gate == {"mode": "on", "other": [1]}
+    place.write(place.project, "[security]\n[abuse_gate]\nmode = 1")
+    assert "lockgate.toml:2: `abuse_gate` cannot be set by a project file\nhint: a repository" in place.refusal()
+    place.project.unlink()
+    place.write(place.user, "abuse_gate = 1")
+    assert "config.toml:1: `abuse_gate` must be a table, not an integer" in place.refusal()
 
 
 def test_settings_are_values() -> None:

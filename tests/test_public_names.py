@@ -8,6 +8,7 @@ import pytest
 import lockgate
 
 NAMES = [
+    "AbuseGateMiddleware",
     "Action",
     "Assessment",
     "Block",
@@ -23,6 +24,7 @@ NAMES = [
     "InvalidPattern",
     "InvalidPayload",
     "InvalidTrace",
+    "JournalUnavailable",
     "Judge",
     "KeySource",
     "Kind",
@@ -36,6 +38,7 @@ NAMES = [
     "Policy",
     "Ran",
     "Reason",
+    "Receipt",
     "RemoteAdapter",
     "Risk",
     "Ruling",

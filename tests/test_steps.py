@@ -17,6 +17,7 @@ from lockgate.core.origins import Leaf
 from lockgate.core.pipeline import Ask, Stage
 from lockgate.core.scanner import Scanner
 from lockgate.core.supervision import FINISH, NEEDS_A_PERSON, UNSHOWN, Cause, Commitment, SelfAssessment, Supervision
+from lockgate.core.vocabulary import ToolCall
 from lockgate.steps import Step, Watcher
 
 PLAN = {"interpretation": "answer Ann", "in_scope": ["send an email to docs.example"]}
@@ -37,6 +38,8 @@ class Run:
         self.asked: list[Ask] = []
         self.watchers: list[Watcher] = []
         self.meanwhile: Callable[[], object] = lambda: None
+        self.entered: list[tuple[str, Decision]] = []
+        self.unrecorded: Callable[[Decision], Decision] = lambda ruling: ruling
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
         self.watchers.append(watcher)
@@ -77,6 +80,13 @@ class Run:
     async def rule_async(self, ask: Ask, *, judged: bool = True) -> Decision:
         await asyncio.sleep(0)
         return self.rule(ask, judged=judged)
+
+    def enter(self, call: ToolCall, ruling: Decision) -> Decision:
+        self.entered.append((call.tool, ruling))
+        return self.unrecorded(ruling)
+
+    async def enter_async(self, call: ToolCall, ruling: Decision) -> Decision:
+        return self.enter(call, ruling)
 
 
 Make = Callable[..., Run]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         InvalidPattern,
         InvalidPayload,
         InvalidTrace,
+        JournalUnavailable,
         LockgateError,
     )
     from lockgate.core.opinions import Ruling, Silent, Triage, Unreadable
@@ -42,15 +43,18 @@ if TYPE_CHECKING:
         Origin,
         Ran,
         Reason,
+        Receipt,
         Risk,
         Trust,
     )
     from lockgate.gate import Gate, Inquiry, Judge, Opined, Session
+    from lockgate.ingress.abuse_gate import AbuseGateMiddleware
     from lockgate.steps import Step
     from lockgate.stores.memory import MemoryApprovals
 
 __all__ = [
     "ENCODED_CONTENT_WARNING",
+    "AbuseGateMiddleware",
     "Action",
     "Assessment",
     "Block",
@@ -65,6 +69,7 @@ __all__ = [
     "InvalidPattern",
     "InvalidPayload",
     "InvalidTrace",
+    "JournalUnavailable",
     "Judge",
     "KeySource",
     "Kind",
@@ -78,6 +83,7 @@ __all__ = [
     "Policy",
     "Ran",
     "Reason",
+    "Receipt",
     "RemoteAdapter",
     "Risk",
     "Ruling",
@@ -99,16 +105,18 @@ _HOMES = {
     "lockgate.adapters": "KeySource LocalRuleAdapter RemoteAdapter VerifierAdapter resolve_adapter_from_env".split(),
     "lockgate.core.assessment": ["Assessment"],
     "lockgate.core.errors": (
-        "InvalidBlock InvalidCall InvalidConfig InvalidPattern InvalidPayload InvalidTrace LockgateError".split()
-    ),
+        "InvalidBlock InvalidCall InvalidConfig InvalidPattern InvalidPayload InvalidTrace JournalUnavailable "
+        "LockgateError"
+    ).split(),
     "lockgate.core.opinions": ["Ruling", "Silent", "Triage", "Unreadable"],
     "lockgate.core.policy": ["Policy"],
     "lockgate.core.questions": ["Verdict"],
     "lockgate.core.supervision": ["Commitment", "SelfAssessment", "Supervision"],
     "lockgate.core.vocabulary": (
-        "ENCODED_CONTENT_WARNING Action Block Decision Finding Kind Lineage Mode Origin Ran Reason Risk Trust".split()
-    ),
+        "ENCODED_CONTENT_WARNING Action Block Decision Finding Kind Lineage Mode Origin Ran Reason Receipt Risk Trust"
+    ).split(),
     "lockgate.gate": ["Gate", "Inquiry", "Judge", "Opined", "Session"],
+    "lockgate.ingress.abuse_gate": ["AbuseGateMiddleware"],
     "lockgate.steps": ["Step"],
     "lockgate.stores.memory": ["MemoryApprovals"],
 }

@@ -7,14 +7,17 @@ import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from glob import escape
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple
 
 import hyperscan
 
-from lockgate.config import Settings, discover
-from lockgate.core.errors import InvalidConfig, quoted
+from lockgate import __version__, recording
+from lockgate.config import POSTGRES, Audit, Settings, discover
+from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError, quoted
 from lockgate.core.rules import RULES, Rule
 from lockgate.core.scanner import Scanner, check_pattern, cue_expressions, custom_rules, expressions
 from lockgate.gate import Gate
@@ -22,6 +25,8 @@ from lockgate.gate import Gate
 if TYPE_CHECKING:
     from lockgate.adapters import KeySource, LocalRuleAdapter, RemoteAdapter
     from lockgate.core.models import ModelName
+    from lockgate.journal import Journal, Signer
+    from lockgate.log import Store
     from lockgate.stores.ledger import FileLedger
     from lockgate.stores.sqlite import SqliteApprovals
     from lockgate.verifier_settings import VerifierSettings
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
 TRIAGE_KEY, SUPERVISOR_KEY = "security.verification.triage_model", "supervision.model"
 
 _MAGIC = b"lockgate rules 1\n"
+_MAX_HELD = 1 << 16
 _MAX_CACHED = 64 * 1024 * 1024
 
 
@@ -49,13 +55,15 @@ def gate_from_config(path: str | None = None) -> Gate:
 def gate_from_settings(settings: Settings, *, keeps: bool = True) -> Gate:
     """A gate with the judges and stores of these settings; `keeps` False leaves no trace, as a replay must not."""
     supervision, policy = settings.supervision, settings.policy
+    journal = journal_from_settings(settings) if keeps else None
     return Gate(
         policy,
         scanner=scanner_from_settings(settings),
         triage=_configured(settings, TRIAGE_KEY, policy.triage_model),
         supervisor=_configured(settings, SUPERVISOR_KEY, policy.supervisor_model, supervision.timeout_s),
-        approvals=approvals_from_settings(settings) if keeps and settings.state_dir is not None else None,
+        approvals=approvals_from_settings(settings, journal) if keeps and settings.state_dir is not None else None,
         ledger=ledger_from_settings(settings) if keeps else None,
+        journal=journal,
         prices=partial(_price, supervision.prices),
         human_timeout_s=supervision.human_timeout_s,
     )
@@ -128,13 +136,179 @@ def ledger_from_settings(settings: Settings) -> FileLedger | None:
     return None if settings.state_dir is None else FileLedger(settings.state_dir / "ledger.jsonl")
 
 
-def approvals_from_settings(settings: Settings) -> SqliteApprovals:
-    """The questions that wait for a person, in the user's state directory."""
+def approvals_from_settings(settings: Settings, journal: recording.Journal | None = None) -> SqliteApprovals:
+    """The questions that wait for a person, in the user's state directory; with a journal, none changes unrecorded."""
     from lockgate.stores.sqlite import SqliteApprovals
 
     if settings.state_dir is None:
         raise InvalidConfig("there is no folder to keep approvals in", hint="set HOME or XDG_STATE_HOME")
-    return SqliteApprovals(settings.state_dir / "approvals.db")
+    record = None if journal is None else recording.Recorder(journal).approvals
+    return SqliteApprovals(settings.state_dir / "approvals.db", record=record)
+
+
+class JournalFiles(NamedTuple):
+    """Where the journal is: its log, a file or the URL of a database, and the file of its first key.
+
+    The keys it was rotated to lie beside that one, with `.2`, `.3` and so on behind its name.
+    """
+
+    log: Path | str
+    key: Path
+
+    @property
+    def witnessed(self) -> Path:
+        """The newest head that a witness has cosigned: a log that does not contain it was rolled back."""
+        return self.key.with_suffix(".witnessed")
+
+    def key_files(self) -> list[Path]:
+        """The files of all keys that are there, oldest first."""
+        later = (path for path in self.key.parent.glob(f"{escape(self.key.name)}.*") if path.suffix[1:].isdecimal())
+        first = [self.key] if os.path.lexists(self.key) else []
+        return [*first, *sorted(later, key=lambda path: int(path.suffix[1:]))]
+
+    def next_key(self) -> Path:
+        """Where the key belongs that the journal is rotated to next."""
+        last = self.key_files()[-1:]
+        number = int(last[0].suffix[1:]) if last and last[0] != self.key else 1
+        return self.key.with_name(f"{self.key.name}.{number + 1}")
+
+
+def journal_files(settings: Settings) -> JournalFiles:
+    """Where these settings want the journal; JournalUnavailable where there is no folder for it."""
+    path, state = settings.audit.log_path, settings.state_dir
+    shared = path.startswith(POSTGRES)
+    if state is None and (shared or not path):
+        raise JournalUnavailable(
+            "there is no folder to keep the journal in", hint="set HOME or XDG_STATE_HOME, or `security.audit.log_path`"
+        )
+    if shared and state is not None:
+        # A key of its own: the same name on two logs would look like one log with two histories.
+        return JournalFiles(path, state / "postgres.key")
+    log = Path(path) if path or state is None else state / "journal.db"
+    return JournalFiles(log, log.with_suffix(".key"))
+
+
+def log_from_settings(settings: Settings) -> Journal:
+    """The journal itself, opened anew: for whoever proves, prunes or rotates. Close it when done."""
+    from lockgate import keys
+    from lockgate.journal import Journal
+
+    files = journal_files(settings)
+    store: Store
+    if isinstance(files.log, str):
+        from lockgate.stores.log_postgres import PostgresLog
+
+        store = PostgresLog(files.log)
+    else:
+        from lockgate.stores.log_sqlite import SqliteLog
+
+        store = SqliteLog(files.log)
+        if os.path.lexists(files.log) and not os.path.lexists(files.key):
+            # A new key could not go on with this log, and would stand in the way of the right one.
+            raise JournalUnavailable(
+                f"the journal {quoted(files.log, 200)} is there, and its key {quoted(files.key, 200)} is not",
+                hint="bring the key back from a copy; or move the log away, and a new one begins",
+            )
+    signer = keys.load_or_create(files.key, f"lockgate/{os.urandom(4).hex()}")
+    return Journal(
+        store,
+        signer,
+        verify=keys.verify,
+        held=_held(files.witnessed),
+        find_signer=partial(_signer, files),
+        retention_days=settings.audit.retention_days,
+    )
+
+
+def _held(path: Path) -> list[bytes]:
+    try:
+        with path.open("rb") as file:
+            return [file.read(_MAX_HELD)]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise JournalUnavailable(
+            f"the head in {quoted(path, 200)} cannot be read: {(error.strerror or type(error).__name__).lower()}"
+        ) from error
+
+
+def _signer(files: JournalFiles, vkey: str) -> Signer | None:
+    """The key of ours that this log goes on under, whichever file it is in."""
+    from lockgate import keys
+
+    for path in reversed(files.key_files()):
+        # One that cannot be read is not the one we can sign with.
+        with suppress(LockgateError):
+            signer = keys.load(path)
+            if signer.key.vkey == vkey:
+                return signer
+    return None
+
+
+def journal_from_settings(settings: Settings) -> recording.Journal | None:
+    """Where a gate of these settings records its rulings; None only where the operator has switched the journal off.
+
+    Nothing is opened before the first ruling. A place that cannot be used is then JournalUnavailable, each time.
+    """
+    audit = settings.audit
+    if not audit.enabled:
+        return None
+    if audit.strict and not audit.witnesses:
+        raise InvalidConfig(
+            "`security.audit.strict` needs a witness",
+            hint="name one in `security.audit.witnesses`, or set strict = false",
+        )
+    if audit.witnesses or audit.anchors:
+        from lockgate.anchors import parse_anchor
+        from lockgate.publishing import parse_witness
+
+        for name, texts, parse in (
+            ("witnesses", audit.witnesses, parse_witness),
+            ("anchors", audit.anchors, parse_anchor),
+        ):
+            for text in texts:
+                try:
+                    parse(text)
+                except InvalidConfig as error:
+                    raise InvalidConfig(f"`security.audit.{name}`: {error.message}", hint=error.hint) from None
+    try:
+        files = journal_files(settings)
+    except JournalUnavailable as error:
+        return recording.Unavailable(error.message, hint=error.hint)
+    return recording.Declared(
+        partial(_shared_log, settings),
+        policy_hash=settings.policy.hash,
+        software=f"lockgate/{__version__}",
+        note=files.key.with_suffix(".policy"),
+    )
+
+
+# One per log and process, however many gates there are: their records then share commits, signatures and a thread.
+_logs: dict[tuple[JournalFiles, Audit], tuple[recording.Journal, Callable[[], None]]] = {}
+_logging = Lock()
+
+
+def _shared_log(settings: Settings) -> recording.Journal:
+    files, audit = journal_files(settings), settings.audit
+    with _logging:
+        if (files, audit) not in _logs:
+            log = log_from_settings(settings)
+            known: tuple[recording.Journal, Callable[[], None]] = log, log.close
+            if audit.witnesses or audit.anchors:
+                from lockgate.publishing import Witnessed, publish
+
+                publishing = publish(log, audit.witnesses, audit.anchors, witnessed=files.witnessed)
+                strict = Witnessed(log, publishing, strict_s=audit.strict_seconds) if audit.strict else log
+                known = strict, publishing.close
+            _logs[files, audit] = known
+        return _logs[files, audit][0]
+
+
+def close_journals() -> None:
+    """Sign and close the journals that gates of this process have opened. The end of the process does it as well."""
+    with _logging:
+        while _logs:
+            _logs.popitem()[1][1]()
 
 
 def scanner_from_settings(settings: Settings) -> Scanner:

@@ -64,11 +64,27 @@ class Supervision:
 
 
 @dataclass(frozen=True, slots=True)
+class Audit:
+    """The journal. `log_path` is a file or a PostgreSQL URL; empty, and it is a file in the user's state directory."""
+
+    enabled: bool = True
+    log_path: str = ""
+    retention_days: int = 0
+    strict: bool = False
+    strict_seconds: float = 5.0
+    witnesses: tuple[str, ...] = ()
+    anchors: tuple[str, ...] = ()
+
+
+POSTGRES = ("postgresql://", "postgres://")
+
+
+@dataclass(frozen=True, slots=True)
 class Key:
     """One key of the configuration, declared once: parsing, errors, `config show` and the reference come from it.
 
-    `fills` is the field of Policy or Supervision that takes the value and has its default. `tightens` says how a
-    project file may change it; empty, and the key is the operator's alone.
+    `fills` is the field of Policy, Supervision or Audit that takes the value and has its default. `tightens` says how
+    a project file may change it; empty, and the key is the operator's alone.
     """
 
     path: str
@@ -90,10 +106,13 @@ class Key:
 
     @property
     def default(self) -> object:
-        return self.value(Policy(), Supervision())
+        return self.value(Settings())
 
-    def value(self, policy: Policy, supervision: Supervision) -> object:
-        return getattr(supervision if self.fills in Supervision.__slots__ else policy, self.fills)
+    def value(self, settings: Settings) -> object:
+        for part in (settings.supervision, settings.audit):
+            if self.fills in part.__slots__:
+                return getattr(part, self.fills)
+        return getattr(settings.policy, self.fills)
 
     @property
     def allowed(self) -> str:
@@ -182,6 +201,56 @@ KEYS = (
         most=MAX_WINDOW,
     ),
     Key(
+        "security.audit.enabled",
+        "enabled",
+        Form.FLAG,
+        "Whether every ruling enters the [journal](../how-to/audit.md) before it is returned. Without it nothing can "
+        "be shown later.",
+    ),
+    Key(
+        "security.audit.log_path",
+        "log_path",
+        Form.TEXT,
+        "Where the journal is: the absolute path of a file, or `postgresql://…` without a password, which belongs into "
+        "PGPASSWORD or PGPASSFILE. Empty: `journal.db` in the state directory (`~/.local/state/lockgate`). The key is "
+        "a file beside it, ending in `.key`; that of a database is `postgres.key` in the state directory.",
+    ),
+    Key(
+        "security.audit.retention_days",
+        "retention_days",
+        Form.COUNT,
+        "After how many days records are deleted. Their hashes stay, so that every proof stays valid. 0 keeps all.",
+        most=36_500,
+    ),
+    Key(
+        "security.audit.strict",
+        "strict",
+        Form.FLAG,
+        "Whether a ruling waits until a witness has cosigned a head of the journal that covers it.",
+        tightens="to `true`",
+    ),
+    Key(
+        "security.audit.strict_seconds",
+        "strict_seconds",
+        Form.SECONDS,
+        "How long a strict ruling waits for a witness. No cosignature by then counts as no record.",
+        least=0.1,
+        most=60,
+    ),
+    Key(
+        "security.audit.witnesses",
+        "witnesses",
+        Form.TEXTS,
+        'Who cosigns the heads of the journal, each written as `"URL VKEY"`: where the witness listens, and its key.',
+    ),
+    Key(
+        "security.audit.anchors",
+        "anchors",
+        Form.TEXTS,
+        "Where the journal's heads are sent besides: `file:PATH`, `git:FOLDER`, `https://…`, `syslog:` or "
+        "`syslog://HOST:PORT`.",
+    ),
+    Key(
         "supervision.model",
         "supervisor_model",
         Form.TEXT,
@@ -262,12 +331,12 @@ class Settings:
     origins: Mapping[str, str] = field(default_factory=dict)
     # What has to outlive the process.
     state_dir: Path | None = None
+    audit: Audit = field(default_factory=Audit)
+    # The table `[abuse_gate]` as it stands in the operator's files, unchecked: abuse_settings.py reads it.
+    abuse_gate: Mapping[str, object] = field(default_factory=dict)
 
     def listing(self) -> tuple[Setting, ...]:
-        return tuple(
-            Setting(key.path, as_toml(key.value(self.policy, self.supervision)), self.origins.get(key.path, "default"))
-            for key in KEYS
-        )
+        return tuple(Setting(key.path, as_toml(key.value(self)), self.origins.get(key.path, "default")) for key in KEYS)
 
 
 def discover(
@@ -327,6 +396,8 @@ class _Build:
     def __init__(self, check_pattern: Callable[[str], None] | None) -> None:
         self._policy = Policy()
         self._supervision = Supervision()
+        self._audit = Audit()
+        self._abuse_gate: dict[str, object] = {}
         self._origins: dict[str, tuple[Path, ...]] = {}
         self.sources: list[Source] = []
         self._check_pattern = check_pattern
@@ -345,9 +416,12 @@ class _Build:
                 raise InvalidConfig(f"{_shown(path)}: no such file", hint=_MISSING[role])
             return
         self.sources.append(Source(role, path))
+        self._abuse_gate |= file.abuse_gate
         for key, value in self._checked(file):
             if key.fills in Supervision.__slots__:
                 self._supervision = replace(self._supervision, **{key.fills: value})  # type: ignore[arg-type]
+            elif key.fills in Audit.__slots__:
+                self._audit = replace(self._audit, **{key.fills: value})  # type: ignore[arg-type]
             else:
                 with file.at(key):
                     self._policy = changed(self._policy, **{key.fills: value})
@@ -373,8 +447,7 @@ class _Build:
                 raise file.error(
                     key.path,
                     " cannot be set by a project file",
-                    hint="a repository must not choose how it is judged: set it in your own configuration, by default "
-                    "~/.config/lockgate/config.toml, or in a file of yours named with --config",
+                    hint=_OPERATORS,
                 )
             if value is Mode.RESEARCH and not base.policy.research_scope:
                 raise file.error(
@@ -382,20 +455,25 @@ class _Build:
                     ": `research` needs a scope, which a project file cannot give",
                     hint=f"a project file may change it only {key.tightens}; remove the line",
                 )
+            audited = key.fills in Audit.__slots__
+            standing = key.value(base)
             with file.at(key):
-                weaker = loosened(base.policy, **{key.fills: value})
+                # Of the journal's keys only a flag is left here.
+                weaker = standing and not value if audited else loosened(base.policy, **{key.fills: value})
             if weaker:
-                standing = key.value(base.policy, base.supervision)
                 raise file.error(
                     key.path,
                     f" would loosen the policy: {as_toml(value)} is weaker than {as_toml(standing)} "
                     f"({base.origins[key.path]})",
                     hint=f"a project file may change it only {key.tightens}; remove the line",
                 )
-            before = self._policy
+            before = self._policy, self._audit
             with file.at(key):
-                self._policy = tightened(before, **{key.fills: value})
-            if self._policy != before:
+                if audited:
+                    self._audit = replace(self._audit, strict=self._audit.strict or value is True)
+                else:
+                    self._policy = tightened(self._policy, **{key.fills: value})
+            if (self._policy, self._audit) != before:
                 self._note(key, path)
 
     def settings(self, cache_dir: Path | None, state_dir: Path | None = None) -> Settings:
@@ -407,7 +485,16 @@ class _Build:
             for source in self.sources
         ]
         origins = {key.path: ", ".join(map(_shown, self._origins.get(key.path, ()))) or "default" for key in KEYS}
-        return Settings(self._policy, self._supervision, cache_dir, (*used, default), origins, state_dir)
+        return Settings(
+            self._policy,
+            self._supervision,
+            cache_dir,
+            (*used, default),
+            origins,
+            state_dir,
+            self._audit,
+            self._abuse_gate,
+        )
 
     def _checked(self, file: _File) -> Iterator[tuple[Key, object]]:
         for key, value in file.values:
@@ -417,16 +504,48 @@ class _Build:
                         self._check_pattern(pattern)
             if key.fills in _PARSED:
                 with file.at(key):
-                    _PARSED[key.fills](value)  # type: ignore[arg-type]  # texts, by its form
+                    _PARSED[key.fills](value)
             yield key, value
 
     def _note(self, key: Key, path: Path) -> None:
         self._origins[key.path] = (*self._origins.get(key.path, ()), path) if key.form is Form.TEXTS else (path,)
 
 
-# Lists of lines that have a form of their own.
-_PARSED: Mapping[str, Callable[[tuple[str, ...]], object]] = {"model_aliases": parse_aliases, "prices": parse_prices}
+def _check_log_path(path: str) -> None:
+    """A file by its whole path or a database by its URL; the file is not looked at here."""
+    if path.startswith(POSTGRES):
+        from urllib.parse import parse_qs, urlsplit
 
+        try:
+            parts = urlsplit(path)
+            named = parse_qs(parts.query, keep_blank_values=True)
+            secret = parts.password is not None or any(name.lower().endswith("password") for name in named)
+        except ValueError:
+            raise InvalidConfig("is no URL", hint="postgresql://user@host/database") from None
+        if secret:
+            # Not repeated: the message ends up on screens and in logs.
+            raise InvalidConfig(
+                "must not hold a password", hint="take it out, and set PGPASSWORD or name a file in PGPASSFILE"
+            )
+    elif path and ("\0" in path or not os.path.isabs(path) or path.endswith((os.sep, ".key"))):
+        raise InvalidConfig(
+            f"must be the absolute path of a file, or postgresql://…, not {quoted(path)}",
+            hint="e.g. /var/lib/lockgate/journal.db; its key lies beside it and ends in `.key`",
+        )
+
+
+# Values that have a form of their own.
+_PARSED: Mapping[str, Callable[..., object]] = {
+    "model_aliases": parse_aliases,
+    "prices": parse_prices,
+    "log_path": _check_log_path,
+}
+
+_ABUSE = "abuse_gate"
+_OPERATORS = (
+    "a repository must not choose how it is judged: set it in your own configuration, by default "
+    "~/.config/lockgate/config.toml, or in a file of yours named with --config"
+)
 _MISSING = {
     Role.EXPLICIT: "--config names a file that must exist",
     Role.ENV: "LOCKGATE_CONFIG names a file that must exist: correct the variable, or unset it",
@@ -442,6 +561,7 @@ class _File:
     # Where our tables are: () in a file of our own, ("tool", "lockgate") in a pyproject.toml.
     root: tuple[str, ...]
     values: tuple[tuple[Key, object], ...] = ()
+    abuse_gate: Mapping[str, object] = field(default_factory=dict)
 
     def error(self, key: str | tuple[str, ...], message: str, *, hint: str = "") -> InvalidConfig:
         """The message, which goes on after the key, at the line of that key."""
@@ -512,8 +632,14 @@ def _read(path: Path, role: Role) -> _File | None:
     tables = _tables(file, required=role is not Role.PROJECT)
     if tables is None:
         return None
+    # The abuse gate's table goes to its own reader as it is: nobody who only checks calls has to load that.
+    gate = tables.pop(_ABUSE, {})
+    if not isinstance(gate, dict):
+        raise file.error(_ABUSE, f" must be a table, not {_toml_type(gate)}")
+    if gate and role is Role.PROJECT:
+        raise file.error(_ABUSE, " cannot be set by a project file", hint=_OPERATORS)
     values = dict(_values(file, tables, ()))
-    return replace(file, values=tuple((key, values[key.path]) for key in KEYS if key.path in values))
+    return replace(file, values=tuple((key, values[key.path]) for key in KEYS if key.path in values), abuse_gate=gate)
 
 
 def _bytes(path: Path, role: Role) -> bytes | None:

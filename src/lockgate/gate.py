@@ -20,7 +20,15 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from lockgate.core import pipeline
 from lockgate.core.context import Context, Past
-from lockgate.core.errors import InvalidBlock, InvalidCall, InvalidConfig, LockgateError, printable, quoted
+from lockgate.core.errors import (
+    InvalidBlock,
+    InvalidCall,
+    InvalidConfig,
+    JournalUnavailable,
+    LockgateError,
+    printable,
+    quoted,
+)
 from lockgate.core.opinions import Opinion, Ruling, Silent, Triage, Unreadable
 from lockgate.core.origins import Leaf
 from lockgate.core.pipeline import Ask, Stage
@@ -28,17 +36,33 @@ from lockgate.core.policy import Policy, tightened
 from lockgate.core.questions import Why
 from lockgate.core.rules import RULES
 from lockgate.core.scanner import Scanner, custom_rules
-from lockgate.core.vocabulary import Action, Block, Decision, Kind, Lineage, Mode, Ran, Reason, Risk, ToolCall, Trust
+from lockgate.core.vocabulary import (
+    Action,
+    Block,
+    Decision,
+    Kind,
+    Lineage,
+    Mode,
+    Ran,
+    Reason,
+    Receipt,
+    Risk,
+    ToolCall,
+    Trust,
+)
 
 if TYPE_CHECKING:
     from lockgate.core.approvals import Bound, Pending, Taken
     from lockgate.core.cases import Case
+    from lockgate.recording import Journal, Seen
     from lockgate.steps import Step, Watcher
 
 # Calls of a session that the supervisor is told of; longer values are cut.
 MAX_HISTORY = 256
 _MAX_REMEMBERED = 400
 _MAX_LEAVES = 64
+# Of Tier 1's own CONTINUEs those of a call, not of a step.
+_PASSES = frozenset({Reason.NO_UNTRUSTED_CONTENT, Reason.LOW_RISK_TOOL, Reason.NO_RED_FLAGS})
 # Who lets an escalated call run by having looked at it.
 _CLEARED = frozenset({Reason.TRIAGE_CLEARED, Reason.SUPERVISOR, Reason.APPROVED})
 # The same question is not paid for twice while its answer is this young.
@@ -123,7 +147,8 @@ class Gate:
     """Rules on tool calls. `Gate()` uses the defaults, keeps everything in memory and touches no file.
 
     Without judges an escalated call gets what the policy says of calls that nobody could judge: PAUSE when the
-    tool is high-risk. `prices` turns a judge's name and tokens into US dollars, or None where it does not know.
+    tool is high-risk. `prices` turns a judge's name and tokens into US dollars, or None where it does not know. With
+    a `journal` no ruling is returned before it is recorded there.
     """
 
     def __init__(
@@ -135,6 +160,7 @@ class Gate:
         supervisor: Judge | None = None,
         approvals: Approvals | None = None,
         ledger: Ledger | None = None,
+        journal: Journal | None = None,
         prices: Callable[[str, int, int], float | None] | None = None,
         human_timeout_s: float = 300.0,
     ) -> None:
@@ -143,6 +169,7 @@ class Gate:
         self.supervisor = supervisor
         self.approvals = approvals
         self.ledger = ledger
+        self.journal = journal
         self.prices = prices
         if not 0 < human_timeout_s < float("inf"):
             raise InvalidConfig(
@@ -182,6 +209,13 @@ class Gate:
         return Session(self, policy, goal, str(id) if id else urandom(8).hex(), resumed=id is not None)
 
 
+class _Ruled(NamedTuple):
+    """A ruling, and who approved it where a person did."""
+
+    decision: Decision
+    who: str = ""
+
+
 class _Work(NamedTuple):
     """Something a ruling waits for, in both ways of waiting."""
 
@@ -213,6 +247,11 @@ class Session:
         self._read = sha256()
         self._asking: dict[str, Future[Opined]] = {}
         self._answers: OrderedDict[str, tuple[float, Opined]] = OrderedDict()
+        self._recorder = None
+        if gate.journal is not None:
+            from lockgate.recording import SessionRecorder
+
+            self._recorder = SessionRecorder(gate.journal, id)
         if goal:
             self._context.add(goal, source="goal", id="goal")
 
@@ -289,26 +328,98 @@ class Session:
     ) -> Decision:
         """Rule on one call before it runs: only CONTINUE lets it run."""
         began = perf_counter_ns()
-        leaves, ruling = self._begin(tool, arguments, annotations)
-        if isinstance(ruling, Ask):
+        leaves, ruling, seen = self._begin(tool, arguments, annotations)
+        if isinstance(ruling, Ask) or seen is not None or (self._heard and ruling.risk is Risk.HIGH):
             with self._watched(tool, leaves):
-                ruling = _drive(self._rule(ruling))
-        elif self._heard and ruling.risk is Risk.HIGH:
-            ruling = _drive(self._passed(ToolCall(tool, arguments), ruling))
-        return self._end(tool, leaves, ruling, began)
+                decision = _drive(self._settled(ToolCall(tool, arguments), ruling, seen, began))
+        else:
+            decision = _timed(ruling, began)
+        return self._end(tool, leaves, decision)
 
     async def check_async(
         self, tool: str, arguments: Mapping[str, object], *, annotations: Mapping[str, object] | None = None
     ) -> Decision:
         """The same ruling for a caller on an event loop; Tier 1 takes microseconds, so it runs in place."""
         began = perf_counter_ns()
-        leaves, ruling = self._begin(tool, arguments, annotations)
-        if isinstance(ruling, Ask):
+        leaves, ruling, seen = self._begin(tool, arguments, annotations)
+        if isinstance(ruling, Ask) or seen is not None or (self._heard and ruling.risk is Risk.HIGH):
             with self._watched(tool, leaves):
-                ruling = await _drive_async(self._rule(ruling))
-        elif self._heard and ruling.risk is Risk.HIGH:
-            ruling = await _drive_async(self._passed(ToolCall(tool, arguments), ruling))
-        return self._end(tool, leaves, ruling, began)
+                decision = await _drive_async(self._settled(ToolCall(tool, arguments), ruling, seen, began))
+        else:
+            decision = _timed(ruling, began)
+        return self._end(tool, leaves, decision)
+
+    def _settled(
+        self, call: ToolCall, ruling: Decision | Ask, seen: Seen | None, began: int, *, judged: bool = True
+    ) -> Generator[_Work, object, Decision]:
+        """Whatever a ruling has to wait for: a person, the judges, and last the journal."""
+        ruled = _Ruled(ruling) if isinstance(ruling, Decision) else (yield from self._rule(ruling, judged=judged))
+        if isinstance(ruling, Decision) and self._heard and ruling.risk is Risk.HIGH:
+            ruled = yield from self._passed(call, ruling)
+        return (yield from self._entered(call.tool, seen, _timed(ruled.decision, began), ruled.who))
+
+    # 9. Record.
+
+    def _seen(self, arguments: object, leaves: Iterable[Leaf]) -> Seen | None:
+        """What a ruling is about, as far as its record says: taken before anything of it can change. Under the lock."""
+        if self._recorder is None:
+            return None
+        return self._recorder.seen(arguments, leaves, len(self._context.blocks), self._read.copy().hexdigest())
+
+    def _entered(
+        self, tool: str, seen: Seen | None, decision: Decision, who: str = ""
+    ) -> Generator[_Work, object, Decision]:
+        """The ruling once it is in the journal, with its receipt; or what follows from its not being there."""
+        if self._recorder is None or seen is None:
+            return decision
+        passed = decision.tier == 1 and decision.action is Action.CONTINUE and decision.reason in _PASSES
+        answer = yield self._stored(
+            partial(
+                self._recorder.ruled,
+                seen,
+                self._context.blocks,
+                tool,
+                decision,
+                mode=self.policy.mode.value,
+                policy_hash=self.policy.hash,
+                approved_by=who,
+                # A pass outlives this process, and everything that somebody may have to answer for a power cut too.
+                durable=not passed,
+            )
+        )
+        if isinstance(answer, Receipt):
+            return Decision._make((*decision[:-1], answer))
+        why = "the journal failed"
+        if isinstance(answer, JournalUnavailable):
+            why = "; ".join(printable(part, 300) for part in (answer.message, answer.hint) if part)
+        held = pipeline.unrecorded(decision, self.policy, why)
+        from logging import getLogger
+
+        getLogger("lockgate.gate").error(
+            "a ruling is not on record: session=%s risk=%s action=%s ruled=%s: %s",
+            printable(self.id),
+            held.risk.value,
+            held.action.value,
+            decision.action.value,
+            why,
+        )
+        return held
+
+    def enter(self, call: ToolCall, ruling: Decision) -> Decision:
+        """Record a ruling that was made elsewhere, as a step makes some; what comes back is what holds."""
+        return _drive(self._entered(call.tool, self._seen_now(call), ruling))
+
+    async def enter_async(self, call: ToolCall, ruling: Decision) -> Decision:
+        return await _drive_async(self._entered(call.tool, self._seen_now(call), ruling))
+
+    def _seen_now(self, call: ToolCall) -> Seen | None:
+        if self._recorder is None:
+            return None
+        leaves: Iterable[Leaf] = ()
+        with suppress(InvalidCall):
+            leaves = pipeline.leaves_of(call.arguments)[0]
+        with self._lock:
+            return self._seen(call.arguments, leaves)
 
     @contextmanager
     def _watched(self, tool: str, leaves: Sequence[Leaf]) -> Iterator[None]:
@@ -350,11 +461,13 @@ class Session:
     def rule(self, ask: Ask, *, judged: bool = True) -> Decision:
         """Steps 6 to 8, approvals included, for what did not begin as a call; `judged` False asks no model."""
         began = perf_counter_ns()
-        return self._count_in(ask.call.tool, _drive(self._rule(ask, judged=judged)), began)
+        work = self._settled(ask.call, ask, self._seen_now(ask.call), began, judged=judged)
+        return self._count_in(ask.call.tool, _drive(work))
 
     async def rule_async(self, ask: Ask, *, judged: bool = True) -> Decision:
         began = perf_counter_ns()
-        return self._count_in(ask.call.tool, await _drive_async(self._rule(ask, judged=judged)), began)
+        work = self._settled(ask.call, ask, self._seen_now(ask.call), began, judged=judged)
+        return self._count_in(ask.call.tool, await _drive_async(work))
 
     def lineage(self, block: str | Block, *, depth: int = 16) -> Lineage:
         """What a block was derived from, as a tree."""
@@ -363,21 +476,23 @@ class Session:
 
     def _begin(
         self, tool: str, arguments: Mapping[str, object], annotations: Mapping[str, object] | None
-    ) -> tuple[list[Leaf], Decision | Ask]:
+    ) -> tuple[list[Leaf], Decision | Ask, Seen | None]:
         if not isinstance(tool, str):
             raise InvalidCall(f"a tool's name must be text, not {type(tool).__name__}")
         if type(arguments) is not dict and not isinstance(arguments, Mapping):
             raise InvalidCall(f"arguments must be an object, not {type(arguments).__name__}")
         taken = pipeline.leaves_of(arguments)
-        ruling = self._begun(tool, arguments, annotations, taken)
+        ruling, seen = self._begun(tool, arguments, annotations, taken)
         if isinstance(ruling, Ask) and not taken[1]:
             # Judges take seconds, in which the caller's object may change: what is ruled on is a copy.
             copy = _copied(arguments)
             again = pipeline.leaves_of(copy)
             ruling = ruling._replace(call=ToolCall(tool, copy))
+            if self._recorder is not None and seen is not None:
+                seen = self._recorder.seen(copy, again[0], seen.blocks, seen.context_sha256)
             if again != taken:
-                taken, ruling = again, self._begun(tool, copy, annotations, again)
-        return taken[0], ruling
+                taken, (ruling, seen) = again, self._begun(tool, copy, annotations, again)
+        return taken[0], ruling, seen
 
     def _begun(
         self,
@@ -385,13 +500,16 @@ class Session:
         arguments: Mapping[str, object],
         annotations: Mapping[str, object] | None,
         taken: tuple[list[Leaf], bool],
-    ) -> Decision | Ask:
+    ) -> tuple[Decision | Ask, Seen | None]:
         with self._lock:
             call = ToolCall(tool, arguments)
-            return pipeline.begin(self._context, call, self.policy, self._scanner, annotations=annotations, taken=taken)
+            ruling = pipeline.begin(
+                self._context, call, self.policy, self._scanner, annotations=annotations, taken=taken
+            )
+            return ruling, self._seen(arguments, taken[0])
 
-    def _end(self, tool: str, leaves: list[Leaf], ruling: Decision, began: int) -> Decision:
-        decision = self._count_in(tool, ruling, began)
+    def _end(self, tool: str, leaves: list[Leaf], decision: Decision) -> Decision:
+        self._count_in(tool, decision)
         told = leaves
         for leaf in leaves:
             if len(leaf[1]) > _MAX_REMEMBERED:
@@ -403,9 +521,7 @@ class Session:
             watcher.ruled(tool, leaves, decision)
         return decision
 
-    def _count_in(self, tool: str, ruling: Decision, began: int) -> Decision:
-        # The pure pipeline has no clock: the time, its last field, is filled in here.
-        decision = Decision._make((*ruling[:-1], (perf_counter_ns() - began) / 1000))
+    def _count_in(self, tool: str, decision: Decision) -> Decision:
         if decision.tier > 1:
             self._note(decision)
         if self.gate.ledger is not None:
@@ -421,7 +537,7 @@ class Session:
         if decision.action is Action.REORIENT:
             with self._lock:
                 self._reorients += 1
-        elif decision.action is Action.CONTINUE and decision.reason not in _CLEARED:
+        elif decision.action is Action.CONTINUE and decision.reason not in (*_CLEARED, Reason.JOURNAL_UNAVAILABLE):
             # Nobody cleared it, and it runs all the same: the policy says so, and the log says that it did.
             from logging import getLogger
 
@@ -434,7 +550,7 @@ class Session:
                 rules,
             )
 
-    def _rule(self, ask: Ask, *, judged: bool = True) -> Generator[_Work, object, Decision]:
+    def _rule(self, ask: Ask, *, judged: bool = True) -> Generator[_Work, object, _Ruled]:
         """Steps 6 to 8 for an escalated call; a person who was asked about this very call comes before any model."""
         if self._stale:
             yield self._stored(self._void)
@@ -443,10 +559,11 @@ class Session:
             answer = yield self._stored(partial(self._approvals.take, bound, time()))
             person = _answered(ask, answer)
             if person is not None:
-                return (yield from self._put(bound, person.decision)) if person.again else person.decision
+                again = (yield from self._put(bound, person.decision)) if person.again else person.decision
+                return _Ruled(again, person.who)
             unfit = _unfit(answer)
         elif self._heard and (yield from self._refuses()):
-            return Decision(Action.PAUSE, 3, Reason.DENIED, ask.risk, _UNCOMPARED, ask.findings, ask.origins)
+            return _Ruled(Decision(Action.PAUSE, 3, Reason.DENIED, ask.risk, _UNCOMPARED, ask.findings, ask.origins))
         ran: list[Ran] = []
         ruling: Decision | Ask = ask
         while isinstance(ruling, Ask):
@@ -461,7 +578,7 @@ class Session:
             # A person may have said no while the judges thought.
             person = _answered(ask, (yield self._stored(partial(self._approvals.take, bound, time()))))
             if person is not None and person.decision.action is not Action.CONTINUE:
-                return person.decision._replace(judged=tuple(ran))
+                return _Ruled(person.decision._replace(judged=tuple(ran)))
         if decision.action is Action.PAUSE and bound is not None:
             if unfit:
                 decision = decision._replace(explanation=f"{decision.explanation}; {unfit}")
@@ -469,27 +586,28 @@ class Session:
             bound = self._bound(ask.call)
             if bound is not None:
                 decision = yield from self._put(bound, decision)
-        return decision
+        return _Ruled(decision)
 
     @property
     def _approvals(self) -> Approvals:
         assert self.gate.approvals is not None  # noqa: S101
         return self.gate.approvals
 
-    def _passed(self, call: ToolCall, ruling: Decision) -> Generator[_Work, object, Decision]:
+    def _passed(self, call: ToolCall, ruling: Decision) -> Generator[_Work, object, _Ruled]:
         """A call that the rules let pass, in a session in which a person has been asked: a no to it stands."""
         if not (yield from self._refuses()):
-            return ruling
+            return _Ruled(ruling)
         bound = self._bound(call)
         if bound is None:
-            return ruling._replace(action=Action.PAUSE, tier=3, reason=Reason.DENIED, explanation=_UNCOMPARED)
+            held = ruling._replace(action=Action.PAUSE, tier=3, reason=Reason.DENIED, explanation=_UNCOMPARED)
+            return _Ruled(held)
         from lockgate.core.approvals import State, Taken
 
         answer = yield self._stored(partial(self._approvals.take, bound, time()))
         if isinstance(answer, Taken) and answer.state not in (State.DENIED, State.GRANTED):
-            return ruling
+            return _Ruled(ruling)
         person = _answered(Ask(call, ruling.risk, ruling.reason, ruling.findings, ruling.origins), answer)
-        return ruling if person is None else person.decision
+        return _Ruled(ruling) if person is None else _Ruled(person.decision, person.who)
 
     def _refuses(self) -> Generator[_Work, object, bool]:
         """Whether a person has said no to anything here; the store is asked each time until one has."""
@@ -668,10 +786,14 @@ def _copied(value: object) -> dict[str, object]:
 
 
 class _Person(NamedTuple):
-    """What follows from a person's part in a call; `again` when they have to be asked about it anew."""
+    """What follows from a person's part in a call; `again` when they have to be asked about it anew.
+
+    `who` is whose yes it is.
+    """
 
     decision: Decision
     again: bool = False
+    who: str = ""
 
 
 def _answered(ask: Ask, answer: object) -> _Person | None:
@@ -683,11 +805,14 @@ def _answered(ask: Ask, answer: object) -> _Person | None:
 
     if not isinstance(answer, Taken):
         # A no may stand there that cannot be read: no model may speak in its place.
-        return _Person(ruled(Action.PAUSE, ask.reason, "the approvals cannot be read, so this call pauses"))
+        why = f": {printable(answer.message, 300)}" if isinstance(answer, JournalUnavailable) else ""
+        return _Person(ruled(Action.PAUSE, ask.reason, f"the approvals cannot be read{why}, so this call pauses"))
     who = quoted(answer.answered.who) if answer.answered is not None else "a person"
     match answer.state:
         case State.GRANTED:
-            return _Person(ruled(Action.CONTINUE, Reason.APPROVED, f"{who} approved this call", answer.id))
+            said = answer.answered.who if answer.answered is not None else ""
+            yes = ruled(Action.CONTINUE, Reason.APPROVED, f"{who} approved this call", answer.id)
+            return _Person(yes, who=said)
         case State.DENIED:
             return _Person(ruled(Action.PAUSE, Reason.DENIED, f"{who} denied this call", answer.id))
         case State.WAITING:
@@ -713,6 +838,11 @@ def _unfit(answer: object) -> str:
     if answer.differs:
         return f"a person approved a call with another {' and '.join(answer.differs)}"
     return ""
+
+
+def _timed(ruling: Decision, began: int) -> Decision:
+    """The ruling with the time it took: the pure pipeline has no clock. Recording it is not part of ruling."""
+    return Decision._make((*ruling[:-2], (perf_counter_ns() - began) / 1000, None))
 
 
 def _drive(ruling: Generator[_Work, object, Decision]) -> Decision:

@@ -21,7 +21,7 @@ from dataclasses import asdict
 from enum import Enum
 from hashlib import sha256
 from threading import Lock
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from weakref import ref
 
 from lockgate.core.context import Past
@@ -98,6 +98,11 @@ class Run(Protocol):
         """Steps 6 to 8, approvals included, for what did not begin as a call; `judged` False asks no model."""
 
     async def rule_async(self, ask: Ask, *, judged: bool = True) -> Decision: ...
+
+    def enter(self, call: ToolCall, ruling: Decision) -> Decision:
+        """Record a ruling that the step made itself; what comes back is what holds: no CONTINUE stays unrecorded."""
+
+    async def enter_async(self, call: ToolCall, ruling: Decision) -> Decision: ...
 
 
 class _State(Enum):
@@ -218,7 +223,7 @@ class Step:
         """3. Rule on one call of this step before it runs: only CONTINUE lets it run."""
         held = self._before()
         if held is not None:
-            return held
+            return self._run.enter(ToolCall(tool, arguments), held)
         try:
             return self._run.check(tool, arguments, annotations=annotations)
         finally:
@@ -230,7 +235,7 @@ class Step:
         """The same for a caller on an event loop."""
         held = self._before()
         if held is not None:
-            return held
+            return await self._run.enter_async(ToolCall(tool, arguments), held)
         try:
             return await self._run.check_async(tool, arguments, annotations=annotations)
         finally:
@@ -241,27 +246,31 @@ class Step:
 
         After a PAUSE the same call asks again, which is how a person's answer arrives.
         """
-        asked, judged, count = self._reconcile(assessment_of(assessment))
-        if isinstance(asked, Decision):
-            return self._let_go(asked)
+        asked = self._reconcile(assessment_of(assessment))
         try:
-            ruling = self._run.rule(asked, judged=judged)
+            if asked.unasked is not None:
+                ruling = self._run.enter(asked.ask.call, asked.unasked)
+            else:
+                ruling = self._run.rule(asked.ask, judged=asked.judged)
         except BaseException:
             self._reopen()
             raise
-        return self._let_go(self._settle(ruling, count))
+        settled = self._settle(ruling, asked.calls)
+        return self._let_go(settled if settled is ruling else self._run.enter(asked.ask.call, settled))
 
     async def finish_async(self, assessment: SelfAssessment | Mapping[str, object]) -> Decision:
         """The same for a caller on an event loop."""
-        asked, judged, count = self._reconcile(assessment_of(assessment))
-        if isinstance(asked, Decision):
-            return self._let_go(asked)
+        asked = self._reconcile(assessment_of(assessment))
         try:
-            ruling = await self._run.rule_async(asked, judged=judged)
+            if asked.unasked is not None:
+                ruling = await self._run.enter_async(asked.ask.call, asked.unasked)
+            else:
+                ruling = await self._run.rule_async(asked.ask, judged=asked.judged)
         except BaseException:
             self._reopen()
             raise
-        return self._let_go(self._settle(ruling, count))
+        settled = self._settle(ruling, asked.calls)
+        return self._let_go(settled if settled is ruling else await self._run.enter_async(asked.ask.call, settled))
 
     def _expect(self, state: _State, what: str) -> None:
         if self._state is not state:
@@ -326,8 +335,8 @@ class Step:
             # One that Tier 1 settled, or that began before the step, was never begun here.
             self._begun = [each for each in self._begun if each[0] != tool or each[1] is not leaves]
 
-    def _reconcile(self, assessment: SelfAssessment) -> tuple[Decision | Ask, bool, int]:
-        """4. What can be said without asking anybody, or the question, whether a model is to answer it, and when."""
+    def _reconcile(self, assessment: SelfAssessment) -> _Asked:
+        """4. The question, and its answer where nobody has to be asked for it."""
         policy = self._run.policy
         with self._lock:
             if self._state is not _State.HELD:
@@ -341,7 +350,8 @@ class Step:
             given_up = [child.goal for child in self._children if child._unseen]
             if self.supervision is Supervision.UNSUPERVISED:
                 if not given_up:
-                    return self._done("an unsupervised step is not reconciled"), False, 0
+                    self._person = False
+                    return self._asked(assessment, (), "an unsupervised step is not reconciled", count=None)
             elif self._commitment is None:
                 raise InvalidCall(
                     f"step {quoted(self.goal)} has no commitment to be held to",
@@ -356,18 +366,29 @@ class Step:
             self._triggers = reconcile(self._commitment, assessment, self._acts, abandoned=given_up)
             self._person = self.supervision is Supervision.SUPERVISED_HUMAN or bool(given_up)
             judged = bool(self._triggers) or policy.mode is Mode.PARANOID
-            if not judged and not self._person:
-                return self._done("what was done fits what was declared"), False, 0
-            self._resting, self._state = self._state, _State.JUDGED
-            ask = Ask(
-                ToolCall(FINISH, self._shown(assessment, given_up)),
-                Risk.HIGH,
-                Reason.RECONCILIATION,
-                (*self._held_by(), *findings_of(self._triggers)),
-                (),
-                Stage.SUPERVISOR,
-            )
-            return ask, judged, self._acts.seen
+            fits = "" if judged or self._person else "what was done fits what was declared"
+            return self._asked(assessment, given_up, fits, judged=judged, count=self._acts.seen)
+
+    def _asked(
+        self,
+        assessment: SelfAssessment,
+        given_up: Sequence[str],
+        fits: str,
+        *,
+        judged: bool = False,
+        count: int | None,
+    ) -> _Asked:
+        self._resting, self._state = self._state, _State.JUDGED
+        ask = Ask(
+            ToolCall(FINISH, self._shown(assessment, given_up)),
+            Risk.HIGH,
+            Reason.RECONCILIATION,
+            (*self._held_by(), *findings_of(self._triggers)),
+            (),
+            Stage.SUPERVISOR,
+        )
+        unasked = Decision(Action.CONTINUE, 1, Reason.RECONCILIATION, Risk.HIGH, fits) if fits else None
+        return _Asked(ask, unasked, judged, count)
 
     def _held_by(self) -> Iterator[Finding]:
         # 5. Person.
@@ -399,9 +420,10 @@ class Step:
         with self._lock:
             self._state = self._resting
 
-    def _settle(self, ruling: Decision, count: int) -> Decision:
+    def _settle(self, ruling: Decision, count: int | None) -> Decision:
         with self._lock:
-            if ruling.action is Action.CONTINUE and (self._acts.seen != count or self._making or self._begun):
+            meanwhile = count is not None and (self._acts.seen != count or self._making or self._begun)
+            if ruling.action is Action.CONTINUE and meanwhile:
                 # The moment between the question and its answer is when an agent would make the call that matters.
                 why = "calls were made while the step was being finished, so it pauses"
                 ruling = ruling._replace(action=Action.PAUSE, reason=Reason.RECONCILIATION, explanation=why)
@@ -421,9 +443,16 @@ class Step:
             self._watch.forget()
         return ruling
 
-    def _done(self, why: str) -> Decision:
-        self._state = _State.DONE
-        return Decision(Action.CONTINUE, 1, Reason.RECONCILIATION, Risk.HIGH, why)
+
+class _Asked(NamedTuple):
+    """What the end of a step hangs on: `unasked` is the ruling where nobody has to be asked, else `judged` says whether
+    a model is. `calls` is how many calls were made by then; None where another one makes no difference.
+    """
+
+    ask: Ask
+    unasked: Decision | None
+    judged: bool
+    calls: int | None
 
 
 class _Watch:

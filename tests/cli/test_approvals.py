@@ -51,7 +51,7 @@ HOSTILE = {
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SqliteApprovals:
     kept = SqliteApprovals(tmp_path / "state" / "lockgate" / "approvals.db")
-    monkeypatch.setattr(assemble, "approvals_from_settings", lambda settings: kept, raising=False)
+    monkeypatch.setattr(assemble, "approvals_from_settings", lambda settings, journal=None: kept, raising=False)
     return kept
 
 
@@ -423,7 +423,7 @@ from pathlib import Path
 from lockgate import assemble
 from lockgate.cli.main import main
 from lockgate.stores.sqlite import SqliteApprovals
-assemble.approvals_from_settings = lambda settings: SqliteApprovals(Path(sys.argv[1]))
+assemble.approvals_from_settings = lambda settings, journal=None: SqliteApprovals(Path(sys.argv[1]))
 sys.exit(main(["approvals", "approve", "3f9a1c20", "--who", "ana"]))
 """
 

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate.core import record
+from lockgate.core.errors import InvalidRecord
 from lockgate.core.record import (
     KINDS,
     MAX_BLOCKS,
     MAX_INTEGER,
     MAX_RECORD,
-    InvalidRecord,
     block_label,
     digest_of,
     encode,
@@ -198,6 +198,86 @@ def test_no_field_takes_what_it_may_not_hold(kind: str) -> None:
                 continue
             with pytest.raises(InvalidRecord):
                 encode(EXAMPLES[kind] | {name: wrong})
+
+
+NAMES = st.sampled_from(["send_email", "", "sha256:x", 'a"b', "a b", "\ud800", "x" * 200]) | st.text(max_size=20)
+DECISIONS = st.builds(
+    Decision,
+    st.sampled_from(Action),
+    st.integers(1, 3),
+    st.sampled_from(Reason),
+    st.sampled_from(Risk),
+    findings=st.lists(st.builds(Finding, NAMES, NAMES, st.just(0), st.just(0)), max_size=80).map(tuple),
+    origins=st.lists(
+        st.builds(Origin, NAMES, NAMES, NAMES | st.sampled_from(["goal", "b0001"]), NAMES, st.just(0), st.just(0)),
+        max_size=80,
+    ).map(tuple),
+    approval=st.sampled_from(["", "3f9a1c20b7d4e856", "A 1", '"']),
+    judged=st.lists(
+        st.builds(Ran, st.just(2), st.sampled_from(["clear", "suspicious", "unclear"]), NAMES)
+        | st.builds(Ran, st.just(3), st.sampled_from([*(action.value for action in Action), "unclear"]), NAMES),
+        max_size=4,
+    ).map(tuple),
+)
+
+
+@settings(deadline=None)
+@given(
+    DECISIONS,
+    NAMES,
+    NAMES,
+    WHO,
+    st.lists(st.tuples(NAMES, st.sampled_from(["untrusted", "vetted", "trusted"]), st.just("cd" * 32)), max_size=5),
+    st.integers(1, MAX_INTEGER),
+    st.binary(min_size=16, max_size=16),
+)
+def test_the_short_way_to_a_ruling_writes_the_same_bytes(
+    decision: Decision,
+    session: str,
+    tool: str,
+    who: str,
+    blocks: list[tuple[str, str, str]],
+    seq: int,
+    salt: bytes,
+) -> None:
+    fields: dict[str, Any] = {
+        "session": session,
+        "run": "0123456789abcdef",
+        "seq": seq,
+        "ts_ms": seq,
+        "salt": salt,
+        "mode": "default",
+        "tool": tool,
+        "args_sha256": "ab" * 32,
+        "blocks": blocks,
+        "decision": decision,
+        "policy_hash": "sha256:" + "ef" * 32,
+        "context_sha256": "01" * 32,
+        "approved_by": who,
+    }
+    data = record.ruling_bytes(**fields)
+    assert data == encode(record.ruling(**fields))
+    assert parse(data)["seq"] == seq
+
+
+def test_the_short_way_to_a_ruling_takes_no_more_than_the_long_one() -> None:
+    decision = Decision(Action.PAUSE, 1, Reason.DENIED, Risk.HIGH)
+    given: dict[str, Any] = {
+        "session": "s",
+        "run": "0" * 16,
+        "seq": 1,
+        "ts_ms": 1,
+        "salt": bytes(16),
+        "mode": "default",
+        "tool": "t",
+        "args_sha256": "ab" * 32,
+        "policy_hash": "ef" * 32,
+        "context_sha256": "01" * 32,
+        "decision": decision,
+    }
+    for more in ({"blocks": [("x" * 9, "vetted", "cd" * 32)] * 600}, {"blocks": [], "approved_by": "x" * 201}):
+        with pytest.raises(InvalidRecord):
+            record.ruling_bytes(**given, **more)
 
 
 def test_text_is_whole_characters() -> None:

@@ -15,6 +15,7 @@ from lockgate.core.vocabulary import (
     Origin,
     Ran,
     Reason,
+    Receipt,
     Risk,
     Trust,
 )
@@ -66,3 +67,13 @@ def test_a_lineage_is_a_tree() -> None:
 def test_everything_survives_json() -> None:
     value = wire.decision_to_dict(DECISION)
     assert json.loads(json.dumps(value, allow_nan=False)) == value
+
+
+def test_a_receipt_is_its_place_and_its_hash() -> None:
+    decision = DECISION._replace(receipt=Receipt("lockgate/01234567", 7, bytes(range(32))))
+    assert wire.decision_to_dict(decision)["receipt"] == {
+        "origin": "lockgate/01234567",
+        "index": 7,
+        "leaf_hash": bytes(range(32)).hex(),
+    }
+    assert wire.decision_to_dict(DECISION)["receipt"] is None

@@ -18,7 +18,7 @@ from time import time
 from typing import TYPE_CHECKING
 
 from lockgate.cli.exits import Exit
-from lockgate.core.errors import LockgateError, quoted
+from lockgate.core.errors import JournalUnavailable, LockgateError, quoted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,7 +73,10 @@ def run(args: argparse.Namespace) -> Exit:
     from lockgate import assemble
 
     _refuse_idle_options(args)
-    store: SqliteApprovals = assemble.approvals_from_settings(assemble.settings_from_environment(args.config))
+    settings = assemble.settings_from_environment(args.config)
+    # An answer enters the journal in the same step in which it is stored, and has no effect without that.
+    journal = assemble.journal_from_settings(settings) if args.what in ("approve", "deny") else None
+    store: SqliteApprovals = assemble.approvals_from_settings(settings, journal)
     if args.what == "list":
         return _list(store, args)
     approval = _found(store, args)
@@ -160,7 +163,12 @@ def _answer(store: SqliteApprovals, approval: Approval, args: argparse.Namespace
             )
         if not _confirmed():
             return _said("nothing was recorded: the call still waits", Exit.FLAGGED)
-    heard = store.answer(pending.id, digest=pending.digest, yes=yes, who=who, now_s=time(), reason=args.reason)
+    try:
+        heard = store.answer(pending.id, digest=pending.digest, yes=yes, who=who, now_s=time(), reason=args.reason)
+    except JournalUnavailable as error:
+        raise LockgateError(
+            f"the answer does not count, since it could not be recorded: {error.message}", hint=error.hint
+        ) from error
     code = Exit.CLEAR if heard.counted else Exit.FLAGGED
     if args.json:
         value = {"id": pending.id, "digest": pending.digest, "counted": heard.counted, "state": heard.state.value}

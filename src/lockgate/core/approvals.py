@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
@@ -389,6 +389,27 @@ class Approval:
     state: State = State.WAITING
     answered: Answered | None = None
     ended_s: float = 0.0
+
+
+class Change(NamedTuple):
+    """What became of a question, for the record: whoever keeps questions tells of each before it takes effect."""
+
+    session: str
+    id: str
+    state: State
+    digest: str
+    who: str = ""
+
+
+def change(approval: Approval) -> Change:
+    pending, said = approval.pending, approval.answered
+    # Nobody but a person says yes or no; that it was used, voided or expired is nobody's word.
+    who = said.who if said is not None and approval.state in (State.GRANTED, State.DENIED) else ""
+    return Change(pending.session, pending.id, approval.state, pending.digest, who)
+
+
+# Raises where the record cannot be made: the change is then taken back.
+Record = Callable[[Sequence[Change]], None]
 
 
 class Mark(NamedTuple):

@@ -11,6 +11,8 @@
 7. Supervisor. Tier 3 says CONTINUE, REORIENT with a correction, or PAUSE. Past the policy's limit a REORIENT is a
    PAUSE. No answer of a model lets a call run that a hard rule holds.
 8. No answer. Nobody above Tier 1 answers: the policy's `on_unclear` for the tool's risk, PAUSE when it is high.
+9. Record.   The ruling enters the journal before it is returned. Where it cannot, a high-risk call pauses,
+   `journal-unavailable`, and a low-risk one gets the policy's `on_unclear`; what is held already stays held.
 
 Paranoid mode sends every call through all three tiers, after the same steps have collected what there is to say.
 `begin` and `resume` are one body without a clock or a connection; whoever drives them asks the judges.
@@ -175,6 +177,22 @@ def resume(ask: Ask, opinion: Opinion | None, policy: Policy, *, reorients: int 
     # 8. No answer.
     action = policy.on_unclear(ask.risk)
     return Decision(action, 3, ask.reason, ask.risk, _explain(ask, action), ask.findings, ask.origins)
+
+
+def unrecorded(decision: Decision, policy: Policy, why: str) -> Decision:
+    """Step 9 for a ruling that could not be recorded; `why` is what the journal says."""
+    told = [decision.explanation] if decision.explanation else []
+    if decision.action is not Action.CONTINUE:
+        return decision._replace(explanation="; ".join([*told, f"this is not on record: {why}"]))
+    action = Action.PAUSE if decision.risk is Risk.HIGH else policy.on_unclear(decision.risk)
+    told.append(f"this cannot be recorded: {why}")
+    if action is Action.CONTINUE:
+        told.append("the policy lets it continue")
+    elif decision.reason is Reason.APPROVED:
+        told.append("a person's yes to it is used up, and the call pauses until it is approved anew")
+    else:
+        told.append("so this call pauses" if action is Action.PAUSE else "so the agent is asked to reconsider")
+    return decision._replace(action=action, reason=Reason.JOURNAL_UNAVAILABLE, explanation="; ".join(told))
 
 
 def _ruled(ask: Ask, action: Action, tier: int, reason: Reason, why: str, correction: str = "") -> Decision:

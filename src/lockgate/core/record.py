@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Never
 
-from lockgate.core.errors import LockgateError, quoted
+from lockgate.core.errors import InvalidRecord, quoted
 from lockgate.core.notes import MAX_NOTE
 from lockgate.core.vocabulary import Action, Decision, Mode, Reason, Risk, Trust
 
@@ -31,10 +31,6 @@ MAX_ORIGINS = 64
 MAX_WHO = 200
 SALT = 16
 NOT_RUN = "not-run"
-
-
-class InvalidRecord(LockgateError):
-    """Fields that are no record, or bytes that are not the one spelling of a record."""
 
 
 Fields = Mapping[str, object]
@@ -90,6 +86,11 @@ def label(text: str) -> str:
 def block_label(id: str) -> str:
     """A block's id: our own stand as they are; a host's may be a path, a subject line or an address."""
     return id if _BLOCK.fullmatch(id) else f"sha256:{digest_of(id)}"
+
+
+def _approval_id(id: str) -> str:
+    """A question's id: our stores' stand as they are; another store may have called it anything."""
+    return id if _APPROVAL_ID.fullmatch(id) else digest_of(id)
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
@@ -170,9 +171,65 @@ def ruling(
         "rules": list(dict.fromkeys(label(found.rule) for found in decision.findings))[:MAX_RULES],
         "origins": list(dict.fromkeys(block_label(origin.block) for origin in decision.origins))[:MAX_ORIGINS],
         "policy_sha256": policy_hash.removeprefix("sha256:"),
-        "approval": decision.approval,
+        "approval": _approval_id(decision.approval) if decision.approval else "",
         "approved_by": approved_by,
     }
+
+
+def ruling_bytes(
+    *,
+    session: str,
+    run: str,
+    seq: int,
+    ts_ms: int,
+    salt: bytes,
+    mode: str,
+    tool: str,
+    args_sha256: str,
+    blocks: Iterable[tuple[str, str, str]],
+    decision: Decision,
+    policy_hash: str,
+    context_sha256: str,
+    approved_by: str = "",
+) -> bytes:
+    """`encode(ruling(...))`, written out: this is in the way of every call.
+
+    Every name is a label, every hash and number our own and every word an enum's, so that none of them needs escaping
+    or looking at again; a test holds the two equal.
+    """
+    two = three = NOT_RUN
+    by_two = by_three = rules = origins = ""
+    for ran in decision.judged:
+        if ran.tier == 2:
+            two, by_two = ran.said, label(ran.by)
+        elif ran.tier == 3:
+            three, by_three = ran.said, label(ran.by)
+    if decision.findings:
+        rules = _quoted({label(found.rule): None for found in decision.findings}, MAX_RULES)
+    if decision.origins:
+        origins = _quoted({block_label(origin.block): None for origin in decision.origins}, MAX_ORIGINS)
+    listed = ",".join(
+        [f'{{"id":"{block_label(id)}","sha256":"{digest}","trust":"{trust}"}}' for id, trust, digest in blocks]
+    )
+    first = "escalate" if decision.judged or decision.tier > 1 else "pass"
+    approval = _approval_id(decision.approval) if decision.approval else ""
+    who = _encode(approved_by) if approved_by else '""'
+    data = (
+        f'{{"action":"{decision.action._value_}","approval":"{approval}","approved_by":{who},'
+        f'"args_sha256":"{args_sha256}","blocks":[{listed}],"context_sha256":"{context_sha256}","kind":"ruling",'
+        f'"mode":"{mode}","origins":[{origins}],"policy_sha256":"{policy_hash.removeprefix("sha256:")}",'
+        f'"reason":"{decision.reason._value_}","risk":"{decision.risk._value_}","rules":[{rules}],"run":"{run}",'
+        f'"salt":"{salt.hex()}","seq":{seq},"session":"{label(session)}","tier":{decision.tier},'
+        f'"tier1_result":"{first}","tier2_by":"{by_two}","tier2_result":"{two}","tier3_by":"{by_three}",'
+        f'"tier3_result":"{three}","tool":"{label(tool)}","ts_ms":{ts_ms},"v":{VERSION}}}'
+    ).encode()
+    if len(data) > MAX_RECORD or len(approved_by) > MAX_WHO:
+        raise InvalidRecord(f"a ruling's record of {len(data):,} bytes, or with so long a name, is refused")
+    return data
+
+
+def _quoted(names: Iterable[str], most: int) -> str:
+    return ",".join([f'"{name}"' for name in list(names)[:most]])
 
 
 def context(
@@ -189,7 +246,7 @@ def approval(
     return {
         **_head("approval", run, seq, ts_ms, salt),
         "session": label(session),
-        "approval": id,
+        "approval": _approval_id(id),
         "state": state,
         "call_sha256": digest.removeprefix("sha256:"),
         "who": who,
@@ -287,6 +344,7 @@ _LABEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}")
 _BLOCK = re.compile(r"goal|b[0-9]{1,9}")
 _SHA256 = "[0-9a-f]{64}"
 _APPROVAL = "[0-9a-z]{8,64}"
+_APPROVAL_ID = re.compile(_APPROVAL)
 
 # Truthy for what fits. One that cannot even be asked, for its type, raises TypeError, which is a no as well: most of
 # these are methods of C types, so that looking at twenty fields costs little on every call.

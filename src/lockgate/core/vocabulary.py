@@ -61,6 +61,7 @@ class Reason(StrEnum):
     RECONCILIATION = "reconciliation"
     APPROVED = "approved"
     DENIED = "denied"
+    JOURNAL_UNAVAILABLE = "journal-unavailable"
 
 
 # What a host calls the place a block came from, up to the first colon: `tool:read_inbox` is a `tool`.
@@ -178,10 +179,20 @@ class Ran(NamedTuple):
     cached: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Where a record of the journal is: enough to ask for its proof, and to notice if it is gone."""
+
+    origin: str
+    index: int
+    leaf_hash: bytes
+
+
 class Decision(NamedTuple):
     """The gate's ruling on one call. `tier` is the highest tier the call reached; only CONTINUE lets it run.
 
-    `correction` is what a REORIENT tells the agent, `approval` the id under which a person can answer a PAUSE.
+    `correction` is what a REORIENT tells the agent, `approval` the id under which a person can answer a PAUSE,
+    `receipt` where it stands in the journal; None when it is in none.
     """
 
     action: Action
@@ -195,6 +206,7 @@ class Decision(NamedTuple):
     approval: str = ""
     judged: tuple[Ran, ...] = ()
     latency_us: float = 0.0
+    receipt: Receipt | None = None
 
     @property
     def escalated(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockgate.core.vocabulary import Block, Decision, Finding, Lineage, Origin, Ran
+from lockgate.core.vocabulary import Block, Decision, Finding, Lineage, Origin, Ran, Receipt
 
 # Moves when a key changes its meaning or goes away; a new key alone does not move it.
 SCHEMA = "lockgate/1"
@@ -22,7 +22,12 @@ def decision_to_dict(decision: Decision) -> dict[str, object]:
         "tiers": [tier_to_dict(ran) for ran in decision.tiers],
         "cost_usd": round(decision.cost_usd, 9),
         "latency_us": round(decision.latency_us, 3),
+        "receipt": None if decision.receipt is None else receipt_to_dict(decision.receipt),
     }
+
+
+def receipt_to_dict(receipt: Receipt) -> dict[str, object]:
+    return {"origin": receipt.origin, "index": receipt.index, "leaf_hash": receipt.leaf_hash.hex()}
 
 
 def tier_to_dict(ran: Ran) -> dict[str, object]:

@@ -1,0 +1,396 @@
+"""Rulings, approvals, verdicts and settings into the journal: numbered, in order, and owned up to where one is lost.
+
+1. Number. Every record of a run has the next number; it takes its place in the journal under the same lock, so that the
+           order of the log is the order of the numbers.
+2. Wait.   Outside that lock, until the record is committed. Its receipt has to be for the very bytes that were given.
+3. Lost.   Whatever goes wrong, a hang and an odd reply included, nobody knows whether the record is there. The next one
+           that can be written comes behind a `gap` record, which names the numbers that may be missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from threading import Lock
+from time import time
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict
+from weakref import WeakKeyDictionary, WeakSet
+
+from lockgate.core import record
+from lockgate.core.errors import JournalUnavailable, LockgateError
+from lockgate.core.merkle import leaf_hash
+from lockgate.core.record import MAX_BLOCKS, SALT, digest_of, encode, ruling_bytes
+from lockgate.core.vocabulary import Block, Decision, Receipt, Trust
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lockgate.core.approvals import Change
+    from lockgate.core.origins import Leaf
+
+# One append takes so many records at most, and a run owns up to so many gaps one by one.
+_AT_ONCE = 256
+_MOST_GAPS = 16
+_TRUST = {trust: trust.word for trust in Trust}
+
+
+class Journal(Protocol):
+    """Where records go.
+
+    `enqueue` gives the records their place in the order, next to each other, and touches no disk. The function that it
+    returns waits until they are committed, all or none, and returns their receipts in this order. `durable` records
+    must outlive a power cut, others this process. Either raises when the records may not be stored.
+    """
+
+    def enqueue(self, records: Sequence[bytes], *, durable: bool) -> Callable[[], tuple[Receipt, ...]]: ...
+
+
+class Numbered(TypedDict):
+    """What every record begins with."""
+
+    run: str
+    seq: int
+    ts_ms: int
+    salt: bytes
+
+
+Build = Callable[[Callable[[], Numbered]], Iterable[bytes]]
+
+
+class Recorder:
+    """The records of one run: one session, or one process. Safe for several threads."""
+
+    def __init__(self, journal: Journal, *, clock: Callable[[], float] = time) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._begin()
+        _all.add(self)
+
+    def _begin(self) -> None:
+        """Also in the child of a fork: numbers of a run are given out once, and nobody there will open the lock."""
+        self._lock = Lock()
+        self._run = os.urandom(8).hex()
+        self._seq = 0
+        # The highest number that is known to be stored.
+        self._stored = 0
+        self._lost: list[tuple[int, int]] = []
+        self._why = ""
+        # How many blocks of the session's context the records list.
+        self._listed = 0
+
+    def put(self, build: Build, *, durable: bool) -> Receipt:
+        """Record what `build` makes, as many records as it likes: the last one's receipt, or JournalUnavailable.
+
+        `build` is called under the lock, and calls what it is given once per record.
+        """
+        try:
+            return self._put(build, durable=durable)
+        except JournalUnavailable:
+            raise
+        except LockgateError as error:
+            raise JournalUnavailable(error.message, hint=error.hint) from error
+        except Exception as error:
+            # In its own words, which may hold anything.
+            raise JournalUnavailable(f"the journal failed: {type(error).__name__}") from error
+
+    def _put(self, build: Build, *, durable: bool) -> Receipt:
+        with self._lock:
+            first, owned, listed = self._seq + 1, self._lost, self._listed
+            try:
+                # 1. Number.
+                records = [*self._gaps(), *build(self._next)] if owned else list(build(self._next))
+                waits = [self._journal.enqueue(part, durable=durable) for part in _parts(records)]
+            except BaseException as error:
+                self._lose(first, self._seq, listed, error)
+                raise
+            last, self._lost = self._seq, []
+        try:
+            # 2. Wait.
+            receipts = [receipt for wait in waits for receipt in wait()]
+            if len(receipts) != len(records) or _odd(receipts, records):
+                raise JournalUnavailable("the journal gave a receipt for another record")
+        except BaseException as error:
+            with self._lock:
+                self._lost = owned + self._lost
+                self._lose(first, last, listed, error)
+                late = self._stored > first
+            if late:
+                self._own_up()
+            raise
+        with self._lock:
+            self._stored = max(self._stored, last)
+            late = bool(self._lost) and self._lost[0][0] < last
+        if late:
+            self._own_up()
+        return receipts[-1]
+
+    def _next(self) -> Numbered:
+        self._seq += 1
+        ts_ms = int(self._clock() * 1000)
+        return {"run": self._run, "seq": self._seq, "ts_ms": max(0, ts_ms), "salt": os.urandom(SALT)}
+
+    # 3. Lost.
+
+    def _lose(self, first: int, last: int, listed: int, error: BaseException) -> None:
+        # What a lost record listed is listed again.
+        self._listed = min(self._listed, listed)
+        self._why = type(error).__name__
+        merged: list[tuple[int, int]] = []
+        for start, end in sorted([*self._lost, (first, last)] if first <= last else self._lost):
+            if merged and start <= merged[-1][1] + 1:
+                merged[-1] = merged[-1][0], max(end, merged[-1][1])
+            else:
+                merged.append((start, end))
+        self._lost = merged if len(merged) <= _MOST_GAPS else [(merged[0][0], merged[-1][1])]
+
+    def _gaps(self) -> Iterator[bytes]:
+        for first, last in self._lost:
+            yield encode(record.gap(**self._next(), first=first, last=last, reason=self._why))
+
+    def _own_up(self) -> None:
+        """At once, where later numbers are stored: a run that ends here would look as if a record were taken out."""
+        # What fails is still noted, and the next record tries again; somebody else may also just have done it.
+        with suppress(Exception):
+            self.put(lambda _: (), durable=True)
+
+    # What is recorded
+
+    def approvals(self, changes: Sequence[Change]) -> None:
+        """What became of questions to a person."""
+
+        def build(number: Callable[[], Numbered]) -> Iterator[bytes]:
+            for each in changes:
+                yield encode(
+                    record.approval(
+                        **number(),
+                        session=each.session,
+                        id=each.id,
+                        state=each.state.value,
+                        digest=each.digest,
+                        who=each.who,
+                    )
+                )
+
+        if changes:
+            self.put(build, durable=True)
+
+    def assess(
+        self, payload_sha256: str, verdict: str, acted: str, *, reason: str, by: str = "", rules: Iterable[str] = ()
+    ) -> Receipt:
+        """A verdict on a request that something was done about."""
+
+        def build(number: Callable[[], Numbered]) -> Iterator[bytes]:
+            yield encode(
+                record.assess(
+                    **number(),
+                    payload_sha256=payload_sha256.removeprefix("sha256:"),
+                    verdict=verdict,
+                    reason=reason,
+                    by=by,
+                    acted=acted,
+                    rules=rules,
+                )
+            )
+
+        return self.put(build, durable=True)
+
+    def configuration(self, policy_hash: str, software: str, previous: str) -> Receipt:
+        def build(number: Callable[[], Numbered]) -> Iterator[bytes]:
+            yield encode(
+                record.configuration(**number(), policy_hash=policy_hash, previous=previous, software=software)
+            )
+
+        return self.put(build, durable=True)
+
+
+def _parts(records: list[bytes]) -> list[list[bytes]]:
+    if len(records) <= _AT_ONCE:
+        return [records] if records else []
+    return [records[at : at + _AT_ONCE] for at in range(0, len(records), _AT_ONCE)]
+
+
+def _odd(receipts: Iterable[object], records: Iterable[bytes]) -> bool:
+    for receipt, data in zip(receipts, records, strict=True):
+        if not isinstance(receipt, Receipt) or receipt.leaf_hash != leaf_hash(data):
+            return True
+    return False
+
+
+class Seen(NamedTuple):
+    """What a ruling was about, taken when it began: the call's arguments, and how much of the context there was."""
+
+    args_sha256: str
+    blocks: int
+    context_sha256: str
+
+
+class SessionRecorder(Recorder):
+    """The rulings of one session."""
+
+    def __init__(self, journal: Journal, session: str, *, clock: Callable[[], float] = time) -> None:
+        super().__init__(journal, clock=clock)
+        self._session = session
+
+    def seen(self, arguments: object, leaves: Iterable[Leaf], blocks: int, context_sha256: str) -> Seen:
+        return Seen(hash_of_arguments(arguments, leaves), blocks, context_sha256)
+
+    def ruled(
+        self,
+        seen: Seen,
+        blocks: Sequence[Block],
+        tool: str,
+        decision: Decision,
+        *,
+        mode: str,
+        policy_hash: str,
+        approved_by: str = "",
+        durable: bool = True,
+    ) -> Receipt:
+        """`blocks` is the session's own list, which only grows: what the records do not list yet is listed here."""
+
+        def build(number: Callable[[], Numbered]) -> Iterator[bytes]:
+            fresh = [(each.id, _TRUST[each.trust], each.digest) for each in blocks[self._listed : seen.blocks]]
+            self._listed = max(self._listed, seen.blocks)
+            while len(fresh) > MAX_BLOCKS:
+                yield encode(record.context(**number(), session=self._session, blocks=fresh[:MAX_BLOCKS]))
+                del fresh[:MAX_BLOCKS]
+            yield ruling_bytes(
+                **number(),
+                session=self._session,
+                mode=mode,
+                tool=tool,
+                args_sha256=seen.args_sha256,
+                blocks=fresh,
+                decision=decision,
+                policy_hash=policy_hash,
+                context_sha256=seen.context_sha256,
+                approved_by=approved_by,
+            )
+
+        return self.put(build, durable=durable)
+
+
+def hash_of_arguments(arguments: object, leaves: Iterable[Leaf]) -> str:
+    """SHA-256 over the arguments in their canonical form, as an approval is bound to it.
+
+    What has none (half of a surrogate pair, a number that is none, an integer of thousands of digits, a thousand
+    levels) is hashed as near to it as Python's encoder comes, else by what Tier 1 saw of it; that is a list, where the
+    others are an object.
+    """
+    try:
+        return digest_of(_spelled(arguments))
+    except (TypeError, ValueError, RecursionError):
+        return digest_of(_spelled([[leaf.argument, leaf.text] for leaf in leaves]))
+
+
+def _as_object(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError("not JSON")
+
+
+_spelled = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":"), default=_as_object).encode
+
+
+def record_assess(
+    journal: Journal,
+    payload_sha256: str,
+    verdict: str,
+    acted: str,
+    *,
+    reason: str,
+    by: str = "",
+    rules: Iterable[str] = (),
+) -> Receipt:
+    """Record a verdict on a request, and what was done because of it; raises when it may not be stored.
+
+    All that one process records in one journal is one run.
+    """
+    with _recorders_lock:
+        recorder = _recorders.get(journal)
+        if recorder is None:
+            recorder = _recorders[journal] = Recorder(journal)
+    return recorder.assess(payload_sha256, verdict, acted, reason=reason, by=by, rules=rules)
+
+
+class Unavailable:
+    """A journal that there is no place for: it says why to everybody who asks, and nothing is ever in it."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        self._message, self._hint = message, hint
+
+    def enqueue(self, records: Sequence[bytes], *, durable: bool) -> Callable[[], tuple[Receipt, ...]]:  # noqa: ARG002
+        raise JournalUnavailable(self._message, hint=self._hint)
+
+
+class Declared:
+    """A journal that is opened when something is first recorded, and takes no ruling before the settings it is under.
+
+    `note` is a file that says which settings were recorded last. It saves records, and proves nothing: without it, or
+    where it cannot be read or written, the settings are recorded at every start.
+    """
+
+    def __init__(self, opened: Callable[[], Journal], *, policy_hash: str, software: str, note: Path) -> None:
+        self._opened = opened
+        self._policy_hash, self._software, self._note = policy_hash, software, note
+        self._journal: Journal | None = None
+        self._begin()
+        _all.add(self)
+
+    def _begin(self) -> None:
+        self._lock = Lock()
+
+    def enqueue(self, records: Sequence[bytes], *, durable: bool) -> Callable[[], tuple[Receipt, ...]]:
+        journal = self._journal
+        if journal is None:
+            # The one time that something is waited for here: whoever comes meanwhile needs it as well.
+            with self._lock:
+                journal = self._journal = self._journal or self._declare()
+        return journal.enqueue(records, durable=durable)
+
+    def _declare(self) -> Journal:
+        journal = self._opened()
+        said = f"{self._policy_hash} {self._software}\n"
+        before = self._read()
+        if before != said:
+            previous = before.partition(" ")[0]
+            known = previous if _POLICY.fullmatch(previous) else ""
+            Recorder(journal).configuration(self._policy_hash, self._software, known)
+            self._write(said)
+        return journal
+
+    def _read(self) -> str:
+        try:
+            with self._note.open("rb") as file:
+                return file.read(_MAX_NOTE).decode("ascii")
+        except (OSError, ValueError):
+            return ""
+
+    def _write(self, said: str) -> None:
+        made = self._note.with_name(f"{self._note.name}.{os.urandom(8).hex()}.new")
+        with suppress(OSError, ValueError):
+            try:
+                with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                    file.write(said)
+                os.replace(made, self._note)
+            finally:
+                made.unlink(missing_ok=True)
+
+
+_POLICY = re.compile("sha256:[0-9a-f]{64}")
+_MAX_NOTE = 1_024
+_recorders: WeakKeyDictionary[Journal, Recorder] = WeakKeyDictionary()
+_recorders_lock = Lock()
+_all: WeakSet[Recorder | Declared] = WeakSet()
+
+
+def _forked() -> None:
+    for each in list(_all):
+        each._begin()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
