@@ -1,0 +1,372 @@
+"""Where heads go so that somebody else has them: a file, a git working tree, a webhook, syslog; and how they get there.
+
+An anchor takes every head it is given and checks nothing; what makes it worth something is that whoever could rewrite
+the log cannot rewrite it there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import socket
+import subprocess
+from base64 import b64encode
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from threading import Event, Timer
+from time import time
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+from uuid import uuid4
+
+from lockgate.core.errors import InvalidConfig, LockgateError, printable, quoted
+from lockgate.core.notes import Checkpoint, file_name
+from lockgate.verifier_settings import is_loopback
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+# For one head, from looking up the name to the last byte of the reply.
+DEADLINE_S = 10.0
+MAX_REPLY = 1 << 16
+# At most one head in so long: an anchor is for later, and a commit or a mail each second is a nuisance.
+ANCHOR_EVERY_S = 60.0
+
+# One narrow grammar instead of a parser: two that disagree about an address send heads, and a token, elsewhere.
+_URL = re.compile(
+    r"(?P<scheme>https?|syslog)://"
+    r"(?P<host>[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?|\[[0-9a-f:.]+\])(?P<port>:[0-9]{1,5})?"
+    r"(?P<path>(?:/[a-z0-9._~%!$&'()*+,;=:@/-]*)?(?:\?[a-z0-9._~%!$&'()*+,;=:@/?-]*)?)",
+    re.IGNORECASE | re.ASCII,
+)
+_PORTS = {"http": 80, "https": 443, "syslog": 514}
+# Facility 13 is "log audit", severity 6 "informational".
+_PRIORITY = 13 * 8 + 6
+_LOCAL_SYSLOG = ("/dev/log", "/var/run/syslog", "/var/run/log")
+_GIT_S = 30.0
+_CUT_SHORT = b"\n(cut short)\n\n"
+
+
+class Anchor(Protocol):
+    """One place for heads. `send` raises LockgateError or OSError when the head is not there for sure."""
+
+    @property
+    def name(self) -> str:
+        """For messages: nothing that is a secret."""
+
+    def send(self, head: Checkpoint, note: bytes) -> None: ...
+
+
+class Address(NamedTuple):
+    """An http, https or syslog address. The path may be a secret; the rest is the name it goes by."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.scheme}://{self.host}:{self.port}"
+
+    def __repr__(self) -> str:
+        return f"Address({self.name})"
+
+
+def parse_address(text: str, what: str) -> Address:
+    """An address heads may be sent to, or InvalidConfig; the text is not shown, for it may hold a token."""
+    found = _URL.fullmatch(text)
+    if found is None or (found["port"] is not None and not 0 < int(found["port"][1:]) < 1 << 16):
+        raise InvalidConfig(
+            f"{what} is not an address that heads can be sent to",
+            hint="write it as https://host/path, without a user name, spaces or a fragment",
+        )
+    scheme, host = found["scheme"].lower(), found["host"].lower()
+    if scheme == "http" and not is_loopback(host):
+        raise InvalidConfig(
+            f"{what} would send heads to {quoted(host)} over plain http, for others to change",
+            hint="use https; plain http is for this machine only: localhost, 127.0.0.1 or [::1]",
+        )
+    port = int(found["port"][1:]) if found["port"] else _PORTS[scheme]
+    return Address(scheme, host, port, found["path"])
+
+
+def parse_anchor(text: str) -> Anchor:
+    """An anchor as the configuration writes it: `file:PATH`, `git:FOLDER`, `https://…`, `syslog:`, `syslog://HOST`."""
+    kind, _, rest = text.strip().partition(":")
+    if kind == "file":
+        place = _place(rest, "a file for heads")
+        if not place.parent.is_dir():
+            raise InvalidConfig(
+                f"the folder of the anchor {quoted(place, 200)} is not there", hint="make it, or name another"
+            )
+        return FileAnchor(place)
+    if kind == "git":
+        return _git(_place(rest, "a git working tree for heads"))
+    if kind in ("http", "https"):
+        return Webhook(parse_address(text.strip(), "a webhook for heads"))
+    if kind == "syslog":
+        if not rest:
+            return Syslog(None)
+        address = parse_address(text.strip(), "a syslog server for heads")
+        if address.path not in ("", "/"):
+            raise InvalidConfig("a syslog server for heads has a path", hint="write it as syslog://host:514")
+        return Syslog(address)
+    raise InvalidConfig(
+        f"{quoted(kind, 20)} is no kind of anchor",
+        hint="file:PATH, git:FOLDER, https://…, syslog: or syslog://HOST:514",
+    )
+
+
+def _place(text: str, what: str) -> Path:
+    path = Path(text)
+    if not text or not path.is_absolute() or "\0" in text:
+        raise InvalidConfig(f"{what} needs a whole path, not {quoted(text, 200)}", hint="begin it with the root")
+    return path
+
+
+def _git(folder: Path) -> Anchor:
+    from shutil import which
+
+    program = which("git")
+    if program is None:
+        raise InvalidConfig("an anchor in git needs the program `git`", hint="install git, or use file:PATH")
+    if not os.path.lexists(folder / ".git"):
+        raise InvalidConfig(
+            f"the anchor {quoted(folder, 200)} is no git working tree", hint=f"git init {printable(folder, 200)}"
+        )
+    return GitAnchor(folder, program)
+
+
+@dataclass(frozen=True, slots=True)
+class FileAnchor:
+    """Every head at the end of one file, an empty line after each (`notes.checkpoints_in` reads it)."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return f"file:{printable(self.path, 200)}"
+
+    def send(self, head: Checkpoint, note: bytes) -> None:  # noqa: ARG002
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+        for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
+            flags |= getattr(os, name, 0)
+        handle = os.open(self.path, flags, 0o600)
+        try:
+            size = os.lseek(handle, 0, os.SEEK_END)
+            os.lseek(handle, max(0, size - 2), os.SEEK_SET)
+            data = note + b"\n"
+            if size and os.read(handle, 2) != b"\n\n":
+                # A power cut came before: what stands there must not run into this head.
+                data = _CUT_SHORT + data
+            if os.write(handle, data) != len(data):
+                os.ftruncate(handle, size)
+                raise LockgateError(f"the anchor {quoted(self.path, 200)} has no room for a head")
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@dataclass(frozen=True, slots=True)
+class GitAnchor:
+    """The newest head as a file in a git working tree, committed each time; pushing it somewhere is its owner's."""
+
+    folder: Path
+    program: str
+
+    @property
+    def name(self) -> str:
+        return f"git:{printable(self.folder, 200)}"
+
+    def send(self, head: Checkpoint, note: bytes) -> None:
+        name = file_name(head.origin)
+        replace(self.folder / name, note, mode=0o644)
+        self._git("add", "--force", "--", name)
+        if not self._git("status", "--porcelain", "--", name):
+            return  # this very head was committed before
+        said = f"{printable(head.origin)} has {head.size} records"
+        self._git("commit", "--quiet", "--no-verify", "--no-gpg-sign", "--message", said, "--only", "--", name)
+
+    def _git(self, *arguments: str) -> bytes:
+        # Nothing of the machine's or the user's settings, and no program that the repository's own could name.
+        settings = ("core.hooksPath=" + os.devnull, "core.fsmonitor=false", "core.autocrlf=false", "gc.auto=0")
+        command = [self.program, "-C", str(self.folder)]
+        for each in settings:
+            command += ["-c", each]
+        who = {f"GIT_{role}_{what}": "lockgate" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        environment = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT") if name in os.environ} | who
+        environment |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TERMINAL_PROMPT": "0"}
+        # In the folder itself or not at all: git would look for a repository in every folder above.
+        environment["GIT_CEILING_DIRECTORIES"] = str(self.folder.parent)
+        try:
+            ran = subprocess.run(  # noqa: S603
+                [*command, *arguments],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_GIT_S,
+                env=environment,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise LockgateError(f"git took longer than {_GIT_S:.0f} seconds") from None
+        if ran.returncode:
+            said = ran.stderr.decode(errors="replace").strip().partition("\n")[0]
+            raise LockgateError(f"git {arguments[0]} failed: {quoted(said, 200)}")
+        return ran.stdout
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """Each head as the text of a POST; any status from 200 to 299 means that it was taken."""
+
+    address: Address
+
+    @property
+    def name(self) -> str:
+        return self.address.name
+
+    def send(self, head: Checkpoint, note: bytes) -> None:  # noqa: ARG002
+        status, _ = post(self.address, note)
+        if not 200 <= status < 300:
+            raise LockgateError(f"it answered {status}")
+
+
+@dataclass(frozen=True, slots=True)
+class Syslog:
+    """Each head as one line, with the whole note in base64: to this machine's syslog, or by UDP as RFC 5424 has it."""
+
+    address: Address | None
+    clock: Callable[[], float] = field(default=time)
+    places: tuple[str, ...] = field(default=_LOCAL_SYSLOG)
+
+    @property
+    def name(self) -> str:
+        return "syslog" if self.address is None else self.address.name
+
+    def send(self, head: Checkpoint, note: bytes) -> None:
+        root = b64encode(head.root).decode("ascii")
+        said = f"head of {head.origin}: {head.size} records, root {root}, note {b64encode(note).decode('ascii')}"
+        if self.address is None:
+            self._send_here(f"<{_PRIORITY}>lockgate[{os.getpid()}]: {said}".encode())
+            return
+        at = datetime.fromtimestamp(self.clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        host = re.sub("[^!-~]", "", socket.gethostname())[:255] or "-"
+        # RFC 5424 marks UTF-8 with a byte order mark; ASCII needs none.
+        mark = "" if said.isascii() else "\ufeff"
+        line = f"<{_PRIORITY}>1 {at} {host} lockgate {os.getpid()} head - {mark}{said}".encode()
+        bare = self.address.host.strip("[]")
+        family, kind, _, _, place = socket.getaddrinfo(bare, self.address.port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as sender:
+            sender.settimeout(DEADLINE_S)
+            sender.sendto(line, place)
+
+    def _send_here(self, line: bytes) -> None:
+        if not hasattr(socket, "AF_UNIX"):
+            raise LockgateError("this machine has no syslog")
+        for place in self.places:
+            with (
+                suppress(FileNotFoundError, ConnectionRefusedError),
+                socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender,
+            ):
+                sender.settimeout(DEADLINE_S)
+                sender.connect(place)
+                sender.send(line)
+                return
+        raise LockgateError("no syslog listens on this machine")
+
+
+def post(
+    address: Address, body: bytes, path: str = "", *, deadline_s: float = DEADLINE_S, tls: SSLContext | None = None
+) -> tuple[int, bytes]:
+    """POST some text; the status and the body of the reply. Follows nothing, keeps nothing, and asks no proxy."""
+    from http.client import HTTPConnection, HTTPException, HTTPSConnection
+
+    host = address.host.strip("[]")
+    connection: HTTPConnection
+    if address.scheme == "https":
+        connection = HTTPSConnection(host, address.port, timeout=deadline_s, context=tls or _trusted())
+    else:
+        connection = HTTPConnection(host, address.port, timeout=deadline_s)
+
+    over = Event()
+    opened: list[socket.socket] = []
+
+    def abort() -> None:
+        """A limit on each read would let a server drip for ever. Whoever reads finds the connection ended."""
+        over.set()
+        for each in opened:
+            with suppress(OSError):
+                # The plain one below TLS.
+                socket.socket.shutdown(each, socket.SHUT_RDWR)
+
+    late = Timer(deadline_s, abort)
+    late.daemon = True
+    late.start()
+    data, length, status = b"", 0, 0
+    try:
+        connection.connect()
+        opened.append(connection.sock)
+        if not over.is_set():
+            headers = {"content-type": "text/plain; charset=utf-8", "user-agent": "lockgate"}
+            connection.request("POST", f"{address.path}{path}" or "/", body, headers)
+            reply = connection.getresponse()
+            data = reply.read(MAX_REPLY + 1)
+            status, length = reply.status, reply.length or 0
+    except HTTPException as error:
+        # Not its text, which may quote the reply.
+        if not over.is_set():
+            raise LockgateError(f"the answer is no HTTP: {type(error).__name__}") from None
+    except TimeoutError:
+        over.set()
+    except OSError:
+        if not over.is_set():
+            raise
+    finally:
+        late.cancel()
+        connection.close()
+    if over.is_set():
+        raise LockgateError(f"no answer within {deadline_s:g} seconds")
+    if len(data) > MAX_REPLY:
+        raise LockgateError(f"the answer is longer than {MAX_REPLY:,} bytes")
+    if length:
+        raise LockgateError("the answer was cut short")
+    return status, data
+
+
+@cache
+def _trusted() -> SSLContext:
+    """Reading all the certificates takes long, and the whole process waits: once."""
+    from ssl import create_default_context
+
+    return create_default_context()
+
+
+def replace(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Put a file in the place of another. Whoever looks finds one of the two; once this returned, for ever the new."""
+    made = path.with_name(f"{path.name}.{uuid4().hex}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        with os.fdopen(os.open(made, flags, mode), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(made, path)
+    finally:
+        made.unlink(missing_ok=True)
+    if os.name != "posix":
+        return
+    # The name, too: after a power cut the old file must not be back.
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        # Some file systems have no such thing.
+        if error.errno != errno.EINVAL:
+            raise
+    finally:
+        os.close(folder)

@@ -1,0 +1,491 @@
+"""Heads leave the machine: to witnesses, which cosign them, and to anchors, which keep them.
+
+Each place has a thread of its own, so none waits for another and no ruling waits for any. Only the newest head of a log
+matters: what came before is in it. A place that fails is tried again, less and less often, and said to have failed.
+
+`Witnessed` is the journal for those who do wait: a record counts when a witness has cosigned a head that covers it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import weakref
+from atexit import register
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Condition, Lock, Thread, current_thread
+from time import monotonic
+from typing import NamedTuple, Protocol
+
+from lockgate import keys
+from lockgate.anchors import ANCHOR_EVERY_S, Address, Anchor, parse_address, parse_anchor, post, replace
+from lockgate.core.errors import InvalidConfig, InvalidNote, JournalUnavailable, LockgateError, printable, quoted
+from lockgate.core.notes import (
+    COSIGNATURE,
+    MAX_NOTE,
+    Checkpoint,
+    Note,
+    PublicKey,
+    Submission,
+    parse_checkpoint,
+    parse_note,
+    parse_vkey,
+    verified,
+)
+from lockgate.core.vocabulary import Receipt
+
+WITNESS_EVERY_S = 1.0
+# How long a place that failed is left alone: at first, at most, and while somebody waits for it.
+RETRY_S = 1.0
+MAX_RETRY_S = 60.0
+WAITED_RETRY_S = 0.25
+# How long the last heads may hold up the end of the process.
+CLOSE_S = 2.0
+STRICT_S = 5.0
+
+_SIZE = re.compile(rb"(0|[1-9][0-9]{0,18})\n")
+# A log that another process appends to can be ahead of what was asked for more than once.
+_MOST_ASKED = 4
+
+_log = logging.getLogger("lockgate.publishing")
+
+
+class Journal(Protocol):
+    """What is published. `on_head` calls back in any thread, with heads in any order."""
+
+    def enqueue(self, records: Sequence[bytes], *, durable: bool) -> Callable[[], tuple[Receipt, ...]]: ...
+
+    def checkpoint(self) -> bytes: ...
+
+    def newest(self, origin: str = "") -> bytes: ...
+
+    def consistency(self, old: int, new: int, *, origin: str = "") -> tuple[bytes, ...]: ...
+
+    def on_head(self, callback: Callable[[bytes], None]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class WitnessAddress(NamedTuple):
+    """Where a witness is, and the key that its cosignatures are checked with."""
+
+    address: Address
+    key: PublicKey
+
+
+def parse_witness(text: str) -> WitnessAddress:
+    """A witness as the configuration writes it: `URL VKEY`."""
+    url, _, vkey = text.strip().partition(" ")
+    if not vkey.strip():
+        raise InvalidConfig(
+            "a witness needs an address and its public key",
+            hint='"https://host/path NAME+ID+KEY", as it says at its start',
+        )
+    address = parse_address(url.rstrip("/"), "a witness")
+    if address.scheme == "syslog" or "?" in address.path:
+        raise InvalidConfig("a witness is asked over https, at an address without a query", hint="https://host/path")
+    try:
+        key = parse_vkey(vkey)
+    except InvalidNote as error:
+        raise InvalidConfig(f"the public key of a witness: {error.message}", hint=error.hint) from None
+    if key.kind != COSIGNATURE:
+        raise InvalidConfig(
+            f"the public key {quoted(key.vkey, 120)} is that of a log, not of a witness",
+            hint="copy the key that the witness says at its start",
+        )
+    return WitnessAddress(address, key)
+
+
+class Sink(Protocol):
+    """Takes heads; what it raises means that the head is not there."""
+
+    @property
+    def name(self) -> str: ...
+
+    def send(self, head: Checkpoint, note: bytes) -> Checkpoint:
+        """The head that arrived: this one, or a newer one of the same log."""
+
+
+class _AnchorSink:
+    def __init__(self, anchor: Anchor) -> None:
+        self._anchor = anchor
+        self.name = anchor.name
+
+    def send(self, head: Checkpoint, note: bytes) -> Checkpoint:
+        self._anchor.send(head, note)
+        return head
+
+
+class Kept:
+    """The newest cosigned head, in a file beside the log. Whoever holds it can tell if the log goes back behind it."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._begin()
+        _open.add(self)
+
+    def _begin(self) -> None:
+        self._replacing = Lock()
+
+    def keep(self, note: Note, head: Checkpoint) -> None:
+        """With the lines of several witnesses when they cosigned the same head; never an older one."""
+        if self._path is None:
+            return
+        with self._replacing:
+            with suppress(OSError, InvalidNote):
+                with open(self._path, "rb") as file:
+                    old = parse_note(file.read(MAX_NOTE + 1))
+                before = parse_checkpoint(old.text)
+                if before.origin == head.origin and before.size > head.size:
+                    return
+                if old.text == note.text:
+                    lines = {(each.name, each.id): each for each in (*old.signatures, *note.signatures)}
+                    note = Note(note.text, tuple(lines.values()))
+            replace(self._path, note.to_bytes())
+
+
+class WitnessSink:
+    """One witness's client side: proves each head to continue the one before, and checks the cosignature."""
+
+    def __init__(self, journal: Journal, witness: WitnessAddress, kept: Kept) -> None:
+        self._journal = journal
+        self._witness = witness
+        self._kept = kept
+        # By origin, what the witness has; nothing yet, or wrong after somebody else asked: then it says so.
+        self._sizes: dict[str, int] = {}
+        self.name = f"the witness {printable(witness.key.name)}"
+
+    def send(self, head: Checkpoint, note: bytes) -> Checkpoint:
+        for _ in range(_MOST_ASKED):
+            old = self._sizes.get(head.origin, 0)
+            if old > head.size:
+                note = self._journal.newest(head.origin)
+                head = parse_checkpoint(parse_note(note).text)
+                if old > head.size:
+                    raise LockgateError(
+                        f"it has seen {old} records of {quoted(head.origin)}, which has {head.size} under its newest "
+                        "head: the log was taken back or replaced",
+                        hint="look at it with `lockgate audit verify`, and hold the witness's head against it",
+                    )
+            hashes = self._journal.consistency(old, head.size, origin=head.origin) if old else ()
+            body = Submission(old, hashes, note).to_bytes()
+            status, reply = post(self._witness.address, body, "/add-checkpoint")
+            if status == 200:
+                self._take(head, note, reply)
+                return head
+            size = _SIZE.fullmatch(reply) if status == 409 else None
+            if status != 409 or (size is not None and int(size[1]) == old):
+                raise LockgateError(_REFUSALS.get(status, f"it answered {status}"))
+            if size is None:
+                raise LockgateError("it answered 409 without a size")
+            self._sizes[head.origin] = int(size[1])
+        raise LockgateError("others ask it about this log all the time")
+
+    def _take(self, head: Checkpoint, note: bytes, reply: bytes) -> None:
+        key = self._witness.key
+        try:
+            whole = parse_note(note + reply)
+            if key not in verified(whole, (key,), keys.verify):
+                raise InvalidNote("its key has not signed")
+        except InvalidNote as error:
+            raise LockgateError(f"its cosignature does not hold: {error.message}") from None
+        # Lines by others in the reply are nobody's we know.
+        ours = parse_note(note).signatures
+        lines = tuple(each for each in whole.signatures if each in ours or (each.name, each.id) == (key.name, key.id))
+        self._kept.keep(Note(whole.text, lines), head)
+        self._sizes[head.origin] = head.size
+
+
+_REFUSALS = {
+    403: "it has another public key for this log",
+    404: "it does not know this log: start it with the log's public key",
+    409: "it has cosigned another history of this log",
+    422: "it finds that the log does not continue what it cosigned: its history was changed",
+}
+
+
+class Publisher:
+    """Brings the newest heads to one place, in a thread of its own."""
+
+    def __init__(
+        self, sink: Sink, *, every_s: float, checkpoint: Callable[[], bytes], ticks: Callable[[], float] = monotonic
+    ) -> None:
+        self.sink = sink
+        # Why the last head did not arrive; empty when it did.
+        self.problem = ""
+        # Called with each head that arrived.
+        self.on_sent: Callable[[Checkpoint], None] = lambda _: None
+        self._every_s = every_s
+        self._checkpoint = checkpoint
+        self._ticks = ticks
+        self._sent: dict[str, int] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        """Everything that a fork leaves in pieces."""
+        self._changed = Condition(Lock())
+        self._waiting: dict[str, tuple[Checkpoint, bytes]] = {}
+        # Those who wait for a head are counted, and how far they were served; after `_until` nobody waits any more.
+        self._asked = self._served = 0
+        self._until = 0.0
+        self._tried = float("-inf")
+        self._failures = 0
+        self._closing = False
+        self._thread: Thread | None = None
+
+    def offer(self, note: bytes) -> None:
+        """Here is a head. Returns at once."""
+        head = parse_checkpoint(parse_note(note).text)
+        with self._changed:
+            self._add(head, note)
+            self._wake()
+
+    def hurry(self, patience_s: float) -> None:
+        """Somebody waits, so long, for a head that covers what is in the log now. Returns at once."""
+        with self._changed:
+            self._asked += 1
+            self._until = max(self._until, self._ticks() + patience_s)
+            self._wake()
+
+    def finish(self) -> None:
+        """No more heads will come: what waits goes out now, once."""
+        with self._changed:
+            self._closing = True
+            if self._waiting:
+                self._wake()
+            self._changed.notify_all()
+            alone = bool(self._waiting) and self._thread is None
+        if alone:
+            # So late in the end of a process no thread can be started.
+            self._try()
+
+    def join(self, timeout_s: float) -> None:
+        if self._thread is not None and self._thread is not current_thread():
+            self._thread.join(timeout_s)
+
+    def _add(self, head: Checkpoint, note: bytes) -> None:
+        before = self._waiting.get(head.origin)
+        if head.size > self._sent.get(head.origin, -1) and (before is None or head.size > before[0].size):
+            self._waiting[head.origin] = (head, note)
+
+    def _wake(self) -> None:
+        self._changed.notify_all()
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = None
+            thread = Thread(target=self._run, name="lockgate-publisher", daemon=True)
+            # No more threads: the next head tries again.
+            with suppress(RuntimeError):
+                thread.start()
+                self._thread = thread
+
+    def _delay_s(self, now: float) -> float | None:
+        """How long from now until the next attempt; None when there is nothing to do."""
+        hurried = self._asked > self._served and now < self._until
+        if not self._waiting and not hurried:
+            return None
+        if self._closing:
+            return 0.0
+        if self._failures:
+            gap = min(MAX_RETRY_S, RETRY_S * 2.0 ** min(self._failures - 1, 10))
+            gap = min(gap, WAITED_RETRY_S) if hurried else gap
+        else:
+            gap = 0.0 if hurried else self._every_s
+        return max(0.0, self._tried + gap - now)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while (delay := self._delay_s(self._ticks())) != 0.0:
+                    if delay is None and self._closing:
+                        return
+                    self._changed.wait(delay)
+            self._try()
+            if self._closing and self._failures:
+                return
+
+    def _try(self) -> None:
+        with self._changed:
+            self._tried = self._ticks()
+            asked = self._asked
+            hurried = asked > self._served
+            taken, self._waiting = self._waiting, {}
+        try:
+            if hurried and not self._closing:
+                # It calls `offer` as well.
+                note = self._checkpoint()
+                head = parse_checkpoint(parse_note(note).text)
+                taken[head.origin] = (head, note)
+            for origin in list(taken):
+                arrived = self.sink.send(*taken[origin])
+                with self._changed:
+                    self._sent[origin] = max(arrived.size, self._sent.get(origin, 0))
+                    del taken[origin]
+                self.on_sent(arrived)
+        except Exception as error:  # noqa: BLE001  # `problem` tells, and the log, once
+            self._failed(error, taken)
+            return
+        with self._changed:
+            self._served = asked
+            self._failures = 0
+            self._waiting = {
+                origin: each for origin, each in self._waiting.items() if each[0].size > self._sent.get(origin, -1)
+            }
+        if self.problem:
+            _log.warning("heads reach %s again", self.sink.name)
+        self.problem = ""
+
+    def _failed(self, error: Exception, taken: dict[str, tuple[Checkpoint, bytes]]) -> None:
+        with self._changed:
+            self._failures += 1
+            for head, note in taken.values():
+                self._add(head, note)
+        said = _said(error)
+        if said != self.problem:
+            _log.warning("heads do not reach %s: %s", self.sink.name, said)
+        self.problem = said
+
+
+class Publishing:
+    """All the places that one journal's heads go to."""
+
+    def __init__(self, journal: Journal, witnesses: Sequence[Publisher], anchors: Sequence[Publisher]) -> None:
+        self.witnesses = tuple(witnesses)
+        self.anchors = tuple(anchors)
+        self._journal = journal
+        # The journal holds on to this, and so this lives as long as it has heads.
+        journal.on_head(self._offer)
+        _open.add(self)
+
+    def _offer(self, note: bytes) -> None:
+        for each in (*self.witnesses, *self.anchors):
+            each.offer(note)
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """By the name of the place, why the last head did not get there."""
+        return {each.sink.name: each.problem for each in (*self.witnesses, *self.anchors) if each.problem}
+
+    def close(self) -> None:
+        """Close the journal, which signs its last head, and see it off. Never raises."""
+        with suppress(Exception):
+            self._journal.close()
+        until = monotonic() + CLOSE_S
+        for each in (*self.witnesses, *self.anchors):
+            each.finish()
+        for each in (*self.witnesses, *self.anchors):
+            each.join(max(0.0, until - monotonic()))
+
+    def _begin(self) -> None:
+        for each in (*self.witnesses, *self.anchors):
+            each._begin()
+
+
+def publish(
+    journal: Journal, witnesses: Iterable[str] = (), anchors: Iterable[str] = (), *, witnessed: Path | None = None
+) -> Publishing:
+    """Send the journal's heads to these places, as the configuration writes them, or InvalidConfig.
+
+    `witnessed` is where the newest cosigned head is kept.
+    """
+    kept = Kept(witnessed)
+    asked = [WitnessSink(journal, parse_witness(text), kept) for text in witnesses]
+    told = [_AnchorSink(parse_anchor(text)) for text in anchors]
+    return Publishing(
+        journal,
+        [Publisher(each, every_s=WITNESS_EVERY_S, checkpoint=journal.checkpoint) for each in asked],
+        [Publisher(each, every_s=ANCHOR_EVERY_S, checkpoint=journal.checkpoint) for each in told],
+    )
+
+
+class Witnessed:
+    """A journal whose records count once a witness has cosigned a head that covers them.
+
+    Costs each record a signature and a round trip, shared by all who wait at that moment.
+    """
+
+    def __init__(self, journal: Journal, publishing: Publishing, *, strict_s: float = STRICT_S) -> None:
+        if not publishing.witnesses:
+            raise InvalidConfig(
+                "strict recording waits for a witness, and none is configured",
+                hint="add one under `witnesses`, or set strict = false",
+            )
+        self._journal = journal
+        self._witnesses = publishing.witnesses
+        self._strict_s = strict_s
+        self._sizes: dict[str, int] = {}
+        self._begin()
+        for each in self._witnesses:
+            each.on_sent = self._arrived
+        _open.add(self)
+
+    def _begin(self) -> None:
+        self._covered = Condition(Lock())
+
+    def enqueue(self, records: Sequence[bytes], *, durable: bool) -> Callable[[], tuple[Receipt, ...]]:
+        """As the journal's; waiting takes until a witness has cosigned, or JournalUnavailable: then it is stored, but
+        nobody else knows yet.
+        """
+        stored = self._journal.enqueue(records, durable=durable)
+
+        def wait() -> tuple[Receipt, ...]:
+            receipts = stored()
+            self._wait_for(receipts[-1])
+            return receipts
+
+        return wait
+
+    def _wait_for(self, last: Receipt) -> None:
+        until = monotonic() + self._strict_s
+        for each in self._witnesses:
+            each.hurry(self._strict_s)
+        with self._covered:
+            while self._sizes.get(last.origin, 0) <= last.index:
+                left = until - monotonic()
+                if left <= 0:
+                    break
+                self._covered.wait(left)
+            else:
+                return
+        problems = "; ".join(f"{each.sink.name}: {each.problem}" for each in self._witnesses if each.problem)
+        raise JournalUnavailable(
+            f"no witness has cosigned record {last.index} within {self._strict_s:g} seconds"
+            + (f" ({problems})" if problems else ""),
+            hint="start the witness, or set strict = false",
+        )
+
+    def _arrived(self, head: Checkpoint) -> None:
+        with self._covered:
+            self._sizes[head.origin] = max(head.size, self._sizes.get(head.origin, 0))
+            self._covered.notify_all()
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, LockgateError):
+        return error.message
+    if isinstance(error, OSError):
+        return printable(error.strerror or error, 200).lower()
+    # Anything else is a mistake of ours, and its text may be somebody's.
+    return type(error).__name__
+
+
+_open: weakref.WeakSet[Kept | Publishing | Witnessed] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for each in list(_open):
+        if isinstance(each, Publishing):
+            each.close()
+
+
+def _forked() -> None:
+    """In a child: what waits is its parent's to send."""
+    for each in list(_open):
+        each._begin()
+
+
+register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,426 @@
+"""A witness: remembers the newest head of each log it knows, and cosigns a head that continues it.
+
+Speaks c2sp.org/tlog-witness over HTTP, `POST /add-checkpoint`. It runs away from the log, as another user or on another
+machine: whoever can rewrite the log, even with its key, then cannot make the two fit again. The steps, each of which
+refuses:
+
+1. The request is of the form that C2SP gives it (400).
+2. The log is one this witness was started for (404), and its key has signed the head (403).
+3. What the log believes to be the newest head here is that (400, 409).
+4. A tree of the same size has the same root (409); a larger one continues it, as the proof shows (422).
+5. The new head is on the disk before the cosignature leaves (500). Killed in between, the witness knows of a head that
+   it seems not to have cosigned, and the log asks again; the other way round it could cosign two histories.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import re
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import BoundedSemaphore, Lock, Thread
+from typing import Any
+
+from lockgate import keys
+from lockgate.anchors import replace
+from lockgate.core.errors import InvalidNote, LockgateError, printable, quoted
+from lockgate.core.merkle import EMPTY_ROOT, verify_consistency
+from lockgate.core.notes import (
+    COSIGNATURE,
+    ED25519,
+    MAX_NOTE,
+    MAX_SUBMISSION,
+    Checkpoint,
+    Note,
+    PublicKey,
+    cosigned,
+    file_name,
+    parse_checkpoint,
+    parse_note,
+    parse_submission,
+    parse_vkey,
+    verified,
+)
+
+PORT = 8766
+# A request is some kilobytes over a network that works. Whoever is slower holds one of so many places.
+REQUEST_S = 10.0
+MAX_CONNECTIONS = 64
+
+_LENGTH = re.compile("[0-9]{1,9}", re.ASCII)
+_SIZE_TYPE = "text/x.tlog.size"
+_TEXT_TYPE = "text/plain; charset=utf-8"
+
+_log = logging.getLogger("lockgate.witness")
+
+
+class Refused(LockgateError):
+    """No cosignature, with the status code that C2SP gives the reason."""
+
+    def __init__(self, status: int, message: str, *, size: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.size = size
+
+
+class Witness:
+    """What one key has cosigned, kept in one folder. One process at a time; any number of its threads."""
+
+    def __init__(
+        self,
+        folder: Path,
+        logs: Iterable[str],
+        *,
+        name: str = "",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`logs` are the public keys of the logs to watch; the witness's own key is made when there is none yet."""
+        self._logs: dict[str, list[PublicKey]] = {}
+        for text in logs:
+            key = parse_vkey(text)
+            if key.kind != ED25519:
+                raise LockgateError(
+                    f"{quoted(key.name)} is the key of a witness, not of a log", hint="give the key that signs the log"
+                )
+            self._logs.setdefault(key.name, []).append(key)
+        if not self._logs:
+            raise LockgateError("a witness without a log has nothing to do", hint="name the log's public key")
+        self._folder = folder
+        self._clock = clock
+        self._warned: dict[str, str] = {}
+        # Owner: who looks at what is stored and replaces it.
+        self._storing = Lock()
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise _unusable(folder, (error.strerror or "").lower()) from error
+        # Two processes could each cosign another history. Held until this one ends, however it does.
+        self._lock = _locked(folder / "witness.lock")
+        try:
+            self._signer = _own_key(folder / "witness.key", name)
+            for origin in self._logs:
+                self._newest(origin)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def key(self) -> PublicKey:
+        return self._signer.key
+
+    def close(self) -> None:
+        self._lock.close()
+
+    def add_checkpoint(self, body: bytes) -> bytes:
+        """The cosignature's line for the head in this request, or Refused."""
+        try:  # 1.
+            asked = parse_submission(body)
+            note = parse_note(asked.checkpoint)
+            head = parse_checkpoint(note.text)
+        except InvalidNote as error:
+            raise Refused(400, error.message) from None
+        trusted = self._logs.get(head.origin)  # 2.
+        if trusted is None:
+            raise Refused(404, f"the log {quoted(head.origin)} is not one this witness knows")
+        try:
+            signers = verified(note, trusted, keys.verify)
+        except InvalidNote as error:
+            raise Refused(403, error.message) from None
+        if not signers:
+            raise Refused(403, f"the head is not signed by the key of {quoted(head.origin)}")
+        if asked.old > head.size:  # 3.
+            raise Refused(400, "the old size is larger than the new one")
+        with self._storing:
+            before = self._newest(head.origin)
+            if asked.old != before.size:
+                raise Refused(409, "another head is the newest here", size=before.size)
+            if head.size == before.size and head.root != before.root:  # 4.
+                self._keep_evidence(_bare(note, signers), head)
+                raise Refused(409, "another tree of this size was cosigned", size=before.size)
+            if not verify_consistency(before.size, head.size, before.root, head.root, asked.hashes):
+                self._warn(head, f"a head of {head.size} is not proved to continue the one of {before.size}")
+                raise Refused(422, "the proof does not lead from the old head to the new one")
+            made = cosigned(_bare(note, signers), self.key, self._signer.sign, time_s=int(self._clock()))
+            # What could not be read back would be the end of this witness.
+            self._opened(made.to_bytes(), head.origin)
+            replace(self._folder / file_name(head.origin), made.to_bytes())  # 5.
+        _log.info("cosigned %s at %d", printable(head.origin), head.size)
+        return made.signatures[-1].line.encode()
+
+    def _newest(self, origin: str) -> Checkpoint:
+        """The newest head of this log that was cosigned here: what was written, or an error, never a fresh start."""
+        path = self._folder / file_name(origin)
+        try:
+            with open(path, "rb") as file:
+                data = file.read(MAX_NOTE + 1)
+        except FileNotFoundError:
+            return Checkpoint(origin, 0, EMPTY_ROOT)
+        except OSError as error:
+            raise _unusable(path, (error.strerror or "").lower()) from error
+        try:
+            return self._opened(data, origin)
+        except InvalidNote as error:
+            raise _unusable(path, error.message) from None
+
+    def _opened(self, data: bytes, origin: str) -> Checkpoint:
+        note = parse_note(data)
+        head = parse_checkpoint(note.text)
+        if head.origin != origin or self.key not in verified(note, (self.key,), keys.verify):
+            raise InvalidNote("this witness has not signed it")
+        return head
+
+    def _warn(self, head: Checkpoint, what: str) -> None:
+        """Once in a row: anybody may send such a head again and again, and fill a disk with what is said of it."""
+        if self._warned.get(head.origin) != what:
+            self._warned[head.origin] = what
+            _log.warning("the log %s: %s", printable(head.origin), what)
+
+    def _keep_evidence(self, note: Note, head: Checkpoint) -> None:
+        """Two heads of one size under one key: nobody but the holder of the key can have made both."""
+        self._warn(head, f"its key has signed two different trees of {head.size} records")
+        path = (self._folder / file_name(head.origin)).with_suffix(".fork")
+        if not os.path.lexists(path):
+            with suppress(OSError):
+                replace(path, note.to_bytes())
+
+
+def run_witness(
+    folder: Path,
+    logs: Iterable[str],
+    *,
+    name: str = "",
+    host: str = "127.0.0.1",
+    port: int = PORT,
+    ready: Callable[[str, str], None] = lambda _url, _vkey: None,
+) -> None:
+    """Serve until interrupted. `ready` is called once with the address and the witness's public key."""
+    witness = Witness(folder, logs, name=name)
+    try:
+        with WitnessServer(witness, host, port) as server:
+            ready(server.url, witness.key.vkey)
+            with suppress(KeyboardInterrupt):
+                server.serve_forever()
+    finally:
+        witness.close()
+
+
+class WitnessServer(HTTPServer):
+    """The witness's HTTP side: a thread for each connection, so many at a time."""
+
+    # After a stop the port is free at once; on Windows the same word would let two processes share it.
+    allow_reuse_address = os.name == "posix"
+    request_queue_size = 64
+
+    def __init__(
+        self,
+        witness: Witness,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        request_s: float = REQUEST_S,
+        connections: int = MAX_CONNECTIONS,
+    ) -> None:
+        self.witness = witness
+        self.request_s = request_s
+        self._places = BoundedSemaphore(connections)
+        if ":" in host:
+            self.address_family = socket.AF_INET6
+        try:
+            super().__init__((host, port), _Handler)
+        except (OSError, OverflowError) as error:
+            said = str(getattr(error, "strerror", None) or error).lower()
+            raise LockgateError(
+                f"the witness cannot listen at {quoted(f'{host}:{port}')}: {said}", hint="name another port"
+            ) from error
+
+    @property
+    def url(self) -> str:
+        host, port = self.server_address[:2]
+        return f"http://[{host!s}]:{port}" if self.address_family == socket.AF_INET6 else f"http://{host!s}:{port}"
+
+    def server_bind(self) -> None:
+        # The standard one asks the name server who we are.
+        super(HTTPServer, self).server_bind()
+        self.server_name, self.server_port = "witness", int(self.server_address[1])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._places.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            Thread(target=self._serve, args=(request, client_address), daemon=True).start()
+        except RuntimeError:
+            self._places.release()
+            raise
+
+    def _serve(self, request: Any, client_address: Any) -> None:
+        try:
+            self.finish_request(request, client_address)
+        except Exception as error:  # noqa: BLE001  # one connection's end is not the witness's
+            _log.debug("a connection ended: %s", type(error).__name__)
+        finally:
+            self.shutdown_request(request)
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
+        _log.warning("a connection could not be served")
+
+
+class _Received(io.RawIOBase):
+    """What arrives on a socket until a moment: a limit on each read would let a client drip for ever."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self.until = 0.0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int:
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the request took too long")
+        self._connection.settimeout(left)
+        return self._connection.recv_into(into)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: WitnessServer
+    # Header and line in one packet, at once: in two, the second waits for the first to be acknowledged.
+    wbufsize = 4096
+    disable_nagle_algorithm = True
+
+    def setup(self) -> None:
+        super().setup()
+        self._received = _Received(self.connection)
+        self.rfile.close()
+        self.rfile = io.BufferedReader(self._received)
+
+    def handle_one_request(self) -> None:
+        self._received.until = time.monotonic() + self.server.request_s
+        super().handle_one_request()
+
+    def do_POST(self) -> None:
+        length = self.headers.get_all("content-length", [])
+        if self.path != "/add-checkpoint":
+            self._answer(404, "there is only /add-checkpoint here")
+        elif len(length) != 1 or not _LENGTH.fullmatch(length[0]) or "transfer-encoding" in self.headers:
+            self._answer(411, "say the length of the request, once")
+        elif int(length[0]) > MAX_SUBMISSION:
+            self._answer(413, f"at most {MAX_SUBMISSION} bytes")
+        else:
+            body = self.rfile.read(int(length[0]))
+            if len(body) < int(length[0]):
+                self.close_connection = True
+                return
+            self._rule(body)
+
+    def _rule(self, body: bytes) -> None:
+        try:
+            line = self.server.witness.add_checkpoint(body)
+        except Refused as refused:
+            if refused.size is None:
+                self._answer(refused.status, refused.message, close=False)
+            else:
+                self._answer(refused.status, str(refused.size), type=_SIZE_TYPE, close=False)
+        except Exception as error:  # noqa: BLE001
+            # Whatever it was, nothing was cosigned; the message may hold a path.
+            _log.error("a head could not be cosigned: %s", type(error).__name__)
+            self._answer(500, "the witness failed")
+        else:
+            self._answer(200, line.decode().removesuffix("\n"), close=False)
+
+    def _answer(self, status: int, text: str, *, type: str = _TEXT_TYPE, close: bool = True) -> None:
+        """One line. What was not read to its end cannot be followed by another request."""
+        data = f"{text}\n".encode()
+        # The library takes what it cannot read for HTTP/0.9, whose answers have no status.
+        self.request_version = self.protocol_version
+        self.send_response(status)
+        self.send_header("content-type", type)
+        self.send_header("content-length", str(len(data)))
+        self.send_header("x-content-type-options", "nosniff")
+        if status == 405:
+            self.send_header("allow", "POST")
+        if close:
+            self.send_header("connection", "close")
+            self.close_connection = True
+        self.end_headers()
+        self.wfile.write(data)
+        self.wfile.flush()
+
+    def do_GET(self) -> None:
+        self._answer(405, "a witness is asked by POST /add-checkpoint")
+
+    do_HEAD = do_PUT = do_DELETE = do_GET
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
+        """The library's own refusals, without its page of HTML, which repeats the request."""
+        self._answer(int(code), "the request cannot be read")
+
+    def version_string(self) -> str:
+        return "lockgate"
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: what a request says is anybody's text."""
+
+
+def _own_key(place: Path, name: str) -> keys.Signer:
+    if not os.path.lexists(place):
+        return keys.create(place, name or f"lockgate-witness/{os.urandom(4).hex()}", kind=COSIGNATURE)
+    signer = keys.load(place)
+    if signer.key.kind != COSIGNATURE:
+        raise LockgateError(
+            f"{quoted(place, 200)} is the key of a log, not of a witness", hint="give the witness a folder of its own"
+        )
+    if name and name != signer.key.name:
+        raise LockgateError(
+            f"this witness is called {quoted(signer.key.name)}, not {quoted(name)}",
+            hint="leave the name out, or name another folder",
+        )
+    return signer
+
+
+def _bare(note: Note, signers: Iterable[PublicKey]) -> Note:
+    """The note with one line for each of these: anybody can add lines, and repeat one until nothing more fits."""
+    wanted = {(key.name, key.id) for key in signers}
+    lines = {(each.name, each.id): each for each in note.signatures if (each.name, each.id) in wanted}
+    return Note(note.text, tuple(lines.values()))
+
+
+def _locked(path: Path) -> io.BufferedRandom:
+    """A file that no other process holds like this; closing it lets go, and so does the end of the process."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        file = os.fdopen(handle, "r+b")
+    except OSError as error:
+        raise _unusable(path, (error.strerror or "").lower()) from error
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise LockgateError(
+            f"another witness uses the folder {quoted(path.parent, 200)}", hint="stop it, or name another folder"
+        ) from None
+    return file
+
+
+def _unusable(path: Path, why: str) -> LockgateError:
+    return LockgateError(
+        f"{quoted(path, 200)} cannot be used: {why}",
+        hint="a witness must not forget what it cosigned: bring the file back, or begin with a new folder and key",
+    )
