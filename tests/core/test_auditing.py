@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,8 +17,9 @@ from lockgate import keys
 from lockgate.core import record
 from lockgate.core.auditing import MAX_FAULTS, Report, Shard, What, audit
 from lockgate.core.exports import Row, export_lines, read_export
-from lockgate.core.merkle import leaf_hash
-from lockgate.core.notes import PublicKey
+from lockgate.core.merkle import Frontier, leaf_hash
+from lockgate.core.notes import COSIGNATURE, PublicKey, cosigned, parse_note
+from lockgate.core.vocabulary import Receipt
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -91,7 +94,7 @@ def test_what_is_missed_without_a_held_head_is_known(kind: Kind) -> None:
 def test_a_receipt_catches_what_a_head_would(kind: Kind) -> None:
     """Every ruling comes with its record's leaf. A host that keeps them can tell when one of its own was rewritten."""
     log = kind.made()
-    receipts = {row.at: row.leaf for row in GENUINE.rows}
+    receipts = [Receipt("", row.at, row.leaf) for row in GENUINE.rows]
     report = audit([Shard(log.rows, log.heads)], signer().key, keys.verify, receipts=receipts)
     assert whats(report) <= {What.REWRITTEN, What.ROLLED_BACK}
     assert not report.sound
@@ -195,6 +198,92 @@ def test_two_signed_heads_of_one_size_cannot_both_be_right() -> None:
     assert whats(report) == {What.REWRITTEN}
 
 
+def test_heads_out_of_order_are_told() -> None:
+    report = replace(GENUINE, heads=GENUINE.heads[::-1]).audited()
+    assert whats(report) == {What.BAD_HEAD}
+    assert "the stored head of 30 stands behind that of 40" in messages(report)
+
+
+def test_rows_and_heads_are_read_once_and_side_by_side() -> None:
+    """A log need not fit into memory: a head is asked for when the rows have come to the one before it."""
+    asked: list[str] = []
+
+    def noted(name: str, values: Iterable[Any]) -> Iterator[Any]:
+        for at, value in enumerate(values):
+            asked.append(f"{name} {at}")
+            yield value
+
+    shard = Shard(noted("row", GENUINE.rows), noted("head", GENUINE.heads))
+    assert audit([shard], signer().key, keys.verify).sound
+    order = [each for each in asked if each.startswith("head") or each in ("row 0", "row 19", "row 29", "row 39")]
+    assert order == ["head 0", "row 0", "row 19", "head 1", "row 29", "head 2", "row 39"]
+
+
+def test_the_tree_that_a_log_says_it_is_must_be_the_one_it_has() -> None:
+    frontier = Frontier()
+    for row in GENUINE.rows:
+        frontier.append(row.leaf)
+    right = frontier.to_bytes()
+    for edge in (right[:-1] + bytes([right[-1] ^ 1]), b"\0" * 8, b"x"):
+        report = audit([Shard(GENUINE.rows, GENUINE.heads, edge)], signer().key, keys.verify)
+        assert whats(report) == {What.CHANGED}
+    assert audit([Shard(GENUINE.rows, GENUINE.heads, right)], signer().key, keys.verify).sound
+    # Where records are missing, that is the fault, and not that they do not add up.
+    report = audit([Shard(GENUINE.rows[:35], GENUINE.heads, right)], signer().key, keys.verify)
+    assert whats(report) == {What.MISSING}
+
+
+# Witnesses
+
+WITNESS = keys.from_seed("witness.example", b"w" * 32, kind=COSIGNATURE)
+
+
+def seen(note: bytes, time_s: int = 1_800_000_000, by: keys.Signer = WITNESS) -> bytes:
+    return cosigned(parse_note(note), WITNESS.key, by.sign, time_s=time_s).to_bytes()
+
+
+def witnessed(*held: bytes, log: Log = GENUINE) -> Report:
+    return audit([Shard(log.rows, log.heads)], signer().key, keys.verify, held=held, witnesses=[WITNESS.key])
+
+
+def test_a_witness_that_was_asked_for_must_have_cosigned() -> None:
+    report = witnessed(seen(HELD_OLDER, 5), seen(HELD_NEWEST, 9))
+    assert report.sound
+    assert report.cosigned == [("witness.example", ORIGIN, 40, 9)]
+    assert whats(witnessed()) == whats(witnessed(HELD_NEWEST)) == {What.BAD_HELD_HEAD}
+    assert "no held head was cosigned by the witness `witness.example`" in messages(witnessed(HELD_NEWEST))
+
+
+def test_a_line_that_the_witness_did_not_write_spoils_the_head() -> None:
+    forged = seen(HELD_NEWEST, by=keys.from_seed("witness.example", b"x" * 32, kind=COSIGNATURE))
+    report = witnessed(forged)
+    assert whats(report) == {What.BAD_HELD_HEAD}
+    assert report.cosigned == []
+
+
+def test_a_cosigned_head_of_another_history_is_found() -> None:
+    for kind in KINDS:
+        if not kind.alone:
+            assert not witnessed(seen(HELD_NEWEST), log=kind.made()).sound, kind.name
+    # A cosignature makes no head of ours of somebody else's.
+    other = signer(NEXT, 2)
+    assert not witnessed(seen(head([], other))).sound
+
+
+# Receipts of several shards
+
+
+def test_a_receipt_is_held_against_the_shard_it_is_of() -> None:
+    both = shards()
+    first, second = (list(shard.rows) for shard in both)
+    right = [Receipt(ORIGIN, 5, first[5].leaf), Receipt(NEXT, 1, second[1].leaf), Receipt("", 2, second[2].leaf)]
+    assert audited(both, receipts=right).sound
+    for wrong in (Receipt(NEXT, 1, first[1].leaf), Receipt(ORIGIN, 60, first[1].leaf), Receipt("x", 1, first[1].leaf)):
+        assert not audited(shards(), receipts=[*right, wrong]).sound
+    # Two receipts for one record cannot both be right.
+    assert not audited(shards(), receipts=[*right, Receipt("", 2, first[1].leaf)]).sound
+
+
 # A log in use
 
 
@@ -286,7 +375,7 @@ def test_a_fault_says_which_records_it_is_about() -> None:
 
 
 def test_one_lost_end_is_told_once_however_many_receipts_are_kept() -> None:
-    receipts = {row.at: row.leaf for row in GENUINE.rows}
+    receipts = [Receipt("", row.at, row.leaf) for row in GENUINE.rows]
     log = Log(GENUINE.rows[:30], GENUINE.heads[:-1])
     report = audit([Shard(log.rows, log.heads)], signer().key, keys.verify, receipts=receipts)
     assert [(fault.what, fault.first) for fault in report.faults] == [(What.ROLLED_BACK, 30)]
@@ -428,7 +517,9 @@ def test_an_export_is_audited_like_the_log_it_is_of() -> None:
 
 def test_a_receipt_speaks_for_its_own_record_only() -> None:
     log = next(kind for kind in KINDS if kind.name.startswith("the key holder rewrites a record before")).made()
-    given = {14: GENUINE.rows[14].leaf}
-    assert audit([Shard(log.rows, log.heads)], signer().key, keys.verify, receipts={13: GENUINE.rows[13].leaf}).sound
+    given = [Receipt("", 14, GENUINE.rows[14].leaf)]
+    assert audit(
+        [Shard(log.rows, log.heads)], signer().key, keys.verify, receipts=[Receipt("", 13, GENUINE.rows[13].leaf)]
+    ).sound
     report = audit([Shard(log.rows, log.heads)], signer().key, keys.verify, receipts=given)
     assert messages(report) == "record 14 is not the one that its receipt is for: it was rewritten"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from lockgate.core.errors import InvalidNote
 from lockgate.core.exports import HEADER, Row, export_lines, read_export
 from lockgate.core.merkle import leaf_hash
-from lockgate.core.notes import InvalidNote
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -21,6 +21,7 @@ COMMANDS = {
     "scan": "look through files and folders for text that speaks to an agent",
     "assess": "ask the configured verifier about a request",
     "approvals": "show and answer the calls that wait for a person",
+    "audit": "verify, show and prove the journal of rulings",
     "stats": "add up rulings: where they were settled, their time and cost, the rules to tune",
     "rules": "list the rules, or explain one",
     "config": "show or validate the configuration",
@@ -30,8 +31,8 @@ COMMANDS = {
 
 _EXITS = """\
 exit codes:
-  0    every call may continue, the request is safe, nothing was found
-  1    some call must not run as it is, the request is not known to be safe, something was found
+  0    every call may continue, the request is safe, nothing was found, the log is sound
+  1    some call must not run as it is, the request is not known to be safe, something was found, the log is broken
   2    input, configuration or options that cannot be understood
   70   a bug in lockgate
   130  interrupted
@@ -55,9 +56,13 @@ def parsers(described: Collection[str] = tuple(COMMANDS)) -> dict[str, Parser]:
         title="commands", dest="command", metavar="COMMAND ...", prog="lockgate", parser_class=Parser
     )
     named = {name: commands.add_parser(name, help=said) for name, said in COMMANDS.items()}
-    for name in described:
-        import_module(f"lockgate.cli.{name}").describe(named[name])
-    return {"": top} | named
+    found = {"": top}
+    for name, parser in named.items():
+        found[name] = parser
+        if name in described:
+            # A command of several gives back a parser for each of them.
+            found |= import_module(f"lockgate.cli.{name}").describe(parser) or {}
+    return found
 
 
 def main(argv: list[str] | None = None) -> int:

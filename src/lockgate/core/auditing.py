@@ -21,20 +21,21 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from lockgate.core.errors import quoted
+from lockgate.core.errors import InvalidNote, InvalidRecord, quoted
 from lockgate.core.exports import Row
 from lockgate.core.merkle import HASH, Frontier, leaf_hash
 from lockgate.core.notes import (
     Checkpoint,
-    InvalidNote,
     PublicKey,
     Verify,
     open_checkpoint,
     parse_checkpoint,
     parse_note,
     parse_vkey,
+    verified,
 )
-from lockgate.core.record import InvalidRecord, parse
+from lockgate.core.record import parse
+from lockgate.core.vocabulary import Receipt
 
 # A log that was replaced whole would otherwise be told record by record.
 MAX_FAULTS = 100
@@ -73,22 +74,38 @@ class Fault(NamedTuple):
 
 
 class Shard(NamedTuple):
-    """One shard as it is stored: its rows in their order and its signed heads, oldest first; one head is enough."""
+    """One shard as it is stored: its rows in their order and its signed heads, smallest first; one head is enough.
+
+    Both are read once, side by side: a log need not fit into memory. `edge` is the tree that the log says it is, where
+    it says so (`Frontier.to_bytes`).
+    """
 
     rows: Iterable[Row]
-    heads: Sequence[bytes]
+    heads: Iterable[bytes]
+    edge: bytes = b""
+
+
+class Cosigned(NamedTuple):
+    """A head that a witness has seen: as of then it knew of no larger one, and of no other history."""
+
+    witness: str
+    origin: str
+    size: int
+    time_s: int
 
 
 @dataclass(slots=True)
 class Report:
     """What an audit found. Only a log with a signed head and without a fault is `sound`.
 
-    `heads` are the newest of each shard, `kinds` counts the records by kind, `cut` the faults that had no room.
+    `heads` are the newest of each shard, `kinds` counts the records by kind, `cut` the faults that had no room;
+    `cosigned` has the newest head that each witness asked for has signed.
     """
 
     faults: list[Fault] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     heads: list[Checkpoint] = field(default_factory=list)
+    cosigned: list[Cosigned] = field(default_factory=list)
     records: int = 0
     kinds: dict[str, int] = field(default_factory=dict)
     cut: int = 0
@@ -110,19 +127,22 @@ def audit(
     verify: Verify,
     *,
     held: Sequence[bytes] = (),
-    receipts: Mapping[int, bytes] | None = None,
+    receipts: Sequence[Receipt] = (),
+    witnesses: Sequence[PublicKey] = (),
     live: bool = False,
 ) -> Report:
     """Verify a journal: its shards oldest first, and the key of the first of them.
 
-    `held` are signed heads that were kept elsewhere, `receipts` leaves' hashes by their index in the last shard. A
-    `live` log may hold records that its next head will cover; in an export there is no reason for one.
+    `held` are signed heads that were kept elsewhere; so are `receipts`, whose origin may be empty for the last shard.
+    Each of the `witnesses` must have cosigned one of the held heads. A `live` log may hold records that its next head
+    will cover; in an export there is no reason for one.
     """
     found = Report()
     runs = _Runs()
     pruned: dict[str, int] = {}
     absent: list[tuple[str, int, int]] = []
     unmatched = [(_origin(note), note) for note in held]
+    unclaimed = list(receipts)
     before: _Shard | None = None
     trusted: PublicKey | None = key
     for number, shard in enumerate(shards):
@@ -135,7 +155,10 @@ def audit(
         one = _Shard(found, trusted, verify, runs, before)
         mine = [note for origin, note in unmatched if origin == trusted.name]
         unmatched = [each for each in unmatched if each[0] != trusted.name]
-        one.check(shard, mine, (receipts or {}) if newest else {}, live=live and newest)
+        known = {trusted.name, ""} if newest else {trusted.name}
+        kept = [receipt for receipt in unclaimed if receipt.origin in known]
+        unclaimed = [receipt for receipt in unclaimed if receipt.origin not in known]
+        one.check(shard, mine, kept, live=live and newest)
         for origin, end in one.pruned:
             pruned[origin] = max(end, pruned.get(origin, 0))
         absent += [(trusted.name, first, end) for first, end in one.absent]
@@ -144,6 +167,9 @@ def audit(
         found.fault(1, What.BAD_HEAD, "there is no log")
     for origin, _ in unmatched:
         found.fault(5, What.BAD_HELD_HEAD, f"a held head is of no log given here, but of {quoted(origin)}")
+    for origin in dict.fromkeys(receipt.origin for receipt in unclaimed):
+        found.fault(5, What.BAD_HELD_HEAD, f"a receipt is of no log given here, but of {quoted(origin)}")
+    _find_cosigned(found, held, witnesses, verify)
     # 8. Deleted. Only now, for the record that owns up to it may stand in a later shard.
     for origin, first, end in absent:
         bare = max(first, pruned.get(origin, 0))
@@ -157,6 +183,7 @@ def audit(
             found.remarks.append(fault.message)
         else:
             found.fault(*fault)
+    found.faults.sort(key=lambda fault: fault.step)
     return found
 
 
@@ -171,55 +198,80 @@ class _Shard:
         self.absent: list[tuple[int, int]] = []
         self._count = 0
         self._whole = True
+        # What the last stored head that holds covers; after one that does not, there is no use in the later ones.
+        self._good = 0
+        self._bad = False
+        self._edge = b""
+        self._told: set[str] = set()
         self._rotated = -1
         self._clock = 0
-        self._back: list[tuple[int, int]] = []
+        # How often the clock went back, first at which record, and by how much at most.
+        self._back = self._back_at = self._back_ms = 0
 
     @property
     def signed(self) -> int:
         return self.head.size if self.head else 0
 
-    def check(self, shard: Shard, held: Sequence[bytes], receipts: Mapping[int, bytes], *, live: bool) -> None:
-        # 1. Head.
-        heads = sorted(self._opened(shard.heads, 1, What.BAD_HEAD, "a stored head"), key=lambda each: each.size)
-        if heads:
-            self.head = heads[-1]
-            self._found.heads.append(heads[-1])
-        elif not shard.heads:
-            self._found.fault(1, What.BAD_HEAD, f"the log {quoted(self._key.name)} has no signed head")
-        kept = self._opened(held, 5, What.BAD_HELD_HEAD, "a held head")
-        roots = self._walk(shard.rows, {each.size for each in (*heads, *kept)}, receipts)
-        self._compare_heads(heads, roots, live=live)
+    def check(self, shard: Shard, held: Sequence[bytes], receipts: Sequence[Receipt], *, live: bool) -> None:
+        kept = [head for note in held if (head := self._opened(note, 5, What.BAD_HELD_HEAD, "a held head"))]
+        wanted: dict[int, list[bytes]] = {}
+        for each in receipts:
+            wanted.setdefault(each.index, []).append(each.leaf_hash)
+        roots = self._walk(shard, {each.size for each in kept}, wanted)
+        if self.head is not None:
+            self._found.heads.append(self.head)
+        self._compare_end(live=live)
         self._compare_held(kept, roots)
-        for at in sorted(receipts):
+        for at in sorted(wanted):
             if at >= self._count:
                 said = f"a receipt is for record {at}, the log has {self._count}: {_records(self._count, at)} missing"
                 self._found.fault(5, What.ROLLED_BACK, said, self._count, at)
                 break
+        if shard.edge and shard.edge != self._edge and not self._found.faults:
+            # Where something else is wrong, that is why.
+            said = f"the log says {int.from_bytes(shard.edge[:8], 'big')} records, and they do not add up to it"
+            self._found.fault(2, What.CHANGED, said)
         if self._back:
-            first, most = self._back[0][0], max(by for _, by in self._back)
             self._found.remarks.append(
-                f"the clock went back {len(self._back)} times, by {most / 1000:.1f} s at most, first at record {first}"
+                f"the clock went back {self._back} times, by {self._back_ms / 1000:.1f} s at most, "
+                f"first at record {self._back_at}"
             )
 
-    def _opened(self, notes: Sequence[bytes], step: int, what: What, named: str) -> list[Checkpoint]:
-        opened: list[Checkpoint] = []
-        wrong: dict[str, None] = {}
-        for note in notes:
-            try:
-                opened.append(open_checkpoint(note, self._key, self._verify))
-            except InvalidNote as error:
-                wrong[f"{named} cannot be trusted: {error.message}"] = None
-        for said in wrong:
-            self._found.fault(step, what, said)
-        return opened
+    def _stored(self, notes: Iterable[bytes]) -> Iterator[Checkpoint]:
+        # 1. Head.
+        count = 0
+        for count, note in enumerate(notes, 1):  # noqa: B007
+            head = self._opened(note, 1, What.BAD_HEAD, "a stored head")
+            if head is None:
+                continue
+            if self.head is not None and head.size < self.head.size:
+                said = f"the stored head of {head.size} stands behind that of {self.head.size}"
+                self._found.fault(1, What.BAD_HEAD, said)
+                continue
+            self.head = head
+            yield head
+        if not count:
+            self._found.fault(1, What.BAD_HEAD, f"the log {quoted(self._key.name)} has no signed head")
 
-    def _walk(self, rows: Iterable[Row], sizes: set[int], receipts: Mapping[int, bytes]) -> dict[int, bytes]:
-        """Steps 2, 3 and 6 for every row, once; returns the roots at the sizes asked for."""
+    def _opened(self, note: bytes, step: int, what: What, named: str) -> Checkpoint | None:
+        try:
+            return open_checkpoint(note, self._key, self._verify)
+        except InvalidNote as error:
+            said = f"{named} cannot be trusted: {error.message}"
+            # Of a log under another key, every head is wrong in the same way.
+            if said not in self._told:
+                self._told.add(said)
+                self._found.fault(step, what, said)
+            return None
+
+    def _walk(self, shard: Shard, sizes: set[int], receipts: Mapping[int, Sequence[bytes]]) -> dict[int, bytes]:
+        """Steps 1 to 4 and 6 for every row, once; returns the roots at the sizes asked for."""
         frontier = Frontier()
         roots = {0: frontier.root()}
         changed: dict[int, tuple[bytes, bytes]] = {}
-        for row in rows:
+        heads = self._stored(shard.heads)
+        head = self._compare_stored(next(heads, None), heads, frontier)
+        for row in shard.rows:
             # 2. Rows.
             if row.at != self._count:
                 self._whole = False
@@ -238,7 +290,9 @@ class _Shard:
             frontier.append(row.leaf if len(row.leaf) == HASH else leaf[:HASH].ljust(HASH, b"\0"))
             if frontier.size in sizes:
                 roots[frontier.size] = frontier.root()
-            if receipts.get(row.at, row.leaf) != row.leaf:
+            if head is not None and head.size <= self._count:
+                head = self._compare_stored(head, heads, frontier)
+            if any(kept != row.leaf for kept in receipts.get(row.at, ())):
                 said = f"record {row.at} is not the one that its receipt is for: it was rewritten"
                 self._found.fault(5, What.REWRITTEN, said, row.at, row.at)
             if row.data is not None:
@@ -248,6 +302,10 @@ class _Shard:
             else:
                 self.absent.append((row.at, row.at + 1))
                 self._runs.blind()
+        self._edge = frontier.to_bytes()
+        # Heads beyond the rows: the last of them says how much there should be.
+        for _ in heads:
+            pass
         self._tell_changed(changed)
         return roots
 
@@ -273,7 +331,9 @@ class _Shard:
         kind, ts_ms = str(fields["kind"]), _whole(fields["ts_ms"])
         self._found.kinds[kind] = self._found.kinds.get(kind, 0) + 1
         if ts_ms < self._clock - CLOCK_BACK_MS:
-            self._back.append((at, self._clock - ts_ms))
+            self._back += 1
+            self._back_at = self._back_at or at
+            self._back_ms = max(self._back_ms, self._clock - ts_ms)
         self._clock = max(self._clock, ts_ms)
         # 9. Shards, as far as one record tells.
         if self._rotated >= 0:
@@ -327,34 +387,40 @@ class _Shard:
         except InvalidNote as error:
             self._found.fault(9, What.SHARD, f"record {at} rotates to no key: {error.message}", at, at)
 
-    def _compare_heads(self, heads: Sequence[Checkpoint], roots: Mapping[int, bytes], *, live: bool) -> None:
-        # 4. Roots. The last head that still holds says where to look.
-        good, bad = 0, False
-        for head in heads if self._whole else ():
-            if head.size > self._count or bad:
-                continue
-            bad = roots[head.size] != head.root
-            if bad:
-                said = (
-                    f"the records do not hash to the root of the signed head of {head.size}: "
-                    f"something in {_records(good, head.size - 1)} was changed, put in or taken out"
-                )
-                self._found.fault(4, What.REWRITTEN, said, good, head.size - 1)
-            good = head.size
+    def _compare_stored(
+        self, head: Checkpoint | None, heads: Iterator[Checkpoint], frontier: Frontier
+    ) -> Checkpoint | None:
+        """4. Roots, of the heads that cover no more than has been read; the first that covers more."""
+        while head is not None and head.size <= self._count:
+            # The last head that still holds says where to look.
+            if self._whole and not self._bad:
+                self._bad = frontier.root() != head.root
+                if self._bad:
+                    said = (
+                        f"the records do not hash to the root of the signed head of {head.size}: "
+                        f"something in {_records(self._good, head.size - 1)} was changed, put in or taken out"
+                    )
+                    self._found.fault(4, What.REWRITTEN, said, self._good, head.size - 1)
+                self._good = head.size
+            head = next(heads, None)
+        return head
+
+    def _compare_end(self, *, live: bool) -> None:
         # 2. Rows, the end of them.
         if self.head is None:
             return
         size, count = self.head.size, self._count
         if size > count:
             # Where a number or a root is wrong before the end, it is not simply the end that is missing.
-            end_only = self._whole and not bad and not any(self._runs.holes())
+            end_only = self._whole and not self._bad and not any(self._runs.holes())
             gone = _records(count, size - 1) if end_only else f"{size - count} of the records"
             said = f"{gone} missing: the checkpoint says {size}, the log has {count}"
             self._found.fault(2, What.MISSING, said, count, size - 1)
         elif count > size and live:
             self._found.remarks.append(f"{_records(size, count - 1)} wait for the next signed head")
         elif count > size:
-            said = f"{_records(size, count - 1)} not covered by the signed head of {size}: put in behind it"
+            behind = f"{_records(size, count - 1)} not covered by the signed head of {size}"
+            said = f"{behind}: put in behind it, or never signed"
             self._found.fault(2, What.UNSIGNED, said, size, count - 1)
 
     def _compare_held(self, held: Sequence[Checkpoint], roots: Mapping[int, bytes]) -> None:
@@ -385,9 +451,10 @@ class _Run:
     def __init__(self, first: int, sight: int) -> None:
         self.first = self.next = first
         self.sight = sight
+        # One for each session: what hardly any of them needs is made when one does.
         self.ahead: dict[int, int] = {}
-        self.early: set[int] = set()
-        self.excused: list[tuple[int, int]] = []
+        self.early: set[int] | None = None
+        self.excused: tuple[tuple[int, int], ...] = ()
 
     def up_to(self, last: int) -> None:
         self.next = last + 1
@@ -396,14 +463,15 @@ class _Run:
 
     def excuse(self, first: int, last: int) -> None:
         """Nobody need have recorded these; whoever did all the same may come once."""
-        self.excused.append((max(first, self.next), last))
+        self.excused = (*self.excused, (max(first, self.next), last))
         if first <= self.next <= last:
-            self.early |= {seq for seq in self.ahead if seq <= last}
+            self.early = (self.early or set()) | {seq for seq in self.ahead if seq <= last}
             self.ahead = {seq: at for seq, at in self.ahead.items() if seq > last}
             self.up_to(last)
 
     def late(self, seq: int) -> bool:
         """Whether a number below `next` is new: from before what can be read, or excused."""
+        self.early = set() if self.early is None else self.early
         new = seq not in self.early and (seq < self.first or any(one <= seq <= end for one, end in self.excused))
         self.early.add(seq)
         return new
@@ -467,6 +535,31 @@ def _without(first: int, last: int, excused: Iterable[tuple[int, int]]) -> Itera
             first = end + 1
     if first <= last:
         yield first, last
+
+
+def _find_cosigned(found: Report, held: Sequence[bytes], witnesses: Sequence[PublicKey], verify: Verify) -> None:
+    """5. Held, by whom: a witness's line is what a holder of the log's key cannot write."""
+    newest: dict[PublicKey, Cosigned] = {}
+    for note in held:
+        try:
+            parsed = parse_note(note)
+            checkpoint = parse_checkpoint(parsed.text)
+        except InvalidNote:
+            continue  # told already: it is of no log
+        try:
+            times = verified(parsed, witnesses, verify)
+        except InvalidNote as error:
+            found.fault(5, What.BAD_HELD_HEAD, f"a held head cannot be trusted: {error.message}")
+            continue
+        for key, time_s in times.items():
+            made = Cosigned(key.name, checkpoint.origin, checkpoint.size, time_s)
+            if key not in newest or newest[key].time_s <= time_s:
+                newest[key] = made
+    for key in witnesses:
+        if key not in newest:
+            said = f"no held head was cosigned by the witness {quoted(key.name)}"
+            found.fault(5, What.BAD_HELD_HEAD, said)
+    found.cosigned += newest.values()
 
 
 def _origin(note: bytes) -> str:

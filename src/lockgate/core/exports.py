@@ -18,8 +18,9 @@ from binascii import Error as Base64Error
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from lockgate.core.errors import InvalidNote
 from lockgate.core.merkle import HASH, leaf_hash
-from lockgate.core.notes import MAX_NOTE, InvalidNote
+from lockgate.core.notes import MAX_NOTE
 
 HEADER = b"lockgate journal export/1\n"
 

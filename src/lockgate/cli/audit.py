@@ -1,0 +1,260 @@
+"""`lockgate audit`: the journal verified, shown, proved, exported, pruned, and its keys."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lockgate.cli.exits import Exit
+    from lockgate.cli.parser import Parser
+
+_HELP = """\
+The journal holds every ruling, every answer of a person and every change of policy or key, signed.
+
+  lockgate audit verify   [LOG|EXPORT ...] [--key VKEY|FILE] [--held FILE] [--receipt INDEX:HASH] [--witness VKEY]
+  lockgate audit show     [INDEX ...] [--session NAME] [--tool NAME] [--action WORD] [--reason WORD] [--rule ID]
+                          [--kind WORD] [--since WHEN] [--until WHEN] [--limit N] [--follow] [--format ocsf]
+  lockgate audit head     [--out FILE]
+  lockgate audit prove    INDEX [--out FILE] [--record FILE], or --check FILE --record FILE --key VKEY|FILE
+  lockgate audit export   [--out FOLDER] [--shard ORIGIN]
+  lockgate audit prune    [--days N] [--yes]
+  lockgate audit keys     [rotate] [--yes]
+  lockgate audit witness  --log VKEY [--state FOLDER] [--listen HOST:PORT] [--name NAME]
+
+Most print JSON with --json, and take another log than this installation's with --log LOG.
+
+example:
+  $ lockgate audit verify --held head.txt
+  $ lockgate audit show --action PAUSE --since 7d
+  $ lockgate audit prove 4711 --out 4711.proof --record 4711.json
+
+`lockgate audit verify --help` and so on explain one of them; docs/how-to/audit.md says more.
+Exit code 0: done, the log is sound; 1: the log is broken; 2: bad input.
+"""
+
+# Where each of them is, imported when it is asked for.
+_HOMES = {
+    "verify": "verifying",
+    "show": "records",
+    "head": "evidence",
+    "prove": "evidence",
+    "export": "evidence",
+    "prune": "upkeep",
+    "keys": "upkeep",
+    "witness": "upkeep",
+}
+
+
+def describe(parser: Parser) -> dict[str, Parser]:
+    parser.usage = "lockgate audit WHAT [options]"
+    parser.description = _HELP
+    commands = parser.add_subparsers(
+        title="what", dest="what", metavar="WHAT", required=True, parser_class=type(parser)
+    )
+    made: dict[str, Parser] = {}
+    for name, help, more in (
+        (
+            "verify",
+            "check a log, or exports of one, without the network and without this installation",
+            _verify_options,
+        ),
+        ("show", "show records, the newest last", _show_options),
+        ("head", "print the newest signed head, to keep it elsewhere", _head_options),
+        ("prove", "prove that a record is in the log, or check such a proof", _prove_options),
+        ("export", "write the log as text that anybody can verify", _export_options),
+        ("prune", "delete the contents of old records; their hashes stay", _prune_options),
+        ("keys", "list the log's public keys, or go on under a new one", _keys_options),
+        ("witness", "cosign the heads of other people's logs", _witness_options),
+    ):
+        one = commands.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
+        more(one)
+        one.set_defaults(run=_runs(name))
+        made[f"audit {name}"] = one
+    return made
+
+
+def _common(parser: Parser, *, log: bool = True, as_json: bool = True) -> None:
+    if log:
+        parser.add_argument("--log", metavar="LOG", help="this log, a file or postgresql://…, not the installation's")
+    if as_json:
+        parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--config", metavar="PATH", help="use this configuration file")
+
+
+def _runs(name: str) -> Callable[[argparse.Namespace], Exit]:
+    def run(args: argparse.Namespace) -> Exit:
+        done: Exit = getattr(import_module(f"lockgate.cli.{_HOMES[name]}"), name)(args)
+        return done
+
+    return run
+
+
+def _verify_options(parser: Parser) -> None:
+    parser.usage = "lockgate audit verify [LOG|EXPORT ...] [options]"
+    parser.epilog = """\
+Without a name, this installation's log is verified. Of several exports, name the oldest first.
+
+A log by itself proves that nobody without its key has changed it. Only a head, a receipt or a witness's
+cosignature that was kept elsewhere also proves that the holder of the key did not, and that nothing is
+missing at the end.
+
+example:
+  $ lockgate audit verify --held head.txt
+  $ lockgate audit verify journal.export --key "$VKEY" --json
+
+Exit code 0: sound; 1: broken, and it says what was done to it; 2: bad input."""
+    parser.add_argument("names", nargs="*", metavar="LOG|EXPORT", help="a log, or exports; - is standard input")
+    parser.add_argument("--key", metavar="VKEY|FILE", help="the public key of the first shard, or a file it stands in")
+    parser.add_argument(
+        "--held", metavar="FILE", action="append", default=[], help="heads that were kept elsewhere; may be repeated"
+    )
+    parser.add_argument(
+        "--receipt",
+        metavar="[ORIGIN:]INDEX:HASH",
+        action="append",
+        default=[],
+        help="what a ruling came with: its record's index and leaf hash; may be repeated",
+    )
+    parser.add_argument(
+        "--witness",
+        metavar="VKEY",
+        action="append",
+        default=[],
+        help="require that this witness has cosigned a head; may be repeated",
+    )
+    _common(parser, log=False)
+
+
+def _show_options(parser: Parser) -> None:
+    parser.usage = "lockgate audit show [INDEX ...] [options]"
+    parser.epilog = """\
+With an index, everything that is in that record; otherwise a line for each. Sessions and tools whose names
+are no plain names are recorded by their hash; ask for them by name all the same.
+
+--format ocsf prints Detection Findings (class 2004) of OCSF 1.5.0, one on each line, for a SIEM.
+
+example:
+  $ lockgate audit show --action PAUSE --since 7d
+  $ lockgate audit show --follow --format ocsf
+
+What is shown is what is stored; `lockgate audit verify` says whether it was changed.
+Exit code 0: shown; 1: a record cannot be read; 2: bad input."""
+    parser.add_argument("indexes", nargs="*", metavar="INDEX", type=_number, help="only these, with all that they hold")
+    parser.add_argument("--session", metavar="NAME", default="", help="of this session")
+    parser.add_argument("--tool", metavar="NAME", default="", help="about this tool")
+    parser.add_argument("--action", metavar="WORD", default="", type=str.upper, help="CONTINUE, REORIENT or PAUSE")
+    parser.add_argument("--reason", metavar="WORD", default="", help="with this reason, e.g. supervisor")
+    parser.add_argument("--rule", metavar="ID", default="", help="in which this rule hit")
+    parser.add_argument("--kind", metavar="WORD", default="", help="ruling, approval, configuration, gap, …")
+    parser.add_argument("--since", metavar="WHEN", help="since then: 2026-11-01, 2026-11-01T09:30, 7d, 12h")
+    parser.add_argument("--until", metavar="WHEN", help="before then")
+    parser.add_argument("--shard", metavar="ORIGIN", default="", help="the shard that INDEX counts in; else the newest")
+    parser.add_argument(
+        "--limit", metavar="N", type=_number, help="the newest N, 0 for all (default: 100, or all as JSON)"
+    )
+    parser.add_argument("--follow", action="store_true", help="go on with what is recorded next, until Ctrl-C")
+    parser.add_argument("--format", metavar="ocsf", choices=("ocsf",), help="print events for a SIEM")
+    _common(parser)
+
+
+def _head_options(parser: Parser) -> None:
+    parser.usage = "lockgate audit head [options]"
+    parser.epilog = """\
+Keep it where whoever can write the log cannot: `lockgate audit verify --held` holds the log against it.
+
+example:
+  $ lockgate audit head --out head.txt"""
+    parser.add_argument("--out", metavar="FILE", help="write it to this new file")
+    parser.add_argument("--shard", metavar="ORIGIN", default="", help="of this shard; else the newest")
+    _common(parser, as_json=False)
+
+
+def _prove_options(parser: Parser) -> None:
+    parser.usage = "lockgate audit prove INDEX [options], or lockgate audit prove --check FILE --record FILE"
+    parser.epilog = """\
+A proof is a c2sp.org/tlog-proof: with the record's own bytes and the public key it shows, to somebody who
+has nothing else of the log, that the record is in it.
+
+example:
+  $ lockgate audit prove 4711 --out 4711.proof --record 4711.json
+  $ lockgate audit prove --check 4711.proof --record 4711.json --key "$VKEY"
+
+Exit code 0: proved; 1: the proof does not hold; 2: bad input."""
+    parser.add_argument("index", nargs="?", metavar="INDEX", type=_number, help="which record")
+    parser.add_argument("--shard", metavar="ORIGIN", default="", help="the shard that INDEX counts in; else the newest")
+    parser.add_argument("--out", metavar="FILE", help="write the proof to this new file")
+    parser.add_argument("--check", metavar="FILE", help="check the proof in this file")
+    parser.add_argument("--record", metavar="FILE", help="write the record there; with --check, read it from there")
+    parser.add_argument("--key", metavar="VKEY|FILE", help="with --check: the log's public key")
+    parser.add_argument("--witness", metavar="VKEY", help="with --check: require this witness's cosignature")
+    _common(parser, as_json=False)
+
+
+def _export_options(parser: Parser) -> None:
+    parser.usage = "lockgate audit export [options]"
+    parser.epilog = """\
+One file for each shard, with a signed head and every record that it covers. spec/journal.md describes it, and
+how to verify it without Lockgate.
+
+example:
+  $ lockgate audit export --out journal
+  $ lockgate audit verify journal/*.export --key "$VKEY"
+  $ lockgate audit export | gzip > journal.export.gz"""
+    parser.add_argument("--out", metavar="FOLDER", help="write every shard to a new file in this folder")
+    parser.add_argument("--shard", metavar="ORIGIN", default="", help="only this shard")
+    _common(parser, as_json=False)
+
+
+def _prune_options(parser: Parser) -> None:
+    parser.usage = "lockgate audit prune [options]"
+    parser.epilog = """\
+Old records lose their contents; their hashes stay, so that the log can still be verified and every proof
+still holds. That they were deleted is recorded. Without --days, `retention_days` of the configuration counts.
+
+example:
+  $ lockgate audit prune --days 365"""
+    parser.add_argument("--days", metavar="N", type=_number, help="delete what is older than N days")
+    parser.add_argument("--yes", action="store_true", help="delete without asking")
+    parser.add_argument("--who", metavar="NAME", help="who deletes; by default the user this runs as")
+    _common(parser)
+
+
+def _keys_options(parser: Parser) -> None:
+    parser.usage = "lockgate audit keys [rotate] [options]"
+    parser.epilog = """\
+`rotate` closes the log's shard with a last signed head and goes on in a new shard under a new key, which the
+old one names. The old key's file is kept: nothing is signed with it any more.
+
+example:
+  $ lockgate audit keys
+  $ lockgate audit keys rotate"""
+    parser.add_argument("rotate", nargs="?", metavar="rotate", choices=("rotate",), help="go on under a new key")
+    parser.add_argument("--yes", action="store_true", help="rotate without asking")
+    parser.add_argument("--who", metavar="NAME", help="who rotates; by default the user this runs as")
+    _common(parser)
+
+
+def _witness_options(parser: Parser) -> None:
+    parser.usage = "lockgate audit witness --log VKEY [options]"
+    parser.epilog = """\
+Run it as another user or on another machine than the log: whoever can rewrite the log then cannot make
+its witness agree. It prints its own public key, which the log's configuration names in `witnesses`.
+
+example:
+  $ lockgate audit witness --log "$VKEY" --state /var/lib/lockgate-witness"""
+    parser.add_argument(
+        "--log", metavar="VKEY", dest="logs", action="append", required=True, help="a log to cosign; may be repeated"
+    )
+    parser.add_argument("--state", metavar="FOLDER", help="where it keeps its key and what it has seen")
+    parser.add_argument("--listen", metavar="HOST:PORT", default="", help="default: 127.0.0.1:8766")
+    parser.add_argument("--name", metavar="NAME", default="", help="its name, for a key that is made now")
+    _common(parser, log=False, as_json=False)
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise argparse.ArgumentTypeError(f"`{text[:20]}` is no number from 0 on")
+    return int(text)

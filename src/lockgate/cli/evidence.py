@@ -1,0 +1,149 @@
+"""What is handed to somebody else: `lockgate audit head`, `prove` and `export`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from lockgate.cli.exits import Exit
+from lockgate.cli.logs import body_of, log_from, read_key, read_witness_key, rows, shard_of
+from lockgate.core.errors import LockgateError, quoted
+
+if TYPE_CHECKING:
+    from lockgate.log import Shard, Snapshot
+
+_MOST_PROOF = 1 << 18
+
+
+def head(args: argparse.Namespace) -> Exit:
+    from lockgate import keys
+    from lockgate.log import newest_head
+
+    with log_from(args).reading() as view:
+        note, _ = newest_head(view, shard_of(view, args.shard), keys.verify)
+    _write(args.out, [note])
+    return Exit.CLEAR
+
+
+def prove(args: argparse.Namespace) -> Exit:
+    from lockgate import keys
+    from lockgate.log import inclusion
+
+    if args.check is not None:
+        return _check_proof(args)
+    if args.index is None:
+        raise LockgateError("an INDEX is needed", hint="a ruling's receipt has it, and lockgate audit show")
+    for name in ("key", "witness"):
+        if getattr(args, name) is not None:
+            raise LockgateError(f"--{name} has no effect without --check")
+    with log_from(args).reading() as view:
+        shard = shard_of(view, args.shard)
+        proof = inclusion(view, args.index, origin=shard.origin, verify=keys.verify)
+        if args.record is not None:
+            _write(args.record, [body_of(view, shard, args.index)])
+    _write(args.out, [proof.to_bytes()])
+    return Exit.CLEAR
+
+
+def _check_proof(args: argparse.Namespace) -> Exit:
+    from lockgate import keys
+    from lockgate.cli.terminal import visible
+    from lockgate.core.errors import InvalidNote
+    from lockgate.core.merkle import leaf_hash
+    from lockgate.core.notes import open_proof, parse_note, parse_proof, verified
+
+    if args.record is None or args.key is None:
+        raise LockgateError("--check needs --record and --key", hint="the proof, the record and the key it is of")
+    if args.index is not None or args.out is not None:
+        raise LockgateError("--check takes no INDEX and writes nothing", hint="the index is in the proof")
+    key = read_key(args.key)
+    witness = None if args.witness is None else read_witness_key(args.witness)
+    with open(args.check, "rb") as file, open(args.record, "rb") as record:
+        data, body = file.read(_MOST_PROOF), record.read(_MOST_PROOF)
+    try:
+        proof = parse_proof(data)
+        # A record is one line, and an editor may have ended it.
+        found = open_proof(proof, leaf_hash(body.removesuffix(b"\n")), key, keys.verify)
+        if witness is not None and witness not in verified(parse_note(proof.checkpoint), [witness], keys.verify):
+            raise InvalidNote(f"the witness {quoted(witness.name)} has not cosigned it")
+    except InvalidNote as error:
+        print(f"not proved: {visible(error.message)}")
+        return Exit.FLAGGED
+    print(visible(f"proved: this is record {proof.index} of {found.size:,} in {found.origin}"))
+    return Exit.CLEAR
+
+
+def export(args: argparse.Namespace) -> Exit:
+    from lockgate.cli.terminal import counted, visible
+
+    with log_from(args).reading() as view:
+        numbered = list(enumerate(view.shards(), 1))
+        if args.shard:
+            chosen = shard_of(view, args.shard)
+            numbered = [each for each in numbered if each[1] == chosen]
+        if not numbered:
+            raise LockgateError("the log is empty")
+        if args.out is None:
+            if len(numbered) > 1:
+                names = ", ".join(quoted(shard.origin) for _, shard in numbered)
+                raise LockgateError(
+                    f"the log has {len(numbered)} shards, each of which is a file of its own",
+                    hint=f"name a folder with --out, or one of {names} with --shard",
+                )
+            _write(None, _exported(view, numbered[0][1]))
+            return Exit.CLEAR
+        os.makedirs(args.out, mode=0o700, exist_ok=True)
+        for number, shard in numbered:
+            name = os.path.join(args.out, f"{number:04}.export")
+            lines = _write(name, _exported(view, shard))
+            print(visible(f"{name}: {counted(lines - 4, 'record')} of {shard.origin}"))
+        print(visible(f"key: {view.shards()[0].vkey}"))
+    return Exit.CLEAR
+
+
+def _exported(view: Snapshot, shard: Shard) -> Iterator[bytes]:
+    """Up to the newest head: what it does not cover yet nobody could verify."""
+    from itertools import islice
+
+    from lockgate import keys
+    from lockgate.core.exports import export_lines
+    from lockgate.log import newest_head
+
+    note, covered = newest_head(view, shard, keys.verify)
+    return export_lines(note, islice(rows(view, shard), covered.size))
+
+
+def _write(name: str | None, pieces: Iterable[bytes]) -> int:
+    """To a new file, whole or not at all, or to standard output; how many pieces it were."""
+    count = 0
+
+    def into(file: BinaryIO) -> None:
+        nonlocal count
+        for piece in pieces:
+            file.write(piece)
+            count += 1
+
+    if name is None:
+        sys.stdout.flush()
+        into(sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return count
+    if os.path.lexists(name):
+        raise LockgateError(f"there is a file {quoted(name, 200)} already", hint="name another, or move it away")
+    made = f"{name}.{os.getpid()}.new"
+    # Records are nobody else's business.
+    handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            into(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(made, name)
+    except BaseException:
+        Path(made).unlink(missing_ok=True)
+        raise
+    return count

@@ -1,0 +1,235 @@
+"""Where a journal is, and how it is read: a log in a file or a database, or exports of one. Nothing is written."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+
+from lockgate.core.auditing import Shard as AuditedShard
+from lockgate.core.errors import InvalidNote, LockgateError, quoted
+from lockgate.core.exports import HEADER, Row, read_export
+
+if TYPE_CHECKING:
+    from lockgate.core.notes import PublicKey
+    from lockgate.log import Shard, Snapshot
+
+STDIN = "-"
+POSTGRES = ("postgresql://", "postgres://")
+_SQLITE = b"SQLite format 3\0"
+# Before and beyond every index there can be.
+START, END = -(2**63), 2**63 - 1
+# A record with its newline; what is longer is none, and is cut where the audit will see it.
+_MOST_LINE = (1 << 16) + 2
+_MOST_HELD = 64 << 20
+_MOST_KEY = 4_096
+
+
+class Readable(Protocol):
+    """A log that can be looked at, as often as one likes."""
+
+    def reading(self) -> AbstractContextManager[Snapshot]: ...
+
+
+class Place(NamedTuple):
+    """Where a journal is: a path or a URL, and the file of its first key as far as it is known."""
+
+    log: str
+    key: Path | None
+
+    @property
+    def witnessed(self) -> Path | None:
+        return None if self.key is None else self.key.with_suffix(".witnessed")
+
+
+def place_from(args: argparse.Namespace) -> Place:
+    """The log that was named on the command line, for which no configuration is read; or this installation's."""
+    if args.log:
+        refuse_password(args.log)
+        return Place(args.log, None if args.log.startswith(POSTGRES) else Path(args.log).with_suffix(".key"))
+    from lockgate import assemble
+
+    files = assemble.journal_files(assemble.settings_from_environment(args.config))
+    return Place(str(files.log), files.key)
+
+
+def refuse_password(log: str) -> None:
+    """Every user of a machine can read the command lines of all others."""
+    user = log.partition("://")[2].rpartition("@")[0]
+    if log.startswith(POSTGRES) and (user.partition(":")[2] or "password=" in log.lower()):
+        raise LockgateError(
+            "a password does not belong on a command line", hint="set PGPASSWORD, or name a file in PGPASSFILE"
+        )
+
+
+def log_from(args: argparse.Namespace) -> Readable:
+    return open_log(place_from(args).log)
+
+
+def open_log(name: str) -> Readable:
+    """The log of this name, only to be looked at."""
+    if name.startswith(POSTGRES):
+        from lockgate.stores.log_postgres import PostgresLog
+
+        return PostgresLog(name)
+    from lockgate.stores.log_files import LogFile
+
+    if not os.path.lexists(name):
+        raise LockgateError(
+            f"there is no journal in {quoted(name, 200)}",
+            hint="the first ruling of a gate that was made from a configuration begins it",
+        )
+    if is_export(name):
+        raise LockgateError(f"{quoted(name, 200)} is an export, and no log", hint="only `verify` reads exports")
+    return LogFile(Path(name))
+
+
+def is_export(name: str) -> bool:
+    """Whether this is an export rather than a log; what is neither is an error."""
+    if name == STDIN:
+        return True
+    if name.startswith(POSTGRES):
+        return False
+    mode = os.stat(name).st_mode
+    if stat.S_ISDIR(mode):
+        raise LockgateError(f"{quoted(name, 200)} is a folder", hint="name the log, or the exports in it")
+    with open(name, "rb") as file:
+        start = file.read(max(len(_SQLITE), len(HEADER)))
+    if not start.startswith((_SQLITE, HEADER)):
+        raise LockgateError(f"{quoted(name, 200)} is neither a log nor an export of one")
+    return start.startswith(HEADER)
+
+
+class Opened(NamedTuple):
+    """The shards of a log or of exports, for one pass; how many records there seem to be; the keys the log names."""
+
+    shards: Sequence[AuditedShard]
+    size: int
+    vkeys: Sequence[str]
+
+
+def opened_log(view: Snapshot) -> Opened:
+    shards = view.shards()
+    return Opened(
+        [_audited(view, shard) for shard in shards],
+        sum(shard.size for shard in shards),
+        [shard.vkey for shard in shards],
+    )
+
+
+def _audited(view: Snapshot, shard: Shard) -> AuditedShard:
+    return AuditedShard(rows(view, shard), (head.note for head in view.heads(shard.number)), shard.edge)
+
+
+def opened_exports(names: Sequence[str], stack: ExitStack) -> Opened:
+    """Oldest first. Files are closed with the stack."""
+    shards: list[AuditedShard] = []
+    total = 0
+    for name in names:
+        file = sys.stdin.buffer if name == STDIN else stack.enter_context(open(name, "rb"))  # noqa: SIM115
+        try:
+            head, found = read_export(_lines(file))
+        except InvalidNote as error:
+            raise LockgateError(f"{quoted(name, 200)}: {error.message}", hint=error.hint) from None
+        total += _said_size(head)
+        shards.append(AuditedShard(found, [head]))
+    return Opened(shards, total, ())
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Lines, of which none is longer than a record may be: the rest of a longer one comes as the next."""
+    while line := file.readline(_MOST_LINE):
+        yield line
+
+
+def _said_size(head: bytes) -> int:
+    lines = head.split(b"\n", 2)
+    return int(lines[1]) if len(lines) > 1 and lines[1].isdigit() and len(lines[1]) < 19 else 0
+
+
+def rows(view: Snapshot, shard: Shard) -> Iterator[Row]:
+    """Leaves and bodies side by side. A body without a leaf is handed on with none, for the audit to say so."""
+    bodies = view.bodies(shard.number, START, END)
+    body = next(bodies, None)
+    for at, leaf in view.leaves(shard.number, START, END):
+        while body is not None and body[0] < at:
+            yield Row(body[0], b"", body[1])
+            body = next(bodies, None)
+        if body is not None and body[0] == at:
+            yield Row(at, leaf, body[1])
+            body = next(bodies, None)
+        else:
+            yield Row(at, leaf, None)
+    while body is not None:
+        yield Row(body[0], b"", body[1])
+        body = next(bodies, None)
+
+
+def shard_of(view: Snapshot, origin: str) -> Shard:
+    """The shard of this name; the newest for none."""
+    shards = view.shards()
+    found = next((each for each in reversed(shards) if origin in ("", each.origin)), None)
+    if found is None:
+        names = ", ".join(quoted(each.origin) for each in shards)
+        raise LockgateError(
+            f"the log has no shard {quoted(origin)}" if origin else "the log is empty",
+            hint=f"it has {names}" if names else "",
+        )
+    return found
+
+
+def body_of(view: Snapshot, shard: Shard, index: int) -> bytes:
+    """The bytes of one record."""
+    at, data = next(view.bodies(shard.number, index, index + 1), (-1, b""))
+    if at == index:
+        return data
+    gone = next(view.leaves(shard.number, index, index + 1), None) is not None
+    raise LockgateError(
+        f"record {index} was deleted" if gone else f"there is no record {index} in {quoted(shard.origin)}",
+        hint="its hash is still there, and can be proved" if gone else "",
+    )
+
+
+def read_key(given: str) -> PublicKey:
+    """A public key, given as itself or as the file it stands in."""
+    from lockgate import keys
+    from lockgate.core.notes import parse_vkey
+
+    if "+" in given and not os.path.exists(given):
+        return parse_vkey(given)
+    with open(given, "rb") as file:
+        text = file.read(_MOST_KEY).decode("utf-8", "replace").strip()
+    if text.startswith("PRIVATE+KEY+"):
+        return keys.load(Path(given)).key
+    return parse_vkey(text)
+
+
+def read_witness_key(text: str) -> PublicKey:
+    """The public key of a witness: one of a log is another kind, and would match no cosignature."""
+    from lockgate.core.notes import COSIGNATURE
+
+    key = read_key(text)
+    if key.kind != COSIGNATURE:
+        raise LockgateError(
+            f"{quoted(key.name)} is the key of a log, and not of a witness",
+            hint="a witness prints its own when it starts",
+        )
+    return key
+
+
+def read_held(name: str) -> list[bytes]:
+    """The heads in a file: one, or as many as an anchor has appended."""
+    from lockgate.core.notes import checkpoints_in
+
+    with open(name, "rb") as file:
+        data = file.read(_MOST_HELD + 1)
+    if len(data) > _MOST_HELD:
+        raise LockgateError(f"{quoted(name, 200)} is too large for a file of heads", hint="keep its end only")
+    found = checkpoints_in(data)
+    # Only what a crash has cut off at the end may be passed over: what is wrong elsewhere is for the audit to say.
+    return found if found and data.startswith(b"\n".join(found)) else [*found, data]

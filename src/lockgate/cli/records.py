@@ -1,0 +1,382 @@
+"""Records of the journal for people, found from the newest back, and for programs, one JSON object each.
+
+What stands in a record is what was stored, by whoever could write there: every name is made visible, and nothing here
+says that it is true. That is for `lockgate audit verify`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from time import sleep, time
+from typing import TYPE_CHECKING, NamedTuple
+
+from lockgate.cli.exits import Exit
+from lockgate.cli.logs import END, body_of, log_from, shard_of
+from lockgate.core.errors import InvalidRecord, LockgateError, quoted
+from lockgate.core.merkle import leaf_hash
+from lockgate.core.record import label, parse
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from lockgate.log import Shard, Snapshot
+
+_CHUNK = 1024
+_SHOWN = 100
+FOLLOW_S = 0.5
+_COLOURS = {"CONTINUE": "green", "REORIENT": "yellow", "PAUSE": "red"}
+_LABEL = 16
+
+
+class Found(NamedTuple):
+    """One stored record: where it is, its bytes, and its fields or why it has none."""
+
+    origin: str
+    at: int
+    data: bytes
+    fields: Mapping[str, object]
+    wrong: str = ""
+
+
+class Wanted(NamedTuple):
+    """What to show; whatever is empty lets everything pass."""
+
+    session: str = ""
+    tool: str = ""
+    action: str = ""
+    reason: str = ""
+    rule: str = ""
+    kind: str = ""
+    since_ms: int = 0
+    until_ms: int = 0
+
+    def fits(self, found: Found) -> bool:
+        fields = found.fields
+        if found.wrong:
+            # Nobody can say that it would not have been one of them.
+            return True
+        ts_ms = fields["ts_ms"]
+        if not isinstance(ts_ms, int) or ts_ms < self.since_ms or (self.until_ms and ts_ms >= self.until_ms):
+            return False
+        named = (("session", self.session), ("tool", self.tool))
+        if any(asked and fields.get(name) not in (asked, label(asked)) for name, asked in named):
+            return False
+        exact = (("action", self.action), ("reason", self.reason), ("kind", self.kind))
+        if any(asked and fields.get(name) != asked for name, asked in exact):
+            return False
+        rules = fields.get("rules")
+        return not self.rule or (isinstance(rules, list) and self.rule in rules)
+
+
+def found_at(shard: Shard, index: int, data: bytes) -> Found:
+    try:
+        return Found(shard.origin, index, data, parse(data))
+    except InvalidRecord as error:
+        return Found(shard.origin, index, data, {}, error.message)
+
+
+def all_of(view: Snapshot, wanted: Wanted, after: Mapping[int, int] | None = None) -> Iterator[Found]:
+    """Oldest first, behind these indexes of each shard."""
+    for shard in view.shards():
+        for index, data in view.bodies(shard.number, (after or {}).get(shard.number, -1) + 1, END):
+            found = found_at(shard, index, data)
+            if wanted.fits(found):
+                yield found
+
+
+def newest_of(view: Snapshot, wanted: Wanted, limit: int) -> list[Found]:
+    """The newest so many, oldest first; of a long log only the end is read."""
+    kept: list[Found] = []
+    for shard in reversed(view.shards()):
+        stop = _end(view, shard, END)
+        while stop > 0 and len(kept) < limit:
+            start = max(0, stop - _CHUNK)
+            bodies = list(view.bodies(shard.number, start, stop))
+            for index, data in reversed(bodies):
+                found = found_at(shard, index, data)
+                if wanted.fits(found) and len(kept) < limit:
+                    kept.append(found)
+            # Retention leaves long stretches without a body, and a forger's index may be anywhere.
+            stop = start if bodies else _end(view, shard, start)
+    return kept[::-1]
+
+
+def last_of(view: Snapshot) -> dict[int, int]:
+    """The last index of each shard that has a record."""
+    return {shard.number: _end(view, shard, END) - 1 for shard in view.shards()}
+
+
+def _end(view: Snapshot, shard: Shard, stop: int) -> int:
+    """One behind the last index below this that has a body: what the log says of its size is not believed."""
+    low, high = 0, stop
+    while low < high:
+        middle = (low + high) // 2
+        found = next(view.bodies(shard.number, middle, stop), None)
+        if found is None:
+            high = middle
+        else:
+            low = found[0] + 1
+    return low
+
+
+# The command
+
+
+def show(args: argparse.Namespace) -> Exit:
+    wanted = _wanted(args)
+    log = log_from(args)
+    shown = _Shown(args)
+    with log.reading() as view:
+        after = last_of(view) if args.follow else {}
+        for found in _found(view, wanted, args):
+            shown(found)
+    while args.follow:
+        sys.stdout.flush()
+        sleep(FOLLOW_S)
+        with log.reading() as view:
+            before, after = after, last_of(view)
+            for found in all_of(view, wanted, before):
+                shown(found)
+    return shown.ended()
+
+
+def _found(view: Snapshot, wanted: Wanted, args: argparse.Namespace) -> Iterable[Found]:
+    if args.indexes:
+        shard = shard_of(view, args.shard)
+        return (found_at(shard, index, body_of(view, shard, index)) for index in args.indexes)
+    limit = (0 if args.json or args.format else _SHOWN) if args.limit is None else args.limit
+    return newest_of(view, wanted, limit) if limit else all_of(view, wanted)
+
+
+class _Shown:
+    """Prints what was found in the form that was asked for, and counts what could not be read."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._for_people = not (args.json or args.format)
+        self._print = (
+            people(whole=bool(args.indexes)) if self._for_people else lines(ocsf_line if args.format else json_line)
+        )
+        self.count = self.unreadable = 0
+
+    def __call__(self, found: Found) -> None:
+        self.count += 1
+        self.unreadable += bool(found.wrong)
+        self._print(found)
+
+    def ended(self) -> Exit:
+        from lockgate.cli.terminal import counted
+
+        if not self.count and self._for_people:
+            print("no such record")
+        if self.unreadable:
+            sys.stdout.flush()
+            said = f"lockgate: warning: {counted(self.unreadable, 'record')} cannot be read; see lockgate audit verify"
+            print(said, file=sys.stderr)
+        return Exit.FLAGGED if self.unreadable else Exit.CLEAR
+
+
+def _wanted(args: argparse.Namespace) -> Wanted:
+    from lockgate.cli.stats import parse_since
+    from lockgate.core.record import KINDS
+    from lockgate.core.trace import closest
+    from lockgate.core.vocabulary import Action, Reason
+
+    words = (
+        ("action", args.action, [each.value for each in Action]),
+        ("reason", args.reason, [each.value for each in Reason]),
+        ("kind", args.kind, list(KINDS)),
+    )
+    for name, given, known in words:
+        # Reasons of requests are of another list, which is not closed.
+        if given and given not in known and not (name == "reason" and args.kind == "assess"):
+            hint = closest(given, known) or f"use {', '.join(known)}"
+            raise LockgateError(f"unknown {name} {quoted(given)}", hint=hint)
+    if args.json and args.format:
+        raise LockgateError("--json and --format cannot both be had", hint="OCSF events are JSON, too")
+    filters = (args.session, args.tool, args.action, args.reason, args.rule, args.kind, args.since, args.until)
+    if args.indexes and (any(filters) or args.follow or args.limit is not None):
+        raise LockgateError("an INDEX leaves nothing to filter or follow", hint="leave the one or the other out")
+    if args.shard and not args.indexes:
+        raise LockgateError("--shard has no effect without an INDEX")
+    now = time()
+    since, until = (0.0 if text is None else parse_since(text, now) for text in (args.since, args.until))
+    return Wanted(
+        args.session, args.tool, args.action, args.reason, args.rule, args.kind, int(since * 1000), int(until * 1000)
+    )
+
+
+# For programs
+
+
+def lines(written: Callable[[Found], str]) -> Callable[[Found], None]:
+    def show(found: Found) -> None:
+        if text := written(found):
+            print(text)
+
+    return show
+
+
+def json_line(found: Found) -> str:
+    # ASCII only: a bidirectional control in a JSON string would still act on the terminal that shows it.
+    value: dict[str, object] = {
+        "shard": found.origin,
+        "index": found.at,
+        "leaf_hash": leaf_hash(found.data).hex(),
+    }
+    value |= {"wrong": found.wrong} if found.wrong else {"record": found.fields}
+    return json.dumps(value, ensure_ascii=True)
+
+
+def ocsf_line(found: Found) -> str:
+    """An event of OCSF, or nothing for a record that is none."""
+    import lockgate
+    from lockgate.core.ocsf import finding
+
+    if found.wrong:
+        return ""
+    event = finding(
+        found.fields,
+        origin=found.origin,
+        index=found.at,
+        leaf_hash=leaf_hash(found.data),
+        software=lockgate.__version__,
+    )
+    return "" if event is None else json.dumps(event, ensure_ascii=True)
+
+
+# For people
+
+
+def people(*, whole: bool) -> Callable[[Found], None]:
+    """Prints records, one on each line under the name of their shard, or with everything that is in them."""
+    from rich.text import Text
+
+    from lockgate.cli.terminal import console, visible
+
+    screen = console()
+    shard: list[str] = []
+
+    def show(found: Found) -> None:
+        if whole:
+            card(screen, found)
+            return
+        if shard[-1:] != [found.origin]:
+            shard.append(found.origin)
+            screen.print(Text(visible(found.origin), "bold"), soft_wrap=True)
+        _print(screen, line(found))
+
+    return show
+
+
+def _print(screen: Console, text: Text) -> None:
+    # On a terminal a record keeps to its line; elsewhere nothing is cut.
+    if screen.is_terminal:
+        screen.print(text, no_wrap=True, overflow="ellipsis")
+    else:
+        screen.print(text, soft_wrap=True)
+
+
+def line(found: Found) -> Text:
+    from rich.text import Text
+
+    if found.wrong:
+        return Text.assemble(f"{found.at:>7}  ", (f"cannot be read: {_shown(found.wrong, 200)}", "bold red"))
+    fields = found.fields
+    kind = str(fields["kind"])
+    word = str(fields["action"]) if kind == "ruling" else kind
+    session = _short(str(fields.get("session", "")))
+    # Last, for a narrow screen cuts the end off.
+    return Text.assemble(
+        (f"{found.at:>7}  ", "dim"),
+        (f"{clock(fields['ts_ms'])}  ", "cyan"),
+        (f"{word:<8}  ", _COLOURS.get(word, "magenta")),
+        _told(kind, fields),
+        (f"  {session}" if session else "", "dim"),
+    )
+
+
+def card(screen: Console, found: Found) -> None:
+    """One record with everything that is in it."""
+    from rich.text import Text
+
+    from lockgate.cli.terminal import visible
+
+    screen.print(Text.assemble((visible(f"{found.origin} {found.at}"), "bold")), soft_wrap=True)
+    if found.wrong:
+        screen.print(Text(f"cannot be read: {_shown(found.wrong, 200)}", "bold red"), soft_wrap=True)
+    rows: list[tuple[str, str]] = [("leaf_hash", leaf_hash(found.data).hex())]
+    for name, value in found.fields.items():
+        if name == "ts_ms":
+            rows.append(("time", f"{clock(value)} ({value})"))
+        elif name == "blocks" and isinstance(value, list):
+            rows += [(name, f"{each['id']} {each['trust']} {each['sha256']}") for each in value] or [(name, "none")]
+        elif isinstance(value, list):
+            rows.append((name, ", ".join(map(str, value)) or "none"))
+        else:
+            rows.append((name, str(value) if value != "" else "none"))
+    for name, text in rows:
+        screen.print(Text.assemble((f"  {name:<{_LABEL}}", "dim"), visible(text)), soft_wrap=True)
+
+
+def _told(kind: str, fields: Mapping[str, object]) -> str:
+    """What a record says, in a few words. Every text in it was made visible."""
+    rules = fields.get("rules")
+    named = ", ".join(_short(str(rule), 40) for rule in rules) if isinstance(rules, list) else ""
+    match kind:
+        case "ruling":
+            asked = [f"tier {fields['tier']}", f"{fields['risk']} risk"]
+            who = f", approved by {_shown(fields['approved_by'])}" if fields["approved_by"] else ""
+            hit = f": {named}" if named else ""
+            return f"{_short(str(fields['tool']), 30)}  {fields['reason']}, {', '.join(asked)}{who}{hit}"
+        case "approval":
+            who = f" by {_shown(fields['who'])}" if fields["who"] else ""
+            return f"{_short(str(fields['approval']))} {fields['state']}{who}"
+        case "assess":
+            hit = f": {named}" if named else ""
+            return f"request {fields['verdict']}, {fields['reason']}, {fields['acted']}{hit}"
+        case "configuration":
+            before = str(fields["previous_sha256"])[:12]
+            was = f", was {before}" if before else ""
+            return f"policy {str(fields['policy_sha256'])[:12]}{was}, {_shown(fields['software'])}"
+        case "gap":
+            return f"events {fields['first']} to {fields['last']} could not be recorded: {fields['reason']}"
+        case "prune":
+            return f"records below {fields['before']} of {_shown(fields['origin'])} deleted{_by(fields)}"
+        case "rotation":
+            return f"the log goes on under {_shown(fields['next_vkey'], 120)}{_by(fields)}"
+        case "opening":
+            return "the log goes on here" if fields["previous"] else "the log begins"
+        case "context":
+            blocks = fields["blocks"]
+            return f"{len(blocks) if isinstance(blocks, list) else 0} blocks read"
+    return ""
+
+
+def _by(fields: Mapping[str, object]) -> str:
+    return f" by {_shown(fields['who'])}" if fields["who"] else ""
+
+
+def _shown(text: object, limit: int = 60) -> str:
+    from lockgate.cli.terminal import excerpt
+
+    return excerpt(str(text), limit)
+
+
+def _short(text: str, limit: int = 18) -> str:
+    """A name in a column: a hash by its beginning."""
+    text = text[:14] + "…" if text.startswith("sha256:") else text
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def clock(ts_ms: object) -> str:
+    from datetime import UTC, datetime
+
+    try:
+        at = datetime.fromtimestamp(int(str(ts_ms)) / 1000, UTC).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return "an odd time        "
+    return at.strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,175 @@
+"""What changes the journal, with its key: `lockgate audit prune` and `keys`; and `witness`, for other people's."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lockgate.cli.exits import Exit
+from lockgate.cli.logs import POSTGRES, log_from, open_log, refuse_password
+from lockgate.core.errors import LockgateError, quoted
+
+if TYPE_CHECKING:
+    from lockgate.assemble import JournalFiles
+    from lockgate.journal import Journal
+
+
+def prune(args: argparse.Namespace) -> Exit:
+    from lockgate.cli.terminal import visible
+
+    days = _days(args)
+    _sure(args, f"delete the contents of all records older than {days} days?")
+    with _journal(args) as (_, journal):
+        gone = journal.prune(retention_days=days, who=_who(args))
+    if args.json:
+        print(json.dumps({"retention_days": days, "deleted_below": gone}, ensure_ascii=True))
+    elif not gone:
+        print(f"nothing is older than {days} days")
+    for origin, before in gone.items() if not args.json else ():
+        print(visible(f"records below {before:,} of {origin} were deleted; their hashes stay"))
+    return Exit.CLEAR
+
+
+def _days(args: argparse.Namespace) -> int:
+    from lockgate import assemble
+
+    days = args.days
+    if days is None:
+        days = assemble.settings_from_environment(args.config).audit.retention_days
+        if not days:
+            raise LockgateError("the configuration keeps records for ever", hint="say how long with --days")
+    if days < 1:
+        raise LockgateError("records are kept for one day at least")
+    return int(days)
+
+
+def keys(args: argparse.Namespace) -> Exit:
+    if args.rotate:
+        return _rotate(args)
+    from lockgate.cli.terminal import counted, visible
+
+    for name in ("yes", "who"):
+        if getattr(args, name):
+            raise LockgateError(f"--{name} has no effect without rotate")
+    with log_from(args).reading() as view:
+        shards = view.shards()
+        sizes = {shard.number: newest.size if (newest := view.newest(shard.number)) else 0 for shard in shards}
+    for number, shard in enumerate(shards, 1):
+        state = "open" if number == len(shards) else "closed"
+        if args.json:
+            value = {"origin": shard.origin, "vkey": shard.vkey, "records": sizes[shard.number], "state": state}
+            print(json.dumps(value, ensure_ascii=True))
+        else:
+            print(visible(shard.vkey))
+            print(f"  {counted(sizes[shard.number], 'signed record')}, {state}")
+    return Exit.CLEAR
+
+
+def _rotate(args: argparse.Namespace) -> Exit:
+    from lockgate import keys as key_files
+    from lockgate.cli.terminal import visible
+
+    _sure(args, "close this shard of the log and go on under a new key?")
+    with _journal(args) as (files, journal):
+        path = files.next_key()
+        with journal.store.reading() as view:
+            names = [shard.origin for shard in view.shards()]
+        number = len(names) + 1
+        while (name := f"{names[0]}.{number}") in names:
+            number += 1
+        # On the disk before anything is signed with it.
+        signer = key_files.create(path, name)
+        try:
+            last = journal.rotate(signer, who=_who(args))
+        except BaseException:
+            with journal.store.reading() as view:
+                used = any(shard.vkey == signer.key.vkey for shard in view.shards())
+            if not used:
+                path.unlink(missing_ok=True)
+            raise
+    if args.json:
+        value = {"vkey": signer.key.vkey, "key_file": str(path), "last_head": last.decode()}
+        print(json.dumps(value, ensure_ascii=True))
+        return Exit.CLEAR
+    print(visible(f"the log goes on under {signer.key.vkey}"))
+    print(visible(f"its key is in {path}"))
+    print("the last head of the closed shard, worth keeping elsewhere:\n")
+    for each in last.decode().splitlines():
+        print(f"  {visible(each)}".rstrip())
+    return Exit.CLEAR
+
+
+@contextmanager
+def _journal(args: argparse.Namespace) -> Iterator[tuple[JournalFiles, Journal]]:
+    """The journal, to write to, where one is: a new log, or a new key, is not what anybody wants here."""
+    from lockgate import assemble
+
+    settings = assemble.settings_from_environment(args.config)
+    if args.log:
+        refuse_password(args.log)
+    path = args.log if not args.log or args.log.startswith(POSTGRES) else os.path.abspath(args.log)
+    # What is deleted here is what was asked for, and not what the configuration of another log says.
+    audit = replace(settings.audit, log_path=path or settings.audit.log_path, retention_days=0)
+    settings = replace(settings, audit=audit)
+    files = assemble.journal_files(settings)
+    with open_log(str(files.log)).reading():
+        pass
+    if not files.key_files():
+        raise LockgateError(
+            f"there is no key in {quoted(files.key, 200)}", hint="run this where, and as the user who, writes the log"
+        )
+    with assemble.log_from_settings(settings) as journal:
+        yield files, journal
+
+
+def _who(args: argparse.Namespace) -> str:
+    from lockgate.cli.approvals import _user
+
+    return _user() if args.who is None else str(args.who)[:200]
+
+
+def _sure(args: argparse.Namespace, question: str) -> None:
+    if args.yes:
+        return
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or args.json:
+        raise LockgateError("no terminal to ask on", hint="say --yes")
+    print(f"{question} Type yes: ", end="", flush=True)
+    if sys.stdin.readline().strip().lower() != "yes":
+        raise LockgateError("nothing was done: the answer was not yes")
+
+
+def witness(args: argparse.Namespace) -> Exit:
+    from lockgate import assemble
+    from lockgate.cli.terminal import visible
+    from lockgate.witness import PORT, run_witness
+
+    folder = Path(args.state) if args.state else None
+    if folder is None:
+        state = assemble.settings_from_environment(args.config).state_dir
+        if state is None:
+            raise LockgateError("there is no folder for the witness", hint="name one with --state")
+        folder = state / "witness"
+    host, port = _listen(args.listen, PORT)
+
+    def ready(url: str, vkey: str) -> None:
+        print(visible(f"listening on {url}"))
+        print(visible(f"key: {vkey}"), flush=True)
+
+    run_witness(folder, args.logs, name=args.name, host=host, port=port, ready=ready)
+    return Exit.CLEAR
+
+
+def _listen(text: str, port: int) -> tuple[str, int]:
+    if not text:
+        return "127.0.0.1", port
+    host, _, number = text.rpartition(":")
+    if not host or not number.isascii() or not number.isdigit() or int(number[:6]) > 65_535:
+        raise LockgateError(f"{quoted(text)} is no address to listen on", hint="write HOST:PORT, e.g. 127.0.0.1:8766")
+    return host.strip("[]"), int(number)

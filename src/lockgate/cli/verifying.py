@@ -1,0 +1,300 @@
+"""`lockgate audit verify`: what was done to a log, and what the answer does not show."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, NamedTuple
+
+from lockgate.cli.exits import Exit
+from lockgate.cli.logs import (
+    STDIN,
+    is_export,
+    open_log,
+    opened_exports,
+    opened_log,
+    place_from,
+    read_held,
+    read_key,
+    read_witness_key,
+)
+from lockgate.core.errors import InvalidNote, JournalDamaged, LockgateError, quoted
+
+if TYPE_CHECKING:
+    from lockgate.cli.logs import Opened, Readable
+    from lockgate.core.auditing import Report
+    from lockgate.core.auditing import Shard as AuditedShard
+    from lockgate.core.exports import Row
+    from lockgate.core.notes import PublicKey
+    from lockgate.core.vocabulary import Receipt
+    from lockgate.log import Snapshot
+
+# How long a head is waited for where records are stored that none covers; a log in use has one within a second.
+SIGNED_S = 3.0
+_LOOK_S = 0.3
+_MOST_FAULTS = 25
+_LABEL = 11
+
+
+class _Asked(NamedTuple):
+    """What a log is held against. There is no key only where the log was in pieces before one was found.
+
+    `kept` is whether anything of it was kept elsewhere, rather than beside the log.
+    """
+
+    held: list[bytes]
+    receipts: list[Receipt]
+    witnesses: list[PublicKey]
+    kept: bool
+    key: PublicKey | None = None
+    key_from: str = ""
+
+
+def verify(args: argparse.Namespace) -> Exit:
+    from lockgate.core.auditing import Report, What
+
+    asked = _Asked(
+        [note for name in args.held for note in read_held(name)],
+        [_receipt(text) for text in args.receipt],
+        [read_witness_key(text) for text in args.witness],
+        bool(args.held or args.receipt),
+    )
+    exports = [name for name in args.names if name == STDIN or (os.path.lexists(name) and is_export(name))]
+    if len(args.names) > max(1, len(exports)):
+        raise LockgateError("one log, or exports of one, are verified at a time", hint="a log holds all its shards")
+    report = Report()
+    try:
+        with ExitStack() as stack:
+            if exports:
+                live, opened = False, opened_exports(exports, stack)
+                key, key_from = _key(args, None, opened)
+            else:
+                args.log = args.names[0] if args.names else ""
+                place = place_from(args)
+                if asked.witnesses and place.witnessed is not None and place.witnessed.exists():
+                    # Beside the log, where anybody could have put it: only the witness's own line makes it count.
+                    asked.held.extend(read_held(str(place.witnessed)))
+                live, view = _settled(open_log(place.log), stack)
+                opened = opened_log(view)
+                key, key_from = _key(args, place.key, opened)
+            asked = asked._replace(key=key, key_from=key_from)
+            report = _audited(opened, asked, key, live=live)
+    except JournalDamaged as error:
+        # What stood before that place does not make it sound.
+        report.fault(2, What.CHANGED, f"verification ended early: {error.message}")
+    return _told(report, asked, as_json=args.json)
+
+
+def _settled(log: Readable, stack: ExitStack) -> tuple[bool, Snapshot]:
+    """A look at the log, and whether somebody is signing it right now.
+
+    In a log in use, the newest records wait a moment for their head. In one that nobody signs, records behind the last
+    head are there because somebody was stopped, or because somebody put them there: nothing tells which.
+    """
+    deadline, first = monotonic() + SIGNED_S, None
+    while True:
+        with ExitStack() as look:
+            view = look.enter_context(log.reading())
+            shard = view.current()
+            head = view.newest(shard.number) if shard is not None else None
+            size = -1 if head is None else head.size
+            first = size if first is None else first
+            live = size > first
+            if live or shard is None or size >= shard.size or monotonic() > deadline:
+                stack.push(look.pop_all())
+                return live, view
+        sleep(_LOOK_S)
+
+
+def _key(args: argparse.Namespace, beside: Path | None, opened: Opened) -> tuple[PublicKey, str]:
+    """The key to verify with, and where it is from."""
+    from lockgate import keys
+    from lockgate.core.notes import parse_vkey
+
+    if args.key:
+        key = read_key(args.key)
+        if key.vkey in opened.vkeys[1:]:
+            raise LockgateError(
+                f"{quoted(key.name)} is a later key of this log", hint="verification begins with the first one"
+            )
+        return key, "given"
+    if beside is not None and os.path.exists(beside):
+        try:
+            return keys.load(beside).key, "beside"
+        except LockgateError:
+            # Another user's key cannot be read, and need not be: the log names its public half.
+            pass
+    if not opened.vkeys:
+        raise LockgateError(
+            "the public key is needed", hint="give it with --key; lockgate audit keys prints it where the log is"
+        )
+    try:
+        return parse_vkey(opened.vkeys[0]), "log"
+    except InvalidNote as error:
+        raise JournalDamaged(f"the log names no key: {error.message}") from error
+
+
+def _receipt(text: str) -> Receipt:
+    from lockgate.core.merkle import HASH
+    from lockgate.core.vocabulary import Receipt
+
+    origin, _, rest = text.rpartition(":")
+    origin, _, index = origin.rpartition(":")
+    try:
+        leaf = bytes.fromhex(rest)
+    except ValueError:
+        leaf = b""
+    if len(leaf) != HASH or not index.isascii() or not index.isdigit() or len(index) > 18:
+        raise LockgateError(
+            f"{quoted(text, 120)} is no receipt", hint="write INDEX:HASH, with 64 hexadecimal digits of the leaf hash"
+        )
+    return Receipt(origin, int(index), leaf)
+
+
+def _audited(opened: Opened, asked: _Asked, key: PublicKey, *, live: bool) -> Report:
+    from lockgate import keys
+    from lockgate.core.auditing import audit
+
+    with _progress(opened) as shards:
+        return audit(
+            shards,
+            key,
+            keys.verify,
+            held=asked.held,
+            receipts=asked.receipts,
+            witnesses=asked.witnesses,
+            live=live,
+        )
+
+
+@contextmanager
+def _progress(opened: Opened) -> Iterator[Sequence[AuditedShard]]:
+    """The shards, with a bar on standard error while somebody is watching there."""
+    if not sys.stderr.isatty():
+        yield opened.shards
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from lockgate.cli.terminal import console
+
+    columns = (TextColumn("verifying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
+        task = bar.add_task("", total=opened.size)
+
+        def counted(rows: Iterable[Row]) -> Iterator[Row]:
+            for number, row in enumerate(rows, 1):
+                yield row
+                if number % 1000 == 0:
+                    bar.advance(task, 1000)
+
+        yield [shard._replace(rows=counted(shard.rows)) for shard in opened.shards]
+
+
+def _told(report: Report, asked: _Asked, *, as_json: bool) -> Exit:
+    limits = _limits(report, asked)
+    code = Exit.CLEAR if report.sound else Exit.FLAGGED
+    if as_json:
+        value = {
+            "sound": report.sound,
+            "records": report.records,
+            "kinds": report.kinds,
+            "heads": [{"origin": each.origin, "size": each.size, "root": each.root.hex()} for each in report.heads],
+            "faults": [
+                {"step": each.step, "what": each.what.value, "message": each.message}
+                | ({"first": each.first, "last": each.last} if each.first >= 0 else {})
+                for each in report.faults
+            ],
+            "faults_left_out": report.cut,
+            "remarks": report.remarks,
+            "cosigned": [each._asdict() for each in report.cosigned],
+            "not_shown": limits,
+            "key": asked.key.vkey if asked.key else "",
+            "key_from": asked.key_from,
+        }
+        print(json.dumps(value, ensure_ascii=True, indent=2))
+        return code
+    _draw(report, asked, limits)
+    return code
+
+
+def _draw(report: Report, asked: _Asked, limits: Sequence[str]) -> None:
+    from rich.text import Text
+
+    from lockgate.cli.records import clock
+    from lockgate.cli.terminal import console, counted, visible
+
+    screen = console()
+
+    def say(label: str, style: str, text: str, after: str = "") -> None:
+        """Everything behind a label of ours, so that nothing in it can begin a line."""
+        line = Text.assemble(visible(text), (f"  {after}" if after else "", "dim"))
+        for at, piece in enumerate(line.wrap(screen, max(20, screen.width - _LABEL), overflow="fold")):
+            piece.rstrip()
+            screen.print(Text.assemble((f"{'' if at else label:<{_LABEL}}", style), piece), soft_wrap=True)
+
+    if report.sound:
+        say("sound", "bold green", f"{counted(report.records, 'record')}, all of them as they were signed")
+    else:
+        faults = counted(len(report.faults) + report.cut, "fault")
+        say("broken", "bold red", f"{faults} in {counted(report.records, 'record')}")
+    for fault in report.faults[:_MOST_FAULTS]:
+        say("fault", "red", fault.message, f"({fault.what.value}, step {fault.step})")
+    if (rest := len(report.faults) + report.cut - _MOST_FAULTS) > 0:
+        say("", "", f"and {rest:,} more; --json has the first {len(report.faults)}")
+    for head in report.heads:
+        say("head", "dim", f"{head.origin}, {counted(head.size, 'record')}, root {head.root.hex()[:16]}…")
+    for each in report.cosigned:
+        covers = f"{counted(each.size, 'record')} of {each.origin} at {clock(each.time_s * 1000)}"
+        say("witness", "dim", f"{each.witness} cosigned {covers}")
+    if asked.key is not None:
+        # On one line, to be copied.
+        screen.print(Text.assemble((f"{'key':<{_LABEL}}", "dim"), visible(asked.key.vkey)), soft_wrap=True)
+    if report.kinds:
+        say("kinds", "dim", ", ".join(f"{count:,} {kind}" for kind, count in sorted(report.kinds.items())))
+    for remark in report.remarks:
+        say("note", "yellow", remark)
+    for at, limit in enumerate(limits):
+        say("" if at else "not shown", "yellow", limit)
+
+
+def _limits(report: Report, asked: _Asked) -> list[str]:
+    """What a sound log would still not show, with what it was held against."""
+    from lockgate.core.notes import parse_checkpoint, parse_note
+
+    limits: list[str] = []
+    if asked.key_from == "beside":
+        limits.append("that the key is the right one: it was read from beside the log, where both could be replaced")
+    elif asked.key_from == "log":
+        limits.append("that the key is the right one: the log itself named it, and so would a forged one; use --key")
+    newest = report.heads[-1] if report.heads else None
+    if newest is None:
+        return limits
+    sizes = [0, *(each.index + 1 for each in asked.receipts if each.origin in ("", newest.origin))]
+    for note in asked.held:
+        try:
+            head = parse_checkpoint(parse_note(note).text)
+        except InvalidNote:
+            continue
+        sizes += [head.size] if head.origin == newest.origin else []
+    if asked.held and not asked.kept:
+        limits.append(
+            "that nothing was cut off since the witness cosigned: its head was read from beside the log, "
+            "where an older one could have been put"
+        )
+    if not asked.held and not asked.receipts:
+        limits.append(
+            "that the holder of the key has not written another history, or cut off the end: "
+            "that takes a head kept elsewhere; use --held or --witness"
+        )
+    elif (most := max(sizes)) < newest.size:
+        limits.append(
+            f"that the holder of the key has not rewritten or cut off {newest.origin} from record {most:,} on: "
+            "what was kept elsewhere is older"
+        )
+    return limits
