@@ -20,7 +20,7 @@ from functools import partial
 from types import MappingProxyType
 
 # Moves whenever a rule is added, removed or changed, whatever happens to the library's own version.
-RULESET_VERSION = "3"
+RULESET_VERSION = "4"
 
 FAMILIES: tuple[str, ...] = (
     "override",
@@ -1277,10 +1277,12 @@ _EXECUTION = (
             r"\blockgate\b.{0,160}[^\w/.-]approvals[\"']?,?\s+[\"']?(?:[$`%{]|<<)",
             r"\b(?:xargs|parallel)\b.{0,80}\blockgate\b.{0,80}[^\w/.-]approvals[\"']?\s*(?:$|[;&|<>)\"'`])",
             r"\b(?:sqliteapprovals|approvals_from_settings)\b.{0,400}\.answer\s?\(|\blockgate\.cli\.approvals\b",
+            # The same for the records of what it was held for.
+            r"\blockgate\b.{0,160}[^\w/.-]audit[^\w./-][^a-z]{0,40}(?:prune|keys[^\w./-][^a-z]{0,40}rotate)\b",
         ),
         scope=Scope.ARGUMENTS,
-        what="a command that answers Lockgate's own question to a person",
-        why="an agent that can approve its own calls is not held by anything",
+        what="a command that answers Lockgate's own question to a person, or deletes from its journal",
+        why="an agent that can approve its own calls, or remove the record of them, is not held by anything",
         hit="lockgate approvals approve 3f2a --yes",
         miss="lockgate approvals list",
         owasp="LLM06:2026, ASI03",
@@ -1289,10 +1291,10 @@ _EXECUTION = (
     _execution(
         id="execution:own-state",
         pattern=r"\bapprovals\.db\b|\.local[\\/]{1,2}state[\\/]{1,2}(?:lockgate\b|\w{0,8}[*?\[{$])|\bxdg_state_home\W{0,4}[\\/]{1,2}lockgate\b"
-        r"|\blockgate[\\/]{1,2}(?:approvals|ledger)\b|\blockgate\b[^\n]{0,80}\.db\b",
+        r"|\blockgate[\\/]{1,2}(?:approvals|journal|ledger)\b|\blockgate\b[^\n]{0,80}\.(?:db|key)\b",
         scope=Scope.ARGUMENTS,
-        what="the file of Lockgate's approvals, or the folder it keeps its state in",
-        why="whoever writes that file answers in a person's name, and whoever removes it undoes a no",
+        what="the files of Lockgate's approvals or journal, or the folder it keeps its state in",
+        why="whoever writes those files answers in a person's name or signs another history; removing them undoes a no",
         hit="sqlite3 ~/.local/state/lockgate/approvals.db .tables",
         miss="ls ~/.local/state/nvim",
         owasp="LLM06:2026, ASI03",
