@@ -48,6 +48,11 @@ def test_prometheus_reads_what_is_rendered() -> None:
         "lockgate_verifier_requests": "counter",
         "lockgate_verifier_latency_seconds": "histogram",
         "lockgate_verifier_errors": "counter",
+        "lockgate_gate_requests": "counter",
+        "lockgate_gate_seconds": "histogram",
+        "lockgate_gate_refusals": "counter",
+        "lockgate_gate_errors": "counter",
+        "lockgate_gate_ladder_events": "counter",
     }
     assert all(family.documentation for family in families.values())
     read = samples(made.render())
@@ -110,6 +115,9 @@ def test_a_label_outside_its_set_is_other_and_makes_no_series(label: str) -> Non
     assert made.requests.value(OTHER, OTHER) == 1
     assert made.errors.value(OTHER, OTHER) == 1
     assert made.latency.count(OTHER) == 1
+    for metric in made.gate:
+        metric.observe(0.1, label) if isinstance(metric, Histogram) else metric.add(label)
+        assert (metric.count if isinstance(metric, Histogram) else metric.value)(OTHER) == 1
     assert "evil" not in made.render()
     samples(made.render())
 

@@ -4,6 +4,8 @@ The seed's names and ours: `verifier.requests_total` is `lockgate_verifier_reque
 `lockgate_verifier_errors_total`, and `verifier.latency_ms` is `lockgate_verifier_latency_seconds`: Prometheus has no
 dots in names, and counts time in seconds.
 
+Those of the abuse gate (`lockgate_gate_…`) stand apart, in `gate`: the contract has no names for them.
+
 Labels have closed sets of values. A value outside its set is counted as `other`: whatever a client sends, a tenant's
 name among it, there is never one more series.
 """
@@ -22,6 +24,21 @@ OTHER = "other"
 PROVIDERS = ("local", "openai", "anthropic", "azure", "compatible", "embedded", OTHER)
 OUTCOMES: tuple[str, ...] = (*get_args(Verdict), OTHER)
 ERRORS = (*(why.value for why in Why), OTHER)
+
+# The abuse gate's: what became of a request, why it was not passed on, what failed, and what its ladder notes.
+GATE_OUTCOMES = (
+    *("allowed", "unclear", "clarified", "denied", "locked", "quarantined", "slowed", "refused", "failed", "left"),
+    OTHER,
+)
+GATE_REASONS = (
+    *("unsafe", "clarify", "unclear", "tools-locked", "quarantined", "slowed", "websocket", "busy", "unavailable"),
+    *("headers-too-large", "two-content-types", "encoded-body", "body-too-large", "body-too-slow", "not-http"),
+    *("unreadable", "not-json", "duplicate-key", "too-deep", "bad-form", "bad-multipart", "bad-text"),
+    *("too-many-values", "too-many-parts", "too-much-text", "bad-content-type", "unknown-charset"),
+    OTHER,
+)
+GATE_PARTS = ("identity", "ladder", "parse", "artifacts", "verdict", "journal", OTHER)
+LADDER_EVENTS = ("evicted", "evicted-ban", "store-error", "bans-error", "unshared", OTHER)
 
 # From what the rules take to well past the default deadline of 1.5 s, which is a bound of its own.
 LATENCY_SECONDS = (0.0001, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 120.0)
@@ -120,6 +137,34 @@ class Metrics:
             "Assessments without an answer, by reason.",
             {"provider": PROVIDERS, "reason": ERRORS},
         )
+        self.gated = Counter(
+            "lockgate_gate_requests_total",
+            "Requests at the abuse gate, by what became of them.",
+            {"outcome": GATE_OUTCOMES},
+        )
+        self.gate_seconds = Histogram(
+            "lockgate_gate_seconds",
+            "How long the gate took, reading the body included and the application not.",
+            {"outcome": GATE_OUTCOMES},
+            LATENCY_SECONDS,
+        )
+        self.gate_refusals = Counter(
+            "lockgate_gate_refusals_total",
+            "Requests that the gate did not pass on, by reason.",
+            {"reason": GATE_REASONS},
+        )
+        self.gate_errors = Counter(
+            "lockgate_gate_errors_total", "Parts of the gate that did not do their work.", {"part": GATE_PARTS}
+        )
+        self.ladder_events = Counter(
+            "lockgate_gate_ladder_events_total",
+            "What the ladder had to forget, or could not share with others.",
+            {"event": LADDER_EVENTS},
+        )
+
+    @property
+    def gate(self) -> tuple[Counter | Histogram, ...]:
+        return (self.gated, self.gate_seconds, self.gate_refusals, self.gate_errors, self.ladder_events)
 
     @property
     def all(self) -> tuple[Counter | Histogram, ...]:
@@ -128,7 +173,7 @@ class Metrics:
     def render(self) -> str:
         """Everything in Prometheus' text format 0.0.4."""
         lines: list[str] = []
-        for metric in self.all:
+        for metric in (*self.all, *self.gate):
             lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}", *metric.samples()]
         return "\n".join(lines) + "\n"
 

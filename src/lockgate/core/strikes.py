@@ -1,0 +1,211 @@
+"""The abuse ladder as values: what unsafe requests cost whoever sent them.
+
+1. Every unsafe request is a strike, against the principal who sent it and against the network it came from.
+2. A principal with `tier1_threshold` strikes in the window is in `tier1_mode` for `tier1_cooldown_s`, and likewise for
+   tier 2. A strike during a cooldown begins it again; when it ends, strikes still in the window count on.
+3. A network with `network_threshold` of them is slowed, more with each, for as long as they are in the window. It is
+   never locked out: others live behind the same address, and would be locked out by whoever wanted them to be.
+
+All that is known of a subject only grows towards suspicion: two records are merged by the later end of each ban, so
+that hearing twice, late, or from several sides about the same thing changes nothing, and no order of events lifts one.
+Times are the caller's clock, which must not go backwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from math import ceil, inf
+from typing import NamedTuple
+
+from lockgate.core.errors import InvalidConfig, quoted
+
+PRINCIPAL = "principal"
+NETWORK = "network"
+KINDS = (PRINCIPAL, NETWORK)
+
+NEVER = -inf
+# How long a request from a slowed network waits: at the threshold, one strike past it, and so on to the last.
+DELAYS_S = (0.25, 0.5, 1.0, 2.0)
+# A subject's strikes are kept one by one: a threshold is also what a subject may take of memory.
+MAX_THRESHOLD = 100
+MAX_SECONDS = 30 * 86_400.0
+# How much later than necessary a client may be asked to come back: all at once would be the next flood.
+JITTER = 0.1
+
+
+class Standing(StrEnum):
+    """How a client stands; the values are header values. From the mildest to the hardest."""
+
+    NORMAL = "normal"
+    SLOWED = "slowed"
+    EXECUTE_LOCKED = "execute_locked"
+    FULL_QUARANTINE = "full_quarantine"
+
+
+MODES = (Standing.EXECUTE_LOCKED, Standing.FULL_QUARANTINE)
+
+
+class Subject(NamedTuple):
+    """Whom strikes are counted against: a kind, and 32 hexadecimal digits that only the secret's owner can make."""
+
+    kind: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class LadderSettings:
+    """When strikes have which consequence. `max_subjects` are remembered of each kind."""
+
+    enabled: bool = True
+    window_s: float = 600.0
+    tier1_threshold: int = 3
+    tier1_mode: Standing = Standing.EXECUTE_LOCKED
+    tier1_cooldown_s: float = 900.0
+    tier2_threshold: int = 5
+    tier2_mode: Standing = Standing.FULL_QUARANTINE
+    tier2_cooldown_s: float = 3600.0
+    network_threshold: int = 5
+    max_subjects: int = 100_000
+
+    def __post_init__(self) -> None:
+        for name in ("tier1_threshold", "tier2_threshold", "network_threshold"):
+            _whole(name, getattr(self, name), MAX_THRESHOLD)
+        _whole("max_subjects", self.max_subjects, 10_000_000)
+        for name in ("window_s", "tier1_cooldown_s", "tier2_cooldown_s"):
+            seconds = getattr(self, name)
+            if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 1 <= seconds <= MAX_SECONDS:
+                raise InvalidConfig(f"{name} must be between 1 and {MAX_SECONDS:.0f} seconds, not {quoted(seconds)}")
+        for name in ("tier1_mode", "tier2_mode"):
+            mode = getattr(self, name)
+            if mode not in MODES:
+                raise InvalidConfig(
+                    f"{name} cannot be {quoted(mode)}", hint=f"one of these: {', '.join(mode.value for mode in MODES)}"
+                )
+            object.__setattr__(self, name, Standing(mode))
+        if self.tier2_threshold < self.tier1_threshold or MODES.index(self.tier2_mode) < MODES.index(self.tier1_mode):
+            raise InvalidConfig(
+                "tier 2 must not come before tier 1, nor be milder", hint="give tier 2 the higher threshold and mode"
+            )
+
+    @property
+    def kept_strikes(self) -> int:
+        """How many strikes of a subject can make a difference; older ones are forgotten."""
+        return max(self.tier2_threshold, self.network_threshold + len(DELAYS_S) - 1)
+
+    def cooldown_s(self, mode: Standing) -> float:
+        """The longest that a ban of this mode can last: what claims to last longer is a clock that was put back."""
+        tiers = ((self.tier1_mode, self.tier1_cooldown_s), (self.tier2_mode, self.tier2_cooldown_s))
+        return max((seconds for each, seconds in tiers if each is mode), default=0.0)
+
+
+class Record(NamedTuple):
+    """What is known of one subject: when its strikes fell, oldest first, and when its bans end."""
+
+    strikes: tuple[float, ...] = ()
+    locked_until: float = NEVER
+    quarantined_until: float = NEVER
+
+    def ends(self) -> float:
+        return max(self.locked_until, self.quarantined_until)
+
+
+class Known(NamedTuple):
+    """A record without a clock, to be told to others who have another: how old, and how long still."""
+
+    strikes: tuple[float, ...] = ()
+    locked_s: float = 0.0
+    quarantined_s: float = 0.0
+
+
+class Told(NamedTuple):
+    """What one worker tells the others about a subject: strikes by id and age, which count once, and its bans."""
+
+    subject: Subject
+    strikes: tuple[tuple[str, float], ...] = ()
+    locked_s: float = 0.0
+    quarantined_s: float = 0.0
+
+
+class Heard(NamedTuple):
+    """What the others know: of each subject asked about, in that order, and of bans since the last time.
+
+    `forgot`: they have lost what they once knew, and should be told every ban again.
+    """
+
+    known: tuple[Known, ...]
+    bans: tuple[tuple[Subject, Known], ...] = ()
+    forgot: bool = False
+
+
+def struck(record: Record, kind: str, now: float, settings: LadderSettings) -> Record:
+    """The record with one more strike."""
+    strikes = (*recent(record, now, settings), now)[-settings.kept_strikes :]
+    locked, quarantined = record.locked_until, record.quarantined_until
+    if kind == PRINCIPAL:
+        for threshold, mode, cooldown_s in (
+            (settings.tier1_threshold, settings.tier1_mode, settings.tier1_cooldown_s),
+            (settings.tier2_threshold, settings.tier2_mode, settings.tier2_cooldown_s),
+        ):
+            if len(strikes) >= threshold:
+                if mode is Standing.FULL_QUARANTINE:
+                    quarantined = max(quarantined, now + cooldown_s)
+                else:
+                    locked = max(locked, now + cooldown_s)
+    return Record(strikes, locked, quarantined)
+
+
+def recent(record: Record, now: float, settings: LadderSettings) -> tuple[float, ...]:
+    """The strikes that still count."""
+    strikes = record.strikes
+    if not strikes or now - strikes[0] < settings.window_s:
+        return strikes
+    return tuple(at for at in strikes if now - at < settings.window_s)
+
+
+def learned(record: Record, known: Known, now: float, settings: LadderSettings) -> Record:
+    """The record with what others know of the same subject. Whoever knows of more strikes is right about them."""
+    strikes = recent(record, now, settings)
+    theirs = tuple(sorted(now - max(0.0, age) for age in known.strikes if age < settings.window_s))
+    if len(theirs) >= len(strikes):
+        strikes = theirs[-settings.kept_strikes :]
+    return Record(
+        strikes,
+        max(record.locked_until, _end(known.locked_s, Standing.EXECUTE_LOCKED, now, settings)),
+        max(record.quarantined_until, _end(known.quarantined_s, Standing.FULL_QUARANTINE, now, settings)),
+    )
+
+
+def left_s(record: Record, now: float) -> tuple[float, float]:
+    """How long the subject is still locked, and quarantined."""
+    return max(0.0, record.locked_until - now), max(0.0, record.quarantined_until - now)
+
+
+def standing_of(record: Record, kind: str, now: float, settings: LadderSettings) -> tuple[Standing, float]:
+    """How the subject stands, and for how many seconds: until the ban ends, or for each request of a slowed network."""
+    if kind == PRINCIPAL:
+        locked_s, quarantined_s = left_s(record, now)
+        if quarantined_s > 0:
+            return Standing.FULL_QUARANTINE, quarantined_s
+        return (Standing.EXECUTE_LOCKED, locked_s) if locked_s > 0 else (Standing.NORMAL, 0.0)
+    past = len(recent(record, now, settings)) - settings.network_threshold
+    if past < 0:
+        return Standing.NORMAL, 0.0
+    return Standing.SLOWED, DELAYS_S[min(past, len(DELAYS_S) - 1)]
+
+
+def retry_after_s(left: float, chance: float) -> int:
+    """Whole seconds for a Retry-After header: never none, never too few; `chance` in [0, 1) spreads who comes back."""
+    # Sums of a clock and a cooldown are a little off at the end; that is no second more.
+    seconds = max(1, ceil(round(left, 6)))
+    return seconds + int(seconds * JITTER * chance)
+
+
+def _end(left: float, mode: Standing, now: float, settings: LadderSettings) -> float:
+    # Not `min(left, cooldown)` alone: a NaN would become the cooldown, or an end that is never reached.
+    return now + min(left, settings.cooldown_s(mode)) if left > 0 else NEVER
+
+
+def _whole(name: str, value: object, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InvalidConfig(f"{name} must be a whole number between 1 and {most:,}, not {quoted(value)}")

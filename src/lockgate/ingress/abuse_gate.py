@@ -1,0 +1,559 @@
+"""The abuse gate: a plain ASGI middleware in front of an LLM application.
+
+What happens to a request, in this order:
+
+1. Head.      More path, query and headers than allowed: 431. A body that others may read otherwise than we: 400, 415.
+2. Standing.  Before any of the body is read. Quarantined: 429. Too much from its network: a moment's wait, or 429.
+3. Body.      Counted and timed as it arrives: 413, 408. It is kept, and given to the application untouched.
+4. Parse.     What cannot be read in one way only (two equal keys, a depth that nobody needs) is refused.
+5. Lock.      Tools offered or called by a client that is execute-locked: 403.
+6. Verify.    Attachments are looked into, an agent's calls are traced to their origins, and `fetch_verdict` is asked.
+7. Act.       Safe: on to the application. Unsafe: a strike, a record, and 403 or 422. Unclear: as the settings say.
+
+Whatever is told, in headers, logs and metrics, is from closed lists, or an incident's id. Nothing here holds up the
+loop: what is larger than a few kilobytes is read in a lane, and whoever is asked has a deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from hmac import new as new_hmac
+from inspect import iscoroutinefunction
+from os import urandom
+from time import perf_counter, time
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, get_args
+
+from lockgate.abuse_settings import AbuseSettings
+from lockgate.adapters import VerifierAdapter
+from lockgate.core.assessment import PARTLY_READ, Assessment
+from lockgate.core.errors import InvalidConfig, LockgateError
+from lockgate.core.incidents import incident_id
+from lockgate.core.payload import PolicyContext
+from lockgate.core.questions import Verdict, Why
+from lockgate.core.record import MAX_RULES, label
+from lockgate.core.strikes import NETWORK, Standing, Subject
+from lockgate.gate import Gate
+from lockgate.ingress import wiring
+from lockgate.ingress.agents import has_calls, origins_of
+from lockgate.ingress.answers import (
+    DECISIONS,
+    MODES,
+    App,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    Stop,
+    cleaned,
+    marked,
+    marks,
+    mode_of,
+    replayed,
+)
+from lockgate.ingress.identity import Identity
+from lockgate.ingress.ladder import Judged, Ladder
+from lockgate.ingress.payload import Inspected, Normalized, Refused, normalize, payload_of
+from lockgate.lanes import Full, Lane
+from lockgate.metrics import METRICS, OTHER, Metrics
+from lockgate.recording import Journal, record_assess
+
+if TYPE_CHECKING:
+    from lockgate.ingress.artifacts import Inspector
+
+__all__ = ["DECISIONS", "MODES", "AbuseGateMiddleware", "FetchVerdict", "Request"]
+
+LOG = logging.getLogger("lockgate.abuse_gate")
+
+# A body of up to so many bytes is parsed on the loop, in a fraction of a millisecond.
+MAX_BYTES_ON_LOOP = 4096
+# One of up to so many is an ordinary document, and does not wait behind the megabytes of others.
+MAX_BYTES_ORDINARY = 64 * 1024
+# Of all bodies together: many that stop just before their end would else fill the memory.
+MAX_HELD_BYTES = 256 << 20
+_VERDICTS: tuple[str, ...] = get_args(Verdict)
+_DIGEST = re.compile("[0-9a-f]{64}")
+_SECRET = urandom(32)
+
+T = TypeVar("T")
+
+
+class Request(NamedTuple):
+    """What `fetch_verdict` is asked about; the payload is the seed's normalized shape."""
+
+    scope: Scope
+    body: bytes
+    payload: Mapping[str, Any]
+
+
+FetchVerdict = Callable[[Request], Awaitable[Verdict | Assessment]]
+
+
+class _Body:
+    """A body as far as it has arrived."""
+
+    __slots__ = ("data", "size", "whole")
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.size = 0
+        self.whole = False
+
+
+class _Case(NamedTuple):
+    """A request that was parsed, with who sent it and how they stand."""
+
+    subjects: tuple[Subject, ...]
+    judged: Judged
+    found: Normalized
+    request: Request
+
+    @property
+    def whom(self) -> str:
+        return self.subjects[0].key
+
+
+class AbuseGateMiddleware:
+    """`app.add_middleware(AbuseGateMiddleware)` is all: what is not given comes from the environment.
+
+    It stands inside whatever authenticates, so that it knows who asks. `fetch_verdict` replaces the adapter: a
+    coroutine function of a Request. With a `journal`, a verdict is in it before anything follows from it.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        settings: AbuseSettings | None = None,
+        adapter: VerifierAdapter | None = None,
+        ladder: Ladder | None = None,
+        identity: Identity | None = None,
+        fetch_verdict: FetchVerdict | None = None,
+        journal: Journal | None = None,
+        gate: Gate | None = None,
+        inspector: Inspector | None = None,
+        metrics: Metrics = METRICS,
+    ) -> None:
+        if fetch_verdict is not None and not _is_async(fetch_verdict):
+            raise InvalidConfig(
+                "fetch_verdict must be a coroutine function: another would hold up the whole server",
+                hint="write `async def fetch_verdict(request)`, and wait in it with `await`",
+            )
+        if settings is None:
+            settings, journal, gate = wiring.from_environment(journal, gate)
+        self._app, self._settings, self._metrics, self._journal = app, settings, metrics, journal
+        self._adapter = adapter or (wiring.adapter() if fetch_verdict is None else None)
+        self._fetch: FetchVerdict = fetch_verdict or self.fetch_verdict
+        # Our own adapters keep their deadline; of anybody else's code nothing is known.
+        self._punctual = fetch_verdict is None and hasattr(self._adapter, "examine_async")
+        self._identity = identity or wiring.identity(settings)
+        self._ladder = ladder or wiring.ladder(settings, metrics)
+        self._gate = gate or Gate()
+        # The rules are compiled now: that takes seconds, which the first request does not have.
+        _ = self._gate.scanner
+        self._inspector = inspector or wiring.inspector(settings, self._gate)
+        # Those of our own making are ours to close.
+        self._closes = [part for part, given in ((self._ladder, ladder), (self._inspector, inspector)) if given is None]
+        # One thread each: reading keeps the processor busy, and more of them would only take turns with the loop.
+        # Whoever sends megabytes keeps nobody waiting but others who do.
+        self._reading, self._reading_large = Lane(1, most=1024), Lane(1, most=256)
+        # Adapters and journals of somebody's own may block for as long as they like.
+        self._asking, self._recording = Lane(32, most=256), Lane(8, most=1024)
+        self._held = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._logged: dict[str, float] = {}
+        if not settings.enabled:
+            LOG.warning("the abuse gate is switched off: every request passes unseen")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = scope["type"]
+        if kind == "lifespan":
+            await self._app(scope, receive, self._closing(send))
+        elif not self._settings.enabled:
+            await self._app(scope, receive, send)
+        elif kind == "http":
+            await self._http(scope, receive, send)
+        elif kind == "websocket":
+            await self._websocket(scope, receive, send)
+        else:
+            raise LockgateError("the abuse gate knows http, websocket and lifespan only")
+
+    async def fetch_verdict(self, request: Request) -> Verdict | Assessment:
+        """The adapter's verdict; one that has only `assess` is asked in a thread."""
+        adapter = cast(Any, self._adapter)
+        if self._punctual:
+            return cast(Assessment, await adapter.examine_async(request.payload))
+        work = partial(adapter.assess, request.payload)
+        return cast(Verdict, await _in_lane(self._asking, work, self._settings.verdict_timeout_s))
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = perf_counter()
+        body = _Body()
+        try:
+            try:
+                decision, judged = await self._admitted(scope, receive, body)
+            except Stop as stop:
+                self._count(stop.told.outcome, began)
+                self._metrics.gate_refusals.add(stop.reason)
+                for message in stop.messages(scope, unread=not body.whole):
+                    await send(message)
+                return
+            if not body.whole:
+                # The client has left in the middle of its body.
+                self._count("left", began)
+                return
+            self._count("allowed" if decision == "allow" else "unclear", began)
+            added = marks(decision, mode_of(judged))
+            await self._app(cleaned(scope), replayed(body.data, receive), marked(send, added))
+        finally:
+            self._held -= body.size
+
+    async def _admitted(self, scope: Scope, receive: Receive, body: _Body) -> tuple[str, Judged]:
+        """The decision for a request that may pass, `allow` or `unclear`; Stop for any other."""
+        # 1. Head.
+        content_type, length = self._head(scope)
+        # 2. Standing.
+        subjects, judged = await self._standing(scope)
+        try:
+            # 3. Body.
+            if length > self._settings.max_body_bytes:
+                raise Stop("body-too-large")
+            await self._read(receive, body)
+            if not body.whole:
+                return "", judged
+            # 4. Parse.
+            work = partial(normalize, body.data, content_type, path=scope["path"], query=scope.get("query_string", b""))
+            whom = subjects[0].key
+            found = await self._worked(work, body.size, whom)
+            if isinstance(found, Refused):
+                raise Stop(found.reason, status=found.status)
+            # 5. Lock.
+            if judged.standing is Standing.EXECUTE_LOCKED and found.tools:
+                raise Stop("tools-locked")
+            # 6. Verify.
+            ends = perf_counter() + self._settings.verdict_timeout_s
+            inspected, complete = await self._inspected(found, whom, ends)
+            request = Request(scope, body.data, await self._payload(found, inspected, body.size, whom))
+            assessment = await self._asked(request, ends)
+            if not complete and assessment.verdict == "safe":
+                assessment = assessment._replace(verdict="unclear", reason=PARTLY_READ)
+            # 7. Act.
+            return await self._act(assessment, _Case(subjects, judged, found, request)), judged
+        except Stop as stop:
+            stop.judged = stop.judged or judged
+            raise
+
+    # --- 1 to 3
+
+    def _head(self, scope: Scope) -> tuple[str, int]:
+        """The content type, and the length that the client announces; nobody relies on the latter."""
+        size = len(scope["path"]) + len(scope.get("query_string", b""))
+        content_type: bytes | None = None
+        length = 0
+        for name, value in scope["headers"]:
+            size += len(name) + len(value) + 4
+            match name.lower():
+                case b"content-type":
+                    if content_type is not None and content_type != value:
+                        # Frameworks differ on which of the two counts: one would be read by us, the other by them.
+                        raise Stop("two-content-types")
+                    content_type = value
+                case b"content-encoding" if value.strip().lower() not in (b"", b"identity"):
+                    raise Stop("encoded-body")
+                case b"content-length" if value.isdigit():
+                    length = max(length, int(value[:20]))
+        if size > self._settings.max_header_bytes:
+            raise Stop("headers-too-large")
+        return (content_type or b"").decode("latin-1"), length
+
+    async def _standing(self, scope: Scope) -> tuple[tuple[Subject, ...], Judged]:
+        try:
+            subjects = self._identity.subjects(scope)
+        except Exception as error:  # noqa: BLE001 - the application's own code; nobody's request would carry no ban
+            self._failed("identity", error)
+            raise Stop("unavailable") from None
+        try:
+            judged = await self._ladder.standing(subjects)
+            banned = judged.standing is Standing.FULL_QUARANTINE
+            slowed = not banned and not await self._ladder.hold(subjects, judged)
+        except Exception as error:  # noqa: BLE001 - whoever is banned would pass if this were a good standing
+            self._failed("ladder", error)
+            raise Stop("unavailable") from None
+        if banned:
+            raise Stop("quarantined", judged=judged)
+        if slowed:
+            raise Stop("slowed", judged=judged)
+        return subjects, judged
+
+    async def _read(self, receive: Receive, body: _Body) -> None:
+        settings = self._settings
+        now = asyncio.get_running_loop().time
+        ends = now() + settings.read_total_s
+        parts: list[bytes] = []
+        more = True
+        while more:
+            try:
+                async with asyncio.timeout_at(min(ends, now() + settings.read_idle_s)):
+                    message = await receive()
+            except TimeoutError:
+                raise Stop("body-too-slow") from None
+            if message["type"] == "http.disconnect":
+                return
+            if message["type"] != "http.request":
+                raise Stop("not-http")
+            part = message.get("body", b"")
+            more = bool(message.get("more_body", False))
+            body.size += len(part)
+            self._held += len(part)
+            if body.size > settings.max_body_bytes:
+                raise Stop("body-too-large")
+            if self._held > MAX_HELD_BYTES:
+                raise Stop("busy")
+            parts.append(part)
+            # A body of single bytes would take fifty times its size.
+            if len(parts) > 256:
+                parts = [b"".join(parts)]
+        body.data = parts[0] if len(parts) == 1 else b"".join(parts)
+        body.whole = True
+
+    # --- 4 and 6
+
+    async def _inspected(self, found: Normalized, whom: str, ends: float) -> tuple[Sequence[Inspected], bool]:
+        """What is in the attachments, and whether all of it was read."""
+        if not found.uploads:
+            return (), True
+        try:
+            inspected = await _by(ends, self._inspector.inspect(found.uploads, whom=whom))
+        except Exception as error:  # noqa: BLE001 - what could not be looked into is unread, whatever the reason
+            self._failed("artifacts", error)
+            return (), False
+        return inspected, all(one.complete for one in inspected) and len(inspected) == len(found.uploads)
+
+    async def _payload(
+        self, found: Normalized, inspected: Sequence[Inspected], size: int, whom: str
+    ) -> Mapping[str, Any]:
+        calls = has_calls(found.turns)
+
+        def make() -> Mapping[str, Any]:
+            context = PolicyContext(self._settings.pii_ruleset, override_mode=self._settings.override_mode)
+            payload: Mapping[str, Any] = payload_of(found, inspected, context=context)
+            hits = origins_of(found.turns, self._gate) if calls else ()
+            if not hits:
+                return payload
+            sources = [*payload["debug"]["sources"], {"type": "agent", "rule_hits": list(hits)}]
+            return {**payload, "debug": {"sources": sources}}
+
+        # Checking calls takes longer than their size says.
+        return await self._worked(make, size + MAX_BYTES_ON_LOOP if calls or inspected else size, whom)
+
+    async def _worked(self, work: Callable[[], T], size: int, whom: str) -> T:
+        """Work on so many bytes, in a lane unless they are few. What fails here is a body nobody has thought of."""
+        try:
+            if size <= MAX_BYTES_ON_LOOP:
+                return work()
+            lane = self._reading if size <= MAX_BYTES_ORDINARY else self._reading_large
+            return cast(T, await _in_lane(lane, work, self._settings.verdict_timeout_s, whom))
+        except (Full, TimeoutError) as error:
+            self._failed("parse", error)
+            raise Stop("busy") from None
+        except Exception as error:  # noqa: BLE001 - a body that breaks a parser is not passed on
+            self._failed("parse", error)
+            raise Stop("unreadable") from None
+
+    async def _asked(self, request: Request, ends: float) -> Assessment:
+        """What is said of a request; whatever is not a verdict is unclear."""
+        try:
+            asked = self._fetch(request)
+            said: object = await (asked if self._punctual else _by(ends, asked))
+        except Exception as error:  # noqa: BLE001 - somebody's own code may raise anything: no answer
+            self._failed("verdict", error)
+            return _UNANSWERED
+        verdict: object = said.verdict if isinstance(said, Assessment) else said
+        # By type: a subclass may claim to be equal to anything.
+        if type(verdict) is not str or verdict not in _VERDICTS:
+            self._failed("verdict", TypeError())
+            return _UNANSWERED
+        if isinstance(said, Assessment):
+            return said if self._punctual else _tidied(said)
+        return Assessment(cast(Verdict, verdict), OTHER, "fetch-verdict", 0.0)
+
+    # --- 7
+
+    async def _act(self, assessment: Assessment, case: _Case) -> str:
+        if assessment.verdict == "unsafe":
+            # A client that leaves at this very moment must not take its strike along.
+            task = asyncio.ensure_future(self._struck(assessment, case))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            raise await asyncio.shield(task)
+        safe = assessment.verdict == "safe"
+        blocks = self._settings.on_unclear == "block"
+        # A verdict that nobody can prove afterwards is worth no more than none.
+        if await self._recorded(assessment, case, "allow" if safe else "deny" if blocks else "unclear") and safe:
+            return "allow"
+        if blocks:
+            raise Stop("unclear", incident=_incident())
+        return "unclear"
+
+    async def _struck(self, assessment: Assessment, case: _Case) -> Stop:
+        """`record_unsafe` of the seed: the strike, the record, and what is answered. Never raises."""
+        incident, subjects, judged = _incident(), case.subjects, case.judged
+        if await self._is_outside(case):
+            subjects = tuple(subject for subject in subjects if subject.kind == NETWORK)
+        try:
+            judged = await self._ladder.record_unsafe(subjects)
+        except Exception as error:  # noqa: BLE001 - the request is not passed on, strike or no strike
+            self._failed("ladder", error)
+        gently = self._settings.override_mode == "clarify"
+        normal = (Standing.NORMAL, Standing.SLOWED)
+        clarify = gently and case.judged.standing in normal and judged.standing in normal
+        reason = "clarify" if clarify else "unsafe"
+        await self._recorded(assessment, case, f"{reason}:{incident}")
+        LOG.warning(
+            "unsafe request: incident=%s reason=%s by=%s rules=%s mode=%s strikes=%d",
+            incident,
+            label(assessment.reason),
+            label(assessment.provider),
+            ",".join(map(label, assessment.rules)) or "-",
+            mode_of(judged) or "-",
+            judged.strikes,
+        )
+        return Stop(reason, judged=judged, incident=incident)
+
+    async def _is_outside(self, case: _Case) -> bool:
+        """Whether what is unsafe came from outside: tools' results and documents alone, and not the client's words.
+
+        Such a request is not passed on either. But whoever writes a page that somebody's agent reads must not be able
+        to have them locked out by it, so only the network is slowed. When in doubt it was the client. Where clients are
+        less to be trusted than what they read, a setting has it count against them as well.
+        """
+        found = case.found
+        if self._settings.outside_strikes == "principal":
+            return False
+        own = tuple(turn for turn in found.turns if not turn.source.startswith(("tool:", "document:")))
+        if len(own) == len(found.turns) and not found.uploads:
+            return False
+        words = found._replace(turns=own, uploads=(), flags=())
+        try:
+            payload = await self._payload(words, (), len(case.request.body), case.whom)
+        except Stop:
+            return False
+        ends = perf_counter() + self._settings.verdict_timeout_s
+        return (await self._asked(case.request._replace(payload=payload), ends)).verdict == "safe"
+
+    async def _recorded(self, assessment: Assessment, case: _Case, acted: str) -> bool:
+        """Whether the journal has it, where there is one."""
+        if self._journal is None:
+            return True
+        # Without its key nobody finds a short body by trying.
+        digest = assessment.digest or new_hmac(_SECRET, case.request.body, "sha256").hexdigest()
+        work = partial(
+            record_assess,
+            self._journal,
+            digest,
+            assessment.verdict,
+            acted,
+            reason=assessment.reason,
+            by=assessment.provider,
+            rules=assessment.rules,
+        )
+        try:
+            await _in_lane(self._recording, work, self._settings.verdict_timeout_s)
+        except Exception as error:  # noqa: BLE001 - a journal that breaks its promise has not kept it
+            self._failed("journal", error)
+            return False
+        return True
+
+    # --- websocket, lifespan
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = perf_counter()
+        try:
+            self._head(scope)
+            _, judged = await self._standing(scope)
+            # Nobody reads the messages, so nobody would see a tool in them.
+            if judged.standing is Standing.EXECUTE_LOCKED:
+                raise Stop("tools-locked", judged=judged)
+            if self._settings.websockets != "unsafe_allow":
+                raise Stop("websocket", judged=judged)
+        except Stop as stop:
+            self._count(stop.told.outcome, began)
+            self._metrics.gate_refusals.add(stop.reason)
+            if "websocket.http.response" in (scope.get("extensions") or {}):
+                for message in stop.messages(scope, unread=False):
+                    await send(message)
+            else:
+                await send({"type": "websocket.close", "code": 1008, "reason": ""})
+            return
+        self._count("unclear", began)
+        await self._app(cleaned(scope), receive, marked(send, marks("unclear", mode_of(judged))))
+
+    def _closing(self, send: Send) -> Send:
+        async def closing(message: Message) -> None:
+            if message["type"].startswith("lifespan.shutdown."):
+                for part in self._closes:
+                    with suppress(Exception):
+                        await part.close()
+            await send(message)
+
+        return closing
+
+    def _count(self, outcome: str, began: float) -> None:
+        self._metrics.gated.add(outcome)
+        self._metrics.gate_seconds.observe(perf_counter() - began, outcome)
+
+    def _failed(self, part: str, error: Exception) -> None:
+        """Somebody who should have answered did not. The type only: an error's words may quote what it was about."""
+        self._metrics.gate_errors.add(part)
+        # All are counted; of thousands in a second one is logged.
+        now = perf_counter()
+        if now - self._logged.get(part, -1.0) >= 1.0:
+            self._logged[part] = now
+            LOG.warning("%s failed: error=%s", part, label(type(error).__name__))
+
+
+_UNANSWERED = Assessment("unclear", OTHER, Why.INTERNAL.value, 0.0)
+
+
+def _tidied(said: Assessment) -> Assessment:
+    """Somebody's own assessment, as it can be logged and recorded; its verdict stands, whatever else is odd in it."""
+    listed: object = said.rules
+    rules = tuple(rule for rule in listed if type(rule) is str) if isinstance(listed, tuple) else ()
+    return Assessment(
+        said.verdict,
+        said.provider if type(said.provider) is str else OTHER,
+        said.reason if type(said.reason) is str else "fetch-verdict",
+        0.0,
+        rules[:MAX_RULES],
+        said.digest if type(said.digest) is str and _DIGEST.fullmatch(said.digest) else "",
+    )
+
+
+def _incident() -> str:
+    return incident_id(int(time() * 1000), urandom(10))
+
+
+def _is_async(function: Callable[..., object]) -> bool:
+    return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+async def _in_lane(lane: Lane, work: Callable[[], object], timeout_s: float, whom: str = "") -> object:
+    async with asyncio.timeout(timeout_s):
+        outcome = await asyncio.wrap_future(lane.start(work, whom))
+    return outcome()
+
+
+async def _by(ends: float, awaited: Awaitable[T]) -> T:
+    """What comes of it, or TimeoutError; code that does not let itself be cancelled is left behind."""
+    task = asyncio.ensure_future(awaited)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=max(0.0, ends - perf_counter()))
+    finally:
+        task.cancel()
+    if not done or task.cancelled():
+        raise TimeoutError
+    return task.result()

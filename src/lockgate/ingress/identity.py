@@ -1,0 +1,179 @@
+"""Who sent a request, as subjects that cannot be chosen by whoever sends it.
+
+1. The principal: whom the application's own authentication found, as it stands in the ASGI scope. Never a header:
+   what a client writes down as its key or name is a new one for each request, or somebody else's.
+2. The network: the connection's address, an IPv4 one by itself, an IPv6 one as its /64, of which anybody has 2^64.
+   X-Forwarded-For counts only where the connection comes from a configured proxy, and is read from the right, where
+   that proxy wrote: what stands further left was sent by the client.
+
+Both are kept as HMACs. A plain hash of an address is no secret: all of IPv4 is hashed in half an hour.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from hashlib import sha256
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Any
+from uuid import UUID
+
+from lockgate.core.errors import InvalidConfig, LockgateError, quoted
+from lockgate.core.strikes import NETWORK, PRINCIPAL, Subject
+
+Scope = MutableMapping[str, Any]
+Principal = Callable[[Scope], str | None]
+_Address = IPv4Address | IPv6Address
+
+MIN_SECRET = 32
+# In the list of proxies: a connection without an address, which is a unix socket, is the proxy's.
+UNIX = "unix"
+# Nobody has so many proxies in a row; the list is the client's to make long.
+MAX_HOPS = 32
+_MAX_ADDRESS = 64
+# Where a translator stands before the server, every IPv4 client would else be in one and the same /64.
+_TRANSLATED = IPv6Network("64:ff9b::/96")
+
+
+class Unidentified(LockgateError):
+    """The application's own code could not say who a request is from. It must not pass as nobody's."""
+
+
+class Identity:
+    """Requests to subjects. The secret is the same for all workers that are to count together."""
+
+    def __init__(self, secret: bytes, principal: Principal | None = None, trusted_proxies: Sequence[str] = ()) -> None:
+        if len(secret) < MIN_SECRET:
+            raise InvalidConfig(
+                f"the secret of the abuse gate must have at least {MIN_SECRET} bytes",
+                hint="make one with: openssl rand -hex 32",
+            )
+        self._keyed = hmac.new(secret, digestmod=sha256)
+        self._principal = principal or signed_in
+        self._unix = UNIX in trusted_proxies
+        self._proxies = tuple(_proxy(each) for each in trusted_proxies if each != UNIX)
+
+    def subjects(self, scope: Scope) -> tuple[Subject, ...]:
+        """The principal, if somebody is signed in, and the network. Unidentified when the application's code fails."""
+        try:
+            name: object = self._principal(scope)
+        except Exception as error:
+            raise Unidentified(
+                f"who a request is from could not be found out: {type(error).__name__}",
+                hint="return None for a request that nobody is signed in to",
+            ) from error
+        if name is not None and not isinstance(name, str):
+            if hasattr(name, "close"):
+                name.close()  # a coroutine that nobody will wait for
+            raise Unidentified(
+                f"a principal must be text or None, not {quoted(type(name).__name__)}",
+                hint="the callable must not be async",
+            )
+        network = self._subject(NETWORK, self._network(scope))
+        return (self._subject(PRINCIPAL, name), network) if name else (network,)
+
+    def _subject(self, kind: str, value: str) -> Subject:
+        keyed = self._keyed.copy()
+        # The kind has no zero byte in it, so that a principal called like an address is not that network.
+        keyed.update(kind.encode() + b"\0" + value.encode("utf-8", "surrogatepass"))
+        return Subject(kind, keyed.hexdigest()[:32])
+
+    def _network(self, scope: Scope) -> str:
+        client = scope.get("client")
+        peer = _address(client[0]) if client else None
+        nearest = peer
+        if self._trusts(peer):
+            for hop in _forwarded(scope.get("headers") or ()):
+                address = _address(hop)
+                if address is None:
+                    # Not from a proxy that knows what it does; what stands left of it is worth nothing either.
+                    break
+                nearest = address
+                if not self._trusts(address):
+                    break
+        # Without an address all are one network. That can slow them, and no more; to count nobody would be to let
+        # whoever finds a way to have no address do as they like.
+        return "unknown" if nearest is None else _masked(nearest)
+
+    def _trusts(self, address: _Address | None) -> bool:
+        if address is None:
+            return self._unix
+        return any(address in proxy for proxy in self._proxies)
+
+
+def signed_in(scope: Scope) -> str | None:
+    """Whom the application's authentication has put into the scope, by the two customs there are.
+
+    `scope["user"]` of Starlette's AuthenticationMiddleware and its like, if it is authenticated; and
+    `scope["state"]["principal"]`, for a middleware of one's own.
+    """
+    user = scope.get("user")
+    if user is not None and getattr(user, "is_authenticated", False) is True:
+        for attribute in ("identity", "id", "username", "display_name"):
+            try:
+                name = getattr(user, attribute, None)
+            except NotImplementedError:
+                continue  # Starlette's own users have no identity until somebody gives them one
+            if isinstance(name, str | int | UUID) and not isinstance(name, bool) and name != "":
+                return str(name)
+        # Nobody, although somebody is signed in, would be a way out of every ban.
+        raise LookupError("an authenticated user without a name")
+    state = scope.get("state")
+    name = state.get("principal") if isinstance(state, Mapping) else None
+    if name is not None and not isinstance(name, str):
+        raise TypeError("a principal that is no text")
+    return name or None
+
+
+def _proxy(text: str) -> Any:
+    try:
+        network = ip_network(text)
+    except (TypeError, ValueError):
+        raise InvalidConfig(
+            f"{quoted(text)} is no trusted proxy",
+            hint=f"give an address or a network without host bits, such as 10.0.0.0/8, or `{UNIX}`",
+        ) from None
+    if network.prefixlen == 0:
+        raise InvalidConfig(
+            f"{quoted(text)} would trust everybody's X-Forwarded-For, and so let everybody be anybody",
+            hint="name the networks your proxies are in",
+        )
+    return network
+
+
+def _forwarded(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[str]:
+    """The hops of X-Forwarded-For from the right; several headers of the name are one list, in their order."""
+    left = MAX_HOPS
+    for name, value in reversed([*headers]):
+        if name.lower() == b"x-forwarded-for":
+            for hop in reversed(value.decode("latin-1").rsplit(",", left)):
+                if not left:
+                    return
+                left -= 1
+                yield hop.strip(" \t")
+
+
+def _address(text: object) -> _Address | None:
+    """An address, with a port or without, or None."""
+    if not isinstance(text, str) or len(text) > _MAX_ADDRESS:
+        return None
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is not None:
+            return address.ipv4_mapped
+        if address in _TRANSLATED:
+            return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address
+
+
+def _masked(address: _Address) -> str:
+    if isinstance(address, IPv4Address):
+        return str(address)
+    return f"{IPv6Address(int(address) >> 64 << 64)}/64"

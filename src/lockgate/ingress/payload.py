@@ -1,0 +1,268 @@
+"""A request's body to what it says: who said what in which order, which files came along, and what an adapter is asked.
+
+1. The content type says how the body is divided, never whether it is read: JSON is JSON under any name.
+2. Whatever could be read in two ways is refused: two equal keys, an unknown charset, a multipart body with odd lines.
+3. Every string is somebody's words. Where a shape we know says whose, it is believed; where none does, it is `request`.
+
+All of it is pure and bounded by the size of the body. It can take milliseconds for a body of many kilobytes: a caller
+on an event loop gives those to a thread.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl, unquote
+
+from lockgate.core.payload import MAX_META, MAX_PROMPT_CHARACTERS, MAX_RULE_HITS, MODALITIES, PolicyContext
+from lockgate.ingress.kinds import kind_of, known_charset
+from lockgate.ingress.multipart import Part, parameters, parts
+from lockgate.ingress.turns import (
+    REFUSALS,
+    SEPARATOR,
+    Reading,
+    Refusal,
+    Refused,
+    Turn,
+    Upload,
+    named,
+    read_json,
+)
+
+__all__ = ["REFUSALS", "Inspected", "Normalized", "Refused", "Turn", "Upload", "normalize", "payload_of"]
+
+MAX_FIELDS: Final = 1000
+OPAQUE: Final = "opaque_media_noninterpretable"
+UNREAD: Final = "artifact:unread"
+
+_USERS_FIELDS: Final = frozenset("prompt prompt_text input message text query question q content user_input".split())
+
+
+class Normalized(NamedTuple):
+    """What a request says. `tools`: it offers, calls or answers for tools. `flags`: what nobody here can look into."""
+
+    turns: tuple[Turn, ...]
+    uploads: tuple[Upload, ...] = ()
+    tools: bool = False
+    stream: bool = False
+    flags: tuple[str, ...] = ()
+
+
+class Inspected(NamedTuple):
+    """What is in one upload: what a reader sees, what is hidden from one, and what the rules say about both.
+
+    `rule_hits` and the names in `stats` are from fixed lists. `complete` is False when not all of it could be read.
+    """
+
+    name: str
+    kind: str
+    texts: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    rule_hits: tuple[str, ...] = ()
+    stats: Mapping[str, int] = {}
+    complete: bool = True
+
+
+def normalize(body: bytes, content_type: str, *, path: str = "", query: bytes = b"") -> Normalized | Refused:
+    """What a request says, or why it is not read."""
+    reading = Reading()
+    stream = False
+    try:
+        _address(reading, path, query)
+        if body:
+            stream = _body(reading, body, content_type)
+        reading.end_turn()
+    except Refusal as refusal:
+        return refusal.refused
+    return Normalized(tuple(reading.turns), tuple(reading.uploads), reading.tools, stream, tuple(sorted(reading.flags)))
+
+
+def payload_of(
+    found: Normalized, inspected: Sequence[Inspected] = (), *, context: PolicyContext | None = None
+) -> Mapping[str, object]:
+    """The payload that an adapter is asked about.
+
+    All turns are in it. Of documents that do not fit as well, the rules have seen everything and a model sees the
+    beginning, which a flag says.
+    """
+    context = context or PolicyContext()
+    texts = [turn.text for turn in found.turns]
+    room = MAX_PROMPT_CHARACTERS - sum(len(text) + len(SEPARATOR) for text in texts)
+    flags = [OPAQUE] if found.flags else []
+    # Hidden text first: it is what somebody did not want to be seen.
+    for text in _documents(inspected):
+        if len(text) + len(SEPARATOR) > room:
+            text = text[: max(0, room - len(SEPARATOR))]
+            flags.append("truncated")
+            texts.append(text)
+            break
+        texts.append(text)
+        room -= len(text) + len(SEPARATOR)
+    sources = [
+        {
+            "type": one.kind,
+            "rule_hits": list(one.rule_hits[:MAX_RULE_HITS]),
+            "meta": dict([*one.stats.items()][:MAX_META]),
+        }
+        for one in inspected
+    ]
+    kinds = {"text", *found.flags, *(one.kind for one in inspected)}
+    # An upload that nobody reported on has not been looked into.
+    if len(inspected) < len(found.uploads):
+        sources.append({"type": "binary", "rule_hits": [UNREAD]})
+    return {
+        "prompt_text": SEPARATOR.join(texts),
+        "modalities": [modality for modality in MODALITIES if modality in kinds],
+        "policy_context": {
+            "pii_ruleset": context.pii_ruleset,
+            "block_mode": context.block_mode,
+            "override_mode": context.override_mode,
+        },
+        "ingress_flags": flags,
+        "debug": {"sources": sources},
+    }
+
+
+def _documents(inspected: Iterable[Inspected]) -> list[str]:
+    listed = list(inspected)
+    return [text for one in listed for text in one.hidden] + [text for one in listed for text in one.texts]
+
+
+# --- the parts of a request
+
+
+def _address(reading: Reading, path: str, query: bytes) -> None:
+    # A plain path is the app's own; one with anything else in it may be a question.
+    plain = unquote(path)
+    if plain.isascii() and plain.translate(_PATH_LETTERS) == "":
+        plain = ""
+    if plain:
+        reading.say(plain, "request")
+        reading.end_turn()
+    if query:
+        _fields(reading, _form(query, "utf-8"))
+
+
+_PATH_LETTERS = str.maketrans("", "", "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/_.:~-")
+
+
+def _body(reading: Reading, body: bytes, content_type: str) -> bool:
+    """Reads it; whether a stream was asked for."""
+    media, given = _media(content_type, "bad-content-type")
+    if media.startswith("multipart/"):
+        _multipart(reading, body, given.get("boundary", ""))
+        return False
+    charset = _charset(given.get("charset", ""))
+    form = media == "application/x-www-form-urlencoded"
+    declared = media in ("application/json", "text/json") or media.endswith("+json")
+    texts = _texts(body, charset)
+    if not texts and (form or declared or media.startswith("text/")):
+        raise Refusal("bad-text")
+    stream = read = False
+    for number, text in enumerate(texts):
+        # An app may read JSON from a body whatever it is called, and many do.
+        value = _json_in(text, must=declared and number == 0)
+        if value is not None:
+            reading.json(value)
+            stream = stream or (isinstance(value, dict) and value.get("stream") is True)
+            read = True
+        elif not form and (declared or kind_of(body, media) == "text"):
+            reading.say(text, "user" if media.startswith("text/") else "request")
+            reading.end_turn()
+    if form:
+        _fields(reading, _form(body, charset or "utf-8"))
+    elif not read and not declared and (not texts or kind_of(body, media) != "text"):
+        reading.upload("", media, body)
+    return stream
+
+
+def _media(content_type: str, reason: str) -> tuple[str, dict[str, str]]:
+    parsed = parameters(content_type) if content_type.strip() else ("", dict[str, str]())
+    if parsed is None:
+        raise Refusal(reason)
+    return parsed
+
+
+def _json_in(text: str, *, must: bool) -> object | None:
+    """The value, or None for a text that is no JSON; where it must be some, and where it is odd JSON, Refusal."""
+    if not must and text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        return read_json(text)
+    except Refusal as refusal:
+        if must or refusal.refused.reason != "not-json":
+            raise
+        return None
+
+
+def _texts(body: bytes, charset: str) -> list[str]:
+    """The body as text: as its own first bytes say, and as its sender says where that is another text."""
+    found: list[str] = []
+    for encoding in dict.fromkeys((json.detect_encoding(body), charset)):
+        if not encoding:
+            continue
+        try:
+            text = body.decode(encoding).removeprefix("\ufeff")
+        except ValueError:
+            continue
+        if text not in found:
+            found.append(text)
+    return found
+
+
+def _charset(name: str) -> str:
+    known = known_charset(name)
+    if name and not known:
+        raise Refusal("unknown-charset")
+    return known
+
+
+def _form(data: bytes, charset: str) -> list[tuple[str, str]]:
+    try:
+        # Letters beyond ASCII may come as they are, too.
+        text = data.decode(charset)
+        return parse_qsl(text, keep_blank_values=True, encoding=charset, errors="strict", max_num_fields=MAX_FIELDS)
+    except (UnicodeError, ValueError):
+        raise Refusal("bad-form") from None
+
+
+def _fields(reading: Reading, fields: Iterable[tuple[str, str]]) -> None:
+    for name, value in fields:
+        _field(reading, name, value)
+
+
+def _field(reading: Reading, name: str, value: str) -> None:
+    inside = _json_in(value, must=False)
+    if inside is None:
+        reading.field(name, value, "user" if name.lower() in _USERS_FIELDS else "request")
+    else:
+        reading.json({name: inside})
+
+
+def _multipart(reading: Reading, body: bytes, boundary: str) -> None:
+    listed, around = parts(body, boundary)
+    for part in listed:
+        _one_part(reading, part)
+    if around:
+        # Most parsers skip it; to look at it costs nothing.
+        reading.say(around.decode("utf-8", "replace"), "request")
+        reading.end_turn()
+
+
+def _one_part(reading: Reading, part: Part) -> None:
+    media, given = _media(part.content_type, "bad-multipart")
+    charset = _charset(given.get("charset", ""))
+    if part.filename is None and (not media or media == "application/json" or media.startswith("text/")):
+        texts = _texts(part.data, charset) if part.data else [""]
+        if not texts and media:
+            raise Refusal("bad-text")
+        for text in texts:
+            _field(reading, part.name, text)
+        if texts:
+            return
+    for name in (part.name, part.filename):
+        if name and (name == part.filename or not name.isidentifier()):
+            reading.say(name, named("document", part.filename or part.name))
+    reading.end_turn()
+    reading.upload(part.filename or part.name, part.content_type, part.data)
