@@ -1,4 +1,4 @@
-"""`make bench`: speed, detection and over-escalation in one run, each figure beside the bound it is held against."""
+"""`make bench`: speed, detection, over-escalation and the journal in one run, each figure beside its bound."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import hyperscan
 
 import detection
 import hostile
+import journal
 import over
 import sessions
 import speed
@@ -29,7 +30,7 @@ from tables import Table
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "RESULTS.md"
-SECTIONS = ("speed", "detection", "over")
+SECTIONS = ("speed", "detection", "over", "journal")
 QUICK_FILES = 60
 
 Tick = Callable[[str], None]
@@ -59,11 +60,16 @@ def jobs(gate: Gate, traces: Sequence[Path], peers: Path | None, *, quick: bool)
         Job("speed", "install", 1, lambda _tick: [startup.core_install(HERE.parent / "src")]),
         Job("detection", "corpus", 5, lambda tick: _corpus(gate, tick)),
         Job("over", "files", 30, lambda tick: over.tables_of(gate, files, tick)),
+        Job("journal", "tampering", 1, lambda _tick: [journal.tampering()]),
+        Job("journal", "throughput", 45, lambda tick: [journal.throughput(effort, tick)]),
+        Job("journal", "verification", 30, lambda tick: [journal.verification(effort, tick)]),
+        Job("journal", "passes", 10, lambda tick: [journal.passes(gate, effort, tick)]),
     ]
     if given:
         title = "Detection: the trace files given"
         work = partial(detection.tables_of, title, given, gate, bounded=True)
-        listed.insert(-1, Job("detection", "traces", 60, work))
+        at = [job.name for job in listed].index("corpus") + 1
+        listed.insert(at, Job("detection", "traces", 60, work))
     return listed
 
 
@@ -159,7 +165,7 @@ def results_page(done: Sequence[tuple[str, Table]], where: str) -> str:
         "",
         *summary(done).replace("\n  ", "\n- ").replace("\n-", "\n\n-", 1).split("\n"),
     ]
-    titles = {"speed": "Speed", "detection": "Detection", "over": "Over-escalation"}
+    titles = {"speed": "Speed", "detection": "Detection", "over": "Over-escalation", "journal": "Journal"}
     for section in SECTIONS:
         chosen = [table for name, table in done if name == section]
         if chosen:

@@ -42,6 +42,11 @@ class Effort:
     hostile_sizes: tuple[int, ...] = (65536, 262_144, 1 << 20, 4 << 20)
     hostile_every: int = 1
     start_rounds: int = 15
+    # Short slices and many rounds: what a disk takes for a sync changes by the second.
+    journal_rounds: int = 11
+    journal_slice_s: float = 0.15
+    journal_records: int = 20_000
+    journal_checks: int = 500
 
 
 FULL = Effort()
@@ -55,6 +60,10 @@ QUICK = Effort(
     hostile_sizes=(4096, 16384),
     hostile_every=6,
     start_rounds=2,
+    journal_rounds=1,
+    journal_slice_s=0.05,
+    journal_records=600,
+    journal_checks=40,
 )
 
 

@@ -39,6 +39,7 @@ BOUNDS: Mapping[str, Bound] = {
     "ordinary, poisoned": Bound(30, "%"),
     "control": Bound(10, "%"),
     "over": Bound(10, "%"),
+    "tampering": Bound(100, "%", least=True),
 }
 
 

@@ -6,10 +6,16 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from lockgate import Decision, Gate, Policy
 from lockgate.core.scanner import Scanner
 from lockgate.gate import shared_scanner
+
+# The same examples in every run: `make fuzz` is where chance belongs. And no example has a deadline of its own, nor may
+# making examples be called slow: both measure the machine.
+settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")
 
 Ask = Callable[..., Decision]
 

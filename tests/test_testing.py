@@ -48,15 +48,15 @@ def post(url: str, path: str, asked: Any = ASKED) -> tuple[int, bytes]:
         connection.close()
 
 
-def raw_reply(url: str, path: str, *, most: int = 100_000) -> bytes:
+def raw_reply(url: str, path: str, *, most: int = 100_000, within_s: float = 0.1) -> bytes:
     """All the bytes that come back until the end, a moment has passed, or it is enough."""
-    until = time.monotonic() + 0.1
+    until = time.monotonic() + within_s
     host, port = url.partition("://")[2].split(":")
     body = json.dumps(ASKED).encode()
     head = f"POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
     data = b""
     try:
-        with socket.create_connection((host, int(port)), timeout=0.1) as connection:
+        with socket.create_connection((host, int(port)), timeout=within_s) as connection:
             connection.sendall(head.encode() + body)
             while len(data) < most and (more := connection.recv(65_536)):
                 data += more
@@ -164,16 +164,19 @@ def test_there_are_many_faults_and_each_says_what_it_does() -> None:
 
 def test_each_fault_is_met_where_it_says() -> None:
     with LoopbackProvider() as provider, ThreadPoolExecutor(len(PATHS)) as threads:
-        good = [raw_reply(provider.url, path) for path in PATHS]
+        good = [raw_reply(provider.url, path, within_s=10) for path in PATHS]
         for fault in FAULTS:
             provider.fault = fault
             place = provider.url
             if place.startswith("https:"):
                 continue
-            met = list(threads.map(lambda path, place=place: raw_reply(place, path), PATHS))  # type: ignore[misc]
-            for path, reply, usual in zip(PATHS, met, good, strict=True):
-                other_kind = "says-" if path == MODERATIONS else "rates-"
-                assert (reply == usual) == fault.startswith(other_kind), (fault, path)
+            usual = [fault.startswith("says-" if path == MODERATIONS else "rates-") for path in PATHS]
+            # A usual reply ends by itself; for the others a moment is enough to see that they are not.
+            within_s = [10.0 if each else 0.1 for each in usual]
+            met = list(
+                threads.map(lambda path, most_s, place=place: raw_reply(place, path, within_s=most_s), PATHS, within_s)  # type: ignore[misc]
+            )
+            assert [reply == each for reply, each in zip(met, good, strict=True)] == usual, fault
 
 
 def test_the_faults_in_a_place_are_met_there() -> None:
@@ -456,7 +459,7 @@ class Boasts(Shrug):
         (Clears, "{} is no payload and was cleared as safe"),
         (ClearsLater, "assess said unclear, assess_async safe: {'prompt_text'"),
         (Changes, "the payload was changed: {'prompt_text'"),
-        (Dawdles, "answered after 0.1"),
+        (Dawdles, "answered after "),
         (Wavers, "one thread got unsafe, several at once got ['unclear']"),
         (Boasts, "the key is in the adapter's repr"),
     ],
@@ -510,7 +513,7 @@ class TimesOut(ReadsTheStatus):
     """With a timeout per read, as most HTTP libraries have it."""
 
     def post(self, asked: object) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(self.url.partition("://")[2], timeout=0.2)
+        connection = http.client.HTTPConnection(self.url.partition("://")[2], timeout=0.6)
         try:
             connection.request("POST", "/v1/messages", json.dumps(asked))
             reply = connection.getresponse()
@@ -527,16 +530,18 @@ class TimesOut(ReadsTheStatus):
         (Naive, ["hang"], "answered after"),
         (ReadsTheStatus, ["forged-500", "says-wrong-nonce"], "cleared as safe: says-wrong-nonce"),
         (TimesOut, ["forged-500", "status-401", "hang", "body-drip"], "answered after"),
-        (TimesOut, ["hang"], "assess held a running event loop for 0.2"),
+        (TimesOut, ["hang"], "assess held a running event loop for "),
     ],
 )
 def test_the_contract_catches_what_one_writes_first(adapter: Any, faults: list[str], complaint: str) -> None:
     remote = (lambda url: adapter()) if adapter is Shrug else adapter
+    # Time enough for who answers, also on a busy machine, and too little for who waits per read.
+    slack_s = 3.0 if "event loop" in complaint else 0.1
     with pytest.raises(AssertionError) as broken:
-        check_adapter(Shrug, remote=remote, deadline_s=0.3, faults=faults)
+        check_adapter(Shrug, remote=remote, deadline_s=1.0, slack_s=slack_s, faults=faults)
     assert str(broken.value).startswith(complaint)
 
 
 def test_an_error_nobody_counted_is_noticed() -> None:
     with pytest.raises(AssertionError, match="an error was not counted: status-401"):
-        check_adapter(Shrug, remote=TimesOut, deadline_s=0.3, faults=["status-401"], errors=lambda: 7.0)
+        check_adapter(Shrug, remote=TimesOut, deadline_s=1.0, faults=["status-401"], errors=lambda: 7.0)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from lockgate import Gate
+from lockgate.assemble import close_journals
 from lockgate.cli.doctor import HARMLESS, Check, Heard, State, clock_check, endpoint_check, judge_check
 from lockgate.cli.reasons import TOLD
 from lockgate.core.assessment import REASONS, Assessment
@@ -24,7 +25,9 @@ from lockgate.testing import LoopbackProvider
 from lockgate.verifiers.compatible import Compatible
 
 Run = Callable[..., Any]
-NAMES = "installation configuration engine cache state adapter extras key endpoint triage supervisor clock".split()
+NAMES = (
+    "installation configuration engine cache state journal adapter extras key endpoint triage supervisor clock".split()
+)
 KEY = "sk-canary-0123456789abcdefghijklmn"
 
 
@@ -618,3 +621,34 @@ def test_every_reason_makes_a_line(reason: str) -> None:
     assert isinstance(check, Check)
     assert check.state is not State.OK
     assert check.said.startswith("https://api.example")
+
+
+def test_the_journal_is_made_by_whoever_needs_it(run: Run, state: Path) -> None:
+    found = {check["name"]: check for check in json.loads(run("doctor", "--json").out)["checks"]}["journal"]
+    assert (found["state"], found["said"]) == (
+        "ok",
+        f"{state}/journal.db, which is made with the first ruling; no head leaves this machine",
+    )
+    assert not (state / "journal.db").exists()
+
+
+def test_a_journal_is_told_with_its_size_and_a_damaged_one_has_to_be_looked_at(run: Run, state: Path) -> None:
+    session = Gate.from_config().session(goal="x")
+    session.check("send_email", {"to": "a@b.example"})
+    close_journals()
+    assert "records under the newest signed head" in run("doctor").out
+    (state / "journal.key").unlink()
+    ended = run("doctor", "--json")
+    found = {check["name"]: check for check in json.loads(ended.out)["checks"]}["journal"]
+    assert (ended.code, found["state"]) == (1, "fail")
+    assert "its key" in found["said"]
+    assert "bring the key back" in found["hint"]
+
+
+def test_a_journal_that_is_switched_off_is_a_warning(run: Run, tmp_path: Path) -> None:
+    config = tmp_path / "off.toml"
+    config.write_text("[security.audit]\nenabled = false\n")
+    found = {
+        check["name"]: check for check in json.loads(run("doctor", "--json", "--config", str(config)).out)["checks"]
+    }
+    assert (found["journal"]["state"], found["journal"]["said"]) == ("warn", "switched off: no ruling is recorded")

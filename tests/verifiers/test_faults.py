@@ -19,6 +19,7 @@ from lockgate.adapters import LocalRuleAdapter, RemoteAdapter
 from lockgate.core.scanner import Scanner
 from lockgate.metrics import Metrics
 from lockgate.testing import FAULTS, LoopbackProvider, check_adapter
+from lockgate.testing.contract import ESSENTIAL_FAULTS, TIMEOUTS
 from lockgate.verifiers.anthropic import Anthropic
 from lockgate.verifiers.azure import Azure
 from lockgate.verifiers.client import Client, Provider
@@ -27,6 +28,7 @@ from lockgate.verifiers.openai import OpenAI
 
 DEADLINE_S = 0.4
 SLACK_S = 0.1
+TRIES = 10
 CALM = {"prompt_text": "Please summarise the minutes of Tuesday.", "modalities": ["text"]}
 RATING = "openai moderation"
 PROVIDERS: Mapping[str, Callable[[str], Provider]] = {
@@ -57,8 +59,11 @@ class Run(NamedTuple):
 
 @pytest.fixture
 def client() -> Iterator[Client]:
-    """A fresh one per test: its budget for retries is whole, and its first connection is as slow as it ever is."""
-    client = Client(timeout_ms=int(DEADLINE_S * 1000))
+    """A fresh one per test: its budget for retries is whole, and its first connection is as slow as it ever is.
+
+    It has time to spare: only the adapters that are to meet a deadline have one.
+    """
+    client = Client(timeout_ms=10_000)
     yield client
     client.close()
 
@@ -70,13 +75,23 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 
 
 @pytest.fixture
-def adapters(client: Client, scanner: Scanner) -> Callable[[str], dict[str, RemoteAdapter]]:
+def adapters(client: Client, scanner: Scanner) -> Callable[..., dict[str, RemoteAdapter]]:
     """An adapter for each provider, all of them at one address."""
 
-    def adapters(url: str) -> dict[str, RemoteAdapter]:
-        return {name: RemoteAdapter(make(url), client, Key(), scanner=scanner) for name, make in PROVIDERS.items()}
+    def adapters(url: str, client: Client = client, **more: Any) -> dict[str, RemoteAdapter]:
+        return {
+            name: RemoteAdapter(make(url), client, Key(), scanner=scanner, **more) for name, make in PROVIDERS.items()
+        }
 
     return adapters
+
+
+@pytest.fixture
+def hasty(adapters: Any) -> Iterator[Callable[[str], dict[str, RemoteAdapter]]]:
+    """The same, with a deadline that can be waited for."""
+    client = Client(timeout_ms=int(DEADLINE_S * 1000))
+    yield lambda url: adapters(url, client)
+    client.close()
 
 
 def met(fault: str, name: str) -> bool:
@@ -112,13 +127,13 @@ def run_all(fault: str, turn: int, adapters: Any, threads: ThreadPoolExecutor) -
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_no_fault_is_taken_for_an_answer(
-    fault: str, adapters: Any, threads: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
+    fault: str, hasty: Any, threads: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
     late: list[tuple[str, Run]] = []
-    # A wrong verdict is wrong once and for all. Lateness can be the machine's, so it has to show three times.
-    for turn in range(3):
-        runs = run_all(fault, turn, adapters, threads)
+    # A wrong verdict is wrong once and for all. Lateness can be the machine's, so it has to show every time.
+    for turn in range(TRIES):
+        runs = run_all(fault, turn, hasty, threads)
         assert len(runs) == 2 * len(PROVIDERS)
         assert [(name, run) for name, run in runs if run.verdict == "safe" and met(fault, name)] == []
         assert [(name, run) for name, run in runs if run.verdict == "unsafe" and fault not in UNSAFE] == []
@@ -182,7 +197,8 @@ def test_one_provider_that_misbehaves_does_not_hold_up_another(
     fault: str, adapters: Any, threads: ThreadPoolExecutor
 ) -> None:
     with LoopbackProvider(fault=fault) as bad, LoopbackProvider() as good:
-        flooded, calm = adapters(bad.url)["openai"], adapters(good.url)["openai"]
+        flooded = adapters(bad.url, timeout_ms=int(DEADLINE_S * 1000))["openai"]
+        calm = adapters(good.url)["openai"]
         assert calm.assess(CALM) == "safe"
         call = threads.submit(flooded.assess, CALM, tenant="flood")
         waits = []
@@ -199,7 +215,7 @@ def test_a_kept_connection_answers_without_a_pause(adapters: Any) -> None:
     with LoopbackProvider() as provider:
         adapter = adapters(provider.url)["openai"]
         took = []
-        for _ in range(8):
+        for _ in range(30):
             began = time.perf_counter()
             assert adapter.assess(CALM) == "safe"
             took.append(time.perf_counter() - began)
@@ -219,16 +235,21 @@ def test_the_remote_adapters_keep_the_contract(name: str, scanner: Scanner, capl
     caplog.set_level(logging.CRITICAL)
     metrics = Metrics()
 
+    deadline_s = 1.0
+    # Waiting for deadlines is the same code for all of them, and the matrix above does it for each.
+    faults = [fault for fault in ESSENTIAL_FAULTS if name in ("openai", RATING) or fault not in TIMEOUTS]
+
     def remote(url: str) -> RemoteAdapter:
-        client = Client(timeout_ms=int(DEADLINE_S * 1000))
+        client = Client(timeout_ms=int(deadline_s * 1000))
         return RemoteAdapter(PROVIDERS[name](url), client, Key(), scanner=scanner, metrics=metrics)
 
     with LoopbackProvider() as provider:
         check_adapter(
             lambda: remote(provider.url),
             remote=remote,
-            deadline_s=DEADLINE_S,
-            slack_s=0.3,  # the matrix above is what measures
+            deadline_s=deadline_s,
+            slack_s=1.0,  # the matrix above is what measures
+            faults=faults,
             errors=lambda: sum(float(sample.rpartition(" ")[2]) for sample in metrics.errors.samples()),
             secret=Key().text,
         )

@@ -274,7 +274,7 @@ def test_a_provider_that_is_down_is_silence(fault: str) -> None:
             asked = ModelJudge(client, OpenAI("gpt-5-mini", f"{down.url}/v1"), KEY)
             began = time.monotonic()
             assert isinstance(asked.opine(Inquiry(Stage.SUPERVISOR, CASE)).opinion, Silent)
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < 5
     finally:
         client.close()
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 _HELP = """\
 Looks at everything Lockgate needs here, and says what to do about what is wrong: the configuration,
-the engine, the cache, the state directory, the verifier's settings and key, the judges that the
-configuration names, the clock, and whether the endpoints answer. Keys are never shown. Each endpoint
-is asked one harmless question, or none with --offline.
+the engine, the cache, the state directory, the journal, the verifier's settings and key, the judges
+that the configuration names, the clock, and whether the endpoints answer. Keys are never shown. Each
+endpoint is asked one harmless question, or none with --offline.
 
 example:
   $ lockgate doctor
@@ -98,7 +98,7 @@ def checks(
     yield _settled("configuration", lambda: _configuration(config, read))
     settings = read[0] if read else Settings()
     yield _settled("engine", lambda: _engine(settings))
-    for name, look in {"cache": _cache, "state": _state}.items():
+    for name, look in {"cache": _cache, "state": _state, "journal": _journal}.items():
         if read:
             yield _settled(name, lambda look=look: look(settings))  # type: ignore[misc]
         else:
@@ -246,6 +246,33 @@ def _state(settings: Settings) -> Check:
     waiting = assemble.approvals_from_settings(settings).waiting(time.time())
     count = f", {len(waiting)} call{'s' if len(waiting) != 1 else ''} waiting for a person" if waiting else ""
     return Check("state", State.OK, f"{folder}{count}")
+
+
+def _journal(settings: Settings) -> Check:
+    """Where rulings are recorded: without it high-risk calls pause."""
+    import os
+
+    from lockgate import assemble
+    from lockgate.core.notes import parse_checkpoint, parse_note
+
+    audit = settings.audit
+    # What is wrong with the settings, or with the place, is said in an exception.
+    if assemble.journal_from_settings(settings) is None:
+        return Check("journal", State.WARN, "switched off: no ruling is recorded", "remove `security.audit.enabled`")
+    files = assemble.journal_files(settings)
+    where = files.log if isinstance(files.log, str) else str(files.log)
+    leaves = [
+        f"{len(those)} {word}" for those, word in ((audit.witnesses, "witnesses"), (audit.anchors, "anchors")) if those
+    ]
+    told = f"heads go to {' and '.join(leaves)}" if leaves else "no head leaves this machine"
+    if not isinstance(files.log, str) and not os.path.lexists(files.log):
+        return Check("journal", State.OK, f"{where}, which is made with the first ruling; {told}")
+    log = assemble.log_from_settings(settings)
+    try:
+        head = parse_checkpoint(parse_note(log.newest()).text)
+    finally:
+        log.close()
+    return Check("journal", State.OK, f"{where}: {head.size} records under the newest signed head; {told}")
 
 
 def _not_private(path: Path, *, folder: bool) -> Check | None:

@@ -1,0 +1,448 @@
+"""What the abuse gate costs an API: the same application with and without it, under the same load, in one run.
+
+Two servers (uvicorn) stand side by side on loopback, one with bare applications and one with the same behind the gate,
+each in a process of its own. This process is the clients: it keeps its connections open and sends the next request when
+it has the answer to the last. Every pair has its slices of every round, the two in a new order, and figures are medians
+of the rounds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import selectors
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+from statistics import median, quantiles
+from time import perf_counter, process_time
+from typing import Any, NamedTuple
+
+CONNECTIONS = (1, 32)
+# What a verifier that never answers is given.
+DEADLINE_S = 0.5
+# Those whose verifier never answers, while others are measured.
+HANGING = 16
+
+
+# --- the servers, in a process of their own
+
+
+def _plain() -> Any:
+    """The least an application can do: take the body in, answer with something fixed."""
+    answer = b'{"choices":[]}'
+    start = {
+        "type": "http.response.start",
+        "status": 200,
+        "headers": [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer))],
+    }
+
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        while (await receive()).get("more_body", False):
+            pass
+        await send(start)
+        await send({"type": "http.response.body", "body": answer})
+
+    return app
+
+
+def _starlette() -> Any:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    async def chat(request: Request) -> JSONResponse:
+        return JSONResponse(_reply((await request.json())["messages"]))
+
+    return Starlette(routes=[Route("/starlette", chat, methods=["POST"])])
+
+
+def _fastapi() -> Any:
+    from fastapi import FastAPI
+    from pydantic import BaseModel
+
+    class Message(BaseModel):
+        role: str
+        content: str
+
+    class Chat(BaseModel):
+        model: str
+        messages: list[Message]
+        temperature: float = 1.0
+        max_tokens: int = 256
+
+    # Annotations are looked up by name, in the module.
+    globals()["Chat"] = Chat
+    app = FastAPI()
+
+    @app.post("/fastapi")
+    async def chat(request: Chat) -> dict[str, Any]:
+        return _reply([message.model_dump() for message in request.messages])
+
+    return app
+
+
+def _reply(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    said = f"Your {len(messages)} messages have {sum(len(each['content']) for each in messages)} characters."
+    message = {"role": "assistant", "content": said}
+    return {"object": "chat.completion", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+
+
+APPS: Mapping[str, Callable[[], Any]] = {"fastapi": _fastapi, "starlette": _starlette, "plain": _plain}
+SHOWN = {"fastapi": "FastAPI", "starlette": "Starlette", "plain": "plain ASGI"}
+
+
+def _gated() -> Mapping[str, Any]:
+    from lockgate.abuse_settings import AbuseSettings
+    from lockgate.adapters import LocalRuleAdapter, RemoteAdapter
+    from lockgate.ingress.abuse_gate import AbuseGateMiddleware
+    from lockgate.verifiers.client import Client
+    from lockgate.verifiers.compatible import Compatible
+
+    class NoKey:
+        instant = True
+
+        def key(self, tenant: str) -> str:  # noqa: ARG002
+            return ""
+
+    gate = partial(AbuseGateMiddleware, settings=AbuseSettings())
+    made = {name: gate(app(), adapter=LocalRuleAdapter()) for name, app in APPS.items()}
+    # It takes connections and never says a word. Its circuit never opens: then it would be asked no more.
+    silent = socket.create_server(("127.0.0.1", 0), backlog=256)
+    client = Client(timeout_ms=int(DEADLINE_S * 1000), max_retries=0, failures=1_000_000)
+    provider = Compatible("none", f"http://127.0.0.1:{silent.getsockname()[1]}/v1")
+    made["hanging"] = gate(_plain(), adapter=RemoteAdapter(provider, client, NoKey(), key_needed=False))
+    return {**made, "kept open": silent}
+
+
+def serve(which: str) -> None:
+    """Serve until standard input ends; a line there is answered with the CPU time so far."""
+    import logging
+
+    import uvicorn
+
+    logging.disable(logging.CRITICAL)
+    apps = _gated() if which == "gated" else {name: app() for name, app in APPS.items()}
+
+    async def by_path(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await apps[scope["path"][1:]](scope, receive, send)
+
+    # With its protocol named: asyncio turns off the waiting for fuller packets only where it knows that this is TCP.
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.bind(("127.0.0.1", 0))
+    listening.listen(256)
+    server = uvicorn.Server(
+        uvicorn.Config(by_path, log_level="critical", access_log=False, lifespan="off", timeout_keep_alive=600)
+    )
+
+    def tell() -> None:
+        print(listening.getsockname()[1], flush=True)
+        for _ in sys.stdin:
+            print(process_time(), flush=True)
+        os._exit(0)
+
+    threading.Thread(target=tell, daemon=True).start()
+    server.run([listening])
+
+
+class Served(NamedTuple):
+    process: subprocess.Popen[str]
+    port: int
+
+    def cpu_s(self) -> float:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+
+@contextmanager
+def served(which: str) -> Iterator[Served]:
+    command = [sys.executable, str(Path(__file__).resolve()), which]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            port = process.stdout.readline()
+            if not port:
+                raise RuntimeError(f"the {which} server did not start")
+            yield Served(process, int(port))
+        finally:
+            process.stdin.close()
+            process.wait(30)
+
+
+# --- the clients
+
+
+class Slice(NamedTuple):
+    """What some seconds of load gave: answers, how long each took, and how many were not a plain yes."""
+
+    seconds: float
+    waits: list[float]
+    odd: int = 0
+    cpu_s: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        return len(self.waits) / self.seconds
+
+
+class Clients:
+    """So many connections to one path of one server, kept open. Sockets and nothing else: clients have a share in
+    every figure, the same on both sides, and the smaller it is the more a difference shows.
+    """
+
+    def __init__(self, to: Served, path: str, bodies: Sequence[bytes], count: int) -> None:
+        self.to = to
+        self._requests = cycle([_request(path, body) for body in bodies])
+        self._sockets = [socket.create_connection(("127.0.0.1", to.port)) for _ in range(count)]
+        self._ready = selectors.DefaultSelector()
+        for each in self._sockets:
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._ready.register(each, selectors.EVENT_READ)
+
+    def close(self) -> None:
+        self._ready.close()
+        for each in self._sockets:
+            each.close()
+
+    def load(self, seconds: float) -> Slice:
+        """Keep every connection busy for so long, and wait for the last answers."""
+        sent: dict[Any, float] = {}
+        heard: dict[Any, bytes] = {}
+        waits: list[float] = []
+        odd = 0
+        cpu = self.to.cpu_s()
+        began = perf_counter()
+        ends = began + seconds
+        for each in self._sockets:
+            sent[each] = perf_counter()
+            each.sendall(next(self._requests))
+        while sent:
+            for key, _ in self._ready.select(30):
+                each: Any = key.fileobj
+                data = heard.pop(each, b"") + each.recv(65536)
+                if not _is_whole(data):
+                    heard[each] = data
+                    continue
+                now = perf_counter()
+                waits.append(now - sent.pop(each))
+                odd += b" 200 " not in data[:16] or b"x-guardrail-decision: unclear" in data
+                if now < ends:
+                    sent[each] = perf_counter()
+                    each.sendall(next(self._requests))
+        return Slice(perf_counter() - began, waits, odd, self.to.cpu_s() - cpu)
+
+
+def _request(path: str, body: bytes) -> bytes:
+    head = f"POST /{path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\naccept: */*\r\n"
+    return head.encode() + b"user-agent: bench\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+
+
+def _is_whole(data: bytes) -> bool:
+    head, found, body = data.partition(b"\r\n\r\n")
+    if not found:
+        if not data:
+            raise RuntimeError("the server has closed the connection")
+        return False
+    at = head.lower().index(b"content-length:") + len(b"content-length:")
+    return len(body) >= int(head[at : head.find(b"\r", at) if b"\r" in head[at:] else None])
+
+
+def chat_bodies(count: int, size: int = 2048) -> list[bytes]:
+    """Distinct requests of about this size: four messages of ordinary English."""
+    import texts
+
+    def body(text: str) -> bytes:
+        half = len(text) // 2
+        turns = (
+            ("system", "You are a helpful assistant for a small shop. Answer briefly."),
+            ("user", text[:half]),
+            ("assistant", "Certainly. Which of the two do you mean?"),
+            ("user", text[half:]),
+        )
+        messages = [{"role": role, "content": content} for role, content in turns]
+        return json.dumps({"model": "m-1", "messages": messages, "temperature": 0.2, "max_tokens": 256}).encode()
+
+    return [body(text) for text in texts.blocks("English", size - len(body("")) - size // 50, count)]
+
+
+# --- the tables
+
+
+def tables_of(effort: Any, tick: Callable[[str], None]) -> list[Any]:
+    bodies = chat_bodies(256)
+    with ExitStack() as stack:
+        tick("two servers")
+        bare, gated = (stack.enter_context(served(which)) for which in ("bare", "gated"))
+        return [_cost(bare, gated, bodies, effort, tick), _hanging(gated, bodies, effort, tick)]
+
+
+def _cost(bare: Served, gated: Served, bodies: Sequence[bytes], effort: Any, tick: Callable[[str], None]) -> Any:
+    from tables import Check, Row, Table, time_text, times
+
+    pairs = [(app, count) for app in APPS for count in CONNECTIONS]
+    chance = random.Random(3)
+    rows: list[Row] = []
+    odd = total = 0
+    with ExitStack() as stack:
+        clients = {
+            (app, count, to): Clients(to, app, bodies, count) for app, count in pairs for to in (bare, gated)
+        }
+        for each in clients.values():
+            stack.callback(each.close)
+            each.load(0.05)
+        taken: dict[tuple[str, int, Served], list[Slice]] = {key: [] for key in clients}
+        for number in range(effort.ingress_rounds):
+            tick(f"requests, round {number + 1}")
+            chance.shuffle(pairs)
+            for app, count in pairs:
+                for to in chance.sample((bare, gated), 2):
+                    taken[app, count, to].append(clients[app, count, to].load(effort.ingress_slice_s))
+    for app in APPS:
+        for count in CONNECTIONS:
+            without, with_ = taken[app, count, bare], taken[app, count, gated]
+            odd += sum(each.odd for each in with_)
+            total += sum(len(each.waits) for each in with_)
+            rate = _of_rounds(lambda one: one.rate, with_, without)
+            p50 = _of_rounds(lambda one: median(one.waits), with_, without)
+            p99 = _of_rounds(lambda one: quantiles(one.waits, n=100)[98], with_, without)
+            cpu = _of_rounds(lambda one: one.cpu_s / len(one.waits), with_, without)
+            checks = (Check("gate, requests", 100 * rate.ratio), Check("gate, p99", p99.ratio))
+            rows.append(
+                Row(
+                    {
+                        "application": SHOWN[app],
+                        "connections": str(count),
+                        "requests/s": f"{rate.without:,.0f} → {rate.with_:,.0f}",
+                        "of bare": f"{100 * rate.ratio:.0f} %",
+                        "p50": f"{time_text(p50.without)} → {time_text(p50.with_)}",
+                        "p99": f"{time_text(p99.without)} → {time_text(p99.with_)}",
+                        "p99 of bare": times(p99.ratio),
+                        "CPU each": f"{time_text(cpu.without)} → {time_text(cpu.with_)}",
+                    },
+                    checks if app == "fastapi" else (),
+                    {
+                        "rate_bare": rate.without,
+                        "rate_gated": rate.with_,
+                        "rate_ratio": rate.ratio,
+                        "p99_bare_s": p99.without,
+                        "p99_gated_s": p99.with_,
+                        "p99_ratio": p99.ratio,
+                        "cpu_bare_s": cpu.without,
+                        "cpu_gated_s": cpu.with_,
+                    },
+                )
+            )
+    return Table(
+        "Gate 1. Chat bodies of 2 KB through uvicorn, without the abuse gate → with it (local rules)",
+        ("application", "connections", "requests/s", "of bare", "p50", "p99", "p99 of bare", "CPU each"),
+        rows,
+        f"by the clock on the wall, CPU of the server alone; {_parser()}; FastAPI and Starlette parse the body and answer "
+        f"with JSON, plain ASGI answers something fixed; of {total:,} answers through the gate {odd:,} were no plain yes",
+        names=2,
+    )
+
+
+class Compared(NamedTuple):
+    """Medians of the rounds on both sides, and the median of their ratios, each round by itself."""
+
+    without: float
+    with_: float
+    ratio: float
+
+
+def _of_rounds(figure: Callable[[Slice], float], with_: Sequence[Slice], without: Sequence[Slice]) -> Compared:
+    after, before = [figure(each) for each in with_], [figure(each) for each in without]
+    return Compared(median(before), median(after), median(a / b for a, b in zip(after, before, strict=True)))
+
+
+def _parser() -> str:
+    try:
+        import httptools  # noqa: F401
+    except ImportError:
+        return "HTTP parsed by h11"
+    return "HTTP parsed by httptools"
+
+
+def _hanging(gated: Served, bodies: Sequence[bytes], effort: Any, tick: Callable[[str], None]) -> Any:
+    """Requests whose verifier never answers, and others in the same server, with and without those beside them."""
+    from tables import Check, Row, Table, time_text, times
+
+    alone: list[Slice] = []
+    beside: list[Slice] = []
+    late: list[float] = []
+    unclear = 0
+    with ExitStack() as stack:
+        hanging, others = Clients(gated, "hanging", bodies, HANGING), Clients(gated, "fastapi", bodies, 8)
+        stack.callback(hanging.close)
+        stack.callback(others.close)
+        for number in range(effort.ingress_hanging_rounds):
+            tick(f"a hanging verifier, round {number + 1}")
+            alone.append(others.load(2 * DEADLINE_S))
+            got: list[Slice] = []
+            waiting = threading.Thread(target=lambda: got.append(hanging.load(1.5 * DEADLINE_S)), daemon=True)
+            waiting.start()
+            beside.append(others.load(2 * DEADLINE_S))
+            waiting.join(30)
+            late += got[0].waits
+            unclear += got[0].odd
+    rate = _of_rounds(lambda one: one.rate, beside, alone)
+    p99 = _of_rounds(lambda one: quantiles(one.waits, n=100)[98], beside, alone)
+    over = max(late) - DEADLINE_S
+    rows = [
+        Row(
+            {
+                "requests": f"{HANGING} at once whose verifier hangs",
+                "requests/s": f"{len(late)} answers, {unclear} unclear",
+                "p50": time_text(median(late)),
+                "p99": f"at most {time_text(max(late))}",
+                "of alone": f"deadline {'+' if over >= 0 else '-'} {time_text(abs(over))}",
+            },
+            (Check("gate, deadline", max(late) / DEADLINE_S),),
+            {"worst_s": max(late), "deadline_s": DEADLINE_S},
+        ),
+        Row(
+            {
+                "requests": "others, none beside them",
+                "requests/s": f"{rate.without:,.0f}",
+                "p50": time_text(median(w for each in alone for w in each.waits)),
+                "p99": time_text(p99.without),
+            },
+            (),
+            {"rate": rate.without, "p99_s": p99.without},
+        ),
+        Row(
+            {
+                "requests": "others, beside those that hang",
+                "requests/s": f"{rate.with_:,.0f}",
+                "p50": time_text(median(w for each in beside for w in each.waits)),
+                "p99": time_text(p99.with_),
+                "of alone": f"{100 * rate.ratio:.0f} %, p99 {times(p99.ratio)}",
+            },
+            (Check("gate, others", 100 * rate.ratio),),
+            {"rate": rate.with_, "p99_s": p99.with_, "rate_ratio": rate.ratio, "p99_ratio": p99.ratio},
+        ),
+    ]
+    return Table(
+        f"Gate 2. A verifier that takes connections and never answers, deadline {time_text(DEADLINE_S)}",
+        ("requests", "requests/s", "p50", "p99", "of alone"),
+        rows,
+        "others: 8 connections, FastAPI, local rules, in the same server and on the same loop",
+    )
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
