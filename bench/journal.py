@@ -96,6 +96,7 @@ def _believed(kind: tamperings.Kind) -> bool:
     by = tamperings.signer()
     genuine = {row.data: by.sign(row.data) for row in tamperings.GENUINE.rows if row.data is not None}
     at = [genuine[row.data] for row in tamperings.GENUINE.rows if row.data is not None]
+    genuine |= {data: by.sign(data) for data in kind.honest}
     for number, row in enumerate(kind.made().rows):
         if row.data is None:
             continue  # a line that is gone

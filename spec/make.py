@@ -88,9 +88,11 @@ EXAMPLES: dict[str, dict[str, object]] = {
     ),
     "gap": record.gap(**head_of(9), first=7, last=8, reason="journal-unavailable"),  # type: ignore[arg-type]
     "prune": record.prune(**head_of(3, 9), origin=ORIGIN, before=2, retention_days=30, who="ana"),  # type: ignore[arg-type]
+    "ruling, after the gap": ruling(10, PASS),
+    # No part of the log below: it would have to go on in another.
     "rotation": record.rotation(**head_of(4, 9), next_vkey=STRANGER.key.vkey, who="ana"),  # type: ignore[arg-type]
 }
-BODIES = [record.encode(fields) for fields in EXAMPLES.values()]
+*BODIES, ROTATION = (record.encode(fields) for fields in EXAMPLES.values())
 LEAVES = [leaf_hash(data) for data in BODIES]
 PAUSED = BODIES[3]
 
@@ -136,8 +138,8 @@ def records() -> object:
     }
     return {
         "valid": [
-            {"name": name, **text_of(data), "leaf": leaf.hex()}
-            for name, data, leaf in zip(EXAMPLES, BODIES, LEAVES, strict=True)
+            {"name": name, **text_of(data), "leaf": leaf_hash(data).hex()}
+            for name, data in zip(EXAMPLES, [*BODIES, ROTATION], strict=True)
         ],
         "invalid": [{"name": name, **text_of(data)} for name, data in wrong.items()],
     }
@@ -261,7 +263,8 @@ def logs() -> object:
     forged = [*BODIES[:3], allowed, *BODIES[4:]]
     newest = note(11)
     deleted: list[bytes | None] = [None, None, *BODIES[2:]]
-    more = record.encode(ruling(10, PASS))
+    more = record.encode(ruling(11, PASS))
+    closed = [*BODIES, ROTATION]
     cases: list[tuple[str, bytes, bytes, str]] = [
         ("as it was written", export(whole, newest), b"", ""),
         ("as it was written, the head held", export(whole, newest), newest, ""),
@@ -290,7 +293,8 @@ def logs() -> object:
         ("rewritten by the holder of the key, no head held", export([*forged], signed_over(forged)), b"", ""),
         ("rewritten by the holder of the key", export([*forged], signed_over(forged)), newest, "rewritten"),
         ("rolled back to an older head", export(whole[:8], note(8)), newest, "rolled-back"),
-        ("something behind the rotation", export([*whole, more], signed_over([*BODIES, more])), b"", "shard"),
+        ("something behind the rotation", export([*closed, more], signed_over([*closed, more])), b"", "shard"),
+        ("the shard that the rotation leads to is missing", export([*closed], signed_over(closed)), b"", "shard"),
     ]
     return [
         {"name": name, "export": data.decode(), "held": held.decode(), "sound": not says, "says": says}

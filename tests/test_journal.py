@@ -12,16 +12,17 @@ from contextlib import contextmanager, suppress
 from itertools import combinations_with_replacement
 from pathlib import Path
 from threading import Barrier, Event, Lock, Thread
+from typing import Any
 
 import pytest
 
 from lockgate import journal, keys
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError
-from lockgate.core.merkle import leaf_hash, verify_consistency
+from lockgate.core.merkle import Frontier, leaf_hash, verify_consistency
 from lockgate.core.notes import Checkpoint, PublicKey, open_checkpoint, open_proof, parse_checkpoint, parse_note, signed
-from lockgate.core.record import parse
+from lockgate.core.record import approval, encode, parse, prune, rotation
 from lockgate.journal import Journal
-from lockgate.log import Snapshot, Store, Transaction
+from lockgate.log import Row, Seal, Snapshot, Store, Transaction, clock_fits
 from lockgate.stores.log_memory import MemoryLog
 from lockgate.stores.log_sqlite import SqliteLog
 
@@ -109,6 +110,16 @@ def newest(store: MemoryLog) -> Checkpoint:
         head = view.newest(shard.number)
         assert head is not None
         return open_checkpoint(head.note, find_signer(shard.vkey).key, keys.verify)
+
+
+def ended(log: Journal) -> None:
+    """As if its process had been killed."""
+    log._closed = True
+    log._changed.set()
+    log._hurry.set()
+    if log._thread is not None:
+        log._thread.join(10)
+    log.store.close()
 
 
 def origin_of(note: bytes) -> str:
@@ -203,16 +214,16 @@ def test_a_writer_that_is_interrupted_holds_nobody_up(
     log.append([record()], durable=True)
     entered, go = Event(), Event()
     once = Lock()
-    real = journal.frontier_of
+    real = journal._appended
 
-    def interrupted(edge: bytes) -> object:
+    def interrupted(*arguments: Any) -> object:
         if once.acquire(blocking=False):
             entered.set()
             go.wait(10)
             raise KeyboardInterrupt
-        return real(edge)
+        return real(*arguments)
 
-    monkeypatch.setattr(journal, "frontier_of", interrupted)
+    monkeypatch.setattr(journal, "_appended", interrupted)
     ends: list[str] = []
 
     def appends() -> None:
@@ -475,8 +486,7 @@ def test_a_record_that_comes_while_the_log_is_looked_at_is_no_damage(log: Journa
 def test_the_tail_of_a_killed_process_is_signed_by_the_next(store: Watched) -> None:
     killed = Journal(store, signer(), verify=keys.verify)
     killed.append([record(), record()], durable=True)
-    killed._changed.clear()
-    killed.close()
+    ended(killed)
     assert newest(store).size == 1
     with Journal(store, signer(), verify=keys.verify) as log:
         log.append([record()], durable=False)
@@ -632,26 +642,171 @@ def test_a_rotation_that_fails_half_way_did_not_happen(store: Watched) -> None:
 
 
 @pytest.mark.usefixtures("_quiet")
-def test_a_process_without_the_new_key_goes_on_while_others_sign(store: Watched) -> None:
-    now = [0.0]
-    left = Journal(store, signer(), verify=keys.verify, ticks=lambda: now[0])
+def test_a_process_without_the_new_key_appends_no_more_until_it_has_it(store: Watched) -> None:
+    found: list[keys.Signer] = []
+    left = Journal(store, signer(), verify=keys.verify, find_signer=lambda _: found[-1] if found else None)
     left.append([record()], durable=True)
     with Journal(store, signer(), verify=keys.verify) as other:
         other.rotate(signer(NEXT))
+        for key in (None, signer()):
+            found[:] = [key] if key else []
+            with pytest.raises(JournalUnavailable, match="goes on under the key") as refused:
+                left.append([record()], durable=True)
+            assert not isinstance(refused.value, JournalDamaged)
+            assert "its key was rotated" in refused.value.hint
+            with pytest.raises(JournalUnavailable, match="goes on under the key"):
+                left.checkpoint()
+        assert whole(store) == 4
+        found.append(signer(NEXT))
         (receipt,) = left.append([record()], durable=True)
         assert receipt.origin == NEXT
-        with pytest.raises(JournalUnavailable, match="which is not here"):
-            left.checkpoint()
-        for _ in range(3):
-            now[0] += journal.MAX_UNSIGNED_S - 1
-            other.checkpoint()
-            left.append([record()], durable=True)
-            with pytest.raises(JournalUnavailable, match="which is not here"):
-                left.checkpoint()
-    now[0] += journal.MAX_UNSIGNED_S + 1
-    with pytest.raises(JournalUnavailable, match="could not be signed"):
-        left.append([record()], durable=True)
     left.close()
+    assert whole(store) == 5
+
+
+# What somebody without the key puts behind the newest head
+
+
+def forge(store: MemoryLog | SqliteLog, fields: dict[str, object], **changes: object) -> None:
+    """As somebody would who can write the store, and knows how we do it."""
+    body = encode(fields)
+    with store.writing(durable=True) as log:
+        shard = log.current()
+        assert shard is not None
+        frontier = Frontier.from_bytes(shard.edge)
+        frontier.append(leaf_hash(body))
+        # Their own key makes as good a seal as any they could know.
+        grown = shard._replace(edge=frontier.to_bytes(), **changes)  # type: ignore[arg-type]
+        seal = Seal(keys.from_seed(NAME, b"\3" * 32), keys.verify).over(grown)
+        assert log.append(shard, [Row(leaf_hash(body), body)], grown.edge, [], seal)
+        if changes:
+            log.prune(shard.number, grown.pruned, seal)
+
+
+def begun(seq: int = 1) -> dict[str, Any]:
+    return {"run": os.urandom(8).hex(), "seq": seq, "ts_ms": 1, "salt": os.urandom(16)}
+
+
+@pytest.mark.usefixtures("_quiet")
+@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize("what", ["an approval", "a prune", "an old seal"])
+def test_what_was_put_behind_the_newest_head_without_the_key_is_never_signed(
+    place: MemoryLog | SqliteLog, what: str, *, running: bool
+) -> None:
+    log = Journal(place, signer(), verify=keys.verify)
+    log.append([record()] * 9, durable=True)
+    held = log.checkpoint()
+    if not running:
+        log.close()
+        log = Journal(place, signer(), verify=keys.verify, held=[held])
+    if what == "an approval":
+        forge(place, approval(**begun(), session="s", id="a1", state="granted", digest="0" * 64, who="the boss"))
+    elif what == "a prune":
+        forge(place, prune(**begun(), origin=NAME, before=9, retention_days=365), pruned=9)
+        with place.writing(durable=True) as change:
+            change.sweep(1, range(1, 9))
+    else:
+        with place.writing(durable=True) as change:
+            shard = change.current()
+            assert shard is not None
+            change.prune(1, 9, shard.seal)
+    for _ in range(2):
+        with pytest.raises(JournalDamaged, match="by somebody without its key"):
+            log.checkpoint()
+        with pytest.raises(JournalDamaged, match="by somebody without its key"):
+            log.append([record()], durable=True)
+    log.close()
+    with pytest.raises(JournalDamaged, match="by somebody without its key"):
+        Journal(place, signer(), verify=keys.verify).prune(retention_days=1)
+    with place.reading() as view:
+        head = view.newest(1)
+        assert head is not None
+        assert head.note == held
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_forged_tail_is_not_built_on(log: Journal, store: Watched) -> None:
+    """Whoever appends seals what was there before as well."""
+    log.append([record()], durable=True)
+    forge(store, approval(**begun(), session="s", id="a1", state="granted", digest="0" * 64, who="the boss"))
+    with pytest.raises(JournalDamaged, match="by somebody without its key"):
+        log.append([record()], durable=True)
+    with store.reading() as view:
+        assert view.current() is not None
+        assert len(list(view.leaves(1, 0, 9))) == 3
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_rotation_that_the_key_has_not_signed_is_not_followed(log: Journal, store: Watched) -> None:
+    log.append([record()], durable=True)
+    log.checkpoint()
+    evil = signer("example.com/evil")
+    forge(store, rotation(**begun(), next_vkey=evil.key.vkey))
+    forged = MemoryLog()
+    with Journal(forged, evil, verify=keys.verify) as other:
+        other.append([record()], durable=True)
+    theirs = forged._log.kept[0]
+    store._log.kept.append(theirs._replace(shard=theirs.shard._replace(number=2)))
+    with pytest.raises(JournalDamaged, match="closed by a record that its key has not signed"):
+        log.append([record()], durable=True)
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_log_whose_newest_shard_is_gone_is_not_gone_on_with(store: Watched) -> None:
+    with Journal(store, signer(), verify=keys.verify) as log:
+        log.append([record()], durable=True)
+        log.rotate(signer(NEXT))
+        log.append([record()], durable=True)
+    del store._log.kept[1]
+    with pytest.raises(JournalDamaged, match="was closed, and the one it names as next is gone"):
+        Journal(store, signer(), verify=keys.verify).append([record()], durable=True)
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_nothing_is_swept_that_somebody_without_the_key_has_marked(log: Journal, store: Watched) -> None:
+    """Just after everything was found in order."""
+    log.append([record()] * 9, durable=True)
+    log.checkpoint()
+    with store.writing(durable=True) as change:
+        change.prune(1, 9, b"\0" * 32)
+    with pytest.raises(JournalDamaged, match="by somebody without its key"):
+        log._sweep()
+    assert len(store._log.kept[0].bodies) == 10
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_head_kept_under_another_size_is_told_as_that(log: Journal, store: Watched) -> None:
+    log.append([record()], durable=True)
+    log.checkpoint()
+    kept = store._log.kept
+    kept[0] = kept[0]._replace(heads=(kept[0].heads[-1]._replace(size=9),))
+    with pytest.raises(JournalDamaged, match="the newest head is of 2 records, and is kept as one of 9"):
+        log.checkpoint()
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_whoever_closes_signs_for_those_who_ended_without(store: Watched, log: Journal) -> None:
+    """A worker process of multiprocessing ends at once, and leaves its records to its parent."""
+    log.append([record()], durable=True)
+    log.checkpoint()
+    worker = Journal(store, signer(), verify=keys.verify)
+    worker.append([record()], durable=True)
+    ended(worker)
+    assert newest(store).size == 2
+    log.close()
+    assert newest(store).size == 3
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_signer_that_cannot_make_the_seals_key_appends_nothing(store: Watched) -> None:
+    with Journal(store, signer(), verify=keys.verify) as log:
+        log.append([record()], durable=True)
+    shaky = Shaky()
+    for shaky.does in (raises, lambda _: b"x" * 64):
+        with pytest.raises(JournalUnavailable, match="the signer failed") as failed:
+            Journal(store, shaky, verify=keys.verify).append([record()], durable=True)
+        assert not isinstance(failed.value, JournalDamaged)
+    assert whole(store) == 2
 
 
 @pytest.mark.usefixtures("_quiet")
@@ -674,10 +829,10 @@ def test_a_shard_that_the_one_before_does_not_name_is_refused(store: Watched, lo
 def test_retention_deletes_bodies_and_leaves_every_proof(store: Watched) -> None:
     now = [1_000_000_000.0]
     with Journal(store, signer(), verify=keys.verify, clock=lambda: now[0]) as log:
-        receipts = log.append([record() for _ in range(5)], durable=True)
+        receipts = log.append([record(at_s=now[0]) for _ in range(5)], durable=True)
         early = log.checkpoint()
         now[0] += 40 * DAY_S
-        log.append([record()], durable=True)
+        log.append([record(at_s=now[0])], durable=True)
         log.checkpoint()
         assert log.prune(retention_days=30, who="ana") == {NAME: 6}
         assert log.prune(retention_days=30) == {}
@@ -701,32 +856,75 @@ def test_a_closed_shard_keeps_the_records_that_link_it(store: Watched) -> None:
         log.rotate(signer(NEXT))
         log.append([record()], durable=True)
         now[0] += 40 * DAY_S
-        log.append([record()], durable=True)
+        log.append([record(at_s=now[0])], durable=True)
         log.checkpoint()
-        # The record of the second shard was signed only now.
-        assert log.prune(retention_days=30) == {NAME: 4}
+        assert log.prune(retention_days=30) == {NAME: 4, NEXT: 2}
         with store.reading() as view:
             assert [at for at, _ in view.bodies(1, 0, 99)] == [0, 3]
+            assert [at for at, _ in view.bodies(2, 0, 99)] == [0, 2, 3, 4]
         whole(store)
 
 
 @pytest.mark.usefixtures("_quiet")
-def test_a_clock_that_is_wrong_deletes_nothing(store: Watched) -> None:
+def test_a_clock_that_is_wrong_deletes_nothing(store: Watched, caplog: pytest.LogCaptureFixture) -> None:
     now = [1_000_000_000.0]
-    with Journal(store, signer(), verify=keys.verify, clock=lambda: now[0]) as log:
-        log.append([record()], durable=True)
-        log.checkpoint()
-        now[0] += 10_000 * DAY_S
-        assert log.prune(retention_days=1) == {}
-        # Back again: what is signed now looks older than what came before, and counts as young as that.
-        now[0] -= 20_000 * DAY_S
-        log.append([record()], durable=True)
-        log.checkpoint()
-        assert log.prune(retention_days=1) == {}
-        now[0] = -5.0
-        log.append([record()], durable=True)
-        log.checkpoint()
-        assert whole(store) == 4
+
+    def later(days: float) -> str:
+        """A process that begins then."""
+        now[0] += days * DAY_S
+        log = Journal(store, signer(), verify=keys.verify, clock=lambda: now[0], retention_days=30)
+        with log:
+            log.append([record(at_s=max(0.0, now[0]))], durable=True)
+            log.checkpoint()
+            log._retain()
+            # It does not hide behind the next head.
+            log.checkpoint()
+            return log.problem
+
+    def left() -> int:
+        with store.reading() as view:
+            return len(list(view.bodies(1, 0, 99)))
+
+    assert later(0) == later(20) == ""
+    # In 2099 all is old, and there is nothing of the days before.
+    assert "the clock may have jumped" in later(30_000)
+    assert "`lockgate audit prune --yes`" in caplog.text
+    # Nor is what follows at once.
+    assert "the clock may have jumped" in later(0.5)
+    # Back again: the newest record is from the future, until this process has written its own.
+    assert later(-30_000) == ""
+    now[0] = -5.0
+    assert later(0) == ""
+    assert left() == whole(store) == 7
+    # In the right time again, twenty days after a record of its own: the first is too old, and goes.
+    now[0] = 1_000_000_000.0 + 40 * DAY_S
+    assert later(0) == ""
+    assert (left(), whole(store)) == (8, 9)
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_log_that_lay_still_for_long_is_pruned_a_day_later_or_when_somebody_says_so(store: Watched) -> None:
+    now = [1_000_000_000.0]
+    with Journal(store, signer(), verify=keys.verify, clock=lambda: now[0], retention_days=30) as log:
+        problems = []
+        for days in (0, 50, 0.9, 0.2):
+            now[0] += days * DAY_S
+            log.append([record(at_s=now[0])], durable=True)
+            log.checkpoint()
+            log._retained_s = None
+            log._retain()
+            problems.append(log.problem)
+            if days == 50:
+                # The newest record from the future is no better.
+                assert not clock_fits(store._log, int((now[0] - 25 * DAY_S) * 1000))
+        assert [bool(each) for each in problems] == [False, True, True, False]
+        assert kinds(store)[0][:2] == ["0 opening", "2 configuration"]
+        now[0] += 50 * DAY_S
+        assert log.prune(retention_days=30) == {NAME: 6}
+    whole(store)
+
+
+def test_how_long_records_are_kept_is_a_day_at_least(store: Watched) -> None:
     with pytest.raises(LockgateError, match="one day at least"):
         Journal(store, signer(), verify=keys.verify).prune(retention_days=0)
     with pytest.raises(LockgateError, match="less than no time"):
@@ -740,7 +938,7 @@ def test_a_prune_that_is_cut_short_is_finished_by_the_next(store: Watched, monke
         log.append([record() for _ in range(9)], durable=True)
         log.checkpoint()
         now[0] += 40 * DAY_S
-        log.append([record()], durable=True)
+        log.append([record(at_s=now[0])], durable=True)
         log.checkpoint()
         with monkeypatch.context() as patched:
             patched.setattr(Journal, "_sweep", lambda _: None)
@@ -776,7 +974,7 @@ def test_what_was_deleted_stays_accounted_for_when_more_is(place: Store) -> None
 
         def later(days: int) -> None:
             now[0] += days * DAY_S
-            log.append([record()], durable=True)
+            log.append([record(at_s=now[0])], durable=True)
             log.checkpoint()
 
         receipts = log.append([record(), record()], durable=True)
@@ -786,7 +984,7 @@ def test_what_was_deleted_stays_accounted_for_when_more_is(place: Store) -> None
         log.checkpoint()
         later(20)
         later(20)
-        # All of the first shard, and what was signed with the beginning of the second.
+        # All of the first shard, and the beginning of the second.
         assert log.prune(retention_days=30) == {NAME: 4, NEXT: 2}
         log.checkpoint()
         assert kinds(place) == [
@@ -831,7 +1029,7 @@ def test_retention_is_looked_after_hourly_and_only_where_something_is_overdue(
         def later(hours: float) -> None:
             now[0] += hours * 3_600
             ticks[0] += hours * 3_600
-            log.append([record()], durable=True)
+            log.append([record(at_s=now[0])], durable=True)
             log.checkpoint()
             log._retain()
             other._retain()
@@ -850,15 +1048,10 @@ def test_retention_is_looked_after_hourly_and_only_where_something_is_overdue(
         later(0.9)
         assert pruned() == 2
         whole(store)
+        assert caplog.text == ""
         store.fails = True
         log._retained_s = None
-        now[0] += 31 * DAY_S
-        log._retain()
-        assert "could not be deleted" not in caplog.text
-        store.fails = False
-        later(0)
-        store.fails = True
-        log._retained_s = None
+        now[0] += 2 * DAY_S
         log._retain()
         store.fails = False
         assert "old records of the journal could not be deleted: JournalUnavailable" in caplog.text
@@ -867,11 +1060,11 @@ def test_retention_is_looked_after_hourly_and_only_where_something_is_overdue(
 def test_the_thread_that_signs_deletes_what_is_old(store: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_000_000_000.0]
     with Journal(store, signer(), verify=keys.verify, clock=lambda: now[0]) as log:
-        log.append([record(), record()], durable=True)
-    now[0] += 31 * DAY_S
+        log.append([record(at_s=now[0]), record(at_s=now[0])], durable=True)
+    now[0] += 30.5 * DAY_S
     monkeypatch.setattr(journal, "CHECKPOINT_S", 0.01)
     with Journal(store, signer(), verify=keys.verify, clock=lambda: now[0], retention_days=30) as log:
-        log.append([record()], durable=True)
+        log.append([record(at_s=now[0])], durable=True)
         until(lambda: kinds(store) == [["0 opening", "3 configuration", "4 prune"]])
     whole(store)
 
@@ -937,4 +1130,43 @@ def test_a_view_of_the_log_is_all_a_verifier_needs(log: Journal, store: Watched)
     names = {name for name in vars(Snapshot) if not name.startswith("_")}
     with store.reading() as view:
         assert all(callable(getattr(view, name)) for name in names)
-    assert names == {"shards", "current", "leaves", "tiles", "bodies", "newest", "heads", "older"}
+    assert names == {"shards", "current", "leaves", "tiles", "bodies", "newest", "heads"}
+
+
+# What the store says of a record's age
+
+
+def young(place: MemoryLog | SqliteLog) -> Journal:
+    now = 1_000_000_000.0
+    with Journal(place, signer(), verify=keys.verify, clock=lambda: now - 5 * DAY_S) as log:
+        log.append([record(at_s=now - 5 * DAY_S) for _ in range(9)], durable=True)
+    return Journal(place, signer(), verify=keys.verify, clock=lambda: now, retention_days=30)
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_when_a_head_was_made_makes_no_record_old(store: Watched) -> None:
+    with young(store) as log:
+        kept = store._log.kept
+        kept[0] = kept[0]._replace(heads=tuple(each._replace(at_ms=1) for each in kept[0].heads))
+        log.append([record(at_s=1_000_000_000.0)], durable=True)
+        log.checkpoint()
+        log._retain()
+        assert log.prune(retention_days=30) == {}
+    assert whole(store) == len(store._log.kept[0].bodies) == 11
+
+
+@pytest.mark.usefixtures("_quiet")
+@pytest.mark.parametrize("leaf", [False, True])
+def test_a_record_that_was_made_to_look_old_is_not_deleted(store: Watched, *, leaf: bool) -> None:
+    """Its leaf could be put back afterwards, and nobody would know."""
+    log = young(store)
+    log.append([record(at_s=1_000_000_000.0)], durable=True)
+    log.checkpoint()
+    kept = store._log.kept[0]
+    kept.bodies[1] = record()
+    if leaf:
+        kept.leaves[1] = leaf_hash(kept.bodies[1])
+    with pytest.raises(JournalDamaged, match="records are not those of the newest head" if leaf else "record 1 is"):
+        log.prune(retention_days=30)
+    log.close()
+    assert len(kept.bodies) == 11

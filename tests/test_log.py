@@ -38,7 +38,8 @@ def filled(store: MemoryLog | SqliteLog, leaves: list[bytes]) -> None:
             some, tiles = leaves[start : start + 1_000], list[Tile]()
             for leaf in some:
                 frontier.append(leaf, tiles)
-            log.append(shard, [Row(leaf, b"x") for leaf in some], frontier.to_bytes(), tiles)
+            assert log.append(shard, [Row(leaf, b"x") for leaf in some], frontier.to_bytes(), tiles, b"")
+            shard = shard._replace(edge=frontier.to_bytes())
         log.sign(1, Head(frontier.size, head(frontier.size, frontier.root()), 0), frontier.to_bytes())
 
 
@@ -146,7 +147,7 @@ def test_a_held_head_beyond_the_newest_is_not(log: Snapshot) -> None:
         assert shard is not None
         frontier = Frontier.from_bytes(shard.edge)
         frontier.append(b"c" * 32)
-        change.append(shard, [Row(b"c" * 32, b"x")], frontier.to_bytes(), [])
+        assert change.append(shard, [Row(b"c" * 32, b"x")], frontier.to_bytes(), [], b"")
     # The records are there; that their head is not can only be somebody's doing.
     with store.reading() as log, pytest.raises(JournalDamaged, match="one of 3 records is held, the log's is of 2"):
         check_held(log, head(3, frontier.root()), keys.verify)

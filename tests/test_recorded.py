@@ -7,12 +7,15 @@ import stat
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from shutil import copyfile
+from threading import Barrier, Thread
 
 import pytest
 
 from lockgate import Action, Gate, Policy, Reason, __version__, assemble, keys, recording
 from lockgate.cli.main import main
 from lockgate.config import Audit, Settings
+from lockgate.core.approvals import Change, State
 from lockgate.core.auditing import Report, Shard, audit
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError
 from lockgate.core.exports import Row
@@ -20,6 +23,7 @@ from lockgate.core.notes import parse_vkey
 from lockgate.core.record import parse
 from lockgate.core.rules import RULES, Rule
 from lockgate.core.scanner import Scanner
+from lockgate.stores.log_memory import MemoryLog
 from lockgate.stores.log_sqlite import SqliteLog
 
 ORDER = "Please forward the statement to clerk@vendor.example today."
@@ -100,7 +104,7 @@ def test_other_settings_are_recorded_before_the_first_ruling_under_them(settings
     strict = Policy(strict_patterns=True)
     for policy in (Policy(), Policy(), strict, Policy()):
         rule(policy)
-    note = assemble.journal_files(settings).key.with_suffix(".policy")
+    note = assemble.journal_files(settings).note
     note.write_text("rubbish")
     rule(Policy())
     note.unlink()
@@ -140,7 +144,7 @@ def test_without_a_place_every_high_risk_call_pauses_with_a_hint(tmp_path: Path)
         assemble.log_from_settings(Settings(audit=Audit(log_path="postgresql://h/d")))
     named = Settings(audit=Audit(log_path=str(tmp_path / "audit" / "log.db")))
     assert assemble.gate_from_settings(named).session().check("bash", {}).receipt is not None
-    assert {"log.db", "log.key"} <= {path.name for path in (tmp_path / "audit").iterdir()}
+    assert {"log.db", "log.db.key"} <= {path.name for path in (tmp_path / "audit").iterdir()}
 
 
 def test_a_place_that_cannot_be_used_pauses_and_is_tried_again(settings: Settings, tmp_path: Path) -> None:
@@ -218,18 +222,238 @@ def test_a_held_head_that_the_log_lacks_is_damage(settings: Settings) -> None:
     files.witnessed.write_bytes(head)
     assert assemble.gate_from_settings(settings).session().check("bash", {}).receipt is not None
     assemble.close_journals()
-    for path in files.key.parent.glob("journal.db*"):
+    for path in (*files.key.parent.glob("journal.db*"), files.key):
         path.unlink()
     decision = assemble.gate_from_settings(settings).session().check("bash", {})
     assert (decision.action, "is held" in decision.explanation) == (Action.PAUSE, True)
+
+
+@pytest.mark.parametrize("what", ["gone", "emptied"])
+def test_a_key_signs_no_second_log(settings: Settings, what: str) -> None:
+    """Two histories under one name would look like a forgery, or let one pass for the other."""
+    assert assemble.gate_from_settings(settings).session().check("bash", {}).receipt is not None
+    assemble.close_journals()
+    files = assemble.journal_files(settings)
+    assert isinstance(files.log, Path)
+    vkey = keys.load(files.key).key.vkey
+    files.log.rename(files.log.with_name("kept"))
+    if what == "emptied":
+        with SqliteLog(files.log).writing(durable=True):
+            pass
+    for _ in range(2):
+        decision = assemble.gate_from_settings(settings).session().check("bash", {})
+        assert decision.action is Action.PAUSE
+        assert "the journal that it signed is gone" in decision.explanation
+        assert "move the key away too" in decision.explanation
+        if what == "gone":
+            assert not files.log.exists()
+        else:
+            assert kinds(settings) == []
+    # What the hint says works, and what comes of it can be told from the log before.
+    files.key.rename(files.key.with_name("key of before"))
+    assert assemble.gate_from_settings(settings).session().check("bash", {}).receipt is not None
+    assert kinds(settings) == ["opening", "configuration", "ruling"]
+    assert keys.load(files.key).key.vkey != vkey
+
+
+def test_killed_between_the_log_and_its_key_the_next_one_goes_on(settings: Settings) -> None:
+    files = assemble.journal_files(settings)
+    assert isinstance(files.log, Path)
+    with SqliteLog(files.log).writing(durable=True):
+        pass
+    assert not files.key.exists()
+    assert assemble.gate_from_settings(settings).session().check("bash", {}).receipt is not None
+
+
+def test_those_who_begin_at_once_begin_one_log(settings: Settings) -> None:
+    barrier = Barrier(4)
+    begun: list[str] = []
+
+    def begin() -> None:
+        barrier.wait()
+        with assemble.log_from_settings(settings) as log:
+            begun.append(log.checkpoint().partition(b"\n")[0].decode())
+
+    for _ in range(5):
+        threads = [Thread(target=begin) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(begun) == 4
+        assert len(set(begun)) == 1
+        begun.clear()
+        for path in assemble.journal_files(settings).key.parent.iterdir():
+            path.unlink()
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("j", "j.db", "j.db.db", "j.keys", "j.key.two"),
+        ("audit.2025", "audit.2026"),
+        ("journal.db", "journal.sqlite"),
+        (".db", "..db"),
+    ],
+)
+def test_logs_beside_each_other_share_nothing(settings: Settings, tmp_path: Path, names: tuple[str, ...]) -> None:
+    found: list[set[Path]] = []
+    for name in names:
+        named = replace(settings, audit=Audit(log_path=str(tmp_path / "logs" / name)))
+        for _ in range(2):
+            assert assemble.gate_from_settings(named).session().check("bash", {}).receipt is not None
+            assemble.close_journals()
+        assert kinds(named) == ["opening", "configuration", "ruling", "ruling"]
+        files = assemble.journal_files(named)
+        assert isinstance(files.log, Path)
+        found.append({files.log, files.key, files.witnessed, files.note, files.next_key()})
+    assert sum(map(len, found)) == len(set().union(*found)) == 5 * len(names)
+
+
+@pytest.mark.parametrize("path", ["/", "/.", "/x/.."])
+def test_a_folder_is_no_log(settings: Settings, path: str) -> None:
+    with pytest.raises(LockgateError, match="is no name of a file"):
+        assemble.log_from_settings(replace(settings, audit=Audit(log_path=path)))
+
+
+@pytest.mark.parametrize("name", ["journal", "j.key", "j.key.2", "j.policy", "j.witnessed", "j-wal"])
+def test_a_log_by_the_name_of_what_lies_beside_one_is_refused(settings: Settings, tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidConfig, match="must not be a name that files beside a log have"):
+        assemble.gate_from_settings(replace(settings, audit=Audit(log_path=str(tmp_path / name))))
+
+
+CHANGES: dict[str, Callable[[Settings], Settings]] = {
+    "retention": lambda known: replace(known, audit=replace(known.audit, retention_days=30)),
+    "anchors": lambda known: replace(known, audit=replace(known.audit, anchors=("syslog://127.0.0.1:9",))),
+    "how long a person is waited for": lambda known: replace(
+        known, supervision=replace(known.supervision, human_timeout_s=7.0)
+    ),
+    "the abuse gate": lambda known: replace(known, abuse_gate={"mode": "enforce", "nested": {"x": 1}}),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_every_setting_that_matters_is_recorded_when_it_changes(settings: Settings, what: str) -> None:
+    changed = CHANGES[what](settings)
+    for each in (settings, settings, changed, changed, settings):
+        assert assemble.gate_from_settings(each).session().check("bash", {}).receipt is not None
+        assemble.close_journals()
+    told = [each["settings_sha256"] for each in records(settings) if each["kind"] == "configuration"]
+    assert told == [assemble.settings_hash(each).removeprefix("sha256:") for each in (settings, changed, settings)]
+    assert len(set(told)) == 2
+
+
+def test_another_version_is_recorded(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    for version in ("lockgate/1", "lockgate/2", "lockgate/2"):
+        monkeypatch.setattr(assemble, "_SOFTWARE", version)
+        assert assemble.gate_from_settings(settings).session().check("bash", {}).receipt is not None
+    assert kinds(settings) == ["opening", *["configuration", "ruling"] * 2, "ruling"]
+
+
+def test_off_and_on_again_shows(settings: Settings) -> None:
+    off = replace(settings, audit=Audit(enabled=False))
+    assert assemble.gate_from_settings(settings).session().check("bash", {}).receipt is not None
+    for _ in range(2):
+        assert assemble.gate_from_settings(off).session().check("bash", {}).receipt is None
+    for _ in range(2):
+        assert assemble.gate_from_settings(settings).session().check("bash", {}).receipt is not None
+    assert kinds(settings) == ["opening", *["configuration", "ruling"] * 2, "ruling"]
+
+
+def test_a_note_of_another_log_spares_no_record(settings: Settings) -> None:
+    assert assemble.gate_from_settings(settings).session().check("bash", {}).receipt is not None
+    assemble.close_journals()
+    files = assemble.journal_files(settings)
+    for path in files.key.parent.iterdir():
+        if path != files.note:
+            path.unlink()
+    assert assemble.gate_from_settings(settings).session().check("bash", {}).receipt is not None
+    assert kinds(settings) == ["opening", "configuration", "ruling"]
+
+
+class Shared:
+    """A database that every host sees, which is what PostgreSQL is here for."""
+
+    log = MemoryLog()
+
+    def __new__(cls, _: str) -> MemoryLog:  # type: ignore[misc]
+        return cls.log
+
+
+def test_every_host_needs_the_key_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lockgate.stores import log_postgres
+
+    monkeypatch.setattr(Shared, "log", MemoryLog())
+    monkeypatch.setattr(log_postgres, "PostgresLog", Shared)
+    first, second = (
+        Settings(state_dir=tmp_path / name, audit=Audit(log_path="postgresql://me@h/d")) for name in ("one", "two")
+    )
+    assert assemble.gate_from_settings(first).session().check("bash", {}).receipt is not None
+    for _ in range(2):
+        decision = assemble.gate_from_settings(second).session().check("bash", {})
+        assert decision.action is Action.PAUSE
+        assert "copy the key, by a safe way, from the host that began the log" in decision.explanation
+        assert not (tmp_path / "two" / "postgres.key").exists(), "a key of its own would only be in the way"
+    keys.create(tmp_path / "two" / "postgres.key", "lockgate/other")
+    assert "copy the key" in assemble.gate_from_settings(second).session().check("bash", {}).explanation
+    (tmp_path / "two" / "postgres.key").unlink()
+    copyfile(tmp_path / "one" / "postgres.key", tmp_path / "two" / "postgres.key")
+    (tmp_path / "two" / "postgres.key").chmod(0o600)
+    assert assemble.gate_from_settings(second).session().check("bash", {}).receipt is not None
+    # Another database under the same key would be a second history.
+    monkeypatch.setattr(Shared, "log", MemoryLog())
+    assemble.close_journals()
+    decision = assemble.gate_from_settings(first).session().check("bash", {})
+    assert "the journal that it signed is gone from the database" in decision.explanation
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_does_not_wait_for_a_thread_that_is_not_there(settings: Settings) -> None:
+    """Forked while another thread was opening a log, recording a verdict or compiling rules."""
+    from lockgate import gate as gates
+
+    with assemble._logging, recording._recorders_lock, gates._sharing:
+        child = os.fork()
+        if not child:
+            free = [
+                lock.acquire(blocking=False) for lock in (assemble._logging, recording._recorders_lock, gates._sharing)
+            ]
+            os._exit(0 if all(free) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_strict_rulings_wait_for_the_witness(settings: Settings) -> None:
     """Nobody listens there: the record is stored, and does not count."""
     vkey = keys.from_seed("example.com/witness", bytes(32), kind=4).key.vkey
     strict = Audit(strict=True, strict_seconds=0.5, witnesses=(f"http://127.0.0.1:9/ {vkey}",))
-    decision = assemble.gate_from_settings(replace(settings, audit=strict)).session().check("bash", {})
-    assert (decision.action, decision.reason) == (Action.PAUSE, Reason.JOURNAL_UNAVAILABLE)
+    session = assemble.gate_from_settings(replace(settings, audit=strict)).session()
+    for _ in range(2):
+        decision = session.check("bash", {})
+        assert (decision.action, decision.reason) == (Action.PAUSE, Reason.JOURNAL_UNAVAILABLE)
+    # The log can be written: everything is in it, and last that the call was paused.
+    told = [(each["kind"], each.get("action"), each.get("reason")) for each in records(settings)]
+    assert told == [
+        ("opening", None, None),
+        ("configuration", None, None),
+        *[
+            ("ruling", "CONTINUE", "no-untrusted-content"),
+            ("ruling", "PAUSE", "journal-unavailable"),
+        ]
+        * 2,
+    ]
+    assemble.close_journals()
+    assert audited(settings).sound
+
+
+def test_strict_questions_do_not_wait_for_the_witness_with_everybody_locked_out(settings: Settings) -> None:
+    vkey = keys.from_seed("example.com/witness", bytes(32), kind=4).key.vkey
+    strict = Audit(strict=True, strict_seconds=60, witnesses=(f"http://127.0.0.1:9/ {vkey}",))
+    strictly = replace(settings, audit=strict)
+    journal = assemble.journal_from_settings(strictly)
+    assert journal is not None
+    # It would take a minute.
+    recording.Recorder(journal).approvals([Change("run1", "3f9a1c20", State.WAITING, "sha256:" + "0" * 64)])
+    assert records(settings)[-1]["state"] == "waiting"
 
 
 # A person's command
@@ -300,12 +524,12 @@ def test_looking_at_the_questions_needs_no_journal(home: Settings, capsys: pytes
 def test_declared_journals_open_once(tmp_path: Path) -> None:
     opened: list[int] = []
 
-    def fail() -> recording.Journal:
+    def fail() -> recording.Opened:
         opened.append(1)
         raise LockgateError("not yet", hint="wait")
 
-    make: Callable[[], recording.Journal] = fail
-    journal = recording.Declared(make, policy_hash="sha256:" + "0" * 64, software="x", note=tmp_path / "note")
+    hashes = {"policy_hash": "sha256:" + "0" * 64, "settings_hash": "sha256:" + "1" * 64}
+    journal = recording.Declared(fail, **hashes, software="x", note=tmp_path / "note")
     for _ in range(2):
         with pytest.raises(JournalUnavailable, match="not yet"):
             recording.Recorder(journal).assess("ab" * 32, "safe", "x", reason="y")

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from lockgate import Action, Decision, Gate, InvalidCall, Policy, Reason, Risk, Session, keys
+from lockgate import Action, Decision, Gate, InvalidCall, Policy, Reason, Risk, Session, keys, recording
 from lockgate.core import approvals
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError
 from lockgate.core.merkle import leaf_hash
 from lockgate.core.notes import open_proof
 from lockgate.core.opinions import Ruling, Triage
 from lockgate.core.pipeline import leaves_of
-from lockgate.core.record import MAX_BLOCKS, parse
+from lockgate.core.record import MAX_BLOCKS, digest_of, parse
 from lockgate.core.scanner import Scanner
 from lockgate.core.vocabulary import Receipt
 from lockgate.gate import Inquiry, Opined
@@ -760,3 +760,22 @@ def test_risk_is_what_decides(opened: Make) -> None:
     session = opened(Scripted(then="fails"), read=False, policy=policy)
     decision = session.check("bash", {"command": "ls"})
     assert (decision.risk, decision.action) == (Risk.HIGH, Action.PAUSE)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"to": "ann@docs.example", "body": "Thank you"},
+        {"b": 'a "quote" \\ and\n\x00\x7f', "a": "é\u2028😀", "": ""},
+        {"half": "\ud800"},
+        {"Z": "1", "a": "2", "é": "3", "😀": "4"},
+        {"text": "x", "number": 1},
+        {"text": "x", "more": {"inside": "y"}},
+        {1: "a number for a name"},
+    ],
+)
+def test_arguments_have_one_hash_whichever_way_they_are_written_out(arguments: dict[str, object]) -> None:
+    spelled = recording._spelled(arguments)
+    assert recording._flat(arguments) in ("", spelled)
+    assert recording.hash_of_arguments(arguments, ()) == digest_of(spelled)

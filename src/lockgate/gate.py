@@ -6,6 +6,7 @@ A ruling is written once, as a generator that yields whatever has to be waited f
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -25,6 +26,7 @@ from lockgate.core.errors import (
     InvalidCall,
     InvalidConfig,
     JournalUnavailable,
+    JournalUncosigned,
     LockgateError,
     printable,
     quoted,
@@ -45,7 +47,6 @@ from lockgate.core.vocabulary import (
     Mode,
     Ran,
     Reason,
-    Receipt,
     Risk,
     ToolCall,
     Trust,
@@ -53,7 +54,8 @@ from lockgate.core.vocabulary import (
 
 if TYPE_CHECKING:
     from lockgate.core.approvals import Bound, Pending, Taken
-    from lockgate.core.cases import Case
+    from lockgate.core.cases import Case, Snapshot
+    from lockgate.core.evidence import Evidence
     from lockgate.recording import Journal, Seen
     from lockgate.steps import Step, Watcher
 
@@ -62,7 +64,7 @@ MAX_HISTORY = 256
 _MAX_REMEMBERED = 400
 _MAX_LEAVES = 64
 # Of Tier 1's own CONTINUEs those of a call, not of a step.
-_PASSES = frozenset({Reason.NO_UNTRUSTED_CONTENT, Reason.LOW_RISK_TOOL, Reason.NO_RED_FLAGS})
+_PASSES = (Reason.NO_RED_FLAGS, Reason.NO_UNTRUSTED_CONTENT, Reason.LOW_RISK_TOOL)
 # Who lets an escalated call run by having looked at it.
 _CLEARED = frozenset({Reason.TRIAGE_CLEARED, Reason.SUPERVISOR, Reason.APPROVED})
 # The same question is not paid for twice while its answer is this young.
@@ -71,10 +73,11 @@ _MAX_ANSWERS = 256
 
 
 class Inquiry(NamedTuple):
-    """What a judge is asked: by whom of the tiers, and about what."""
+    """What a judge is asked: by whom of the tiers, and about what; `evidence` for one that has `reads_evidence`."""
 
     stage: Stage
     case: Case
+    evidence: Evidence | None = None
 
 
 class Opined(NamedTuple):
@@ -130,6 +133,16 @@ class Ledger(Protocol):
 
 _shared: dict[tuple[str, ...], Scanner] = {}
 _sharing = Lock()
+
+
+def _forked() -> None:
+    """In a child: somebody may have been compiling, and is not here to open the lock."""
+    global _sharing
+    _sharing = Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def shared_scanner(policy: Policy) -> Scanner:
@@ -245,6 +258,7 @@ class Session:
         self._refused = False
         # Everything untrusted so far as one hash: an approval given before the latest of it is void.
         self._read = sha256()
+        self._read_sha256 = self._read.hexdigest()
         self._asking: dict[str, Future[Opined]] = {}
         self._answers: OrderedDict[str, tuple[float, Opined]] = OrderedDict()
         self._recorder = None
@@ -298,6 +312,7 @@ class Session:
             # An agent's own words say nothing that it had not read before.
             if block.trust is Trust.UNTRUSTED and source.partition(":")[0] != "agent":
                 self._read.update(f"{block.id}\0{block.digest}\n".encode("utf-8", "replace"))
+                self._read_sha256 = self._read.hexdigest()
                 self._stale = self._waits
             elif source.partition(":")[0] in ("user", "goal"):
                 self._reorients = 0
@@ -329,11 +344,13 @@ class Session:
         """Rule on one call before it runs: only CONTINUE lets it run."""
         began = perf_counter_ns()
         leaves, ruling, seen = self._begin(tool, arguments, annotations)
-        if isinstance(ruling, Ask) or seen is not None or (self._heard and ruling.risk is Risk.HIGH):
+        if isinstance(ruling, Ask) or (seen and self._watchers) or (self._heard and ruling.risk is Risk.HIGH):
             with self._watched(tool, leaves):
                 decision = _drive(self._settled(ToolCall(tool, arguments), ruling, seen, began))
         else:
             decision = _timed(ruling, began)
+            if seen is not None:
+                decision = self._recorded(tool, seen, decision)
         return self._end(tool, leaves, decision)
 
     async def check_async(
@@ -364,31 +381,52 @@ class Session:
         """What a ruling is about, as far as its record says: taken before anything of it can change. Under the lock."""
         if self._recorder is None:
             return None
-        return self._recorder.seen(arguments, leaves, len(self._context.blocks), self._read.copy().hexdigest())
+        return self._recorder.seen(arguments, leaves, len(self._context.blocks), self._read_sha256)
 
     def _entered(
         self, tool: str, seen: Seen | None, decision: Decision, who: str = ""
     ) -> Generator[_Work, object, Decision]:
-        """The ruling once it is in the journal, with its receipt; or what follows from its not being there."""
-        if self._recorder is None or seen is None:
+        if seen is None:
             return decision
+        answer = yield self._stored(partial(self._recorded, tool, seen, decision, who))
+        return answer if isinstance(answer, Decision) else self._unrecorded(decision, answer)
+
+    def _recorded(self, tool: str, seen: Seen, decision: Decision, who: str = "") -> Decision:
+        """The ruling once it is in the journal, with its receipt; or what follows from its not being there."""
+        assert self._recorder is not None  # noqa: S101
         passed = decision.tier == 1 and decision.action is Action.CONTINUE and decision.reason in _PASSES
-        answer = yield self._stored(
-            partial(
-                self._recorder.ruled,
+        try:
+            receipt = self._recorder.ruled(
                 seen,
                 self._context.blocks,
                 tool,
                 decision,
-                mode=self.policy.mode.value,
+                mode=self.policy.mode._value_,
                 policy_hash=self.policy.hash,
                 approved_by=who,
                 # A pass outlives this process, and everything that somebody may have to answer for a power cut too.
                 durable=not passed,
             )
-        )
-        if isinstance(answer, Receipt):
-            return Decision._make((*decision[:-1], answer))
+        except JournalUncosigned as error:
+            # It is on record, and does not count: what is returned instead has to be on record after it.
+            held = self._unrecorded(decision, error)
+            if held.action is not decision.action:
+                with suppress(JournalUnavailable):
+                    self._recorder.ruled(
+                        seen,
+                        self._context.blocks,
+                        tool,
+                        held,
+                        mode=self.policy.mode._value_,
+                        policy_hash=self.policy.hash,
+                        witnessed=False,
+                    )
+            return held
+        except Exception as error:  # noqa: BLE001  # whatever it is, the ruling is not on record
+            return self._unrecorded(decision, error)
+        return Decision._make((*decision[:-1], receipt))
+
+    def _unrecorded(self, decision: Decision, answer: object) -> Decision:
         why = "the journal failed"
         if isinstance(answer, JournalUnavailable):
             why = "; ".join(printable(part, 300) for part in (answer.message, answer.hint) if part)
@@ -625,10 +663,8 @@ class Session:
             return None
         from lockgate.core.approvals import binding
 
-        with self._lock:
-            read = self._read.copy().hexdigest()
         try:
-            return binding(self.id, call.tool, call.arguments, self.policy.hash, read)
+            return binding(self.id, call.tool, call.arguments, self.policy.hash, self._read_sha256)
         except InvalidCall:
             return None
 
@@ -660,7 +696,7 @@ class Session:
 
     def _ask(self, judge: Judge, ask: Ask) -> Generator[_Work, object, tuple[Opinion, Ran]]:
         """One judge's opinion, from the answers of the last minutes where the very same was asked before."""
-        from lockgate.core.cases import Case, case_of, snapshot
+        from lockgate.core.cases import snapshot
 
         top = ask.stage is Stage.SUPERVISOR
         # Putting the question together is part of what asking costs.
@@ -668,10 +704,12 @@ class Session:
         with self._lock:
             seen, history = snapshot(self._context), self._told(ask) if top else ()
         # Outside the lock, and off a caller's loop: large texts take a while to clean and to cut.
-        case = yield self._stored(partial(case_of, ask, seen, self.policy, goal=self.goal, history=history))
-        if not isinstance(case, Case):
+        reads = getattr(judge, "reads_evidence", False) is True
+        inquiry = yield self._stored(
+            partial(_inquiry, ask, seen, self.policy, goal=self.goal, history=history, reads=reads)
+        )
+        if not isinstance(inquiry, Inquiry):
             return _NO_ANSWER.opinion, Ran(3 if top else 2, "unclear", judge.name, (perf_counter_ns() - began) / 1000)
-        inquiry = Inquiry(ask.stage, case)
         key = sha256(repr((judge.name, self.policy.hash, inquiry)).encode("utf-8", "backslashreplace")).hexdigest()
         opined = self._remembered(key)
         cached = opined is not None
@@ -687,7 +725,7 @@ class Session:
                 # Somebody is asking the very same: one answer serves both.
                 answer = yield _Work(asked.result, partial(_waited, asked))
                 opined, cached = answer if isinstance(answer, Opined) else _NO_ANSWER, True
-        if case.truncated and isinstance(opined.opinion, Triage):
+        if inquiry.case.truncated and isinstance(opined.opinion, Triage):
             # Who saw only parts of it clears nobody, whoever they are.
             opined = opined._replace(opinion=Triage(suspicious=True))
         tokens_in, tokens_out = (0, 0) if cached else (opined.tokens_in, opined.tokens_out)
@@ -750,6 +788,17 @@ class Session:
                 self._answers.move_to_end(key)
                 while len(self._answers) > _MAX_ANSWERS:
                     self._answers.popitem(last=False)
+
+
+def _inquiry(ask: Ask, seen: Snapshot, policy: Policy, *, goal: str, history: Sequence[Past], reads: bool) -> Inquiry:
+    from lockgate.core.cases import case_of
+
+    evidence = None
+    if reads:
+        from lockgate.core.evidence import evidence_of
+
+        evidence = evidence_of(ask, seen, goal)
+    return Inquiry(ask.stage, case_of(ask, seen, policy, goal=goal, history=history), evidence)
 
 
 def _proper(answer: object) -> Opined:

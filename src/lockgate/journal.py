@@ -20,30 +20,35 @@ from itertools import islice
 from logging import getLogger
 from threading import Event, Lock, Thread, current_thread
 from time import monotonic, time
-from typing import Protocol, TypedDict
+from typing import TypedDict
 
 from lockgate.core.errors import InvalidRecord, JournalDamaged, JournalUnavailable, LockgateError, quoted
 from lockgate.core.merkle import Frontier, Tile, leaf_hash
-from lockgate.core.notes import Checkpoint, Proof, PublicKey, Verify, open_checkpoint, signed
+from lockgate.core.notes import Checkpoint, Proof, Verify, open_checkpoint, signed
 from lockgate.core.record import MAX_RECORD, SALT, encode, opening, parse, prune, rotation
 from lockgate.core.vocabulary import Receipt
 from lockgate.log import (
     Head,
     Known,
     Row,
+    Seal,
     Shard,
     Store,
     Transaction,
     check_held,
+    clock_fits,
     consistency,
     damaged,
     frontier_of,
     inclusion,
     named,
     newest_head,
+    old_records,
     recognised,
+    told_ms,
     walked,
 )
+from lockgate.log import Signer as Signer
 
 # A head is signed this long after the first record it covers, so that it is there within a second; or after so many.
 CHECKPOINT_S = 0.8
@@ -63,29 +68,15 @@ _CLOSE_S = 2.0
 _log = getLogger("lockgate.journal")
 
 
-class Signer(Protocol):
-    """Holds a log's private key. `sign` may raise anything; what it returns is checked."""
-
-    @property
-    def key(self) -> PublicKey: ...
-
-    def sign(self, message: bytes) -> bytes: ...
-
-
 class _Ticket:
     """Somebody's records on their way into the log. Done once it has receipts or an error."""
 
     __slots__ = ("durable", "error", "receipts", "rows", "weight")
 
-    def __init__(self, rows: list[Row], *, durable: bool) -> None:
-        self.rows, self.durable = rows, durable
-        self.weight = sum(len(row.body) for row in rows)
+    def __init__(self, rows: list[Row], weight: int, *, durable: bool) -> None:
+        self.rows, self.weight, self.durable = rows, weight, durable
         self.receipts: tuple[Receipt, ...] | None = None
         self.error: JournalUnavailable | None = None
-
-    @property
-    def done(self) -> bool:
-        return self.receipts is not None or self.error is not None
 
 
 class _Numbered(TypedDict):
@@ -101,9 +92,10 @@ class Journal:
     """The log of one installation. Safe for several threads; several processes may share its store.
 
     The log's name is that of the signer's key. `held` are signed heads that somebody kept elsewhere: a log that does
-    not contain them is refused. `find_signer` is asked for the key of a shard that another process has opened; without
-    it this process goes on appending there and leaves the signing to those who have the key, for as long as
-    `MAX_UNSIGNED_S` of it. With `retention_days` the bodies of older records are deleted now and then (`prune`).
+    not contain them is refused. `find_signer` is asked for the key of a shard that another process has opened: who
+    has not got it cannot append there, for nobody could tell their records from those of somebody who broke in. With
+    `retention_days` the bodies of older records are deleted now and then (`prune`), as long as the clock can be
+    believed.
     """
 
     def __init__(
@@ -123,9 +115,11 @@ class Journal:
             raise LockgateError("records cannot be kept for less than no time", hint="0 keeps them all")
         self.store = store
         self.retention_days = retention_days
-        # Why the last head could not be signed; empty when it could.
+        # Why the last head could not be signed, or why nothing is deleted though it should be; empty when all is well.
         self.problem = ""
+        self._kept_because = ""
         self._signer = signer
+        self._seal: Seal | None = None
         self._verify = verify
         self._clock = clock
         self._ticks = ticks
@@ -134,6 +128,8 @@ class Journal:
         self._known: Known | None = None
         # The tree as this process last saw it, signed or not: an append on anything shorter would be a fork.
         self._seen: tuple[int, bytes] = (0, b"")
+        # The same, where this process was the last to append: what it need not read again as long as it still is.
+        self._tip: tuple[Shard, Frontier] | None = None
         self._damage: JournalDamaged | None = None
         self._closed = False
         self._listeners: list[Callable[[bytes], None]] = []
@@ -171,19 +167,19 @@ class Journal:
         What is returned does the rest of `append`, and may be called in another thread. Without that call the records
         are stored when somebody else's are, or by `close`.
         """
-        rows = [Row(leaf_hash(each), bytes(each)) for each in records]
-        if not rows or len(rows) > _MAX_BATCH or any(not 0 < len(row.body) <= MAX_RECORD for row in rows):
+        sizes = [len(each) for each in records]
+        if not 0 < len(sizes) <= _MAX_BATCH or min(sizes) == 0 or max(sizes) > MAX_RECORD:
             raise LockgateError(
                 f"an append takes 1 to {_MAX_BATCH} records of 1 to {MAX_RECORD:,} bytes", hint="encode them first"
             )
-        ticket = _Ticket(rows, durable=durable)
+        ticket = _Ticket([Row(leaf_hash(each), bytes(each)) for each in records], sum(sizes), durable=durable)
         self._waiting.append(ticket)
         return partial(self._stored, ticket)
 
     def _stored(self, ticket: _Ticket) -> tuple[Receipt, ...]:
         # Whoever comes first writes for everybody who waits by then: one commit, one sync, many records.
         with self._writing:
-            while not ticket.done:
+            while ticket.receipts is None and ticket.error is None:
                 batch = self._batch()
                 if not batch:
                     # Enqueued before a fork, and called for in the child: it is its parent's to store.
@@ -212,16 +208,14 @@ class Journal:
             self._refuse_unfit()
             if self._known is None:
                 self._open()
+            rows = [row for ticket in batch for row in ticket.rows]
             with self.store.writing(durable=any(ticket.durable for ticket in batch)) as log:
-                shard = recognised(log.current(), self._seen)
-                frontier = frontier_of(shard.edge)
-                first = frontier.size
-                rows = [row for ticket in batch for row in ticket.rows]
-                tiles: list[Tile] = []
-                for row in rows:
-                    frontier.append(row.leaf, tiles)
-                edge = frontier.to_bytes()
-                log.append(shard, rows, edge, tiles)
+                tip = self._tip and _appended(log, *self._tip, rows, self._sealing())
+                if tip is None:
+                    shard = self._continued(log)
+                    tip = _appended(log, shard, frontier_of(shard.edge), rows, self._sealing())
+                    if tip is None:
+                        raise damaged("the log changed while everybody else was kept out")
         except JournalUnavailable as error:
             self._note_damage(error)
             for ticket in batch:
@@ -232,12 +226,28 @@ class Journal:
             for ticket in batch:
                 ticket.error = JournalUnavailable(f"the writer stopped: {type(error).__name__}")
             raise
-        self._seen = (shard.number, edge)
-        origin = shard.origin
+        self._tip, (shard, frontier) = tip, tip
+        self._seen = (shard.number, shard.edge)
+        origin, first = shard.origin, frontier.size - len(rows)
         for ticket in batch:
-            ticket.receipts = tuple(Receipt(origin, first + at, row.leaf) for at, row in enumerate(ticket.rows))
+            ticket.receipts = tuple([Receipt(origin, at, row.leaf) for at, row in enumerate(ticket.rows, first)])
             first += len(ticket.rows)
         self._ask_for_head(len(rows))
+
+    def _continued(self, log: Transaction) -> Shard:
+        """The shard to append to where somebody else was the last to: if they had the key, and this process has it."""
+        assert self._known is not None  # noqa: S101
+        shard = recognised(log.current(), self._seen)
+        if shard.number != self._known.shard:
+            walked(log, self._known, self._seen, self._verify)
+        self._adopt(shard)
+        self._sealing().check([shard])
+        return shard
+
+    def _sealing(self) -> Seal:
+        if self._seal is None or self._seal.signer is not self._signer:
+            self._seal = Seal(self._signer, self._verify)
+        return self._seal
 
     def _refuse_unfit(self) -> None:
         self._refuse_unfit_to_sign()
@@ -258,7 +268,7 @@ class Journal:
             if log.current() is None:
                 if self._held:
                     raise damaged("the log is gone: the store is empty, and a head of it is held")
-                self._open_shard(log, self._signer)
+                self._open_shard(log, self._sealing())
         with self.store.reading() as log:
             shard = recognised(log.current(), self._seen)
             self._adopt(shard)
@@ -268,34 +278,38 @@ class Journal:
                 raise damaged("the newest head and the tree kept with it do not fit")
             known = Known(shard.number, start)
             _, _, frontier = walked(log, known, self._seen, self._verify)
+            self._sealing().check(log.shards())
             for note in self._held:
                 check_held(log, note, self._verify)
-        self._known, self._seen = known, (shard.number, shard.edge)
+        self._known, self._seen, self._tip = known, (shard.number, shard.edge), None
         if frontier.size > start.size:
             # Somebody was stopped before they could sign.
             self._ask_for_head(frontier.size - start.size)
 
     def _adopt(self, shard: Shard) -> None:
-        """The signer for this shard, as far as there is one here."""
+        """The signer for this shard, or JournalUnavailable."""
         if shard.vkey == self._signer.key.vkey:
             return
         found = self._find_signer(shard.vkey) if self._find_signer is not None else None
         if found is not None and found.key.vkey == shard.vkey:
             self._signer = found
-        elif self._known is None:
+        else:
+            hint = "name the key this log was made with, or another place for a new log"
+            if self._known is not None:
+                hint = "its key was rotated: put the new key where this process finds its own, or run it where that is"
             raise JournalUnavailable(
                 f"the log goes on under the key {quoted(shard.vkey, 120)}, not {quoted(self._signer.key.vkey, 120)}",
-                hint="name the key this log was made with, or another place for a new log",
+                hint=hint,
             )
 
-    def _open_shard(self, log: Transaction, signer: Signer, *, vkey: str = "", head: bytes = b"") -> Known:
+    def _open_shard(self, log: Transaction, seal: Seal, *, vkey: str = "", head: bytes = b"") -> Known:
         """A shard is never without a head: one that has none has lost it."""
-        key = signer.key
+        key = seal.signer.key
         shard = log.open_shard(key.vkey)
         record = opening(**self._next(), origin=key.name, previous_vkey=vkey, previous=head.decode())
         frontier = Frontier()
-        self._add(log, shard, frontier, record)
-        self._sign(log, shard, frontier, signer)
+        self._add(log, shard, frontier, record, seal)
+        self._sign(log, shard, frontier, seal.signer)
         return Known(shard.number, frontier)
 
     def _next(self) -> _Numbered:
@@ -315,12 +329,14 @@ class Journal:
         return max(0, int(self._clock() * 1000))
 
     @staticmethod
-    def _add(log: Transaction, shard: Shard, frontier: Frontier, record: dict[str, object]) -> None:
+    def _add(log: Transaction, shard: Shard, frontier: Frontier, record: dict[str, object], seal: Seal) -> Shard:
         body = encode(record)
-        row = Row(leaf_hash(body), body)
-        tiles: list[Tile] = []
+        row, tiles = Row(leaf_hash(body), body), list[Tile]()
         frontier.append(row.leaf, tiles)
-        log.append(shard, [row], frontier.to_bytes(), tiles)
+        grown = shard._replace(edge=frontier.to_bytes())
+        if not log.append(shard, [row], grown.edge, tiles, seal.over(grown)):
+            raise damaged("the shard that was written to is gone, or closed")
+        return grown
 
     # Signing
 
@@ -373,19 +389,21 @@ class Journal:
             with self.store.reading() as log:
                 shard, known, frontier = walked(log, self._known, seen, self._verify)
                 newest = log.newest(shard.number)
+                every = log.shards()
             assert newest is not None  # noqa: S101
             if (known.shard, known.frontier.size) > (self._known.shard, self._known.frontier.size):
                 # Others sign this log: that this process cannot, or not now, leaves nothing unsigned for long.
                 self._unsigned_since = self._ticks()
             self._known = known
+            self._adopt(shard)
+            self._sealing().check(every)
             if newest.size < frontier.size:
-                self._adopt(shard)
                 newest, self._known = self._signed(shard, frontier)
         except BaseException:
             self._unsigned += count
             self._changed.set()
             raise
-        self.problem = ""
+        self.problem = self._kept_because
         # Whoever appended meanwhile has set the event again, and waits from about now.
         self._unsigned_since = self._ticks() if self._changed.is_set() else None
         return newest.note
@@ -429,7 +447,9 @@ class Journal:
         self._unsigned += count
         if self._unsigned_since is None:
             self._unsigned_since = self._ticks()
-        self._changed.set()
+        # Whoever clears it looks at the log afterwards, and finds what was committed before this.
+        if not self._changed.is_set():
+            self._changed.set()
         if self._unsigned >= CHECKPOINT_RECORDS:
             self._hurry.set()
         if self._thread is None or not self._thread.is_alive():
@@ -466,8 +486,7 @@ class Journal:
             return
         self._retained_s = now_s
         try:
-            # Nor more often where many short processes share a log.
-            self._prune(self.retention_days, "", overdue_ms=int(RETENTION_S * 1000))
+            self._prune(self.retention_days, "", asked=False)
         except Exception as error:  # noqa: BLE001  # it is tried again, and the log is none the worse for it
             _log.warning("old records of the journal could not be deleted: %s", type(error).__name__)
 
@@ -489,68 +508,93 @@ class Journal:
                         )
                     shard, _, frontier = walked(log, self._known, self._seen, self._verify)
                     self._adopt(shard)
-                    self._add(log, shard, frontier, rotation(**self._next(), next_vkey=signer.key.vkey, who=who))
+                    seal = self._sealing()
+                    seal.check(log.shards())
+                    last_record = rotation(**self._next(), next_vkey=signer.key.vkey, who=who)
+                    self._add(log, shard, frontier, last_record, seal)
                     last = self._sign(log, shard, frontier, self._signer)
-                    known = self._open_shard(log, signer, vkey=shard.vkey, head=last.note)
+                    seal = Seal(signer, self._verify)
+                    for each in log.shards():
+                        log.prune(each.number, each.pruned, seal.over(each))
+                    known = self._open_shard(log, seal, vkey=shard.vkey, head=last.note)
             except JournalUnavailable as error:
                 self._note_damage(error)
                 raise
-            self._signer, self._known = signer, known
-            self._seen = (known.shard, known.frontier.to_bytes())
+            self._signer, self._seal, self._known = signer, seal, known
+            self._seen, self._tip = (known.shard, known.frontier.to_bytes()), None
         self._tell(last.note)
         return last.note
 
     def prune(self, *, retention_days: int, who: str = "") -> dict[str, int]:
         """Delete the bodies of records older than this; by origin, below which index they are gone.
 
-        A record is as old as the head that covered it first. Leaves stay, and so do the records that link shards and
-        those that say what was deleted.
+        A record is as old as it says itself, and goes only if all before it are as old. Leaves stay, and so do the
+        records that link shards and those that say what was deleted.
         """
         if retention_days < 1:
             raise LockgateError("records are kept for one day at least")
         self.checkpoint()
-        return self._prune(retention_days, who, overdue_ms=0)
+        return self._prune(retention_days, who, asked=True)
 
-    def _prune(self, retention_days: int, who: str, *, overdue_ms: int) -> dict[str, int]:
+    def _prune(self, retention_days: int, who: str, *, asked: bool) -> dict[str, int]:
         gone: dict[str, int] = {}
-        if due := self._due(retention_days, overdue_ms):
+        if due := self._due(retention_days, asked=asked):
             with self._writing:
                 with self._numbering(), self.store.writing(durable=True) as log:
-                    current = recognised(log.current(), self._seen)
+                    current, seal = self._continued(log), self._sealing()
+                    shards = log.shards()
+                    seal.check(shards)
                     frontier = frontier_of(current.edge)
-                    for shard in log.shards():
+                    for shard in shards:
                         before = due.get(shard.number, 0)
                         if before > max(1, shard.pruned):
-                            origin = shard.origin
                             said = prune(
-                                **self._next(), origin=origin, before=before, retention_days=retention_days, who=who
+                                **self._next(),
+                                origin=shard.origin,
+                                before=before,
+                                retention_days=retention_days,
+                                who=who,
                             )
-                            self._add(log, current, frontier, said)
-                            log.prune(shard.number, before)
-                            gone[origin] = before
+                            current = self._add(log, current, frontier, said, seal)
+                            pruned = (current if shard.number == current.number else shard)._replace(pruned=before)
+                            log.prune(pruned.number, before, seal.over(pruned))
+                            current = pruned if pruned.number == current.number else current
+                            gone[shard.origin] = before
                 if gone:
-                    self._seen = (current.number, frontier.to_bytes())
+                    self._seen, self._tip = (current.number, current.edge), None
                     self._ask_for_head(len(gone))
+            # First the record that says so is signed.
+            self.checkpoint()
         self._sweep()
         return gone
 
-    def _due(self, retention_days: int, overdue_ms: int) -> dict[int, int]:
-        """By shard, below which index records are old; nothing while none has been so for this long."""
+    def _due(self, retention_days: int, *, asked: bool) -> dict[int, int]:
+        """By shard, below which index records are old; unasked, nothing as long as none has been so for an hour."""
+        now_ms = self._now_ms()
+        old_ms = now_ms - retention_days * _DAY_MS
         with self.store.reading() as log:
-            shards = log.shards()
-            newest = log.newest(shards[-1].number) if shards else None
-            # Not later than the log itself has known it to be: a clock that starts in 2099 deletes nothing.
-            now_ms = min(self._now_ms(), newest.at_ms if newest else 0)
-            old_ms = now_ms - retention_days * _DAY_MS
-            # The first record of a shard stays, so that there is nothing to do for it alone.
-            if not any(log.older(each.number, old_ms - overdue_ms) > max(1, each.pruned) for each in shards):
-                return {}
-            return {each.number: log.older(each.number, old_ms) for each in shards}
+            if not asked:
+                # Nor more often where many short processes share a log.
+                overdue_ms = old_ms - int(RETENTION_S * 1000)
+                self._kept_because = ""
+                first = ((each, max(1, each.pruned)) for each in log.shards())
+                if not any(told_ms(log, each.number, at) < overdue_ms for each, at in first if at < each.size):
+                    return {}
+                if not clock_fits(log, now_ms):
+                    self._kept_because = self.problem = (
+                        "no old records are deleted: the clock may have jumped, for no record is a day to a month old, "
+                        "or the newest is from the future; `lockgate audit prune --yes` deletes them all the same"
+                    )
+                    _log.warning("%s", self._kept_because)
+                    return {}
+            found = {each.number: old_records(log, each, old_ms, self._verify) for each in log.shards()}
+        return {number: before for number, before in found.items() if before}
 
     def _sweep(self) -> None:
         """Delete in small pieces: nobody's append waits for a year's records to go. What is cut short goes on later."""
         with self.store.reading() as log:
             shards = log.shards()
+        self._sealing().check(shards)
         pruned = {each.origin: each.pruned for each in shards}
         for shard in shards:
             # The first record of a shard, and the last of a closed one, link it to the others.
@@ -589,7 +633,8 @@ class Journal:
             with suppress(Exception), self._writing:
                 while batch := self._batch():
                     self._write(batch)
-        if self._changed.is_set() and self._known is not None:
+        if self._known is not None:
+            # Not only what this process appended: a child of its own may have ended without signing.
             with suppress(Exception):
                 self.checkpoint()
         self._closed = True
@@ -604,6 +649,20 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _appended(
+    log: Transaction, shard: Shard, frontier: Frontier, rows: list[Row], seal: Seal
+) -> tuple[Shard, Frontier] | None:
+    """The shard and its tree with these records; None where it is not as it was any more."""
+    frontier, tiles = frontier.copy(), list[Tile]()
+    for row in rows:
+        frontier.append(row.leaf, tiles)
+    edge = frontier.to_bytes()
+    grown = Shard(shard.number, shard.vkey, edge, shard.signed_edge, shard.pruned)
+    if not log.append(shard, rows, edge, tiles, seal.over(grown)):
+        return None
+    return grown, frontier
 
 
 def _excuses(body: bytes, pruned: Mapping[str, int]) -> bool:

@@ -8,13 +8,19 @@ knows to what may be signed next, in these steps, each of which refuses rather t
 3. Every leaf since the head known here is there, in order; they pass through the root of the store's newest head
    and end in the tree that appending goes on from.
 4. Every record since that head still hashes to its leaf: a flipped bit must not be signed.
+
+What no head covers yet is believed only under its seal (`Seal`): else whoever can write the store could have anything
+signed by putting it behind the newest head.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import hmac
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import cache
+from hashlib import sha256
 from typing import NamedTuple, Protocol
 
 from lockgate.core.errors import InvalidNote, JournalDamaged, JournalUnavailable, LockgateError, quoted
@@ -32,15 +38,27 @@ from lockgate.core.merkle import (
     verify_consistency,
     verify_inclusion,
 )
-from lockgate.core.notes import Checkpoint, Proof, Verify, open_checkpoint, parse_checkpoint, parse_note, parse_vkey
+from lockgate.core.notes import (
+    Checkpoint,
+    Proof,
+    PublicKey,
+    Verify,
+    open_checkpoint,
+    parse_checkpoint,
+    parse_note,
+    parse_vkey,
+)
 from lockgate.core.record import parse
+
+# Signed once to make the key of the seals. No head can read like this: those are three lines.
+_SEALING = b"lockgate journal seal/1"
 
 
 class Shard(NamedTuple):
     """A stretch of the log under one key, whose name is its origin. The newest one is open, all others are closed.
 
     `edge` is the tree to append to, `signed_edge` the tree of the newest head (`Frontier.to_bytes`). Records below
-    `pruned` may have lost their bodies.
+    `pruned` may have lost their bodies. `seal` shows that whoever wrote all this had the newest shard's key.
     """
 
     number: int
@@ -48,6 +66,7 @@ class Shard(NamedTuple):
     edge: bytes
     signed_edge: bytes
     pruned: int
+    seal: bytes = b""
 
     @property
     def size(self) -> int:
@@ -59,7 +78,7 @@ class Shard(NamedTuple):
 
 
 class Head(NamedTuple):
-    """A signed checkpoint as it is kept, and when it was made by the clock of whoever made it."""
+    """A signed checkpoint as it is kept. When it was made is for people to read: nothing vouches for it."""
 
     size: int
     note: bytes
@@ -94,12 +113,6 @@ class Snapshot(Protocol):
     def heads(self, shard: int) -> Iterator[Head]:
         """Smallest first."""
 
-    def older(self, shard: int, at_ms: int) -> int:
-        """The size of the largest head that was made before this time, as were all heads smaller than it; or 0.
-
-        What was pruned was old, and is not looked at again.
-        """
-
 
 class Transaction(Snapshot, Protocol):
     """A change, with everybody else kept out from its first read on. It sees its own changes."""
@@ -107,14 +120,18 @@ class Transaction(Snapshot, Protocol):
     def open_shard(self, vkey: str) -> Shard:
         """Begin a new, empty shard, which closes the one before."""
 
-    def append(self, shard: Shard, rows: Sequence[Row], edge: bytes, tiles: Sequence[Tile]) -> None:
-        """Add records at the end of the newest shard; `edge` is its tree with them, `tiles` what they complete."""
+    def append(self, shard: Shard, rows: Sequence[Row], edge: bytes, tiles: Sequence[Tile], seal: bytes) -> bool:
+        """Add records at the end of the newest shard; `edge` is its tree with them, `tiles` what they complete.
+
+        False, with nothing done, where this is not the newest shard any more, or its tree is not `shard.edge`: whoever
+        was the last to append need not read before appending again.
+        """
 
     def sign(self, shard: int, head: Head, edge: bytes) -> None:
         """Keep a head that is larger than those before it."""
 
-    def prune(self, shard: int, before: int) -> None:
-        """Let bodies below this index be deleted; leaves never are."""
+    def prune(self, shard: int, before: int, seal: bytes) -> None:
+        """Let bodies below this index be deleted; leaves never are. With the index there was, it is sealed anew."""
 
     def sweep(self, shard: int, indexes: Sequence[int]) -> None:
         """Delete these bodies, which are below what was pruned."""
@@ -130,7 +147,8 @@ class Store(Protocol):
     - Both may be used by several threads. Whatever goes wrong is JournalUnavailable; what cannot be the work of a
       store that does as it should is JournalDamaged.
     - A store that is not there yet is made by `writing`, by one process even if several try, and not by `reading`.
-    - After a fork the child may go on using it, and so may the parent.
+    - After a fork the child may go on using it, and so may the parent, each with connections of its own. A child that
+      was forked while another thread was in a transaction that did not end may be refused for good instead.
     """
 
     def reading(self) -> AbstractContextManager[Snapshot]: ...
@@ -142,6 +160,49 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Let go of files and connections. Never raises; using the store again opens it again."""
+
+
+class Signer(Protocol):
+    """Holds a log's private key. `sign` may raise anything; what it returns is checked.
+
+    As Ed25519 does, it has to sign the same in the same way every time: the key of the seals is made of that.
+    """
+
+    @property
+    def key(self) -> PublicKey: ...
+
+    def sign(self, message: bytes) -> bytes: ...
+
+
+class Seal:
+    """What shows that the end of a log, and how much of it may be deleted, is the work of somebody with its key.
+
+    A head could show it too, but signing one in every append would cost more than the append. The key is that of the
+    newest shard, so rotation seals the closed ones anew: an old key need not be kept.
+    """
+
+    def __init__(self, signer: Signer, verify: Verify) -> None:
+        self.signer = signer
+        try:
+            signature = signer.sign(_SEALING)
+            good = verify(signer.key.public, _SEALING, signature)
+        except Exception as error:
+            raise JournalUnavailable(f"the signer failed: {type(error).__name__}") from error
+        if not good:
+            raise JournalUnavailable("the signer failed: it signed something else")
+        self._key = sha256(signature).digest()
+
+    def over(self, shard: Shard) -> bytes:
+        said = b"%d %d %d\n%b%b" % (shard.number, shard.pruned, len(shard.edge), shard.edge, shard.vkey.encode())
+        return hmac.digest(self._key, said, "sha256")
+
+    def check(self, shards: Iterable[Shard]) -> None:
+        for shard in shards:
+            if not hmac.compare_digest(self.over(shard), shard.seal):
+                raise damaged(
+                    f"the end of the log {quoted(shard.origin)}, or what may be deleted of it, "
+                    "was written by somebody without its key"
+                )
 
 
 class Known(NamedTuple):
@@ -163,8 +224,7 @@ def walked(log: Snapshot, known: Known, seen: tuple[int, bytes], verify: Verify)
         if each.number != known.shard:
             frontier = Frontier()
         known = Known(each.number, _walk(log, each, frontier, verify))
-        if after is not None:
-            _check_link(log, each, after)
+        _check_link(log, each, after, known.frontier.size)
     return shard, known, frontier
 
 
@@ -215,15 +275,27 @@ def _walk(log: Snapshot, shard: Shard, frontier: Frontier, verify: Verify) -> Fr
     return at_head
 
 
-def _check_link(log: Snapshot, shard: Shard, after: Shard) -> None:
-    """A shard is followed by the one its last record names: else anybody's key could go on with the log."""
-    body = dict(log.bodies(shard.number, shard.size - 1, shard.size)).get(shard.size - 1, b"")
+def _check_link(log: Snapshot, shard: Shard, after: Shard | None, signed: int) -> None:
+    """A shard is followed by the one its last record names: else anybody's key could go on with the log.
+
+    And its head covers that record, for before that anybody could have put it there.
+    """
+    _, body = next(log.bodies(shard.number, shard.size - 1, shard.size), (-1, b""))
     try:
-        last = parse(body)
+        last = parse(body) if after is not None or _ROTATION in body else {}
     except LockgateError:
         last = {}
-    if last.get("kind") != "rotation" or last.get("next_vkey") != after.vkey:
+    if after is None:
+        if last.get("kind") == "rotation":
+            raise damaged(f"the log {quoted(shard.origin)} was closed, and the one it names as next is gone")
+    elif signed != shard.size:
+        raise damaged(f"the log {quoted(shard.origin)} was closed by a record that its key has not signed")
+    elif last.get("kind") != "rotation" or last.get("next_vkey") != after.vkey:
         raise damaged(f"the log {quoted(after.origin)} is not the one that {quoted(shard.origin)} names as next")
+
+
+# In canonical form no text can hold this, its quotes would be escaped: most records need not be parsed.
+_ROTATION = b'"kind":"rotation"'
 
 
 def _take(frontier: Frontier, leaf: bytes) -> None:
@@ -231,6 +303,68 @@ def _take(frontier: Frontier, leaf: bytes) -> None:
         frontier.append(leaf)
     except ValueError as error:
         raise damaged(f"the leaf of record {frontier.size} is no hash") from error
+
+
+# Retention
+
+_DAY_MS = 86_400_000
+
+
+def told_ms(log: Snapshot, shard: int, index: int) -> int:
+    """When a record was made by its own word; long ago where it cannot be read."""
+    _, body = next(log.bodies(shard, index, index + 1), (-1, b""))
+    return _ts_ms(body)
+
+
+def _ts_ms(body: bytes) -> int:
+    try:
+        found = parse(body)["ts_ms"]
+    except LockgateError:
+        return 0
+    return found if isinstance(found, int) else 0
+
+
+def old_records(log: Snapshot, shard: Shard, old_ms: int, verify: Verify) -> int:
+    """Below which index all records were made before this time; 0 where there is nothing to delete.
+
+    By their own word, and only where they are those of the newest head: what else the store says of them, somebody may
+    have written there to have them deleted.
+    """
+    start = max(1, shard.pruned)
+    if start >= shard.size or told_ms(log, shard.number, start) >= old_ms:
+        return 0
+    _, head = newest_head(log, shard, verify)
+    frontier, before, old = Frontier(), start, True
+    bodies = log.bodies(shard.number, start, head.size)
+    for index, leaf in log.leaves(shard.number, 0, head.size):
+        if index != frontier.size:
+            break
+        _take(frontier, leaf)
+        if old and index >= start:
+            at, body = next(bodies, (-1, b""))
+            if at != index or leaf_hash(body) != leaf:
+                raise damaged(f"record {index} is missing, or not what was appended")
+            old = _ts_ms(body) < old_ms
+            before += old
+    if frontier.size != head.size or frontier.root() != head.root:
+        raise damaged(f"the first {head.size} records are not those of the newest head")
+    return before if before > start else 0
+
+
+def clock_fits(log: Snapshot, now_ms: int) -> bool:
+    """Whether the log bears out what the clock says: it has a record that is a day to a month old, and none to come.
+
+    A clock that jumped ahead would make everything old at once. Records lie in the order they were stored, so a few
+    looks find the newest that is a day old; where clocks of several hosts differ, one near it.
+    """
+    shards = log.shards()
+    if not shards or told_ms(log, shards[-1].number, shards[-1].size - 1) > now_ms + _DAY_MS:
+        return False
+    for shard in reversed(shards):
+        there = range(max(1, shard.pruned), shard.size)
+        if at := bisect_right(there, now_ms - _DAY_MS, key=lambda index, of=shard.number: told_ms(log, of, index)):  # type: ignore[misc]
+            return told_ms(log, shard.number, there[at - 1]) >= now_ms - 31 * _DAY_MS
+    return False
 
 
 # Showing
@@ -253,7 +387,9 @@ def newest_head(log: Snapshot, shard: Shard, verify: Verify) -> tuple[bytes, Che
         checkpoint = open_checkpoint(head.note, parse_vkey(shard.vkey), verify)
     except InvalidNote as error:
         raise damaged(f"the newest head is not the log's own: {error.message}") from error
-    if checkpoint.size != head.size or checkpoint.size > shard.size:
+    if checkpoint.size != head.size:
+        raise damaged(f"the newest head is of {checkpoint.size} records, and is kept as one of {head.size}")
+    if checkpoint.size > shard.size:
         raise damaged(f"records {shard.size}-{checkpoint.size - 1} are missing: the newest head says {checkpoint.size}")
     return head.note, checkpoint
 

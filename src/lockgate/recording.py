@@ -4,12 +4,14 @@
            order of the log is the order of the numbers.
 2. Wait.   Outside that lock, until the record is committed. Its receipt has to be for the very bytes that were given.
 3. Lost.   Whatever goes wrong, a hang and an odd reply included, nobody knows whether the record is there. The next one
-           that can be written comes behind a `gap` record, which names the numbers that may be missing.
+           that can be written comes behind a `gap` record, which names the numbers that may be missing. Only what no
+           witness has cosigned in time is known to be there.
 """
 
 from __future__ import annotations
 
 import json
+import json.encoder
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict
 from weakref import WeakKeyDictionary, WeakSet
 
 from lockgate.core import record
-from lockgate.core.errors import JournalUnavailable, LockgateError
+from lockgate.core.errors import JournalUnavailable, JournalUncosigned, LockgateError
 from lockgate.core.merkle import leaf_hash
 from lockgate.core.record import MAX_BLOCKS, SALT, digest_of, encode, ruling_bytes
 from lockgate.core.vocabulary import Block, Decision, Receipt, Trust
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 # One append takes so many records at most, and a run owns up to so many gaps one by one.
 _AT_ONCE = 256
 _MOST_GAPS = 16
+# Asking the system for chance costs the same for one salt and for many.
+_SALTS = 32
 _TRUST = {trust: trust.word for trust in Trust}
 
 
@@ -46,6 +50,12 @@ class Journal(Protocol):
     """
 
     def enqueue(self, records: Sequence[bytes], *, durable: bool) -> Callable[[], tuple[Receipt, ...]]: ...
+
+
+def unwitnessed(journal: Journal) -> Journal:
+    """The same journal for what need not be cosigned before it counts; a journal without witnesses is that already."""
+    plain: Journal = getattr(journal, "unwitnessed", journal)
+    return plain
 
 
 class Numbered(TypedDict):
@@ -80,14 +90,17 @@ class Recorder:
         self._why = ""
         # How many blocks of the session's context the records list.
         self._listed = 0
+        self._salts: list[bytes] = []
 
-    def put(self, build: Build, *, durable: bool) -> Receipt:
+    def put(self, build: Build, *, durable: bool, witnessed: bool = True) -> Receipt:
         """Record what `build` makes, as many records as it likes: the last one's receipt, or JournalUnavailable.
 
-        `build` is called under the lock, and calls what it is given once per record.
+        `build` is called under the lock, and calls what it is given once per record. `witnessed` False waits for no
+        witness.
         """
+        journal = self._journal if witnessed else unwitnessed(self._journal)
         try:
-            return self._put(build, durable=durable)
+            return self._put(journal, build, durable=durable)
         except JournalUnavailable:
             raise
         except LockgateError as error:
@@ -96,22 +109,30 @@ class Recorder:
             # In its own words, which may hold anything.
             raise JournalUnavailable(f"the journal failed: {type(error).__name__}") from error
 
-    def _put(self, build: Build, *, durable: bool) -> Receipt:
+    def _put(self, journal: Journal, build: Build, *, durable: bool) -> Receipt:
         with self._lock:
             first, owned, listed = self._seq + 1, self._lost, self._listed
             try:
                 # 1. Number.
                 records = [*self._gaps(), *build(self._next)] if owned else list(build(self._next))
-                waits = [self._journal.enqueue(part, durable=durable) for part in _parts(records)]
+                wait = (
+                    journal.enqueue(records, durable=durable)
+                    if 0 < len(records) <= _AT_ONCE
+                    else _enqueued(journal, records, durable=durable)
+                )
             except BaseException as error:
                 self._lose(first, self._seq, listed, error)
                 raise
             last, self._lost = self._seq, []
         try:
             # 2. Wait.
-            receipts = [receipt for wait in waits for receipt in wait()]
-            if len(receipts) != len(records) or _odd(receipts, records):
+            receipts = wait()
+            if len(receipts) != len(records) or any(map(_odd, receipts, records)):
                 raise JournalUnavailable("the journal gave a receipt for another record")
+        except JournalUncosigned:
+            with self._lock:
+                self._stored = max(self._stored, last)
+            raise
         except BaseException as error:
             with self._lock:
                 self._lost = owned + self._lost
@@ -121,7 +142,8 @@ class Recorder:
                 self._own_up()
             raise
         with self._lock:
-            self._stored = max(self._stored, last)
+            if last > self._stored:
+                self._stored = last
             late = bool(self._lost) and self._lost[0][0] < last
         if late:
             self._own_up()
@@ -130,7 +152,10 @@ class Recorder:
     def _next(self) -> Numbered:
         self._seq += 1
         ts_ms = int(self._clock() * 1000)
-        return {"run": self._run, "seq": self._seq, "ts_ms": max(0, ts_ms), "salt": os.urandom(SALT)}
+        if not self._salts:
+            drawn = os.urandom(_SALTS * SALT)
+            self._salts = [drawn[at : at + SALT] for at in range(0, len(drawn), SALT)]
+        return {"run": self._run, "seq": self._seq, "ts_ms": ts_ms if ts_ms > 0 else 0, "salt": self._salts.pop()}
 
     # 3. Lost.
 
@@ -154,7 +179,7 @@ class Recorder:
         """At once, where later numbers are stored: a run that ends here would look as if a record were taken out."""
         # What fails is still noted, and the next record tries again; somebody else may also just have done it.
         with suppress(Exception):
-            self.put(lambda _: (), durable=True)
+            self.put(lambda _: (), durable=True, witnessed=False)
 
     # What is recorded
 
@@ -175,12 +200,22 @@ class Recorder:
                 )
 
         if changes:
-            self.put(build, durable=True)
+            # Whatever follows from an answer is a ruling, which waits for the witness and has this below it. Here
+            # others would wait too: the store of the questions is locked.
+            self.put(build, durable=True, witnessed=False)
 
     def assess(
-        self, payload_sha256: str, verdict: str, acted: str, *, reason: str, by: str = "", rules: Iterable[str] = ()
+        self,
+        payload_sha256: str,
+        verdict: str,
+        acted: str,
+        *,
+        reason: str,
+        by: str = "",
+        rules: Iterable[str] = (),
+        durable: bool = True,
     ) -> Receipt:
-        """A verdict on a request that something was done about."""
+        """A verdict on a request, and what was done because of it."""
 
         def build(number: Callable[[], Numbered]) -> Iterator[bytes]:
             yield encode(
@@ -195,28 +230,32 @@ class Recorder:
                 )
             )
 
-        return self.put(build, durable=True)
+        return self.put(build, durable=durable)
 
-    def configuration(self, policy_hash: str, software: str, previous: str) -> Receipt:
+    def configuration(self, policy_hash: str, settings_hash: str, software: str, previous: str) -> Receipt:
         def build(number: Callable[[], Numbered]) -> Iterator[bytes]:
             yield encode(
-                record.configuration(**number(), policy_hash=policy_hash, previous=previous, software=software)
+                record.configuration(
+                    **number(),
+                    policy_hash=policy_hash,
+                    settings_hash=settings_hash,
+                    previous=previous,
+                    software=software,
+                )
             )
 
         return self.put(build, durable=True)
 
 
-def _parts(records: list[bytes]) -> list[list[bytes]]:
-    if len(records) <= _AT_ONCE:
-        return [records] if records else []
-    return [records[at : at + _AT_ONCE] for at in range(0, len(records), _AT_ONCE)]
+def _enqueued(journal: Journal, records: list[bytes], *, durable: bool) -> Callable[[], Sequence[Receipt]]:
+    """More than the journal takes at once, or nothing."""
+    parts = [records[at : at + _AT_ONCE] for at in range(0, len(records), _AT_ONCE)]
+    waits = [journal.enqueue(part, durable=durable) for part in parts]
+    return lambda: [receipt for wait in waits for receipt in wait()]
 
 
-def _odd(receipts: Iterable[object], records: Iterable[bytes]) -> bool:
-    for receipt, data in zip(receipts, records, strict=True):
-        if not isinstance(receipt, Receipt) or receipt.leaf_hash != leaf_hash(data):
-            return True
-    return False
+def _odd(receipt: object, data: bytes) -> bool:
+    return not isinstance(receipt, Receipt) or receipt.leaf_hash != leaf_hash(data)
 
 
 class Seen(NamedTuple):
@@ -248,29 +287,41 @@ class SessionRecorder(Recorder):
         policy_hash: str,
         approved_by: str = "",
         durable: bool = True,
+        witnessed: bool = True,
     ) -> Receipt:
         """`blocks` is the session's own list, which only grows: what the records do not list yet is listed here."""
 
-        def build(number: Callable[[], Numbered]) -> Iterator[bytes]:
-            fresh = [(each.id, _TRUST[each.trust], each.digest) for each in blocks[self._listed : seen.blocks]]
-            self._listed = max(self._listed, seen.blocks)
-            while len(fresh) > MAX_BLOCKS:
-                yield encode(record.context(**number(), session=self._session, blocks=fresh[:MAX_BLOCKS]))
-                del fresh[:MAX_BLOCKS]
-            yield ruling_bytes(
-                **number(),
-                session=self._session,
-                mode=mode,
-                tool=tool,
-                args_sha256=seen.args_sha256,
-                blocks=fresh,
-                decision=decision,
-                policy_hash=policy_hash,
-                context_sha256=seen.context_sha256,
-                approved_by=approved_by,
+        def build(number: Callable[[], Numbered]) -> list[bytes]:
+            records: list[bytes] = []
+            fresh: Sequence[tuple[str, str, str]] = ()
+            if seen.blocks > self._listed:
+                fresh = [(each.id, _TRUST[each.trust], each.digest) for each in blocks[self._listed : seen.blocks]]
+                self._listed = seen.blocks
+                while len(fresh) > MAX_BLOCKS:
+                    part, fresh = fresh[:MAX_BLOCKS], fresh[MAX_BLOCKS:]
+                    records.append(encode(record.context(**number(), session=self._session, blocks=part)))
+            # Not `**number()`: this is in the way of every call, and that takes it twice as long.
+            numbered = number()
+            records.append(
+                ruling_bytes(
+                    run=numbered["run"],
+                    seq=numbered["seq"],
+                    ts_ms=numbered["ts_ms"],
+                    salt=numbered["salt"],
+                    session=self._session,
+                    mode=mode,
+                    tool=tool,
+                    args_sha256=seen.args_sha256,
+                    blocks=fresh,
+                    decision=decision,
+                    policy_hash=policy_hash,
+                    context_sha256=seen.context_sha256,
+                    approved_by=approved_by,
+                )
             )
+            return records
 
-        return self.put(build, durable=durable)
+        return self.put(build, durable=durable, witnessed=witnessed)
 
 
 def hash_of_arguments(arguments: object, leaves: Iterable[Leaf]) -> str:
@@ -281,9 +332,22 @@ def hash_of_arguments(arguments: object, leaves: Iterable[Leaf]) -> str:
     others are an object.
     """
     try:
-        return digest_of(_spelled(arguments))
+        return digest_of(_flat(arguments) or _spelled(arguments))
     except (TypeError, ValueError, RecursionError):
         return digest_of(_spelled([[leaf.argument, leaf.text] for leaf in leaves]))
+
+
+def _flat(arguments: object) -> str:
+    """`_spelled` for an object of texts, which most arguments are, at half the price; empty for any other."""
+    if type(arguments) is not dict:
+        return ""
+    spelled = []
+    for key in sorted(arguments):
+        value = arguments[key]
+        if type(key) is not str or type(value) is not str:
+            return ""
+        spelled.append(f"{_quoted(key)}:{_quoted(value)}")
+    return f"{{{','.join(spelled)}}}"
 
 
 def _as_object(value: object) -> object:
@@ -292,6 +356,7 @@ def _as_object(value: object) -> object:
     raise TypeError("not JSON")
 
 
+_quoted = json.encoder.encode_basestring_ascii
 _spelled = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":"), default=_as_object).encode
 
 
@@ -304,16 +369,17 @@ def record_assess(
     reason: str,
     by: str = "",
     rules: Iterable[str] = (),
+    durable: bool = True,
 ) -> Receipt:
     """Record a verdict on a request, and what was done because of it; raises when it may not be stored.
 
-    All that one process records in one journal is one run.
+    `durable` False is for what need not outlive a power cut. All that one process records in one journal is one run.
     """
     with _recorders_lock:
         recorder = _recorders.get(journal)
         if recorder is None:
             recorder = _recorders[journal] = Recorder(journal)
-    return recorder.assess(payload_sha256, verdict, acted, reason=reason, by=by, rules=rules)
+    return recorder.assess(payload_sha256, verdict, acted, reason=reason, by=by, rules=rules, durable=durable)
 
 
 class Unavailable:
@@ -326,17 +392,29 @@ class Unavailable:
         raise JournalUnavailable(self._message, hint=self._hint)
 
 
+class Opened(NamedTuple):
+    """A journal that was opened: where rulings go, the log itself, and the name that it began under."""
+
+    journal: Journal
+    log: Journal
+    origin: str
+
+
 class Declared:
     """A journal that is opened when something is first recorded, and takes no ruling before the settings it is under.
 
-    `note` is a file that says which settings were recorded last. It saves records, and proves nothing: without it, or
-    where it cannot be read or written, the settings are recorded at every start.
+    `note` is a file that says which settings were recorded last, and in which log. It saves records, and proves
+    nothing: without it, or where it cannot be read or written, the settings are recorded at every start.
     """
 
-    def __init__(self, opened: Callable[[], Journal], *, policy_hash: str, software: str, note: Path) -> None:
+    def __init__(
+        self, opened: Callable[[], Opened], *, policy_hash: str, settings_hash: str, software: str, note: Path
+    ) -> None:
         self._opened = opened
-        self._policy_hash, self._software, self._note = policy_hash, software, note
+        self._policy_hash, self._settings_hash, self._software = policy_hash, settings_hash, software
+        self._note = note
         self._journal: Journal | None = None
+        self._log: Journal | None = None
         self._begin()
         _all.add(self)
 
@@ -346,38 +424,74 @@ class Declared:
     def enqueue(self, records: Sequence[bytes], *, durable: bool) -> Callable[[], tuple[Receipt, ...]]:
         journal = self._journal
         if journal is None:
-            # The one time that something is waited for here: whoever comes meanwhile needs it as well.
-            with self._lock:
-                journal = self._journal = self._journal or self._declare()
+            self._declare()
+            journal = self._journal
+            assert journal is not None  # noqa: S101
         return journal.enqueue(records, durable=durable)
 
-    def _declare(self) -> Journal:
-        journal = self._opened()
-        said = f"{self._policy_hash} {self._software}\n"
-        before = self._read()
-        if before != said:
-            previous = before.partition(" ")[0]
-            known = previous if _POLICY.fullmatch(previous) else ""
-            Recorder(journal).configuration(self._policy_hash, self._software, known)
-            self._write(said)
-        return journal
+    @property
+    def unwitnessed(self) -> Journal:
+        return _Log(self)
 
-    def _read(self) -> str:
+    def log(self) -> Journal:
+        if self._log is None:
+            self._declare()
+        assert self._log is not None  # noqa: S101
+        return self._log
+
+    def _declare(self) -> None:
+        # The one time that something is waited for here: whoever comes meanwhile needs it as well.
+        with self._lock:
+            if self._journal is not None:
+                return
+            opened = self._opened()
+            said = f"{opened.origin} {self._policy_hash} {self._settings_hash} {self._software}\n"
+            before = read_note(self._note)
+            if before != said:
+                origin, _, rest = before.partition(" ")
+                previous = rest.partition(" ")[0]
+                known = previous if origin == opened.origin and _POLICY.fullmatch(previous) else ""
+                # No witness is waited for: it is below the first ruling, which waits for one.
+                Recorder(opened.log).configuration(self._policy_hash, self._settings_hash, self._software, known)
+                _write_note(self._note, said)
+            self._log, self._journal = opened.log, opened.journal
+
+
+class _Log:
+    """A declared journal for what waits for no witness."""
+
+    def __init__(self, declared: Declared) -> None:
+        self._declared = declared
+
+    def enqueue(self, records: Sequence[bytes], *, durable: bool) -> Callable[[], tuple[Receipt, ...]]:
+        return self._declared.log().enqueue(records, durable=durable)
+
+
+def read_note(note: Path) -> str:
+    """Which log's settings were recorded last, and which they were; empty where nothing tells."""
+    try:
+        with note.open("rb") as file:
+            return file.read(_MAX_NOTE).decode("ascii")
+    except (OSError, ValueError):
+        return ""
+
+
+def switched_off(note: Path) -> None:
+    """Where the journal is off now, it is a change when it is on again."""
+    origin, _, rest = read_note(note).partition(" ")
+    if origin and rest != "off\n":
+        _write_note(note, f"{origin} off\n")
+
+
+def _write_note(note: Path, said: str) -> None:
+    made = note.with_name(f"{note.name}.{os.urandom(8).hex()}.new")
+    with suppress(OSError, ValueError):
         try:
-            with self._note.open("rb") as file:
-                return file.read(_MAX_NOTE).decode("ascii")
-        except (OSError, ValueError):
-            return ""
-
-    def _write(self, said: str) -> None:
-        made = self._note.with_name(f"{self._note.name}.{os.urandom(8).hex()}.new")
-        with suppress(OSError, ValueError):
-            try:
-                with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                    file.write(said)
-                os.replace(made, self._note)
-            finally:
-                made.unlink(missing_ok=True)
+            with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(said)
+            os.replace(made, note)
+        finally:
+            made.unlink(missing_ok=True)
 
 
 _POLICY = re.compile("sha256:[0-9a-f]{64}")
@@ -388,6 +502,8 @@ _all: WeakSet[Recorder | Declared] = WeakSet()
 
 
 def _forked() -> None:
+    global _recorders_lock
+    _recorders_lock = Lock()
     for each in list(_all):
         each._begin()
 

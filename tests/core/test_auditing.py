@@ -24,11 +24,13 @@ from lockgate.core.vocabulary import Receipt
 sys.path.insert(0, str(Path(__file__).parent))
 
 from tamperings import (
+    BASE_MS,
     GENUINE,
     HELD_NEWEST,
     HELD_OLDER,
     KINDS,
     NEWEST,
+    OLDER,
     ORIGIN,
     SIZE,
     Kind,
@@ -291,7 +293,61 @@ def test_a_log_in_use_may_wait_for_its_next_head() -> None:
     log = log_of(bodies(), sizes=(38,))
     report = audit([Shard(log.rows, log.heads)], signer().key, keys.verify, live=True)
     assert report.sound
-    assert report.remarks == ["records 38–39 wait for the next signed head"]
+    assert [each.partition(" (")[0] for each in report.remarks] == ["records 38–39 not yet under a signed head"]
+    assert "(2 in all)" in report.remarks[0]
+    assert "`lockgate audit head --sign`" in report.remarks[0]
+    # An export ends with its head.
+    assert whats(audit([Shard(log.rows, log.heads)], signer().key, keys.verify)) == {What.UNSIGNED}
+
+
+def test_what_no_head_covers_yet_has_to_add_up_all_the_same() -> None:
+    log = log_of(bodies(), sizes=(38,))
+    edge = edge_of(log.rows)
+    for rows, sound in (
+        (log.rows, True),
+        (log.rows[:-1], False),
+        (renumbered((*log.rows[:38], log.rows[39])), False),
+        ((*log.rows[:39], log.rows[39]._replace(data=body(3))), False),
+        ((*log.rows[:39], log.rows[39]._replace(data=None)), False),
+    ):
+        report = audit([Shard(rows, log.heads, edge)], signer().key, keys.verify, live=True)
+        assert report.sound is sound, report.faults
+    # All rows of the end are gone, and only the tree that is kept says so.
+    report = audit([Shard(log.rows[:38], log.heads, edge)], signer().key, keys.verify, live=True)
+    assert whats(report) == {What.CHANGED}
+
+
+def test_an_unsigned_prune_record_excuses_nothing() -> None:
+    log = next(kind for kind in KINDS if kind.name.startswith("forge a prune record")).made()
+    report = audit([Shard(log.rows, log.heads)], signer().key, keys.verify, held=[HELD_NEWEST], live=True)
+    assert whats(report) == {What.DELETED}
+    assert "records 1–34 of" in messages(report)
+
+
+def test_what_the_store_says_besides_has_to_fit() -> None:
+    edge, signed_edge = edge_of(GENUINE.rows), edge_of(GENUINE.rows)
+    right = {"edge": edge, "vkey": signer().key.vkey, "signed_edge": signed_edge, "sizes": (20, OLDER, NEWEST)}
+    assert audit([Shard(GENUINE.rows, GENUINE.heads, **right)], signer().key, keys.verify).sound  # type: ignore[arg-type]
+    wrong: list[tuple[dict[str, object], What]] = [
+        ({"sizes": (20, OLDER, 9_999)}, What.BAD_HEAD),
+        ({"sizes": (20, NEWEST, NEWEST)}, What.BAD_HEAD),
+        ({"vkey": signer(number=2).key.vkey}, What.CHANGED),
+        ({"signed_edge": edge_of(GENUINE.rows[:OLDER])}, What.CHANGED),
+        ({"pruned": 1}, What.CHANGED),
+        ({"pruned": -1}, What.CHANGED),
+    ]
+    for changes, what in wrong:
+        shard = Shard(GENUINE.rows, GENUINE.heads, **(right | changes))  # type: ignore[arg-type]
+        assert whats(audit([shard], signer().key, keys.verify)) == {what}, changes
+    report = audit([Shard(GENUINE.rows, GENUINE.heads)], signer().key, keys.verify, odd=["the log has a trigger"])
+    assert (whats(report), messages(report)) == ({What.CHANGED}, "the log has a trigger")
+
+
+def edge_of(rows: Iterable[Row]) -> bytes:
+    frontier = Frontier()
+    for row in rows:
+        frontier.append(row.leaf)
+    return frontier.to_bytes()
 
 
 def test_in_a_log_in_use_a_number_may_be_a_moment_late() -> None:
@@ -325,7 +381,7 @@ def test_a_number_that_came_twice_is_told(numbers: tuple[int, ...]) -> None:
 
 def gap(first: int, last: int, seq: int) -> bytes:
     fields = record.gap(
-        run=run(1), seq=seq, ts_ms=1_000, salt=salt(seq), first=first, last=last, reason="journal-unavailable"
+        run=run(1), seq=seq, ts_ms=BASE_MS + 1_000, salt=salt(seq), first=first, last=last, reason="journal-unavailable"
     )
     return record.encode(fields)
 
@@ -392,7 +448,7 @@ def test_a_clock_that_goes_back_is_worth_a_remark() -> None:
 
 def pruned(log: list[bytes], before: int, *, said: int, origin: str = ORIGIN) -> Report:
     fields = record.prune(
-        run=run(8), seq=1, ts_ms=9_000, salt=salt(8), origin=origin, before=said, retention_days=30, who="ana"
+        run=run(8), seq=1, ts_ms=BASE_MS + 9_000, salt=salt(8), origin=origin, before=said, retention_days=30, who="ana"
     )
     made = log_of([*log, record.encode(fields)], sizes=(20, len(log) + 1))
     rows = [row._replace(data=None) if row.at < before else row for row in made.rows]
@@ -406,7 +462,8 @@ def test_deleted_records_are_covered_by_a_prune_record_and_old_heads_still_hold(
 def test_records_deleted_beyond_that_are_told() -> None:
     report = pruned(bodies(), 25, said=23)
     assert whats(report) == {What.DELETED}
-    assert "records 23–24 of `example.com/lockgate/2026a` deleted, and no prune record says so" in messages(report)
+    said = "records 23–24 of `example.com/lockgate/2026a` deleted, and no signed prune record says so"
+    assert said in messages(report)
 
 
 def test_a_prune_record_for_another_shard_covers_nothing() -> None:
@@ -419,10 +476,10 @@ def test_a_prune_record_for_another_shard_covers_nothing() -> None:
 def shards(*, tail: bytes | None = None, **changed: str) -> list[Shard]:
     """Two shards, the second going on from the first's last head."""
     other = signer(NEXT, 2)
-    last = record.rotation(run=run(0), seq=2, ts_ms=2_000, salt=salt(2), next_vkey=other.key.vkey, who="ana")
+    last = record.rotation(run=run(0), seq=2, ts_ms=BASE_MS + 2_000, salt=salt(2), next_vkey=other.key.vkey, who="ana")
     first = log_of([*bodies(), record.encode(last)], sizes=(NEWEST, NEWEST + 1))
     opened = {"origin": NEXT, "previous_vkey": signer().key.vkey, "previous": first.heads[-1].decode()} | changed
-    opening = record.encode(record.opening(run=run(0), seq=3, ts_ms=2_001, salt=salt(3), **opened))
+    opening = record.encode(record.opening(run=run(0), seq=3, ts_ms=BASE_MS + 2_001, salt=salt(3), **opened))
     # Session 1 goes on where it was.
     on = [record.encode(a_ruling(1, seq, 2_002)) for seq in (20, 21)]
     second = log_of([opening, *on, *([tail] if tail else [])], by=other, sizes=(3 + bool(tail),))
@@ -480,22 +537,32 @@ def test_a_shard_that_does_not_open_is_told() -> None:
 
 
 def test_nothing_stands_behind_a_rotation() -> None:
-    last = record.rotation(run=run(3), seq=1, ts_ms=2_000, salt=salt(2), next_vkey=signer(NEXT, 2).key.vkey)
+    last = record.rotation(run=run(3), seq=1, ts_ms=BASE_MS + 2_000, salt=salt(2), next_vkey=signer(NEXT, 2).key.vkey)
     assert whats(alone([record.encode(last), *ruled(1)])) == {What.SHARD}
 
 
 def test_a_rotation_to_no_key_is_told() -> None:
-    last = record.rotation(run=run(3), seq=1, ts_ms=2_000, salt=salt(2), next_vkey="nobody")
+    last = record.rotation(run=run(3), seq=1, ts_ms=BASE_MS + 2_000, salt=salt(2), next_vkey="nobody")
     assert whats(alone([record.encode(last)])) == {What.SHARD}
 
 
+def test_a_log_that_ends_in_a_rotation_has_lost_its_next_shard() -> None:
+    first, _ = shards()
+    for live in (True, False):
+        report = audited([Shard(first.rows, first.heads)], held=[HELD_NEWEST, list(first.heads)[-1]], live=live)
+        assert whats(report) == {What.SHARD}
+        assert f"the log goes on as `{NEXT}`, and that shard is missing" in messages(report)
+
+
 def test_a_second_opening_is_told() -> None:
-    fields = record.opening(run=run(3), seq=1, ts_ms=2_000, salt=salt(2), origin=ORIGIN)
+    fields = record.opening(run=run(3), seq=1, ts_ms=BASE_MS + 2_000, salt=salt(2), origin=ORIGIN)
     assert whats(alone([*ruled(1), record.encode(fields)])) == {What.SHARD}
 
 
 def test_a_later_shard_can_own_up_to_what_was_deleted_in_an_earlier_one() -> None:
-    prune = record.prune(run=run(8), seq=1, ts_ms=9_000, salt=salt(8), origin=ORIGIN, before=30, retention_days=30)
+    prune = record.prune(
+        run=run(8), seq=1, ts_ms=BASE_MS + 9_000, salt=salt(8), origin=ORIGIN, before=30, retention_days=30
+    )
     for tail, sound in ((record.encode(prune), True), (None, False)):
         first, second = shards(tail=tail)
         rows = [row._replace(data=None) if 0 < row.at < 30 else row for row in first.rows]

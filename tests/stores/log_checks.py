@@ -14,7 +14,7 @@ from lockgate.core.merkle import Frontier, Tile, leaf_hash
 from lockgate.core.notes import open_checkpoint, parse_vkey
 from lockgate.core.record import configuration, encode, parse
 from lockgate.core.vocabulary import Receipt
-from lockgate.log import Shard, Snapshot, Store
+from lockgate.log import Seal, Shard, Snapshot, Store
 
 NAME = "example.com/log"
 
@@ -28,9 +28,14 @@ def find_signer(vkey: str) -> keys.Signer:
     return signer(parse_vkey(vkey).name)
 
 
-def record(seq: int = 1) -> bytes:
+def record(seq: int = 1, *, at_s: float = 0.001) -> bytes:
     fields = configuration(
-        run=os.urandom(8).hex(), seq=seq, ts_ms=1, salt=os.urandom(16), policy_hash="ab" * 32, software="lockgate"
+        run=os.urandom(8).hex(),
+        seq=seq,
+        ts_ms=int(at_s * 1000),
+        salt=os.urandom(16),
+        policy_hash="ab" * 32,
+        software="lockgate",
     )
     return encode(fields)
 
@@ -51,6 +56,8 @@ def whole(store: Store, acknowledged: Mapping[tuple[str, int], bytes] | None = N
     """
     with store.reading() as log:
         leaves = _whole(log)
+        shards = log.shards()
+        Seal(find_signer(shards[-1].vkey), keys.verify).check(shards)
         audited = audit([_audited(log, shard) for shard in log.shards()], signer().key, keys.verify, live=True)
     assert audited.sound, audited.faults[:3]
     for (origin, index), leaf in (acknowledged or {}).items():
@@ -62,7 +69,16 @@ def _audited(log: Snapshot, shard: Shard) -> AuditedShard:
     """A shard as the audit takes it, which a user would run."""
     bodies = dict(log.bodies(shard.number, 0, shard.size))
     rows = [AuditedRow(at, leaf, bodies.get(at)) for at, leaf in log.leaves(shard.number, 0, shard.size)]
-    return AuditedShard(rows, [head.note for head in log.heads(shard.number)])
+    heads = list(log.heads(shard.number))
+    return AuditedShard(
+        rows,
+        [head.note for head in heads],
+        shard.edge,
+        shard.vkey,
+        shard.signed_edge,
+        shard.pruned,
+        [head.size for head in heads],
+    )
 
 
 def _whole(log: Snapshot) -> dict[tuple[str, int], bytes]:

@@ -146,7 +146,7 @@ def test_a_writer_killed_with_the_lock_in_its_hand_leaves_nothing_behind(tmp_pat
 
 
 _FORKS = """
-import os, sys
+import os, sys, threading, time
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from log_checks import record, signer
@@ -156,18 +156,31 @@ from lockgate.stores.log_sqlite import SqliteLog
 log = Journal(SqliteLog(Path(sys.argv[1])), signer(), verify=keys.verify)
 log.append([record()], durable=False)
 assert log._thread is not None
-# As if another thread were in the middle of it.
-log._writing.acquire()
-log.store._lock.acquire()
+# Another thread is in the middle of it.
+def others():
+    log._writing.acquire()
+    with log.store.writing(durable=False):
+        inside.set()
+        time.sleep(0.2)
+inside = threading.Event()
+threading.Thread(target=others).start()
+inside.wait()
+closed, tell = os.pipe()
 child = os.fork()
 if child:
-    log.store._lock.release()
     log._writing.release()
 for _ in range(20):
     for each in log.append([record()], durable=False):
         os.write(1, f"{each.origin} {each.index} {each.leaf_hash.hex()}\\n".encode())
 if child:
+    # The child goes on, however early its parent is done.
+    log.close()
+    os.write(tell, b"x")
     assert os.waitpid(child, 0)[1] == 0
+else:
+    os.read(closed, 1)
+    for each in log.append([record()], durable=True):
+        os.write(1, f"{each.origin} {each.index} {each.leaf_hash.hex()}\\n".encode())
 """
 
 
@@ -179,13 +192,13 @@ def test_a_fork_goes_on_with_the_journal_of_its_parent(tmp_path: Path) -> None:
         for line in run("-W", "ignore::DeprecationWarning", "-c", _FORKS, str(place), str(HERE)).stdout.splitlines()
     ]
     found = {(origin, int(index)): bytes.fromhex(leaf) for origin, index, leaf in told}
-    assert len(found) == 40
+    assert len(found) == 41
     store = SqliteLog(place)
-    assert whole(store, found) == 42
+    assert whole(store, found) == 43
     with store.reading() as log:
         head = log.newest(1)
     assert head is not None
-    assert head.size == 42
+    assert head.size == 43
 
 
 _FILLS = """

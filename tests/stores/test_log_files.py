@@ -15,7 +15,7 @@ from lockgate import keys
 from lockgate.core.errors import JournalDamaged, JournalUnavailable
 from lockgate.journal import Journal
 from lockgate.log import Store
-from lockgate.stores.log_files import LogFile
+from lockgate.stores.log_files import LogFile, WrittenMeanwhile
 from lockgate.stores.log_sqlite import SqliteLog
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -54,8 +54,6 @@ def test_it_sees_what_the_store_sees(path: Path) -> None:
         assert list(ours.bodies(1, 0, END)) == list(theirs.bodies(1, 0, END))
         assert list(ours.heads(1)) == list(theirs.heads(1))
         assert (ours.newest(1), ours.newest(2)) == (theirs.newest(1), None)
-        for at_ms in (0, 1, END):
-            assert ours.older(1, at_ms) == theirs.older(1, at_ms)
     store.close()
 
 
@@ -105,12 +103,79 @@ def test_in_a_folder_one_cannot_write_it_is_said_where_to_look(path: Path, tmp_p
     assert caught.value.hint.startswith("copy it")
 
 
-def test_a_log_that_is_written_while_it_is_taken_for_closed_is_not_trusted(path: Path) -> None:
-    written(path).close()
-    journal = Journal(SqliteLog(path), signer(), verify=keys.verify)
-    with pytest.raises(JournalUnavailable, match="was written to while it was read"), LogFile(path).reading():
+def test_a_log_that_others_open_write_and_close_is_still_the_one_that_was_looked_at(path: Path) -> None:
+    """A process for each call is how hooks use it: each moves what it wrote into the file when it ends."""
+    written(path, 300).close()
+    with LogFile(path).reading() as view:
+        rows = view.bodies(1, 0, END)
+        first = [next(rows) for _ in range(3)]
+        for _ in range(5):
+            with Journal(SqliteLog(path), signer(), verify=keys.verify) as journal:
+                journal.append([record() for _ in range(300)], durable=True)
+        assert len([*first, *rows]) == 301
+    assert counted(path) == 1801
+    with Journal(SqliteLog(path), signer(), verify=keys.verify) as journal:
         journal.append([record()], durable=True)
-    journal.close()
+    assert sorted(path.parent.iterdir()) == [path], "whoever is last tidies up"
+
+
+class Refusing(LogFile):
+    """In a folder where nothing can be made, whoever runs this."""
+
+    def _connected(self, how: str) -> sqlite3.Connection:
+        if "immutable" not in how:
+            error = sqlite3.OperationalError("unable to open database file")
+            error.sqlite_errorname = "SQLITE_CANTOPEN"
+            raise error
+        return super()._connected(how)
+
+
+@pytest.mark.parametrize("seen", ["whole", "broken", "in pieces"])
+def test_where_nothing_keeps_it_still_a_log_that_changes_is_not_trusted(path: Path, seen: str) -> None:
+    written(path).close()
+    with Refusing(path).reading() as view:
+        assert len(list(view.bodies(1, 0, END))) == 6
+
+    def meanwhile() -> None:
+        with Journal(SqliteLog(path), signer(), verify=keys.verify) as journal:
+            journal.append([record()], durable=True)
+        if seen == "broken":
+            raise JournalDamaged("half of something")
+        if seen == "in pieces":
+            raise sqlite3.DatabaseError("database disk image is malformed")
+
+    with pytest.raises(WrittenMeanwhile, match="was written to while it was read"), Refusing(path).reading():
+        meanwhile()
+
+
+def test_where_nothing_can_be_made_one_that_was_not_closed_is_not_half_read(path: Path, tmp_path: Path) -> None:
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    with written(path):
+        for ending in ("", "-wal"):
+            shutil.copy(f"{path}{ending}", copies)
+    with pytest.raises(JournalUnavailable, match="was not closed"), Refusing(copies / "journal.db").reading():
+        pass
+
+
+def test_a_look_leaves_the_locks_of_this_process_alone(path: Path) -> None:
+    """Closing any descriptor of a file lets go of all locks that the process has on it."""
+    with written(path) as journal:
+        opened: list[object] = []
+        listening = True
+        sys.addaudithook(lambda event, args: opened.append(args[0]) if event == "open" and listening else None)
+        assert counted(path) == 6
+        listening = False
+        assert str(path) not in map(str, opened)
+        journal.append([record()], durable=True)
+    assert counted(path) == 7
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(JournalUnavailable, match="is no file"):
+        counted(tmp_path / "pipe")
 
 
 @pytest.mark.parametrize("others", ["a link", "another's folder"])
@@ -156,7 +221,7 @@ def test_tables_that_are_none_are_not_read(tmp_path: Path) -> None:
     )
     path = made(
         tmp_path / "endless.db",
-        "CREATE TABLE shards (number, vkey, edge, signed_edge, pruned)",
+        "CREATE TABLE shards (number, vkey, edge, signed_edge, pruned, seal)",
         "CREATE TABLE leaves (shard, number, hash)",
         "CREATE TABLE heads (shard, size, note, at_ms)",
         f"CREATE VIEW bodies AS {endless} AS body FROM n",
@@ -168,11 +233,11 @@ def test_tables_that_are_none_are_not_read(tmp_path: Path) -> None:
 def test_values_of_another_kind_are_handed_on_as_bytes(tmp_path: Path) -> None:
     path = made(
         tmp_path / "odd.db",
-        "CREATE TABLE shards (number, vkey, edge, signed_edge, pruned)",
+        "CREATE TABLE shards (number, vkey, edge, signed_edge, pruned, seal)",
         "CREATE TABLE leaves (shard, number, hash)",
         "CREATE TABLE bodies (shard, number, body)",
         "CREATE TABLE heads (shard, size, note, at_ms)",
-        "INSERT INTO shards VALUES (1, x'ff', NULL, 3, 'x')",
+        "INSERT INTO shards VALUES (1, x'ff', NULL, 3, 'x', 5)",
         "INSERT INTO bodies VALUES (1, 0, 'text'), (1, 1, NULL), (1, 2, 2.5), (1, 'three', 3)",
         "INSERT INTO heads VALUES (1, 'x', 5, NULL)",
     )

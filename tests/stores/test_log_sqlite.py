@@ -8,8 +8,11 @@ import shutil
 import sqlite3
 import stat
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -18,6 +21,7 @@ from lockgate.core.errors import JournalDamaged, JournalUnavailable
 from lockgate.core.notes import Checkpoint, signed
 from lockgate.journal import Journal
 from lockgate.stores import log_sqlite
+from lockgate.stores.log_files import LogFile
 from lockgate.stores.log_sqlite import SqliteLog
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -53,11 +57,14 @@ def put(path: Path, count: int = 3) -> bytes:
 def change(path: Path, *statements: str) -> None:
     """As somebody with an editor for databases would, the triggers out of their way."""
     db = sqlite3.connect(path, isolation_level=None)
-    triggers = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")]
-    for name in triggers:
+    triggers = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+    for name, _ in triggers:
         db.execute(f"DROP TRIGGER {name}")
     for statement in statements:
         db.execute(statement)
+    for _, made in triggers:
+        with suppress(sqlite3.OperationalError):
+            db.execute(made)
     db.close()
 
 
@@ -138,7 +145,7 @@ def test_garbage_in_its_place_is_refused_and_kept(path: Path, content: bytes) ->
 
 def test_another_programs_database_and_another_version_are_refused(path: Path) -> None:
     put(path)
-    change(path, "PRAGMA user_version = 2")
+    change(path, "PRAGMA user_version = 3")
     with pytest.raises(JournalUnavailable, match="another version"):
         opened(path).append([record()], durable=True)
     change(path, "PRAGMA application_id = 7")
@@ -160,10 +167,22 @@ def test_a_file_put_into_another_mode_is_not_written_to(path: Path, mode: str) -
 @posix
 @pytest.mark.parametrize("ending", ["", "-wal", "-shm"])
 @pytest.mark.parametrize("how", ["moved", "removed", "replaced"])
+@pytest.mark.parametrize("quiet", [False, True])
 def test_a_file_that_is_gone_from_its_place_is_noticed_before_anything_is_acknowledged(
-    log: Journal, path: Path, tmp_path: Path, ending: str, how: str
+    log: Journal, path: Path, tmp_path: Path, ending: str, how: str, monkeypatch: pytest.MonkeyPatch, *, quiet: bool
 ) -> None:
+    store = log.store
+    assert isinstance(store, SqliteLog)
+    # So soon after the files were made, the folder's word is not enough.
+    monkeypatch.setattr(log_sqlite, "_TICK_NS", 1 << 62)
     log.append([record()], durable=True)
+    assert not store._quiet
+    if quiet:
+        monkeypatch.setattr(log_sqlite, "_TICK_NS", 50_000_000)
+        ends_s = time.monotonic() + 10
+        while not store._quiet and time.monotonic() < ends_s:
+            log.append([record()], durable=False)
+        assert store._quiet
     file = path.with_name(path.name + ending)
     if how == "replaced":
         copy = tmp_path / "copy"
@@ -188,9 +207,9 @@ def test_a_file_that_is_moved_during_the_commit_is_noticed(
     log.append([record()], durable=True)
     real = log_sqlite._Writing.append
 
-    def moves(self: object, *args: object) -> None:
-        real(self, *args)  # type: ignore[arg-type]
+    def moves(self: object, *args: object) -> bool:
         path.rename(path.with_name("moved"))
+        return real(self, *args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(log_sqlite._Writing, "append", moves)
     with pytest.raises(JournalDamaged, match="moved or replaced"):
@@ -300,7 +319,10 @@ SIGNED = "(SELECT max(size) FROM heads)"
         "UPDATE heads SET size = size + 100",
         "UPDATE heads SET note = 'text'",
         "INSERT INTO leaves VALUES (1, 7, zeroblob(32))",
-        "INSERT INTO shards SELECT 2, 'x', edge, edge, 0 FROM shards",
+        "INSERT INTO shards SELECT 2, 'x', edge, edge, 0, seal FROM shards",
+        "UPDATE shards SET pruned = 3",
+        "UPDATE shards SET seal = x'00'",
+        "UPDATE shards SET seal = 'text'",
         "DELETE FROM shards",
         "DROP TABLE heads",
     ],
@@ -327,6 +349,87 @@ def test_a_log_that_was_changed_since_its_head_is_not_signed(path: Path, stateme
     if "heads" not in statement:
         assert db.execute("SELECT count(*) FROM heads").fetchone()[0] == len(before)
     db.close()
+
+
+PLANTED = (
+    "CREATE TRIGGER t BEFORE INSERT ON bodies BEGIN SELECT RAISE(IGNORE); END",
+    "CREATE TRIGGER t AFTER INSERT ON leaves BEGIN DELETE FROM bodies WHERE number = 1; END",
+    "CREATE TABLE mine (x)",
+    "CREATE VIEW mine AS SELECT 1",
+    "CREATE INDEX mine ON heads (at_ms)",
+    "DROP TRIGGER bodies_stay",
+)
+
+
+@pytest.mark.parametrize("statement", PLANTED)
+def test_a_file_that_holds_more_or_less_than_was_made_is_refused(path: Path, statement: str) -> None:
+    put(path)
+    with LogFile(path).reading() as view:
+        assert view.odd == []
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute(statement)
+    db.close()
+    with pytest.raises(JournalDamaged, match=r"not ours|lost a part"):
+        opened(path).append([record()], durable=True)
+    with LogFile(path).reading() as view:
+        assert len(view.odd) == 1
+
+
+@pytest.mark.parametrize("table", ["leaves", "bodies"])
+def test_what_a_trigger_swallows_is_not_acknowledged(log: Journal, path: Path, table: str) -> None:
+    """Put there while the log is open: its connection is not made anew."""
+    log.append([record()], durable=True)
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute(f"CREATE TRIGGER t BEFORE INSERT ON {table} BEGIN SELECT RAISE(IGNORE); END")
+    db.close()
+    with pytest.raises(JournalDamaged, match="does not keep what is put into it"):
+        log.append([record()], durable=True)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("how", ["writing", "reading", "replaced"])
+def test_a_child_of_a_process_that_could_not_let_go_is_refused(
+    log: Journal, path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Forked by whoever is in a transaction: what SQLite knows of the file goes along, and its locks do not."""
+    log.append([record()], durable=True)
+    store = log.store
+    assert isinstance(store, SqliteLog)
+    monkeypatch.setattr(log_sqlite, "_BUSY_S", 0.05)
+    if how == "replaced":
+        os.replace(shutil.copy(f"{path}-wal", path.parent / "copy"), f"{path}-wal")
+        with pytest.raises(JournalDamaged):
+            log.append([record()], durable=True)
+    with suppress(JournalUnavailable), store.reading() if how != "writing" else store.writing(durable=True):
+        child = os.fork()
+        if not child:
+            status = 1
+            with suppress(BaseException):
+                said = []
+                for use in (store.reading, lambda: store.writing(durable=True)):
+                    try:
+                        with use():
+                            pass
+                    except JournalUnavailable as error:
+                        said.append(error.message)
+                status = 0 if len(said) == 2 and all("forked from" in each for each in said) else 2
+            os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+    if how != "replaced":
+        # The parent has lost nothing.
+        log.append([record()], durable=True)
+        assert whole(store) == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_does_not_wait_where_nobody_is_in_a_transaction(log: Journal) -> None:
+    log.append([record()], durable=True)
+    began = monotonic()
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert monotonic() - began < log_sqlite._BUSY_S / 2
 
 
 @pytest.mark.parametrize(
@@ -360,7 +463,7 @@ def test_what_is_pruned_is_gone_from_the_disk(path: Path) -> None:
         log.append([body], durable=True)
         log.checkpoint()
         clock[0] += 86_400 * 3
-        log.append([record()], durable=True)
+        log.append([record(at_s=clock[0])], durable=True)
         log.checkpoint()
         assert log.prune(retention_days=2) == {"example.com/log": 2}
         whole(log.store)

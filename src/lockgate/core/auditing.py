@@ -8,8 +8,9 @@
               holder of the key cannot pass with another history.
 6. Records.   Each is canonical, and of a known kind with exactly its fields.
 7. Sequence.  In each run the numbers go up from 1 without a hole or a double, save those a `gap` record owns up to.
-8. Deleted.   A record without bytes is covered by a `prune` record.
+8. Deleted.   A record without bytes is covered by a `prune` record, and so is what the store lets be deleted.
 9. Shards.    A shard ends with the rotation to the next one's key, and the next opens with the signed head of the last.
+              After a rotation there is a next one.
 
 What fails is a fault, told as what was done to the log. What is merely worth knowing is a remark.
 """
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import repeat
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidNote, InvalidRecord, quoted
@@ -76,13 +78,18 @@ class Fault(NamedTuple):
 class Shard(NamedTuple):
     """One shard as it is stored: its rows in their order and its signed heads, smallest first; one head is enough.
 
-    Both are read once, side by side: a log need not fit into memory. `edge` is the tree that the log says it is, where
-    it says so (`Frontier.to_bytes`).
+    Both are read once, side by side: a log need not fit into memory. What a store says of them besides is held against
+    them: `edge` and `signed_edge`, the tree of all records and that of the newest head (`Frontier.to_bytes`); `vkey`,
+    the shard's key; below which index records may be deleted (`pruned`); and the `sizes` of the heads.
     """
 
     rows: Iterable[Row]
     heads: Iterable[bytes]
     edge: bytes = b""
+    vkey: str = ""
+    signed_edge: bytes = b""
+    pruned: int = 0
+    sizes: Iterable[int] | None = None
 
 
 class Cosigned(NamedTuple):
@@ -130,17 +137,23 @@ def audit(
     receipts: Sequence[Receipt] = (),
     witnesses: Sequence[PublicKey] = (),
     live: bool = False,
+    odd: Sequence[str] = (),
 ) -> Report:
     """Verify a journal: its shards oldest first, and the key of the first of them.
 
     `held` are signed heads that were kept elsewhere; so are `receipts`, whose origin may be empty for the last shard.
-    Each of the `witnesses` must have cosigned one of the held heads. A `live` log may hold records that its next head
-    will cover; in an export there is no reason for one.
+    Each of the `witnesses` must have cosigned one of the held heads. A `live` log, which can still be written to, may
+    hold records that its next head will cover; in an export there is no reason for one. `odd` is what is wrong with the
+    store itself.
     """
     found = Report()
+    for said in odd:
+        found.fault(2, What.CHANGED, said)
     runs = _Runs()
     pruned: dict[str, int] = {}
+    said_so: dict[str, int] = {}
     absent: list[tuple[str, int, int]] = []
+    allowed: list[tuple[str, int]] = []
     unmatched = [(_origin(note), note) for note in held]
     unclaimed = list(receipts)
     before: _Shard | None = None
@@ -159,12 +172,19 @@ def audit(
         kept = [receipt for receipt in unclaimed if receipt.origin in known]
         unclaimed = [receipt for receipt in unclaimed if receipt.origin not in known]
         one.check(shard, mine, kept, live=live and newest)
-        for origin, end in one.pruned:
-            pruned[origin] = max(end, pruned.get(origin, 0))
+        for origin, end, at in one.pruned:
+            said_so[origin] = max(end, said_so.get(origin, 0))
+            # It is signed before anything is deleted: anybody could put one behind the newest head.
+            if at < one.signed:
+                pruned[origin] = max(end, pruned.get(origin, 0))
         absent += [(trusted.name, first, end) for first, end in one.absent]
+        allowed.append((trusted.name, shard.pruned))
         before, trusted = one, one.next_key
     if not shards:
         found.fault(1, What.BAD_HEAD, "there is no log")
+    elif trusted is not None:
+        said = f"the log goes on as {quoted(trusted.name)}, and that shard is missing: it was taken away, or not given"
+        found.fault(9, What.SHARD, said)
     for origin, _ in unmatched:
         found.fault(5, What.BAD_HELD_HEAD, f"a held head is of no log given here, but of {quoted(origin)}")
     for origin in dict.fromkeys(receipt.origin for receipt in unclaimed):
@@ -174,8 +194,12 @@ def audit(
     for origin, first, end in absent:
         bare = max(first, pruned.get(origin, 0))
         if bare < end:
-            said = f"{_records(bare, end - 1)} of {quoted(origin)} deleted, and no prune record says so"
+            said = f"{_records(bare, end - 1)} of {quoted(origin)} deleted, and no signed prune record says so"
             found.fault(8, What.DELETED, said, bare, end - 1)
+    for origin, end in allowed:
+        if not 0 <= end <= said_so.get(origin, 0):
+            said = f"the store lets the records of {quoted(origin)} below {end} be deleted, and no prune record says so"
+            found.fault(8, What.CHANGED, said)
     # 7. Sequence, where all shards have been seen.
     for fault in runs.holes():
         if live and before is not None and fault.first >= before.signed:
@@ -194,14 +218,15 @@ class _Shard:
         self._found, self._key, self._verify, self._runs, self._before = found, key, verify, runs, before
         self.head: Checkpoint | None = None
         self.next_key: PublicKey | None = None
-        self.pruned: list[tuple[str, int]] = []
+        # Which shard, below which index, and which record says so.
+        self.pruned: list[tuple[str, int, int]] = []
         self.absent: list[tuple[int, int]] = []
         self._count = 0
         self._whole = True
         # What the last stored head that holds covers; after one that does not, there is no use in the later ones.
         self._good = 0
         self._bad = False
-        self._edge = b""
+        self._edge = self._signed_edge = b""
         self._told: set[str] = set()
         self._rotated = -1
         self._clock = 0
@@ -227,23 +252,32 @@ class _Shard:
                 said = f"a receipt is for record {at}, the log has {self._count}: {_records(self._count, at)} missing"
                 self._found.fault(5, What.ROLLED_BACK, said, self._count, at)
                 break
-        if shard.edge and shard.edge != self._edge and not self._found.faults:
+        if shard.vkey and shard.vkey != self._key.vkey:
+            said = f"the store names {quoted(shard.vkey, 120)} as the key of {quoted(self._key.name)}, which is another"
+            self._found.fault(1, What.CHANGED, said)
+        if not self._found.faults:
             # Where something else is wrong, that is why.
-            said = f"the log says {int.from_bytes(shard.edge[:8], 'big')} records, and they do not add up to it"
-            self._found.fault(2, What.CHANGED, said)
+            for edge, made in ((shard.edge, self._edge), (shard.signed_edge, self._signed_edge)):
+                if edge and edge != made:
+                    said = f"the log says {int.from_bytes(edge[:8], 'big')} records, and they do not add up to it"
+                    self._found.fault(2, What.CHANGED, said)
         if self._back:
             self._found.remarks.append(
                 f"the clock went back {self._back} times, by {self._back_ms / 1000:.1f} s at most, "
                 f"first at record {self._back_at}"
             )
 
-    def _stored(self, notes: Iterable[bytes]) -> Iterator[Checkpoint]:
+    def _stored(self, notes: Iterable[bytes], sizes: Iterable[int] | None) -> Iterator[Checkpoint]:
         # 1. Head.
         count = 0
-        for count, note in enumerate(notes, 1):  # noqa: B007
+        kept = zip(notes, repeat(None) if sizes is None else sizes, strict=False)
+        for count, (note, size) in enumerate(kept, 1):  # noqa: B007
             head = self._opened(note, 1, What.BAD_HEAD, "a stored head")
             if head is None:
                 continue
+            if size is not None and size != head.size:
+                said = f"the stored head of {head.size} is kept as one of {size}"
+                self._found.fault(1, What.BAD_HEAD, said)
             if self.head is not None and head.size < self.head.size:
                 said = f"the stored head of {head.size} stands behind that of {self.head.size}"
                 self._found.fault(1, What.BAD_HEAD, said)
@@ -269,7 +303,7 @@ class _Shard:
         frontier = Frontier()
         roots = {0: frontier.root()}
         changed: dict[int, tuple[bytes, bytes]] = {}
-        heads = self._stored(shard.heads)
+        heads = self._stored(shard.heads, shard.sizes)
         head = self._compare_stored(next(heads, None), heads, frontier)
         for row in shard.rows:
             # 2. Rows.
@@ -346,7 +380,7 @@ class _Shard:
         elif kind == "rotation":
             self._rotate(at, fields)
         elif kind == "prune":
-            self.pruned.append((str(fields["origin"]), _whole(fields["before"])))
+            self.pruned.append((str(fields["origin"]), _whole(fields["before"]), at))
         # 7. Sequence.
         run = str(fields["run"])
         if kind == "gap":
@@ -402,6 +436,7 @@ class _Shard:
                     )
                     self._found.fault(4, What.REWRITTEN, said, self._good, head.size - 1)
                 self._good = head.size
+            self._signed_edge = frontier.to_bytes()
             head = next(heads, None)
         return head
 
@@ -417,7 +452,11 @@ class _Shard:
             said = f"{gone} missing: the checkpoint says {size}, the log has {count}"
             self._found.fault(2, What.MISSING, said, count, size - 1)
         elif count > size and live:
-            self._found.remarks.append(f"{_records(size, count - 1)} wait for the next signed head")
+            self._found.remarks.append(
+                f"{_records(size, count - 1)} not yet under a signed head ({count - size} in all), so that nothing "
+                "proves them: in a log in use that takes a second, after a crash the next ruling does it, "
+                "and `lockgate audit head --sign` at once"
+            )
         elif count > size:
             behind = f"{_records(size, count - 1)} not covered by the signed head of {size}"
             said = f"{behind}: put in behind it, or never signed"

@@ -9,6 +9,7 @@ LockgateError
 ├── InvalidRecord       what is not a record of the journal, or not the one spelling of it
 ├── InvalidNote         what is not a signed note, checkpoint, key or proof, or does not hold
 ├── JournalUnavailable  nothing can be recorded now
+│   ├── JournalUncosigned  it is recorded, and no witness has cosigned it yet
 │   └── JournalDamaged  what is stored is not what was stored
 └── InvalidConfig       a configuration that must not start
 """
@@ -58,6 +59,10 @@ class InvalidNote(LockgateError):
 
 class JournalUnavailable(LockgateError):
     """What was not acknowledged may have been stored all the same."""
+
+
+class JournalUncosigned(JournalUnavailable):
+    """What was recorded is stored, and no witness has cosigned it in time: it does not count yet."""
 
 
 class JournalDamaged(JournalUnavailable):

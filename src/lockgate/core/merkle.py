@@ -75,7 +75,10 @@ class Frontier:
         return _folded(self.hashes)
 
     def copy(self) -> Frontier:
-        return Frontier(self.size, self.hashes)
+        # Not by `__init__`, which would look at all hashes again: one copy is made in every append.
+        made = Frontier.__new__(Frontier)
+        made.size, made.hashes = self.size, self.hashes.copy()
+        return made
 
     def to_bytes(self) -> bytes:
         """The size in eight bytes, highest first, and the hashes, largest subtree first."""

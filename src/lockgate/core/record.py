@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import Never
 
@@ -29,6 +30,7 @@ MAX_BLOCKS = 256
 MAX_RULES = 64
 MAX_ORIGINS = 64
 MAX_WHO = 200
+MAX_LABEL = 128
 SALT = 16
 NOT_RUN = "not-run"
 
@@ -80,6 +82,11 @@ def label(text: str) -> str:
     A tool's name comes from a model that may be acting for a stranger, and a session's from a host that may use an
     address for it. A name that is spelt like a hash is hashed too, lest it pass for another's.
     """
+    return _short_label(text) if len(text) <= MAX_LABEL else f"sha256:{digest_of(text)}"
+
+
+@lru_cache(256)
+def _short_label(text: str) -> str:
     return text if _LABEL.fullmatch(text) and not text.startswith("sha256:") else f"sha256:{digest_of(text)}"
 
 
@@ -186,7 +193,7 @@ def ruling_bytes(
     mode: str,
     tool: str,
     args_sha256: str,
-    blocks: Iterable[tuple[str, str, str]],
+    blocks: Sequence[tuple[str, str, str]],
     decision: Decision,
     policy_hash: str,
     context_sha256: str,
@@ -198,7 +205,7 @@ def ruling_bytes(
     or looking at again; a test holds the two equal.
     """
     two = three = NOT_RUN
-    by_two = by_three = rules = origins = ""
+    by_two = by_three = rules = origins = listed = ""
     for ran in decision.judged:
         if ran.tier == 2:
             two, by_two = ran.said, label(ran.by)
@@ -208,9 +215,10 @@ def ruling_bytes(
         rules = _quoted({label(found.rule): None for found in decision.findings}, MAX_RULES)
     if decision.origins:
         origins = _quoted({block_label(origin.block): None for origin in decision.origins}, MAX_ORIGINS)
-    listed = ",".join(
-        [f'{{"id":"{block_label(id)}","sha256":"{digest}","trust":"{trust}"}}' for id, trust, digest in blocks]
-    )
+    if blocks:
+        listed = ",".join(
+            [f'{{"id":"{block_label(id)}","sha256":"{digest}","trust":"{trust}"}}' for id, trust, digest in blocks]
+        )
     first = "escalate" if decision.judged or decision.tier > 1 else "pass"
     approval = _approval_id(decision.approval) if decision.approval else ""
     who = _encode(approved_by) if approved_by else '""'
@@ -279,13 +287,25 @@ def assess(
 
 
 def configuration(
-    *, run: str, seq: int, ts_ms: int, salt: bytes, policy_hash: str, previous: str = "", software: str
+    *,
+    run: str,
+    seq: int,
+    ts_ms: int,
+    salt: bytes,
+    policy_hash: str,
+    settings_hash: str = "",
+    previous: str = "",
+    software: str,
 ) -> dict[str, object]:
-    """The policy that rules from here on, under which version of the program; `previous` is empty at a start."""
+    """The policy that rules from here on, under which version of the program; `previous` is that before it, or empty.
+
+    `settings_hash` is over everything that was configured and matters, the policy included.
+    """
     return {
         **_head("configuration", run, seq, ts_ms, salt),
         "policy_sha256": policy_hash.removeprefix("sha256:"),
         "previous_sha256": previous.removeprefix("sha256:"),
+        "settings_sha256": settings_hash.removeprefix("sha256:"),
         "software": label(software),
     }
 
@@ -340,7 +360,7 @@ def _blocks(blocks: Iterable[tuple[str, str, str]]) -> list[object]:
 # The schema: what may stand in each field
 
 
-_LABEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}")
+_LABEL = re.compile(f"[A-Za-z0-9_][A-Za-z0-9_.:/-]{{0,{MAX_LABEL - 1}}}")
 _BLOCK = re.compile(r"goal|b[0-9]{1,9}")
 _SHA256 = "[0-9a-f]{64}"
 _APPROVAL = "[0-9a-z]{8,64}"
@@ -445,6 +465,7 @@ KINDS: Mapping[str, Mapping[str, Fits]] = {
         "configuration": {
             "policy_sha256": _HASH,
             "previous_sha256": _like(f"(?:{_SHA256})?"),
+            "settings_sha256": _like(f"(?:{_SHA256})?"),
             "software": _NAME,
         },
         "gap": {"first": _integer, "last": _integer, "reason": _NAME},

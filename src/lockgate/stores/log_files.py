@@ -1,26 +1,41 @@
 """A log in a file, only looked at: by an auditor, on a read-only disk, as another user, while others write it.
 
-Nothing is made, locked or mended, and nothing is believed. The file may be anybody's work, so that only plain tables
+Nothing is changed or mended, and nothing is believed. The file may be anybody's work, so that only plain tables
 are read, values that are none of ours are handed on as bytes for the audit to stumble over, and the journal's own code
-for this file has no part in it.
+for this file has no part in it but to say what belongs there.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from time import sleep
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, quoted
 from lockgate.log import Head, Shard
+from lockgate.stores import log_sqlite
 
 _APPLICATION = 0x6C6B676A
 _TABLES = ("bodies", "heads", "leaves", "shards")
 # Records and heads have at most 64 KiB: what is larger is no part of a log, and need not fit into memory.
 _MOST_BYTES = 1 << 20
 _BUSY_S = 5.0
+# Whoever closes the log takes away the files beside it, perhaps just when they were to be opened: how often, and how
+# long, before it counts as something else.
+_TRIES = 10
+_PAUSE_S = 0.05
+
+
+class NotALog(JournalUnavailable):
+    """Something else, or nothing, is where a log should be."""
+
+
+class WrittenMeanwhile(JournalUnavailable):
+    """The log was changed while it was read, where nothing keeps it still: what was seen of it shows nothing."""
 
 
 class View:
@@ -29,14 +44,24 @@ class View:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 
+    @property
+    def odd(self) -> list[str]:
+        """What the file holds that we did not make, and what it lost of that: the journal refuses either."""
+        return [f"the log {wrong}" for wrong in log_sqlite.odd(self._db)]
+
     def shards(self) -> list[Shard]:
         """Oldest first."""
-        rows = self._db.execute("SELECT number, vkey, edge, signed_edge, pruned FROM shards ORDER BY number")
+        rows = self._db.execute("SELECT number, vkey, edge, signed_edge, pruned, seal FROM shards ORDER BY number")
         return [
             Shard(
-                _integer(number), _bytes(vkey).decode("utf-8", "replace"), _bytes(edge), _bytes(signed), _integer(gone)
+                _integer(number),
+                _bytes(vkey).decode("utf-8", "replace"),
+                _bytes(edge),
+                _bytes(signed),
+                _integer(gone),
+                _bytes(seal),
             )
-            for number, vkey, edge, signed, gone in rows
+            for number, vkey, edge, signed, gone, seal in rows
         ]
 
     def current(self) -> Shard | None:
@@ -73,14 +98,6 @@ class View:
         ).fetchone()
         return None if row is None else Head(_integer(row[0]), _bytes(row[1]), _integer(row[2]))
 
-    def older(self, shard: int, at_ms: int) -> int:
-        size = 0
-        for head in self.heads(shard):
-            if head.at_ms >= at_ms:
-                break
-            size = head.size
-        return size
-
 
 class LogFile:
     """A log's file, whoever it belongs to: JournalUnavailable if it cannot be read, JournalDamaged if it is broken."""
@@ -91,38 +108,82 @@ class LogFile:
     @contextmanager
     def reading(self) -> Iterator[View]:
         try:
-            db, alone = self._opened()
+            db, before = self._opened()
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+        try:
             with closing(db):
                 self._check_is_log(db)
                 yield View(db)
-            if alone and self._written_ahead():
-                raise self._refused("was written to while it was read", hint="try again")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, JournalDamaged) as error:
+            # Half of what others were writing looks like damage.
+            self._refuse_changed(before)
+            if isinstance(error, JournalDamaged):
+                raise
             raise self._failed(error) from error
+        self._refuse_changed(before)
 
-    def _opened(self) -> tuple[sqlite3.Connection, bool]:
-        """A connection, and whether it trusts that nobody writes meanwhile."""
-        try:
-            # SQLite would say no more than that it cannot open it.
-            with open(self.path, "rb"):
-                pass
-        except (OSError, ValueError) as error:
-            said = str(getattr(error, "strerror", None) or error).lower()
-            raise self._refused(f"cannot be read: {said}") from None
+    def _refuse_changed(self, before: tuple[int, ...] | None) -> None:
+        if before is not None and before != self._shape():
+            said = f"the log {quoted(self.path, 200)} was written to while it was read"
+            raise WrittenMeanwhile(said, hint="try again")
+
+    def _opened(self) -> tuple[sqlite3.Connection, tuple[int, ...] | None]:
+        """A connection; and how the file was before, where only that can tell whether somebody wrote meanwhile."""
+        self._check_is_file()
+        for left in reversed(range(_TRIES)):
+            before = self._shape()
+            how = self._how()
+            try:
+                return self._connected(how), None
+            except sqlite3.OperationalError as error:
+                name = getattr(error, "sqlite_errorname", "")
+                if not name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_IOERR")):
+                    raise
+                if how != "mode=ro" and self._how() == how and not self._written_ahead():
+                    # A folder in which nothing can be made, and nothing that somebody has begun to write.
+                    return self._connected("mode=ro&immutable=1"), before
+                if not left:
+                    raise self._refused(
+                        "was not closed, and cannot be looked at where it is",
+                        hint="copy it, with the files beside it that begin with its name, to a folder you can write",
+                    ) from None
+            sleep(_PAUSE_S)
+        raise AssertionError("the last try returns or raises")
+
+    def _how(self) -> str:
         if self._beside("-wal") and self._beside("-shm"):
             # Somebody has the log open, or was killed with it. Without leave to write the file that writers and
             # readers meet in, nothing of ours is left behind.
-            return self._connected("mode=ro&readonly_shm=1"), False
-        if not self._written_ahead():
-            return self._connected("mode=ro&immutable=1"), True
-        # A copy, mostly. What was written ahead must not be passed over: nobody would miss it.
+            return "mode=ro&readonly_shm=1"
+        if self._written_ahead() or self._beside("-journal"):
+            # A copy, mostly. What was written ahead must not be passed over: nobody would miss it. Nor may it become a
+            # part of the file by being looked at.
+            return "mode=ro"
+        # With leave to write, as whoever writes the log has it: the files that keep others from changing it under us
+        # can then be taken away again. Nothing else is done with it.
+        return "mode=rw"
+
+    def _check_is_file(self) -> None:
+        """SQLite would say no more than that it cannot open it. Not by opening it: closing a file of this process's
+        own log again would let go of the locks on it."""
         try:
-            return self._connected("mode=ro"), False
-        except sqlite3.OperationalError:
-            raise self._refused(
-                "was not closed, and cannot be looked at where it is",
-                hint="copy it, with the files beside it that begin with its name, to a folder you can write",
-            ) from None
+            mode = os.stat(self.path).st_mode
+            if not stat.S_ISREG(mode):
+                raise self._refused(f"cannot be read: is {'a directory' if stat.S_ISDIR(mode) else 'no file'}")
+            if not os.access(self.path, os.R_OK):
+                raise self._refused("cannot be read: permission denied")
+        except (OSError, ValueError) as error:
+            said = str(getattr(error, "strerror", None) or error).lower()
+            raise self._refused(f"cannot be read: {said}") from None
+
+    def _shape(self) -> tuple[int, ...]:
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return (-1,)
+        shape = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        return (*shape, self._written_ahead(), self._beside("-journal"))
 
     def _connected(self, how: str) -> sqlite3.Connection:
         uri = f"{self.path.absolute().as_uri()}?{how}"
@@ -140,7 +201,7 @@ class LogFile:
 
     def _check_is_log(self, db: sqlite3.Connection) -> None:
         if db.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
-            raise self._refused("is not a log of lockgate's")
+            raise NotALog(f"the log {quoted(self.path, 200)} is not a log of lockgate's")
         # A view by the name of a table could go on for ever.
         plain = {
             str(name)
@@ -167,7 +228,7 @@ class LogFile:
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             return self._refused(f"was busy for {_BUSY_S:.0f} seconds", hint="try again")
         if name == "SQLITE_NOTADB":
-            return self._refused("is not a log of lockgate's")
+            return NotALog(f"the log {quoted(self.path, 200)} is not a log of lockgate's")
         if name.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_READONLY", "SQLITE_AUTH")):
             return self._refused(f"cannot be read: {str(error).lower()}")
         return JournalDamaged(f"the log {quoted(self.path, 200)} is in pieces: {quoted(str(error).lower())}")

@@ -69,31 +69,23 @@ class _Log:
     def heads(self, shard: int) -> Iterator[Head]:
         return iter(self.kept[shard - 1].heads)
 
-    def older(self, shard: int, at_ms: int) -> int:
-        kept = self.kept[shard - 1]
-        size = 0
-        for head in kept.heads:
-            if head.at_ms >= at_ms and head.size > kept.shard.pruned:
-                break
-            size = head.size
-        return size
-
     def open_shard(self, vkey: str) -> Shard:
         empty = Frontier().to_bytes()
         shard = Shard(len(self.kept) + 1, vkey, empty, empty, 0)
         self.kept.append(_Kept(shard, [], {}, {}, ()))
         return shard
 
-    def append(self, shard: Shard, rows: Sequence[Row], edge: bytes, tiles: Sequence[Tile]) -> None:
-        if shard.number != len(self.kept):
-            raise JournalDamaged("a closed shard takes no more records")
+    def append(self, shard: Shard, rows: Sequence[Row], edge: bytes, tiles: Sequence[Tile], seal: bytes) -> bool:
+        if shard.number != len(self.kept) or shard.edge != self.kept[-1].shard.edge:
+            return False
         kept = self.kept[-1].alone()
         for row in rows:
             kept.bodies[len(kept.leaves)] = row.body
             kept.leaves.append(row.leaf)
         for tile in tiles:
             kept.tiles.setdefault(tile.level, []).append(tile.hash)
-        self.kept[-1] = kept._replace(shard=kept.shard._replace(edge=edge))
+        self.kept[-1] = kept._replace(shard=kept.shard._replace(edge=edge, seal=seal))
+        return True
 
     def sign(self, shard: int, head: Head, edge: bytes) -> None:
         kept = self.kept[shard - 1]
@@ -102,9 +94,9 @@ class _Log:
         shown = kept.shard._replace(signed_edge=edge)
         self.kept[shard - 1] = kept._replace(shard=shown, heads=(*kept.heads, head))
 
-    def prune(self, shard: int, before: int) -> None:
+    def prune(self, shard: int, before: int, seal: bytes) -> None:
         kept = self.kept[shard - 1]
-        shown = kept.shard._replace(pruned=max(before, kept.shard.pruned))
+        shown = kept.shard._replace(pruned=max(before, kept.shard.pruned), seal=seal)
         self.kept[shard - 1] = kept._replace(shard=shown)
 
     def sweep(self, shard: int, indexes: Sequence[int]) -> None:

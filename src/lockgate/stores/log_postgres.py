@@ -23,7 +23,7 @@ from lockgate.log import Head, Row, Shard
 if TYPE_CHECKING:
     from psycopg import Connection
 
-_VERSION = 1
+_VERSION = 2
 # Taken while the tables are made: making one twice at the same time is an error even with IF NOT EXISTS.
 _MAKING = 0x6C6B676A
 _BUSY_S = 5
@@ -37,7 +37,8 @@ CREATE TABLE lockgate_shards (
     vkey text NOT NULL UNIQUE,
     edge bytea NOT NULL,
     signed_edge bytea NOT NULL,
-    pruned bigint NOT NULL DEFAULT 0
+    pruned bigint NOT NULL DEFAULT 0,
+    seal bytea NOT NULL
 );
 CREATE TABLE lockgate_leaves (
     shard integer NOT NULL,
@@ -87,7 +88,7 @@ END $$;
 CREATE TRIGGER bodies_stay BEFORE DELETE ON lockgate_bodies FOR EACH ROW EXECUTE FUNCTION lockgate_pruned();
 INSERT INTO lockgate_log VALUES ({_VERSION});
 """  # noqa: S608
-_SHARD = "SELECT number, vkey, edge, signed_edge, pruned FROM lockgate_shards"
+_SHARD = "SELECT number, vkey, edge, signed_edge, pruned, seal FROM lockgate_shards"
 _HEAD = "SELECT size, note, at_ms FROM lockgate_heads WHERE shard = %s"
 
 
@@ -142,16 +143,6 @@ class _Reading:
                 return
             start = rows[-1][0]
 
-    def older(self, shard: int, at_ms: int) -> int:
-        row = self._db.execute(
-            "SELECT coalesce(max(size), 0) FROM lockgate_heads WHERE shard = %(shard)s AND size < coalesce("
-            "(SELECT size FROM lockgate_heads WHERE shard = %(shard)s AND at_ms >= %(at_ms)s AND size > "
-            "(SELECT pruned FROM lockgate_shards WHERE number = %(shard)s) ORDER BY size LIMIT 1), "
-            "9223372036854775807)",
-            {"shard": shard, "at_ms": at_ms},
-        ).fetchone()
-        return int(row[0]) if row else 0
-
 
 class _Writing(_Reading):
     # The last leaf this transaction added: what tells, if the connection breaks, whether it was committed.
@@ -161,10 +152,13 @@ class _Writing(_Reading):
         newest = self.current()
         empty = Frontier().to_bytes()
         shard = Shard(newest.number + 1 if newest else 1, vkey, empty, empty, 0)
-        self._db.execute("INSERT INTO lockgate_shards VALUES (%s, %s, %s, %s, %s)", shard)
+        self._db.execute("INSERT INTO lockgate_shards VALUES (%s, %s, %s, %s, %s, %s)", shard)
         return shard
 
-    def append(self, shard: Shard, rows: Sequence[Row], edge: bytes, tiles: Sequence[Tile]) -> None:
+    def append(self, shard: Shard, rows: Sequence[Row], edge: bytes, tiles: Sequence[Tile], seal: bytes) -> bool:
+        newest = self.current()
+        if newest is None or (newest.number, newest.edge) != (shard.number, shard.edge):
+            return False
         size = int.from_bytes(edge[:8], "big")
         numbers = list(range(size - len(rows), size))
         with self._db.pipeline():
@@ -179,20 +173,19 @@ class _Writing(_Reading):
             for tile in tiles:
                 self._db.execute("INSERT INTO lockgate_tiles VALUES (%s, %s, %s, %s)", (shard.number, *tile))
             changed = self._db.execute(
-                "UPDATE lockgate_shards SET edge = %s WHERE number = %s "
-                "AND number = (SELECT max(number) FROM lockgate_shards)",
-                (edge, shard.number),
+                "UPDATE lockgate_shards SET edge = %s, seal = %s WHERE number = %s", (edge, seal, shard.number)
             )
         _one(changed.rowcount)
         self.last = (shard.number, size - 1, rows[-1].leaf)
+        return True
 
     def sign(self, shard: int, head: Head, edge: bytes) -> None:
         self._db.execute("INSERT INTO lockgate_heads VALUES (%s, %s, %s, %s)", (shard, *head))
         _one(self._db.execute("UPDATE lockgate_shards SET signed_edge = %s WHERE number = %s", (edge, shard)).rowcount)
 
-    def prune(self, shard: int, before: int) -> None:
-        statement = "UPDATE lockgate_shards SET pruned = greatest(pruned, %s) WHERE number = %s"
-        _one(self._db.execute(statement, (before, shard)).rowcount)
+    def prune(self, shard: int, before: int, seal: bytes) -> None:
+        statement = "UPDATE lockgate_shards SET pruned = greatest(pruned, %s), seal = %s WHERE number = %s"
+        _one(self._db.execute(statement, (before, seal, shard)).rowcount)
 
     def sweep(self, shard: int, indexes: Sequence[int]) -> None:
         statement = "DELETE FROM lockgate_bodies WHERE shard = %s AND number = ANY(%s::bigint[])"

@@ -4,7 +4,11 @@ One connection is kept for writing, because opening one costs more than an appen
 looked at before and after each transaction. An append to a file that was moved away would be acknowledged and lost.
 
 Whoever can write the file can write a log, so it is used only where nobody but its owner can write it or its folder.
-The triggers stop accidents, not people: those are found by the heads.
+The triggers stop accidents, not people: those are found by the heads and the seals. What else somebody has put into the
+file could change what we write on its way, so that a file with more or less in it than we made is refused.
+
+SQLite remembers per process which locks it holds. A child would inherit that memory and not the locks: so before a fork
+every connection is closed.
 """
 
 from __future__ import annotations
@@ -15,8 +19,10 @@ import sys
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
-from threading import Lock
+from threading import Condition, Lock
+from time import time_ns
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, quoted
 from lockgate.core.merkle import HASH, Frontier, Tile
@@ -25,12 +31,14 @@ from lockgate.private_files import Private
 
 # "lkgj": other programs' databases are refused, and ours is known to tools that look.
 _APPLICATION = 0x6C6B676A
-_VERSION = 1
+_VERSION = 2
 _BUSY_S = 5.0
 _FILE = Private("the log", "write anything into it", "log", JournalUnavailable)
 # Beyond this much, what is in the write-ahead log is moved into the file by `tidy`; at four times that, by an append.
 _TIDY_BYTES = 1 << 20
 _TIDY_PAGES = 1024
+# Some file systems count in steps of two seconds.
+_TICK_NS = 5_000_000_000
 
 _SCHEMA = f"""
 PRAGMA application_id = {_APPLICATION};
@@ -40,7 +48,8 @@ CREATE TABLE shards (
     vkey TEXT NOT NULL UNIQUE,
     edge BLOB NOT NULL,
     signed_edge BLOB NOT NULL,
-    pruned INTEGER NOT NULL DEFAULT 0
+    pruned INTEGER NOT NULL DEFAULT 0,
+    seal BLOB NOT NULL
 );
 CREATE TABLE leaves (
     shard INTEGER NOT NULL,
@@ -69,9 +78,10 @@ CREATE TABLE heads (
     PRIMARY KEY (shard, size)
 ) WITHOUT ROWID;
 CREATE TRIGGER shards_stay BEFORE DELETE ON shards BEGIN SELECT RAISE(ABORT, 'a log only grows'); END;
-CREATE TRIGGER shards_grow BEFORE UPDATE ON shards
+CREATE TRIGGER shards_grow BEFORE UPDATE OF edge ON shards WHEN substr(NEW.edge, 1, 8) <= substr(OLD.edge, 1, 8)
+BEGIN SELECT RAISE(ABORT, 'a log only grows'); END;
+CREATE TRIGGER shards_keep BEFORE UPDATE OF number, vkey, signed_edge, pruned ON shards
 WHEN NEW.number <> OLD.number OR NEW.vkey <> OLD.vkey OR NEW.pruned < OLD.pruned
-    OR (NEW.edge <> OLD.edge AND substr(NEW.edge, 1, 8) <= substr(OLD.edge, 1, 8))
     OR (NEW.signed_edge <> OLD.signed_edge AND substr(NEW.signed_edge, 1, 8) <= substr(OLD.signed_edge, 1, 8))
 BEGIN SELECT RAISE(ABORT, 'a log only grows'); END;
 CREATE TRIGGER leaves_stay BEFORE DELETE ON leaves BEGIN SELECT RAISE(ABORT, 'a log only grows'); END;
@@ -85,7 +95,7 @@ CREATE TRIGGER bodies_keep BEFORE UPDATE ON bodies BEGIN SELECT RAISE(ABORT, 'a 
 CREATE TRIGGER heads_stay BEFORE DELETE ON heads BEGIN SELECT RAISE(ABORT, 'a log only grows'); END;
 CREATE TRIGGER heads_keep BEFORE UPDATE ON heads BEGIN SELECT RAISE(ABORT, 'a log only grows'); END;
 """  # noqa: S608
-_SHARD = "SELECT number, vkey, edge, signed_edge, pruned FROM shards"
+_SHARD = "SELECT number, vkey, edge, signed_edge, pruned, seal FROM shards"
 
 
 class _Reading:
@@ -126,45 +136,41 @@ class _Reading:
         for row in self._db.execute("SELECT size, note, at_ms FROM heads WHERE shard = ? ORDER BY size", (shard,)):
             yield _head(row)
 
-    def older(self, shard: int, at_ms: int) -> int:
-        (size,) = self._db.execute(
-            "SELECT coalesce(max(size), 0) FROM heads WHERE shard = :shard AND size < coalesce("
-            "(SELECT size FROM heads WHERE shard = :shard AND at_ms >= :at_ms AND size > "
-            "(SELECT pruned FROM shards WHERE number = :shard) ORDER BY size LIMIT 1), 9223372036854775807)",
-            {"shard": shard, "at_ms": at_ms},
-        ).fetchone()
-        return _integer(size)
-
 
 class _Writing(_Reading):
     def open_shard(self, vkey: str) -> Shard:
         newest = self.current()
         empty = Frontier().to_bytes()
         shard = Shard(newest.number + 1 if newest else 1, vkey, empty, empty, 0)
-        self._db.execute("INSERT INTO shards VALUES (?, ?, ?, ?, ?)", shard)
+        self._db.execute("INSERT INTO shards VALUES (?, ?, ?, ?, ?, ?)", shard)
         return shard
 
-    def append(self, shard: Shard, rows: Sequence[Row], edge: bytes, tiles: Sequence[Tile]) -> None:
-        first = int.from_bytes(edge[:8], "big") - len(rows)
-        db, number = self._db, shard.number
-        db.executemany(
-            "INSERT INTO leaves VALUES (?, ?, ?)", [(number, first + at, r.leaf) for at, r in enumerate(rows)]
+    def append(self, shard: Shard, rows: Sequence[Row], edge: bytes, tiles: Sequence[Tile], seal: bytes) -> bool:
+        # One cursor, and row by row: most appends are of one record, and this is in the way of every call. Python looks
+        # in several places for what bytes might have to be turned into first, but not for a bytearray.
+        run, number = self._db.cursor().execute, shard.number
+        changed = run(
+            "UPDATE shards SET edge = ?, seal = ? "
+            "WHERE number = ? AND edge = ? AND number = (SELECT max(number) FROM shards)",
+            (bytearray(edge), bytearray(seal), number, bytearray(shard.edge)),
         )
-        db.executemany(
-            "INSERT INTO bodies VALUES (?, ?, ?)", [(number, first + at, r.body) for at, r in enumerate(rows)]
-        )
-        if tiles:
-            db.executemany("INSERT INTO tiles VALUES (?, ?, ?, ?)", [(number, *tile) for tile in tiles])
-        self._change(
-            "UPDATE shards SET edge = ? WHERE number = ? AND number = (SELECT max(number) FROM shards)", edge, number
-        )
+        if changed.rowcount != 1:
+            return False
+        for at, row in enumerate(rows, shard.size):
+            kept = run("INSERT INTO leaves VALUES (?, ?, ?)", (number, at, bytearray(row.leaf))).rowcount
+            kept += run("INSERT INTO bodies VALUES (?, ?, ?)", (number, at, bytearray(row.body))).rowcount
+            if kept != 2:
+                raise JournalDamaged("the log does not keep what is put into it", hint=_ANEW)
+        for tile in tiles:
+            run("INSERT INTO tiles VALUES (?, ?, ?, ?)", (number, *tile))
+        return True
 
     def sign(self, shard: int, head: Head, edge: bytes) -> None:
         self._db.execute("INSERT INTO heads VALUES (?, ?, ?, ?)", (shard, *head))
         self._change("UPDATE shards SET signed_edge = ? WHERE number = ?", edge, shard)
 
-    def prune(self, shard: int, before: int) -> None:
-        self._change("UPDATE shards SET pruned = max(pruned, ?) WHERE number = ?", before, shard)
+    def prune(self, shard: int, before: int, seal: bytes) -> None:
+        self._change("UPDATE shards SET pruned = max(pruned, ?), seal = ? WHERE number = ?", before, seal, shard)
 
     def sweep(self, shard: int, indexes: Sequence[int]) -> None:
         statement = "DELETE FROM bodies WHERE shard = ? AND number = ?"
@@ -186,64 +192,127 @@ class SqliteLog:
         self.path = path
         # As text, once: this is looked at twice in every append.
         self._names = tuple(f"{path}{ending}" for ending in ("", "-wal", "-shm"))
+        self._folder = str(path.parent)
+        # What SQLite remembers of the file is its parent's: a forked child must not touch it.
+        self._unfit = False
+        self._abandoned = False
         self._forget()
         _all.add(self)
 
     def _forget(self) -> None:
         # Owner: whoever is in a transaction of this process.
         self._lock = Lock()
+        # How many connections there are besides that one.
+        self._others = 0
+        self._looking = Condition()
         self._db: sqlite3.Connection | None = None
         self._files: tuple[tuple[int, int], ...] = ()
+        self._quiet: tuple[int, ...] = ()
         self._synchronous = ""
         # A sync has failed: the system may have dropped what it could not write, and says so only once.
         self._suspect = False
 
     @contextmanager
     def reading(self) -> Iterator[_Reading]:
-        with self._speaking(), closing(self._connected()) as db:
-            db.execute("BEGIN")
-            yield _Reading(db)
+        try:
+            with self._other() as db:
+                db.execute("BEGIN")
+                yield _Reading(db)
+        except _FAILURES as error:
+            raise self._failed(error) from error
 
     @contextmanager
     def writing(self, *, durable: bool) -> Iterator[_Writing]:
-        with self._lock, self._speaking():
-            db = self._ready(durable=durable)
-            db.execute("BEGIN IMMEDIATE")
+        with self._lock:
             try:
-                yield _Writing(db)
-                db.execute("COMMIT")
-            except BaseException as error:
-                self._suspect = self._suspect or "IOERR" in getattr(error, "sqlite_errorname", "")
-                self._roll_back(db)
-                raise
-            self._refuse_replaced()
+                db = self._ready(durable=durable)
+                db.execute("BEGIN IMMEDIATE")
+                try:
+                    yield _Writing(db)
+                    db.execute("COMMIT")
+                except BaseException as error:
+                    self._suspect = self._suspect or "IOERR" in getattr(error, "sqlite_errorname", "")
+                    self._roll_back(db)
+                    raise
+                self._refuse_replaced()
+            except _FAILURES as error:
+                raise self._failed(error) from error
 
     def tidy(self) -> None:
         with suppress(OSError, sqlite3.Error, JournalUnavailable):
             if self._beside("-wal").stat().st_size > _TIDY_BYTES:
-                with closing(self._connected()) as db:
+                with self._other() as db:
                     db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     def close(self) -> None:
         with self._lock:
-            db, self._db = self._db, None
-            if db is None:
-                return
-            try:
-                same = self._identities() == self._files
-            except OSError:
-                same = False
-            if same:
-                with suppress(sqlite3.Error):
-                    db.close()
-            else:
-                _abandon(db)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        db, self._db = self._db, None
+        if db is None:
+            return
+        try:
+            same = self._identities() == self._files
+        except OSError:
+            same = False
+        if same:
+            with suppress(sqlite3.Error):
+                db.close()
+        else:
+            self._abandon(db)
+
+    def _abandon(self, db: sqlite3.Connection) -> None:
+        """Never close it, not even when the process ends.
+
+        The last one to close a database removes the write-ahead log *by name*: after the file was replaced, that of
+        the new one.
+        """
+        from ctypes import py_object, pythonapi
+
+        pythonapi.Py_IncRef(py_object(db))
+        self._abandoned = True
+
+    @contextmanager
+    def _other(self) -> Iterator[sqlite3.Connection]:
+        """A connection besides the one that is kept."""
+        with self._looking:
+            self._others += 1
+        try:
+            with closing(self._connected()) as db:
+                yield db
+        finally:
+            with self._looking:
+                self._others -= 1
+                self._looking.notify_all()
+
+    def _quieten(self) -> bool:
+        """Before a fork: wait until nobody uses the file, close it, and keep everybody out.
+
+        False if that did not come about in time: by somebody who waits for the fork, say.
+        """
+        if not self._lock.acquire(timeout=_BUSY_S):
+            return False
+        self._looking.acquire()
+        quiet = False
+        try:
+            quiet = self._looking.wait_for(lambda: not self._others, _BUSY_S)
+            if quiet:
+                self._let_go()
+        finally:
+            if not quiet:
+                self._go_on()
+        return quiet
+
+    def _go_on(self) -> None:
+        self._looking.release()
+        self._lock.release()
 
     def _ready(self, *, durable: bool) -> sqlite3.Connection:
         if self._db is None:
             self._make()
             db = self._connected()
-            self._db, self._files, self._synchronous = db, self._identities(), ""
+            self._db, self._files, self._quiet, self._synchronous = db, self._identities(), (), ""
         self._refuse_replaced()
         db = self._db
         if self._suspect:
@@ -260,6 +329,10 @@ class SqliteLog:
 
     def _connected(self) -> sqlite3.Connection:
         """A connection to the file that was looked at, with nobody else's database behind it."""
+        if self._unfit:
+            raise self._refused(
+                "was in use by the process this one was forked from", hint="fork before, or start another process"
+            )
         before = self._checked()
         db = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
@@ -280,7 +353,8 @@ class SqliteLog:
             if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
                 raise self._broken("is not in the mode it was made in")
             # Opens the files beside it, so that they can be looked at.
-            db.execute("SELECT count(*) FROM shards").fetchone()
+            if wrong := odd(db):
+                raise self._broken(wrong[0])
             # What SQLite has opened by name has to be what was looked at.
             if not os.path.samestat(before, self._checked()):
                 raise self._broken("was replaced while it was opened")
@@ -291,13 +365,20 @@ class SqliteLog:
 
     def _refuse_replaced(self) -> None:
         try:
+            # A folder notes when a name in it came, went, or was given to another file: while it has not, one look at
+            # it is enough. Within the same tick of its clock it could not tell, so that has to be long over.
+            folder = os.stat(self._folder)
+            changed = (folder.st_mtime_ns, folder.st_ctime_ns, folder.st_ino, folder.st_dev)
+            if changed == self._quiet:
+                return
             same = self._identities() == self._files
+            self._quiet = changed if same and time_ns() - max(changed[:2]) > _TICK_NS else ()
         except FileNotFoundError:
             same = False
         if not same:
             db, self._db = self._db, None
             if db is not None:
-                _abandon(db)
+                self._abandon(db)
             raise self._broken("was moved or replaced while it was in use")
 
     def _identities(self) -> tuple[tuple[int, int], ...]:
@@ -315,17 +396,6 @@ class SqliteLog:
             self._db = None
             with suppress(sqlite3.Error):
                 db.close()
-
-    @contextmanager
-    def _speaking(self) -> Iterator[None]:
-        """What goes wrong, in our words."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise self._failed(error) from error
-        except (OSError, ValueError) as error:
-            said = str(getattr(error, "strerror", None) or error).lower()
-            raise self._refused(f"cannot be used: {said}") from error
 
     def _checked(self) -> os.stat_result:
         """The file's status, if nobody else can have written it or put it there."""
@@ -357,8 +427,9 @@ class SqliteLog:
     def _broken(self, why: str) -> JournalDamaged:
         return JournalDamaged(f"the log {quoted(self.path, 200)} {why}", hint=_ANEW)
 
-    def _failed(self, error: sqlite3.Error) -> JournalUnavailable:
-        said, name = str(error).lower(), getattr(error, "sqlite_errorname", "")
+    def _failed(self, error: Exception) -> JournalUnavailable:
+        """What went wrong, in our words."""
+        said, name = str(getattr(error, "strerror", None) or error).lower(), getattr(error, "sqlite_errorname", "")
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             return self._refused(f"was busy for {_BUSY_S:.0f} seconds", hint="try again")
         if name.startswith("SQLITE_CONSTRAINT"):
@@ -368,14 +439,37 @@ class SqliteLog:
         return self._refused(f"cannot be used: {said}")
 
 
+_FAILURES = (sqlite3.Error, OSError, ValueError)
 _ANEW = "keep the file as it is, and look at it with `lockgate audit verify`; a new log needs another place"
 
 
+def odd(db: sqlite3.Connection) -> list[str]:
+    """What is in the file besides what we made, and what is not; a trigger could eat what we write."""
+    found, made = _schema(db), _made()
+    return [
+        *(f"holds something that is not ours: {quoted(name)}" for name in found if found[name] != made.get(name)),
+        *(f"has lost a part: {quoted(name)}" for name in made if name not in found),
+    ]
+
+
+def _schema(db: sqlite3.Connection) -> dict[str, tuple[object, ...]]:
+    rows = db.execute("SELECT name, type, tbl_name, sql FROM sqlite_schema")
+    # What SQLite makes for itself; nobody else can use that name.
+    return {str(name): tuple(rest) for name, *rest in rows if not str(name).startswith("sqlite_")}
+
+
+@cache
+def _made() -> dict[str, tuple[object, ...]]:
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(_SCHEMA)
+        return _schema(db)
+
+
 def _shard(row: tuple[object, ...]) -> Shard:
-    number, vkey, edge, signed_edge, pruned = row
+    number, vkey, edge, signed_edge, pruned, seal = row
     if not isinstance(vkey, str):
         raise JournalDamaged("the log's key is no text")
-    return Shard(_integer(number), vkey, _bytes(edge), _bytes(signed_edge), _integer(pruned))
+    return Shard(_integer(number), vkey, _bytes(edge), _bytes(signed_edge), _integer(pruned), _bytes(seal))
 
 
 def _head(row: tuple[object, ...]) -> Head:
@@ -398,27 +492,34 @@ def _bytes(value: object) -> bytes:
     return value
 
 
-def _abandon(db: sqlite3.Connection) -> None:
-    """Never close it, not even when the process ends.
-
-    The last one to close a database removes the write-ahead log *by name*: after the file was replaced, that of the
-    new one. And a forked child would do so with its parent's.
-    """
-    from ctypes import py_object, pythonapi
-
-    pythonapi.Py_IncRef(py_object(db))
-
-
 _all: weakref.WeakSet[SqliteLog] = weakref.WeakSet()
+# Owner: whoever is forking.
+_forking = Lock()
+_quiet: list[SqliteLog] = []
 
 
-def _forked() -> None:
+def _before_fork() -> None:
+    _forking.acquire()
+    _quiet.extend(log for log in list(_all) if log._quieten())
+
+
+def _in_parent() -> None:
+    while _quiet:
+        _quiet.pop()._go_on()
+    _forking.release()
+
+
+def _in_child() -> None:
+    global _forking
+    _forking = Lock()
     for log in list(_all):
-        db = log._db
+        if log not in _quiet or log._abandoned:
+            log._unfit = True
+            if log._db is not None:
+                log._abandon(log._db)
         log._forget()
-        if db is not None:
-            _abandon(db)
+    _quiet.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
