@@ -150,6 +150,70 @@ def test_no_program_of_the_repository_runs(tree: Path, tmp_path: Path) -> None:
 
 
 @git_only
+def test_a_repository_can_neither_run_anything_nor_change_what_is_kept(tree: Path, tmp_path: Path) -> None:
+    """Filters, attributes, hooks, monitors, signers and transports: all that a repository can name."""
+    ran = tmp_path / "ran"
+    trap = tmp_path / "trap"
+    trap.write_text(f"#!/bin/sh\necho $0 $@ >> {ran}\necho changed\n")
+    trap.chmod(0o700)
+    for hook in (
+        *("pre-commit", "commit-msg", "prepare-commit-msg", "post-commit", "post-index-change"),
+        *("reference-transaction", "update", "post-update", "post-rewrite", "pre-auto-gc", "fsmonitor-watchman"),
+    ):
+        shutil.copy(trap, tree / ".git" / "hooks" / hook)
+    (tree / ".gitattributes").write_text("* filter=evil diff=evil merge=evil text eol=crlf ident\n")
+    (tree / ".git" / "info").mkdir(exist_ok=True)
+    (tree / ".git" / "info" / "attributes").write_text("* filter=evil working-tree-encoding=UTF-16\n")
+    for setting in (
+        *("filter.evil.clean", "filter.evil.smudge", "filter.evil.process", "diff.evil.textconv", "diff.evil.command"),
+        *("core.fsmonitor", "core.editor", "core.pager", "core.sshCommand", "core.gitProxy", "gpg.program"),
+        *("gpg.ssh.program", "diff.external", "credential.helper", "core.askPass", "merge.evil.driver"),
+    ):
+        git(tree, "config", setting, str(trap))
+    for setting, value in (
+        ("filter.evil.required", "true"),
+        ("core.attributesFile", str(tree / ".gitattributes")),
+        ("core.hooksPath", str(tree / ".git" / "hooks")),
+        ("commit.gpgSign", "true"),
+        ("core.autocrlf", "true"),
+        ("core.repositoryFormatVersion", "1"),
+        ("extensions.partialClone", "evil"),
+        ("remote.evil.url", f"ext::{trap}"),
+        ("remote.evil.promisor", "true"),
+        ("protocol.ext.allow", "always"),
+    ):
+        git(tree, "config", setting, value)
+    send(GitAnchor(tree, shutil.which("git") or ""), 1, 2, 2)
+    assert not ran.exists(), ran.read_text()
+    name = file_name(ORIGIN)
+    kept = subprocess.run(["git", "-C", str(tree), "cat-file", "blob", f"HEAD:{name}"], check=True, capture_output=True)
+    assert kept.stdout == note(2) == (tree / name).read_bytes()
+    assert len(git(tree, "rev-list", "HEAD").split()) == 2
+    # And the trap does go off where git is used as people use it.
+    subprocess.run(["git", "-C", str(tree), "add", "--force", "--all"], check=False, capture_output=True)
+    assert ran.exists()
+
+
+@git_only
+def test_whoever_commits_at_the_same_moment_is_not_undone(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    send(GitAnchor(tree, "git"), 1)
+    real = GitAnchor._git
+
+    def between(self: GitAnchor, *arguments: str, **more: object) -> bytes:
+        if arguments[0] == "commit-tree":
+            who = ("-c", "user.name=x", "-c", "user.email=x")
+            git(tree, *who, "commit", "-q", "--allow-empty", "-m", "theirs")
+        return real(self, *arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(GitAnchor, "_git", between)
+    with pytest.raises(LockgateError, match="git update-ref failed"):
+        send(GitAnchor(tree, "git"), 2)
+    monkeypatch.undo()
+    send(GitAnchor(tree, "git"), 2)
+    assert git(tree, "log", "--format=%s").splitlines()[:2] == [f"{ORIGIN} has 2 records", "theirs"]
+
+
+@git_only
 def test_the_callers_git_settings_do_not_lead_elsewhere(
     tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,11 +238,11 @@ def test_a_link_in_the_tree_is_replaced_and_not_written_through(tree: Path, tmp_
 @git_only
 def test_a_tree_that_is_busy_or_gone_is_said(tree: Path) -> None:
     (tree / ".git" / "index.lock").touch()
-    with pytest.raises(LockgateError, match=r"git add failed: .*index\.lock"):
+    with pytest.raises(LockgateError, match=r"git update-index failed: .*index\.lock"):
         send(GitAnchor(tree, "git"), 1)
     (tree / ".git" / "index.lock").unlink()
     shutil.rmtree(tree / ".git")
-    with pytest.raises(LockgateError, match="git add failed"):
+    with pytest.raises(LockgateError, match="git hash-object failed"):
         send(GitAnchor(tree, "git"), 1)
 
 
@@ -188,7 +252,7 @@ def test_a_repository_above_is_not_taken_for_the_anchor(tree: Path) -> None:
     below.mkdir()
     with pytest.raises(InvalidConfig, match="no git working tree"):
         parse_anchor(f"git:{below}")
-    with pytest.raises(LockgateError, match="git add failed"):
+    with pytest.raises(LockgateError, match="git hash-object failed"):
         send(GitAnchor(below, "git"), 1)
 
 

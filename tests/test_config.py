@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lockgate import config
 from lockgate.config import KEYS, MAX_FILE_BYTES, Audit, Form, Key, Role, Settings, Source, Supervision, as_toml
 from lockgate.core.errors import InvalidConfig, InvalidPattern
-from lockgate.core.policy import FIELDS, Policy
+from lockgate.core.policy import FIELDS, PRESETS, Policy
 from lockgate.core.vocabulary import Action, Mode, Trust
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "configuration.md"
@@ -27,6 +27,7 @@ OTHER: dict[str, object] = {
     "security.scope": 'our "own" lab,\nnot more',
     "security.user_trust": Trust.VETTED,
     "security.verification.triage_model": "claude-haiku",
+    "security.verification.judge_preset": "cautious",
     "security.verification.model_aliases": ("fast = openai/small",),
     "security.verification.prices": ("openai/small = 0.15 / 0.60",),
     "security.verification.additional_patterns": (r"custom-org-secret\b", 'quote"d', "café"),
@@ -395,8 +396,8 @@ ERRORS = {
         '[security.verification]\nadditional_patterns = [\n  "[", # ]\n  """\n]"\n""",\n]\nx.y = 1\n',
         (
             "FILE:8: `security.verification.x` is an unknown key\n"
-            "hint: known here: triage_model, model_aliases, prices, additional_patterns, additional_high_risk_tools, "
-            "strict_patterns, recent_blocks"
+            "hint: known here: triage_model, judge_preset, model_aliases, prices, additional_patterns, "
+            "additional_high_risk_tools, strict_patterns, recent_blocks"
         ),
     ),
     "a table that is a value": ("security = 3", "FILE:1: `security` must be a table, not an integer"),
@@ -717,6 +718,7 @@ def test_the_operators_own_keys_are_these() -> None:
 LOOSER = [
     ("security.mode", '"paranoid"', '"default"', "to `paranoid`"),
     ("security.user_trust", '"vetted"', '"trusted"', "to a lower trust (`trusted` > `vetted` > `untrusted`)"),
+    ("security.verification.judge_preset", '"cautious"', '"quiet"', "to a more cautious one"),
     ("security.verification.strict_patterns", "true", "false", "to `true`"),
     ("security.verification.recent_blocks", "0", "10", "to a larger window (0 is the largest)"),
     ("security.verification.recent_blocks", "20", "10", "to a larger window (0 is the largest)"),
@@ -817,6 +819,8 @@ def rank(name: str, value: object) -> object:
         return 0
     if name == "recent_blocks":
         return value or 10**9
+    if name == "judge_preset":
+        return -PRESETS.index(str(value))
     orders: list[tuple[object, ...]] = [
         (Mode.DEFAULT, Mode.RESEARCH, Mode.PARANOID),
         (Action.CONTINUE, Action.REORIENT, Action.PAUSE),
@@ -1007,7 +1011,14 @@ def test_importing_the_configuration_does_not_load_a_parser() -> None:
         ("journal.db", "must be the absolute path of a file, or postgresql://…, not `journal.db`"),
         ("~/journal.db", "must be the absolute path of a file, or postgresql://…, not `~/journal.db`"),
         ("/var/lib/", "must be the absolute path of a file, or postgresql://…, not `/var/lib/`"),
-        ("/var/lib/journal.key", "must be the absolute path of a file, or postgresql://…, not `/var/lib/journal.key`"),
+        ("/", "must be the absolute path of a file, or postgresql://…, not `/`"),
+        ("/.", "must be the absolute path of a file, or postgresql://…, not `/.`"),
+        ("/var/lib/..", "must be the absolute path of a file, or postgresql://…, not `/var/lib/..`"),
+        ("/usr", "must be a file, and `/usr` is a folder"),
+        *(
+            (f"/var/lib/{name}", f"must not be a name that files beside a log have, as `{name}` is")
+            for name in ("j.key", "j.db.key.2", "j.policy", "j.Witnessed", "j.db-wal", "j.db-shm", "x.new", "journal")
+        ),
         ("mysql://h/d", "must be the absolute path of a file, or postgresql://…, not `mysql://h/d`"),
         ("postgresql://me:canary@h/d", "must not hold a password"),
         ("postgresql://me:@h/d", "must not hold a password"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
-from glob import escape
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
@@ -16,14 +17,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import hyperscan
 
 from lockgate import __version__, recording
-from lockgate.config import POSTGRES, Audit, Settings, discover
+from lockgate.config import POSTGRES, Audit, Settings, beside, discover, key_files
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError, quoted
+from lockgate.core.models import EMBEDDED, NOBODY
 from lockgate.core.rules import RULES, Rule
 from lockgate.core.scanner import Scanner, check_pattern, cue_expressions, custom_rules, expressions
-from lockgate.gate import Gate
+from lockgate.gate import Gate, Judge
 
 if TYPE_CHECKING:
-    from lockgate.adapters import KeySource, LocalRuleAdapter, RemoteAdapter
+    from lockgate.adapters import EmbeddedAdapter, KeySource, LocalRuleAdapter, RemoteAdapter
     from lockgate.core.models import ModelName
     from lockgate.journal import Journal, Signer
     from lockgate.log import Store
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from lockgate.stores.sqlite import SqliteApprovals
     from lockgate.verifier_settings import VerifierSettings
     from lockgate.verifiers.client import Client, Provider
+    from lockgate.verifiers.embedded import EmbeddedJudge
     from lockgate.verifiers.judge import ModelJudge
 
     # Somebody who listens to what a provider says.
@@ -59,7 +62,7 @@ def gate_from_settings(settings: Settings, *, keeps: bool = True) -> Gate:
     return Gate(
         policy,
         scanner=scanner_from_settings(settings),
-        triage=_configured(settings, TRIAGE_KEY, policy.triage_model),
+        triage=triage_from_settings(settings),
         supervisor=_configured(settings, SUPERVISOR_KEY, policy.supervisor_model, supervision.timeout_s),
         approvals=approvals_from_settings(settings, journal) if keeps and settings.state_dir is not None else None,
         ledger=ledger_from_settings(settings) if keeps else None,
@@ -69,9 +72,46 @@ def gate_from_settings(settings: Settings, *, keeps: bool = True) -> Gate:
     )
 
 
+def triage_from_settings(settings: Settings) -> Judge | None:
+    """Who judges in Tier 2. Where nobody is named the embedded judge does, if it is there.
+
+    One that was named has to be whole, and is looked at here. One that nobody named is found out at its first question,
+    which then counts as unanswered: an installation that is damaged must not keep every program from starting.
+    """
+    name = settings.policy.triage_model
+    if name not in ("", EMBEDDED):
+        return _configured(settings, TRIAGE_KEY, name)
+    if not name and not embedded_is_there():
+        return None
+    judge = embedded_from_settings(settings)
+    if name:
+        try:
+            judge.verify()
+        except InvalidConfig as error:
+            raise InvalidConfig(f"`{TRIAGE_KEY}` names {quoted(name)}: {error.message}", hint=error.hint) from None
+    return judge
+
+
+def embedded_is_there() -> bool:
+    from lockgate import embedded
+
+    # Without a model there is nothing to load the rest for.
+    if not embedded.PIN:
+        return False
+    from lockgate.verifiers.embedded import is_there
+
+    return is_there()
+
+
+def embedded_from_settings(settings: Settings) -> EmbeddedJudge:
+    from lockgate.verifiers.embedded import EmbeddedJudge
+
+    return EmbeddedJudge(preset=settings.policy.judge_preset)
+
+
 def _configured(settings: Settings, key: str, name: str, timeout_s: float | None = None) -> ModelJudge | None:
     """The judge that a key of the configuration names; what is wrong with it is said under that key."""
-    if not name:
+    if name in ("", NOBODY):
         return None
     try:
         return judge_from_settings(settings, name, timeout_s)
@@ -88,7 +128,8 @@ def models_from_settings(settings: Settings) -> dict[str, ModelName]:
     found: dict[str, ModelName] = {}
     for key, name in named.items():
         try:
-            found |= {key: resolve_model(name, aliases)} if name else {}
+            named_here = name and name != NOBODY and (name != EMBEDDED or key != TRIAGE_KEY)
+            found |= {key: resolve_model(name, aliases)} if named_here else {}
         except InvalidConfig as error:
             raise InvalidConfig(f"`{key}`: {error.message}", hint=error.hint) from None
     return found
@@ -160,11 +201,14 @@ class JournalFiles(NamedTuple):
         """The newest head that a witness has cosigned: a log that does not contain it was rolled back."""
         return self.key.with_suffix(".witnessed")
 
+    @property
+    def note(self) -> Path:
+        """Which settings were recorded last."""
+        return self.key.with_suffix(".policy")
+
     def key_files(self) -> list[Path]:
         """The files of all keys that are there, oldest first."""
-        later = (path for path in self.key.parent.glob(f"{escape(self.key.name)}.*") if path.suffix[1:].isdecimal())
-        first = [self.key] if os.path.lexists(self.key) else []
-        return [*first, *sorted(later, key=lambda path: int(path.suffix[1:]))]
+        return key_files(self.key)
 
     def next_key(self) -> Path:
         """Where the key belongs that the journal is rotated to next."""
@@ -185,15 +229,21 @@ def journal_files(settings: Settings) -> JournalFiles:
         # A key of its own: the same name on two logs would look like one log with two histories.
         return JournalFiles(path, state / "postgres.key")
     log = Path(path) if path or state is None else state / "journal.db"
-    return JournalFiles(log, log.with_suffix(".key"))
+    return JournalFiles(log, beside(log, ".key"))
 
 
 def log_from_settings(settings: Settings) -> Journal:
     """The journal itself, opened anew: for whoever proves, prunes or rotates. Close it when done."""
+    return _opened_log(settings)[0]
+
+
+def _opened_log(settings: Settings) -> tuple[Journal, str]:
+    """The journal, and the name that it began under."""
     from lockgate import keys
     from lockgate.journal import Journal
 
     files = journal_files(settings)
+    refuse_lost_log(files)
     store: Store
     if isinstance(files.log, str):
         from lockgate.stores.log_postgres import PostgresLog
@@ -203,14 +253,17 @@ def log_from_settings(settings: Settings) -> Journal:
         from lockgate.stores.log_sqlite import SqliteLog
 
         store = SqliteLog(files.log)
-        if os.path.lexists(files.log) and not os.path.lexists(files.key):
-            # A new key could not go on with this log, and would stand in the way of the right one.
-            raise JournalUnavailable(
-                f"the journal {quoted(files.log, 200)} is there, and its key {quoted(files.key, 200)} is not",
-                hint="bring the key back from a copy; or move the log away, and a new one begins",
-            )
-    signer = keys.load_or_create(files.key, f"lockgate/{os.urandom(4).hex()}")
-    return Journal(
+    # This makes the log, where there is none. Its key comes second: a key without a log has lost it.
+    with store.writing(durable=True) as log:
+        shards = log.shards()
+    if shards:
+        signer, origin = _signer(files, shards[-1].vkey) or _no_key(files, shards[-1].vkey), shards[0].origin
+    else:
+        signer = keys.load_or_create(files.key, f"lockgate/{os.urandom(4).hex()}")
+        origin = signer.key.name
+        if recording.read_note(files.note).partition(" ")[0] == origin:
+            raise _lost(files)
+    journal = Journal(
         store,
         signer,
         verify=keys.verify,
@@ -218,6 +271,45 @@ def log_from_settings(settings: Settings) -> Journal:
         find_signer=partial(_signer, files),
         retention_days=settings.audit.retention_days,
     )
+    return journal, origin
+
+
+def refuse_lost_log(files: JournalFiles) -> None:
+    """A key whose log is gone signs no other one: two histories under one name would look like a forgery.
+
+    The key is looked for first, for the log is made first.
+    """
+    if files.key_files() and not isinstance(files.log, str) and not os.path.lexists(files.log):
+        raise _lost(files)
+
+
+def _lost(files: JournalFiles) -> JournalUnavailable:
+    return JournalUnavailable(
+        f"the key {quoted(files.key, 200)} is there, and the journal that it signed is gone from {_named(files)}",
+        hint="bring the log back from a copy; or move the key away too, and a new log begins under a new one",
+    )
+
+
+def _no_key(files: JournalFiles, vkey: str) -> Signer:
+    """Why there is none: a new key could not go on with this log, and would stand in the way of the right one."""
+    from lockgate import keys
+
+    hint = "bring the key back from a copy; or move the log away, and a new one begins"
+    if isinstance(files.log, str):
+        hint = "copy the key, by a safe way, from the host that began the log: docs/how-to/audit.md, Several hosts"
+    found = files.key_files()
+    for path in found:
+        # What is wrong with a key that is there but cannot be used.
+        keys.load(path)
+    which = f"; it needs {quoted(vkey, 120)}" if found else ""
+    raise JournalUnavailable(
+        f"the journal {_named(files)} is there, and its key is not in {quoted(files.key, 200)}{which}", hint=hint
+    )
+
+
+def _named(files: JournalFiles) -> str:
+    # The address of a database may name people and machines.
+    return "the database" if isinstance(files.log, str) else quoted(files.log, 200)
 
 
 def _held(path: Path) -> list[bytes]:
@@ -252,6 +344,8 @@ def journal_from_settings(settings: Settings) -> recording.Journal | None:
     """
     audit = settings.audit
     if not audit.enabled:
+        with suppress(LockgateError):
+            recording.switched_off(journal_files(settings).note)
         return None
     if audit.strict and not audit.witnesses:
         raise InvalidConfig(
@@ -278,28 +372,58 @@ def journal_from_settings(settings: Settings) -> recording.Journal | None:
     return recording.Declared(
         partial(_shared_log, settings),
         policy_hash=settings.policy.hash,
-        software=f"lockgate/{__version__}",
-        note=files.key.with_suffix(".policy"),
+        settings_hash=settings_hash(settings),
+        software=_SOFTWARE,
+        note=files.note,
     )
 
 
+_SOFTWARE = f"lockgate/{__version__}"
+
+
+def settings_hash(settings: Settings) -> str:
+    """One hash over all that decides how calls are ruled on and recorded, and over which program does."""
+
+    def plain(value: object) -> object:
+        return dict(value) if isinstance(value, Mapping) else str(value)
+
+    said = {
+        "policy": settings.policy.hash,
+        "audit": asdict(settings.audit),
+        "supervision": asdict(settings.supervision),
+        "abuse_gate": settings.abuse_gate,
+        "software": _SOFTWARE,
+    }
+    return f"sha256:{sha256(json.dumps(said, sort_keys=True, default=plain).encode()).hexdigest()}"
+
+
 # One per log and process, however many gates there are: their records then share commits, signatures and a thread.
-_logs: dict[tuple[JournalFiles, Audit], tuple[recording.Journal, Callable[[], None]]] = {}
+_logs: dict[tuple[JournalFiles, Audit], tuple[recording.Opened, Callable[[], None]]] = {}
 _logging = Lock()
 
 
-def _shared_log(settings: Settings) -> recording.Journal:
+def _forked() -> None:
+    """In a child: somebody may have been opening a log, and is not here to open the lock."""
+    global _logging
+    _logging = Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def _shared_log(settings: Settings) -> recording.Opened:
     files, audit = journal_files(settings), settings.audit
     with _logging:
         if (files, audit) not in _logs:
-            log = log_from_settings(settings)
-            known: tuple[recording.Journal, Callable[[], None]] = log, log.close
+            log, origin = _opened_log(settings)
+            known: tuple[recording.Opened, Callable[[], None]] = recording.Opened(log, log, origin), log.close
             if audit.witnesses or audit.anchors:
                 from lockgate.publishing import Witnessed, publish
 
                 publishing = publish(log, audit.witnesses, audit.anchors, witnessed=files.witnessed)
                 strict = Witnessed(log, publishing, strict_s=audit.strict_seconds) if audit.strict else log
-                known = strict, publishing.close
+                known = recording.Opened(strict, log, origin), publishing.close
             _logs[files, audit] = known
         return _logs[files, audit][0]
 
@@ -317,14 +441,15 @@ def scanner_from_settings(settings: Settings) -> Scanner:
 
 def adapter_from_env(
     environ: Mapping[str, str] | None = None, *, keys: KeySource | None = None
-) -> LocalRuleAdapter | RemoteAdapter:
+) -> LocalRuleAdapter | RemoteAdapter | EmbeddedAdapter:
     """The adapter that the environment names, with the rules of the configuration in force here."""
     from lockgate.verifier_settings import verifier_settings
 
     # The verifier's settings first: they are quicker to refuse than rules are to compile.
     verifier = verifier_settings(environ, keys_elsewhere=keys is not None)
     settings = discover(environ=environ, check_pattern=check_pattern)
-    return adapter_from_settings(verifier, scanner_from_settings(settings), keys=keys)
+    scanner = scanner_from_settings(settings)
+    return adapter_from_settings(verifier, scanner, keys=keys, preset=settings.policy.judge_preset)
 
 
 def adapter_from_settings(
@@ -334,12 +459,22 @@ def adapter_from_settings(
     keys: KeySource | None = None,
     client: Client | None = None,
     heard: Hearing | None = None,
-) -> LocalRuleAdapter | RemoteAdapter:
+    preset: str = "balanced",
+) -> LocalRuleAdapter | RemoteAdapter | EmbeddedAdapter:
     # Imported here: a gate, and the command that hosts start for every call, need none of it.
-    from lockgate.adapters import LocalRuleAdapter, RemoteAdapter
+    from lockgate.adapters import EmbeddedAdapter, LocalRuleAdapter, RemoteAdapter
 
     if settings.adapter == "none":
         return LocalRuleAdapter(scanner=scanner, timeout_ms=settings.timeout_ms)
+    if settings.adapter == "embedded":
+        from lockgate.verifiers.embedded import EmbeddedJudge
+
+        judge = EmbeddedJudge(preset=preset)
+        try:
+            judge.verify()
+        except InvalidConfig as error:
+            raise InvalidConfig(f"VERIFIER_ADAPTER `embedded`: {error.message}", hint=error.hint) from None
+        return EmbeddedAdapter(judge, scanner=scanner, timeout_ms=settings.timeout_ms)
     try:
         provider = provider_from_settings(settings)
     except InvalidConfig as error:

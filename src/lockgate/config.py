@@ -14,11 +14,13 @@ How the settings are found and put together:
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from glob import escape
 from pathlib import Path
 
 from lockgate.core.errors import InvalidConfig, InvalidPattern, quoted
@@ -28,6 +30,7 @@ from lockgate.core.policy import (
     MAX_PATTERN_LENGTH,
     MAX_PATTERNS,
     MAX_WINDOW,
+    PRESETS,
     Policy,
     changed,
     loosened,
@@ -153,8 +156,18 @@ KEYS = (
         "security.verification.triage_model",
         "triage_model",
         Form.TEXT,
-        "The fast, cheap model of Tier 2: a short name (`claude-haiku`, see [models](models.md)) or `provider/model`. "
-        "Empty: none.",
+        "Who judges in Tier 2: `embedded` (the [judge](../how-to/embedded.md) that runs in this process), or a fast, "
+        "cheap model by a short name (`claude-haiku`, see [models](models.md)) or as `provider/model`, or `none`. "
+        "Empty: the embedded judge where it is installed, else nobody.",
+    ),
+    Key(
+        "security.verification.judge_preset",
+        "judge_preset",
+        Form.WORD,
+        "How sure the embedded judge has to be before it clears a call: `cautious` lets the fewest attacks through, "
+        "`quiet` asks the fewest questions. `lockgate judge report` prints what was measured for each.",
+        tightens="to a more cautious one",
+        words={preset: preset for preset in PRESETS},
     ),
     Key(
         "security.verification.model_aliases",
@@ -512,7 +525,7 @@ class _Build:
 
 
 def _check_log_path(path: str) -> None:
-    """A file by its whole path or a database by its URL; the file is not looked at here."""
+    """A file by its whole path or a database by its URL; what is in it is not looked at here."""
     if path.startswith(POSTGRES):
         from urllib.parse import parse_qs, urlsplit
 
@@ -527,11 +540,45 @@ def _check_log_path(path: str) -> None:
             raise InvalidConfig(
                 "must not hold a password", hint="take it out, and set PGPASSWORD or name a file in PGPASSFILE"
             )
-    elif path and ("\0" in path or not os.path.isabs(path) or path.endswith((os.sep, ".key"))):
+    elif path:
+        name = os.path.basename(path)
+        if "\0" in path or not os.path.isabs(path) or name in _NO_NAMES:
+            raise InvalidConfig(
+                f"must be the absolute path of a file, or postgresql://…, not {quoted(path)}",
+                hint="e.g. /var/lib/lockgate/journal.db; its key lies beside it and ends in `.key`",
+            )
+        beside(Path(path), ".key")
+        if os.path.isdir(path):
+            raise InvalidConfig(f"must be a file, and {quoted(path)} is a folder", hint="add a name to it: journal.db")
+
+
+# What lies beside a log: its keys, its notes, SQLite's own files, and all of these while they are being made.
+_NO_NAMES = ("", ".", "..")
+_BESIDE_A_LOG = re.compile(r"(?:\.key(?:\.[0-9]+)?|\.policy|\.witnessed|\.new|-wal|-shm|-journal)$", re.IGNORECASE)
+
+
+def beside(log: Path, ending: str) -> Path:
+    """The file of this log with this ending: of no other log, and never a log itself.
+
+    That is its whole name with the ending behind it, except that `journal.db` has `journal.key` and so on; therefore no
+    log may be called `journal`.
+    """
+    if log.name in _NO_NAMES:
+        raise InvalidConfig(f"{quoted(log)} is no name of a file", hint="e.g. /var/lib/lockgate/journal.db")
+    if log.name == "journal" or _BESIDE_A_LOG.search(log.name):
         raise InvalidConfig(
-            f"must be the absolute path of a file, or postgresql://…, not {quoted(path)}",
-            hint="e.g. /var/lib/lockgate/journal.db; its key lies beside it and ends in `.key`",
+            f"must not be a name that files beside a log have, as {quoted(log.name)} is",
+            hint="end it in `.db`; the log's key and notes lie beside it under its name with `.key` and so on",
         )
+    name = "journal" if log.name == "journal.db" else log.name
+    return log.with_name(f"{name}{ending}")
+
+
+def key_files(key: Path) -> list[Path]:
+    """The files of a log's keys that are there, oldest first; those it was rotated to have `.2`, `.3` and so on."""
+    later = (path for path in key.parent.glob(f"{escape(key.name)}.*") if path.suffix[1:].isdecimal())
+    first = [key] if os.path.lexists(key) else []
+    return [*first, *sorted(later, key=lambda path: int(path.suffix[1:]))]
 
 
 # Values that have a form of their own.

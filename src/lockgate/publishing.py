@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol
 
 from lockgate import keys
 from lockgate.anchors import ANCHOR_EVERY_S, Address, Anchor, parse_address, parse_anchor, post, replace
-from lockgate.core.errors import InvalidConfig, InvalidNote, JournalUnavailable, LockgateError, printable, quoted
+from lockgate.core.errors import InvalidConfig, InvalidNote, JournalUncosigned, LockgateError, printable, quoted
 from lockgate.core.notes import (
     COSIGNATURE,
     MAX_NOTE,
@@ -412,7 +412,8 @@ class Witnessed:
                 "strict recording waits for a witness, and none is configured",
                 hint="add one under `witnesses`, or set strict = false",
             )
-        self._journal = journal
+        # The journal for what need not wait, since a ruling that does will come behind it.
+        self.unwitnessed = journal
         self._witnesses = publishing.witnesses
         self._strict_s = strict_s
         self._sizes: dict[str, int] = {}
@@ -425,10 +426,10 @@ class Witnessed:
         self._covered = Condition(Lock())
 
     def enqueue(self, records: Sequence[bytes], *, durable: bool) -> Callable[[], tuple[Receipt, ...]]:
-        """As the journal's; waiting takes until a witness has cosigned, or JournalUnavailable: then it is stored, but
+        """As the journal's; waiting takes until a witness has cosigned, or JournalUncosigned: then it is stored, but
         nobody else knows yet.
         """
-        stored = self._journal.enqueue(records, durable=durable)
+        stored = self.unwitnessed.enqueue(records, durable=durable)
 
         def wait() -> tuple[Receipt, ...]:
             receipts = stored()
@@ -450,7 +451,7 @@ class Witnessed:
             else:
                 return
         problems = "; ".join(f"{each.sink.name}: {each.problem}" for each in self._witnesses if each.problem)
-        raise JournalUnavailable(
+        raise JournalUncosigned(
             f"no witness has cosigned record {last.index} within {self._strict_s:g} seconds"
             + (f" ({problems})" if problems else ""),
             hint="start the witness, or set strict = false",

@@ -65,7 +65,7 @@ def test_json_holds_the_assessment_and_nothing_of_the_text(run: Run) -> None:
     ended = run("assess", "--json", "--text", ATTACK)
     assert ended.code == 1
     found = json.loads(ended.out)
-    assert set(found) == {"verdict", "provider", "reason", "latency_ms", "rules", "digest", "read_as"}
+    assert set(found) == {"verdict", "provider", "reason", "latency_ms", "rules", "digest", "read", "read_as"}
     assert (found["verdict"], found["provider"], found["reason"]) == ("unsafe", "local", "rules")
     assert found["rules"]
     assert len(found["digest"]) == 64
@@ -130,7 +130,6 @@ def test_what_looks_like_a_payload_is_one_and_everything_else_is_text(
         (["--adapter", "opneai", "--text", "b"], b"", "unknown adapter `opneai`", "did you mean `openai`?"),
         (["--adapter", "ANTHROPIC", "--text", "b"], b"", "unknown adapter `ANTHROPIC`", "did you mean `anthropic`?"),
         (["--adapter", "openai", "--text", "b"], b"", "VERIFIER_ADAPTER `openai` needs a key", "set OPENAI_API_KEY"),
-        (["--adapter", "embedded", "--text", "b"], b"", "VERIFIER_ADAPTER `embedded` is not in this version", None),
         (["--config", "no.toml", "--text", "b"], b"", "no.toml: no such file", None),
     ],
 )

@@ -11,24 +11,26 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from time import time
 from typing import Any
 
 import pytest
 
 from lockgate import assemble, keys
 from lockgate.cli import records as showing
-from lockgate.cli import verifying
 from lockgate.core import record
 from lockgate.core.merkle import leaf_hash
 from lockgate.core.notes import COSIGNATURE, cosigned, parse_note
 from lockgate.core.vocabulary import Action, Decision, Finding, Ran, Reason, Risk
 from lockgate.journal import Journal
+from lockgate.log import Seal, Shard
 from lockgate.stores.log_sqlite import SqliteLog
 
 Run = Callable[..., Any]
 NAME = "lockgate/00c0ffee"
 HOSTILE = "ana \x1b[2J\u202e\rCONTINUE"
 BASE_MS = 1_800_000_000_000
+DAY_S = 86_400
 
 
 def a_ruling(seq: int, *, run: str = "1" * 16, deny: bool = False, **changes: Any) -> bytes:
@@ -86,9 +88,8 @@ def filled() -> list[bytes]:
 
 
 @pytest.fixture
-def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def log(tmp_path: Path) -> Path:
     """This installation's journal, closed, with record 0 and nine more."""
-    monkeypatch.setattr(verifying, "SIGNED_S", 0.1)
     path = tmp_path / ".local" / "state" / "lockgate" / "journal.db"
     signer = keys.create(path.with_suffix(".key"), NAME)
     # The opening's time, like all others, is long before that of the rulings: the clock goes back nowhere.
@@ -113,10 +114,14 @@ def head(log: Path, run: Run) -> str:
 def changed(log: Path, *statements: str) -> None:
     """The log as somebody changes it who can write the file; the triggers stop nobody."""
     with closing(sqlite3.connect(log)) as db:
-        for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
+        triggers = db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
+        for name, _ in triggers:
             db.execute(f"DROP TRIGGER {name}")
         for statement in statements:
             db.execute(statement)
+        if "VIEW" not in " ".join(statements):
+            for _, made in triggers:
+                db.execute(made)
         db.commit()
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -180,7 +185,7 @@ TAMPERED = {
     ),
     "a record is deleted, as retention would": (
         ["DELETE FROM bodies WHERE number = 4"],
-        "deleted, and no prune record",
+        "deleted, and no signed prune record",
     ),
     "a leaf is deleted": (["DELETE FROM leaves WHERE number = 4"], "record 4 was changed"),
     "both are": (
@@ -188,14 +193,14 @@ TAMPERED = {
         "record 4 missing: record 5 follows on 3",
     ),
     "all heads are deleted": (["DELETE FROM heads"], "has no signed head"),
-    "the newest head is deleted": (["DELETE FROM heads WHERE size = 10"], "not covered by the signed head of 6"),
+    "the newest head is deleted": (["DELETE FROM heads WHERE size = 10"], "the log was rolled back"),
     "the tree it says it is": (["UPDATE shards SET edge = zeroblob(8)"], "the log says 0 records"),
     "a record too many": (
         [
             "INSERT INTO bodies SELECT shard, 10, body FROM bodies WHERE number = 9",
             "INSERT INTO leaves SELECT shard, 10, hash FROM leaves WHERE number = 9",
         ],
-        "record 10 not covered by the signed head of 10",
+        "record 10 holds number 9 of run 1111111111111111 a second time",
     ),
     "a body that no leaf is for": (
         ["INSERT INTO bodies SELECT shard, 10, body FROM bodies WHERE number = 9"],
@@ -250,8 +255,9 @@ def test_a_rolled_back_log_is_found_by_what_was_kept(run: Run, log: Path, vkey: 
         frontier = Frontier()
         for (hash_,) in db.execute("SELECT hash FROM leaves ORDER BY number"):
             frontier.append(hash_)
-        db.execute("UPDATE shards SET edge = ?, signed_edge = ?", (frontier.to_bytes(), frontier.to_bytes()))
-        db.commit()
+        edge = frontier.to_bytes()
+    seal = Seal(keys.load(log.with_suffix(".key")), keys.verify).over(Shard(1, vkey, edge, edge, 0))
+    changed(log, f"UPDATE shards SET edge = x'{edge.hex()}', signed_edge = x'{edge.hex()}', seal = x'{seal.hex()}'")
     assert run("audit", "verify").code == 0
     ended = run("audit", "verify", "--held", head)
     assert ended.code == 1
@@ -270,45 +276,61 @@ def test_a_receipt_that_fits_is_enough_up_to_its_record(run: Run, log: Path, vke
     assert run("audit", "verify", "--receipt", f"elsewhere:9:{leaf}").code == 1
 
 
-def test_records_that_nobody_signs_are_no_part_of_a_sound_log(run: Run, log: Path) -> None:
-    """A process that was killed leaves some for a moment; so does somebody who writes into the file."""
-    store = SqliteLog(log)
-    journal = Journal(store, Unwilling(keys.load(log.with_suffix(".key"))), verify=keys.verify)
+def unsigned(log: Path) -> None:
+    """One more record, by a process that was stopped before it could sign."""
+    journal = Journal(SqliteLog(log), Unwilling(keys.load(log.with_suffix(".key"))), verify=keys.verify)
     journal.append([a_ruling(10)], durable=True)
-    ended = run("audit", "verify")
     journal.close()
+
+
+def test_what_a_killed_process_left_unsigned_is_a_note_and_can_be_signed(run: Run, log: Path) -> None:
+    unsigned(log)
+    ended = run("audit", "verify")
+    said = " ".join(ended.out.split())
+    assert ended.code == 0, said
+    assert said.startswith("sound 11 records, all but the last 1 as they were signed")
+    assert "note record 10" in said
+    assert "`lockgate audit head --sign`" in said
+    assert run("audit", "head").out.splitlines()[1] == "10"
+    assert run("audit", "head", "--sign").out.splitlines()[1] == "11"
+    ended = run("audit", "verify")
+    assert (ended.code, "note" in ended.out) == (0, False)
+    assert ended.out.startswith("sound      11 records, all of them as they were signed")
+
+
+def test_what_somebody_without_the_key_put_at_the_end_is_a_fault_where_the_key_is(
+    run: Run, log: Path, tmp_path: Path
+) -> None:
+    from lockgate.core.merkle import Frontier
+
+    unsigned(log)
+    with closing(sqlite3.connect(log)) as db:
+        frontier = Frontier()
+        for (hash_,) in db.execute("SELECT hash FROM leaves ORDER BY number"):
+            frontier.append(hash_)
+        body = a_ruling(11, tool="granted_by_nobody")
+        frontier.append(leaf_hash(body))
+        db.execute("INSERT INTO bodies VALUES (1, 11, ?)", (body,))
+        db.execute("INSERT INTO leaves VALUES (1, 11, ?)", (leaf_hash(body),))
+        db.execute("UPDATE shards SET edge = ?", (frontier.to_bytes(),))
+        db.commit()
+    ended = run("audit", "verify")
     assert ended.code == 1
-    assert "record 10 not covered by the signed head of 10: put in behind it, or never signed" in ended.out
+    assert "was written by somebody without its key (unsigned, step 2)" in " ".join(ended.out.split())
+    assert run("audit", "head", "--sign").code == 1
 
 
 class Unwilling:
-    """A signer that will not."""
+    """A signer that will not sign heads."""
 
     def __init__(self, signer: keys.Signer) -> None:
         self.key = signer.key
+        self._signer = signer
 
     def sign(self, message: bytes) -> bytes:
-        raise OSError("no")
-
-
-def test_in_a_log_that_is_being_signed_the_newest_may_wait(
-    run: Run, log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    signer = keys.load(log.with_suffix(".key"))
-    monkeypatch.setattr(verifying, "SIGNED_S", 30.0)
-    seqs = iter(range(10, 1000))
-    with Journal(SqliteLog(log), signer, verify=keys.verify) as journal:
-        journal.append([a_ruling(next(seqs))], durable=False)
-
-        def meanwhile(_: float) -> None:
-            # Others go on: a head is signed, and the next record is there already.
-            journal.append([a_ruling(next(seqs))], durable=False)
-            journal.checkpoint()
-            journal.append([a_ruling(next(seqs))], durable=False)
-
-        monkeypatch.setattr(verifying, "sleep", meanwhile)
-        ended = run("audit", "verify")
-    assert ended.code == 0, ended.out
+        if message.startswith(NAME.encode()):
+            raise OSError("no")
+        return self._signer.sign(message)
 
 
 def test_a_witness_must_have_cosigned_what_is_held(run: Run, log: Path, vkey: str, head: str) -> None:
@@ -375,15 +397,164 @@ def test_a_log_in_use_and_one_that_was_not_closed_are_read_whole(run: Run, log: 
     assert json.loads(run("audit", "verify", str(copies / "journal.db"), "--json").out)["records"] == 11
 
 
+# What is no log any more
+
+
+def emptied(log: Path) -> None:
+    log.write_bytes(b"")
+
+
+def overwritten(log: Path) -> None:
+    log.write_bytes(b"X" + log.read_bytes()[1:])
+
+
+def made_anothers(log: Path) -> None:
+    with closing(sqlite3.connect(log)) as db:
+        db.execute("PRAGMA application_id = 7")
+        db.commit()
+
+
+def removed(log: Path) -> None:
+    log.unlink()
+
+
+@pytest.mark.parametrize("mischief", [emptied, overwritten, made_anothers, removed])
+def test_a_log_that_is_none_any_more_is_broken_and_not_a_typing_mistake(
+    run: Run, log: Path, head: str, tmp_path: Path, mischief: Callable[[Path], None]
+) -> None:
+    mischief(log)
+    for argv in (["verify"], ["verify", str(log)], ["verify", "--held", head]):
+        ended = run("audit", *argv)
+        assert ended.code == 1, (argv, ended)
+        assert "the log is gone, or something else is in its place" in " ".join(ended.out.split())
+        told = json.loads(run("audit", *argv, "--json").out)
+        assert (told["sound"], told["faults"][0]["what"]) == (False, "missing")
+    for argv in (["head"], ["prove", "3"], ["show"], ["export"], ["keys"]):
+        ended = run("audit", *argv)
+        assert (ended.code, ended.out) == (1, ""), (argv, ended)
+        assert ended.err.startswith("lockgate: broken: ")
+    # Elsewhere, and with nothing that says a log should be there, it is a file of somebody's.
+    if log.exists():
+        copy = tmp_path / "copy.db"
+        copy.write_bytes(log.read_bytes())
+        assert run("audit", "verify", str(copy)).code == 2
+        assert run("audit", "verify", str(copy), "--held", head).code == 1
+
+
+def test_a_damaged_log_is_broken_for_every_command(run: Run, log: Path) -> None:
+    changed(log, "UPDATE heads SET note = x'00' WHERE size = 10")
+    for argv in (["head"], ["prove", "3"], ["export"]):
+        ended = run("audit", *argv)
+        assert (ended.code, ended.err[:18]) == (1, "lockgate: broken: "), (argv, ended)
+
+
+def test_a_proof_is_not_handed_out_with_bytes_that_it_does_not_fit(run: Run, log: Path) -> None:
+    changed(
+        log,
+        "UPDATE bodies SET number = 99 WHERE number = 4",
+        "UPDATE bodies SET number = 4 WHERE number = 5",
+        "UPDATE bodies SET number = 5 WHERE number = 99",
+    )
+    ended = run("audit", "prove", "5", "--out", "5.proof", "--record", "5.json")
+    assert ended.code == 1
+    assert "record 5 was changed: its bytes do not hash to its leaf" in ended.err
+    assert not Path("5.json").exists()
+    assert not Path("5.proof").exists()
+    # The hash is still the one that was signed.
+    assert run("audit", "prove", "5", "--out", "5.proof").code == 0
+
+
+def test_the_cosigned_head_beside_the_log_is_held_against_it(run: Run, log: Path, vkey: str, head: str) -> None:
+    witness = keys.from_seed("witness.example", b"w" * 32, kind=COSIGNATURE)
+    note = cosigned(parse_note(Path(head).read_bytes()), witness.key, witness.sign, time_s=1_800_000_600)
+    log.with_suffix(".witnessed").write_bytes(note.to_bytes())
+    ended = run("audit", "verify", "--key", vkey)
+    assert ended.code == 0
+    assert f"beside     a cosigned head of 10 records of {NAME}, held against the log; --witness" in ended.out
+    # Beside the log it shows what is missing, and never that nothing is.
+    assert "not shown  that the holder of the key has not written another history" in ended.out
+    changed(
+        log,
+        "DELETE FROM leaves WHERE number >= 6",
+        "DELETE FROM bodies WHERE number >= 6",
+        "DELETE FROM heads WHERE size = 10",
+    )
+    ended = run("audit", "verify")
+    assert ended.code == 1
+    assert "the log was rolled back, records 6–9 missing" in ended.out
+    log.with_suffix(".witnessed").write_bytes(b"rubbish")
+    ended = run("audit", "verify")
+    assert (ended.code, "holds no head" in " ".join(ended.out.split())) == (1, True)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_not_waited_for(run: Run, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for argv in (["verify", str(tmp_path / "pipe")], ["show", "--log", str(tmp_path / "pipe")]):
+        ended = run("audit", *argv)
+        assert (ended.code, "is no file" in ended.err) == (2, True)
+
+
+def test_a_log_without_a_shard_is_empty(run: Run, tmp_path: Path) -> None:
+    """Killed between making the file and opening it."""
+    path = tmp_path / ".local" / "state" / "lockgate" / "journal.db"
+    keys.create(path.with_suffix(".key"), NAME)
+    with SqliteLog(path).writing(durable=True):
+        pass
+    for argv in (["keys", "rotate", "--yes"], ["head"], ["export"]):
+        ended = run("audit", *argv)
+        assert (ended.code, "the log is empty" in ended.err) == (2, True), ended
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_log_that_short_processes_write_is_sound_all_the_while(run: Run, log: Path) -> None:
+    """A process for each call, which moves what it wrote into the file when it ends: what hooks do."""
+    many = [a_ruling(seq, run="2" * 16) for seq in range(1, 4001)]
+    with Journal(SqliteLog(log), keys.load(log.with_suffix(".key")), verify=keys.verify) as journal:
+        for at in range(0, len(many), 1000):
+            journal.append(many[at : at + 1000], durable=False)
+    script = f"""
+import sys
+sys.path[:0] = {[str(Path(__file__).parent), *sys.path]!r}
+from pathlib import Path
+from lockgate import keys
+from lockgate.journal import Journal
+from lockgate.stores.log_sqlite import SqliteLog
+from lockgate.core import record
+import os
+path = Path({str(log)!r})
+signer = keys.load(path.with_suffix(".key"))
+print("ready", flush=True)
+for seq in range(100_000):
+    with Journal(SqliteLog(path), signer, verify=keys.verify) as journal:
+        head = dict(run=os.urandom(8).hex(), seq=1, ts_ms=1_900_000_000_000, salt=os.urandom(16))
+        fields = record.assess(
+            **head, payload_sha256="ab" * 32, verdict="safe", reason="rules", by="", acted="allow", rules=[]
+        )
+        journal.append([record.encode(fields)] * 1, durable=True)
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as writer:
+        try:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == b"ready\n"
+            for _ in range(3):
+                ended = run("audit", "verify")
+                assert (ended.code, ended.err) == (0, ""), ended.out
+        finally:
+            writer.kill()
+
+
 # Bad input
 
 
 def test_mistakes_are_named_and_mended(run: Run, log: Path, vkey: str, head: str) -> None:
     Path("folder").mkdir()
     Path("text").write_text("hello", encoding="utf-8")
+    Path("empty").touch()
     for argv, message in (
         (["verify", "nowhere.db"], "there is no journal in `nowhere.db`"),
         (["verify", "folder"], "`folder` is a folder"),
+        (["verify", "empty"], "`empty` is empty"),
         (["verify", "text"], "`text` is neither a log nor an export of one"),
         (["verify", str(log), str(log)], "one log, or exports of one, are verified at a time"),
         (["verify", "--key", "nobody+x+y"], "`nobody+x+y` is no verifier key"),
@@ -408,6 +579,7 @@ def test_mistakes_are_named_and_mended(run: Run, log: Path, vkey: str, head: str
         (["head", "--out", head], "there is a file `head.txt` already"),
         (["prune"], "the configuration keeps records for ever"),
         (["prune", "--days", "0", "--yes"], "records are kept for one day at least"),
+        (["prune", "--days", "99999999999999999", "--yes"], "records cannot be older than 365,250 days"),
         (["prune", "--days", "3"], "no terminal to ask on"),
         (["keys", "rotate"], "no terminal to ask on"),
         (["keys", "--yes"], "--yes has no effect without rotate"),
@@ -665,23 +837,31 @@ def test_a_rotation_that_fails_leaves_no_key_behind(run: Run, log: Path, monkeyp
 
 
 def test_pruning_deletes_contents_says_so_and_leaves_the_log_sound(run: Run, log: Path, vkey: str) -> None:
+    now_s = time()
+    log.unlink()
+    signer = keys.load(log.with_suffix(".key"))
+    with Journal(SqliteLog(log), signer, verify=keys.verify, clock=lambda: now_s - 4_000 * DAY_S) as journal:
+        for days, seqs in ((4_000, range(1, 6)), (100, range(6, 10))):
+            at_ms = int((now_s - days * DAY_S) * 1000)
+            journal.append([a_ruling(seq, ts_ms=at_ms + seq) for seq in seqs], durable=False)
+            journal.checkpoint()
     leaf = json.loads(run("audit", "show", "4", "--json").out)["leaf_hash"]
-    # Heads of 2020 and 2021: a record is as old as the head that covered it first.
-    changed(log, "UPDATE heads SET at_ms = 1577836800000", "UPDATE heads SET at_ms = 1609459200000 WHERE size = 10")
     assert run("audit", "head", "--out", "before.txt").code == 0
-    ended = run("audit", "prune", "--days", "3000", "--yes")
-    assert (ended.code, ended.out) == (0, "nothing is older than 3000 days\n")
-    ended = run("audit", "prune", "--days", "30", "--yes", "--who", "ana")
+    ended = run("audit", "prune", "--days", "5000", "--yes")
+    assert (ended.code, ended.out) == (0, "nothing is older than 5000 days\n")
+    ended = run("audit", "prune", "--days", "3000", "--yes", "--who", "ana")
     assert ended.out == f"records below 6 of {NAME} were deleted; their hashes stay\n"
     assert run("audit", "show", "4").err.startswith("lockgate: error: record 4 was deleted\n")
     assert "records below 6 of lockgate/00c0ffee deleted by ana" in run("audit", "show", "--kind", "prune").out
     ended = run("audit", "verify", "--key", vkey, "--held", "before.txt", "--receipt", f"4:{leaf}")
     assert ended.code == 0, ended.out
+    # Record 0 opens the shard, and stays.
+    assert "11 records, all of them as they were signed; the contents of 5 were deleted, as they say" in ended.out
+    assert json.loads(run("audit", "verify", "--json").out)["deleted"] == 5
     assert run("audit", "prove", "4").code == 0
     ended = run("audit", "prove", "4", "--out", "4.proof", "--record", "4.json")
     assert (ended.code, Path("4.proof").exists()) == (2, False)
     told = json.loads(run("audit", "prune", "--days", "30", "--yes", "--json").out)
-    # By now there is a head of today, so that the rest is old, too; save what says what was deleted.
     assert told == {"retention_days": 30, "deleted_below": {NAME: 10}}
     assert run("audit", "verify", "--key", vkey, "--held", "before.txt", "--receipt", f"4:{leaf}").code == 0
     assert len(run("audit", "show", "--kind", "prune", "--json").out.splitlines()) == 2

@@ -25,9 +25,8 @@ from lockgate.testing import LoopbackProvider
 from lockgate.verifiers.compatible import Compatible
 
 Run = Callable[..., Any]
-NAMES = (
-    "installation configuration engine cache state journal adapter extras key endpoint triage supervisor clock".split()
-)
+NAMES = "installation configuration engine cache state journal adapter extras documents embedded key endpoint".split()
+NAMES += "triage supervisor clock".split()
 KEY = "sk-canary-0123456789abcdefghijklmn"
 
 
@@ -545,6 +544,20 @@ def test_a_cache_that_others_can_write_is_not_used_and_is_named(
     assert f"hint: chmod go-w {folder}" in ended.out
 
 
+def test_whoever_has_set_up_the_abuse_gate_hears_that_it_cannot_read_pdf_files(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert states(run("doctor", "--offline", "--json").out)["documents"] == "ok"
+    monkeypatch.setattr("lockgate.ingress.wiring.PDF_READER", "no_such_package")
+    ended = run("doctor", "--offline")
+    assert "skip  documents      no_such_package is not installed: the abuse gate cannot read PDF files" in ended.out
+    monkeypatch.setenv("ABUSE_TIER1_THRESHOLD", "2")
+    ended = run("doctor", "--offline")
+    assert ended.code == 0
+    assert "warn  documents" in ended.out
+    assert "hint: pip install 'lockgate[documents]'" in ended.out
+
+
 def test_a_cache_that_cannot_be_made_is_named(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
@@ -643,6 +656,30 @@ def test_a_journal_is_told_with_its_size_and_a_damaged_one_has_to_be_looked_at(r
     assert (ended.code, found["state"]) == (1, "fail")
     assert "its key" in found["said"]
     assert "bring the key back" in found["hint"]
+
+
+def test_a_key_without_its_journal_has_to_be_looked_at(run: Run, state: Path) -> None:
+    assert Gate.from_config().session().check("bash", {}).receipt is not None
+    close_journals()
+    (state / "journal.db").unlink()
+    ended = run("doctor", "--json", "--offline")
+    found = {check["name"]: check for check in json.loads(ended.out)["checks"]}["journal"]
+    assert (ended.code, found["state"]) == (1, "fail")
+    assert "the journal that it signed is gone" in found["said"]
+    assert "bring the log back" in found["hint"]
+    assert not (state / "journal.db").exists()
+
+
+def test_records_that_nobody_has_signed_are_told(run: Run, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lockgate import journal
+
+    monkeypatch.setattr(journal, "CHECKPOINT_S", 600.0)
+    assert Gate.from_config().session().check("bash", {}).receipt is not None
+    found = {check["name"]: check for check in json.loads(run("doctor", "--json", "--offline").out)["checks"]}[
+        "journal"
+    ]
+    assert found["state"] == "warn"
+    assert "2 more are not signed yet" in found["said"]
 
 
 def test_a_journal_that_is_switched_off_is_a_warning(run: Run, tmp_path: Path) -> None:

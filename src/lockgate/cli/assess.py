@@ -79,7 +79,8 @@ def _examined(value: Mapping[str, Any], args: argparse.Namespace) -> Assessment:
         environ["VERIFIER_ADAPTER"] = _known(args.adapter, "adapter", _adapters())
     verifier = verifier_settings(environ)
     settings = assemble.settings_from_environment(args.config)
-    adapter = assemble.adapter_from_settings(verifier, assemble.scanner_from_settings(settings))
+    scanner = assemble.scanner_from_settings(settings)
+    adapter = assemble.adapter_from_settings(verifier, scanner, preset=settings.policy.judge_preset)
     return adapter.examine(value, tenant=args.tenant)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lockgate.cli.exits import Exit
     from lockgate.cli.parser import Parser
+    from lockgate.core.errors import JournalUnavailable
 
 _HELP = """\
 The journal holds every ruling, every answer of a person and every change of policy or key, signed.
@@ -17,7 +19,7 @@ The journal holds every ruling, every answer of a person and every change of pol
   lockgate audit verify   [LOG|EXPORT ...] [--key VKEY|FILE] [--held FILE] [--receipt INDEX:HASH] [--witness VKEY]
   lockgate audit show     [INDEX ...] [--session NAME] [--tool NAME] [--action WORD] [--reason WORD] [--rule ID]
                           [--kind WORD] [--since WHEN] [--until WHEN] [--limit N] [--follow] [--format ocsf]
-  lockgate audit head     [--out FILE]
+  lockgate audit head     [--sign] [--out FILE]
   lockgate audit prove    INDEX [--out FILE] [--record FILE], or --check FILE --record FILE --key VKEY|FILE
   lockgate audit export   [--out FOLDER] [--shard ORIGIN]
   lockgate audit prune    [--days N] [--yes]
@@ -52,7 +54,12 @@ def describe(parser: Parser) -> dict[str, Parser]:
     parser.usage = "lockgate audit WHAT [options]"
     parser.description = _HELP
     commands = parser.add_subparsers(
-        title="what", dest="what", metavar="WHAT", required=True, parser_class=type(parser)
+        title="what",
+        dest="what",
+        metavar="WHAT",
+        required=True,
+        prog="lockgate audit",
+        parser_class=type(parser),
     )
     made: dict[str, Parser] = {}
     for name, help, more in (
@@ -86,10 +93,35 @@ def _common(parser: Parser, *, log: bool = True, as_json: bool = True) -> None:
 
 def _runs(name: str) -> Callable[[argparse.Namespace], Exit]:
     def run(args: argparse.Namespace) -> Exit:
-        done: Exit = getattr(import_module(f"lockgate.cli.{_HOMES[name]}"), name)(args)
+        from lockgate.cli.exits import Exit
+        from lockgate.cli.terminal import visible
+        from lockgate.core.errors import JournalDamaged, JournalUnavailable
+
+        try:
+            done: Exit = getattr(import_module(f"lockgate.cli.{_HOMES[name]}"), name)(args)
+        except JournalUnavailable as error:
+            # Not as one says of input that cannot be understood: something was done to the log.
+            if not _is_damage(error, args):
+                raise
+            sys.stdout.flush()
+            lost = not isinstance(error, JournalDamaged)
+            said = "a log was there: bring it back from a copy" if lost else error.hint
+            hint = f"\nhint: {visible(said)}" if said else ""
+            print(f"lockgate: broken: {visible(error.message)}{hint}", file=sys.stderr, flush=True)
+            return Exit.FLAGGED
         return done
 
     return run
+
+
+def _is_damage(error: JournalUnavailable, args: argparse.Namespace) -> bool:
+    from lockgate.cli.logs import place_from, was_there
+    from lockgate.core.errors import JournalDamaged
+    from lockgate.stores.log_files import NotALog
+
+    if isinstance(error, NotALog):
+        return was_there(place_from(args), named=bool(args.log))
+    return isinstance(error, JournalDamaged)
 
 
 def _verify_options(parser: Parser) -> None:
@@ -164,9 +196,14 @@ def _head_options(parser: Parser) -> None:
     parser.usage = "lockgate audit head [options]"
     parser.epilog = """\
 Keep it where whoever can write the log cannot: `lockgate audit verify --held` holds the log against it.
+--sign first signs what was recorded since the last head, as is left by a process that was killed; it takes the
+log's key.
 
 example:
-  $ lockgate audit head --out head.txt"""
+  $ lockgate audit head --out head.txt
+
+Exit code 0: printed; 1: the log is broken; 2: bad input."""
+    parser.add_argument("--sign", action="store_true", help="sign a new head, where records have none")
     parser.add_argument("--out", metavar="FILE", help="write it to this new file")
     parser.add_argument("--shard", metavar="ORIGIN", default="", help="of this shard; else the newest")
     _common(parser, as_json=False)

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 _HELP = """\
 Looks at everything Lockgate needs here, and says what to do about what is wrong: the configuration,
-the engine, the cache, the state directory, the journal, the verifier's settings and key, the judges
-that the configuration names, the clock, and whether the endpoints answer. Keys are never shown. Each
-endpoint is asked one harmless question, or none with --offline.
+the engine, the cache, the state directory, the journal, the verifier's settings and key, the embedded
+judge, documents, the judges that the configuration names, the clock, and whether the endpoints answer.
+Keys are never shown. Each endpoint is asked one harmless question, or none with --offline.
 
 example:
   $ lockgate doctor
@@ -107,9 +107,11 @@ def checks(
     yield _settled("adapter", lambda: _adapter(chosen, keys_elsewhere=keys is not None))
     adapter = chosen[0].adapter if chosen else "none"
     yield _settled("extras", lambda: _extras(adapter, settings))
+    yield _settled("documents", lambda: _documents(settings))
+    yield _settled("embedded", lambda: _embedded(adapter, settings))
     reported: list[str] = []
-    if adapter == "none":
-        why = "the adapter `none` asks nobody" if chosen else "the adapter's settings have to be fixed first"
+    if adapter in ("none", "embedded"):
+        why = f"the adapter `{adapter}` asks nobody" if chosen else "the adapter's settings have to be fixed first"
         yield Check("key", State.SKIP, why)
         yield Check("endpoint", State.SKIP, why)
     else:
@@ -253,7 +255,8 @@ def _journal(settings: Settings) -> Check:
     import os
 
     from lockgate import assemble
-    from lockgate.core.notes import parse_checkpoint, parse_note
+    from lockgate.keys import verify
+    from lockgate.log import named, newest_head
 
     audit = settings.audit
     # What is wrong with the settings, or with the place, is said in an exception.
@@ -265,14 +268,23 @@ def _journal(settings: Settings) -> Check:
         f"{len(those)} {word}" for those, word in ((audit.witnesses, "witnesses"), (audit.anchors, "anchors")) if those
     ]
     told = f"heads go to {' and '.join(leaves)}" if leaves else "no head leaves this machine"
+    # A key without its log, or with another's, is as wrong as a log without its key.
+    assemble.refuse_lost_log(files)
     if not isinstance(files.log, str) and not os.path.lexists(files.log):
         return Check("journal", State.OK, f"{where}, which is made with the first ruling; {told}")
     log = assemble.log_from_settings(settings)
     try:
-        head = parse_checkpoint(parse_note(log.newest()).text)
+        with log.store.reading() as view:
+            shard = named(view, "")
+            head = newest_head(view, shard, verify)[1]
     finally:
         log.close()
-    return Check("journal", State.OK, f"{where}: {head.size} records under the newest signed head; {told}")
+    said = f"{where}: {head.size} records under the newest signed head; {told}"
+    if shard.size > head.size:
+        # A process that writes it now signs within a second: then this is gone at the next look.
+        hint = "if no process writes it now: lockgate audit head --sign"
+        return Check("journal", State.WARN, f"{said}; {shard.size - head.size} more are not signed yet", hint)
+    return Check("journal", State.OK, said)
 
 
 def _not_private(path: Path, *, folder: bool) -> Check | None:
@@ -341,7 +353,9 @@ def _adapter(chosen: list[VerifierSettings], *, keys_elsewhere: bool) -> Check:
 
     settings = verifier_settings(keys_elsewhere=keys_elsewhere)
     said = "none: the built-in rules answer"
-    if settings.adapter != "none":
+    if settings.adapter == "embedded":
+        said = f"embedded: in this process, {settings.timeout_ms:,} ms"
+    elif settings.adapter != "none":
         assemble.provider_from_settings(settings)
         said = _named(settings)
     chosen.append(settings)
@@ -369,11 +383,47 @@ def _extras(adapter: str, settings: Settings) -> Check:
 
     there = {name: find_spec(name) is not None for name in ("httpx2", "opentelemetry")}
     listed = ", ".join(f"{name} {'is' if here else 'is not'} installed" for name, here in there.items())
-    judges = [name for name in (settings.policy.triage_model, settings.policy.supervisor_model) if name]
-    needed_by = f"the adapter `{adapter}` needs" if adapter != "none" else "the judges need" if judges else ""
+    policy = settings.policy
+    judges = [name for name in (policy.triage_model, policy.supervisor_model) if name not in ("", "none", "embedded")]
+    remote = adapter not in ("none", "embedded")
+    needed_by = f"the adapter `{adapter}` needs" if remote else "the judges need" if judges else ""
     if needed_by and not there["httpx2"]:
         return Check("extras", State.FAIL, f"{needed_by} httpx2", "pip install 'lockgate[providers]'")
     return Check("extras", State.OK, listed)
+
+
+def _documents(settings: Settings) -> Check:
+    """Whether the abuse gate can read PDF files; who has set it up should know that it cannot."""
+    import os
+
+    from lockgate.ingress import wiring
+
+    if wiring.reads_pdf():
+        return Check("documents", State.OK, "the abuse gate reads PDF, DOCX, HTML and text files")
+    used = bool(settings.abuse_gate) or any(name.startswith("ABUSE_") for name in os.environ)
+    said = f"{wiring.PDF_READER} is not installed: the abuse gate cannot read PDF files"
+    return Check("documents", State.WARN if used else State.SKIP, said, wiring.INSTALL)
+
+
+def _embedded(adapter: str, settings: Settings) -> Check:
+    """Whether the judge without a network is there and whole; nobody has to have it who does not name it."""
+    from lockgate.verifiers import embedded
+
+    named = "embedded" in (adapter, settings.policy.triage_model)
+    absent = embedded.missing_packages()
+    if absent and embedded.shipped().pin and not named:
+        why = f"not installed: {' and '.join(absent)}"
+        return Check("embedded", State.SKIP, f"{why}; it judges in Tier 2 without a network or a key", embedded.INSTALL)
+    if not embedded.shipped().pin and not named:
+        return Check("embedded", State.SKIP, "this installation has no model")
+    about = embedded.verify()
+    size = sum(size for _, size in about.files.values()) / 1e6
+    used = "judges in Tier 2" if settings.policy.triage_model in ("", "embedded") else "not used in Tier 2"
+    return Check(
+        "embedded",
+        State.OK,
+        f"{about.name}, {size:.1f} MB, intact; {used}, preset {settings.policy.judge_preset}",
+    )
 
 
 def _key(settings: VerifierSettings) -> Check:
@@ -496,6 +546,10 @@ def _judges(settings: Settings, reported: list[str], *, read: bool, offline: boo
     ):
         if not read:
             yield Check(name, State.SKIP, "the configuration has to be fixed first")
+        elif model == "none":
+            yield Check(name, State.SKIP, f"switched off: {key} is `none`")
+        elif stage is Stage.TRIAGE and (model == "embedded" or (not model and assemble.embedded_is_there())):
+            yield _settled(name, lambda: _embedded_judge(settings))
         elif not model:
             yield Check(name, State.SKIP, f"no model: {key} is not set")
         else:
@@ -535,6 +589,28 @@ def _judge(judge: _Judge, settings: Settings, reported: list[str], *, offline: b
     began = perf_counter()
     opined = asked.opine(Inquiry(judge.stage, case))
     return judge_check(judge.name, opined.opinion, where, perf_counter() - began)
+
+
+def _embedded_judge(settings: Settings) -> Check:
+    """One harmless call through the embedded judge; it is no endpoint, and is asked with --offline as well."""
+    import logging
+    from time import perf_counter
+
+    from lockgate import assemble
+    from lockgate.core.cases import Case
+    from lockgate.core.evidence import FACTS, Evidence
+    from lockgate.core.pipeline import Stage
+    from lockgate.gate import Inquiry
+
+    logging.getLogger("lockgate").addHandler(logging.NullHandler())
+    judge = assemble.embedded_from_settings(settings)
+    judge.verify()
+    case = Case(goal=HARMLESS, tool="opening_hours", arguments='{"day": "tomorrow"}', risk="low")
+    facts = tuple(float(name in ("tool-in-goal", "arguments-in-goal")) for name in FACTS)
+    evidence = Evidence(HARMLESS, "opening_hours(day=tomorrow)", ("We open at nine every day.",), facts)
+    began = perf_counter()
+    opined = judge.opine(Inquiry(Stage.TRIAGE, case, evidence))
+    return judge_check("triage", opined.opinion, judge.name, perf_counter() - began)
 
 
 def judge_check(name: str, opinion: Opinion, where: str, took_s: float) -> Check:

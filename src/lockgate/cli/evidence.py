@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from lockgate.cli.exits import Exit
 from lockgate.cli.logs import body_of, log_from, read_key, read_witness_key, rows, shard_of
-from lockgate.core.errors import LockgateError, quoted
+from lockgate.core.errors import JournalDamaged, LockgateError, quoted
 
 if TYPE_CHECKING:
     from lockgate.log import Shard, Snapshot
@@ -23,6 +23,11 @@ def head(args: argparse.Namespace) -> Exit:
     from lockgate import keys
     from lockgate.log import newest_head
 
+    if args.sign:
+        from lockgate.cli.upkeep import opened_journal
+
+        with opened_journal(args) as (_, journal):
+            journal.checkpoint()
     with log_from(args).reading() as view:
         note, _ = newest_head(view, shard_of(view, args.shard), keys.verify)
     _write(args.out, [note])
@@ -44,9 +49,21 @@ def prove(args: argparse.Namespace) -> Exit:
         shard = shard_of(view, args.shard)
         proof = inclusion(view, args.index, origin=shard.origin, verify=keys.verify)
         if args.record is not None:
-            _write(args.record, [body_of(view, shard, args.index)])
+            _write(args.record, [_proved(view, shard, args.index)])
     _write(args.out, [proof.to_bytes()])
     return Exit.CLEAR
+
+
+def _proved(view: Snapshot, shard: Shard, index: int) -> bytes:
+    """The bytes of a record that the proof is for: what stands in their place is not handed on as proved."""
+    from lockgate.core.merkle import leaf_hash
+
+    body = body_of(view, shard, index)
+    if (index, leaf_hash(body)) != next(view.leaves(shard.number, index, index + 1), None):
+        raise JournalDamaged(
+            f"record {index} was changed: its bytes do not hash to its leaf", hint="lockgate audit verify says more"
+        )
+    return body
 
 
 def _check_proof(args: argparse.Namespace) -> Exit:

@@ -7,12 +7,13 @@ import os
 import stat
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
+from lockgate.config import beside
 from lockgate.core.auditing import Shard as AuditedShard
-from lockgate.core.errors import InvalidNote, LockgateError, quoted
+from lockgate.core.errors import InvalidConfig, InvalidNote, LockgateError, quoted
 from lockgate.core.exports import HEADER, Row, read_export
 
 if TYPE_CHECKING:
@@ -51,11 +52,22 @@ def place_from(args: argparse.Namespace) -> Place:
     """The log that was named on the command line, for which no configuration is read; or this installation's."""
     if args.log:
         refuse_password(args.log)
-        return Place(args.log, None if args.log.startswith(POSTGRES) else Path(args.log).with_suffix(".key"))
+        key: Path | None = None
+        # A copy may have any name.
+        with suppress(InvalidConfig):
+            key = None if args.log.startswith(POSTGRES) else beside(Path(args.log), ".key")
+        return Place(args.log, key)
     from lockgate import assemble
 
     files = assemble.journal_files(assemble.settings_from_environment(args.config))
     return Place(str(files.log), files.key)
+
+
+def was_there(place: Place, *, named: bool) -> bool:
+    """Whether a log has been in this place, so that what is there instead was put there; or nothing, taken away."""
+    if place.key is not None and os.path.lexists(place.key):
+        return True
+    return not named and os.path.lexists(place.log)
 
 
 def refuse_password(log: str) -> None:
@@ -77,10 +89,10 @@ def open_log(name: str) -> Readable:
         from lockgate.stores.log_postgres import PostgresLog
 
         return PostgresLog(name)
-    from lockgate.stores.log_files import LogFile
+    from lockgate.stores.log_files import LogFile, NotALog
 
     if not os.path.lexists(name):
-        raise LockgateError(
+        raise NotALog(
             f"there is no journal in {quoted(name, 200)}",
             hint="the first ruling of a gate that was made from a configuration begins it",
         )
@@ -95,13 +107,18 @@ def is_export(name: str) -> bool:
         return True
     if name.startswith(POSTGRES):
         return False
+    from lockgate.stores.log_files import NotALog
+
     mode = os.stat(name).st_mode
     if stat.S_ISDIR(mode):
         raise LockgateError(f"{quoted(name, 200)} is a folder", hint="name the log, or the exports in it")
+    if not stat.S_ISREG(mode):
+        raise LockgateError(f"{quoted(name, 200)} is no file", hint="an export can come from standard input, as -")
     with open(name, "rb") as file:
         start = file.read(max(len(_SQLITE), len(HEADER)))
     if not start.startswith((_SQLITE, HEADER)):
-        raise LockgateError(f"{quoted(name, 200)} is neither a log nor an export of one")
+        what = "neither a log nor an export of one" if start else "empty"
+        raise NotALog(f"{quoted(name, 200)} is {what}")
     return start.startswith(HEADER)
 
 
@@ -123,7 +140,15 @@ def opened_log(view: Snapshot) -> Opened:
 
 
 def _audited(view: Snapshot, shard: Shard) -> AuditedShard:
-    return AuditedShard(rows(view, shard), (head.note for head in view.heads(shard.number)), shard.edge)
+    return AuditedShard(
+        rows(view, shard),
+        (head.note for head in view.heads(shard.number)),
+        shard.edge,
+        shard.vkey,
+        shard.signed_edge,
+        shard.pruned,
+        (head.size for head in view.heads(shard.number)),
+    )
 
 
 def opened_exports(names: Sequence[str], stack: ExitStack) -> Opened:
@@ -222,8 +247,8 @@ def read_witness_key(text: str) -> PublicKey:
     return key
 
 
-def read_held(name: str) -> list[bytes]:
-    """The heads in a file: one, or as many as an anchor has appended."""
+def read_held(name: str) -> tuple[list[bytes], str]:
+    """The heads in a file, one or as many as an anchor has appended; and what else is wrong with it."""
     from lockgate.core.notes import checkpoints_in
 
     with open(name, "rb") as file:
@@ -231,5 +256,8 @@ def read_held(name: str) -> list[bytes]:
     if len(data) > _MOST_HELD:
         raise LockgateError(f"{quoted(name, 200)} is too large for a file of heads", hint="keep its end only")
     found = checkpoints_in(data)
-    # Only what a crash has cut off at the end may be passed over: what is wrong elsewhere is for the audit to say.
-    return found if found and data.startswith(b"\n".join(found)) else [*found, data]
+    if not found:
+        return [], f"{quoted(name, 200)} holds no head"
+    # Only what a crash has cut off at the end may be passed over.
+    whole = data.startswith(b"\n".join(found))
+    return found, "" if whole else f"{quoted(name, 200)} holds something that is no head"

@@ -20,11 +20,13 @@ COMMANDS = {
     "check": "rule on the calls of a recorded session",
     "scan": "look through files and folders for text that speaks to an agent",
     "assess": "ask the configured verifier about a request",
+    "gate": "stand in front of an LLM API, or answer a gateway that asks about its requests",
     "approvals": "show and answer the calls that wait for a person",
     "audit": "verify, show and prove the journal of rulings",
     "stats": "add up rulings: where they were settled, their time and cost, the rules to tune",
     "rules": "list the rules, or explain one",
     "config": "show or validate the configuration",
+    "judge": "what the embedded judge is, what it was measured at, and its number for a text",
     "doctor": "check the installation, and say what to fix",
     "demo": "play a session: ordinary calls, a poisoned page, the hijacked call",
 }

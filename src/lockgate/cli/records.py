@@ -293,7 +293,7 @@ def line(found: Found) -> Text:
     return Text.assemble(
         (f"{found.at:>7}  ", "dim"),
         (f"{clock(fields['ts_ms'])}  ", "cyan"),
-        (f"{word:<8}  ", _COLOURS.get(word, "magenta")),
+        (f"{word:<13}  ", _COLOURS.get(word, "magenta")),
         _told(kind, fields),
         (f"  {session}" if session else "", "dim"),
     )
@@ -341,7 +341,9 @@ def _told(kind: str, fields: Mapping[str, object]) -> str:
         case "configuration":
             before = str(fields["previous_sha256"])[:12]
             was = f", was {before}" if before else ""
-            return f"policy {str(fields['policy_sha256'])[:12]}{was}, {_shown(fields['software'])}"
+            settings = str(fields["settings_sha256"])[:12]
+            told = f", settings {settings}" if settings else ""
+            return f"policy {str(fields['policy_sha256'])[:12]}{was}{told}, {_shown(fields['software'])}"
         case "gap":
             return f"events {fields['first']} to {fields['last']} could not be recorded: {fields['reason']}"
         case "prune":

@@ -21,12 +21,16 @@ if TYPE_CHECKING:
     from lockgate.journal import Journal
 
 
+# A thousand years: more does not fit into a time.
+_MOST_DAYS = 365_250
+
+
 def prune(args: argparse.Namespace) -> Exit:
     from lockgate.cli.terminal import visible
 
     days = _days(args)
     _sure(args, f"delete the contents of all records older than {days} days?")
-    with _journal(args) as (_, journal):
+    with opened_journal(args) as (_, journal):
         gone = journal.prune(retention_days=days, who=_who(args))
     if args.json:
         print(json.dumps({"retention_days": days, "deleted_below": gone}, ensure_ascii=True))
@@ -47,6 +51,10 @@ def _days(args: argparse.Namespace) -> int:
             raise LockgateError("the configuration keeps records for ever", hint="say how long with --days")
     if days < 1:
         raise LockgateError("records are kept for one day at least")
+    if days > _MOST_DAYS:
+        raise LockgateError(
+            f"records cannot be older than {_MOST_DAYS:,} days", hint="say a smaller number with --days"
+        )
     return int(days)
 
 
@@ -77,10 +85,12 @@ def _rotate(args: argparse.Namespace) -> Exit:
     from lockgate.cli.terminal import visible
 
     _sure(args, "close this shard of the log and go on under a new key?")
-    with _journal(args) as (files, journal):
+    with opened_journal(args) as (files, journal):
         path = files.next_key()
         with journal.store.reading() as view:
             names = [shard.origin for shard in view.shards()]
+        if not names:
+            raise LockgateError("the log is empty", hint="there is no key to go on from before the first ruling")
         number = len(names) + 1
         while (name := f"{names[0]}.{number}") in names:
             number += 1
@@ -107,7 +117,7 @@ def _rotate(args: argparse.Namespace) -> Exit:
 
 
 @contextmanager
-def _journal(args: argparse.Namespace) -> Iterator[tuple[JournalFiles, Journal]]:
+def opened_journal(args: argparse.Namespace) -> Iterator[tuple[JournalFiles, Journal]]:
     """The journal, to write to, where one is: a new log, or a new key, is not what anybody wants here."""
     from lockgate import assemble
 

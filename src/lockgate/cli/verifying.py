@@ -9,12 +9,13 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from time import monotonic, sleep
+from time import sleep
 from typing import TYPE_CHECKING, NamedTuple
 
 from lockgate.cli.exits import Exit
 from lockgate.cli.logs import (
     STDIN,
+    Place,
     is_export,
     open_log,
     opened_exports,
@@ -23,11 +24,12 @@ from lockgate.cli.logs import (
     read_held,
     read_key,
     read_witness_key,
+    was_there,
 )
 from lockgate.core.errors import InvalidNote, JournalDamaged, LockgateError, quoted
 
 if TYPE_CHECKING:
-    from lockgate.cli.logs import Opened, Readable
+    from lockgate.cli.logs import Opened
     from lockgate.core.auditing import Report
     from lockgate.core.auditing import Shard as AuditedShard
     from lockgate.core.exports import Row
@@ -35,8 +37,8 @@ if TYPE_CHECKING:
     from lockgate.core.vocabulary import Receipt
     from lockgate.log import Snapshot
 
-# How long a head is waited for where records are stored that none covers; a log in use has one within a second.
-SIGNED_S = 3.0
+# How often a log is looked at that is written to meanwhile, where nothing keeps it still.
+_TRIES = 5
 _LOOK_S = 0.3
 _MOST_FAULTS = 25
 _LABEL = 11
@@ -45,7 +47,7 @@ _LABEL = 11
 class _Asked(NamedTuple):
     """What a log is held against. There is no key only where the log was in pieces before one was found.
 
-    `kept` is whether anything of it was kept elsewhere, rather than beside the log.
+    `kept` is whether anything of it was kept elsewhere; `beside` is what of it was found beside the log.
     """
 
     held: list[bytes]
@@ -54,62 +56,115 @@ class _Asked(NamedTuple):
     kept: bool
     key: PublicKey | None = None
     key_from: str = ""
+    beside: Sequence[bytes] = ()
 
 
 def verify(args: argparse.Namespace) -> Exit:
     from lockgate.core.auditing import Report, What
+    from lockgate.stores.log_files import NotALog, WrittenMeanwhile
 
+    held, wrong = _held(args.held)
     asked = _Asked(
-        [note for name in args.held for note in read_held(name)],
+        held,
         [_receipt(text) for text in args.receipt],
         [read_witness_key(text) for text in args.witness],
         bool(args.held or args.receipt),
     )
-    exports = [name for name in args.names if name == STDIN or (os.path.lexists(name) and is_export(name))]
-    if len(args.names) > max(1, len(exports)):
-        raise LockgateError("one log, or exports of one, are verified at a time", hint="a log holds all its shards")
+    args.log = args.names[0] if args.names else ""
+    place = Place("", None)
     report = Report()
     try:
-        with ExitStack() as stack:
-            if exports:
-                live, opened = False, opened_exports(exports, stack)
+        exports = [name for name in args.names if name == STDIN or (os.path.lexists(name) and is_export(name))]
+        if len(args.names) > max(1, len(exports)):
+            raise LockgateError("one log, or exports of one, are verified at a time", hint="a log holds all its shards")
+        if exports:
+            with ExitStack() as stack:
+                opened = opened_exports(exports, stack)
                 key, key_from = _key(args, None, opened)
-            else:
-                args.log = args.names[0] if args.names else ""
-                place = place_from(args)
-                if asked.witnesses and place.witnessed is not None and place.witnessed.exists():
-                    # Beside the log, where anybody could have put it: only the witness's own line makes it count.
-                    asked.held.extend(read_held(str(place.witnessed)))
-                live, view = _settled(open_log(place.log), stack)
-                opened = opened_log(view)
-                key, key_from = _key(args, place.key, opened)
-            asked = asked._replace(key=key, key_from=key_from)
-            report = _audited(opened, asked, key, live=live)
+                asked = asked._replace(key=key, key_from=key_from)
+                report = _audited(opened, asked, key)
+        else:
+            place = place_from(args)
+            for left in reversed(range(_TRIES)):
+                try:
+                    asked, report = _looked(args, place, asked)
+                    break
+                except WrittenMeanwhile:
+                    if not left:
+                        raise
+                    sleep(_LOOK_S)
+    except NotALog as error:
+        # Where a log was, that it is none any more is what was done to it. Elsewhere somebody named the wrong file.
+        place = place if place.log or not args.names else place_from(args)
+        if not asked.kept and not was_there(place, named=bool(args.names)):
+            raise
+        report.fault(1, What.MISSING, f"the log is gone, or something else is in its place: {error.message}")
     except JournalDamaged as error:
         # What stood before that place does not make it sound.
         report.fault(2, What.CHANGED, f"verification ended early: {error.message}")
+    for said in wrong:
+        report.fault(5, What.BAD_HELD_HEAD, said)
     return _told(report, asked, as_json=args.json)
 
 
-def _settled(log: Readable, stack: ExitStack) -> tuple[bool, Snapshot]:
-    """A look at the log, and whether somebody is signing it right now.
+def _held(names: Iterable[str]) -> tuple[list[bytes], list[str]]:
+    """The heads in these files, and what is wrong with these."""
+    found = [read_held(name) for name in names]
+    return [note for notes, _ in found for note in notes], [wrong for _, wrong in found if wrong]
 
-    In a log in use, the newest records wait a moment for their head. In one that nobody signs, records behind the last
-    head are there because somebody was stopped, or because somebody put them there: nothing tells which.
+
+def _looked(args: argparse.Namespace, place: Place, asked: _Asked) -> tuple[_Asked, Report]:
+    """One look at a log, and at the cosigned head beside it."""
+    from lockgate.core.auditing import What
+
+    notes, wrong, remark = _beside(place)
+    asked = asked._replace(held=[*asked.held, *notes], beside=notes)
+    with open_log(place.log).reading() as view:
+        opened = opened_log(view)
+        key, key_from = _key(args, place.key, opened)
+        asked = asked._replace(key=key, key_from=key_from)
+        report = _audited(opened, asked, key, live=True, odd=getattr(view, "odd", ()))
+        if unsealed := _unsealed(place, view):
+            report.fault(2, What.UNSIGNED, unsealed)
+    for said in wrong:
+        report.fault(5, What.BAD_HELD_HEAD, said)
+    report.remarks += remark
+    return asked, report
+
+
+def _beside(place: Place) -> tuple[list[bytes], list[str], list[str]]:
+    """The newest cosigned head, which the journal keeps beside the log: a log without it was taken back.
+
+    Anybody could have put it there or taken it away, so that it shows what is missing, and never that nothing is.
     """
-    deadline, first = monotonic() + SIGNED_S, None
-    while True:
-        with ExitStack() as look:
-            view = look.enter_context(log.reading())
-            shard = view.current()
-            head = view.newest(shard.number) if shard is not None else None
-            size = -1 if head is None else head.size
-            first = size if first is None else first
-            live = size > first
-            if live or shard is None or size >= shard.size or monotonic() > deadline:
-                stack.push(look.pop_all())
-                return live, view
-        sleep(_LOOK_S)
+    path = place.witnessed
+    if path is None or not os.path.lexists(path):
+        return [], [], []
+    try:
+        notes, wrong = read_held(str(path))
+    except PermissionError:
+        return [], [], ["the head beside the log that a witness has cosigned may not be read by this user"]
+    return notes, [wrong] if wrong else [], []
+
+
+def _unsealed(place: Place, view: Snapshot) -> str:
+    """Where the private key is at hand: why the end of the log is not the work of somebody who has it."""
+    from lockgate import keys
+    from lockgate.config import key_files
+    from lockgate.log import Seal
+
+    shards = view.shards()
+    for path in key_files(place.key) if place.key is not None and shards else ():
+        try:
+            signer = keys.load(path)
+        except LockgateError:
+            continue
+        if signer.key.vkey == shards[-1].vkey:
+            try:
+                Seal(signer, keys.verify).check(shards)
+            except JournalDamaged as error:
+                return error.message
+    return ""
 
 
 def _key(args: argparse.Namespace, beside: Path | None, opened: Opened) -> tuple[PublicKey, str]:
@@ -157,7 +212,7 @@ def _receipt(text: str) -> Receipt:
     return Receipt(origin, int(index), leaf)
 
 
-def _audited(opened: Opened, asked: _Asked, key: PublicKey, *, live: bool) -> Report:
+def _audited(opened: Opened, asked: _Asked, key: PublicKey, *, live: bool = False, odd: Sequence[str] = ()) -> Report:
     from lockgate import keys
     from lockgate.core.auditing import audit
 
@@ -170,6 +225,7 @@ def _audited(opened: Opened, asked: _Asked, key: PublicKey, *, live: bool) -> Re
             receipts=asked.receipts,
             witnesses=asked.witnesses,
             live=live,
+            odd=odd,
         )
 
 
@@ -203,6 +259,7 @@ def _told(report: Report, asked: _Asked, *, as_json: bool) -> Exit:
         value = {
             "sound": report.sound,
             "records": report.records,
+            "deleted": max(0, report.records - sum(report.kinds.values())) if report.sound else None,
             "kinds": report.kinds,
             "heads": [{"origin": each.origin, "size": each.size, "root": each.root.hex()} for each in report.heads],
             "faults": [
@@ -239,7 +296,12 @@ def _draw(report: Report, asked: _Asked, limits: Sequence[str]) -> None:
             screen.print(Text.assemble((f"{'' if at else label:<{_LABEL}}", style), piece), soft_wrap=True)
 
     if report.sound:
-        say("sound", "bold green", f"{counted(report.records, 'record')}, all of them as they were signed")
+        # A record that cannot be read would be a fault, so what is of no kind was deleted.
+        gone = report.records - sum(report.kinds.values())
+        deleted = f"; the contents of {gone:,} were deleted, as they say" if gone else ""
+        waiting = report.records - sum(head.size for head in report.heads)
+        signed = f"all but the last {waiting:,}" if waiting else "all of them"
+        say("sound", "bold green", f"{counted(report.records, 'record')}, {signed} as they were signed{deleted}")
     else:
         faults = counted(len(report.faults) + report.cut, "fault")
         say("broken", "bold red", f"{faults} in {counted(report.records, 'record')}")
@@ -257,10 +319,24 @@ def _draw(report: Report, asked: _Asked, limits: Sequence[str]) -> None:
         screen.print(Text.assemble((f"{'key':<{_LABEL}}", "dim"), visible(asked.key.vkey)), soft_wrap=True)
     if report.kinds:
         say("kinds", "dim", ", ".join(f"{count:,} {kind}" for kind, count in sorted(report.kinds.items())))
+    for each_said in _shown_beside(asked):
+        say("beside", "dim", each_said)
     for remark in report.remarks:
         say("note", "yellow", remark)
     for at, limit in enumerate(limits):
         say("" if at else "not shown", "yellow", limit)
+
+
+def _shown_beside(asked: _Asked) -> Iterator[str]:
+    """What the head beside the log shows, where it was held against it."""
+    from lockgate.cli.terminal import counted
+    from lockgate.core.notes import parse_checkpoint, parse_note
+
+    for note in asked.beside:
+        head = parse_checkpoint(parse_note(note).text)
+        yield f"a cosigned head of {counted(head.size, 'record')} of {head.origin}, held against the log" + (
+            "" if asked.witnesses else "; --witness checks whose it is"
+        )
 
 
 def _limits(report: Report, asked: _Asked) -> list[str]:
@@ -282,17 +358,19 @@ def _limits(report: Report, asked: _Asked) -> list[str]:
         except InvalidNote:
             continue
         sizes += [head.size] if head.origin == newest.origin else []
-    if asked.held and not asked.kept:
+    if asked.beside and not asked.kept and asked.witnesses:
         limits.append(
             "that nothing was cut off since the witness cosigned: its head was read from beside the log, "
             "where an older one could have been put"
         )
-    if not asked.held and not asked.receipts:
+    elif not asked.kept:
         limits.append(
             "that the holder of the key has not written another history, or cut off the end: "
             "that takes a head kept elsewhere; use --held or --witness"
         )
-    elif (most := max(sizes)) < newest.size:
+    if not asked.kept and not asked.witnesses:
+        return limits
+    if (most := max(sizes)) < newest.size:
         limits.append(
             f"that the holder of the key has not rewritten or cut off {newest.origin} from record {most:,} on: "
             "what was kept elsewhere is older"

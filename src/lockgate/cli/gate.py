@@ -1,0 +1,246 @@
+"""`lockgate gate`: the abuse gate as a server, in front of an upstream or beside a gateway that asks it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from lockgate.cli.exits import Exit
+
+if TYPE_CHECKING:
+    from lockgate.abuse_settings import AbuseSettings
+    from lockgate.cli.parser import Parser
+    from lockgate.config import Settings
+    from lockgate.ingress.abuse_gate import AbuseGateMiddleware
+    from lockgate.ingress.answers import App
+    from lockgate.ingress.identity import Identity
+    from lockgate.ingress.proxy import Upstream
+
+_HELP = """\
+Stands in front of an LLM API and passes on what the abuse gate lets through, both ways as it comes.
+Or answers gateways that ask: Envoy (ext_authz over HTTP) or LiteLLM (generic guardrail API).
+
+example:
+  $ lockgate gate --upstream https://api.example.com
+  $ lockgate gate --upstream http://127.0.0.1:8000 --port 9000 --key-header authorization
+  $ ABUSE_TRUSTED_PROXIES=127.0.0.1 lockgate gate --envoy --user-header x-user
+  $ LOCKGATE_GATE_TOKEN_FILE=/run/secrets/token lockgate gate --litellm
+
+Who is counted: without --key-header and --user-header only networks, which are slowed and never locked.
+docs/how-to/proxy.md, envoy.md and litellm.md say more; docs/reference/abuse-gate.md lists the settings.
+GET /healthz answers 204. Ends with Ctrl-C. Exit code 2: options or settings that cannot be understood.
+"""
+
+TOKEN = "LOCKGATE_GATE_TOKEN"  # noqa: S105 - the name of a variable
+
+
+def describe(parser: Parser) -> None:
+    parser.usage = "lockgate gate (--upstream URL | --envoy | --litellm) [options]"
+    parser.description = _HELP
+    place = parser.add_mutually_exclusive_group(required=True)
+    place.add_argument("--upstream", metavar="URL", help="pass requests on to this server, and to no other")
+    place.add_argument("--envoy", action="store_true", help="answer Envoy, which is in ABUSE_TRUSTED_PROXIES")
+    place.add_argument("--litellm", action="store_true", help=f"answer LiteLLM, which knows {TOKEN}")
+    parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="listen here (127.0.0.1)")
+    parser.add_argument("--port", metavar="N", type=_port, default=8080, help="and on this port (8080); 0 is any")
+    parser.add_argument("--key-header", metavar="NAME", default="", help="each client has a key of its own in it")
+    parser.add_argument("--user-header", metavar="NAME", default="", help="a trusted proxy says in it who asks")
+    parser.add_argument(
+        "--idle-timeout", metavar="SECONDS", type=_seconds, default=120.0, help="how long the upstream may be silent"
+    )
+    parser.add_argument(
+        "--total-timeout", metavar="SECONDS", type=_seconds, default=900.0, help="how long an answer may take in all"
+    )
+    parser.add_argument("--ca-file", metavar="PATH", default="", help="trust these authorities, and no others")
+    parser.add_argument("--forward-client", action="store_true", help="tell the upstream the client's address")
+    parser.add_argument("--connections", metavar="N", type=_count, default=1000, help="how many may be open (1000)")
+    parser.add_argument("--config", metavar="PATH", help="use this configuration file")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> Exit:
+    import logging
+
+    from lockgate.core.errors import InvalidConfig
+
+    for package in ("httpx2", "uvicorn"):
+        if find_spec(package) is None:
+            raise InvalidConfig(f"`lockgate gate` needs the package `{package}`", hint="pip install 'lockgate[server]'")
+    app, settings, told = _app(args)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
+    # Twice what the gate allows, so that it is the gate which says that a head is too large.
+    _serve(app, args, told, head_bytes=2 * settings.max_header_bytes)
+    return Exit.CLEAR
+
+
+def _app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str]:
+    """The application, its settings, and what is said about it when it listens."""
+    from os import urandom
+
+    from lockgate import assemble
+    from lockgate.abuse_settings import abuse_settings
+    from lockgate.core.errors import InvalidConfig
+    from lockgate.ingress.gateways import ExtAuthz, Keyholders, LiteLLM, Vouched, allowed
+
+    _refuse_pointless(args)
+    upstream = _upstream(args) if args.upstream is not None else None
+    token = _token() if args.litellm else ""
+    found = assemble.settings_from_environment(args.config)
+    settings = abuse_settings(table=found.abuse_gate)
+    if args.envoy and not settings.trusted_proxies:
+        raise InvalidConfig(
+            "--envoy needs ABUSE_TRUSTED_PROXIES: it says who the clients are, and not anybody may",
+            hint="name Envoy's address as it is seen from here, for example 127.0.0.1",
+        )
+    secret = settings.secret or urandom(32)
+    if args.litellm:
+        keys = Keyholders(secret, trusted_proxies=settings.trusted_proxies)
+        # Its description says most things twice, and escapes what the client did not.
+        max_bytes = 4 * settings.max_body_bytes + (1 << 16)
+        gate = _gated(allowed, settings, keys, found)
+        return LiteLLM(gate, token, max_bytes=max_bytes, read_s=settings.read_total_s), settings, "for LiteLLM"
+    identity = Vouched(
+        secret, settings.trusted_proxies, user_header=_name(args.user_header), key_header=_name(args.key_header)
+    )
+    if upstream is None:
+        return ExtAuthz(_gated(allowed, settings, identity, found), identity), settings, "for Envoy"
+    from lockgate.ingress.proxy import Proxy
+
+    proxy = Proxy(
+        upstream,
+        idle_s=args.idle_timeout,
+        total_s=args.total_timeout,
+        ca_file=args.ca_file,
+        trusts=identity.trusts if args.forward_client else None,
+    )
+    return _gated(proxy, settings, identity, found), settings, f"for {upstream.origin}{upstream.base}"
+
+
+def _gated(app: App, settings: AbuseSettings, identity: Identity, found: Settings) -> AbuseGateMiddleware:
+    from lockgate import assemble
+    from lockgate.gate import Gate
+    from lockgate.ingress.abuse_gate import AbuseGateMiddleware
+    from lockgate.verifier_settings import verifier_settings
+
+    scanner = assemble.scanner_from_settings(found)
+    return AbuseGateMiddleware(
+        app,
+        settings=settings,
+        adapter=assemble.adapter_from_settings(verifier_settings(), scanner),
+        identity=identity,
+        journal=assemble.journal_from_settings(found),
+        gate=Gate(found.policy, scanner=scanner),
+    )
+
+
+class _Ended(Exception):
+    """Somebody has told the server to end."""
+
+
+def _serve(app: App, args: argparse.Namespace, told: str, *, head_bytes: int) -> None:
+    import signal
+    import socket
+
+    from lockgate.cli.terminal import visible
+    from lockgate.core.errors import LockgateError, quoted
+    from lockgate.ingress.serving import healthy, server
+
+    try:
+        family = socket.AF_INET6 if ":" in args.host else socket.AF_INET
+        listening = socket.create_server((args.host, args.port), family=family, backlog=2048)
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "no such address"
+        raise LockgateError(
+            f"cannot listen on {quoted(args.host)} port {args.port}: {why.lower()}", hint="--host and --port say where"
+        ) from None
+    host, port = listening.getsockname()[:2]
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def ready() -> None:
+        print(visible(f"lockgate gate: http://{place} {told}"), flush=True)
+
+    def end(*_: object) -> None:
+        raise _Ended
+
+    serving = server(healthy(app), connections=args.connections, head_bytes=head_bytes, ready=ready)
+    # The server ends in good order, and then sends itself the signal once more. Left to itself that would end the
+    # process at once, and what the journal has yet to tell others would stay untold.
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        with listening:
+            serving.run(sockets=[listening])
+    except _Ended:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _upstream(args: argparse.Namespace) -> Upstream:
+    from lockgate.ingress.proxy import parse_upstream
+
+    upstream = parse_upstream(args.upstream)
+    if upstream.is_in_clear:
+        print(f"lockgate: warning: keys and prompts go to {upstream.host} in clear", file=sys.stderr)
+    return upstream
+
+
+def _refuse_pointless(args: argparse.Namespace) -> None:
+    """An option that would do nothing is a mistake about what this does."""
+    from lockgate.core.errors import LockgateError
+
+    place = "--envoy" if args.envoy else "--litellm"
+    given = {"--ca-file": args.ca_file, "--forward-client": args.forward_client}
+    if args.litellm:
+        given |= {"--key-header": args.key_header, "--user-header": args.user_header}
+    for option, value in given.items():
+        if value and args.upstream is None:
+            raise LockgateError(f"{option} says nothing with {place}", hint="leave it out")
+
+
+def _token() -> str:
+    import os
+    from pathlib import Path
+
+    from lockgate.core.errors import InvalidConfig
+    from lockgate.verifier_settings import read_key_file
+
+    token, file = (os.environ.get(name, "").strip() for name in (TOKEN, f"{TOKEN}_FILE"))
+    if token and file:
+        raise InvalidConfig(f"{TOKEN} and {TOKEN}_FILE are both set", hint="unset one of them")
+    token = read_key_file(Path(file)) if file else token
+    if not token:
+        raise InvalidConfig(
+            f"--litellm needs {TOKEN}, or {TOKEN}_FILE with the path of a file that holds it",
+            hint="make one: python3 -c 'import secrets; print(secrets.token_urlsafe(32))'",
+        )
+    return token
+
+
+def _name(text: str) -> str:
+    import re
+
+    from lockgate.core.errors import LockgateError, quoted
+
+    if text and not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]{0,63}", text):
+        raise LockgateError(f"{quoted(text)} is no name of a header", hint="for example x-user")
+    return text
+
+
+def _port(text: str) -> int:
+    return _whole(text, 0, 65_535)
+
+
+def _count(text: str) -> int:
+    return _whole(text, 1, 100_000)
+
+
+def _seconds(text: str) -> float:
+    return float(_whole(text, 1, 86_400))
+
+
+def _whole(text: str, least: int, most: int) -> int:
+    if not text.isascii() or not text.isdigit() or not least <= int(text[:9]) <= most:
+        raise argparse.ArgumentTypeError(f"must be a whole number from {least:,} to {most:,}")
+    return int(text)

@@ -1,0 +1,163 @@
+"""`lockgate judge`: the embedded judge, with what was measured, and its number for a text."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from lockgate.cli.exits import Exit
+
+if TYPE_CHECKING:
+    from lockgate.cli.parser import Parser
+    from lockgate.verifiers.embedded import Described, EmbeddedJudge
+
+_HELP = """\
+report  what the embedded judge is made of, and what each preset was measured at: how many attack calls
+        it kept, and how many ordinary ones it cleared
+score   its number for a text (a file, or - for standard input): does it give orders to the machine that
+        reads it? A number is no verdict: documents are full of orders to people
+
+example:
+  $ lockgate judge report
+  $ lockgate judge score page.html
+
+docs/how-to/embedded.md says how to install and choose it.
+"""
+
+
+def describe(parser: Parser) -> None:
+    parser.usage = "lockgate judge report|score [FILE|-] [options]"
+    parser.description = _HELP
+    parser.add_argument("what", metavar="report|score", choices=("report", "score"), help="what to do")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="the text to score; - for standard input")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--config", metavar="PATH", help="use this configuration file")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> Exit:
+    from lockgate import assemble
+    from lockgate.core.errors import LockgateError
+    from lockgate.verifiers import embedded
+
+    if (args.file is None) is (args.what == "score"):
+        raise LockgateError(
+            "score needs a text" if args.what == "score" else "report reads no file",
+            hint="lockgate judge score FILE, or - for standard input",
+        )
+    about = embedded.describe()
+    judge = assemble.embedded_from_settings(assemble.settings_from_environment(args.config))
+    if args.what == "score":
+        return _score(judge, about, _text(args.file), as_json=args.json)
+    absent = embedded.missing_packages()
+    if not absent:
+        embedded.verify()
+    if args.json:
+        print(json.dumps(_as_json(about, judge.preset, absent), indent=2))
+    else:
+        _report(about, judge.preset, absent)
+    return Exit.CLEAR
+
+
+def _text(name: str) -> str:
+    import sys
+    from pathlib import Path
+
+    data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    return data.decode("utf-8", "replace")
+
+
+def _score(judge: EmbeddedJudge, about: Described, text: str, *, as_json: bool) -> Exit:
+    from time import perf_counter
+
+    from lockgate.cli.terminal import counted, duration
+
+    judge.verify()
+    judge.read("")  # loaded before the clock starts
+    began = perf_counter()
+    found = judge.read(text)
+    took_us = (perf_counter() - began) * 1e6
+    line = about.presets[judge.preset]
+    said = "unsafe" if found.order >= line.unsafe_from else "unclear" if found.order >= line.safe_below else "safe"
+    if said == "safe" and not found.whole:
+        said = "unclear"
+    if as_json:
+        print(json.dumps({**found._asdict(), "verdict": said, "preset": judge.preset, "latency_us": round(took_us)}))
+    else:
+        part = "" if found.whole else " of a longer text"
+        print(f"{found.order:+.2f}  {said} at {judge.preset} ({line.safe_below:+.2f} / {line.unsafe_from:+.2f})")
+        print(f"{counted(found.windows, 'window')}{part} in {duration(took_us)}")
+    return Exit.CLEAR if said == "safe" else Exit.FLAGGED
+
+
+def _as_json(about: Described, preset: str, absent: list[str]) -> dict[str, object]:
+    return {
+        "name": about.name,
+        "made": about.made,
+        "preset": preset,
+        "missing_packages": absent,
+        "files": {name: {"sha256": digest, "bytes": size} for name, (digest, size) in about.files.items()},
+        "weights": dict(zip(_names(), about.weights, strict=True)) | {"bias": about.bias},
+        "presets": {name: line._asdict() for name, line in about.presets.items()},
+        "measured": list(about.measured),
+        "sources": list(about.sources),
+    }
+
+
+def _names() -> tuple[str, ...]:
+    from lockgate.verifiers.embedded import NAMES
+
+    return NAMES
+
+
+class Row(NamedTuple):
+    """One set that it was measured on, and for each preset what was kept and cleared, as shares."""
+
+    name: str
+    size: str
+    auroc: str
+    presets: Mapping[str, tuple[str, str]]
+
+
+def rows(about: Described) -> Iterator[Row]:
+    for each in about.measured:
+        of = {"calls": "calls", "texts": "texts"}.get(str(each.get("of")), "ones")
+        found = each.get("auroc")
+        shares = {
+            name: (f"{preset['kept']:.1%}", f"{preset['cleared']:.1%}")
+            for name, preset in dict(each.get("presets", {})).items()
+            if name in about.presets and {"kept", "cleared"} <= set(preset)
+        }
+        size = f"{each.get('attacks', 0):,} {of} of attackers, {each.get('ordinary', 0):,} ordinary ones"
+        yield Row(str(each.get("set", "")), size, f"{found:.3f}" if isinstance(found, float) else "-", shares)
+
+
+def _report(about: Described, preset: str, absent: list[str]) -> None:
+    from rich.text import Text
+
+    from lockgate.cli.terminal import console, visible
+    from lockgate.verifiers.embedded import INSTALL
+
+    screen = console()
+
+    def say(line: str, style: str = "") -> None:
+        screen.print(Text(visible(line), style=style), soft_wrap=True)
+
+    size = sum(size for _, size in about.files.values()) / 1e6
+    state = f"not usable: {' and '.join(absent)} not installed ({INSTALL})" if absent else "intact"
+    say(f"{about.name}, made {about.made}, {size:.1f} MB, {state}; preset {preset}")
+    for name, (digest, _) in about.files.items():
+        say(f"  {name}  sha256:{digest}", "dim")
+    for row in rows(about):
+        say("")
+        say(f"{row.name}: {row.size}, AUROC {row.auroc}")
+        for name, (kept, cleared) in row.presets.items():
+            say(f"  {name:<9} keeps {kept:>6} of the attacks, clears {cleared:>6} of the ordinary ones")
+    if about.sources:
+        say("")
+        say("taught with")
+    for source in about.sources:
+        said = ", ".join(str(source[part]) for part in ("name", "licence", "what") if source.get(part))
+        say(f"  {said}", "dim")

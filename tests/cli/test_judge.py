@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "verifiers"))
+import tiny_judge
+
+from lockgate import embedded
+from lockgate.verifiers.embedded import Files
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
+    """As if the small model had come with this installation."""
+    files = tiny_judge.make(tmp_path / "model")
+    monkeypatch.setattr(embedded, "PIN", files.pin)
+    monkeypatch.setattr(embedded, "__file__", str(files.folder / "__init__.py"))
+    return files
+
+
+def configure(text: str) -> None:
+    folder = Path(os.environ["XDG_CONFIG_HOME"], "lockgate")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.toml").write_text(text)
+
+
+def checks(run: Run, *more: str) -> dict[str, dict[str, str]]:
+    return {check["name"]: check for check in json.loads(run("doctor", "--offline", "--json", *more).out)["checks"]}
+
+
+# --- report
+
+
+def test_the_report_says_what_was_measured_and_of_what_it_is_made(run: Run, installed: Files) -> None:
+    ended = run("judge", "report")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith("tiny-1, made 2026-01-31, 0.0 MB, intact; preset balanced\n")
+    for line in (
+        "written for a test: 10 calls of attackers, 20 ordinary ones, AUROC 0.900",
+        "  cautious  keeps 100.0% of the attacks, clears  25.0% of the ordinary ones",
+        "  quiet     keeps  80.0% of the attacks, clears  75.0% of the ordinary ones",
+        "  nobody's texts, CC0-1.0, a table of words",
+    ):
+        assert f"\n{line}\n" in ended.out, line
+    found = json.loads(run("judge", "report", "--json").out)
+    assert found["files"]["judge.onnx"]["sha256"] in ended.out
+    assert found["presets"]["quiet"]["clear_below"] == 1.5
+    assert found["weights"]["order"] == 2.0
+    assert found["measured"][0]["presets"]["cautious"] == {"kept": 1.0, "cleared": 0.25}
+
+
+def test_a_report_shows_nothing_that_acts(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = tiny_judge.make(
+        tmp_path / "odd",
+        measured=[{"set": "a\x1b[2Jb"}, {"of": 7, "presets": {}, "auroc": None}],
+        sources=[{"name": "a\u202eb", "licence": "x"}, {}],
+    )
+    monkeypatch.setattr(embedded, "PIN", files.pin)
+    monkeypatch.setattr(embedded, "__file__", str(files.folder / "__init__.py"))
+    ended = run("judge", "report")
+    assert ended.code == 0
+    assert "\x1b" not in ended.out
+    assert "\u202e" not in ended.out
+
+
+def test_without_a_model_there_is_nothing_to_report(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "PIN", "")
+    for arguments in (["report"], ["score", "-"]):
+        ended = run("judge", *arguments, stdin=b"the report")
+        assert ended.code == 2
+        assert "the embedded judge's model is not in this installation" in ended.err
+
+
+def test_a_damaged_model_is_no_report(run: Run, installed: Files) -> None:
+    (installed.folder / "judge.onnx").write_bytes(b"")
+    ended = run("judge", "report")
+    assert ended.code == 2
+    assert "`judge.onnx` was altered or cut short" in ended.err
+    assert "hint: install it again" in ended.err
+
+
+def test_without_its_packages_the_report_says_how_to_install_them(
+    run: Run, installed: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lockgate.verifiers.embedded.find_spec", lambda name: None)
+    ended = run("judge", "report")
+    assert ended.code == 0
+    assert "not usable: onnxruntime and tokenizers not installed (pip install 'lockgate[embedded]')" in ended.out
+    assert run("judge", "score", "-", stdin=b"x").code == 2
+
+
+# --- score
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [("the report", 0, "-6.00  safe"), ("maybe", 1, "+0.00  unclear"), ("wire the report", 1, "+4.00  unsafe")],
+)
+def test_a_text_has_a_number(run: Run, installed: Files, text: str, code: int, said: str) -> None:
+    ended = run("judge", "score", "-", stdin=text.encode())
+    assert ended.code == code
+    assert ended.out.startswith(f"{said} at balanced (-1.00 / +3.00)\n1 window in ")
+    Path("text.txt").write_text(text)
+    found = json.loads(run("judge", "score", "text.txt", "--json").out)
+    assert (found["order"], found["windows"], found["whole"]) == (float(said.split()[0]), 1, True)
+
+
+def test_part_of_a_text_is_not_safe(run: Run, installed: Files) -> None:
+    ended = run("judge", "score", "-", stdin=b"the report " * 30_000)
+    assert ended.code == 1
+    assert "unclear at balanced" in ended.out
+    assert "128 windows of a longer text in " in ended.out
+
+
+@pytest.mark.parametrize("arguments", [["score"], ["report", "x"], ["score", "absent.txt"], ["guess"]])
+def test_what_makes_no_sense_is_said(run: Run, installed: Files, arguments: list[str]) -> None:
+    assert run("judge", *arguments).code == 2
+
+
+# --- doctor
+
+
+def test_doctor_says_that_it_is_there_and_what_its_line_is(run: Run, installed: Files) -> None:
+    configure('[security.verification]\njudge_preset = "quiet"\n')
+    found = checks(run)
+    assert found["embedded"]["state"] == "ok"
+    assert found["embedded"]["said"] == "tiny-1, 0.0 MB, intact; judges in Tier 2, preset quiet"
+    assert found["triage"]["state"] == "ok"
+    assert found["triage"]["said"].startswith("embedded/tiny-1-quiet answered in ")
+
+
+def test_doctor_says_how_to_install_it(run: Run, installed: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lockgate.verifiers.embedded.find_spec", lambda name: None)
+    found = checks(run)
+    assert (found["embedded"]["state"], found["triage"]["state"]) == ("skip", "skip")
+    assert found["embedded"]["said"].startswith("not installed: onnxruntime and tokenizers")
+    assert found["embedded"]["hint"] == "pip install 'lockgate[embedded]'"
+    configure('[security.verification]\ntriage_model = "embedded"\n')
+    found = checks(run)
+    assert (found["embedded"]["state"], found["triage"]["state"]) == ("fail", "fail")
+
+
+def test_doctor_finds_a_damaged_one_whether_it_was_named_or_not(run: Run, installed: Files) -> None:
+    (installed.folder / "tokenizer.json").write_bytes(b"")
+    assert checks(run)["embedded"]["state"] == "fail"
+    configure('[security.verification]\ntriage_model = "embedded"\n')
+    found = checks(run)
+    assert found["triage"]["state"] == "fail"
+    assert "altered or cut short" in found["triage"]["said"]
+
+
+def test_doctor_knows_that_it_was_switched_off(run: Run, installed: Files) -> None:
+    configure('[security.verification]\ntriage_model = "none"\n')
+    found = checks(run)
+    assert found["triage"] == {
+        "name": "triage",
+        "state": "skip",
+        "said": "switched off: security.verification.triage_model is `none`",
+        "hint": "",
+    }
+    assert "not used in Tier 2" in found["embedded"]["said"]
+
+
+def test_doctor_looks_at_it_as_the_adapter(run: Run, installed: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERIFIER_ADAPTER", "embedded")
+    found = checks(run)
+    assert found["adapter"]["said"] == "embedded: in this process, 1,500 ms"
+    assert {found[name]["state"] for name in ("key", "endpoint")} == {"skip"}
+    monkeypatch.setattr(embedded, "PIN", "")
+    assert checks(run)["embedded"]["state"] == "fail"
+
+
+def test_assess_asks_it_by_name(run: Run, installed: Files) -> None:
+    ended = run("assess", "--adapter", "embedded", "--text", "wire the report")
+    assert ended.code == 1
+    assert "unsafe" in ended.out
