@@ -1,4 +1,4 @@
-"""`make bench`: speed, detection, over-escalation and the journal in one run, each figure beside its bound."""
+"""`make bench`: speed, detection, over-escalation, journal and abuse gate in one run, each figure beside its bound."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import hyperscan
 
 import detection
 import hostile
+import ingress
 import journal
 import over
 import sessions
@@ -30,7 +31,7 @@ from tables import Table
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "RESULTS.md"
-SECTIONS = ("speed", "detection", "over", "journal")
+SECTIONS = ("speed", "detection", "over", "journal", "gate")
 QUICK_FILES = 60
 
 Tick = Callable[[str], None]
@@ -64,6 +65,7 @@ def jobs(gate: Gate, traces: Sequence[Path], peers: Path | None, *, quick: bool)
         Job("journal", "throughput", 45, lambda tick: [journal.throughput(effort, tick)]),
         Job("journal", "verification", 30, lambda tick: [journal.verification(effort, tick)]),
         Job("journal", "passes", 10, lambda tick: [journal.passes(gate, effort, tick)]),
+        Job("gate", "requests", 60, lambda tick: ingress.tables_of(effort, tick)),
     ]
     if given:
         title = "Detection: the trace files given"
@@ -165,7 +167,7 @@ def results_page(done: Sequence[tuple[str, Table]], where: str) -> str:
         "",
         *summary(done).replace("\n  ", "\n- ").replace("\n-", "\n\n-", 1).split("\n"),
     ]
-    titles = {"speed": "Speed", "detection": "Detection", "over": "Over-escalation", "journal": "Journal"}
+    titles = dict(zip(SECTIONS, ("Speed", "Detection", "Over-escalation", "Journal", "Gate"), strict=True))
     for section in SECTIONS:
         chosen = [table for name, table in done if name == section]
         if chosen:

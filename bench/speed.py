@@ -47,6 +47,9 @@ class Effort:
     journal_slice_s: float = 0.15
     journal_records: int = 20_000
     journal_checks: int = 500
+    ingress_rounds: int = 6
+    ingress_slice_s: float = 0.4
+    ingress_hanging_rounds: int = 5
 
 
 FULL = Effort()
@@ -64,6 +67,9 @@ QUICK = Effort(
     journal_slice_s=0.05,
     journal_records=600,
     journal_checks=40,
+    ingress_rounds=1,
+    ingress_slice_s=0.1,
+    ingress_hanging_rounds=1,
 )
 
 

@@ -40,6 +40,10 @@ BOUNDS: Mapping[str, Bound] = {
     "control": Bound(10, "%"),
     "over": Bound(10, "%"),
     "tampering": Bound(100, "%", least=True),
+    "gate, requests": Bound(80, "%", least=True),
+    "gate, p99": Bound(1.25, "×"),
+    "gate, deadline": Bound(1.25, "×"),
+    "gate, others": Bound(80, "%", least=True),
 }
 
 
@@ -50,7 +54,7 @@ def in_unit(value: float, unit: str) -> str:
         return f"n^{value:.2f}"
     if unit == "%":
         return f"{value:.1f} %" if value % 1 else f"{value:.0f} %"
-    number = f"{value:,.0f}" if value >= 100 or not value % 1 else f"{value:.1f}"
+    number = f"{value:,.0f}" if value >= 100 or not value % 1 else f"{value:.3g}"
     return f"{number} MB" if unit == "MB" else f"{number}{unit}"
 
 

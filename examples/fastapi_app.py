@@ -1,6 +1,6 @@
 """An LLM API with the abuse gate in front of it: a model that only says how long your message is.
 
-    pip install lockgate fastapi uvicorn
+    pip install 'lockgate[documents]' fastapi uvicorn
     uvicorn --app-dir examples fastapi_app:app
 
     curl -i localhost:8000/v1/chat/completions \\
@@ -45,12 +45,15 @@ class Authentication:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
+        if scope["type"] in ("http", "websocket"):
             given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
             # Every key is compared, so that the time says nothing about them.
             found = [name for name, key in KEYS.items() if hmac.compare_digest(given, f"Bearer {key}".encode())]
             if not found and scope["path"].startswith("/v1/"):
-                await JSONResponse({"error": "unknown key"}, 401)(scope, receive, send)
+                if scope["type"] == "http":
+                    await JSONResponse({"error": "unknown key"}, 401)(scope, receive, send)
+                else:
+                    await send({"type": "websocket.close", "code": 1008})
                 return
             # A new one: what stands in `state` already belongs to the whole server.
             scope["state"] = {**scope.get("state", {}), **({"principal": found[0]} if found else {})}

@@ -162,3 +162,67 @@ def test_no_environment_gives_anything_but_settings_or_a_refusal(environ: dict[s
     except InvalidConfig as error:
         made = error
     assert isinstance(made, AbuseSettings) or "\n" not in made.message
+
+
+# --- made in code
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"on_unclear": "blocked"},
+        {"on_unclear": None},
+        {"on_unread": "refuse"},
+        {"override_mode": "Clarify"},
+        {"outside_strikes": "nobody"},
+        {"websockets": "allow"},
+        {"pii_ruleset": "zzz"},
+        {"max_body_bytes": -1},
+        {"max_body_bytes": 1e6},
+        {"max_body_bytes": True},
+        {"max_header_bytes": 1023},
+        {"read_idle_s": 0},
+        {"read_total_s": float("nan")},
+        {"read_total_s": float("inf")},
+        {"verdict_timeout_s": 0},
+        {"verdict_timeout_s": 0.009},
+        {"verdict_timeout_s": 5000},
+        {"verdict_timeout_s": "5"},
+        {"enabled": "false"},
+        {"enabled": 0},
+        {"ladder": {"tier1_threshold": 1}},
+        {"trusted_proxies": "10.0.0.0/8"},
+        {"trusted_proxies": ("0.0.0.0/0",)},
+        {"trusted_proxies": ("proxy.internal",)},
+        {"trusted_proxies": (7,)},
+        {"store": "memcached://x"},
+        {"store": "valkey://127.0.0.1:6379/0"},
+        {"bans_file": "bans.db", "secret": b"k" * 32},
+        {"bans_file": os.path.abspath("bans.db")},
+        {"secret": b"short"},
+        {"secret": "k" * 32},
+    ],
+    ids=repr,
+)
+def test_what_makes_no_sense_is_refused_in_code_too(said: dict[str, object]) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        AbuseSettings(**said)  # type: ignore[arg-type]
+    assert str(next(iter(said))) in str(caught.value) or "ABUSE_SECRET" in str(caught.value)
+
+
+def test_what_makes_sense_is_taken_as_it_is() -> None:
+    made = AbuseSettings(trusted_proxies=["10.0.0.1", "unix"], read_idle_s=1, verdict_timeout_s=0.01)  # type: ignore[arg-type]
+    assert made.trusted_proxies == ("10.0.0.1", "unix")
+    assert AbuseSettings(store="valkey://127.0.0.1:6379/0", secret=b"k" * 32).store.startswith("valkey")
+
+
+def test_every_field_that_is_a_word_or_a_number_is_checked() -> None:
+    from lockgate import abuse_settings as module
+
+    keys = {*module._WORDS, *(key for key, _ in module._NUMBERS.values()), "enabled"}
+    ladder = {"strike_window_sec", "max_subjects", "network_threshold"}
+    assert keys == {
+        each.key
+        for each in VARIABLES
+        if (each.words or each.most) and not each.key.startswith("tier") and each.key not in ladder
+    }

@@ -135,6 +135,14 @@ VARIABLES = (
         ("allow", "block"),
     ),
     Variable(
+        "ABUSE_ON_UNREAD",
+        "What becomes of a request with an attachment that could not be read, or not all of it (an archive, a format "
+        "that nobody here knows, one that takes too long, a PDF without the extra `documents`): `block` answers 422, "
+        "`allow` has it be `unclear` at best. It never counts against the client.",
+        "block",
+        ("block", "allow"),
+    ),
+    Variable(
         "ABUSE_WEBSOCKETS",
         "What becomes of websockets, whose messages the gate does not read: `refuse`, or `unsafe_allow`, which looks "
         "only at who asks.",
@@ -210,13 +218,17 @@ _KEY = {variable.key: variable for variable in VARIABLES if not variable.secret}
 
 @dataclass(frozen=True, slots=True)
 class AbuseSettings:
-    """All there is to say about the gate, checked. `AbuseSettings()` is the defaults, with everything in memory."""
+    """All there is to say about the gate, checked: InvalidConfig for what makes no sense, whoever made it.
+
+    `AbuseSettings()` is the defaults, with everything in memory.
+    """
 
     ladder: LadderSettings = field(default_factory=LadderSettings)
     enabled: bool = True
     override_mode: str = "block"
     outside_strikes: str = "network"
     on_unclear: str = "allow"
+    on_unread: str = "block"
     websockets: str = "refuse"
     pii_ruleset: str = "default"
     max_body_bytes: int = 1 << 20
@@ -229,6 +241,50 @@ class AbuseSettings:
     bans_file: str = ""
     secret: bytes = field(default=b"", repr=False)
     store_password: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.ladder, LadderSettings):
+            raise InvalidConfig("ladder must be a LadderSettings", hint="from lockgate.core.strikes")
+        if type(self.enabled) is not bool:
+            # The word `false` is true.
+            raise InvalidConfig("enabled must be True or False", hint="without quotes")
+        for name in _WORDS:
+            value, words = getattr(self, name), _KEY[name].words
+            if type(value) is not str or value not in words:
+                raise InvalidConfig(f"{name} must be one of {', '.join(words)}, not {quoted(value)}")
+        for name, (key, unit) in _NUMBERS.items():
+            value, variable = getattr(self, name), _KEY[key]
+            kinds = (int,) if unit == 1 and variable.whole else (int, float)
+            # By type: a bool is a number to Python.
+            if type(value) not in kinds or not variable.least <= value * unit <= variable.most:
+                least, most = variable.least / unit, variable.most / unit
+                raise InvalidConfig(f"{name} must be from {least:,g} to {most:,.12g}, not {quoted(value)}")
+        object.__setattr__(self, "trusted_proxies", _networks(self.trusted_proxies, "trusted_proxies"))
+        _refuse_odd_places(self.store, self.bans_file)
+        if type(self.secret) is not bytes or type(self.store_password) is not str:
+            raise InvalidConfig("secret must be bytes, and store_password text")
+        if self.secret and len(self.secret) < MIN_SECRET_CHARACTERS:
+            raise InvalidConfig(
+                f"ABUSE_SECRET has fewer than {MIN_SECRET_CHARACTERS} characters",
+                hint="make one: python3 -c 'import secrets; print(secrets.token_hex(32))'",
+            )
+        if not self.secret and (self.store != "memory" or self.bans_file):
+            what = "ABUSE_BANS_FILE" if self.store == "memory" else "ABUSE_STORE"
+            raise InvalidConfig(
+                f"{what} needs ABUSE_SECRET: with a new one at every start nobody would be recognised",
+                hint="set ABUSE_SECRET, or ABUSE_SECRET_FILE to the path of a file that holds it, the same everywhere",
+            )
+
+
+# The fields that are one of a few words, and those that are numbers: under which key, in how much smaller a unit.
+_WORDS = ("override_mode", "outside_strikes", "on_unclear", "on_unread", "websockets", "pii_ruleset")
+_NUMBERS = {
+    "max_body_bytes": ("max_body_bytes", 1),
+    "max_header_bytes": ("max_header_bytes", 1),
+    "read_idle_s": ("read_idle_sec", 1),
+    "read_total_s": ("read_total_sec", 1),
+    "verdict_timeout_s": ("verdict_timeout_ms", 1000),
+}
 
 
 def abuse_settings(
@@ -248,24 +304,13 @@ def abuse_settings(
         network_threshold=int(said.number("ABUSE_NETWORK_THRESHOLD")),
         max_subjects=int(said.number("ABUSE_MAX_SUBJECTS")),
     )
-    store, bans_file, secret = said.store(), said.path("ABUSE_BANS_FILE"), said.secret("ABUSE_SECRET")
-    if secret and len(secret) < MIN_SECRET_CHARACTERS:
-        raise InvalidConfig(
-            f"ABUSE_SECRET has fewer than {MIN_SECRET_CHARACTERS} characters",
-            hint="make one: python3 -c 'import secrets; print(secrets.token_hex(32))'",
-        )
-    if not secret and (store != "memory" or bans_file):
-        what = "ABUSE_BANS_FILE" if store == "memory" else "ABUSE_STORE"
-        raise InvalidConfig(
-            f"{what} needs ABUSE_SECRET: with a new one at every start nobody would be recognised",
-            hint="set ABUSE_SECRET, or ABUSE_SECRET_FILE to the path of a file that holds it, the same everywhere",
-        )
     return AbuseSettings(
         ladder=ladder,
         enabled=said.word("ABUSE_GATE_ENABLED") == "true",
         override_mode=said.word("ABUSE_OVERRIDE_MODE"),
         outside_strikes=said.word("ABUSE_OUTSIDE_STRIKES"),
         on_unclear=said.word("ABUSE_ON_UNCLEAR"),
+        on_unread=said.word("ABUSE_ON_UNREAD"),
         websockets=said.word("ABUSE_WEBSOCKETS"),
         pii_ruleset=said.word("ABUSE_PII_RULESET"),
         max_body_bytes=int(said.number("ABUSE_MAX_BODY_BYTES")),
@@ -274,9 +319,9 @@ def abuse_settings(
         read_total_s=said.number("ABUSE_READ_TOTAL_SEC"),
         verdict_timeout_s=said.number("ABUSE_VERDICT_TIMEOUT_MS") / 1000,
         trusted_proxies=said.networks("ABUSE_TRUSTED_PROXIES"),
-        store=store,
-        bans_file=bans_file,
-        secret=secret.encode("ascii"),
+        store=said.store(),
+        bans_file=said.path("ABUSE_BANS_FILE"),
+        secret=said.secret("ABUSE_SECRET").encode("ascii"),
         store_password=said.secret("ABUSE_STORE_PASSWORD"),
     )
 
@@ -342,34 +387,16 @@ class _Said:
 
     def networks(self, name: str) -> tuple[str, ...]:
         text, where = self.text(name)
-        entries = tuple(dict.fromkeys(entry.strip() for entry in text.split(",") if entry.strip()))
-        for entry in entries:
-            try:
-                network = None if entry == "unix" else ipaddress.ip_network(entry)
-            except ValueError:
-                raise InvalidConfig(
-                    f"{where}: {quoted(entry)} is not an address or a network", hint="write 10.0.0.7 or 10.0.0.0/24"
-                ) from None
-            if network is not None and network.prefixlen == 0:
-                raise InvalidConfig(
-                    f"{where}: {quoted(entry)} is everybody", hint="then any client could pose as any other"
-                )
-        return entries
+        return _networks([entry.strip() for entry in text.split(",") if entry.strip()], where)
 
     def store(self) -> str:
         text, where = self.text("ABUSE_STORE")
-        if text != "memory" and not _STORE.fullmatch(text):
-            # Not shown: what stands before an @ in an address is a password.
-            raise InvalidConfig(
-                f"{where} must be `memory` or an address like valkey://127.0.0.1:6379/0",
-                hint="a password goes into ABUSE_STORE_PASSWORD, or a file named by ABUSE_STORE_PASSWORD_FILE",
-            )
+        _refuse_odd_places(text, "", store_at=where)
         return text
 
     def path(self, name: str) -> str:
         text, where = self.text(name)
-        if text and not os.path.isabs(text):
-            raise InvalidConfig(f"{where} must be an absolute path", hint="name the file from the root")
+        _refuse_odd_places("memory", text, bans_at=where)
         return text
 
     def secret(self, name: str) -> str:
@@ -384,6 +411,35 @@ class _Said:
         if text and not re.fullmatch(r"[!-~]{1,4096}", text):
             raise InvalidConfig(f"{name} must be one line of visible ASCII", hint="letters and digits will do")
         return text
+
+
+def _networks(entries: object, where: str) -> tuple[str, ...]:
+    """Proxies that are each a network, and not everybody's."""
+    if not isinstance(entries, list | tuple) or not all(type(each) is str for each in entries):
+        raise InvalidConfig(f"{where} must be a list of texts", hint="such as ('10.0.0.0/24',)")
+    for entry in entries:
+        try:
+            network = None if entry == "unix" else ipaddress.ip_network(entry)
+        except ValueError:
+            raise InvalidConfig(
+                f"{where}: {quoted(entry)} is not an address or a network", hint="write 10.0.0.7 or 10.0.0.0/24"
+            ) from None
+        if network is not None and network.prefixlen == 0:
+            raise InvalidConfig(
+                f"{where}: {quoted(entry)} is everybody", hint="then any client could pose as any other"
+            )
+    return tuple(dict.fromkeys(entries))
+
+
+def _refuse_odd_places(store: object, bans: object, *, store_at: str = "store", bans_at: str = "bans_file") -> None:
+    if type(store) is not str or (store != "memory" and not _STORE.fullmatch(store)):
+        # Not shown: what stands before an @ in an address is a password.
+        raise InvalidConfig(
+            f"{store_at} must be `memory` or an address like valkey://127.0.0.1:6379/0",
+            hint="a password goes into ABUSE_STORE_PASSWORD, or a file named by ABUSE_STORE_PASSWORD_FILE",
+        )
+    if type(bans) is not str or (bans and not os.path.isabs(bans)):
+        raise InvalidConfig(f"{bans_at} must be an absolute path", hint="name the file from the root")
 
 
 def _plain(variable: Variable, raw: object) -> str:

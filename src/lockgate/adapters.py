@@ -21,10 +21,11 @@ import logging
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
-from hmac import new as new_hmac
+from functools import partial
+from hashlib import blake2b
 from secrets import token_bytes, token_hex
 from time import monotonic
-from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 from lockgate.core.assessment import REASONS, Assessment, View, Weighed, unanswered, view, weigh
 from lockgate.core.errors import InvalidPayload
@@ -40,9 +41,13 @@ from lockgate.tracing import Span, Tracing
 from lockgate.verifier_settings import is_key
 from lockgate.verifiers.client import Client, Provider
 
+if TYPE_CHECKING:
+    from lockgate.verifiers.embedded import EmbeddedJudge
+
 __all__ = [
     "REASONS",
     "Assessment",
+    "EmbeddedAdapter",
     "KeySource",
     "LocalRuleAdapter",
     "RemoteAdapter",
@@ -144,8 +149,9 @@ class _Adapter:
             except Exception as error:  # noqa: BLE001 - it goes into the flow, which makes a verdict of it
                 resume, value = flow.throw, error
 
-    async def examine_async(self, payload: Mapping[str, Any], *, tenant: str = "") -> Assessment:
-        flow = self._flow(payload, tenant, _Driver.LOOP)
+    async def examine_async(self, payload: Mapping[str, Any], *, tenant: str = "", whom: str = "") -> Assessment:
+        """The same; `whom` says whose turn reading it is, where that is not the tenant's."""
+        flow = self._flow(payload, tenant, _Driver.LOOP, whom)
         resume: Callable[[Any], _Step] = flow.send
         value: Any = None
         try:
@@ -161,12 +167,12 @@ class _Adapter:
         finally:
             flow.close()
 
-    def _flow(self, payload: Mapping[str, Any], tenant: str, driver: _Driver) -> _Flow[Assessment]:
-        seen = _Seen(self._clock())
+    def _flow(self, payload: Mapping[str, Any], tenant: str, driver: _Driver, whom: str = "") -> _Flow[Assessment]:
+        seen = _Seen(self._clock(), tenant, _whom(whom or tenant))
         span = self._tracing.start()
         try:
             try:
-                weighed = yield from self._weighed(payload, tenant, seen, driver)
+                weighed = yield from self._weighed(payload, seen, driver)
             except InvalidPayload:
                 weighed = unanswered(None, Why.BAD_PAYLOAD)
             except TimeoutError:
@@ -181,17 +187,18 @@ class _Adapter:
                 weighed = unanswered(seen.view, Why.INTERNAL)
             rules = seen.view.rules if seen.view is not None else ()
             latency_ms = (self._clock() - seen.began) * 1000
-            assessment = Assessment(weighed.verdict, self._name, weighed.reason, latency_ms, rules, seen.digest)
+            read = seen.view is not None
+            assessment = Assessment(weighed.verdict, self._name, weighed.reason, latency_ms, rules, seen.digest, read)
             # 5. Report.
             self._report(assessment, weighed.why, seen.error, span)
             return assessment
         finally:
             span.end()
 
-    def _weighed(self, payload: Mapping[str, Any], tenant: str, seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
+    def _weighed(self, payload: Mapping[str, Any], seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
         raise NotImplementedError
 
-    def _read(self, payload: Mapping[str, Any], tenant: str, seen: _Seen, driver: _Driver) -> _Flow[View | None]:
+    def _read(self, payload: Mapping[str, Any], seen: _Seen, driver: _Driver) -> _Flow[View | None]:
         """Step 1; None for a payload that cannot be read without holding up somebody's loop."""
         size = _size(payload)
         if driver is _Driver.NOBODY and size is not _Size.SMALL:
@@ -209,7 +216,7 @@ class _Adapter:
 
         if size is _Size.SMALL and (driver is not _Driver.LOOP or self._quick):
             return work()
-        found: View = yield _Work(work, self._reading[size], self._left_s(seen), _whom(tenant))
+        found: View = yield _Work(work, self._reading[size], self._left_s(seen), seen.whom)
         return found
 
     def _left_s(self, seen: _Seen) -> float:
@@ -256,17 +263,18 @@ class LocalRuleAdapter(_Adapter):
     def __init__(self, *, scanner: Scanner | None = None, metrics: Metrics = METRICS, timeout_ms: int = 1500) -> None:
         super().__init__("local", scanner, metrics, timeout_ms / 1000, most_waiting=1024)
 
-    def _weighed(self, payload: Mapping[str, Any], tenant: str, seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
-        found = yield from self._read(payload, tenant, seen, driver)
+    def _weighed(self, payload: Mapping[str, Any], seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
+        found = yield from self._read(payload, seen, driver)
         return found.alone if found is not None else unanswered(None, Why.CALLED_IN_LOOP)
 
     def _put(self, payload: Payload, found: View, seen: _Seen) -> None:  # noqa: ARG002
         # Redacting a text takes many times what the rules take. A key that nobody knows serves as well: without it
         # nobody finds the rest of a text by trying, and in this process the same request has the same digest.
-        names = (payload.modalities, payload.policy_context, payload.ingress_flags, payload.sources)
-        digest = new_hmac(_SECRET, f"{names}\n".encode(), "sha256")
-        digest.update(payload.prompt_text.encode("utf-8", "surrogatepass"))
-        seen.digest = digest.hexdigest()
+        context = payload.policy_context
+        modes = (context.pii_ruleset, context.block_mode, context.override_mode)
+        names = (payload.modalities, modes, payload.ingress_flags, payload.sources)
+        said = f"{names}\n{payload.prompt_text}".encode("utf-8", "surrogatepass")
+        seen.digest = blake2b(said, key=_SECRET, digest_size=32).hexdigest()
 
 
 class RemoteAdapter(_Adapter):
@@ -294,7 +302,7 @@ class RemoteAdapter(_Adapter):
         nonce: Callable[[], str] = lambda: token_hex(16),
     ) -> None:
         timeout_s = client.timeout_s if timeout_ms is None else min(timeout_ms / 1000, client.timeout_s)
-        super().__init__(provider.name, scanner, metrics, timeout_s, most_waiting=64)
+        super().__init__(provider.name, scanner, metrics, timeout_s, most_waiting=1024)
         self._provider = provider
         self._client = client
         self._keys = keys
@@ -309,18 +317,18 @@ class RemoteAdapter(_Adapter):
         """Let go of the connections, for good: whoever asks afterwards gets the rules' word at most."""
         self._client.close()
 
-    def _weighed(self, payload: Mapping[str, Any], tenant: str, seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
+    def _weighed(self, payload: Mapping[str, Any], seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
         # 1. Read.
-        found = yield from self._read(payload, tenant, seen, driver)
+        found = yield from self._read(payload, seen, driver)
         if found is None or seen.asked is None:
             return unanswered(found, Why.CALLED_IN_LOOP)
         # 2. Key.
-        key = yield from self._key(tenant, seen)
+        key = yield from self._key(seen)
         if isinstance(key, NoAnswer):
             return unanswered(found, key.why)
         # 3. Ask.
         question, whole, nonce = seen.asked
-        answer: Answer = yield _Asking(self._client, self._provider, question, key, tenant, self._left_s(seen))
+        answer: Answer = yield _Asking(self._client, self._provider, question, key, seen.tenant, self._left_s(seen))
         # 4. Rule.
         return weigh(found, answer, nonce=nonce, whole=whole)
 
@@ -337,7 +345,8 @@ class RemoteAdapter(_Adapter):
         unset = payload.policy_context.pii_ruleset == "custom" and not self._custom_redactions
         seen.asked = (question, whole and not unset, nonce)
 
-    def _key(self, tenant: str, seen: _Seen) -> _Flow[str | NoAnswer]:
+    def _key(self, seen: _Seen) -> _Flow[str | NoAnswer]:
+        tenant = seen.tenant
         # The tenant's name comes with a request: it ends up in tables, and must not fill or confuse them.
         if not _is_tenant(tenant):
             return NoAnswer(Why.NO_KEY)
@@ -359,6 +368,44 @@ class RemoteAdapter(_Adapter):
         if is_key(key) or (key == "" and not self._key_needed):
             return key
         return NoAnswer(Why.NO_KEY)
+
+
+class EmbeddedAdapter(LocalRuleAdapter):
+    """The embedded judge, with the rules before and after it: no network, no key.
+
+    It rates a text as a whole, like an endpoint that does only that: it can raise suspicion, and it clears nothing that
+    the rules are unsure of.
+    """
+
+    def __init__(
+        self,
+        judge: EmbeddedJudge,
+        *,
+        scanner: Scanner | None = None,
+        metrics: Metrics = METRICS,
+        timeout_ms: int = 1500,
+    ) -> None:
+        super().__init__(scanner=scanner, metrics=metrics, timeout_ms=timeout_ms)
+        self._name = "embedded"
+        self._judge = judge
+        # Whoever comes first would else wait for the model to load.
+        judge.warm()
+
+    def _weighed(self, payload: Mapping[str, Any], seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
+        found = yield from self._read(payload, seen, driver)
+        if found is None or driver is _Driver.NOBODY:
+            return unanswered(found, Why.CALLED_IN_LOOP)
+        if found.verdict == "unsafe":
+            # Nobody could clear it any more.
+            return found.alone
+        left_s = self._left_s(seen)
+        work = partial(self._judge.rate, seen.text, until=monotonic() + left_s)
+        answer, whole = yield _Work(work, self._judge.lane, left_s, seen.whom)
+        return weigh(found, answer, nonce="", whole=whole)
+
+    def _put(self, payload: Payload, found: View, seen: _Seen) -> None:
+        super()._put(payload, found, seen)
+        seen.text = payload.prompt_text
 
 
 def resolve_adapter_from_env(
@@ -430,14 +477,15 @@ class _Asking(NamedTuple):
 class _Seen:
     """What a flow knows so far, for the case that it fails."""
 
-    __slots__ = ("asked", "began", "digest", "error", "view")
+    __slots__ = ("asked", "began", "digest", "error", "tenant", "text", "view", "whom")
 
-    def __init__(self, began: float) -> None:
-        self.began = began
+    def __init__(self, began: float, tenant: str, whom: str) -> None:
+        self.began, self.tenant, self.whom = began, tenant, whom
         self.view: View | None = None
         self.asked: tuple[Question, bool, str] | None = None
         self.digest = ""
         self.error = ""
+        self.text = ""
 
 
 def _on_a_loop() -> bool:
@@ -462,21 +510,25 @@ def _size(payload: object) -> _Size:
 
     It is looked at on the caller's loop, so its parts count as much as its characters.
     """
-    parts = characters = 0
-    pending = [payload]
-    while pending and parts <= MAX_CHARACTERS_ON_LOOP:
-        value = pending.pop()
-        parts += 1
-        # By type and not isinstance: a subclass brings methods of its own.
-        if type(value) is str:
-            characters += len(value)
-        elif type(value) in (dict, list, tuple):
-            inside = cast("Collection[object]", value)
-            parts += len(inside)
-            if parts <= MAX_CHARACTERS_ON_LOOP:
-                pending += inside.items() if type(inside) is dict else inside
-        elif not (value is None or type(value) in (bool, int, float)):
-            return _Size.LARGE
+    parts = 1
+    characters = 0
+    pending: list[object] = [(payload,)]
+    while pending:
+        inside = cast("Collection[object]", pending.pop())
+        parts += len(inside) + 1
+        if parts > MAX_CHARACTERS_ON_LOOP:
+            break
+        if type(inside) is dict:
+            pending.append(tuple(inside.values()))
+        for value in inside:
+            # By type and not isinstance: a subclass brings methods of its own.
+            kind = type(value)
+            if kind is str:
+                characters += len(cast(str, value))
+            elif kind is dict or kind is list or kind is tuple:
+                pending.append(value)
+            elif not (value is None or kind is bool or kind is int or kind is float):
+                return _Size.LARGE
     if parts > MAX_CHARACTERS_ON_LOOP or characters > MAX_CHARACTERS_ORDINARY:
         return _Size.LARGE
     return _Size.SMALL if parts + characters <= MAX_CHARACTERS_ON_LOOP else _Size.ORDINARY

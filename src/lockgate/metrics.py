@@ -33,6 +33,7 @@ GATE_OUTCOMES = (
 GATE_REASONS = (
     *("unsafe", "clarify", "unclear", "tools-locked", "quarantined", "slowed", "websocket", "busy", "unavailable"),
     *("headers-too-large", "two-content-types", "encoded-body", "body-too-large", "body-too-slow", "not-http"),
+    *("artifact-unread", "bad-credential"),
     *("unreadable", "not-json", "duplicate-key", "too-deep", "bad-form", "bad-multipart", "bad-text"),
     *("too-many-values", "too-many-parts", "too-much-text", "bad-content-type", "unknown-charset"),
     OTHER,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -14,15 +15,23 @@ from typing import Any, NamedTuple
 from lockgate import keys
 from lockgate.core import record
 from lockgate.core.auditing import Report, Shard, What, audit
+from lockgate.core.errors import JournalUnavailable
 from lockgate.core.exports import Row
-from lockgate.core.merkle import leaf_hash, root_of
+from lockgate.core.merkle import Frontier, leaf_hash, root_of
 from lockgate.core.notes import Checkpoint, signed
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
+from lockgate.journal import Journal
+from lockgate.log import Head, Seal, Transaction
+from lockgate.log import Row as KeptRow
+from lockgate.stores.log_memory import MemoryLog
 
 ORIGIN = "example.com/lockgate/2026a"
 SIZE = 40
 # The auditor's older head, and the newest, which a witness holds.
 OLDER, NEWEST = 30, SIZE
+DAY_MS = 86_400_000
+# When it all happens: long enough after 1970 for something to be older.
+BASE_MS = 100 * DAY_MS
 
 
 def salt(number: int) -> bytes:
@@ -53,7 +62,7 @@ def a_ruling(run_number: int, seq: int, ts_ms: int, *, deny: bool = False, **cha
         "session": f"session-{run_number}",
         "run": run(run_number),
         "seq": seq,
-        "ts_ms": ts_ms,
+        "ts_ms": BASE_MS + ts_ms,
         "salt": salt(run_number * 1000 + seq),
         "mode": "default",
         "tool": "send_email" if deny else "read_file",
@@ -68,7 +77,7 @@ def a_ruling(run_number: int, seq: int, ts_ms: int, *, deny: bool = False, **cha
 
 def bodies(*, origin: str = ORIGIN, size: int = SIZE) -> list[bytes]:
     """An ordinary log: it opens, and two sessions take turns; every seventh ruling is a PAUSE."""
-    made = [record.opening(run=run(0), seq=1, ts_ms=1_000, salt=salt(0), origin=origin)]
+    made = [record.opening(run=run(0), seq=1, ts_ms=BASE_MS + 1_000, salt=salt(0), origin=origin)]
     seqs = {1: 0, 2: 0}
     for at in range(1, size):
         who = 1 + at % 2
@@ -159,6 +168,80 @@ def _exchanged_bytes(first: int, second: int) -> Log:
     return GENUINE.with_row(first, body(second)).with_row(second, body(first))
 
 
+FORGER = signer(number=4)
+
+
+def _appended(log: Transaction, by: keys.Signer, data: bytes, *, pruned: int = 0) -> None:
+    """Put a record at the end, sealed with the key there is."""
+    shard = log.current()
+    assert shard is not None
+    frontier = Frontier.from_bytes(shard.edge)
+    frontier.append(leaf_hash(data))
+    grown = shard._replace(edge=frontier.to_bytes(), pruned=pruned)
+    seal = Seal(by, keys.verify).over(grown)
+    assert log.append(shard, [KeptRow(leaf_hash(data), data)], grown.edge, [], seal)
+    log.prune(shard.number, pruned, seal)
+
+
+LATER_MS = 10 * DAY_MS
+
+
+def _left_to_the_journal(tamper: Callable[[MemoryLog], None]) -> Log:
+    """The log in a store that was tampered with, after a process of ours has gone on with it, as far as it does.
+
+    Ten days later: what looks older was made to.
+    """
+    store = MemoryLog()
+    with store.writing(durable=True) as log:
+        log.open_shard(signer().key.vkey)
+        for data in bodies():
+            _appended(log, signer(), data)
+        shard = log.current()
+        assert shard is not None
+        log.sign(1, Head(SIZE, GENUINE.heads[-1], 1_000), shard.edge)
+    tamper(store)
+    # A record, a head, and retention of thirty days.
+    with (
+        suppress(JournalUnavailable),
+        Journal(
+            store, signer(), verify=keys.verify, clock=lambda: (BASE_MS + LATER_MS) / 1000, retention_days=30
+        ) as journal,
+    ):
+        journal.append([record.encode(a_ruling(8, 1, LATER_MS))], durable=True)
+        journal.checkpoint()
+        journal._retain()
+    with store.reading() as view:
+        kept = dict(view.bodies(1, 0, SIZE + 9))
+        rows = tuple(Row(at, leaf, kept.get(at)) for at, leaf in view.leaves(1, 0, SIZE + 9))
+        return Log(rows, tuple(head.note for head in view.heads(1)))
+
+
+def _forged(fields: dict[str, object], *, pruned: int = 0) -> Callable[[MemoryLog], None]:
+    def tamper(store: MemoryLog) -> None:
+        with store.writing(durable=True) as log:
+            _appended(log, FORGER, record.encode(fields), pruned=pruned)
+            log.sweep(1, range(1, pruned))
+
+    return tamper
+
+
+def _aged(store: MemoryLog) -> None:
+    """All heads, and the records but the last few, say that they are of 1970."""
+    kept = store._log.kept[0]
+    heads = tuple(head._replace(at_ms=1) for head in kept.heads)
+    for at in range(1, 35):
+        kept.bodies[at] = changed(kept.bodies[at], ts_ms=1)
+    store._log.kept[0] = kept._replace(heads=heads)
+
+
+_FORGED = {"run": run(4), "seq": 1, "ts_ms": BASE_MS + 2_000, "salt": salt(4)}
+ROTATION = record.encode(
+    record.rotation(
+        run=run(0), seq=2, ts_ms=BASE_MS + 2_000, salt=salt(2), next_vkey=signer("example.com/next", 2).key.vkey
+    )
+)
+
+
 class Kind(NamedTuple):
     """One way to tamper. `what` is among what the audit must say; `alone` and `older`: whether it is seen without a
     held head, and with the one that is ten records old. With the newest head held, all are."""
@@ -169,6 +252,8 @@ class Kind(NamedTuple):
     made: Callable[[], Log]
     alone: bool = True
     older: bool = True
+    # What the log's own key has signed besides the genuine log.
+    honest: tuple[bytes, ...] = ()
 
 
 STORE, HOLDER = "who can write the store", "who holds the key"
@@ -265,6 +350,44 @@ KINDS: tuple[Kind, ...] = (
             GENUINE,
             rows=(*GENUINE.rows, Row(SIZE, leaf_hash(_other_session()), _other_session())),
         ),
+    ),
+    Kind(
+        "forge an approval behind the newest head, for the next process to sign",
+        STORE,
+        What.UNSIGNED,
+        lambda: _left_to_the_journal(
+            _forged(
+                record.approval(
+                    **_FORGED,  # type: ignore[arg-type]
+                    session="s",
+                    id="k3v9x2m7q1",
+                    state="granted",
+                    digest="0" * 64,
+                    who="the boss",
+                )
+            )
+        ),
+    ),
+    Kind(
+        "forge a prune record behind the newest head, and delete what it names",
+        STORE,
+        What.DELETED,
+        lambda: _left_to_the_journal(
+            _forged(record.prune(**_FORGED, origin=ORIGIN, before=35, retention_days=30), pruned=35)  # type: ignore[arg-type]
+        ),
+    ),
+    Kind(
+        "make records look old, for retention to delete them",
+        STORE,
+        What.CHANGED,
+        lambda: _left_to_the_journal(_aged),
+    ),
+    Kind(
+        "take the newest shard away, all of it",
+        STORE,
+        What.SHARD,
+        lambda: log_of([*bodies(), ROTATION], sizes=(20, OLDER, NEWEST, NEWEST + 1)),
+        honest=(ROTATION,),
     ),
     Kind(
         "replace the log by one signed with a new key",

@@ -20,6 +20,7 @@ ERRORS = [
     "InvalidTrace",
     "JournalDamaged",
     "JournalUnavailable",
+    "JournalUncosigned",
 ]
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.policy import FIELDS, MAX_PATTERN_LENGTH, Policy, changed, loosened, stricter, tightened
+from lockgate.core.policy import FIELDS, MAX_PATTERN_LENGTH, PRESETS, Policy, changed, loosened, stricter, tightened
 from lockgate.core.scope import border, scopes_of
 from lockgate.core.vocabulary import Action, Mode, Risk, Trust
 
@@ -33,6 +33,7 @@ policies = st.builds(
     max_reorient_attempts=st.integers(0, 5),
     triage_model=st.sampled_from(["", "small"]),
     supervisor_model=st.sampled_from(["", "large"]),
+    judge_preset=st.sampled_from(PRESETS),
     unsafe_continue_on_unclear=st.booleans(),
     unsafe_disable_phrase_rules=st.booleans(),
 )
@@ -51,6 +52,7 @@ def weaker_fields(one: Policy, other: Policy) -> list[str]:
         "on_unclear_low": _ACTIONS.index(one.on_unclear_low) < _ACTIONS.index(other.on_unclear_low),
         "on_unclear_high": _ACTIONS.index(one.on_unclear_high) < _ACTIONS.index(other.on_unclear_high),
         "max_reorient_attempts": one.max_reorient_attempts > other.max_reorient_attempts,
+        "judge_preset": PRESETS.index(one.judge_preset) > PRESETS.index(other.judge_preset),
         "unsafe_continue_on_unclear": one.unsafe_continue_on_unclear and not other.unsafe_continue_on_unclear,
         "unsafe_disable_phrase_rules": one.unsafe_disable_phrase_rules and not other.unsafe_disable_phrase_rules,
     }
@@ -121,6 +123,7 @@ def test_every_field_is_merged_and_ordered() -> None:
         recent_blocks=1,
         on_unclear_high=Action.REORIENT,
         max_reorient_attempts=9,
+        judge_preset="quiet",
         unsafe_continue_on_unclear=True,
         unsafe_disable_phrase_rules=True,
     )
@@ -135,6 +138,7 @@ def test_every_field_is_merged_and_ordered() -> None:
         max_reorient_attempts=0,
         triage_model="small",
         supervisor_model="large",
+        judge_preset="cautious",
     )
     assert [name for name in FIELDS if getattr(weakest, name) == getattr(strictest, name)] == []
     assert stricter(weakest, strictest) == strictest == stricter(strictest, weakest)
@@ -193,6 +197,7 @@ def test_equal_policies_have_equal_hashes_and_others_do_not(a: Policy, b: Policy
         {"max_reorient_attempts": 4},
         {"triage_model": "m"},
         {"supervisor_model": "m"},
+        {"judge_preset": "quiet"},
         {"unsafe_continue_on_unclear": True},
         {"unsafe_disable_phrase_rules": True},
     ],
@@ -233,7 +238,7 @@ def _path() -> dict[str, str]:
 
 def test_the_default_policy_keeps_its_hash() -> None:
     # Approvals are bound to it and records carry it: a new field or a new default is a change users must hear of.
-    assert Policy().hash == "sha256:5ac040c75d50d6c6d150656e47494f951ab16f749e89cd47ddf1414e8b870f86"
+    assert Policy().hash == "sha256:2f40b5200cf465dbb325d53e0554d87f7ef8bd9d8302affb6d23ccb31b533f8e"
 
 
 def test_lists_are_sorted_and_said_once() -> None:

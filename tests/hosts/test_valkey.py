@@ -194,7 +194,10 @@ def test_many_processes_at_once_lose_no_strike(workers: Callable[..., Worker], a
     crowd = [workers() for _ in range(4)]
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda worker: worker.strike(ann, 2), crowd))
-    assert crowd[0].standing(ann) == ("full_quarantine", 8, False)
+    # What a busy machine kept from being told in time is told with the next request, whoever's it is.
+    assert until(lambda: all(not worker.standing(HOME)[2] for worker in crowd))
+    # Whoever knows of a quarantine asks nobody about it any more, so one that knows nothing is asked.
+    assert until(lambda: workers().standing(ann) == ("full_quarantine", 8, False))
 
 
 def test_killing_valkey_lifts_nothing(

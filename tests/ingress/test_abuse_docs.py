@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,3 +64,26 @@ def test_the_python_on_the_pages_runs(name: str, tmp_path: Path, monkeypatch: py
     assert examples
     for example in examples:
         exec(compile(example, name, "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+def test_the_page_s_authentication_says_who_asks_whatever_is_asked_for(kind: str) -> None:
+    """A websocket of nobody's passes where one of somebody who is banned would not."""
+    text = (DOCS / "how-to" / "fastapi.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(class Authentication.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    made: dict[str, Any] = {}
+    exec(compile(example, "fastapi.md", "exec"), made)
+    seen: list[Any] = []
+
+    async def app(scope: Any, _: object, __: object) -> None:
+        seen.append(scope["state"]["principal"])
+
+    asyncio.run(made["Authentication"](app)({"type": kind}, None, None))
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize(
+    "page", ["docs/how-to/fastapi.md", "docs/reference/abuse-gate.md", "README.md", "examples/fastapi_app.py"]
+)
+def test_whoever_follows_a_page_gets_a_gate_that_reads_pdf_files(page: str) -> None:
+    assert "pip install 'lockgate[documents]'" in (DOCS.parent / page).read_text(encoding="utf-8")

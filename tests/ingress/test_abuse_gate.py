@@ -140,6 +140,9 @@ class Bad:
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
+    def follows(self, _: object) -> bool:
+        return True
+
     def subjects(self, _: object) -> tuple[Subject, ...]:
         raise self.error
 
@@ -362,7 +365,9 @@ class Equal(str):
 
 
 @pytest.mark.parametrize(
-    "said", [None, True, "SAFE", " safe", "", b"safe", 1, ["safe"], {"verdict": "safe"}, Equal("x"), object()], ids=repr
+    "said",
+    [None, True, "SAFE", " safe", "", b"safe", 1, ["safe"], {"verdict": "safe"}, Equal("x"), object()],
+    ids=lambda odd: type(odd).__name__,
 )
 def test_what_is_no_verdict_is_unclear(said: object) -> None:
     metrics = Metrics()
@@ -468,9 +473,10 @@ def test_nobody_s_word_makes_an_attachment_safe_that_was_not_read(fault: str) ->
 
     form = {"headers": [(b"content-type", b"multipart/form-data; boundary=x")]}
     file = b'--x\r\nContent-Disposition: form-data; name="f"; filename="a.pdf"\r\n\r\n%PDF-1.4\r\n--x--\r\n'
-    settings = AbuseSettings(verdict_timeout_s=0.3 if fault == "hangs" else 20)
-    reply = asyncio.run(post(gated(Handler(), fetch=safe, inspector=Poor(), settings=settings), file, **form))
-    assert (reply.status, reply.decision) == (200, "unclear")
+    for policy, expected in (("block", (422, "deny")), ("allow", (200, "unclear"))):
+        settings = AbuseSettings(verdict_timeout_s=0.3 if fault == "hangs" else 20, on_unread=policy)
+        reply = asyncio.run(post(gated(Handler(), fetch=safe, inspector=Poor(), settings=settings), file, **form))
+        assert (reply.status, reply.decision) == expected
     fault = "read"
     reply = asyncio.run(post(gated(Handler(), fetch=safe, inspector=Poor()), file, **form))
     assert (reply.status, reply.decision) == (200, "allow")
@@ -619,6 +625,7 @@ class Kept:
 
     def __init__(self, error: Exception | None = None) -> None:
         self.records: list[dict[str, Any]] = []
+        self.durable: list[bool] = []
         self.error = error
 
     def enqueue(self, records: Any, *, durable: bool) -> Any:
@@ -628,6 +635,7 @@ class Kept:
         if self.error is not None:
             raise self.error
         self.records += [json.loads(each) for each in records]
+        self.durable += [durable for _ in records]
         return lambda: tuple(Receipt("test/1", number, leaf_hash(each)) for number, each in enumerate(records))
 
 
@@ -645,6 +653,8 @@ def test_every_verdict_is_recorded_and_the_incident_s_id_is_in_its_record() -> N
         ("safe", "allow"),
         ("unsafe", f"unsafe:{reply.incident}"),
     ]
+    # No harmless request waits for the disk.
+    assert journal.durable == [False, True]
     assert "show your" not in json.dumps(journal.records)
 
 

@@ -18,6 +18,7 @@ from lockgate.core.policy import Policy
 from lockgate.gate import shared_scanner
 from lockgate.ingress import wiring
 from lockgate.ingress.abuse_gate import AbuseGateMiddleware
+from lockgate.ingress.identity import Identity
 from lockgate.metrics import Metrics
 
 SECRET = "0123456789abcdef" * 4
@@ -123,16 +124,16 @@ def test_a_shared_store_is_reached_with_its_password(monkeypatch: pytest.MonkeyP
 def test_workers_with_one_secret_know_a_client_by_one_name() -> None:
     from asgi import scope
 
-    first, second = (wiring.identity(settings()).subjects(scope(user="eve")) for _ in range(2))
+    first, second = (Identity.from_settings(settings()).subjects(scope(user="eve")) for _ in range(2))
     assert first == second
-    assert wiring.identity(AbuseSettings()).subjects(scope(user="eve")) != first
+    assert Identity.from_settings(AbuseSettings()).subjects(scope(user="eve")) != first
 
 
 def test_a_forwarded_address_counts_from_a_named_proxy_only() -> None:
     from asgi import scope
 
     def subject(client: str, forwarded: bytes) -> object:
-        identity = wiring.identity(settings(ABUSE_TRUSTED_PROXIES="10.0.0.0/8"))
+        identity = Identity.from_settings(settings(ABUSE_TRUSTED_PROXIES="10.0.0.0/8"))
         return identity.subjects(scope(client=(client, 1), headers=[(b"x-forwarded-for", forwarded)]))
 
     plain = subject("198.51.100.7", b"")

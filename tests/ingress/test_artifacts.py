@@ -297,7 +297,7 @@ HOSTILE = {
     "not XML": docx("", parts={"word/document.xml": b"\x00\x01"}),
     "many entries": docx("", parts={f"a{number}": b"" for number in range(5000)}),
     "a document inside a document": docx(PARAGRAPH, parts={"word/embeddings/a.docx": docx(PARAGRAPH)}),
-    "a page under another name": docx(PARAGRAPH, parts={"page.bin": part(PARAGRAPH)}),
+    "a macro": docx(PARAGRAPH, parts={"word/vbaProject.bin": b"\xd0\xcf\x11\xe0" + bytes(100)}),
     "no zip": b"PK\x03\x04" + b"word/document" + b"PK\x05\x06" + b"\x00" * 40,
     "a flate bomb": flate_bomb(),
     "more boxes than anybody looks at": pdf(PAGE + "1 1 1 1 re f " * 5000 + line(HARMLESS, y=600, before="1 g")),

@@ -160,8 +160,10 @@ def test_the_principal_is_whom_the_application_let_in() -> None:
     assert ann == principal(PLAIN, scope(state={"principal": "ann"}))
     assert ann == principal(Identity(SECRET, lambda scope: "ann"), scope())
     assert ann != principal(PLAIN, signed_in(identity="bob"))
-    for id in (7, UUID(int=7)):
-        assert principal(PLAIN, signed_in(id=id)) == principal(PLAIN, signed_in(id=str(id)))
+    for id in (7, UUID(int=7), 0):
+        known = principal(PLAIN, signed_in(id=str(id)))
+        assert known == principal(PLAIN, signed_in(id=id)) == principal(PLAIN, scope(state={"principal": id}))
+        assert known == principal(Identity(SECRET, lambda scope, id=id: id), scope())  # type: ignore[misc]
 
 
 def test_a_user_of_the_web_framework_without_an_identity_goes_by_the_name_it_shows() -> None:
@@ -209,12 +211,13 @@ async def _later(scope: object) -> str:
     [
         (lambda scope: scope["user"].id, {}),
         (lambda scope: 1 / 0, {}),
-        (lambda scope: 7, {}),
+        (lambda scope: True, {}),
         (lambda scope: b"ann", {}),
-        (_later, {}),
+        (lambda scope: _later(scope), {}),
         (None, {"user": SimpleNamespace(is_authenticated=True)}),
         (None, {"user": SimpleNamespace(is_authenticated=True, identity="", display_name="")}),
-        (None, {"state": {"principal": 7}}),
+        (None, {"state": {"principal": False}}),
+        (None, {"state": {"principal": ["ann"]}}),
     ],
 )
 def test_code_that_fails_is_no_way_out_of_a_ban(callable: Any, about: dict[str, Any]) -> None:

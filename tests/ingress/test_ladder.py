@@ -209,6 +209,54 @@ def test_a_slowed_request_waits_and_a_crowd_of_them_is_turned_away() -> None:
     assert set(waited) == {2.0}
 
 
+def test_whoever_is_signed_in_waits_and_is_never_turned_away() -> None:
+    waited: list[float] = []
+
+    async def run() -> None:
+        released, full = asyncio.Event(), asyncio.Event()
+
+        async def sleep(seconds: float) -> None:
+            waited.append(seconds)
+            if not full.is_set():
+                await released.wait()
+
+        ladder = make(Clock(), sleep=sleep)
+        for _ in range(9):
+            await ladder.record_unsafe((CAFE,))
+        judged = await ladder.standing((CAFE,))
+        crowd = [asyncio.ensure_future(ladder.hold((CAFE,), judged)) for _ in range(100)]
+        await asyncio.sleep(0)
+        full.set()
+        assert not await ladder.hold((CAFE,), judged)
+        for who in (ANN, BOB):
+            standing = await ladder.standing((who, CAFE))
+            assert all([await ladder.hold((who, CAFE), standing) for _ in range(40)])
+        released.set()
+        await asyncio.gather(*crowd)
+        assert not ladder._held
+
+    asyncio.run(run())
+    assert waited == [2.0] * (ladder_module.MAX_HELD_EACH + 80)
+
+
+def test_what_was_learned_since_is_known_without_asking(clock: Clock, together: Together) -> None:
+    ladder = make(clock, together)
+
+    async def run() -> tuple[Judged, Judged]:
+        before = await ladder.standing((ANN, HOME))
+        for _ in range(5):
+            await ladder.record_unsafe((ANN, HOME))
+        asked = len(together.calls)
+        after = ladder.known((ANN, HOME), before)
+        assert len(together.calls) == asked
+        return before, after
+
+    before, after = asyncio.run(run())
+    assert (before.standing, after.standing) == (Standing.NORMAL, Standing.FULL_QUARANTINE)
+    off = make(clock, settings=LadderSettings(enabled=False))
+    assert off.known((ANN,), before) is before
+
+
 # --- several workers
 
 

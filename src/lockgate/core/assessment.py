@@ -20,14 +20,14 @@ call unsafe:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from lockgate.core.payload import Payload
 from lockgate.core.prompts import parse_verdict, scores_verdict
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Said, Scored, Verdict, Why
-from lockgate.core.rules import Rule, Scope
-from lockgate.core.scanner import Part, Scan, Scanner, characters
+from lockgate.core.rules import Scope
+from lockgate.core.scanner import Hit, Part, Scan, Scanner, characters
 
 NO_FINDINGS: Final = "no-findings"
 RULES: Final = "rules"
@@ -58,6 +58,9 @@ _MOST_RULES, _MOST_SPANS = 32, 64
 _BEFORE = 300
 
 
+_ALONE: Final[Mapping[str, str]] = {"safe": NO_FINDINGS, "unsafe": RULES, "unclear": RULES_UNSURE}
+
+
 class View(NamedTuple):
     """What the rules say: the verdict they would give alone, what they found, and where in `prompt_text`.
 
@@ -73,7 +76,7 @@ class View(NamedTuple):
     @property
     def alone(self) -> Weighed:
         """What follows from the rules alone."""
-        return Weighed(self.verdict, {"safe": NO_FINDINGS, "unsafe": RULES, "unclear": RULES_UNSURE}[self.verdict])
+        return Weighed(self.verdict, _ALONE[self.verdict])
 
 
 class Weighed(NamedTuple):
@@ -85,7 +88,11 @@ class Weighed(NamedTuple):
 
 
 class Assessment(NamedTuple):
-    """A verdict with what may be told about it: names from closed lists, a hash, a time."""
+    """A verdict with what may be told about it: names from closed lists, a hash, a time.
+
+    `read` is False where not even the rules could look: no verifier that is down does that, only a want of time or room
+    in this process.
+    """
 
     verdict: Verdict
     provider: str
@@ -93,24 +100,32 @@ class Assessment(NamedTuple):
     latency_ms: float
     rules: tuple[str, ...] = ()
     digest: str = ""
+    read: bool = True
+
+
+_NOTHING: Final = View("safe")
 
 
 def view(payload: Payload, scanner: Scanner) -> View:
-    scan = scanner.scan(payload.prompt_text)
+    scan = scanner.look(payload.prompt_text)
     # 1. and 2., the text.
     loud: list[str] = []
     quiet: list[str] = []
     spans: list[tuple[int, int]] = []
-    for rule, span in _hits(scan):
-        if rule.id in TOO_BROAD or rule.scope is Scope.ARGUMENTS:
-            continue
-        (loud if rule.scope is Scope.AGENT else quiet).append(rule.id)
-        spans.append(span)
-    for part in scan.parts:
-        if part.encoded:
-            quiet.append(f"encoded:{part.how}")
-            spans.append((part.start, part.end))
-    quiet += [f"cap:{limit}" for limit in scan.capped]
+    if scan is not None:
+        for part, hit in _hits(scan):
+            rule = hit.rule
+            if rule.scope is Scope.ARGUMENTS or rule.id in TOO_BROAD:
+                continue
+            (loud if rule.scope is Scope.AGENT else quiet).append(rule.id)
+            spans.append(_span(part, hit.end))
+        for part in scan.parts:
+            if part.encoded:
+                quiet.append(f"encoded:{part.how}")
+                spans.append((part.start, part.end))
+        quiet += [f"cap:{limit}" for limit in scan.capped]
+    if not loud and not quiet and payload.is_plain:
+        return _NOTHING
     # 1. and 2., what came with it.
     hits = [hit.lower() for source in payload.sources for hit in source.rule_hits]
     if any(hit.startswith("inj:") for hit in hits):
@@ -164,10 +179,10 @@ def unanswered(view: View | None, why: Why) -> Weighed:
     return Weighed("unclear", why.value, why)
 
 
-def _hits(scan: Scan) -> Iterator[tuple[Rule, tuple[int, int]]]:
+def _hits(scan: Scan) -> Iterator[tuple[Part, Hit]]:
     for part in scan.parts:
         for hit in part.hits:
-            yield hit.rule, _span(part, hit.end)
+            yield part, hit
 
 
 def _span(part: Part, end: int) -> tuple[int, int]:

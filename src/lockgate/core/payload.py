@@ -61,6 +61,11 @@ class Payload:
     sources: tuple[Source, ...] = ()
     _redacted: dict[tuple[str, ...], Redacted] = field(default_factory=dict, init=False, compare=False)
 
+    @property
+    def is_plain(self) -> bool:
+        """Text and nothing else: no flag, and no artifact."""
+        return self.modalities == ("text",) and not self.ingress_flags and not self.sources
+
     def redacted(self, custom: Sequence[str] = ()) -> Redacted:
         """The prompt as it may leave, worked out once: for the digest and for the question."""
         patterns = tuple(custom)
@@ -124,6 +129,8 @@ def payload_digest(payload: Payload, custom: Sequence[str] = ()) -> str:
 
 
 def _modalities(value: object) -> tuple[str, ...]:
+    if type(value) is list and value == ["text"]:
+        return ("text",)
     listed = _array(value, "modalities", len(MODALITIES) * 4)
     for item in listed:
         if item not in MODALITIES:
@@ -164,12 +171,15 @@ def _sources(value: object, names: _Names) -> tuple[Source, ...]:
 
 
 class _Names:
-    """Collects every name that was read: names go into logs, so none of them may turn out to be a secret."""
+    """Collects every name that was read and is not ours: names go into logs, so none may turn out to be a secret."""
 
     def __init__(self) -> None:
         self.seen: dict[str, str] = {}
 
     def one(self, value: object, where: str) -> str:
+        # By type: a subclass may claim to be equal to anything.
+        if type(value) is str and value in _PLAIN:
+            return value
         if not isinstance(value, str) or _NAME.fullmatch(value) is None:
             _refuse(
                 f"`{where}` must be an identifier, not {_kind(value)}",
@@ -179,7 +189,8 @@ class _Names:
         return value
 
     def list(self, value: object, where: str, most: int) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(self.one(item, where) for item in _array(value, where, most)))
+        listed = _array(value, where, most)
+        return tuple(dict.fromkeys(self.one(item, where) for item in listed)) if listed else ()
 
     def statistics(self, value: object, where: str) -> tuple[tuple[str, int | float | bool | str], ...]:
         """Numbers, flags and short identifiers under names; whatever else a host put there is left out."""
@@ -194,9 +205,8 @@ class _Names:
 
     def refuse_secrets(self) -> None:
         # One look at all of them: only when something is in there is it worth asking which one.
-        seen = {name: where for name, where in self.seen.items() if name not in _PLAIN}
-        if seen and _secret("\n\n".join(seen)):
-            for name, where in seen.items():
+        if self.seen and _secret("\n\n".join(self.seen)):
+            for name, where in self.seen.items():
                 if _secret(name):
                     _refuse(f"`{where}` holds what looks like a secret", "send the name of the rule, not what it found")
 
@@ -219,7 +229,7 @@ def _refuse(message: str, hint: str = "") -> Never:
 
 
 def _object(value: object, what: str) -> Mapping[object, object]:
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         _refuse(f"{what} must be an object, not {_kind(value)}")
     return value
 

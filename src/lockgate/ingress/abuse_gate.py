@@ -6,9 +6,11 @@ What happens to a request, in this order:
 2. Standing.  Before any of the body is read. Quarantined: 429. Too much from its network: a moment's wait, or 429.
 3. Body.      Counted and timed as it arrives: 413, 408. It is kept, and given to the application untouched.
 4. Parse.     What cannot be read in one way only (two equal keys, a depth that nobody needs) is refused.
-5. Lock.      Tools offered or called by a client that is execute-locked: 403.
+5. Lock.      Tools offered or called by a client that is execute-locked: 403. Banned since step 2: 429.
 6. Verify.    Attachments are looked into, an agent's calls are traced to their origins, and `fetch_verdict` is asked.
-7. Act.       Safe: on to the application. Unsafe: a strike, a record, and 403 or 422. Unclear: as the settings say.
+              A verifier that is down makes a request unclear. Rules of our own that found no time to look: 503.
+7. Act.       Safe: on to the application. Unsafe: a strike, a record, and 403 or 422. Unclear, and attachments that
+              nobody could read: as the settings say.
 
 Whatever is told, in headers, logs and metrics, is from closed lists, or an incident's id. Nothing here holds up the
 loop: what is larger than a few kilobytes is read in a lane, and whoever is asked has a deadline.
@@ -29,7 +31,7 @@ from time import perf_counter, time
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, get_args
 
 from lockgate.abuse_settings import AbuseSettings
-from lockgate.adapters import VerifierAdapter
+from lockgate.adapters import LocalRuleAdapter, RemoteAdapter, VerifierAdapter
 from lockgate.core.assessment import PARTLY_READ, Assessment
 from lockgate.core.errors import InvalidConfig, LockgateError
 from lockgate.core.incidents import incident_id
@@ -55,7 +57,7 @@ from lockgate.ingress.answers import (
     mode_of,
     replayed,
 )
-from lockgate.ingress.identity import Identity
+from lockgate.ingress.identity import Identity, OddCredential, Principal, Unidentified
 from lockgate.ingress.ladder import Judged, Ladder
 from lockgate.ingress.payload import Inspected, Normalized, Refused, normalize, payload_of
 from lockgate.lanes import Full, Lane
@@ -75,6 +77,9 @@ MAX_BYTES_ON_LOOP = 4096
 MAX_BYTES_ORDINARY = 64 * 1024
 # Of all bodies together: many that stop just before their end would else fill the memory.
 MAX_HELD_BYTES = 256 << 20
+# A standing that is older than this is asked for again, also of those who share it.
+STALE_S = 0.25
+_TOO_BUSY = (Why.BUSY.value, Why.DEADLINE.value)
 _VERDICTS: tuple[str, ...] = get_args(Verdict)
 _DIGEST = re.compile("[0-9a-f]{64}")
 _SECRET = urandom(32)
@@ -83,11 +88,16 @@ T = TypeVar("T")
 
 
 class Request(NamedTuple):
-    """What `fetch_verdict` is asked about; the payload is the seed's normalized shape."""
+    """What `fetch_verdict` is asked about; the payload is the seed's normalized shape.
+
+    `whom` is who sent it, as the ladder knows them: a keyed hash. Whatever has places to give should share them out by
+    it, so that one client's crowd takes nobody else's.
+    """
 
     scope: Scope
     body: bytes
     payload: Mapping[str, Any]
+    whom: str = ""
 
 
 FetchVerdict = Callable[[Request], Awaitable[Verdict | Assessment]]
@@ -110,6 +120,7 @@ class _Case(NamedTuple):
     subjects: tuple[Subject, ...]
     judged: Judged
     found: Normalized
+    inspected: Sequence[Inspected]
     request: Request
 
     @property
@@ -132,6 +143,7 @@ class AbuseGateMiddleware:
         adapter: VerifierAdapter | None = None,
         ladder: Ladder | None = None,
         identity: Identity | None = None,
+        principal: Principal | None = None,
         fetch_verdict: FetchVerdict | None = None,
         journal: Journal | None = None,
         gate: Gate | None = None,
@@ -149,8 +161,8 @@ class AbuseGateMiddleware:
         self._adapter = adapter or (wiring.adapter() if fetch_verdict is None else None)
         self._fetch: FetchVerdict = fetch_verdict or self.fetch_verdict
         # Our own adapters keep their deadline; of anybody else's code nothing is known.
-        self._punctual = fetch_verdict is None and hasattr(self._adapter, "examine_async")
-        self._identity = identity or wiring.identity(settings)
+        self._punctual = fetch_verdict is None and isinstance(self._adapter, LocalRuleAdapter | RemoteAdapter)
+        self._identity = wiring.identity(settings, identity, principal)
         self._ladder = ladder or wiring.ladder(settings, metrics)
         self._gate = gate or Gate()
         # The rules are compiled now: that takes seconds, which the first request does not have.
@@ -186,9 +198,9 @@ class AbuseGateMiddleware:
         """The adapter's verdict; one that has only `assess` is asked in a thread."""
         adapter = cast(Any, self._adapter)
         if self._punctual:
-            return cast(Assessment, await adapter.examine_async(request.payload))
+            return cast(Assessment, await adapter.examine_async(request.payload, whom=request.whom))
         work = partial(adapter.assess, request.payload)
-        return cast(Verdict, await _in_lane(self._asking, work, self._settings.verdict_timeout_s))
+        return cast(Verdict, await _in_lane(self._asking, work, self._settings.verdict_timeout_s, request.whom))
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = perf_counter()
@@ -208,9 +220,15 @@ class AbuseGateMiddleware:
                 return
             self._count("allowed" if decision == "allow" else "unclear", began)
             added = marks(decision, mode_of(judged))
-            await self._app(cleaned(scope), replayed(body.data, receive), marked(send, added))
+            again = replayed(body.data, receive, partial(self._let_go, body))
+            body.data = b""
+            await self._app(cleaned(scope), again, marked(send, added))
         finally:
-            self._held -= body.size
+            self._let_go(body)
+
+    def _let_go(self, body: _Body) -> None:
+        self._held -= body.size
+        body.size, body.data = 0, b""
 
     async def _admitted(self, scope: Scope, receive: Receive, body: _Body) -> tuple[str, Judged]:
         """The decision for a request that may pass, `allow` or `unclear`; Stop for any other."""
@@ -218,6 +236,7 @@ class AbuseGateMiddleware:
         content_type, length = self._head(scope)
         # 2. Standing.
         subjects, judged = await self._standing(scope)
+        asked_at = perf_counter()
         try:
             # 3. Body.
             if length > self._settings.max_body_bytes:
@@ -231,18 +250,24 @@ class AbuseGateMiddleware:
             found = await self._worked(work, body.size, whom)
             if isinstance(found, Refused):
                 raise Stop(found.reason, status=found.status)
-            # 5. Lock.
-            if judged.standing is Standing.EXECUTE_LOCKED and found.tools:
-                raise Stop("tools-locked")
+            # 5. Lock. Whoever holds back the end of a body until they are banned is banned.
+            judged = await self._still(subjects, judged, asked_at, tools=found.tools)
             # 6. Verify.
             ends = perf_counter() + self._settings.verdict_timeout_s
             inspected, complete = await self._inspected(found, whom, ends)
-            request = Request(scope, body.data, await self._payload(found, inspected, body.size, whom))
+            request = Request(scope, body.data, await self._payload(found, inspected, body.size, whom), whom)
             assessment = await self._asked(request, ends)
+            if not assessment.read:
+                # Nobody's verifier is down: these are our own rules, and whoever keeps them busy must not get past.
+                self._failed("verdict", TimeoutError())
+                raise Stop("busy" if assessment.reason in _TOO_BUSY else "unavailable")
             if not complete and assessment.verdict == "safe":
                 assessment = assessment._replace(verdict="unclear", reason=PARTLY_READ)
+            if assessment.verdict != "unsafe":
+                judged = await self._still(subjects, judged, asked_at, tools=found.tools)
             # 7. Act.
-            return await self._act(assessment, _Case(subjects, judged, found, request)), judged
+            case = _Case(subjects, judged, found, inspected, request)
+            return await self._act(assessment, case, unread=not complete), judged
         except Stop as stop:
             stop.judged = stop.judged or judged
             raise
@@ -273,8 +298,11 @@ class AbuseGateMiddleware:
     async def _standing(self, scope: Scope) -> tuple[tuple[Subject, ...], Judged]:
         try:
             subjects = self._identity.subjects(scope)
+        except OddCredential:
+            raise Stop("bad-credential") from None
         except Exception as error:  # noqa: BLE001 - the application's own code; nobody's request would carry no ban
             self._failed("identity", error)
+            self._explain(error)
             raise Stop("unavailable") from None
         try:
             judged = await self._ladder.standing(subjects)
@@ -288,6 +316,22 @@ class AbuseGateMiddleware:
         if slowed:
             raise Stop("slowed", judged=judged)
         return subjects, judged
+
+    async def _still(self, subjects: tuple[Subject, ...], judged: Judged, asked_at: float, *, tools: bool) -> Judged:
+        """How they stand by now, if they may still come in: much can have happened since, on other connections."""
+        try:
+            if perf_counter() - asked_at > STALE_S:
+                judged = await self._ladder.standing(subjects)
+            else:
+                judged = self._ladder.known(subjects, judged)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._failed("ladder", error)
+            raise Stop("unavailable") from None
+        if judged.standing is Standing.FULL_QUARANTINE:
+            raise Stop("quarantined", judged=judged)
+        if judged.standing is Standing.EXECUTE_LOCKED and tools:
+            raise Stop("tools-locked", judged=judged)
+        return judged
 
     async def _read(self, receive: Receive, body: _Body) -> None:
         settings = self._settings
@@ -371,7 +415,7 @@ class AbuseGateMiddleware:
             said: object = await (asked if self._punctual else _by(ends, asked))
         except Exception as error:  # noqa: BLE001 - somebody's own code may raise anything: no answer
             self._failed("verdict", error)
-            return _UNANSWERED
+            return _UNANSWERED._replace(read=not self._punctual)
         verdict: object = said.verdict if isinstance(said, Assessment) else said
         # By type: a subclass may claim to be equal to anything.
         if type(verdict) is not str or verdict not in _VERDICTS:
@@ -383,7 +427,7 @@ class AbuseGateMiddleware:
 
     # --- 7
 
-    async def _act(self, assessment: Assessment, case: _Case) -> str:
+    async def _act(self, assessment: Assessment, case: _Case, *, unread: bool) -> str:
         if assessment.verdict == "unsafe":
             # A client that leaves at this very moment must not take its strike along.
             task = asyncio.ensure_future(self._struck(assessment, case))
@@ -392,11 +436,19 @@ class AbuseGateMiddleware:
             raise await asyncio.shield(task)
         safe = assessment.verdict == "safe"
         blocks = self._settings.on_unclear == "block"
+        reason = "unclear" if blocks and not safe else ""
+        if unread and self._settings.on_unread == "block":
+            reason = "artifact-unread"
+        incident = _incident() if reason else ""
+        acted = f"{reason}:{incident}" if reason else "allow" if safe else "unclear"
+        recorded = await self._recorded(assessment, case, acted)
+        if reason:
+            raise Stop(reason, incident=incident if recorded else "")
         # A verdict that nobody can prove afterwards is worth no more than none.
-        if await self._recorded(assessment, case, "allow" if safe else "deny" if blocks else "unclear") and safe:
+        if safe and recorded:
             return "allow"
         if blocks:
-            raise Stop("unclear", incident=_incident())
+            raise Stop("unclear")
         return "unclear"
 
     async def _struck(self, assessment: Assessment, case: _Case) -> Stop:
@@ -412,7 +464,7 @@ class AbuseGateMiddleware:
         normal = (Standing.NORMAL, Standing.SLOWED)
         clarify = gently and case.judged.standing in normal and judged.standing in normal
         reason = "clarify" if clarify else "unsafe"
-        await self._recorded(assessment, case, f"{reason}:{incident}")
+        recorded = await self._recorded(assessment, case, f"{reason}:{incident}")
         LOG.warning(
             "unsafe request: incident=%s reason=%s by=%s rules=%s mode=%s strikes=%d",
             incident,
@@ -422,10 +474,11 @@ class AbuseGateMiddleware:
             mode_of(judged) or "-",
             judged.strikes,
         )
-        return Stop(reason, judged=judged, incident=incident)
+        # An id that the journal does not have would send people looking for it; the log above has it in any case.
+        return Stop(reason, judged=judged, incident=incident if recorded else "")
 
     async def _is_outside(self, case: _Case) -> bool:
-        """Whether what is unsafe came from outside: tools' results and documents alone, and not the client's words.
+        """Whether what is unsafe came from outside: from the answers to calls in it alone, not from the client's words.
 
         Such a request is not passed on either. But whoever writes a page that somebody's agent reads must not be able
         to have them locked out by it, so only the network is slowed. When in doubt it was the client. Where clients are
@@ -434,12 +487,14 @@ class AbuseGateMiddleware:
         found = case.found
         if self._settings.outside_strikes == "principal":
             return False
-        own = tuple(turn for turn in found.turns if not turn.source.startswith(("tool:", "document:")))
-        if len(own) == len(found.turns) and not found.uploads:
+        own = tuple(turn for turn in found.turns if not turn.outside)
+        files = [number for number, upload in enumerate(found.uploads) if not upload.outside]
+        if len(own) == len(found.turns) and len(files) == len(found.uploads):
             return False
-        words = found._replace(turns=own, uploads=(), flags=())
+        words = found._replace(turns=own, uploads=tuple(found.uploads[number] for number in files), flags=())
+        inspected = [case.inspected[number] for number in files] if len(case.inspected) == len(found.uploads) else ()
         try:
-            payload = await self._payload(words, (), len(case.request.body), case.whom)
+            payload = await self._payload(words, inspected, len(case.request.body), case.whom)
         except Stop:
             return False
         ends = perf_counter() + self._settings.verdict_timeout_s
@@ -460,9 +515,11 @@ class AbuseGateMiddleware:
             reason=assessment.reason,
             by=assessment.provider,
             rules=assessment.rules,
+            # What lets a request pass outlives this process, and everything else a power cut too.
+            durable=acted != "allow",
         )
         try:
-            await _in_lane(self._recording, work, self._settings.verdict_timeout_s)
+            await _in_lane(self._recording, work, self._settings.verdict_timeout_s, case.whom)
         except Exception as error:  # noqa: BLE001 - a journal that breaks its promise has not kept it
             self._failed("journal", error)
             return False
@@ -514,6 +571,12 @@ class AbuseGateMiddleware:
         if now - self._logged.get(part, -1.0) >= 1.0:
             self._logged[part] = now
             LOG.warning("%s failed: error=%s", part, label(type(error).__name__))
+
+    def _explain(self, error: Exception) -> None:
+        """Once, in words of ours: whoever wrote the code that says who asks has to know what is wrong with it."""
+        if isinstance(error, Unidentified) and error.message not in self._logged and len(self._logged) < 64:
+            self._logged[error.message] = 0.0
+            LOG.error("%s; %s", error.message, error.hint)
 
 
 _UNANSWERED = Assessment("unclear", OTHER, Why.INTERNAL.value, 0.0)

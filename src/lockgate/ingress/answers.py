@@ -36,9 +36,11 @@ ANSWERS: Final[Mapping[str, Told]] = {
     "unsafe": Told(403, "denied", "the request was found unsafe and was not passed on"),
     "clarify": Told(422, "clarified", "the request reads like an attack: say in other words what you want"),
     "unclear": Told(403, "denied", "nobody could tell whether the request is safe, so it was not passed on"),
+    "artifact-unread": Told(422, "refused", "an attachment could not be read, so the request was not passed on"),
     "tools-locked": Told(403, "locked", "after several unsafe requests this client may not use tools for now"),
     "quarantined": Told(429, "quarantined", "after several unsafe requests this client has to wait"),
     "slowed": Told(429, "slowed", "several unsafe requests came from this network: wait a moment"),
+    "bad-credential": Told(400, "refused", "the credential could be taken for more than one"),
     "headers-too-large": Told(431, "refused", "the headers are too large"),
     "two-content-types": Told(400, "refused", "the content type is given twice"),
     "encoded-body": Told(415, "refused", "the body must not have a content encoding"),
@@ -126,12 +128,16 @@ def marked(send: Send, added: Headers) -> Send:
     return passed_on
 
 
-def replayed(body: bytes, receive: Receive) -> Receive:
-    """The body again, and then whatever comes after it."""
+def replayed(body: bytes, receive: Receive, taken: Callable[[], None]) -> Receive:
+    """The body again, and then whatever comes after it; `taken` is called when nobody but the application holds it."""
     pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    del body
 
     async def again() -> Message:
-        return pending.pop() if pending else await receive()
+        if not pending:
+            return await receive()
+        taken()
+        return pending.pop()
 
     return again
 

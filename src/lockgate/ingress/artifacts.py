@@ -7,9 +7,9 @@ come back whole and in time (dead, late, odd, too large) is `artifact:unread`: s
 from __future__ import annotations
 
 import asyncio
-import codecs
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -28,7 +28,7 @@ from lockgate.core.rules import Scope
 from lockgate.core.scanner import Scanner
 from lockgate.gate import shared_scanner
 from lockgate.ingress.extracted import BY_STRETCH, HOW
-from lockgate.ingress.kinds import MEDIA, kind_of, known_charset
+from lockgate.ingress.kinds import MEDIA, is_text, kind_of, known_charset, readings, words_in
 from lockgate.ingress.multipart import parameters
 from lockgate.ingress.payload import UNREAD, Inspected, Upload
 from lockgate.ingress.worker import read_frame, write_frame
@@ -78,9 +78,7 @@ class Inspector:
         waiting: dict[int, asyncio.Future[Any]] = {}
         for number, upload in enumerate(uploads):
             kind = upload.kind or kind_of(upload.data, upload.content_type, upload.name)
-            if kind in MEDIA:
-                found[number] = Inspected(upload.name, kind, stats={"bytes": len(upload.data)})
-            elif kind in ("archive", "binary") or len(upload.data) > self.limits.document_bytes:
+            if len(upload.data) > self.limits.document_bytes and kind not in MEDIA:
                 found[number] = _unread(upload, kind)
             else:
                 with suppress(Full):
@@ -100,20 +98,31 @@ class Inspector:
 
     def look(self, upload: Upload, kind: str) -> Inspected:
         """One document, in this thread: it waits up to `timeout_s` for the process that reads it."""
-        text, whole = "", True
-        data = upload.data
+        most = self.limits.characters
         if kind in ("text", "html"):
-            text, whole = _decoded(upload)
-            data = text.encode("utf-8", "ignore")
-        if kind == "text":
-            most = self.limits.characters
-            answer = _Answer((text[:most],), (), {}, whole and len(text) <= most and not text.startswith("{\\rtf"))
+            texts, whole = _decoded(upload)
         else:
+            texts, whole = [], True
+        if kind == "text":
+            text = "\n".join(texts)
+            answer = _Answer((text[:most],), (), {}, whole and len(text) <= most and not text.startswith("{\\rtf"))
+        elif kind in MEDIA:
+            answer = _Answer((), (), {}, complete=True)
+        elif kind in ("archive", "binary"):
+            answer = _Answer((), (), {}, complete=False)
+        else:
+            data = texts[0].encode("utf-8", "ignore") if texts else upload.data
             answer = self._ask(kind, data) or _Answer((), (), {}, complete=False)
             answer = answer._replace(complete=answer.complete and whole)
         if self._scanner is None:
             self._scanner = shared_scanner(Policy())
-        return judged(upload, kind, answer, self._scanner)
+        bare = "\n".join(texts[1:])[:most]
+        if kind not in ("text", "html"):
+            # Somebody may look at its bytes and not at its format: what those say is said as well.
+            bare, all_of_it = words_in(upload.data[: self.limits.document_bytes], most)
+            if not all_of_it and is_text(upload.data):
+                answer = answer._replace(complete=False)
+        return judged(upload, kind, answer, self._scanner, bare)
 
     async def close(self) -> None:
         with self._lock:
@@ -277,8 +286,8 @@ def _answered(frame: bytes, limits: Limits) -> _Answer | None:
 # --- what it means
 
 
-def judged(upload: Upload, kind: str, answer: _Answer, scanner: Scanner) -> Inspected:
-    """What the rules say about a document."""
+def judged(upload: Upload, kind: str, answer: _Answer, scanner: Scanner, bare: str = "") -> Inspected:
+    """What the rules say about a document; `bare`: its bytes, to those who take them for a text."""
     hits: list[str] = []
     complete = answer.complete
     texts = list(answer.visible)
@@ -300,13 +309,20 @@ def judged(upload: Upload, kind: str, answer: _Answer, scanner: Scanner) -> Insp
         (hidden if families or HOW[how] is not None else texts if how not in _NOT_READ else []).append(joined)
     families, loud, read = _speaking("\n".join(answer.visible), scanner)
     complete = complete and read
+    if bare:
+        loud = list(dict.fromkeys([*loud, *_speaking(bare, scanner)[1]]))
+        # What is no document after all is shown to a model as the text that it may be.
+        if kind in ("pdf", "docx", "html") and not answer.visible and not answer.complete:
+            texts.append(bare)
     if loud:
         hits += [_injection(family) for family in loud]
-    if kind == "pdf" and complete and not any(text.strip() for text in answer.visible):
-        # Drawn or scanned: a model that looks at pages reads what no rule has seen.
+    if kind == "pdf" and complete and (not any(map(str.strip, answer.visible)) or any(map(_scattered, answer.visible))):
+        # Drawn or scanned, or letters in no order: a model that looks at pages reads what no rule has seen.
         hits.append("pdf:no_text")
     if not complete:
         hits.append(UNREAD)
+    if kind in MEDIA and not hits:
+        return Inspected(upload.name, kind, stats={"bytes": len(upload.data)})
     stats = {
         "bytes": len(upload.data),
         "characters": sum(map(len, answer.visible)),
@@ -342,18 +358,23 @@ def _letters(text: str) -> int:
     return sum(map(str.isalnum, text))
 
 
+def _scattered(page: str) -> bool:
+    """Whether a page is written in letters that only their places on it make words of."""
+    words = [len(word) for word in re.findall("[A-Za-z]+", page[:20_000])]
+    return len(words) >= 20 and sum(words) < 2.6 * len(words)
+
+
 def _unread(upload: Upload, kind: str) -> Inspected:
     return Inspected(upload.name, kind, rule_hits=(UNREAD,), stats={"bytes": len(upload.data)}, complete=False)
 
 
-def _decoded(upload: Upload) -> tuple[str, bool]:
-    """A text, and whether all of it could be read as one."""
-    data = upload.data
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return data.decode("utf-16", "replace"), True
+def _decoded(upload: Upload) -> tuple[list[str], bool]:
+    """A text in every way in which it may be read, and whether one of them is all of it."""
     parsed = parameters(upload.content_type) if upload.content_type else None
     declared = known_charset(parsed[1].get("charset", "")) if parsed else ""
-    for encoding in ("utf-8-sig", declared or "cp1252"):
+    texts, whole = readings(upload.data, declared)
+    if not whole:
+        # As programs for offices wrote it for long.
         with suppress(UnicodeError):
-            return data.decode(encoding), True
-    return data.decode("utf-8", "replace"), False
+            return [upload.data.decode("cp1252"), *texts], True
+    return texts, whole

@@ -13,18 +13,19 @@ from typing import Final, NamedTuple
 from xml.parsers import expat
 
 from lockgate.ingress.extracted import Extracted
+from lockgate.ingress.kinds import is_text, words_in
 
 MAX_ENTRIES: Final = 4096
 MAX_DEPTH: Final = 256
 MAX_STYLES: Final = 5000
 _CHUNK: Final = 65_536
 
-# Every part is read, whatever it is called: which one is the page is written in a list that we need not believe.
-_NO_TEXT: Final = re.compile(
-    r"\[content_types\]\.xml|.*_rels/.*|word/(?:styles\w*|fonttable|numbering|websettings|theme/\w+)\.xml",
-    re.IGNORECASE,
-)
-_NO_XML: Final = re.compile(r"word/(?:media|fonts)/.*|docprops/thumbnail\.\w+|.*\.rels|.*/", re.IGNORECASE)
+# Pictures and fonts are passed over here, if they are none of the things that hold words.
+_NO_WORDS: Final = re.compile(r"(?:\w+/)?(?:media|fonts)/[^/]+|docprops/thumbnail\.\w+", re.IGNORECASE)
+_XML: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*+<|\xff\xfe<\x00|\xfe\xff\x00<|<\x00|\x00<")
+_STYLES: Final = re.compile(rb"<(?:\w+:)?styles[\s>]")
+# So many words in an attribute are no name of anything.
+_MANY_WORDS: Final = re.compile(r"\b(?:[^\W\d_]{2,}+[^\w\s]{0,3}+\s++){3}[^\W\d_]{2}")
 _FALSE: Final = ("0", "false", "off", "none")
 # 914,400 to the inch: further out than any sheet is wide.
 _FAR_EMU: Final = 20_000_000
@@ -58,28 +59,43 @@ def read_docx(data: bytes, found: Extracted, most_bytes: int) -> None:
         # Two entries of one name: a word processor opens one, we the other.
         if len(set(names)) != len(names):
             found.complete = False
+        heads = {entry.filename: _head(archive, entry) for entry in entries if not entry.is_dir()}
         styles: dict[str, _Face] = {}
-        if "word/styles.xml" in names:
-            reader = _Styles()
-            _parse(archive, "word/styles.xml", reader, left)
-            styles = reader.resolved()
+        for name, head in heads.items():
+            # By what is in it: which part is which is written in lists that we need not believe.
+            if _XML.match(head) and _STYLES.search(head.replace(b"\x00", b"")):
+                reader = _Styles()
+                _part(archive, name, reader, left, found)
+                styles |= reader.resolved()
         if not any(name.lower().startswith("word/document") for name in names):
             found.complete = False
-        for name in sorted(names, key=lambda name: name != "word/document.xml"):
-            if _NO_XML.fullmatch(name):
-                found.count("images", int(name.startswith("word/media/")))
-                continue
-            if not name.lower().endswith(".xml"):
-                # A document inside the document, a macro, anything: not opened.
+        # Every part is read, whatever it is called.
+        for name in sorted(heads, key=lambda name: name != "word/document.xml"):
+            if _XML.match(heads[name]):
+                aside = name.lower().startswith(("docprops/", "customxml/")) or name.lower().endswith(".rels")
+                where = "comment" if "comments" in name.lower() else "metadata" if aside else ""
+                reader_of_text = _Text(found, styles, where)
+                _part(archive, name, reader_of_text, left, found)
+                reader_of_text.end_run()
+            elif _NO_WORDS.fullmatch(name) and not is_text(heads[name]):
+                found.count("images", int("media/" in name.lower()))
+            elif heads[name]:
+                # A document inside the document, a macro, anything: not opened. Its words are what can be seen of it.
                 found.complete = False
-                continue
-            if _NO_TEXT.fullmatch(name):
-                continue
-            aside = name.lower().startswith(("docprops/", "customxml/"))
-            where = "comment" if "comments" in name.lower() else "metadata" if aside else ""
-            reader_of_text = _Text(found, styles, where)
-            _parse(archive, name, reader_of_text, left)
-            reader_of_text.end_run()
+                found.hide("metadata", words_in(heads[name], _CHUNK)[0])
+
+
+def _head(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    with archive.open(entry) as stream:
+        return stream.read(4096)
+
+
+def _part(archive: zipfile.ZipFile, name: str, reader: _Reader, left: list[int], found: Extracted) -> None:
+    """One part; what is wrong in it does not keep the others from being read."""
+    try:
+        _parse(archive, name, reader, left)
+    except expat.ExpatError:
+        found.complete = False
 
 
 class _Reader:
@@ -229,8 +245,13 @@ class _Text(_Reader):
                     self._found.hide("alt", given[key])
         elif name == "docVar" and given.get("val"):
             self._found.hide("metadata", given["val"])
+        elif name == "sym":
+            self.text(_symbol(given.get("char", "")))
         elif name in ("tab", "br", "cr"):
             self._run.append(" ")
+        for key, value in given.items():
+            if key not in ("descr", "title") and _MANY_WORDS.search(value):
+                self._found.hide("field" if key == "instr" else "metadata", value)
 
     def end(self, name: str) -> None:
         if self._tags:
@@ -256,7 +277,7 @@ class _Text(_Reader):
             how = "tracked"
         elif tag in ("instrText", "delInstrText"):
             how = "field"
-        elif tag == "t":
+        elif tag in ("t", "sym"):
             how = "off_page" if any(self._away) else self._hidden()
         elif text.strip():
             how = "metadata"
@@ -289,6 +310,13 @@ class _Text(_Reader):
         if face.color and face.color != "auto" and _alike(face.color, paper or "ffffff"):
             return "color"
         return ""
+
+
+def _symbol(code: str) -> str:
+    """A letter by its number; those of fonts of symbols lie higher up by so much."""
+    number = int(code, 16) if re.fullmatch("[0-9A-Fa-f]{1,5}", code) else 0
+    number = number - 0xF000 if 0xF000 <= number <= 0xF0FF else number
+    return chr(number) if 0x20 <= number < 0xD800 or 0xE000 <= number < 0x110000 else ""
 
 
 def _alike(color: str, paper: str) -> bool:

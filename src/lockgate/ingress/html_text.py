@@ -30,6 +30,7 @@ _CLOSES: Final = {
     "td": {"td", "th"},
     "th": {"td", "th"},
 }
+_WORDS: Final = re.compile(r"\b(?:[^\W\d_]{2,}+[^\w\s]{0,3}+\s++){3}[^\W\d_]{2}")
 _SAID_IN: Final = ("alt", "title", "aria-label", "aria-description", "placeholder", "summary", "srcdoc", "label")
 
 
@@ -40,6 +41,7 @@ class _Look(NamedTuple):
     paper: tuple[int, int, int] | None = (255, 255, 255)
     size_px: float = 16.0
     how: str = ""
+    flows: bool = False  # in the line of what is around it, whatever its tag
 
 
 def read_html(text: str, found: Extracted) -> None:
@@ -62,10 +64,10 @@ class _Page(HTMLParser):
     # --- what the parser sees
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in _INLINE:
+        given = {name: value or "" for name, value in attrs}
+        if tag not in _INLINE and not self._look(tag, given).flows:
             self.end_run()
             self._close_for(tag)
-        given = {name: value or "" for name, value in attrs}
         look = self._look(tag, given)
         for name in _SAID_IN:
             if given.get(name):
@@ -77,8 +79,9 @@ class _Page(HTMLParser):
                 given["value"]
             )
         for name, value in given.items():
-            # Made for scripts: anything can stand there.
-            if name.startswith("data-") and " " in value:
+            # Made for scripts, or for nobody: anything can stand there.
+            words = name not in _SAID_IN and name not in ("class", "style", "content", "value") and _WORDS.search(value)
+            if words or (name.startswith("data-") and " " in value):
                 self._found.hide("alt", value)
         if tag in _VOID:
             return
@@ -92,12 +95,14 @@ class _Page(HTMLParser):
         self.handle_starttag(tag, attrs)
 
     def handle_endtag(self, tag: str) -> None:
-        if tag not in _INLINE:
-            self.end_run()
         for at in range(len(self._open) - 1, 0, -1):
             if self._open[at][0] == tag:
+                if tag not in _INLINE and not self._open[at][1].flows:
+                    self.end_run()
                 del self._open[at:]
                 return
+        if tag not in _INLINE:
+            self.end_run()
 
     def handle_data(self, data: str) -> None:
         tag, look = self._open[-1]
@@ -165,7 +170,7 @@ class _Page(HTMLParser):
         how = look.how
         if not how and ("hidden" in given or tag in ("template", "noscript", "noframes")):
             how = "display_none"
-        return _applied(look, styles, how)
+        return _applied(look, styles, how)._replace(flows=styles.get("display", "").startswith(("inline", "contents")))
 
     def _matching(self, tag: str, given: dict[str, str]) -> list[dict[str, str]]:
         if not self._by_key:

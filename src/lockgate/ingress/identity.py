@@ -13,16 +13,21 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
+from inspect import iscoroutinefunction
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from os import urandom
 from typing import Any
 from uuid import UUID
 
+from lockgate.abuse_settings import AbuseSettings
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
 from lockgate.core.strikes import NETWORK, PRINCIPAL, Subject
 
 Scope = MutableMapping[str, Any]
-Principal = Callable[[Scope], str | None]
+Name = str | int | UUID
+Principal = Callable[[Scope], Name | None]
 _Address = IPv4Address | IPv6Address
 
 MIN_SECRET = 32
@@ -31,6 +36,9 @@ UNIX = "unix"
 # Nobody has so many proxies in a row; the list is the client's to make long.
 MAX_HOPS = 32
 _MAX_ADDRESS = 64
+# Addresses and names whose work is not done again.
+MAX_REMEMBERED = 4096
+_MAX_REMEMBERED_CHARACTERS = 256
 # Where a translator stands before the server, every IPv4 client would else be in one and the same /64.
 _TRANSLATED = IPv6Network("64:ff9b::/96")
 
@@ -39,8 +47,15 @@ class Unidentified(LockgateError):
     """The application's own code could not say who a request is from. It must not pass as nobody's."""
 
 
+class OddCredential(Unidentified):
+    """What a request says about who sent it could be taken for more than one thing. It is the client's fault."""
+
+
 class Identity:
-    """Requests to subjects. The secret is the same for all workers that are to count together."""
+    """Requests to subjects. The secret is the same for all workers that are to count together.
+
+    `from_settings` is the way to make one: it leaves nothing out that the settings say.
+    """
 
     def __init__(self, secret: bytes, principal: Principal | None = None, trusted_proxies: Sequence[str] = ()) -> None:
         if len(secret) < MIN_SECRET:
@@ -48,31 +63,53 @@ class Identity:
                 f"the secret of the abuse gate must have at least {MIN_SECRET} bytes",
                 hint="make one with: openssl rand -hex 32",
             )
+        if iscoroutinefunction(principal):
+            raise InvalidConfig(
+                "the function that says who asks must not be async: there is nobody to wait for it",
+                hint="find out in a middleware before the gate, and look it up in the scope here",
+            )
         self._keyed = hmac.new(secret, digestmod=sha256)
+        # Most requests are from somebody who was here a moment ago.
+        self._remembered = lru_cache(MAX_REMEMBERED)(self._hashed)
         self._principal = principal or signed_in
+        self._trusted = frozenset(trusted_proxies)
         self._unix = UNIX in trusted_proxies
         self._proxies = tuple(_proxy(each) for each in trusted_proxies if each != UNIX)
+        self._trusts_nobody = not trusted_proxies
+
+    @staticmethod
+    def from_settings(settings: AbuseSettings, principal: Principal | None = None) -> Identity:
+        """With the secret and the proxies of the settings; `principal` says who asks, by the scope."""
+        return Identity(settings.secret or urandom(MIN_SECRET), principal, settings.trusted_proxies)
+
+    def follows(self, settings: AbuseSettings) -> bool:
+        """Whether it has the secret that these settings name, and trusts the proxies that they name."""
+        keyed = hmac.new(settings.secret, digestmod=sha256) if settings.secret else self._keyed
+        same = hmac.compare_digest(keyed.digest(), self._keyed.digest())
+        return same and self._trusted.issuperset(settings.trusted_proxies)
 
     def subjects(self, scope: Scope) -> tuple[Subject, ...]:
         """The principal, if somebody is signed in, and the network. Unidentified when the application's code fails."""
         try:
             name: object = self._principal(scope)
+        except OddCredential:
+            raise
         except Exception as error:
             raise Unidentified(
                 f"who a request is from could not be found out: {type(error).__name__}",
                 hint="return None for a request that nobody is signed in to",
             ) from error
-        if name is not None and not isinstance(name, str):
-            if hasattr(name, "close"):
-                name.close()  # a coroutine that nobody will wait for
-            raise Unidentified(
-                f"a principal must be text or None, not {quoted(type(name).__name__)}",
-                hint="the callable must not be async",
-            )
+        if type(name) is not str and name is not None:
+            name = _named(name)
         network = self._subject(NETWORK, self._network(scope))
         return (self._subject(PRINCIPAL, name), network) if name else (network,)
 
     def _subject(self, kind: str, value: str) -> Subject:
+        # By type: a subclass may claim to be equal to anybody.
+        known = type(value) is str and len(value) <= _MAX_REMEMBERED_CHARACTERS
+        return self._remembered(kind, value) if known else self._hashed(kind, value)
+
+    def _hashed(self, kind: str, value: str) -> Subject:
         keyed = self._keyed.copy()
         # The kind has no zero byte in it, so that a principal called like an address is not that network.
         keyed.update(kind.encode() + b"\0" + value.encode("utf-8", "surrogatepass"))
@@ -80,7 +117,11 @@ class Identity:
 
     def _network(self, scope: Scope) -> str:
         client = scope.get("client")
-        peer = _address(client[0]) if client else None
+        given = client[0] if client else None
+        if self._trusts_nobody and type(given) is str and len(given) <= _MAX_ADDRESS:
+            # As below, where nobody is trusted.
+            return _own_network(given)
+        peer = _address(given)
         nearest = peer
         if self._trusts(peer):
             for hop in _forwarded(scope.get("headers") or ()):
@@ -91,9 +132,7 @@ class Identity:
                 nearest = address
                 if not self._trusts(address):
                     break
-        # Without an address all are one network. That can slow them, and no more; to count nobody would be to let
-        # whoever finds a way to have no address do as they like.
-        return "unknown" if nearest is None else _masked(nearest)
+        return _masked(nearest)
 
     def _trusts(self, address: _Address | None) -> bool:
         if address is None:
@@ -101,7 +140,21 @@ class Identity:
         return any(address in proxy for proxy in self._proxies)
 
 
-def signed_in(scope: Scope) -> str | None:
+def _named(name: object) -> str:
+    """A name as text: numbers and UUIDs are what most applications know their users by."""
+    if isinstance(name, str):
+        return str.__str__(name)
+    if isinstance(name, Name) and not isinstance(name, bool):
+        return str(name)
+    if hasattr(name, "close"):
+        name.close()  # a coroutine that nobody will wait for
+    raise Unidentified(
+        f"a principal must be text, a whole number, a UUID or None, not {quoted(type(name).__name__)}",
+        hint="every request is refused until then: no object, no bytes, and nothing that has to be awaited",
+    )
+
+
+def signed_in(scope: Scope) -> Name | None:
     """Whom the application's authentication has put into the scope, by the two customs there are.
 
     `scope["user"]` of Starlette's AuthenticationMiddleware and its like, if it is authenticated; and
@@ -114,15 +167,14 @@ def signed_in(scope: Scope) -> str | None:
                 name = getattr(user, attribute, None)
             except NotImplementedError:
                 continue  # Starlette's own users have no identity until somebody gives them one
-            if isinstance(name, str | int | UUID) and not isinstance(name, bool) and name != "":
+            if isinstance(name, Name) and not isinstance(name, bool) and name != "":
                 return str(name)
         # Nobody, although somebody is signed in, would be a way out of every ban.
         raise LookupError("an authenticated user without a name")
     state = scope.get("state")
     name = state.get("principal") if isinstance(state, Mapping) else None
-    if name is not None and not isinstance(name, str):
-        raise TypeError("a principal that is no text")
-    return name or None
+    # Whatever else it is, whoever asked says so: zero is a user's number, and False is a mistake.
+    return None if name == "" else name
 
 
 def _proxy(text: str) -> Any:
@@ -173,7 +225,16 @@ def _address(text: object) -> _Address | None:
     return address
 
 
-def _masked(address: _Address) -> str:
+@lru_cache(MAX_REMEMBERED)
+def _own_network(text: str) -> str:
+    return _masked(_address(text))
+
+
+def _masked(address: _Address | None) -> str:
+    # Without an address all are one network. That can slow them, and no more; to count nobody would be to let whoever
+    # finds a way to have no address do as they like.
+    if address is None:
+        return "unknown"
     if isinstance(address, IPv4Address):
         return str(address)
     return f"{IPv6Address(int(address) >> 64 << 64)}/64"

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import binascii
 import codecs
+import json
+import re
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 # Opaque: nobody here looks into them.
@@ -58,38 +63,34 @@ def kind_of(data: bytes, content_type: str = "", name: str = "") -> str:
     if b"%PDF-" in data[:1024]:
         return "pdf"
     if b"PK\x05\x06" in data[-65_600:]:
-        return "docx" if b"word/document" in data else "archive"
+        return "docx" if b"word/document" in data or b"[Content_Types].xml" in data else "archive"
     if data[:4] == b"PK\x03\x04":
         return "archive"
     declared = content_type.partition(";")[0].strip().lower()
-    # Two letters begin many a text too: a picture has bytes that no text has.
+    # Whatever it begins with: a picture has bytes that no text has.
+    if is_text(data):
+        start = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:64].lower()
+        named = name.lower().endswith((".html", ".htm", ".xhtml"))
+        markup = _TYPES.get(declared) == "html" or named or start.startswith(_MARKUP)
+        return "html" if markup or b"<html" in data[:4096].lower() else "text"
     for magic, kind in _MAGIC:
-        if data.startswith(magic) and not _is_text(data):
+        if data.startswith(magic):
             return kind
     if data[:4] == b"RIFF" and data[8:12] in (b"WEBP", b"WAVE", b"AVI "):
         return {b"WEBP": "image", b"WAVE": "audio"}.get(data[8:12], "video")
     if data[4:8] == b"ftyp":
         return {b"M4A ": "audio", b"avif": "image", b"heic": "image"}.get(data[8:12], "video")
-    if _is_text(data):
-        start = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:64].lower()
-        named = name.lower().endswith((".html", ".htm", ".xhtml"))
-        markup = _TYPES.get(declared) == "html" or named or start.startswith(_MARKUP)
-        return "html" if markup or b"<html" in data[:4096].lower() else "text"
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or declared.startswith("text/"):
         return "html" if _TYPES.get(declared) == "html" else "text"
     # What its sender calls a picture is one only if it begins like one: nobody looks into pictures.
     return "binary"
 
 
-def _is_text(data: bytes) -> bool:
+def is_text(data: bytes) -> bool:
     """Whether people could have written it: UTF-8, or letters of an older charset and nothing that steers a machine."""
     if b"\x00" in data:
         return False
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError:
-        return not data.translate(None, _NO_CONTROLS)
-    return True
+    return _is_utf8(data) or not data.translate(None, _NO_CONTROLS)
 
 
 # All bytes but the controls that no text has.
@@ -103,3 +104,101 @@ def known_charset(name: str) -> str:
     except LookupError:
         return ""
     return known if known in _CHARSETS else ""
+
+
+# --- bytes as text
+
+
+def readings(data: bytes, charset: str = "") -> tuple[list[str], bool]:
+    """A text in every way in which somebody may read it, and whether it is whole in the way that it says itself.
+
+    Two bytes at the front can make a text of others out of it, for those who believe them. So can a charset.
+    """
+    odd = b"\x00" in data or data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    if not odd and charset in ("", "utf-8"):
+        # Nearly all.
+        with suppress(UnicodeError):
+            return [data.decode("utf-8").removeprefix("\ufeff")], True
+    found: dict[str, None] = {}
+    detected = json.detect_encoding(data)
+    for name in (detected, charset):
+        if name:
+            with suppress(UnicodeError):
+                found[data.decode(name).removeprefix("\ufeff")] = None
+    whole = bool(found)
+    if odd:
+        # Without its zeros UTF-16 is ASCII again, whichever way round it is.
+        found[data.replace(b"\x00", b"").decode("utf-8", "replace").removeprefix("\ufeff").lstrip("\ufffd")] = None
+        if detected.startswith("utf-8"):
+            found[data.decode("utf-16-le", "replace")] = None
+    elif not _is_utf8(data):
+        # As a decoder reads it that is told no charset, or does not believe it.
+        found[data.decode("latin-1")] = None
+    return list(found), whole
+
+
+# What a person could read among bytes that are no text; also where each letter takes two bytes.
+_WORDS = re.compile(rb"[\x20-\x7e\t\r\n]{6,}+|(?:[\x20-\x7e\t\r\n]\x00){6,}+")
+_STEP: Final = 65_536
+
+
+def words_in(data: bytes, most: int) -> tuple[str, bool]:
+    """What a reader that knows nothing of a file's format sees in it, and whether that is all of it."""
+    pieces: list[str] = []
+    size = 0
+    for piece in _pieces(data):
+        pieces.append(piece)
+        size += len(piece) + 1
+        if size > most:
+            return " ".join(pieces)[:most], False
+    return " ".join(pieces), True
+
+
+def _pieces(data: bytes) -> Iterator[str]:
+    # In steps: a search in one go would keep every other thread waiting. What is cut by a step is whole in the next.
+    for start in range(0, len(data), _STEP):
+        for match in _WORDS.finditer(data[start : start + _STEP + 1024]):
+            yield match[0].replace(b"\x00", b"").decode("ascii")
+
+
+_NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/]+")
+_ONLY_BASE64 = re.compile(r"[A-Za-z0-9+/_-]*+={0,2}+")
+
+
+def from_base64(text: str) -> bytes | None:
+    """The bytes, as a lenient decoder reads them too; None for what is no base64 but words."""
+    plain = text.translate({ord("-"): "+", ord("_"): "/"}).rstrip("=\r\n\t ")
+    kept = _NOT_BASE64.sub("", plain)
+    if len(plain) - len(kept) > len(plain) // 16:
+        return None
+    try:
+        return binascii.a2b_base64(kept + "=" * (-len(kept) % 4))
+    except ValueError:
+        return None
+
+
+def is_base64(text: str) -> bool:
+    """Whether it is base64 as programs write it, with no room for words: in one line, or in lines of one length."""
+    if _ONLY_BASE64.fullmatch(text):
+        return True
+    lines = text.split()
+    if any(_ONLY_BASE64.fullmatch(line) is None for line in lines):
+        return False
+    return (
+        len(lines[0]) >= 60
+        and {len(line) for line in lines[:-1]} == {len(lines[0])}
+        and len(lines[-1]) <= len(lines[0])
+    )
+
+
+def could_be_letters(data: bytes) -> bool:
+    """Whether bytes that came as base64 are none that anybody would send: it was letters, perhaps."""
+    return b"\x00" in data or not _is_utf8(data)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -23,6 +23,7 @@ from typing import NamedTuple, Protocol, cast
 
 from lockgate.core.strikes import (
     NETWORK,
+    NEVER,
     PRINCIPAL,
     Heard,
     Known,
@@ -51,7 +52,8 @@ LOST_S = 30.0
 MAX_NEWS = 30
 # Whose strikes wait for a store that is down; bans wait in any case.
 MAX_UNSHARED = 10_000
-# Requests of slowed networks that wait at one time, of one network and altogether. They cost a connection each.
+# Requests of slowed networks that wait at one time, of one network and altogether, where nobody is signed in. They cost
+# a connection each.
 MAX_HELD_EACH, MAX_HELD = 32, 2_000
 # Ends of bans that are nearer to each other than this are one ban, heard of on two ways.
 SAME_S = 1.0
@@ -142,6 +144,16 @@ class Ladder:
         shared = await self._share(subjects)
         return self._judge(subjects, degraded=not (kept and shared))
 
+    def known(self, subjects: Sequence[Subject], before: Judged) -> Judged:
+        """How they stand by what this process has learned since they were judged; nobody is asked.
+
+        Only bans matter by then, and most have none: a request is not held twice.
+        """
+        for subject in subjects:
+            if self._settings.enabled and self._table.get(subject).ends() != NEVER:
+                return self._judge(subjects, degraded=before.degraded)
+        return before
+
     async def record_unsafe(self, subjects: Sequence[Subject]) -> Judged:
         """Count a strike against each, and say how they stand now. The strike counts even if this is cancelled."""
         if not self._settings.enabled:
@@ -156,11 +168,16 @@ class Ladder:
         return self._judge(subjects, degraded=not (kept and shared))
 
     async def hold(self, subjects: Sequence[Subject], judged: Judged) -> bool:
-        """Wait as long as a slowed network has to; False at once where too many of it wait already."""
+        """Wait as long as a slowed network has to; False at once where too many of it wait already.
+
+        Whoever is signed in waits as well, and is never turned away: whoever shares their address could else fill all
+        places and lock them out. What they do themselves counts against themselves.
+        """
         if judged.delay_s <= 0:
             return True
         network = next((each for each in subjects if each.kind == NETWORK), None)
-        if network is None:
+        if network is None or any(each.kind == PRINCIPAL for each in subjects):
+            await self._sleep(judged.delay_s)
             return True
         if self._held[network] >= MAX_HELD_EACH or self._held.total() >= MAX_HELD:
             return False

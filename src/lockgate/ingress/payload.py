@@ -10,14 +10,15 @@ on an event loop gives those to a thread.
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 from lockgate.core.payload import MAX_META, MAX_PROMPT_CHARACTERS, MAX_RULE_HITS, MODALITIES, PolicyContext
-from lockgate.ingress.kinds import kind_of, known_charset
+from lockgate.ingress.kinds import is_text, kind_of, known_charset, readings, words_in
 from lockgate.ingress.multipart import Part, parameters, parts
+from lockgate.ingress.offers import begins_like_json, is_offer_in
 from lockgate.ingress.turns import (
     REFUSALS,
     SEPARATOR,
@@ -28,6 +29,7 @@ from lockgate.ingress.turns import (
     Upload,
     named,
     read_json,
+    read_leniently,
 )
 
 __all__ = ["REFUSALS", "Inspected", "Normalized", "Refused", "Turn", "Upload", "normalize", "payload_of"]
@@ -134,17 +136,16 @@ def _documents(inspected: Iterable[Inspected]) -> list[str]:
 
 def _address(reading: Reading, path: str, query: bytes) -> None:
     # A plain path is the app's own; one with anything else in it may be a question.
-    plain = unquote(path)
-    if plain.isascii() and plain.translate(_PATH_LETTERS) == "":
-        plain = ""
-    if plain:
-        reading.say(plain, "request")
-        reading.end_turn()
+    if not _PLAIN_PATH.fullmatch(path):
+        plain = unquote(path)
+        if not _PLAIN_PATH.fullmatch(plain):
+            reading.say(plain, "request")
+            reading.end_turn()
     if query:
         _fields(reading, _form(query, "utf-8"))
 
 
-_PATH_LETTERS = str.maketrans("", "", "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/_.:~-")
+_PLAIN_PATH = re.compile("[A-Za-z0-9/_.:~-]*+")
 
 
 def _body(reading: Reading, body: bytes, content_type: str) -> bool:
@@ -156,25 +157,39 @@ def _body(reading: Reading, body: bytes, content_type: str) -> bool:
     charset = _charset(given.get("charset", ""))
     form = media == "application/x-www-form-urlencoded"
     declared = media in ("application/json", "text/json") or media.endswith("+json")
-    texts = _texts(body, charset)
-    if not texts and (form or declared or media.startswith("text/")):
+    textual = form or declared or media.startswith("text/")
+    texts, whole = readings(body, charset) if textual or _may_be_text(body) else ([], True)
+    if textual and not whole:
         raise Refusal("bad-text")
-    stream = read = False
+    stream, strict = False, bool(texts)
+    spoken = textual and media != "text/html"
+    kind = ""
     for number, text in enumerate(texts):
         # An app may read JSON from a body whatever it is called, and many do.
-        value = _json_in(text, must=declared and number == 0)
-        if value is not None:
+        values, one = _json_in(text, must=declared and number == 0)
+        strict = strict and one
+        for value in values:
             reading.json(value)
             stream = stream or (isinstance(value, dict) and value.get("stream") is True)
-            read = True
-        elif not form and (declared or kind_of(body, media) == "text"):
-            reading.say(text, "user" if media.startswith("text/") else "request")
-            reading.end_turn()
+        if one or form:
+            continue
+        kind = kind or kind_of(body, media)
+        if spoken or kind == "text" or (values and is_text(body)):
+            reading.text(text, "user" if media.startswith("text/") else "request")
     if form:
         _fields(reading, _form(body, charset or "utf-8"))
-    elif not read and not declared and (not texts or kind_of(body, media) != "text"):
+    elif not strict and not declared and kind != "text":
+        # It can be a document to those who look at its bytes, and a text to those who do not.
         reading.upload("", media, body)
     return stream
+
+
+def _may_be_text(data: bytes) -> bool:
+    """Whether somebody may read it as a text, or as JSON; from other bytes the inspector takes what words there are."""
+    return is_text(data) or kind_of(data) == "text" or _JSON_BYTES.match(data) is not None
+
+
+_JSON_BYTES = re.compile(rb"[\x00\xff\xfe\xef\xbb\xbf\s]*+[{\[]")
 
 
 def _media(content_type: str, reason: str) -> tuple[str, dict[str, str]]:
@@ -184,31 +199,19 @@ def _media(content_type: str, reason: str) -> tuple[str, dict[str, str]]:
     return parsed
 
 
-def _json_in(text: str, *, must: bool) -> object | None:
-    """The value, or None for a text that is no JSON; where it must be some, and where it is odd JSON, Refusal."""
-    if not must and text.lstrip()[:1] not in ("{", "["):
-        return None
+def _json_in(text: str, *, must: bool) -> tuple[list[object], bool]:
+    """The values that a parser may find in a text, and whether it is JSON and nothing else.
+
+    Where it must be that, and where it could be read in two ways, Refusal.
+    """
+    if not must and not begins_like_json(text):
+        return [], False
     try:
-        return read_json(text)
+        return [read_json(text)], True
     except Refusal as refusal:
         if must or refusal.refused.reason != "not-json":
             raise
-        return None
-
-
-def _texts(body: bytes, charset: str) -> list[str]:
-    """The body as text: as its own first bytes say, and as its sender says where that is another text."""
-    found: list[str] = []
-    for encoding in dict.fromkeys((json.detect_encoding(body), charset)):
-        if not encoding:
-            continue
-        try:
-            text = body.decode(encoding).removeprefix("\ufeff")
-        except ValueError:
-            continue
-        if text not in found:
-            found.append(text)
-    return found
+        return read_leniently(text), False
 
 
 def _charset(name: str) -> str:
@@ -233,11 +236,11 @@ def _fields(reading: Reading, fields: Iterable[tuple[str, str]]) -> None:
 
 
 def _field(reading: Reading, name: str, value: str) -> None:
-    inside = _json_in(value, must=False)
-    if inside is None:
-        reading.field(name, value, "user" if name.lower() in _USERS_FIELDS else "request")
-    else:
+    values, strict = _json_in(value, must=False)
+    for inside in values:
         reading.json({name: inside})
+    if not strict:
+        reading.field(name, value, "user" if name.lower() in _USERS_FIELDS else "request")
 
 
 def _multipart(reading: Reading, body: bytes, boundary: str) -> None:
@@ -253,14 +256,20 @@ def _multipart(reading: Reading, body: bytes, boundary: str) -> None:
 def _one_part(reading: Reading, part: Part) -> None:
     media, given = _media(part.content_type, "bad-multipart")
     charset = _charset(given.get("charset", ""))
-    if part.filename is None and (not media or media == "application/json" or media.startswith("text/")):
-        texts = _texts(part.data, charset) if part.data else [""]
-        if not texts and media:
+    field = part.filename is None
+    textual = not media or media == "application/json" or media.startswith("text/")
+    texts, whole = readings(part.data, charset) if (field and textual) or _may_be_text(part.data) else ([], True)
+    if field:
+        # Whatever is in it, an app may take it for what somebody wrote.
+        if media and textual and not whole:
             raise Refusal("bad-text")
-        for text in texts:
-            _field(reading, part.name, text)
-        if texts:
+        for text in texts if textual else [words_in(part.data, MAX_PROMPT_CHARACTERS + 1)[0]]:
+            if text or not part.data:
+                _field(reading, part.name, text)
+        if textual and whole and (is_text(part.data) or not part.data):
             return
+    elif any(begins_like_json(text) and is_offer_in(text) for text in texts):
+        reading.tools = True
     for name in (part.name, part.filename):
         if name and (name == part.filename or not name.isidentifier()):
             reading.say(name, named("document", part.filename or part.name))

@@ -68,6 +68,8 @@ def _page(page: Any, found: Extracted) -> None:
     visible = _read(page, canvas, lambda how: how is None)
     ways = {how for how in canvas.hows if how is not None}
     found.count("images", canvas.images)
+    for text in canvas.instead:
+        found.hide("alt", text)
     if canvas.overfull:
         found.complete = False
     # A scanned page: a picture of it, and what was recognised there, drawn without ink. That is how it is read.
@@ -143,6 +145,7 @@ class _Canvas:
         self._sheet = _Box(min(left, right), min(bottom, top), max(left, right), max(bottom, top), _WHITE)
         self.hows: list[str | None] = []
         self.images = 0
+        self.instead: list[str] = []  # what is copied and read aloud in place of what is drawn
         self.overfull = False  # more was painted than we look at
         self.pictured = False  # by one picture, for the most part
         self.wanted: Callable[[str | None], bool] = lambda _how: True
@@ -373,6 +376,15 @@ class _Canvas:
             self._pen = self._pen._replace(alpha=float(state["/ca"]))
         if "/Font" in state:
             self._pen = self._pen._replace(size=float(state["/Font"][1]))
+
+    def _op_BDC(self, operands: Any) -> None:
+        given = operands[1]
+        if isinstance(given, str):
+            given = self._resources.get_object()["/Properties"].get_object()[given]
+        given = given.get_object()
+        self.instead += [str(given[key]) for key in ("/ActualText", "/Alt", "/E") if key in given]
+
+    _op_DP = _op_BDC
 
     def _op_BT(self, _operands: Any) -> None:
         self._line = self._text = _SAME

@@ -7,21 +7,20 @@ from a tool or a document is ever counted as anybody else's words, whatever role
 
 from __future__ import annotations
 
-import binascii
-import json
 import re
 from collections.abc import Mapping
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Never
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from lockgate.core.payload import MAX_PROMPT_CHARACTERS
-from lockgate.ingress.kinds import MEDIA, kind_of
+from lockgate.ingress.json_text import REFUSALS, Refusal, Refused, read_json, read_leniently
+from lockgate.ingress.kinds import MEDIA, could_be_letters, from_base64, is_base64, kind_of
+from lockgate.ingress.offers import begins_like_json, is_offer, is_offer_in, is_tool_part
 
-MAX_DEPTH: Final = 64
-# A million small values take seconds to read, whatever their size in bytes.
-MAX_VALUES: Final = 500_000
+__all__ = ["REFUSALS", "Reading", "Refusal", "Refused", "Turn", "Upload", "named", "read_json", "read_leniently"]
+
 MAX_TURNS: Final = 8192
 MAX_UPLOADS: Final = 32
 # Base64 up to this size that turns out to be nothing we know is also read as the text it may be.
@@ -34,99 +33,28 @@ NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 class Turn(NamedTuple):
-    """One thing said (`text`) or one tool called (`call`); a call's `text` is all that its arguments say."""
+    """One thing said (`text`) or one tool called (`call`); a call's `text` is all that its arguments say.
+
+    `outside`: a tool's answer to a call that is in the same request. Whatever else has somebody else's name on it has
+    it by the word of the client, who answers for it.
+    """
 
     what: str
     source: str
     text: str
     tool: str = ""
     arguments: Mapping[str, object] = NOTHING
+    outside: bool = False
 
 
 class Upload(NamedTuple):
-    """A file; `kind` is what it turned out to be, see `kind_of`."""
+    """A file; `kind` is what it turned out to be, see `kind_of`; `outside` as for a Turn."""
 
     name: str
     content_type: str
     data: bytes
     kind: str = ""
-
-
-class Refused(NamedTuple):
-    """A request that is not read: the status it is answered with, and why, from a fixed list."""
-
-    status: int
-    reason: str
-
-
-REFUSALS: Final[Mapping[str, int]] = {
-    "not-json": 400,
-    "duplicate-key": 400,
-    "too-deep": 400,
-    "bad-form": 400,
-    "bad-multipart": 400,
-    "bad-text": 400,
-    "too-many-values": 413,
-    "too-many-parts": 413,
-    "too-much-text": 413,
-    "bad-content-type": 415,
-    "unknown-charset": 415,
-}
-
-
-class Refusal(Exception):
-    """Ends the reading of a request; never leaves this package's `normalize`."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.refused = Refused(REFUSALS[reason], reason)
-
-
-# --- reading JSON
-
-# A string to its end, or to the end of all, is one step: otherwise an open quotation mark costs the square of the size.
-_BRACKETS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
-
-
-def read_json(text: str) -> object:
-    """The value, or Refusal: for what is not JSON, and for what two parsers might read differently."""
-    brackets = text.count("[") + text.count("{")
-    # Counted before anything is built: the parser calls itself for each level.
-    if brackets > MAX_DEPTH:
-        _refuse_depth(text)
-    if brackets > MAX_VALUES or text.count(",") > MAX_VALUES:
-        raise Refusal("too-many-values")
-    try:
-        return _DECODER.decode(text)
-    except (ValueError, RecursionError):
-        raise Refusal("not-json") from None
-
-
-def _refuse_depth(text: str) -> None:
-    depth = 0
-    for match in _BRACKETS.finditer(text):
-        first = text[match.start()]
-        if first in "[{":
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise Refusal("too-deep")
-        elif first in "]}":
-            depth -= 1
-
-
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    # One parser keeps the first of two equal keys, another the last: the gate and the app would read two requests.
-    body = dict(pairs)
-    if len(body) != len(pairs):
-        raise Refusal("duplicate-key")
-    return body
-
-
-def _no_constant(_name: str) -> Never:
-    raise Refusal("not-json")
-
-
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant)
+    outside: bool = False
 
 
 # --- who speaks
@@ -147,7 +75,7 @@ _KEYS: Final = {
     ),
     **dict.fromkeys("system system_prompt instructions system_instruction systeminstruction".split(), "system"),
 }
-# What offers tools, at any depth: a locked client must not find a way to offer them that is not seen.
+# What describes tools: the system's words.
 _TOOLS: Final = frozenset(
     "tools functions function_declarations functiondeclarations mcp_servers plugins tool_config toolconfig"
     " web_search_options".split()
@@ -162,18 +90,32 @@ _MEDIA_PARTS: Final = {
 _ELSEWHERE: Final = frozenset("file_id file_url file_uri fileuri vector_store_ids".split())
 _MEDIA_TYPE: Final = ("media_type", "mime_type", "mimeType", "mediaType", "format")
 _BASE64_KEYS: Final = frozenset("data bytes file_data b64_json base64 image images audio video".split())
+# Where a data URL is a file, and not somebody's words that begin like one.
+_FILE_KEYS: Final = _BASE64_KEYS | frozenset(
+    "url uri src href source file files file_url file_uri fileuri image_url audio_url video_url input_image input_audio"
+    " input_video input_file".split()
+)
 # Values that no model is shown: left out of the text where they are what they should be, a short name.
 _SETTINGS: Final = frozenset(
     "role type id object model tool_call_id tool_use_id call_id status detail media_type".split()
 )
-# Parts of one text, where there are several.
+# Parts of one text, where there are several: one and the same for whoever puts them together.
 _PARTS: Final = frozenset("text content parts prompt input output".split())
+# Keys of nearly every request about which there is nothing to ask: no tools, no files.
+_COMMON: Final = frozenset("model messages role content type text temperature max_tokens top_p stream".split())
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.$:@/-]{1,32}")
+_MIME = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,80}(?:;\s?[a-z0-9-]{1,20}=[a-z0-9.-]{1,20})*+;base64")
 _DATA_URL = re.compile(r"data:([^,]{0,200}),", re.IGNORECASE)
-_NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/]+")
 
 
+# Whatever stands under these keys is a tool's.
+_RESULTS: Final = ("functionresponse", "function_response", "toolresult", "tool_results", "tool_outputs")
+# A tool's answer to a call that was seen. Never leaves this file.
+_ANSWER: Final = "answer"
+# The client's words, where no message says whose.
+_SHAPELESS: Final = ("request", "user")
+_OUTSIDE: Final = ("tool:", "document:", f"{_ANSWER}:")
 _NONE: Final[frozenset[str]] = frozenset()
 
 
@@ -193,39 +135,51 @@ class Reading:
         self.tools = False
         self._characters = 0
         self._calls: dict[str, str] = {}
-        # Pieces of the turn that is being said.
+        self._called_names: set[str] = set()
+        # Pieces of the turn that is being said, with the key that each stands under.
         self._source = ""
         self._pieces: list[str] = []
-        self._parts: list[bool] = []
+        self._keys: list[str] = []
+        # And those before it in the same object of no known shape, whose keys say now one source and now another.
+        self._before: list[tuple[str, str]] = []
         self._api = False
 
     # --- what is said
 
-    def say(self, text: str, source: str, *, part: bool = False) -> None:
+    def say(self, text: str, source: str, key: str = "") -> None:
         if source != self._source:
-            self.end_turn()
+            self.end_turn(goes_on=source in _SHAPELESS and self._source in _SHAPELESS)
             self._source = source
         if text and not text.isspace():
             self._pieces.append(text)
-            self._parts.append(part)
+            self._keys.append(key)
 
     def field(self, name: str, value: str, source: str) -> None:
         """One field of a form."""
         self.end_turn()
         if not _PLAIN_KEY.fullmatch(name):
             self.say(name, "request")
-        if name.lower() in _TOOLS and value.strip():
+        if is_offer(name.lower(), value.strip()):
             self.tools = True
         self._string(value, source, name.lower())
+        self.end_turn()
+
+    def text(self, text: str, source: str) -> None:
+        """A text that is a whole body: one that nobody here takes for JSON may be that, or a form, to others."""
+        self.end_turn()
+        if is_offer_in(text):
+            self.tools = True
+        self.say(text, source)
         self.end_turn()
 
     def call(self, tool: str, arguments: Mapping[str, object]) -> None:
         self.end_turn()
         self.tools = True
+        self._called_names.add(tool)
         text = "\n".join(([] if _PLAIN_KEY.fullmatch(tool) else [tool]) + _strings(arguments))
         self._turn(Turn("call", "agent", text, tool[:256], arguments))
 
-    def upload(self, name: str, content_type: str, data: bytes) -> None:
+    def upload(self, name: str, content_type: str, data: bytes, source: str = "") -> None:
         if not data:
             return
         if len(self.uploads) >= MAX_UPLOADS:
@@ -233,19 +187,36 @@ class Reading:
         kind = kind_of(data, content_type, name)
         if kind in MEDIA:
             self.flags[kind] = None
-        self.uploads.append(Upload(name[:128], content_type[:128], data, kind))
+        self.uploads.append(Upload(name[:128], content_type[:128], data, kind, source.startswith(_ANSWER)))
 
-    def end_turn(self) -> None:
-        pieces, parts, source = self._pieces, self._parts, self._source
+    def end_turn(self, *, goes_on: bool = False) -> None:
+        pieces, keys, source = self._pieces, self._keys, self._source
         self._source = ""
-        if not pieces:
-            return
-        self._pieces, self._parts = [], []
-        self._turn(Turn("text", source, "\n".join(pieces)))
-        # A word that is cut in two over two parts is whole again for the model.
-        joints = zip(pairwise(pieces), pairwise(parts), strict=True)
-        if any(all(both) and a[-1].isalnum() and b[0].isalnum() for (a, b), both in joints):
-            self._turn(Turn("text", source, "".join(pieces)))
+        if pieces:
+            self._pieces, self._keys = [], []
+            outside = source.startswith(_ANSWER)
+            if outside:
+                source = f"tool{source[len(_ANSWER) :]}"
+            self._turn(Turn("text", source, pieces[0] if len(pieces) == 1 else "\n".join(pieces), "", NOTHING, outside))
+            if len(pieces) == 1 and not goes_on and not self._before:
+                return
+            self._before += zip(keys, pieces, strict=True)
+            if not goes_on:
+                self._join(source, outside=outside)
+        elif self._before and not goes_on:
+            self._join("request", outside=False)
+
+    def _join(self, source: str, *, outside: bool) -> None:
+        """A word that is cut in two over two parts is whole again for the model, whatever else stands between them."""
+        alike: dict[str, list[str]] = {}
+        for key, piece in self._before:
+            alike.setdefault("text" if key in _PARTS else key, []).append(piece)
+        self._before = []
+        joined = [
+            "".join(parts) for parts in alike.values() if any(_in_a_word(a[-1], b[0]) for a, b in pairwise(parts))
+        ]
+        if joined:
+            self._turn(Turn("text", source, "\n".join(joined), outside=outside))
 
     def _turn(self, turn: Turn) -> None:
         if len(self.turns) >= MAX_TURNS:
@@ -268,33 +239,52 @@ class Reading:
             item, source, key = stack.pop()
             if isinstance(item, str):
                 self._string(item, source, key)
+            elif isinstance(item, dict):
+                if not self._message(item, source, key):
+                    stack.extend(reversed(self._dict(item, source, key)))
             elif isinstance(item, list):
                 if key in ("prompt", "input") and item and all(type(one) is int for one in item):
                     # Tokens instead of words: only the model's tokenizer knows what they say.
                     self.flags["opaque"] = None
-                stack.extend((one, source, key) for one in reversed(item))
-            elif isinstance(item, dict):
-                stack.extend(reversed(self._dict(item, source, key)))
+                stack.extend([(one, source, key) for one in reversed(item)])
         self.end_turn()
         self._api = False
+
+    def _message(self, body: dict[str, Any], source: str, key: str) -> bool:
+        """A message that is a role and a text and nothing else, as nearly all are, in one step; else False."""
+        if len(body) != 2 or key in _RESULTS:
+            return False
+        text, role = body.get("content"), body.get("role")
+        if not isinstance(text, str) or not isinstance(role, str) or text[:5].lower() == "data:":
+            return False
+        speaker = _ROLES.get(role.lower())
+        if speaker is None or source.startswith(_OUTSIDE) or (not text[:1].isalpha() and begins_like_json(text)):
+            return False
+        self.end_turn()
+        self._api = True
+        self.say(text, speaker, "content")
+        return True
 
     def _string(self, text: str, source: str, key: str) -> None:
         if self._api and key in _SETTINGS and _NAME.fullmatch(text):
             return
-        if text[:5].lower() == "data:" and self._data_url(text, source):
+        if text[:5].lower() == "data:" and self._data_url(text, source, key):
             return
-        if key in _BASE64_KEYS and len(text) >= 64:
-            if self._base64(text, "", "", source):
-                return
-        self.say(text, source, part=key in _PARTS)
+        if key in _BASE64_KEYS and len(text) >= 64 and self._base64(text, "", "", source):
+            return
+        if begins_like_json(text) and is_offer_in(text):
+            self.tools = True
+        self.say(text, source, key)
 
     def _base64(self, text: str, content_type: str, name: str, source: str) -> bool:
+        """A file, if it is base64 at all; and words, where it could be both."""
         data = from_base64(text)
         if not data:
             return False
-        self.upload(name, content_type, data)
+        self.upload(name, content_type, data, source)
         # Letters without spaces decode to something, too.
-        if len(text) <= MAX_DOUBTFUL and self.uploads[-1].kind in ("binary", "text", "html") and not _is_utf8(data):
+        doubtful = len(text) <= MAX_DOUBTFUL and self.uploads[-1].kind in ("binary", "text", "html")
+        if not is_base64(text) or (doubtful and could_be_letters(data)):
             self.say(text, source)
         return True
 
@@ -302,27 +292,35 @@ class Reading:
         """What is inside it, with whose words it is; a call or a file is taken out here."""
         kind = body.get("type")
         kind = kind.lower() if isinstance(kind, str) else ""
-        outside = source.startswith(("tool:", "document:"))
+        outside = source.startswith(_OUTSIDE)
         if not outside:
             source, outside = self._speaker(body, kind, source, key)
+        if kind and is_tool_part(kind):
+            self.tools = True
         if kind in _MEDIA_PARTS:
             self.flags[_MEDIA_PARTS[kind]] = None
         elif kind == "url":
             self.flags["opaque"] = None
         left: list[tuple[object, str, str]] = []
-        taken = self._file(body, source) if outside else self._call(body, kind) or self._file(body, source)
+        taken = self._file(body, source) if outside else self._call(body, kind, key) or self._file(body, source)
         for name, value in body.items():
             if name in taken:
+                continue
+            if name in _COMMON:
+                # Numbers and the like say nothing.
+                if isinstance(value, str | list | dict):
+                    left.append((value, _KEYS.get(name, source) if source == "request" else source, name))
                 continue
             lower = name.lower()
             if lower not in _KEYS and not _PLAIN_KEY.fullmatch(name):
                 left.append((name, source, ""))
             if lower in _ELSEWHERE and value:
                 self.flags["opaque"] = None
-            inner = source
-            if lower in _TOOLS and value:
+            if is_offer(lower, value):
                 self.tools = True
-                inner = source if outside else "system"
+            inner = source
+            if lower in _TOOLS and not outside:
+                inner = "system"
             elif source == "request":
                 inner = _KEYS.get(lower, source)
             left.append((value, inner, lower))
@@ -337,17 +335,17 @@ class Reading:
             lower = role.lower()
             if lower in ("tool", "function", "ipython", "observation"):
                 self.tools = True
-                return named("tool", body.get("name") or self._called(body)), True
+                return self._tool(body), True
             if lower not in _ROLES:
                 # A role nobody knows may be a retriever's, or anything.
                 return named("document", role), True
             source = _ROLES[lower]
         elif kind in ("reasoning", "thinking"):
             source = "agent"
-        if kind.endswith(("tool_result", "call_output")) or key in ("functionresponse", "function_response"):
+        if kind.endswith(("tool_result", "call_output")) or key in _RESULTS:
             self.end_turn()
             self.tools = True
-            return named("tool", body.get("name") or self._called(body)), True
+            return self._tool(body), True
         if kind in _DOCUMENTS:
             self.end_turn()
             file = body.get("file")
@@ -355,31 +353,40 @@ class Reading:
             return named("document", inner.get("filename") or inner.get("title") or inner.get("name")), True
         return source, False
 
-    def _called(self, body: Mapping[str, object]) -> str:
-        for key in ("tool_call_id", "tool_use_id", "call_id"):
-            one = body.get(key)
-            if isinstance(one, str) and one in self._calls:
-                return self._calls[one]
-        return ""
+    def _tool(self, body: Mapping[str, object]) -> str:
+        """Whose result it is, and whether it answers a call: by its id, or where it has none by its name."""
+        ids = [body[key] for key in ("tool_call_id", "tool_use_id", "call_id", "toolUseId") if key in body]
+        called = next((self._calls[one] for one in ids if isinstance(one, str) and one in self._calls), "")
+        name = body.get("name")
+        answers = called or (not ids and isinstance(name, str) and name in self._called_names)
+        return named(_ANSWER if answers else "tool", name or called)
 
-    def _call(self, body: dict[str, Any], kind: str) -> frozenset[str]:
+    def _call(self, body: dict[str, Any], kind: str, under: str) -> frozenset[str]:
         """A call, if it is one, and the keys whose values are in it."""
-        if "name" not in body and "function" not in body:
+        if "name" not in body and "function" not in body and not kind.endswith("_call"):
             return _NONE
         function = body.get("function")
-        one = body.get("id") or body.get("call_id")
-        if isinstance(one, str):
-            name = function.get("name") if isinstance(function, dict) else body.get("name")
-            if isinstance(name, str):
-                self._calls[one] = name
-                if isinstance(body.get("call_id"), str):
-                    self._calls[body["call_id"]] = name
+        name = function.get("name") if isinstance(function, dict) else body.get("name") or kind
+        if isinstance(name, str):
+            self._calls.update(
+                (body[key], name) for key in ("id", "call_id", "toolUseId") if isinstance(body.get(key), str)
+            )
+        if kind.endswith("_call") and isinstance(body.get("action"), dict):
+            # Its type is its name: a computer's, a shell's.
+            self.call(kind, body["action"])
+            return frozenset(("action",))
         tool = body.get("name")
         if isinstance(tool, str):
-            for key in ("arguments", "args", "input"):
-                if key in body and (key != "input" or kind.endswith(("tool_use", "call"))):
-                    self.call(tool, _arguments(body[key]))
-                    return frozenset(("name", key))
+            for key in ("arguments", "args", "input", "parameters"):
+                if key not in body:
+                    continue
+                # Of other things with a name, these keys are no arguments.
+                if key == "input" and not (kind.endswith(("tool_use", "call")) or under == "tooluse"):
+                    continue
+                if key == "parameters" and under not in ("tool_calls", "toolcalls", "call"):
+                    continue
+                self.call(tool, _arguments(body[key]))
+                return frozenset(("name", key))
         return _NONE
 
     def _file(self, body: dict[str, Any], source: str) -> frozenset[str]:
@@ -398,42 +405,30 @@ class Reading:
                 return frozenset((key,))
         return _NONE
 
-    def _data_url(self, text: str, source: str) -> bool:
+    def _data_url(self, text: str, source: str, key: str) -> bool:
+        """A file, whose letters are nobody's words; False where they may be, whether or not it is a file as well."""
         match = _DATA_URL.match(text)
         if match is None:
             return False
         declared = match[1].lower()
         rest = text[match.end() :]
-        if not _NAME.fullmatch(declared.partition(";")[0]):
-            self.say(match[1], source)
         declared_type = declared.removesuffix("base64").rstrip("; ")
         if declared.endswith("base64"):
-            return self._base64(rest, declared_type, _document(source), source)
-        self.upload(_document(source), declared_type, unquote_to_bytes(rest))
-        return True
+            data, plain = from_base64(rest), is_base64(rest)
+        else:
+            data, plain = unquote_to_bytes(rest), False
+        if data:
+            self.upload(_document(source), declared_type, data, source)
+        return bool(data) and plain and key in _FILE_KEYS and _MIME.fullmatch(declared) is not None
 
 
 def _document(source: str) -> str:
     return source.removeprefix("document:") if source.startswith("document:") else ""
 
 
-def _is_utf8(data: bytes) -> bool:
-    try:
-        return b"\x00" not in data and bool(data.decode("utf-8"))
-    except UnicodeDecodeError:
-        return False
-
-
-def from_base64(text: str) -> bytes | None:
-    """The bytes, as a lenient decoder reads them too; None for what is no base64 but words."""
-    plain = text.translate({ord("-"): "+", ord("_"): "/"}).rstrip("=\r\n\t ")
-    kept = _NOT_BASE64.sub("", plain)
-    if len(plain) - len(kept) > len(plain) // 16:
-        return None
-    try:
-        return binascii.a2b_base64(kept + "=" * (-len(kept) % 4))
-    except ValueError:
-        return None
+def _in_a_word(end: str, begin: str) -> bool:
+    """Whether two letters may stand beside each other in one word; beyond ASCII some cannot even be seen."""
+    return (end.isalnum() or end > "\x7f") and (begin.isalnum() or begin > "\x7f")
 
 
 def _arguments(value: object) -> Mapping[str, object]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from os import urandom
+import logging
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from lockgate.abuse_settings import AbuseSettings, abuse_settings
+from lockgate.core.errors import InvalidConfig
 from lockgate.gate import Gate
-from lockgate.ingress.identity import Identity
+from lockgate.ingress.identity import Identity, Principal
 from lockgate.ingress.ladder import Ladder
 from lockgate.metrics import Metrics
 from lockgate.recording import Journal
@@ -17,6 +19,10 @@ from lockgate.recording import Journal
 if TYPE_CHECKING:
     from lockgate.adapters import VerifierAdapter
     from lockgate.ingress.artifacts import Inspector
+
+LOG = logging.getLogger("lockgate.abuse_gate")
+# What reads PDF files, and how it is installed.
+PDF_READER, INSTALL = "pypdf", "pip install 'lockgate[documents]'"
 
 
 def from_environment(journal: Journal | None, gate: Gate | None) -> tuple[AbuseSettings, Journal | None, Gate]:
@@ -38,8 +44,18 @@ def adapter() -> VerifierAdapter:
     return resolve_adapter_from_env()
 
 
-def identity(settings: AbuseSettings) -> Identity:
-    return Identity(settings.secret or urandom(32), trusted_proxies=settings.trusted_proxies)
+def identity(settings: AbuseSettings, given: Identity | None, principal: Principal | None) -> Identity:
+    """The one that was given, unless it would leave out what the settings say; else one of the settings."""
+    if given is None:
+        return Identity.from_settings(settings, principal)
+    if principal is not None:
+        raise InvalidConfig("both an identity and a principal are given", hint="an Identity takes the principal itself")
+    if not given.follows(settings):
+        raise InvalidConfig(
+            "the identity has another secret than ABUSE_SECRET, or does not trust ABUSE_TRUSTED_PROXIES",
+            hint="give the gate `principal=…` instead, or make it with Identity.from_settings(settings, principal)",
+        )
+    return given
 
 
 def ladder(settings: AbuseSettings, metrics: Metrics) -> Ladder:
@@ -60,7 +76,14 @@ def ladder(settings: AbuseSettings, metrics: Metrics) -> Ladder:
 def inspector(settings: AbuseSettings, gate: Gate) -> Inspector:
     from lockgate.ingress.artifacts import Inspector, Limits
 
+    if settings.enabled and not reads_pdf():
+        becomes = "refused" if settings.on_unread == "block" else "passed on unread"
+        LOG.warning("PDF files cannot be read here, and requests that carry one are %s: %s", becomes, INSTALL)
     # Within the time for the whole verdict: what one document says counts, also when another takes too long.
     total_s = min(Limits().total_s, settings.verdict_timeout_s * 0.8)
     limits = Limits(timeout_s=min(Limits().timeout_s, total_s), total_s=total_s, document_bytes=settings.max_body_bytes)
     return Inspector(limits, scanner=gate.scanner)
+
+
+def reads_pdf() -> bool:
+    return find_spec(PDF_READER) is not None

@@ -1,0 +1,135 @@
+"""JSON, as strictly as all parsers agree on and as leniently as any of them reads it; and why a request is not read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple, Never
+
+MAX_DEPTH: Final = 64
+# Of a number: to make one of thousands takes as long as to read a book.
+MAX_DIGITS: Final = 64
+# One after another in one text, as in a log of requests.
+MAX_DOCUMENTS: Final = 10_000
+# A million small values take seconds to read, whatever their size in bytes.
+MAX_VALUES: Final = 500_000
+
+
+class Refused(NamedTuple):
+    """A request that is not read: the status it is answered with, and why, from a fixed list."""
+
+    status: int
+    reason: str
+
+
+REFUSALS: Final[Mapping[str, int]] = {
+    "not-json": 400,
+    "duplicate-key": 400,
+    "too-deep": 400,
+    "bad-form": 400,
+    "bad-multipart": 400,
+    "bad-text": 400,
+    "too-many-values": 413,
+    "too-many-parts": 413,
+    "too-much-text": 413,
+    "bad-content-type": 415,
+    "unknown-charset": 415,
+}
+
+
+class Refusal(Exception):
+    """Ends the reading of a request; never leaves this package's `normalize`."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.refused = Refused(REFUSALS[reason], reason)
+
+
+# A string to its end, or to the end of all, is one step: otherwise an open quotation mark costs the square of the size.
+_BRACKETS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
+
+
+def read_json(text: str) -> object:
+    """The value, or Refusal: for what is not JSON, and for what two parsers might read differently."""
+    _refuse_much(text)
+    try:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        raise Refusal("not-json") from None
+
+
+def read_leniently(text: str) -> list[object]:
+    """The values that some parser finds where `read_json` finds none: one after another, with NaN, with more behind."""
+    _refuse_much(text)
+    found: list[object] = []
+    at = 0
+    try:
+        while start := _BEGINS.match(text, at):
+            value, at = _LENIENT.raw_decode(text, start.end() - 1)
+            found.append(value)
+            if len(found) > MAX_DOCUMENTS:
+                raise Refusal("too-many-values")
+    except (ValueError, RecursionError):
+        pass
+    return found
+
+
+_BEGINS = re.compile(r"[\s,;]*+[{\[]")
+
+
+def _refuse_much(text: str) -> None:
+    # Counted before anything is built: the parser calls itself for each level.
+    if _has_more(text, "{", MAX_DEPTH // 2) or _has_more(text, "[", MAX_DEPTH // 2):
+        _refuse_depth(text)
+    # Each value takes a character at least.
+    if len(text) > MAX_VALUES and max(text.count("[") + text.count("{"), text.count(",")) > MAX_VALUES:
+        raise Refusal("too-many-values")
+
+
+def _has_more(text: str, mark: str, most: int) -> bool:
+    """Whether a mark is in a text more often than that. Found and not counted: few are found in no time."""
+    at = -1
+    for _ in range(most + 1):
+        at = text.find(mark, at + 1)
+        if at < 0:
+            return False
+    return True
+
+
+def _refuse_depth(text: str) -> None:
+    depth = 0
+    for match in _BRACKETS.finditer(text):
+        first = text[match.start()]
+        if first in "[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise Refusal("too-deep")
+        elif first in "]}":
+            depth -= 1
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    # One parser keeps the first of two equal keys, another the last: the gate and the app would read two requests.
+    body = dict(pairs)
+    if len(body) != len(pairs):
+        raise Refusal("duplicate-key")
+    return body
+
+
+def _no_constant(_name: str) -> Never:
+    raise Refusal("not-json")
+
+
+def _number(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise Refusal("not-json")
+    return int(digits)
+
+
+def _some_number(digits: str) -> int:
+    return int(digits) if len(digits) <= MAX_DIGITS else 0
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant, parse_int=_number)
+_LENIENT: Final = json.JSONDecoder(object_pairs_hook=_object, parse_int=_some_number, strict=False)

@@ -1,0 +1,130 @@
+"""The server under `lockgate gate`: uvicorn, with a limit on what it leaves unlimited, and `/healthz`.
+
+Needs the extra `server`, when it is to serve.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from socket import socket
+from typing import TYPE_CHECKING, Any
+
+from lockgate.core.errors import InvalidConfig
+from lockgate.ingress.answers import App, Receive, Scope, Send, marks
+
+if TYPE_CHECKING:
+    import uvicorn
+
+
+def healthy(app: App) -> App:
+    """The application, and `/healthz` in front of it: 204 to whoever asks.
+
+    Not 200, which is what Envoy takes for leave: a gateway that is set up wrongly must not find it here.
+    """
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == "/healthz" and scope["method"] in ("GET", "HEAD"):
+            await send({"type": "http.response.start", "status": 204, "headers": [(b"cache-control", b"no-store")]})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        else:
+            await app(scope, receive, send)
+
+    return answer
+
+
+async def tell(send: Send, status: int, code: str, message: str, *, close: bool = False) -> None:
+    """An answer of ours in the gate's own shape; `close` where more of the request may come that nobody will read."""
+    error = {"type": "guardrail", "code": code, "message": message}
+    content = json.dumps({"type": "error", "error": error}, separators=(",", ":")).encode("ascii")
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(content)),
+        (b"cache-control", b"no-store"),
+        *marks("deny", ""),
+        *([(b"connection", b"close")] if close else []),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": content, "more_body": False})
+
+
+def server(
+    app: App,
+    *,
+    connections: int = 1000,
+    head_bytes: int = 1 << 17,
+    head_s: float = 10.0,
+    ready: Callable[[], None],
+) -> uvicorn.Server:
+    """A server that calls `ready` when it listens; `.run(sockets=[…])` serves until a signal comes.
+
+    `head_s` is how long a client may take to send a request's head, `head_bytes` how large that may be before anybody
+    has looked at it, `connections` how many may be open.
+    """
+    try:
+        import uvicorn
+        from uvicorn.protocols.http.h11_impl import H11Protocol
+    except ImportError:
+        raise InvalidConfig(
+            "`lockgate gate` needs the package `uvicorn`", hint="pip install 'lockgate[server]'"
+        ) from None
+
+    class Punctual(H11Protocol):
+        """The library waits for the end of a head for as long as the client likes, which is how few keep out many."""
+
+        _late: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._expect()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._expect()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._expect()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._forget()
+            super().connection_lost(exc)
+
+        def _expect(self) -> None:
+            cycle: Any = self.cycle  # none before the first request, whatever the library's types say
+            if cycle is not None and not cycle.response_complete:
+                self._forget()
+            elif self._late is None and not self.transport.is_closing():
+                # Once for each head, and not again with each byte of it.
+                self._late = self.loop.call_later(head_s, self.transport.close)
+
+        def _forget(self) -> None:
+            if self._late is not None:
+                self._late.cancel()
+                self._late = None
+
+    class Announced(uvicorn.Server):
+        async def startup(self, sockets: list[socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                ready()
+
+    # It warns of every odd request with words of its own, and of every answer that was cut short.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+    options: dict[str, Any] = {
+        "http": Punctual,  # never the other parser, which lets more pass
+        "ws": "none",
+        "lifespan": "on",
+        "log_config": None,
+        "access_log": False,
+        "proxy_headers": False,  # who the client is, is for the gate to find out
+        "server_header": False,
+        "date_header": False,
+        "limit_concurrency": connections,
+        "h11_max_incomplete_event_size": head_bytes,
+        "timeout_keep_alive": 5,
+        "timeout_graceful_shutdown": 5,
+    }
+    return Announced(uvicorn.Config(app, **options))

@@ -1,0 +1,140 @@
+"""What is done in one step where nearly all requests allow it comes to the same as doing it in all steps."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lockgate.core.payload import InvalidPayload, parse_payload
+from lockgate.core.strikes import Subject
+from lockgate.ingress import turns
+from lockgate.ingress.identity import MAX_REMEMBERED, Identity
+from lockgate.ingress.payload import Normalized, Refused, normalize
+
+SECRET = bytes(range(32))
+
+WORDS = st.sampled_from(
+    ["hello there", "", " ", "user", "USER", "tool", "system", "retriever", "data:text/plain,hi", "DATA:,x", "hi\nyou"]
+)
+KEYS = st.sampled_from(
+    "role content messages model type text name tool_calls function_response functionResponse parts input id "
+    "tool_result temperature stream Content tools file_id arguments odd\u00a0key".split(" ")
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | WORDS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(KEYS, inner, max_size=4)
+        | st.fixed_dictionaries({"role": WORDS, "content": inner})
+        | st.fixed_dictionaries({"content": WORDS, "role": WORDS})
+    ),
+    max_leaves=12,
+)
+
+
+def said(body: bytes) -> Normalized | Refused:
+    return normalize(body, "application/json")
+
+
+@given(VALUES)
+@settings(max_examples=300, deadline=None)
+def test_a_plain_message_is_read_as_any_other_would_be(value: Any) -> None:
+    body = json.dumps(value).encode()
+    quick = said(body)
+    with (
+        patch.object(turns.Reading, "_message", lambda *_: False),
+        patch.object(turns, "_COMMON", frozenset[str]()),
+    ):
+        assert said(body) == quick
+
+
+@pytest.mark.parametrize("key", ["functionResponse", "function_response"])
+def test_a_message_that_stands_for_a_tools_result_stays_a_tools(key: str) -> None:
+    body = json.dumps({"messages": [{key: {"role": "user", "content": "page"}}]}).encode()
+    found = said(body)
+    assert isinstance(found, Normalized)
+    assert [turn.source for turn in found.turns] == ["tool:unnamed"]
+    assert found.tools
+
+
+@pytest.mark.parametrize("opens", ["[", '{"a":'])
+@pytest.mark.parametrize(("depth", "reads"), [(64, True), (65, False)])
+def test_depth_is_counted_whatever_the_brackets(opens: str, depth: int, reads: bool) -> None:  # noqa: FBT001
+    closes = {"[": "]", '{"a":': "}"}[opens]
+    found = said((opens * depth + "1" + closes * depth).encode())
+    assert (found == Refused(400, "too-deep")) is not reads
+
+
+def test_brackets_that_are_no_depth_are_no_depth() -> None:
+    assert isinstance(said(json.dumps([["["] * 40, [{}] * 40]).encode()), Normalized)
+
+
+# --- who asks
+
+
+class Anybody(str):
+    """A text that claims to be equal to every other."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return hash("alice")
+
+
+def test_a_principal_that_claims_to_be_somebody_else_is_not_them() -> None:
+    names: list[str] = ["alice", Anybody("mallory"), "mallory"]
+    identity = Identity(SECRET, lambda scope: names[scope["number"]])
+    alice, claims, mallory = (identity.subjects({"number": at, "client": ("192.0.2.1", 1)})[0] for at in range(3))
+    assert claims == mallory != alice
+
+
+def test_what_is_remembered_is_bounded_and_right() -> None:
+    identity = Identity(SECRET)
+
+    def network(address: str) -> Subject:
+        return identity.subjects({"client": (address, 1)})[0]
+
+    first = network("192.0.2.1")
+    assert network("::ffff:192.0.2.1") == first
+    assert network("2001:db8::1") == network("2001:db8::ffff") != network("2001:db8:0:1::1")
+    for number in range(MAX_REMEMBERED + 10):
+        network(f"10.0.{number // 256}.{number % 256}")
+    assert network("192.0.2.1") == first
+    assert identity._remembered.cache_info().currsize <= MAX_REMEMBERED
+
+
+def test_behind_a_proxy_on_a_unix_socket_an_empty_address_is_the_proxys() -> None:
+    headers = [(b"x-forwarded-for", b"192.0.2.1")]
+    behind = Identity(SECRET, trusted_proxies=["unix"]).subjects({"client": ("", 0), "headers": headers})
+    assert behind == Identity(SECRET).subjects({"client": ("192.0.2.1", 1)})
+
+
+def test_long_names_are_not_remembered() -> None:
+    identity = Identity(SECRET, lambda _scope: "n" * 100_000)
+    assert identity.subjects({"client": None})[0] == identity.subjects({"client": None})[0]
+    assert identity._remembered.cache_info().currsize == 1  # the network
+
+
+# --- names in a payload
+
+
+def test_a_name_that_claims_to_be_one_of_ours_is_looked_at() -> None:
+    class Ours(str):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __hash__(self) -> int:
+            return hash("block")
+
+    with pytest.raises(InvalidPayload):
+        parse_payload({"prompt_text": "", "policy_context": {"block_mode": Ours("a name with spaces")}})
