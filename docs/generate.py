@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 from lockgate.cli.catalogue import ENTRIES, Entry
 from lockgate.cli.check import trees
+from lockgate.cli.judge import rows
 from lockgate.cli.main import parsers
 from lockgate.cli.reasons import TOLD
 from lockgate.cli.replay import replay
@@ -26,6 +27,7 @@ from lockgate.core.sensitive import KINDS
 from lockgate.gate import Gate
 from lockgate.metrics import METRICS
 from lockgate.verifier_settings import ADAPTERS, VARIABLES, Variable
+from lockgate.verifiers.embedded import NAMES, describe, shipped
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 _NOTE = "<!-- Written by docs/generate.py: change the code, then run `make docs`. -->"
@@ -164,7 +166,7 @@ def _key(variable: Variable) -> tuple[str, str, str]:
 def _read_by(variable: Variable) -> str:
     if variable.adapters == ADAPTERS:
         return "all"
-    return "all but `none`" if len(variable.adapters) > 1 else f"`{variable.adapters[0]}`"
+    return "all but `none` and `embedded`" if len(variable.adapters) > 1 else f"`{variable.adapters[0]}`"
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -172,9 +174,50 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
+def judge_page() -> str:
+    """All that `judge.json` says."""
+    parts = ["# The embedded judge in figures", _NOTE, _JUDGE]
+    if not _SHIPPED.pin:
+        return "\n\n".join([*parts, "This version ships no model."]) + "\n"
+    about = describe(_SHIPPED)
+    size = sum(size for _, size in about.files.values()) / 1e6
+    parts += [f"Model `{about.name}`, made {about.made}, {size:.1f} MB, windows of {about.tokens} tokens."]
+    parts += ["\n".join(f"- `{name}`: `sha256:{digest}`" for name, (digest, _) in about.files.items())]
+    cells = [
+        (row.name, row.size, row.auroc, *(" / ".join(row.presets.get(name, ("-",))) for name in about.presets))
+        for row in rows(about)
+    ]
+    parts += ["## Presets", "Under each preset: the share of attacks that stay suspicious / of ordinary ones cleared."]
+    parts += [_table(("measured on", "of", "AUROC", *about.presets), cells)]
+    lines = [(name, *(f"{value:+.2f}" for value in line)) for name, line in about.presets.items()]
+    parts += ["The lines themselves, as logits:"]
+    parts += [_table(("preset", "a call is clear below", "a text is safe below", "a text is unsafe from"), lines)]
+    for each in about.measured:
+        if each.get("roc"):
+            points = [(f"{cleared:.1%}", f"{kept:.1%}") for cleared, kept in each["roc"]]
+            parts += [f"## ROC: {each['set']}", _table(("ordinary ones cleared", "attacks kept"), points)]
+    for each in about.tables:
+        parts += [f"## {each['title']}", *filter(None, [each.get("note")])]
+        parts += [_table(tuple(each["columns"]), [tuple(map(str, row)) for row in each["rows"]])]
+    weights = [(f"`{name}`", f"{value:+.3f}") for name, value in zip(NAMES, about.weights, strict=True)]
+    parts += ["## Weights", "What a call's number is made of; `order` and `driven` are divided by four first."]
+    parts += [_table(("part", "weight"), [*weights, ("bias", f"{about.bias:+.3f}")])]
+    taught = [tuple(str(source.get(part, "")) for part in ("name", "licence", "what")) for source in about.sources]
+    parts += ["## Taught with", _table(("source", "licence", "what"), taught)]
+    return "\n\n".join(parts) + "\n"
+
+
+_SHIPPED = shipped()
+_JUDGE = (
+    "What was measured when the model was made. [What it can and cannot see](../explanation/judge.md) says what the "
+    "figures mean; `lockgate judge report` prints those of your installation."
+)
+
+
 PAGES = {
     "cli.md": commands_page,
     "configuration.md": configuration_page,
+    "judge.md": judge_page,
     "rules.md": rules_page,
     "trace.md": trace_page,
     "verifiers.md": verifiers_page,

@@ -21,6 +21,12 @@ Ask = Callable[..., Decision]
 
 
 @pytest.fixture(autouse=True)
+def _no_embedded_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a gate without judges does must not depend on whether this checkout has a model."""
+    monkeypatch.setattr("lockgate.embedded.PIN", "")
+
+
+@pytest.fixture(autouse=True)
 def _journals_end() -> Iterator[None]:
     yield
     if "lockgate.assemble" in sys.modules:

@@ -209,7 +209,7 @@ def test_the_payload_on_the_page_is_one() -> None:
 
 
 def test_every_provider_has_a_page() -> None:
-    assert {page.stem for page in HOW_TO} >= set(ADAPTERS) - {"none", "embedded"}
+    assert {page.stem for page in HOW_TO} >= set(ADAPTERS) - {"none"}
 
 
 def test_json_examples_in_the_pages_are_json() -> None:

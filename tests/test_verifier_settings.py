@@ -203,8 +203,10 @@ def test_settings_for_a_judge_speak_of_its_model() -> None:
     assert (made.adapter, made.model, made.endpoint) == ("compatible", "m", "https://models.example/v1")
 
 
-def test_embedded_says_that_it_is_not_here_yet() -> None:
-    assert "not in this version" in refusal("embedded")
+def test_embedded_needs_neither_a_key_nor_an_endpoint() -> None:
+    made = verifier_settings({"VERIFIER_ADAPTER": "embedded", "VERIFIER_TIMEOUT_MS": "700"})
+    assert (made.adapter, made.timeout_ms, made.key_needed, made.endpoint) == ("embedded", 700, False, "")
+    assert not made.keys
 
 
 @pytest.mark.parametrize("adapter", NEEDS)

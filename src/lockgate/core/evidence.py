@@ -7,33 +7,44 @@ user wanted is for a judge to say. A judge that reads single passages gets the t
 2. around whatever else a rule found in untrusted text;
 3. where there are fewer than two of them, the passages with the most sentences that begin like an order.
 
+Whoever plants more orders than there are windows must not choose which of them is read: where one of step 1 found no
+room, the evidence is not `whole`, and clears nobody.
+
 `FACTS` are numbers from 0 to 1 that mean something by themselves, so that few of them weighed against each other are a
 judgement that can be explained.
+
+All text is given as `plain` text: what is the same to a reader is the same to the judge.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from lockgate.core.confusables import cleaned, folded, gates_of
+from lockgate.core.encodings import CODES
 from lockgate.core.orders import NOUN_VERBS, PLAIN_VERBS
 from lockgate.core.pipeline import Ask, leaves_of
 from lockgate.core.vocabulary import Block, Finding, Origin, Trust
 
-MAX_WINDOWS = 4
+MAX_WINDOWS = 6
 # Characters on each side of an order: with it, some 200 tokens.
 REACH = 320
 _WINDOW = 2 * REACH
 _STRIDE = REACH
 _MAX_CALL = 600
 _MAX_GOAL = 600
-# Texts beyond this are not searched for passages without a finding: the case says that they were not shown.
+# So much of all texts together, the newest first, is searched for words and for passages without a finding: the case
+# says what was not shown.
 _MAX_SEARCHED = 256_000
 _MAX_LEAVES = 32
+# By so much of its beginning an order is recognized in the window around it.
+_SHOWN = 40
 
 _WORD = re.compile(r"[^\W_]{3,}")
-_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+|https?://\S+|www\.\S+")
 _NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _ORDERLY = re.compile(
     r"(?im)(?:^|[.!?:;>\"'(*#-]\s*|\b(?:please|then|now|first|must|should|to|and|you)\s+)"
@@ -46,12 +57,16 @@ _COMMON = frozenset(
 
 
 class Evidence(NamedTuple):
-    """`windows` are passages of untrusted text, the most telling first; `facts` are in the order of `FACTS`."""
+    """`windows` are passages of untrusted text, the most telling first; `facts` are in the order of `FACTS`.
+
+    Not `whole`: there was an order that the call could have come from, and no room for it.
+    """
 
     goal: str
     call: str
     windows: tuple[str, ...]
     facts: tuple[float, ...]
+    whole: bool = True
 
 
 FACTS = (
@@ -95,51 +110,137 @@ class _Known(Protocol):
 
 
 def evidence_of(ask: Ask, context: _Known, goal: str) -> Evidence:
+    """The evidence for one call, at a bounded cost, whatever was read. A `Context` must not change meanwhile."""
     tool, leaves = ask.call.tool, leaves_of(ask.call.arguments)[0][:_MAX_LEAVES]
     call = f"{tool}({', '.join(f'{leaf.argument}={leaf.text[:200]}' for leaf in leaves)})"[:_MAX_CALL]
-    untrusted = [block for block in context.blocks if block.trust is Trust.UNTRUSTED]
-    windows = _windows(ask, context, untrusted)
-    return Evidence(goal[:_MAX_GOAL], call, windows, _facts(ask, goal, [leaf.text for leaf in leaves], untrusted))
+    newest = _newest([block for block in context.blocks if block.trust is Trust.UNTRUSTED])
+    windows, whole = _windows(ask, context, newest)
+    facts = _facts(ask, goal, [leaf.text for leaf in leaves], newest)
+    return Evidence(plain(goal[:_MAX_GOAL]), plain(call), windows, facts, whole)
+
+
+def _newest(untrusted: Sequence[Block]) -> list[tuple[str, str]]:
+    """Ids and texts, the newest first, as far as they are searched."""
+    found: list[tuple[str, str]] = []
+    left = _MAX_SEARCHED
+    for block in reversed(untrusted):
+        # One without a text is kept: it still has an id.
+        found.append((block.id, block.content[: max(0, left)]))
+        left -= len(block.content)
+    return found
+
+
+# One dress for all
+
+
+_SPACES = re.compile(r"\s+")
+_CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]")
+# Rulers and fences: a reader sees one line, a tokenizer eighty tokens, which push the rest out of its window.
+_REPEATED = re.compile(r"([^\w\s])\1{3,}")
+_LONGEST_WORD = 40
+_LONG_WORD = re.compile(rf"(\w{{{_LONGEST_WORD}}})(?=\w)")
+_IN_PLACE = tuple(code for code in CODES if code.name in ("escape", "entity"))
+_MAX_ROUNDS = 2
+
+
+class _Plain(dict[int, str]):
+    """A character's code to what it is compatible with, worked out once per character; nothing for what has no shape.
+
+    That is also what half a surrogate pair becomes, which no tokenizer takes.
+    """
+
+    def __missing__(self, code: int) -> str:
+        said = unicodedata.normalize("NFKC", chr(code))
+        if unicodedata.category(chr(code)) in ("Cf", "Cs", "Co", "Cn"):
+            said = ""
+        elif len(said) > 4:
+            # Eighteen letters for one would make a megabyte of a page.
+            said = chr(code)
+        if len(self) > 40_000:
+            self.clear()
+        self[code] = said
+        return said
+
+
+_PLAIN = _Plain()
+
+
+def plain(text: str) -> str:
+    """The text as a reader sees it: in ordinary letters and spaces, its escapes and entities read.
+
+    Words that are too long for any dictionary come in pieces: a tokenizer would make one unknown thing of each.
+    """
+    for _ in range(_MAX_ROUNDS):
+        before = text
+        for code in _IN_PLACE:
+            if code.mark in text:
+                text = code.decode(text)[0]
+        if text == before:
+            break
+    if not text.isascii():
+        gates = gates_of(text)
+        text = folded(cleaned(text, gates), gates)
+        text = unicodedata.normalize("NFC", text.translate(_PLAIN))
+    text = _REPEATED.sub(r"\1\1\1", _CONTROLS.sub("", text))
+    return _SPACES.sub(" ", _LONG_WORD.sub(r"\1 ", text)).strip()
 
 
 # Where to look
 
 
-def _windows(ask: Ask, context: _Known, untrusted: Sequence[Block]) -> tuple[str, ...]:
+class _Place(NamedTuple):
+    """Where to look; `driving` for an order that the call may come from. `said` is how what stands there reads."""
+
+    block: str
+    start: int
+    end: int
+    driving: bool
+    said: str
+
+
+def _windows(ask: Ask, context: _Known, newest: Sequence[tuple[str, str]]) -> tuple[tuple[str, ...], bool]:
     found: list[tuple[str, int, int]] = []
-    for block, start, end in _places(ask):
-        if len(found) >= MAX_WINDOWS:
-            break
-        at = context.positions.get(block)
+    texts: dict[str, None] = {}
+    whole = True
+    for place in _places(ask):
+        at = context.positions.get(place.block)
         if at is None:
             continue
-        length = len(context.blocks[at].content)
-        low, high = max(0, min(start, length) - REACH), min(length, max(end, start) + REACH)
+        content = context.blocks[at].content
+        start = min(place.start, len(content))
+        if any(name == place.block and since <= start < until for name, since, until in found):
+            continue
+        if len(texts) >= MAX_WINDOWS:
+            whole = whole and not place.driving
+            continue
+        low, high = max(0, start - REACH), min(len(content), max(place.end, start) + REACH)
         high = min(high, low + _WINDOW + REACH)
-        if not any(
-            name == block and low < until and since < high and _inside(start, since, until)
-            for name, since, until in found
-        ):
-            found.append((block, low, high))
-    texts = [_snapped(context.blocks[context.positions[block]].content, low, high) for block, low, high in found]
+        found.append((place.block, low, high))
+        text, said = plain(_snapped(content, low, high)), plain(place.said)
+        # What was hidden in a code stands there for nobody to read: what it says comes first.
+        texts[text if said[:_SHOWN].lower() in text.lower() else f"{said} {text}"[: _WINDOW + REACH]] = None
+    texts.pop("", None)
     if len(texts) < 2:
-        texts += [text for text in _orderly(untrusted) if text not in texts][: 2 - len(texts)]
-    return tuple(texts)
+        texts |= dict.fromkeys([text for text in _orderly(newest) if text not in texts][: 2 - len(texts)])
+    return tuple(texts), whole
 
 
-def _inside(start: int, since: int, until: int) -> bool:
-    return since <= start < until
-
-
-def _places(ask: Ask) -> Iterator[tuple[str, int, int]]:
-    ranked = sorted(ask.origins, key=lambda origin: (origin.known, not origin.order))
-    for origin in ranked:
-        if origin.order and not origin.known:
-            yield origin.block, origin.start, origin.end
-    yield from ((found.where, found.start, found.end) for found in ask.findings if not found.rule.startswith("origin:"))
-    for origin in ranked:
-        if not origin.order and not origin.known:
-            yield origin.block, origin.start, origin.end
+def _places(ask: Ask) -> Iterator[_Place]:
+    """The most telling first."""
+    unknown = [origin for origin in ask.origins if not origin.known]
+    for origin in unknown:
+        if origin.order:
+            yield _Place(origin.block, origin.start, origin.end, driving=True, said=origin.order)
+    for found in ask.findings:
+        # A tool that an order names has no value to stand in it, and so no origin.
+        if found.rule == "origin:tool-in-order":
+            yield _Place(found.where, found.start, found.end, driving=True, said=found.excerpt)
+    for found in ask.findings:
+        if not found.rule.startswith("origin:"):
+            yield _Place(found.where, found.start, found.end, driving=False, said=found.excerpt)
+    for origin in unknown:
+        if not origin.order:
+            yield _Place(origin.block, origin.start, origin.end, driving=False, said="")
 
 
 def _snapped(text: str, low: int, high: int) -> str:
@@ -153,19 +254,15 @@ def _snapped(text: str, low: int, high: int) -> str:
     return text[low:high]
 
 
-def _orderly(untrusted: Sequence[Block]) -> list[str]:
+def _orderly(newest: Sequence[tuple[str, str]]) -> list[str]:
     """The passages with the most beginnings of orders, the newest block first among equals."""
     scored: list[tuple[int, int, str]] = []
-    left = _MAX_SEARCHED
-    for age, block in enumerate(reversed(untrusted)):
-        text = block.content[:left]
-        left -= len(text)
+    for age, (_, content) in enumerate(newest):
+        text = plain(content)
         places = [found.start() for found in _ORDERLY.finditer(text)]
-        for low in range(0, max(1, len(text) - _STRIDE), _STRIDE):
-            count = sum(low <= place < low + _WINDOW for place in places) if places else 0
+        for low in range(0, max(1, len(text) - _STRIDE), _STRIDE) if text else ():
+            count = bisect_left(places, low + _WINDOW) - bisect_left(places, low)
             scored.append((-count, age, _snapped(text, low, min(len(text), low + _WINDOW))))
-        if left <= 0:
-            break
     scored.sort(key=lambda one: one[:2])
     return [text for _, _, text in scored[:2] if text.strip()]
 
@@ -173,12 +270,12 @@ def _orderly(untrusted: Sequence[Block]) -> list[str]:
 # What is known
 
 
-def _facts(ask: Ask, goal: str, values: Sequence[str], untrusted: Sequence[Block]) -> tuple[float, ...]:
+def _facts(ask: Ask, goal: str, values: Sequence[str], newest: Sequence[tuple[str, str]]) -> tuple[float, ...]:
     rules = {found.rule for found in ask.findings}
-    blocks = {block.id for block in untrusted}
+    blocks = {block for block, _ in newest}
     wanted = _words([goal])
-    said = _words(values)
-    read = _words(block.content[:_MAX_SEARCHED] for block in untrusted)
+    said = _words(value[:_MAX_SEARCHED] for value in values)
+    read = _words(text for _, text in newest)
     order = _strongest(ask.origins)
     ordered = _words([order])
     named = {part.lower() for part in _NAME_PARTS.findall(ask.call.tool)} - _COMMON

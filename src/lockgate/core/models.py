@@ -11,6 +11,8 @@ from lockgate.core.errors import InvalidConfig, quoted
 
 # Who can be asked; the names of the adapters, without `none` and `embedded`.
 PROVIDERS = ("anthropic", "openai", "azure", "compatible")
+# Names of no provider's model: the judge that comes with Lockgate, and nobody at all.
+EMBEDDED, NOBODY = "embedded", "none"
 MAX_ALIASES = 100
 
 GEMINI_ENDPOINT = "https://generativelanguage.googleapis.com/v1beta/openai"
@@ -68,6 +70,8 @@ def parse_aliases(lines: Iterable[str]) -> dict[str, str]:
             raise InvalidConfig(
                 f"{quoted(line)} names no model", hint='write it as "NAME = provider/model", the name in small letters'
             )
+        if alias in (EMBEDDED, NOBODY):
+            raise InvalidConfig(f"the model name {quoted(alias)} is taken", hint="choose another short name")
         if alias in found:
             raise InvalidConfig(f"the model name {quoted(alias)} is given twice", hint="remove one of them")
         _spelled_out(meant, {})
@@ -79,6 +83,8 @@ def parse_aliases(lines: Iterable[str]) -> dict[str, str]:
 
 def _spelled_out(name: str, overrides: Mapping[str, str]) -> ModelName:
     provider, slash, model = name.partition("/")
+    if name == EMBEDDED:
+        raise InvalidConfig("the embedded judge triages, and cannot supervise", hint="name a provider's model here")
     if not slash:
         raise InvalidConfig(f"unknown model {quoted(name)}", hint=_hint(name, overrides))
     if provider not in PROVIDERS:

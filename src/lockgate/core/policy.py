@@ -16,6 +16,8 @@ MAX_WINDOW = 1_000_000
 MAX_ATTEMPTS = 100
 MAX_SCOPE_LENGTH = 4_000
 MAX_MODEL_LENGTH = 200
+# The embedded judge's thresholds by name, the most cautious first.
+PRESETS = ("cautious", "balanced", "quiet")
 
 _STRICTNESS_OF_MODE = {Mode.DEFAULT: 0, Mode.RESEARCH: 1, Mode.PARANOID: 2}
 _STRICTNESS_OF_ACTION = {Action.CONTINUE: 0, Action.REORIENT: 1, Action.PAUSE: 2}
@@ -45,6 +47,8 @@ class Policy:
     max_reorient_attempts: int = 3
     triage_model: str = ""
     supervisor_model: str = ""
+    # Where the embedded judge draws its line, one of `PRESETS`; no other judge has one.
+    judge_preset: str = "balanced"
     unsafe_continue_on_unclear: bool = False
     unsafe_disable_phrase_rules: bool = False
     # Made from the fields above: the set is asked for on every call, the hash goes into every record.
@@ -68,6 +72,10 @@ class Policy:
             border(self.research_scope)
         put(self, "triage_model", _model(self.triage_model, "triage_model"))
         put(self, "supervisor_model", _model(self.supervisor_model, "supervisor_model"))
+        if self.judge_preset not in PRESETS:
+            raise InvalidConfig(
+                f"unknown judge_preset {quoted(self.judge_preset)}", hint=f"use one of: {', '.join(PRESETS)}"
+            )
         _whole_number(self.recent_blocks, "recent_blocks", MAX_WINDOW)
         _whole_number(self.max_reorient_attempts, "max_reorient_attempts", MAX_ATTEMPTS)
         for name in ("strict_patterns", "unsafe_continue_on_unclear", "unsafe_disable_phrase_rules"):
@@ -133,6 +141,7 @@ def stricter(a: Policy, b: Policy) -> Policy:
         max_reorient_attempts=min(a.max_reorient_attempts, b.max_reorient_attempts),
         triage_model=a.triage_model or b.triage_model,
         supervisor_model=a.supervisor_model or b.supervisor_model,
+        judge_preset=min(a.judge_preset, b.judge_preset, key=PRESETS.index),
         unsafe_continue_on_unclear=a.unsafe_continue_on_unclear and b.unsafe_continue_on_unclear,
         unsafe_disable_phrase_rules=a.unsafe_disable_phrase_rules and b.unsafe_disable_phrase_rules,
     )

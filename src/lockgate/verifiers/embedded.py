@@ -1,0 +1,488 @@
+"""The embedded judge: a small encoder in this process, and the facts of a call, weighed into one number.
+
+It reads the passages that a call could come from (core/evidence.py) and gives each two numbers: does it give orders to
+the machine that reads it, and does the call carry out such an order? The highest of both are added up with the facts of
+the call, under weights from `judge.json`. Below the preset's threshold the call is clear; anything else is suspicious.
+
+1. Described.  `judge.json` is the one that this version was made with, and everything in it is in order.
+2. Loaded.     The encoder and its tokenizer have the hashes that stand there, and answer as they should. Once for the
+               process, at the first question; again in a forked child, where the parent's locks mean nothing.
+3. Asked.      In a lane of one thread: one core, whoever asks. No answer in time is no answer.
+
+Whatever goes wrong is an error where somebody named this judge in the configuration, and silence afterwards: a model
+that is not whole clears nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from hashlib import sha256
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from threading import Lock
+from time import monotonic
+from typing import Any, NamedTuple, cast
+
+from lockgate import embedded
+from lockgate.core.errors import InvalidConfig, quoted
+from lockgate.core.evidence import FACTS, Evidence, plain
+from lockgate.core.opinions import Silent, Triage
+from lockgate.core.pipeline import Stage
+from lockgate.core.policy import PRESETS
+from lockgate.core.questions import Answer, Scored, Why
+from lockgate.gate import Inquiry, Opined
+from lockgate.lanes import Full, Lane
+
+_log = logging.getLogger("lockgate.verifier")
+
+FORMAT = "lockgate-judge/1"
+NAMES = ("order", "driven", *FACTS)
+INPUTS = ("input_ids", "token_type_ids", "attention_mask")
+PACKAGES = ("onnxruntime", "tokenizers")
+INSTALL = "pip install 'lockgate[embedded]'"
+_REINSTALL = f"install it again: pip install --force-reinstall --no-deps lockgate; its packages: {INSTALL}"
+
+# Beyond these a number says no more than that somebody is sure, and no passage weighs more than any other that is.
+_SUREST = 8.0
+_SCALE = 4.0
+# Windows overlap by this share, some forty tokens, so that no sentence of ordinary length is cut in all of them.
+_OVERLAP = 6
+# So many windows of one text are read, spread over all of it. A longer text is not read whole, and is not called safe.
+MOST_WINDOWS = 128
+_MOST_BYTES = 64 * 1024 * 1024
+_MOST_CHARACTERS = 1_000_000
+_MULTIPLE = 8
+
+# One core for everybody. Waiting counts against a question's deadline.
+_lane = Lane(1, most=64)
+
+
+# --- 1. described
+
+
+class Files(NamedTuple):
+    """A folder with the model's three files, and the SHA-256 of `judge.json`; without that there is no model."""
+
+    folder: Path
+    pin: str
+
+
+def shipped() -> Files:
+    """What came with this installation."""
+    return Files(Path(embedded.__file__).parent, embedded.PIN)
+
+
+class Preset(NamedTuple):
+    """Where the lines are drawn, on the scale of logits.
+
+    A call below `clear_below` is clear. A text below `safe_below` is safe, and from `unsafe_from` on it is unsafe.
+    """
+
+    clear_below: float
+    safe_below: float
+    unsafe_from: float
+
+
+class Described(NamedTuple):
+    """What `judge.json` says: `files` are name, SHA-256 and size; what comes after them is for people."""
+
+    name: str
+    made: str
+    tokens: int
+    weights: tuple[float, ...]
+    bias: float
+    presets: Mapping[str, Preset]
+    files: Mapping[str, tuple[str, int]]
+    measured: Sequence[Mapping[str, Any]]
+    sources: Sequence[Mapping[str, Any]]
+    tables: Sequence[Mapping[str, Any]] = ()
+
+
+def missing_packages() -> list[str]:
+    return [name for name in PACKAGES if find_spec(name) is None]
+
+
+def is_there(files: Files | None = None) -> bool:
+    """Whether there is an embedded judge to ask: a look at names only, nothing is loaded or checked."""
+    files = files or shipped()
+    return bool(files.pin) and (files.folder / "judge.json").exists() and not missing_packages()
+
+
+def describe(files: Files | None = None) -> Described:
+    """What is known about the model; InvalidConfig where there is none, or another than this version's."""
+    files = files or shipped()
+    if not files.pin:
+        raise InvalidConfig(
+            "the embedded judge's model is not in this installation", hint="use a release of lockgate that ships it"
+        )
+    data = _read(files.folder / "judge.json", files.pin)
+    try:
+        return _described(json.loads(data))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        why = str(error) if type(error) is ValueError else type(error).__name__
+        raise InvalidConfig(
+            f"the embedded judge's `judge.json` cannot be used: {quoted(why, 160)}", hint=_REINSTALL
+        ) from None
+
+
+def verify(files: Files | None = None) -> Described:
+    """The same, with its files and packages looked at: InvalidConfig unless all are there and none was altered."""
+    files = files or shipped()
+    found = describe(files)
+    if absent := missing_packages():
+        raise InvalidConfig(f"the embedded judge needs {' and '.join(absent)}", hint=INSTALL)
+    for name, (digest, _) in found.files.items():
+        _read(files.folder / name, digest)
+    return found
+
+
+def _read(path: Path, wanted: str) -> bytes:
+    """The very bytes that were hashed are the ones that are used: what is on the disk may change in between."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise InvalidConfig(f"the embedded judge's `{path.name}` is missing", hint=_REINSTALL) from None
+    except OSError as error:
+        said = (error.strerror or type(error).__name__).lower()
+        raise InvalidConfig(f"the embedded judge's `{path.name}` cannot be read: {said}", hint=_REINSTALL) from None
+    if sha256(data).hexdigest() != wanted:
+        raise InvalidConfig(
+            f"the embedded judge's `{path.name}` was altered or cut short: this version was made with another",
+            hint=_REINSTALL,
+        )
+    return data
+
+
+def _described(said: dict[str, Any]) -> Described:
+    if said["format"] != FORMAT:
+        raise ValueError(f"its format is not {FORMAT}")
+    if tuple(said["names"]) != NAMES:
+        raise ValueError("it was made for other facts than this version has")
+    weights = tuple(_number(value) for value in said["weights"])
+    if len(weights) != len(NAMES):
+        raise ValueError("it does not have a weight for each name")
+    presets = {name: Preset(*(_number(said["presets"][name][field]) for field in Preset._fields)) for name in PRESETS}
+    lines = [presets[name] for name in PRESETS]
+    # From the most cautious to the least: a name that does not mean what it says is a trap.
+    if any(a.clear_below > b.clear_below for a, b in pairwise(lines)):
+        raise ValueError("a more cautious preset clears more than the next one")
+    if any(line.safe_below > line.unsafe_from for line in lines):
+        raise ValueError("a text would be safe and unsafe at once")
+    tokens = said["tokens"]
+    if type(tokens) is not int or not 32 <= tokens <= 512:
+        raise ValueError("its windows have an odd size")
+    files = {name: (str(said["files"][name]["sha256"]), int(said["files"][name]["bytes"])) for name in _FILES}
+    return Described(
+        name=_word(said["name"]),
+        made=_word(said["made"]),
+        tokens=tokens,
+        weights=weights,
+        bias=_number(said["bias"]),
+        presets=presets,
+        files=files,
+        measured=tuple(dict(each) for each in said.get("measured", ())),
+        sources=tuple(dict(each) for each in said.get("sources", ())),
+        tables=tuple(dict(each) for each in said.get("tables", ())),
+    )
+
+
+_FILES = ("judge.onnx", "tokenizer.json")
+
+
+def _number(value: object) -> float:
+    if type(value) not in (int, float) or not math.isfinite(cast(float, value)):
+        raise ValueError("a number in it is none")
+    return float(cast(float, value))
+
+
+def _word(value: object) -> str:
+    if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= 80:
+        raise ValueError("a name in it is none")
+    return value
+
+
+# --- 2. loaded
+
+
+class Encoder:
+    """The model and its tokenizer, checked and ready. Several threads may ask at once; each answer is by itself."""
+
+    def __init__(self, files: Files) -> None:
+        self.about = describe(files)
+        if absent := missing_packages():
+            raise InvalidConfig(f"the embedded judge needs {' and '.join(absent)}", hint=INSTALL)
+        model, vocabulary = (_read(files.folder / name, self.about.files[name][0]) for name in _FILES)
+        try:
+            self._load(model, vocabulary)
+            self._room = self.about.tokens - 3
+            self.look([], self.tokens("ready?"))
+        except Exception as error:
+            # The type alone: a library's words about a model that it cannot use name files and lines of its own.
+            raise InvalidConfig(
+                f"the embedded judge's model cannot be used: {type(error).__name__}", hint=_REINSTALL
+            ) from error
+
+    def _load(self, model: bytes, vocabulary: bytes) -> None:
+        # Here, and by name: nobody who does not ask this judge pays for them.
+        runtime, tokenizers = import_module("onnxruntime"), import_module("tokenizers")
+        self._numpy = import_module("numpy")
+        # Some builds of the runtime would tell their maker that it was used.
+        getattr(runtime, "disable_telemetry_events", int)()
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        # What it has to say it says in exceptions, and those are ours to report.
+        options.log_severity_level = 4
+        self._session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        if sorted(each.name for each in self._session.get_inputs()) != sorted(INPUTS):
+            raise ValueError("it takes other inputs")
+        self._tokenizer = tokenizers.Tokenizer.from_str(vocabulary.decode("utf-8"))
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        # A `[SEP]` that somebody wrote is four characters, not the end of what they wrote.
+        self._tokenizer.encode_special_tokens = True
+        self._begin, self._end, self._pad = (self._special(name) for name in ("[CLS]", "[SEP]", "[PAD]"))
+
+    def _special(self, name: str) -> int:
+        number = self._tokenizer.token_to_id(name)
+        if type(number) is not int:
+            raise ValueError("a special token is missing")
+        return number
+
+    def tokens(self, text: str) -> list[int]:
+        """Of plain text; more than a million characters are nobody's passage."""
+        return list(self._tokenizer.encode(text[:_MOST_CHARACTERS], add_special_tokens=False).ids)
+
+    def before(self, goal: str, call: str) -> list[int]:
+        """What stands before a passage: at most half of a window, and more of the call than of the goal."""
+        most = self._room // 2
+        wish, said = self.tokens(f"{goal} |"), self.tokens(call)
+        if len(wish) + len(said) > most:
+            kept = max(most // 3, most - len(said))
+            wish = wish[: kept - 1] + wish[-1:] if len(wish) > kept else wish
+        return [*wish, *said][:most]
+
+    def windows(
+        self, passage: Sequence[int], before: int = 0, most: int | None = None
+    ) -> tuple[list[Sequence[int]], bool]:
+        """The passage in windows that fit behind so many tokens, and whether they are all of it."""
+        room = self._room - before
+        if len(passage) <= room:
+            return [passage], True
+        last = len(passage) - room
+        starts = [*range(0, last, room - room // _OVERLAP), last]
+        if most is not None and len(starts) > most:
+            kept = [starts[round(number * (len(starts) - 1) / (most - 1))] for number in range(most)]
+            return [passage[at : at + room] for at in kept], False
+        return [passage[at : at + room] for at in starts], True
+
+    def look(self, before: Sequence[int], passage: Sequence[int]) -> tuple[float, float]:
+        """Order and driven, as logits. One window at a time: in a batch, each would bear on the others' rounding."""
+        ids = [self._begin, *before, self._end, *passage, self._end]
+        gap = -len(ids) % _MULTIPLE
+        kinds = [0] * (len(before) + 2) + [1] * (len(passage) + 1)
+        rows = (ids + [self._pad] * gap, kinds + [0] * gap, [1] * len(ids) + [0] * gap)
+        feed = {name: self._numpy.array([row], dtype=self._numpy.int64) for name, row in zip(INPUTS, rows, strict=True)}
+        (logits,) = self._session.run(None, feed)
+        if logits.shape != (1, 2) or logits.dtype.kind != "f":
+            raise ValueError("an answer of another shape")
+        order, driven = (float(value) for value in logits[0])
+        if not (math.isfinite(order) and math.isfinite(driven)):
+            raise ValueError("an answer that is no number")
+        return order, driven
+
+
+class _Shared:
+    """One encoder for the process and each folder it was asked for; what failed once is not tried again."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._known: dict[Files, Encoder | InvalidConfig] = {}
+
+    def get(self, files: Files) -> Encoder:
+        with self._lock:
+            found = self._known.get(files)
+            if found is None:
+                try:
+                    found = Encoder(files)
+                except InvalidConfig as error:
+                    found = error
+                self._known[files] = found
+        if isinstance(found, InvalidConfig):
+            raise InvalidConfig(found.message, hint=found.hint)
+        return found
+
+
+_shared = _Shared()
+# What a forked child inherits is neither used there, since one of its locks may be held for good, nor taken apart.
+_inherited: list[_Shared] = []
+
+
+def _after_fork() -> None:
+    global _shared
+    _inherited.append(_shared)
+    _shared = _Shared()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+# --- 3. asked
+
+
+class Score(NamedTuple):
+    """What the judge makes of a call: `logit` is compared with the preset's threshold, the other two are part of it."""
+
+    logit: float
+    order: float
+    driven: float
+
+
+class Read(NamedTuple):
+    """A whole text: the highest number of its windows, how many were read, and whether they are all of it."""
+
+    order: float
+    windows: int
+    whole: bool
+
+
+class EmbeddedJudge:
+    """Tier 2 without a network. Never raises; what it cannot say is silence, which is one tier up.
+
+    Nothing is loaded before the first question; `verify` says beforehand whether there is something to load.
+    """
+
+    reads_evidence = True
+    # Where questions wait for the encoder: adapters wait in the same line.
+    lane = _lane
+
+    def __init__(self, *, preset: str = "balanced", timeout_s: float = 3.0, files: Files | None = None) -> None:
+        if preset not in PRESETS:
+            raise InvalidConfig(f"unknown preset {quoted(preset)}", hint=f"use one of: {', '.join(PRESETS)}")
+        self.preset = preset
+        self._timeout_s = timeout_s
+        self._files = files or shipped()
+        self._name = ""
+
+    @property
+    def name(self) -> str:
+        """With the preset: the same model with another threshold is another judge."""
+        if not self._name:
+            try:
+                self._name = f"embedded/{describe(self._files).name}-{self.preset}"
+            except InvalidConfig:
+                return "embedded/unknown"
+        return self._name
+
+    def __repr__(self) -> str:
+        return f"EmbeddedJudge({self.name})"
+
+    def verify(self) -> Described:
+        return verify(self._files)
+
+    def score(self, evidence: Evidence, *, until: float = math.inf) -> Score:
+        """The call's number, here and now; TimeoutError when the clock has passed `until`."""
+        encoder = self._encoder()
+        before = encoder.before(evidence.goal, evidence.call)
+        best = [-_SUREST, -_SUREST]
+        for window in evidence.windows:
+            tokens = encoder.tokens(window)
+            # The two questions are asked apart, as they were taught: what an order is does not depend on the call.
+            for at, head in enumerate(([], before)):
+                for piece in encoder.windows(tokens, len(head))[0]:
+                    _in_time(until)
+                    best[at] = max(best[at], encoder.look(head, piece)[at])
+        best = [min(_SUREST, value) for value in best]
+        values = (*(value / _SCALE for value in best), *evidence.facts)
+        about = encoder.about
+        logit = math.fsum((about.bias, *(a * b for a, b in zip(about.weights, values, strict=True))))
+        if not math.isfinite(logit):
+            raise ValueError("a call's number is none")
+        return Score(logit, *best)
+
+    def opine(self, inquiry: Inquiry) -> Opined:
+        """What it says of the case. From a coroutine use `opine_async`: this one cannot wait there."""
+        if _on_a_loop():
+            return Opined(Silent(Why.CALLED_IN_LOOP))
+        try:
+            return cast(Opined, self.lane.wait(self._work(inquiry), self._timeout_s))
+        except Exception as error:  # noqa: BLE001  # whatever it was, there is no opinion
+            return self._failed(error)
+
+    async def opine_async(self, inquiry: Inquiry) -> Opined:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                outcome = await asyncio.wrap_future(self.lane.start(self._work(inquiry)))
+            return cast(Opined, outcome())
+        except Exception as error:  # noqa: BLE001  # as above; a caller's cancellation is no Exception
+            return self._failed(error)
+
+    def _work(self, inquiry: Inquiry) -> Callable[[], Opined]:
+        return partial(self._opined, inquiry, monotonic() + self._timeout_s)
+
+    def _opined(self, inquiry: Inquiry, until: float) -> Opined:
+        evidence = inquiry.evidence
+        if evidence is None or inquiry.stage is Stage.SUPERVISOR:
+            # It reads passages, and it cannot rule.
+            return Opined(Silent(Why.ODD_ANSWER))
+        score = self.score(evidence, until=until)
+        clear = evidence.whole and score.logit < self._encoder().about.presets[self.preset].clear_below
+        return Opined(Triage(suspicious=not clear))
+
+    def read(self, text: str, *, until: float = math.inf, enough: float = math.inf) -> Read:
+        """Whether a whole text gives orders to the machine that reads it; a window from `enough` on ends it."""
+        encoder = self._encoder()
+        flat = plain(text[:_MOST_CHARACTERS])
+        pieces, whole = encoder.windows(encoder.tokens(flat), most=MOST_WINDOWS)
+        whole = whole and max(len(text), len(flat)) <= _MOST_CHARACTERS
+        worst = -math.inf
+        for number, piece in enumerate(pieces, 1):
+            _in_time(until)
+            worst = max(worst, encoder.look([], piece)[0])
+            if worst >= enough:
+                return Read(worst, number, whole)
+        return Read(worst, len(pieces), whole)
+
+    def rate(self, text: str, *, until: float = math.inf) -> tuple[Answer, bool]:
+        """The same as an endpoint's rating, and whether all of the text was read."""
+        line = self._encoder().about.presets[self.preset]
+        found = self.read(text, until=until, enough=line.unsafe_from)
+        unsafe = found.order >= line.unsafe_from
+        sure = 1.0 if unsafe else 0.5 if found.order >= line.safe_below else 0.0
+        return Scored(unsafe, (("order", sure),)), found.whole
+
+    def warm(self) -> None:
+        """Load in the background; what goes wrong is found, and said, by the first question."""
+        self.lane.start(self._encoder)
+
+    def _encoder(self) -> Encoder:
+        return _shared.get(self._files)
+
+    def _failed(self, error: Exception) -> Opined:
+        why = Why.DEADLINE if isinstance(error, TimeoutError) else Why.BUSY if isinstance(error, Full) else Why.INTERNAL
+        # Our own words about the model, of any other error the type alone: its words may quote what it was about.
+        said = error.message if isinstance(error, InvalidConfig) else type(error).__name__
+        _log.warning("no opinion: judge=%s reason=%s error=%s", self.name, why.value, said)
+        return Opined(Silent(why))
+
+
+def _in_time(until: float) -> None:
+    if monotonic() > until:
+        raise TimeoutError
+
+
+def _on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
