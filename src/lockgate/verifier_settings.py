@@ -3,7 +3,7 @@
 The order in which a setting is refused:
 
 1. A number that is none, or out of its bounds, whichever adapter is chosen.
-2. An adapter nobody knows, or one that is not in this version.
+2. An adapter nobody knows.
 3. A model, endpoint or deployment that the chosen adapter needs and nobody named.
 4. An endpoint that is not a plain address, that VERIFIER_ALLOWED_ENDPOINTS does not allow, or that everything would go
    to over plain http.
@@ -57,8 +57,9 @@ class Variable(NamedTuple):
 VARIABLES = (
     Variable(
         "VERIFIER_ADAPTER",
-        "Who is asked: `none` (the built-in rules alone), `openai`, `anthropic`, `azure` or `compatible` (any endpoint "
-        "that speaks OpenAI's chat completions). `embedded` is not in this version.",
+        "Who is asked: `none` (the built-in rules alone), `embedded` (the judge that runs in this process, see "
+        "[how to use it](../how-to/embedded.md)), `openai`, `anthropic`, `azure` or `compatible` (any endpoint that "
+        "speaks OpenAI's chat completions).",
         "none",
         ADAPTERS,
     ),
@@ -266,7 +267,7 @@ def _settings(said: Mapping[str, str], who: str, *, keys_elsewhere: bool) -> Ver
     model = endpoint = api_version = ca_file = ""
     keys, key_needed, unsafe_http = Keys(), False, False
     patterns: tuple[str, ...] = ()
-    if adapter != "none":
+    if adapter in _REMOTE:
         key_name, model_name, endpoint_name = _PARTS[adapter]
         model = _named(said, model_name, who)
         endpoint = _endpoint(said, endpoint_name, allowed, who)
@@ -558,11 +559,6 @@ def _adapter(said: Mapping[str, str]) -> str:
 
         hint = f"{closest(adapter.lower(), ADAPTERS)} use one of: {', '.join(ADAPTERS)}".strip()
         raise InvalidConfig(f"unknown VERIFIER_ADAPTER {quoted(adapter)}", hint=hint)
-    if adapter == "embedded":
-        raise InvalidConfig(
-            "VERIFIER_ADAPTER `embedded` is not in this version",
-            hint="use none, which needs no network either, or compatible with a model server of your own",
-        )
     return adapter
 
 
