@@ -150,12 +150,12 @@ class _Adapter(RemoteAdapter):
         self._clock = loop.time
         self._threads = self._fetching = cast(Any, threads)
 
-    def _read(self, payload: Any, tenant: str, seen: Any, driver: Any) -> Any:
+    def _read(self, payload: Any, seen: Any, driver: Any) -> Any:
         def work() -> View:
             seen.view, seen.asked = View("safe"), (QUESTION, True, NONCE)
             return cast(View, seen.view)
 
-        return (yield adapters._Work(work, self._threads, self._left_s(seen), tenant))
+        return (yield adapters._Work(work, self._threads, self._left_s(seen), seen.whom))
 
 
 NO_RULES = Scanner(custom_rules(["falcon"]))
