@@ -376,5 +376,5 @@ def _decoded(upload: Upload) -> tuple[list[str], bool]:
     if not whole:
         # As programs for offices wrote it for long.
         with suppress(UnicodeError):
-            return [upload.data.decode("cp1252"), *texts], True
+            return list(dict.fromkeys((upload.data.decode("cp1252"), *texts))), True
     return texts, whole

@@ -134,7 +134,18 @@ def readings(data: bytes, charset: str = "") -> tuple[list[str], bool]:
     elif not _is_utf8(data):
         # As a decoder reads it that is told no charset, or does not believe it.
         found[data.decode("latin-1")] = None
+        # And as one that goes on behind bytes that are none.
+        found[as_utf8(data)] = None
     return list(found), whole
+
+
+def as_utf8(data: bytes) -> str:
+    """UTF-8, whatever else is in it: a byte that is none takes nothing away from all others.
+
+    Halves of pairs stand for such bytes, since the scanner reads across those: one decoder leaves such bytes out and
+    another puts a sign there.
+    """
+    return data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
 
 
 # What a person could read among bytes that are no text; also where each letter takes two bytes.
@@ -189,6 +200,29 @@ def is_base64(text: str) -> bool:
         and {len(line) for line in lines[:-1]} == {len(lines[0])}
         and len(lines[-1]) <= len(lines[0])
     )
+
+
+# What is no file, though a decoder that skips what it does not know makes bytes of it.
+_ADDRESS = re.compile(r"https?://[^\s\"<>]{1,8000}+", re.IGNORECASE)
+_HASH = re.compile(r"(?:[0-9a-z-]{1,16}[:-])?[0-9a-fA-F]{64,256}+")
+_TOKEN = re.compile(r"eyJ[A-Za-z0-9_-]{8,4000}+\.[A-Za-z0-9_-]{8,8000}+\.[A-Za-z0-9_-]{0,2000}+")
+_SHORT: Final = 1024
+# Files of kinds that hold others: short or not, they are files.
+_PACKED: Final = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"7z\xbc\xaf", b"Rar!", b"\x28\xb5\x2f\xfd", b"\xd0\xcf\x11\xe0")
+
+
+def is_address(text: str) -> bool:
+    return _ADDRESS.fullmatch(text) is not None
+
+
+def is_plain_token(text: str) -> bool:
+    """Whether it is a hash or a signed token, as programs write them."""
+    return _HASH.fullmatch(text) is not None or _TOKEN.fullmatch(text) is not None
+
+
+def is_short_and_opaque(text: str, data: bytes) -> bool:
+    """Whether letters that nobody calls a file are too few for one: an id, a path, a cursor, a key."""
+    return len(text) <= _SHORT and not data.startswith(_PACKED)
 
 
 def could_be_letters(data: bytes) -> bool:

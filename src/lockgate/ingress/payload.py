@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 from lockgate.core.payload import MAX_META, MAX_PROMPT_CHARACTERS, MAX_RULE_HITS, MODALITIES, PolicyContext
-from lockgate.ingress.kinds import is_text, kind_of, known_charset, readings, words_in
+from lockgate.ingress.kinds import as_utf8, is_text, kind_of, known_charset, readings, words_in
 from lockgate.ingress.multipart import Part, parameters, parts
 from lockgate.ingress.offers import begins_like_json, is_offer_in
 from lockgate.ingress.turns import (
@@ -152,7 +152,7 @@ def _body(reading: Reading, body: bytes, content_type: str) -> bool:
     """Reads it; whether a stream was asked for."""
     media, given = _media(content_type, "bad-content-type")
     if media.startswith("multipart/"):
-        _multipart(reading, body, given.get("boundary", ""))
+        _multipart(reading, body, given.get("boundary", ""), _charset(given.get("charset", "")))
         return False
     charset = _charset(given.get("charset", ""))
     form = media == "application/x-www-form-urlencoded"
@@ -177,7 +177,7 @@ def _body(reading: Reading, body: bytes, content_type: str) -> bool:
         if spoken or kind == "text" or (values and is_text(body)):
             reading.text(text, "user" if media.startswith("text/") else "request")
     if form:
-        _fields(reading, _form(body, charset or "utf-8"))
+        _fields(reading, _forms(body, charset))
     elif not strict and not declared and kind != "text":
         # It can be a document to those who look at its bytes, and a text to those who do not.
         reading.upload("", media, body)
@@ -230,6 +230,36 @@ def _form(data: bytes, charset: str) -> list[tuple[str, str]]:
         raise Refusal("bad-form") from None
 
 
+def _forms(data: bytes, charset: str) -> list[tuple[str, str]]:
+    """The fields of a form in every way in which somebody may read them: most apps do not look at its charset."""
+    fields = _form(data, charset or "utf-8")
+    if charset in ("", "utf-8"):
+        return fields
+    try:
+        # Those who decode first, and those who divide the bytes first.
+        decoded = parse_qsl(
+            data.decode(charset),
+            keep_blank_values=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            max_num_fields=MAX_FIELDS,
+        )
+        divided = parse_qsl(
+            data.decode("latin-1"), keep_blank_values=True, encoding="latin-1", max_num_fields=MAX_FIELDS
+        )
+    except (UnicodeError, ValueError):
+        raise Refusal("bad-form") from None
+    found = dict.fromkeys((*fields, *decoded))
+    for name, value in divided:
+        names, values = _decodings(name.encode("latin-1"), charset), _decodings(value.encode("latin-1"), charset)
+        found.update(dict.fromkeys((one, other) for one in names for other in values))
+    return list(found)
+
+
+def _decodings(data: bytes, charset: str) -> list[str]:
+    return list(dict.fromkeys((as_utf8(data), data.decode(charset, "replace"))))
+
+
 def _fields(reading: Reading, fields: Iterable[tuple[str, str]]) -> None:
     for name, value in fields:
         _field(reading, name, value)
@@ -243,22 +273,25 @@ def _field(reading: Reading, name: str, value: str) -> None:
         reading.field(name, value, "user" if name.lower() in _USERS_FIELDS else "request")
 
 
-def _multipart(reading: Reading, body: bytes, boundary: str) -> None:
+def _multipart(reading: Reading, body: bytes, boundary: str, charset: str) -> None:
     listed, around = parts(body, boundary)
     for part in listed:
-        _one_part(reading, part)
+        _one_part(reading, part, charset)
     if around:
         # Most parsers skip it; to look at it costs nothing.
         reading.say(around.decode("utf-8", "replace"), "request")
         reading.end_turn()
 
 
-def _one_part(reading: Reading, part: Part) -> None:
+def _one_part(reading: Reading, part: Part, overall: str) -> None:
     media, given = _media(part.content_type, "bad-multipart")
     charset = _charset(given.get("charset", ""))
     field = part.filename is None
     textual = not media or media == "application/json" or media.startswith("text/")
     texts, whole = readings(part.data, charset) if (field and textual) or _may_be_text(part.data) else ([], True)
+    if field and textual and overall not in ("", "utf-8", charset):
+        # Some apps believe what is said about all parts.
+        texts = list(dict.fromkeys((*texts, *readings(part.data, overall)[0])))
     if field:
         # Whatever is in it, an app may take it for what somebody wrote.
         if media and textual and not whole:

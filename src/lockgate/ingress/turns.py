@@ -16,7 +16,18 @@ from urllib.parse import unquote_to_bytes
 
 from lockgate.core.payload import MAX_PROMPT_CHARACTERS
 from lockgate.ingress.json_text import REFUSALS, Refusal, Refused, read_json, read_leniently
-from lockgate.ingress.kinds import MEDIA, could_be_letters, from_base64, is_base64, kind_of
+from lockgate.ingress.kinds import (
+    MEDIA,
+    could_be_letters,
+    from_base64,
+    is_address,
+    is_base64,
+    is_plain_token,
+    is_short_and_opaque,
+    kind_of,
+    readings,
+    words_in,
+)
 from lockgate.ingress.offers import begins_like_json, is_offer, is_offer_in, is_tool_part
 
 __all__ = ["REFUSALS", "Reading", "Refusal", "Refused", "Turn", "Upload", "named", "read_json", "read_leniently"]
@@ -25,6 +36,8 @@ MAX_TURNS: Final = 8192
 MAX_UPLOADS: Final = 32
 # Base64 up to this size that turns out to be nothing we know is also read as the text it may be.
 MAX_DOUBTFUL: Final = 65_536
+# Addresses and tokens are no longer than this.
+MAX_NO_FILE: Final = 16_384
 
 # Between two turns in one text. No labels: a rule that looks for forged turns would find ours.
 SEPARATOR: Final = "\n\n"
@@ -90,6 +103,8 @@ _MEDIA_PARTS: Final = {
 _ELSEWHERE: Final = frozenset("file_id file_url file_uri fileuri vector_store_ids".split())
 _MEDIA_TYPE: Final = ("media_type", "mime_type", "mimeType", "mediaType", "format")
 _BASE64_KEYS: Final = frozenset("data bytes file_data b64_json base64 image images audio video".split())
+# Anthropic's, of which the client gets nothing but letters. As a key: what stands there.
+_SEALED: Final = "redacted_thinking"
 # Where a data URL is a file, and not somebody's words that begin like one.
 _FILE_KEYS: Final = _BASE64_KEYS | frozenset(
     "url uri src href source file files file_url file_uri fileuri image_url audio_url video_url input_image input_audio"
@@ -272,6 +287,8 @@ class Reading:
             return
         if key in _BASE64_KEYS and len(text) >= 64 and self._base64(text, "", "", source):
             return
+        if key == _SEALED and self._sealed(text, source):
+            return
         if begins_like_json(text) and is_offer_in(text):
             self.tools = True
         self.say(text, source, key)
@@ -279,13 +296,44 @@ class Reading:
     def _base64(self, text: str, content_type: str, name: str, source: str) -> bool:
         """A file, if it is base64 at all; and words, where it could be both."""
         data = from_base64(text)
-        if not data:
+        if not data or self._is_no_file(text, content_type, data, source):
             return False
         self.upload(name, content_type, data, source)
         # Letters without spaces decode to something, too.
         doubtful = len(text) <= MAX_DOUBTFUL and self.uploads[-1].kind in ("binary", "text", "html")
         if not is_base64(text) or (doubtful and could_be_letters(data)):
             self.say(text, source)
+        return True
+
+    def _sealed(self, text: str, source: str) -> bool:
+        """Not a file unless it is one of a kind we know; what words there are in it are said."""
+        data = from_base64(text)
+        if not data:
+            return False
+        if kind_of(data) != "binary":
+            return self._base64(text, "", "", source)
+        self.say(words_in(data, MAX_PROMPT_CHARACTERS)[0], source)
+        return is_base64(text) and len(text) > MAX_DOUBTFUL
+
+    def _is_no_file(self, text: str, content_type: str, data: bytes, source: str) -> bool:
+        """Whether it is only letters. What begins like a file of a kind we know is one, whatever it looks like."""
+        if len(text) > MAX_NO_FILE:
+            return False
+        kind = kind_of(data, content_type)
+        if not content_type and kind in ("binary", "text") and could_be_letters(data) and is_plain_token(text):
+            opaque = False
+        elif kind != "binary":
+            return False
+        else:
+            loose = not content_type and not source.startswith("document:")
+            if not is_address(text) and not (loose and is_short_and_opaque(text, data)):
+                return False
+            opaque = True
+        if opaque:
+            self.flags["opaque"] = None
+        # To those who decode it all the same.
+        for words in readings(data)[0]:
+            self.say(words, source)
         return True
 
     def _dict(self, body: dict[str, Any], source: str, key: str) -> list[tuple[object, str, str]]:
@@ -299,7 +347,7 @@ class Reading:
             self.tools = True
         if kind in _MEDIA_PARTS:
             self.flags[_MEDIA_PARTS[kind]] = None
-        elif kind == "url":
+        elif kind in ("url", _SEALED):
             self.flags["opaque"] = None
         left: list[tuple[object, str, str]] = []
         taken = self._file(body, source) if outside else self._call(body, kind, key) or self._file(body, source)
@@ -323,7 +371,8 @@ class Reading:
                 inner = "system"
             elif source == "request":
                 inner = _KEYS.get(lower, source)
-            left.append((value, inner, lower))
+            # What only the model's maker can read, and has to get back: no file, and letters to everybody else.
+            left.append((value, inner, _SEALED if kind == _SEALED and lower == "data" else lower))
         return left
 
     def _speaker(self, body: dict[str, Any], kind: str, source: str, key: str) -> tuple[str, bool]:
