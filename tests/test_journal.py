@@ -916,11 +916,34 @@ def test_a_log_that_lay_still_for_long_is_pruned_a_day_later_or_when_somebody_sa
             problems.append(log.problem)
             if days == 50:
                 # The newest record from the future is no better.
-                assert not clock_fits(store._log, int((now[0] - 25 * DAY_S) * 1000))
+                assert not clock_fits(store._log, int((now[0] - 25 * DAY_S) * 1000), 30)
         assert [bool(each) for each in problems] == [False, True, True, False]
         assert kinds(store)[0][:2] == ["0 opening", "2 configuration"]
         now[0] += 50 * DAY_S
         assert log.prune(retention_days=30) == {NAME: 6}
+    whole(store)
+
+
+@pytest.mark.usefixtures("_quiet")
+@pytest.mark.parametrize(("keep", "ahead"), [(1, 1.5), (7, 9), (7, 20), (30, 30.5), (400, 500)])
+def test_one_start_with_the_clock_ahead_by_more_than_is_kept_deletes_nothing(
+    store: Watched, keep: int, ahead: float
+) -> None:
+    now = [1_000_000_000.0]
+
+    def later(days: float) -> tuple[bool, int]:
+        now[0] += days * DAY_S
+        with Journal(store, signer(), verify=keys.verify, clock=lambda: now[0], retention_days=keep) as log:
+            log.append([record(at_s=now[0])], durable=True)
+            log.checkpoint()
+            log._retain()
+        with store.reading() as view:
+            return bool(log.problem), len(list(view.bodies(1, 0, 99)))
+
+    assert [later(0.01)[1] for _ in range(5)] == [2, 3, 4, 5, 6]
+    assert later(ahead) == (True, 7)
+    # The time was right after all: there are records of it now, and the old ones go, with a record of that.
+    assert later(min(keep, 2) * 0.6) == (False, 4)
     whole(store)
 
 
@@ -1036,17 +1059,19 @@ def test_retention_is_looked_after_hourly_and_only_where_something_is_overdue(
             log.checkpoint()
 
         later(0)
-        later(30 * 24)
+        later(15 * 24)
+        later(15 * 24)
         later(0.9)
         # Too old, but not for long.
         assert pruned() == 0
         later(0.6)
         # Once, not by both.
         assert (pruned(), kinds(store)[0][:2]) == (1, ["0 opening", "2 configuration"])
-        later(30 * 24)
-        assert (pruned(), kinds(store)[0][:2]) == (2, ["0 opening", "4 configuration"])
+        later(15 * 24)
+        later(15 * 24)
+        assert (pruned(), kinds(store)[0][:2]) == (3, ["0 opening", "5 configuration"])
         later(0.9)
-        assert pruned() == 2
+        assert pruned() == 3
         whole(store)
         assert caplog.text == ""
         store.fails = True
@@ -1060,12 +1085,12 @@ def test_retention_is_looked_after_hourly_and_only_where_something_is_overdue(
 def test_the_thread_that_signs_deletes_what_is_old(store: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_000_000_000.0]
     with Journal(store, signer(), verify=keys.verify, clock=lambda: now[0]) as log:
-        log.append([record(at_s=now[0]), record(at_s=now[0])], durable=True)
+        log.append([record(at_s=now[0] + days * DAY_S) for days in (0, 0, 15)], durable=True)
     now[0] += 30.5 * DAY_S
     monkeypatch.setattr(journal, "CHECKPOINT_S", 0.01)
     with Journal(store, signer(), verify=keys.verify, clock=lambda: now[0], retention_days=30) as log:
         log.append([record(at_s=now[0])], durable=True)
-        until(lambda: kinds(store) == [["0 opening", "3 configuration", "4 prune"]])
+        until(lambda: kinds(store) == [["0 opening", "3 configuration", "4 configuration", "5 prune"]])
     whole(store)
 
 

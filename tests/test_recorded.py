@@ -228,7 +228,7 @@ def test_a_held_head_that_the_log_lacks_is_damage(settings: Settings) -> None:
     assert (decision.action, "is held" in decision.explanation) == (Action.PAUSE, True)
 
 
-@pytest.mark.parametrize("what", ["gone", "emptied"])
+@pytest.mark.parametrize("what", ["gone", "emptied", "emptied, and the note is gone"])
 def test_a_key_signs_no_second_log(settings: Settings, what: str) -> None:
     """Two histories under one name would look like a forgery, or let one pass for the other."""
     assert assemble.gate_from_settings(settings).session().check("bash", {}).receipt is not None
@@ -237,9 +237,11 @@ def test_a_key_signs_no_second_log(settings: Settings, what: str) -> None:
     assert isinstance(files.log, Path)
     vkey = keys.load(files.key).key.vkey
     files.log.rename(files.log.with_name("kept"))
-    if what == "emptied":
+    if what != "gone":
         with SqliteLog(files.log).writing(durable=True):
             pass
+    if "note" in what:
+        files.note.unlink()
     for _ in range(2):
         decision = assemble.gate_from_settings(settings).session().check("bash", {})
         assert decision.action is Action.PAUSE
@@ -263,6 +265,28 @@ def test_killed_between_the_log_and_its_key_the_next_one_goes_on(settings: Setti
         pass
     assert not files.key.exists()
     assert assemble.gate_from_settings(settings).session().check("bash", {}).receipt is not None
+
+
+def test_killed_while_it_begins_the_next_one_goes_on(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the log has begun under the key that was made, and before the key has its name."""
+    from lockgate.journal import Journal
+
+    files = assemble.journal_files(settings)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for place, name in ((Journal, "begin"), (assemble, "_first_signer")):
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, killed)
+            with pytest.raises(KeyboardInterrupt):
+                assemble.log_from_settings(settings)
+        assert (files.new_key.exists(), files.key.exists()) == (True, False)
+    begun = keys.load(files.new_key).key.vkey
+    with assemble.log_from_settings(settings) as log:
+        log.checkpoint()
+    assert (files.new_key.exists(), keys.load(files.key).key.vkey) == (False, begun)
+    assert kinds(settings) == ["opening"]
 
 
 def test_those_who_begin_at_once_begin_one_log(settings: Settings) -> None:
@@ -306,8 +330,8 @@ def test_logs_beside_each_other_share_nothing(settings: Settings, tmp_path: Path
         assert kinds(named) == ["opening", "configuration", "ruling", "ruling"]
         files = assemble.journal_files(named)
         assert isinstance(files.log, Path)
-        found.append({files.log, files.key, files.witnessed, files.note, files.next_key()})
-    assert sum(map(len, found)) == len(set().union(*found)) == 5 * len(names)
+        found.append({files.log, files.key, files.new_key, files.witnessed, files.note, files.next_key()})
+    assert sum(map(len, found)) == len(set().union(*found)) == 6 * len(names)
 
 
 @pytest.mark.parametrize("path", ["/", "/.", "/x/.."])
@@ -316,7 +340,7 @@ def test_a_folder_is_no_log(settings: Settings, path: str) -> None:
         assemble.log_from_settings(replace(settings, audit=Audit(log_path=path)))
 
 
-@pytest.mark.parametrize("name", ["journal", "j.key", "j.key.2", "j.policy", "j.witnessed", "j-wal"])
+@pytest.mark.parametrize("name", ["journal", "j.key", "j.key.2", "j.key.new", "j.policy", "j.witnessed", "j-wal"])
 def test_a_log_by_the_name_of_what_lies_beside_one_is_refused(settings: Settings, tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidConfig, match="must not be a name that files beside a log have"):
         assemble.gate_from_settings(replace(settings, audit=Audit(log_path=str(tmp_path / name))))

@@ -206,6 +206,11 @@ class JournalFiles(NamedTuple):
         """Which settings were recorded last."""
         return self.key.with_suffix(".policy")
 
+    @property
+    def new_key(self) -> Path:
+        """The first key, until the log has been begun under it."""
+        return self.key.with_name(f"{self.key.name}.new")
+
     def key_files(self) -> list[Path]:
         """The files of all keys that are there, oldest first."""
         return key_files(self.key)
@@ -253,25 +258,39 @@ def _opened_log(settings: Settings) -> tuple[Journal, str]:
         from lockgate.stores.log_sqlite import SqliteLog
 
         store = SqliteLog(files.log)
-    # This makes the log, where there is none. Its key comes second: a key without a log has lost it.
-    with store.writing(durable=True) as log:
-        shards = log.shards()
-    if shards:
-        signer, origin = _signer(files, shards[-1].vkey) or _no_key(files, shards[-1].vkey), shards[0].origin
-    else:
-        signer = keys.load_or_create(files.key, f"lockgate/{os.urandom(4).hex()}")
-        origin = signer.key.name
-        if recording.read_note(files.note).partition(" ")[0] == origin:
-            raise _lost(files)
-    journal = Journal(
+    made = partial(
+        Journal,
         store,
-        signer,
         verify=keys.verify,
         held=_held(files.witnessed),
         find_signer=partial(_signer, files),
         retention_days=settings.audit.retention_days,
     )
-    return journal, origin
+    # This makes the log, where there is none. Its key comes second: a key without a log has lost it.
+    with store.writing(durable=True) as log:
+        shards = log.shards()
+        if not shards:
+            if files.key_files():
+                raise _lost(files)
+            # Nobody else is here. One that is left over has signed nothing that was kept.
+            with suppress(OSError):
+                files.new_key.unlink()
+            begun = made(keys.create(files.new_key, f"lockgate/{os.urandom(4).hex()}"))
+            begun.begin(log)
+            shards = log.shards()
+    newest = shards[-1].vkey
+    return made(_signer(files, newest) or _first_signer(files, newest) or _no_key(files, newest)), shards[0].origin
+
+
+def _first_signer(files: JournalFiles, vkey: str) -> Signer | None:
+    """The log's first key, which gets its name when the log has been begun under it: by whoever comes first."""
+    from lockgate import keys
+
+    with suppress(LockgateError):
+        if keys.load(files.new_key).key.vkey == vkey and not os.path.lexists(files.key):
+            with suppress(OSError):
+                os.replace(files.new_key, files.key)
+    return _signer(files, vkey)
 
 
 def refuse_lost_log(files: JournalFiles) -> None:

@@ -266,9 +266,7 @@ class Journal:
         """Make the log, or check the end of the one that is there against its newest head and the held ones."""
         with self._numbering(), self.store.writing(durable=True) as log:
             if log.current() is None:
-                if self._held:
-                    raise damaged("the log is gone: the store is empty, and a head of it is held")
-                self._open_shard(log, self._sealing())
+                self.begin(log)
         with self.store.reading() as log:
             shard = recognised(log.current(), self._seen)
             self._adopt(shard)
@@ -285,6 +283,12 @@ class Journal:
         if frontier.size > start.size:
             # Somebody was stopped before they could sign.
             self._ask_for_head(frontier.size - start.size)
+
+    def begin(self, log: Transaction) -> None:
+        """Open the first shard, in a transaction of somebody who may have made its key there."""
+        if self._held:
+            raise damaged("the log is gone: the store is empty, and a head of it is held")
+        self._open_shard(log, self._sealing())
 
     def _adopt(self, shard: Shard) -> None:
         """The signer for this shard, or JournalUnavailable."""
@@ -580,10 +584,11 @@ class Journal:
                 first = ((each, max(1, each.pruned)) for each in log.shards())
                 if not any(told_ms(log, each.number, at) < overdue_ms for each, at in first if at < each.size):
                     return {}
-                if not clock_fits(log, now_ms):
+                if not clock_fits(log, now_ms, retention_days):
                     self._kept_because = self.problem = (
-                        "no old records are deleted: the clock may have jumped, for no record is a day to a month old, "
-                        "or the newest is from the future; `lockgate audit prune --yes` deletes them all the same"
+                        "no old records are deleted: the clock may have jumped, for none of those to keep is "
+                        "a day to a month old, or the newest is from the future; `lockgate audit prune --yes` deletes "
+                        "them all the same"
                     )
                     _log.warning("%s", self._kept_because)
                     return {}

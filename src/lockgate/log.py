@@ -351,19 +351,22 @@ def old_records(log: Snapshot, shard: Shard, old_ms: int, verify: Verify) -> int
     return before if before > start else 0
 
 
-def clock_fits(log: Snapshot, now_ms: int) -> bool:
+def clock_fits(log: Snapshot, now_ms: int, retention_days: int) -> bool:
     """Whether the log bears out what the clock says: it has a record that is a day to a month old, and none to come.
 
-    A clock that jumped ahead would make everything old at once. Records lie in the order they were stored, so a few
-    looks find the newest that is a day old; where clocks of several hosts differ, one near it.
+    A clock that jumped ahead would make everything old at once: so that record must be one that is kept. Where a day is
+    all that is kept, half a day is old enough. Records lie in the order they were stored, so a few looks find the
+    newest that is so old; where clocks of several hosts differ, one near it.
     """
+    most_ms = min(31, retention_days) * _DAY_MS
+    least_ms = min(_DAY_MS, most_ms // 2)
     shards = log.shards()
     if not shards or told_ms(log, shards[-1].number, shards[-1].size - 1) > now_ms + _DAY_MS:
         return False
     for shard in reversed(shards):
         there = range(max(1, shard.pruned), shard.size)
-        if at := bisect_right(there, now_ms - _DAY_MS, key=lambda index, of=shard.number: told_ms(log, of, index)):  # type: ignore[misc]
-            return told_ms(log, shard.number, there[at - 1]) >= now_ms - 31 * _DAY_MS
+        if at := bisect_right(there, now_ms - least_ms, key=lambda index, of=shard.number: told_ms(log, of, index)):  # type: ignore[misc]
+            return told_ms(log, shard.number, there[at - 1]) >= now_ms - most_ms
     return False
 
 

@@ -501,9 +501,12 @@ def test_a_log_without_a_shard_is_empty(run: Run, tmp_path: Path) -> None:
     keys.create(path.with_suffix(".key"), NAME)
     with SqliteLog(path).writing(durable=True):
         pass
-    for argv in (["keys", "rotate", "--yes"], ["head"], ["export"]):
+    for argv in (["head"], ["export"]):
         ended = run("audit", *argv)
         assert (ended.code, "the log is empty" in ended.err) == (2, True), ended
+    # It is never left with a key: somebody has emptied it.
+    ended = run("audit", "keys", "rotate", "--yes")
+    assert (ended.code, "the journal that it signed is gone" in ended.err) == (2, True), ended
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -691,14 +694,68 @@ def test_only_the_end_of_a_long_log_is_read(log: Path) -> None:
                     self.read += 1
                     yield index, b"{}"
 
+        def leaves(self, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+            return ((at, leaf_hash(body)) for at, body in self.bodies(shard, start, stop))
+
     view = Counting()
     found = showing.newest_of(view, showing.Wanted(), 5)  # type: ignore[arg-type]
     assert [each.at for each in found] == [999_996, 999_997, 999_998, 999_999, 2**60]
-    assert view.read < 3_000
+    assert view.read < 6_000
+
+
+CHANGED_BODY = "UPDATE bodies SET body = (SELECT body FROM bodies WHERE number = 3) WHERE number = 4"
+
+
+def test_a_changed_record_is_never_shown_as_if_it_were_whole(run: Run, log: Path) -> None:
+    leaf = json.loads(run("audit", "show", "4", "--json").out)["leaf_hash"]
+    events = run("audit", "show", "--format", "ocsf").out.splitlines()
+    changed(log, CHANGED_BODY)
+    for argv in ([], ["--action", "PAUSE"], ["--json"], ["4"], ["4", "--json"], ["--format", "ocsf"]):
+        ended = run("audit", "show", *argv)
+        assert ended.code == 1, argv
+        assert ended.err == "lockgate: warning: 1 record changed since recording; see lockgate audit verify\n"
+        if "--json" in argv:
+            (told,) = [each for each in map(json.loads, ended.out.splitlines()) if each["index"] == 4]
+            wrong = "its bytes do not hash to its leaf"
+            assert told == {"shard": NAME, "index": 4, "leaf_hash": leaf, "changed": True, "wrong": wrong}
+        elif "ocsf" in argv:
+            assert ended.out.splitlines() == [each for each in events if leaf not in each] != events
+        else:
+            assert "was changed: its bytes do not hash to its leaf" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        (CHANGED_BODY, "record 4 was changed: its bytes do not hash to its leaf"),
+        ("DELETE FROM leaves WHERE number = 4", "record 4 was changed"),
+        ("DELETE FROM leaves WHERE number = 9", "record 9 was changed"),
+        ("UPDATE leaves SET number = 20 WHERE number = 9", "record 9 was changed"),
+    ],
+)
+def test_a_changed_log_is_not_exported(run: Run, log: Path, statement: str, told: str) -> None:
+    changed(log, statement)
+    for argv in ([], ["--out", "out"]):
+        ended = run("audit", "export", *argv)
+        assert (ended.code, ended.out) == (1, "")
+        assert told in ended.err
+        assert not Path("out").exists()
+
+
+def test_a_log_with_records_cut_out_is_not_exported(run: Run, log: Path) -> None:
+    for numbers, told in (("> 7", "record 8 is missing: the head says 10"), ("= 5", "record 5 is missing")):
+        changed(log, *(f"DELETE FROM {table} WHERE number {numbers}" for table in ("leaves", "bodies")))
+        ended = run("audit", "export")
+        assert (ended.code, ended.out, told in ended.err) == (1, "", True), ended
 
 
 def test_what_cannot_be_read_is_shown_whatever_was_asked_for(run: Run, log: Path) -> None:
-    changed(log, "UPDATE bodies SET body = x'1b5b324a' WHERE number = 4")
+    leaf = leaf_hash(b"\x1b[2J").hex()
+    changed(
+        log,
+        "UPDATE bodies SET body = x'1b5b324a' WHERE number = 4",
+        f"UPDATE leaves SET hash = x'{leaf}' WHERE number = 4",
+    )
     for argv in ([], ["--action", "PAUSE"], ["--json"], ["4"], ["--format", "ocsf"]):
         ended = run("audit", "show", *argv)
         assert ended.code == 1

@@ -375,6 +375,86 @@ def test_a_file_that_holds_more_or_less_than_was_made_is_refused(path: Path, sta
         assert len(view.odd) == 1
 
 
+NAMED_AS_SQLITES = (
+    (
+        "trigger",
+        "sqlite_own",
+        "bodies",
+        "CREATE TRIGGER sqlite_own AFTER INSERT ON bodies BEGIN REPLACE INTO bodies VALUES (1, NEW.number, x'00'); END",
+    ),
+    (
+        "trigger",
+        "sqlite_stat1",
+        "heads",
+        "CREATE TRIGGER sqlite_stat1 BEFORE INSERT ON heads BEGIN SELECT RAISE(IGNORE); END",
+    ),
+    (
+        "trigger",
+        "sqlite_autoindex_shards_2",
+        "bodies",
+        "CREATE TRIGGER sqlite_autoindex_shards_2 BEFORE INSERT ON bodies BEGIN SELECT RAISE(IGNORE); END",
+    ),
+    ("view", "sqlite_stat1", "sqlite_stat1", "CREATE VIEW sqlite_stat1 AS SELECT 1"),
+    ("view", "sqlite_sequence", "sqlite_sequence", "CREATE VIEW sqlite_sequence AS SELECT 1"),
+)
+
+
+@pytest.mark.parametrize("part", NAMED_AS_SQLITES)
+def test_a_name_of_sqlites_own_hides_nothing(path: Path, part: tuple[str, ...]) -> None:
+    put(path)
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA writable_schema = ON")
+    db.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, 0, ?)", part)
+    version = db.execute("PRAGMA schema_version").fetchone()[0]
+    db.execute(f"PRAGMA schema_version = {version + 1}")
+    db.commit()
+    db.close()
+    with pytest.raises(JournalDamaged):
+        opened(path).append([record()], durable=True)
+    with pytest.raises(JournalDamaged), LogFile(path).reading() as view:
+        raise JournalDamaged(view.odd[0])
+
+
+def test_what_sqlite_keeps_for_itself_is_not_held_against_the_log(path: Path) -> None:
+    put(path)
+    db = sqlite3.connect(path)
+    db.execute("ANALYZE")
+    assert db.execute("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'sqlite_stat%'").fetchone()[0]
+    db.commit()
+    db.close()
+    opened(path).append([record()], durable=True)
+    with LogFile(path).reading() as view:
+        assert view.odd == []
+
+
+STRAYS = {
+    "INSERT INTO tiles VALUES (1, 8, 1, zeroblob(32))": "hashes of subtrees in shard 1",
+    "INSERT INTO tiles VALUES (1, 16, 0, zeroblob(32))": "hashes of subtrees in shard 1",
+    "INSERT INTO tiles VALUES (1, 'x', 0, zeroblob(32))": "hashes of subtrees in shard 1",
+    "INSERT OR REPLACE INTO tiles VALUES (1, 8, 0, zeroblob(32))": "hashes of subtrees in shard 1",
+    "INSERT INTO tiles VALUES (2, 8, 0, zeroblob(32))": "rows in tiles for a shard that is not there",
+    "INSERT INTO leaves SELECT 2, number, hash FROM leaves": "rows in leaves for a shard that is not there",
+    "INSERT INTO bodies SELECT 0, number, body FROM bodies": "rows in bodies for a shard that is not there",
+    "INSERT INTO bodies VALUES (x'00', 0, x'00')": "rows in bodies for a shard that is not there",
+    "INSERT INTO heads SELECT -1, size, note, at_ms FROM heads": "rows in heads for a shard that is not there",
+}
+
+
+@pytest.mark.parametrize("statement", STRAYS)
+def test_rows_in_the_way_of_what_comes_next_are_odd(path: Path, statement: str) -> None:
+    log = opened(path)
+    log.append([record() for _ in range(300)], durable=True)
+    log.close()
+    with LogFile(path).reading() as view:
+        assert view.odd == []
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute(statement)
+    db.close()
+    with LogFile(path).reading() as view:
+        (said,) = view.odd
+    assert STRAYS[statement] in said
+
+
 @pytest.mark.parametrize("table", ["leaves", "bodies"])
 def test_what_a_trigger_swallows_is_not_acknowledged(log: Journal, path: Path, table: str) -> None:
     """Put there while the log is open: its connection is not made anew."""

@@ -172,8 +172,8 @@ example:
   $ lockgate audit show --action PAUSE --since 7d
   $ lockgate audit show --follow --format ocsf
 
-What is shown is what is stored; `lockgate audit verify` says whether it was changed.
-Exit code 0: shown; 1: a record cannot be read; 2: bad input."""
+What is shown is what is stored, as long as it fits its own hash; `lockgate audit verify` says whether all of it
+is as it was. Exit code 0: shown; 1: a record was changed, or cannot be read; 2: bad input."""
     parser.add_argument("indexes", nargs="*", metavar="INDEX", type=_number, help="only these, with all that they hold")
     parser.add_argument("--session", metavar="NAME", default="", help="of this session")
     parser.add_argument("--tool", metavar="NAME", default="", help="about this tool")

@@ -14,9 +14,11 @@ from lockgate.cli.logs import body_of, log_from, read_key, read_witness_key, row
 from lockgate.core.errors import JournalDamaged, LockgateError, quoted
 
 if TYPE_CHECKING:
+    from lockgate.core.exports import Row
     from lockgate.log import Shard, Snapshot
 
 _MOST_PROOF = 1 << 18
+_MORE = "lockgate audit verify says more"
 
 
 def head(args: argparse.Namespace) -> Exit:
@@ -60,9 +62,7 @@ def _proved(view: Snapshot, shard: Shard, index: int) -> bytes:
 
     body = body_of(view, shard, index)
     if (index, leaf_hash(body)) != next(view.leaves(shard.number, index, index + 1), None):
-        raise JournalDamaged(
-            f"record {index} was changed: its bytes do not hash to its leaf", hint="lockgate audit verify says more"
-        )
+        raise JournalDamaged(f"record {index} was changed: its bytes do not hash to its leaf", hint=_MORE)
     return body
 
 
@@ -111,8 +111,11 @@ def export(args: argparse.Namespace) -> Exit:
                     f"the log has {len(numbered)} shards, each of which is a file of its own",
                     hint=f"name a folder with --out, or one of {names} with --shard",
                 )
+            _refuse_changed(view, numbered[0][1])
             _write(None, _exported(view, numbered[0][1]))
             return Exit.CLEAR
+        for _, shard in numbered:
+            _refuse_changed(view, shard)
         os.makedirs(args.out, mode=0o700, exist_ok=True)
         for number, shard in numbered:
             name = os.path.join(args.out, f"{number:04}.export")
@@ -120,6 +123,12 @@ def export(args: argparse.Namespace) -> Exit:
             print(visible(f"{name}: {counted(lines - 4, 'record')} of {shard.origin}"))
         print(visible(f"key: {view.shards()[0].vkey}"))
     return Exit.CLEAR
+
+
+def _refuse_changed(view: Snapshot, shard: Shard) -> None:
+    """Before the first byte is written: the half of an export would be one that somebody takes for the whole."""
+    for _ in _exported(view, shard):
+        pass
 
 
 def _exported(view: Snapshot, shard: Shard) -> Iterator[bytes]:
@@ -131,7 +140,23 @@ def _exported(view: Snapshot, shard: Shard) -> Iterator[bytes]:
     from lockgate.log import newest_head
 
     note, covered = newest_head(view, shard, keys.verify)
-    return export_lines(note, islice(rows(view, shard), covered.size))
+    return export_lines(note, _as_recorded(islice(rows(view, shard), covered.size), covered.size))
+
+
+def _as_recorded(found: Iterable[Row], size: int) -> Iterator[Row]:
+    """These rows, as long as they are all there and each hashes to its leaf."""
+    from lockgate.core.merkle import leaf_hash
+
+    count = 0
+    for row in found:
+        if row.at != count:
+            raise JournalDamaged(f"record {count} is missing", hint=_MORE)
+        if row.data is not None and leaf_hash(row.data) != row.leaf:
+            raise JournalDamaged(f"record {count} was changed: its bytes do not hash to its leaf", hint=_MORE)
+        yield row
+        count += 1
+    if count != size:
+        raise JournalDamaged(f"record {count} is missing: the head says {size}", hint=_MORE)
 
 
 def _write(name: str | None, pieces: Iterable[bytes]) -> int:

@@ -177,11 +177,11 @@ def _said_size(head: bytes) -> int:
     return int(lines[1]) if len(lines) > 1 and lines[1].isdigit() and len(lines[1]) < 19 else 0
 
 
-def rows(view: Snapshot, shard: Shard) -> Iterator[Row]:
+def rows(view: Snapshot, shard: Shard, start: int = START, stop: int = END) -> Iterator[Row]:
     """Leaves and bodies side by side. A body without a leaf is handed on with none, for the audit to say so."""
-    bodies = view.bodies(shard.number, START, END)
+    bodies = view.bodies(shard.number, start, stop)
     body = next(bodies, None)
-    for at, leaf in view.leaves(shard.number, START, END):
+    for at, leaf in view.leaves(shard.number, start, stop):
         while body is not None and body[0] < at:
             yield Row(body[0], b"", body[1])
             body = next(bodies, None)

@@ -1,7 +1,7 @@
 """Records of the journal for people, found from the newest back, and for programs, one JSON object each.
 
 What stands in a record is what was stored, by whoever could write there: every name is made visible, and nothing here
-says that it is true. That is for `lockgate audit verify`.
+says that it is true. That is for `lockgate audit verify`. Only what does not even fit the leaf beside it is told apart.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from time import sleep, time
 from typing import TYPE_CHECKING, NamedTuple
 
 from lockgate.cli.exits import Exit
-from lockgate.cli.logs import END, body_of, log_from, shard_of
+from lockgate.cli.logs import END, body_of, log_from, rows, shard_of
 from lockgate.core.errors import InvalidRecord, LockgateError, quoted
 from lockgate.core.merkle import leaf_hash
 from lockgate.core.record import label, parse
@@ -33,13 +33,14 @@ _LABEL = 16
 
 
 class Found(NamedTuple):
-    """One stored record: where it is, its bytes, and its fields or why it has none."""
+    """One stored record: where it is, its leaf, and its fields or why it has none, or none to believe."""
 
     origin: str
     at: int
-    data: bytes
+    leaf: bytes
     fields: Mapping[str, object]
     wrong: str = ""
+    changed: bool = False
 
 
 class Wanted(NamedTuple):
@@ -72,18 +73,28 @@ class Wanted(NamedTuple):
         return not self.rule or (isinstance(rules, list) and self.rule in rules)
 
 
-def found_at(shard: Shard, index: int, data: bytes) -> Found:
+def found_at(shard: Shard, index: int, leaf: bytes, data: bytes) -> Found:
+    changed = leaf_hash(data) != leaf
     try:
-        return Found(shard.origin, index, data, parse(data))
+        fields = parse(data)
     except InvalidRecord as error:
-        return Found(shard.origin, index, data, {}, error.message)
+        return Found(shard.origin, index, leaf, {}, error.message, changed)
+    if changed:
+        # Whoever changed it wants it to be read.
+        return Found(shard.origin, index, leaf, {}, "its bytes do not hash to its leaf", changed)
+    return Found(shard.origin, index, leaf, fields)
+
+
+def _stored(view: Snapshot, shard: Shard, start: int, stop: int) -> Iterator[Found]:
+    for at, leaf, data in rows(view, shard, start, stop):
+        if data is not None:
+            yield found_at(shard, at, leaf, data)
 
 
 def all_of(view: Snapshot, wanted: Wanted, after: Mapping[int, int] | None = None) -> Iterator[Found]:
     """Oldest first, behind these indexes of each shard."""
     for shard in view.shards():
-        for index, data in view.bodies(shard.number, (after or {}).get(shard.number, -1) + 1, END):
-            found = found_at(shard, index, data)
+        for found in _stored(view, shard, (after or {}).get(shard.number, -1) + 1, END):
             if wanted.fits(found):
                 yield found
 
@@ -95,13 +106,12 @@ def newest_of(view: Snapshot, wanted: Wanted, limit: int) -> list[Found]:
         stop = _end(view, shard, END)
         while stop > 0 and len(kept) < limit:
             start = max(0, stop - _CHUNK)
-            bodies = list(view.bodies(shard.number, start, stop))
-            for index, data in reversed(bodies):
-                found = found_at(shard, index, data)
+            stored = list(_stored(view, shard, start, stop))
+            for found in reversed(stored):
                 if wanted.fits(found) and len(kept) < limit:
                     kept.append(found)
             # Retention leaves long stretches without a body, and a forger's index may be anywhere.
-            stop = start if bodies else _end(view, shard, start)
+            stop = start if stored else _end(view, shard, start)
     return kept[::-1]
 
 
@@ -147,24 +157,31 @@ def show(args: argparse.Namespace) -> Exit:
 def _found(view: Snapshot, wanted: Wanted, args: argparse.Namespace) -> Iterable[Found]:
     if args.indexes:
         shard = shard_of(view, args.shard)
-        return (found_at(shard, index, body_of(view, shard, index)) for index in args.indexes)
+        return (
+            found_at(shard, index, _leaf(view, shard, index), body_of(view, shard, index)) for index in args.indexes
+        )
     limit = (0 if args.json or args.format else _SHOWN) if args.limit is None else args.limit
     return newest_of(view, wanted, limit) if limit else all_of(view, wanted)
 
 
+def _leaf(view: Snapshot, shard: Shard, index: int) -> bytes:
+    return next((leaf for _, leaf in view.leaves(shard.number, index, index + 1)), b"")
+
+
 class _Shown:
-    """Prints what was found in the form that was asked for, and counts what could not be read."""
+    """Prints what was found in the form that was asked for, and counts what was changed or could not be read."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._for_people = not (args.json or args.format)
         self._print = (
             people(whole=bool(args.indexes)) if self._for_people else lines(ocsf_line if args.format else json_line)
         )
-        self.count = self.unreadable = 0
+        self.count = self.changed = self.unreadable = 0
 
     def __call__(self, found: Found) -> None:
         self.count += 1
-        self.unreadable += bool(found.wrong)
+        self.changed += found.changed
+        self.unreadable += bool(found.wrong) and not found.changed
         self._print(found)
 
     def ended(self) -> Exit:
@@ -172,11 +189,12 @@ class _Shown:
 
         if not self.count and self._for_people:
             print("no such record")
-        if self.unreadable:
-            sys.stdout.flush()
-            said = f"lockgate: warning: {counted(self.unreadable, 'record')} cannot be read; see lockgate audit verify"
-            print(said, file=sys.stderr)
-        return Exit.FLAGGED if self.unreadable else Exit.CLEAR
+        sys.stdout.flush()
+        for count, what in ((self.changed, "changed since recording"), (self.unreadable, "cannot be read")):
+            if count:
+                said = f"lockgate: warning: {counted(count, 'record')} {what}; see lockgate audit verify"
+                print(said, file=sys.stderr)
+        return Exit.FLAGGED if self.changed or self.unreadable else Exit.CLEAR
 
 
 def _wanted(args: argparse.Namespace) -> Wanted:
@@ -225,8 +243,9 @@ def json_line(found: Found) -> str:
     value: dict[str, object] = {
         "shard": found.origin,
         "index": found.at,
-        "leaf_hash": leaf_hash(found.data).hex(),
+        "leaf_hash": found.leaf.hex(),
     }
+    value |= {"changed": True} if found.changed else {}
     value |= {"wrong": found.wrong} if found.wrong else {"record": found.fields}
     return json.dumps(value, ensure_ascii=True)
 
@@ -242,7 +261,7 @@ def ocsf_line(found: Found) -> str:
         found.fields,
         origin=found.origin,
         index=found.at,
-        leaf_hash=leaf_hash(found.data),
+        leaf_hash=found.leaf,
         software=lockgate.__version__,
     )
     return "" if event is None else json.dumps(event, ensure_ascii=True)
@@ -284,7 +303,7 @@ def line(found: Found) -> Text:
     from rich.text import Text
 
     if found.wrong:
-        return Text.assemble(f"{found.at:>7}  ", (f"cannot be read: {_shown(found.wrong, 200)}", "bold red"))
+        return Text.assemble(f"{found.at:>7}  ", (_wrong(found), "bold red"))
     fields = found.fields
     kind = str(fields["kind"])
     word = str(fields["action"]) if kind == "ruling" else kind
@@ -307,18 +326,18 @@ def card(screen: Console, found: Found) -> None:
 
     screen.print(Text.assemble((visible(f"{found.origin} {found.at}"), "bold")), soft_wrap=True)
     if found.wrong:
-        screen.print(Text(f"cannot be read: {_shown(found.wrong, 200)}", "bold red"), soft_wrap=True)
-    rows: list[tuple[str, str]] = [("leaf_hash", leaf_hash(found.data).hex())]
+        screen.print(Text(_wrong(found), "bold red"), soft_wrap=True)
+    told: list[tuple[str, str]] = [("leaf_hash", found.leaf.hex())]
     for name, value in found.fields.items():
         if name == "ts_ms":
-            rows.append(("time", f"{clock(value)} ({value})"))
+            told.append(("time", f"{clock(value)} ({value})"))
         elif name == "blocks" and isinstance(value, list):
-            rows += [(name, f"{each['id']} {each['trust']} {each['sha256']}") for each in value] or [(name, "none")]
+            told += [(name, f"{each['id']} {each['trust']} {each['sha256']}") for each in value] or [(name, "none")]
         elif isinstance(value, list):
-            rows.append((name, ", ".join(map(str, value)) or "none"))
+            told.append((name, ", ".join(map(str, value)) or "none"))
         else:
-            rows.append((name, str(value) if value != "" else "none"))
-    for name, text in rows:
+            told.append((name, str(value) if value != "" else "none"))
+    for name, text in told:
         screen.print(Text.assemble((f"  {name:<{_LABEL}}", "dim"), visible(text)), soft_wrap=True)
 
 
@@ -356,6 +375,10 @@ def _told(kind: str, fields: Mapping[str, object]) -> str:
             blocks = fields["blocks"]
             return f"{len(blocks) if isinstance(blocks, list) else 0} blocks read"
     return ""
+
+
+def _wrong(found: Found) -> str:
+    return f"{'was changed' if found.changed else 'cannot be read'}: {_shown(found.wrong, 200)}"
 
 
 def _by(fields: Mapping[str, object]) -> str:

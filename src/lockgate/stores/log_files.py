@@ -16,6 +16,7 @@ from pathlib import Path
 from time import sleep
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, quoted
+from lockgate.core.merkle import HASH, Frontier, Tile
 from lockgate.log import Head, Shard
 from lockgate.stores import log_sqlite
 
@@ -24,6 +25,8 @@ _TABLES = ("bodies", "heads", "leaves", "shards")
 # Records and heads have at most 64 KiB: what is larger is no part of a log, and need not fit into memory.
 _MOST_BYTES = 1 << 20
 _BUSY_S = 5.0
+# Before and beyond every number there can be.
+_START, _END = -(2**63), 2**63 - 1
 # Whoever closes the log takes away the files beside it, perhaps just when they were to be opened: how often, and how
 # long, before it counts as something else.
 _TRIES = 10
@@ -46,8 +49,40 @@ class View:
 
     @property
     def odd(self) -> list[str]:
-        """What the file holds that we did not make, and what it lost of that: the journal refuses either."""
-        return [f"the log {wrong}" for wrong in log_sqlite.odd(self._db)]
+        """What the file holds that we did not make, and what it lost of that: the journal refuses either.
+
+        So it does rows that stand in the way of its own, which no audit of its records would come across.
+        """
+        return [f"the log {wrong}" for wrong in log_sqlite.odd(self._db) or self._strays()]
+
+    def _strays(self) -> Iterator[str]:
+        shards = {shard.number for shard in self.shards()}
+        for table in ("bodies", "heads", "leaves", "tiles"):
+            select, last = f"SELECT min(shard) FROM {table} WHERE shard > ?", _START  # noqa: S608
+            while (found := self._db.execute(select, (last,)).fetchone()[0]) is not None:
+                if found not in shards:
+                    yield f"has rows in {table} for a shard that is not there"
+                    break
+                last = found
+        for shard in sorted(shards):
+            if not self._tiles_fit(shard):
+                yield f"has hashes of subtrees in shard {shard} that are not those of its records"
+
+    def _tiles_fit(self, shard: int) -> bool:
+        select = "SELECT hash FROM tiles WHERE shard = ? AND level = ? AND number = ?"
+        frontier, count = Frontier(), 0
+        for index, leaf in self.leaves(shard, _START, _END):
+            if index != frontier.size or len(leaf) != HASH:
+                # The audit says what is wrong with these.
+                return True
+            made: list[Tile] = []
+            frontier.append(leaf, made)
+            for level, at, hash in made:
+                if self._db.execute(select, (shard, level, at)).fetchone() != (hash,):
+                    return False
+                count += 1
+        kept: int = self._db.execute("SELECT count(*) FROM tiles WHERE shard = ?", (shard,)).fetchone()[0]
+        return kept == count
 
     def shards(self) -> list[Shard]:
         """Oldest first."""

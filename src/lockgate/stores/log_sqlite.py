@@ -14,9 +14,11 @@ every connection is closed.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import sys
 import weakref
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cache
@@ -166,7 +168,8 @@ class _Writing(_Reading):
         return True
 
     def sign(self, shard: int, head: Head, edge: bytes) -> None:
-        self._db.execute("INSERT INTO heads VALUES (?, ?, ?, ?)", (shard, *head))
+        if self._db.execute("INSERT INTO heads VALUES (?, ?, ?, ?)", (shard, *head)).rowcount != 1:
+            raise JournalDamaged("the log does not keep what is put into it", hint=_ANEW)
         self._change("UPDATE shards SET signed_edge = ? WHERE number = ?", edge, shard)
 
     def prune(self, shard: int, before: int, seal: bytes) -> None:
@@ -440,26 +443,38 @@ class SqliteLog:
 
 
 _FAILURES = (sqlite3.Error, OSError, ValueError)
+_OURS = ("shards", "leaves", "tiles", "bodies", "heads")
 _ANEW = "keep the file as it is, and look at it with `lockgate audit verify`; a new log needs another place"
 
 
 def odd(db: sqlite3.Connection) -> list[str]:
     """What is in the file besides what we made, and what is not; a trigger could eat what we write."""
     found, made = _schema(db), _made()
+    names = {part[1] for part in found}
     return [
-        *(f"holds something that is not ours: {quoted(name)}" for name in found if found[name] != made.get(name)),
-        *(f"has lost a part: {quoted(name)}" for name in made if name not in found),
+        # Counted: of two by one name, each would hide the other.
+        *(f"holds something that is not ours: {quoted(str(part[1]))}" for part in found - made),
+        *(f"has lost a part: {quoted(str(part[1]))}" for part in made if part[1] not in names),
     ]
 
 
-def _schema(db: sqlite3.Connection) -> dict[str, tuple[object, ...]]:
-    rows = db.execute("SELECT name, type, tbl_name, sql FROM sqlite_schema")
-    # What SQLite makes for itself; nobody else can use that name.
-    return {str(name): tuple(rest) for name, *rest in rows if not str(name).startswith("sqlite_")}
+def _schema(db: sqlite3.Connection) -> Counter[tuple[object, ...]]:
+    rows = db.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema")
+    return Counter(row for row in rows if not _is_own(*row))
+
+
+def _is_own(kind: object, name: object, table: object, made: object) -> bool:
+    """Whether SQLite made this for itself. Its names alone say nothing: who can write the file can use them too."""
+    if kind == "index":
+        return (
+            made is None and table in _OURS and re.fullmatch(rf"sqlite_autoindex_{table}_[0-9]+", str(name)) is not None
+        )
+    plain = str(made).startswith(f"CREATE TABLE {name}(")
+    return kind == "table" and plain and re.fullmatch("sqlite_(sequence|stat[0-9])", str(name)) is not None
 
 
 @cache
-def _made() -> dict[str, tuple[object, ...]]:
+def _made() -> Counter[tuple[object, ...]]:
     with closing(sqlite3.connect(":memory:")) as db:
         db.executescript(_SCHEMA)
         return _schema(db)
