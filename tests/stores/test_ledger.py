@@ -308,7 +308,8 @@ def test_processes_that_put_the_file_aside_lose_only_what_is_too_old(path: Path)
     code = "for n in range(600): ledger.note('s', n, 'x', asked)\n"
     finished(*[spawn(code, path, 60_000) for _ in range(3)])
     files = [path.with_name("ledger.jsonl.1"), path]
-    assert all(each.stat().st_size < 70_000 for each in files if each.exists())
+    # Each of the three may have a file in its hands that another has put aside meanwhile.
+    assert all(each.stat().st_size < 2 * 60_000 for each in files if each.exists())
     # Two files of up to 60 kB, of which the older is full.
     assert counted(*files) >= 60_000 // 300
 
