@@ -14,12 +14,12 @@ from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from lockgate.cli.catalogue import ENTRIES, Entry
+from lockgate.core.catalogue import ENTRIES, Entry
 from lockgate.cli.check import trees
 from lockgate.cli.judge import rows
 from lockgate.cli.main import parsers
 from lockgate.cli.reasons import TOLD
-from lockgate.cli.replay import replay
+from lockgate.cli.traces import replay
 from lockgate.cli.terminal import visible
 from lockgate.config import reference_markdown
 from lockgate.core.rules import RULESET_VERSION

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lockgate.cli.catalogue import ENCODED, ENTRIES, entry_for, find
+from lockgate.core.catalogue import ENCODED, ENTRIES, entry_for, find
 from lockgate.core.origins import SIGNALS
 from lockgate.core.policy import Policy
 from lockgate.core.rules import RULES

@@ -12,7 +12,7 @@ from lockgate.cli.exits import Exit
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
-    from lockgate.cli.replay import Ruling
+    from lockgate.cli.traces import Ruling
     from lockgate.gate import Gate
 
 _HELP = """\
@@ -44,7 +44,7 @@ def describe(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from lockgate.cli.replay import replay, sources
+    from lockgate.cli.traces import replay, sources
 
     traces = sources(args.traces, sys.stdin)
     gate = _gate(args)

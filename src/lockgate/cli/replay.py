@@ -1,119 +1,481 @@
-"""Traces through a gate: bytes of any origin in, one ruling per call out, each as soon as its line was read."""
+"""`lockgate replay`: what agents did before, ruled on by today's policy; nothing is run, kept or sent."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
-from errno import EISDIR
-from typing import BinaryIO, TextIO
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from lockgate.core.errors import InvalidTrace, LockgateError
-from lockgate.core.trace import (
-    MAX_LINE_BYTES,
-    BlockEvent,
-    CallEvent,
-    Event,
-    SessionStart,
-    decode_line,
-    parse_line,
-)
-from lockgate.core.vocabulary import Decision
+from lockgate import transcripts
+from lockgate.cli.exits import Exit
+from lockgate.cli.terminal import console, counted, excerpt, visible
+from lockgate.core.errors import InvalidTrace, LockgateError, quoted
+from lockgate.core.vocabulary import Action, Decision
 from lockgate.gate import Gate, Session
 
-STDIN = "-"
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from lockgate.cli.parser import Parser
+
+_HELP = """\
+Reads what agents did, and rules on each of their calls as the gate would today: how many would have
+passed the rules, which would have waited for a person or been turned back, and why. It only reads: no
+call runs, nothing is recorded, and no model is asked unless you say so.
+
+PATH is a file or folder of Claude Code's transcripts, or of traces (docs/reference/trace.md). Without
+one it is Claude Code's own folder: $CLAUDE_CONFIG_DIR/projects, or ~/.claude/projects.
+
+examples:
+  $ lockgate replay                                  everything Claude Code has on record here
+  $ lockgate replay --since 7d                       sessions of the last seven days
+  $ lockgate replay --policy today.toml --policy stricter.toml
+                                                     both, and the calls on which they differ
+
+Exit code 0: every call would have run; 1: some would have waited or been turned back; 2: bad input.
+"""
+# What the seed expects of the tiers: most calls end at the first, and few need the last.
+TARGETS = (80, 15, 5)
+_MOST_SHOWN = 20
+_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
-    """One call of a trace with the decision on it; sessions are numbered over all traces, calls in their session."""
+class Ruled:
+    """One call with the ruling of each policy; `ran` is what became of it then, where the record says so."""
 
-    trace: str
-    line: int
-    session: int
-    call: int
-    goal: str
-    event: CallEvent
-    decision: Decision
-
-
-def sources(named: Sequence[str], stdin: TextIO) -> tuple[str, ...]:
-    """The traces to read: those named, or standard input when something is sent there."""
-    for name in named:
-        # Said before the rules are loaded, and before the traces that come first are ruled on.
-        if name != STDIN and os.path.isdir(name):
-            raise IsADirectoryError(EISDIR, os.strerror(EISDIR), name)
-        if name != STDIN:
-            os.stat(name)
-    if named:
-        return tuple(named)
-    if stdin.isatty():
-        raise LockgateError("no trace given", hint="lockgate check FILE, or send one to standard input")
-    return (STDIN,)
+    file: str
+    session: str
+    agent: str
+    number: int
+    id: str
+    at: float | None
+    tool: str
+    arguments: Mapping[str, object]
+    decisions: tuple[Decision, ...]
 
 
-def replay(gate: Gate, traces: Sequence[str]) -> Iterator[Ruling]:
-    """Rule on every call of every trace, in order; a line that cannot be read ends it, after all rulings before it."""
-    sessions = 0
-    for trace in traces:
-        name = "standard input" if trace == STDIN else trace
-        calls = 0
-        call = 0
-        session: Session | None = None
-        goal = ""
-        number = 0
-        try:
-            for number, event in _events(trace):
-                if isinstance(event, SessionStart) or (session is None and isinstance(event, BlockEvent | CallEvent)):
-                    start = event if isinstance(event, SessionStart) else SessionStart()
-                    session = gate.session(goal=start.goal, mode=start.mode, scope=start.scope)
-                    sessions, call, goal = sessions + 1, 0, start.goal
-                if session is None:
-                    continue
-                if isinstance(event, BlockEvent):
-                    session.add(
-                        event.content,
-                        source=event.source,
-                        trust=event.trust,
-                        kind=event.kind,
-                        mutable=event.mutable,
-                        tainted_by=event.tainted_by,
-                        id=event.id,
-                    )
-                elif isinstance(event, CallEvent):
-                    decision = session.check(event.tool, event.arguments, annotations=event.annotations)
-                    call += 1
-                    calls += 1
-                    yield Ruling(name, number, sessions, call, goal, event, decision)
-        except InvalidTrace as error:
-            raise InvalidTrace(f"{name}: {error.message}", hint=error.hint) from None
-        except LockgateError as error:
-            raise InvalidTrace(f"{name}: line {number}: {error.message}", hint=error.hint) from None
-        if number == 0:
-            raise InvalidTrace(f"{name}: the trace is empty", hint="lockgate check --help shows a trace")
-        if calls == 0:
-            # A check that checked nothing must not look like a pass.
-            raise InvalidTrace(f"{name}: no call in this trace", hint="lockgate check --help shows a trace")
+@dataclass(slots=True)
+class Report:
+    """What was replayed so far: complete at any moment, so that Ctrl-C loses nothing."""
+
+    policies: tuple[str, ...]
+    sessions: int = 0
+    calls: int = 0
+    unreadable: int = 0
+    skipped: list[str] = field(default_factory=list)
+    tiers: list[Counter[int]] = field(default_factory=list)
+    actions: list[Counter[str]] = field(default_factory=list)
+    rules: list[Counter[str]] = field(default_factory=list)
+    held: list[Ruled] = field(default_factory=list)
+    differ: list[Ruled] = field(default_factory=list)
+    outcomes: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    complete: bool = False
+
+    def __post_init__(self) -> None:
+        for _ in self.policies:
+            self.tiers.append(Counter())
+            self.actions.append(Counter())
+            self.rules.append(Counter())
+
+    def take(self, ruled: Ruled) -> None:
+        self.calls += 1
+        for place, decision in enumerate(ruled.decisions):
+            self.tiers[place][decision.tier] += 1
+            self.actions[place][decision.action.value] += 1
+            if decision.tier > 1:
+                self.rules[place].update({found.rule for found in decision.findings} or {decision.reason.value})
+        actions = {decision.action for decision in ruled.decisions}
+        if len(actions) > 1:
+            self.differ.append(ruled)
+        if actions != {Action.CONTINUE}:
+            self.held.append(ruled)
+
+    def ran(self, ruled: Ruled) -> str:
+        return self.outcomes.get((ruled.session, ruled.agent, ruled.id), "") if ruled.id else ""
 
 
-def _events(trace: str) -> Iterator[tuple[int, Event]]:
-    with nullcontext(sys.stdin.buffer) if trace == STDIN else open(trace, "rb") as stream:
-        for number, data in _lines(stream):
-            text = decode_line(data, number)
-            if text.strip():
-                yield number, parse_line(text, number)
+def describe(parser: Parser) -> None:
+    parser.usage = "lockgate replay [PATH ...] [options]"
+    parser.description = _HELP
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="transcripts or traces, or folders of them")
+    parser.add_argument(
+        "--policy",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="rule by this configuration file; give two to see where they differ",
+    )
+    parser.add_argument("--since", metavar="AGE", help="only files changed in the last AGE: 90m, 12h, 7d or 4w")
+    parser.add_argument("--all", action="store_true", help=f"show every held call, not only the {_MOST_SHOWN} newest")
+    parser.add_argument("--ask-models", action="store_true", help="ask the models the configuration names; it may cost")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per held call, and a summary")
+    parser.set_defaults(run=run)
 
 
-def _lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers; of a line that is too long no more is read than shows that it is."""
-    number = 0
-    while data := stream.readline(MAX_LINE_BYTES + 2):
-        number += 1
-        if len(data.rstrip(b"\r\n")) > MAX_LINE_BYTES:
-            raise InvalidTrace(
-                f"line {number}: longer than {MAX_LINE_BYTES:,} bytes",
-                hint="no single block or call may be that large; is this a trace?",
-            )
-        yield number, data
+def run(args: argparse.Namespace) -> Exit:
+    files, skipped = chosen(args.paths, age_of(args.since))
+    gates = [_gate(path, ask=args.ask_models) for path in args.policy or [None]]
+    report = Report(tuple(os.path.basename(path) for path in args.policy) or ("policy",), skipped=skipped)
+    interrupted = False
+    try:
+        with progress(files, "replaying") as advance:
+            for file in files:
+                replayed(file, gates, report)
+                advance(file)
+        report.complete = True
+    except KeyboardInterrupt:
+        interrupted = True
+    if args.json:
+        _print_json(report)
+    else:
+        _draw(report, every=args.all, asked=args.ask_models)
+    if interrupted:
+        raise KeyboardInterrupt
+    return Exit.FLAGGED if report.held else Exit.CLEAR
+
+
+def chosen(paths: Sequence[str], age_s: float | None) -> tuple[list[str], list[str]]:
+    """The files to read, and those that were left out with why."""
+    from time import time
+
+    from lockgate.cli.files import Chosen, Skipped, walk
+
+    where = list(paths) or [_projects()]
+    files: list[str] = []
+    skipped: list[str] = []
+    for found in walk(where, Chosen(include=("*.jsonl",))):
+        if isinstance(found, Skipped):
+            if found.failed:
+                skipped.append(f"{found.path}: {found.reason}")
+        elif age_s is None or os.stat(found).st_mtime >= time() - age_s:
+            files.append(found)
+    if not files:
+        since = "" if age_s is None else " of that age"
+        raise LockgateError(
+            f"no transcript or trace{since} under {quoted(where[0], 200)}",
+            hint="name the file or folder; Claude Code keeps its own in ~/.claude/projects",
+        )
+    return files, skipped
+
+
+def projects() -> str:
+    """Where Claude Code keeps its transcripts, for this user."""
+    folder = os.environ.get("CLAUDE_CONFIG_DIR") or os.path.join(os.path.expanduser("~"), ".claude")
+    return os.path.join(folder, "projects")
+
+
+def _projects() -> str:
+    path = projects()
+    if not os.path.isdir(path):
+        raise LockgateError(
+            f"Claude Code has no transcripts in {quoted(path, 200)}",
+            hint="name a file or folder: lockgate replay PATH; `lockgate demo` shows a session without any",
+        )
+    return path
+
+
+def age_of(text: str | None) -> float | None:
+    if text is None:
+        return None
+    number, unit = text[:-1], text[-1:]
+    if unit not in _UNITS or not number.isdecimal() or len(number) > 6:
+        raise LockgateError(f"--since takes an age, not {quoted(text)}", hint="for example 90m, 12h, 7d or 4w")
+    return int(number) * _UNITS[unit]
+
+
+def _gate(config: str | None, *, ask: bool) -> Gate:
+    """A gate that keeps nothing; of the judges only the one that runs here, unless models may be asked."""
+    from lockgate import assemble
+    from lockgate.core.models import EMBEDDED
+
+    settings = assemble.settings_from_environment(config)
+    if ask:
+        return assemble.gate_from_settings(settings, keeps=False)
+    local = settings.policy.triage_model in ("", EMBEDDED) and assemble.embedded_is_there()
+    triage = assemble.embedded_from_settings(settings) if local else None
+    return Gate(settings.policy, scanner=assemble.scanner_from_settings(settings), triage=triage)
+
+
+def replayed(file: str, gates: Sequence[Gate], report: Report) -> None:
+    """Rule on every call of one file, into the report; a file that cannot be read is left out, and said so."""
+    try:
+        ruled = _of_traces(file, gates, report) if _is_trace(file) else _of_transcript(file, gates, report)
+        for each in ruled:
+            report.take(each)
+    except OSError as error:
+        report.skipped.append(f"{file}: {(error.strerror or 'cannot be read').lower()}")
+    except InvalidTrace as error:
+        report.skipped.append(f"{file}: {error.message}")
+
+
+def _is_trace(file: str) -> bool:
+    """Whether it is in our own format: its first line says so."""
+    with open(file, "rb") as stream:
+        for data in iter(lambda: stream.readline(transcripts.MAX_LINE_BYTES), b""):
+            if not data.strip():
+                continue
+            try:
+                line = json.loads(data)
+            except (ValueError, RecursionError):
+                return False
+            return isinstance(line, dict) and len(line) == 1 and bool({"trace", "session", "block", "call"} & {*line})
+    return False
+
+
+def _of_traces(file: str, gates: Sequence[Gate], report: Report) -> Iterator[Ruled]:
+    from lockgate.cli.traces import replay
+
+    first = report.sessions
+    # One policy after the other, a call of each at a time: both read the same file.
+    for rulings in zip(*(replay(gate, (file,)) for gate in gates), strict=True):
+        ruling = rulings[0]
+        report.sessions = first + ruling.session
+        name = f"{os.path.basename(file)}#{ruling.session}"
+        event, decisions = ruling.event, tuple(each.decision for each in rulings)
+        yield Ruled(file, name, "", ruling.call, "", None, event.tool, event.arguments, decisions)
+
+
+def _of_transcript(file: str, gates: Sequence[Gate], report: Report) -> Iterator[Ruled]:
+    whose = transcripts.named(file)
+    sessions: list[Session] = []
+    calls = 0
+
+    def into(content: str, source: str) -> None:
+        for session in sessions:
+            session.add(_whole(content), source=source)
+
+    for entry in _agents(whose) if whose.agent else transcripts.read(file):
+        if isinstance(entry, transcripts.Unreadable):
+            report.unreadable += 1
+            continue
+        if not sessions:
+            goal = _whole(entry.text) if isinstance(entry, transcripts.Prompt) else ""
+            sessions = [gate.session(goal=goal) for gate in gates]
+            report.sessions += 1
+            if goal:
+                continue
+        match entry:
+            case transcripts.Prompt(text):
+                into(text, "user")
+            case transcripts.Text(text, source):
+                into(text, _whole(source))
+            case transcripts.Result(id, tool, text, outcome):
+                report.outcomes[whose.session, whose.agent, id] = outcome
+                if outcome != "not-run":
+                    into(text, f"tool:{_whole(tool) or 'unknown'}"[:1000])
+            case transcripts.Call(id, tool, arguments, at):
+                calls += 1
+                plain = json.loads(_whole(json.dumps(arguments, ensure_ascii=False)))
+                decisions = tuple(session.check(_whole(tool), plain) for session in sessions)
+                yield Ruled(file, whose.session, whose.agent, calls, id, at, _whole(tool), plain, decisions)
+
+
+def _agents(whose: transcripts.Transcript) -> Iterator[transcripts.Entry]:
+    """An agent's entries after what its session had read when it started it: its task may have come from any of that.
+
+    The task itself counts as what was asked for: giving it was a call, and was ruled on as one.
+    """
+    own = transcripts.read(whose.path)
+    task = next(own, None)
+    began = None if task is None or isinstance(task, transcripts.Unreadable) else task.at
+    if os.path.exists(whose.parent):
+        for entry in transcripts.read(whose.parent):
+            if isinstance(entry, transcripts.Unreadable | transcripts.Call):
+                continue
+            if began is not None and entry.at is not None and entry.at > began:
+                continue
+            if not isinstance(entry, transcripts.Result):
+                yield entry
+            elif entry.outcome != "not-run":
+                yield transcripts.Text(entry.text, f"tool:{entry.tool or 'unknown'}", entry.at)
+    if isinstance(task, transcripts.Text) and task.source.startswith("agent:"):
+        yield transcripts.Prompt(task.text, task.at)
+    elif task is not None:
+        yield task
+    yield from own
+
+
+def _whole(text: str) -> str:
+    """The text without halves of surrogate pairs, which no other program could have sent."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+@contextmanager
+def progress(files: Sequence[str], doing: str) -> Iterator[Callable[[str], None]]:
+    """A bar over the bytes on standard error, while somebody is watching there."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    sizes = {file: os.stat(file).st_size for file in files}
+    columns = (TextColumn(doing), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
+        task = bar.add_task("", total=sum(sizes.values()))
+        yield lambda file: bar.advance(task, sizes[file])
+
+
+def _print_json(report: Report) -> None:
+    from lockgate.core.wire import SCHEMA, decision_to_dict
+
+    for ruled in report.held:
+        value: dict[str, object] = {
+            "file": ruled.file,
+            "session": ruled.session,
+            "agent": ruled.agent,
+            "call": ruled.number,
+            "id": ruled.id,
+            "at": ruled.at,
+            "tool": ruled.tool,
+            "ran": report.ran(ruled),
+            "rulings": {
+                name: decision_to_dict(decision)
+                for name, decision in zip(report.policies, ruled.decisions, strict=True)
+            },
+        }
+        # ASCII only: a bidirectional control in a JSON string would still act on the terminal that shows it.
+        print(json.dumps(value, ensure_ascii=True))
+    summary = {
+        "schema": SCHEMA,
+        "summary": {
+            "sessions": report.sessions,
+            "calls": report.calls,
+            "policies": {
+                name: {
+                    "tiers": {str(tier): report.tiers[place][tier] for tier in (1, 2, 3)},
+                    "actions": {action.value: report.actions[place][action.value] for action in Action},
+                    "rules": dict(report.rules[place].most_common()),
+                }
+                for place, name in enumerate(report.policies)
+            },
+            "differ": len(report.differ),
+            "unreadable_lines": report.unreadable,
+            "skipped": report.skipped,
+            "complete": report.complete,
+        },
+    }
+    print(json.dumps(summary, ensure_ascii=True), flush=True)
+
+
+def _draw(report: Report, *, every: bool, asked: bool) -> None:
+    from rich.text import Text
+
+    screen = console()
+    head = f"{counted(report.calls, 'call')} of {counted(report.sessions, 'session')}"
+    screen.print(Text.assemble((head, "bold"), ("" if report.complete else "  (interrupted: what came so far)", "red")))
+    screen.print(_tiers(report))
+    for place, name in enumerate(report.policies):
+        _draw_rules(screen, report.rules[place], name if len(report.policies) > 1 else "")
+    if len(report.policies) > 1:
+        _draw_held(screen, report, report.differ, "calls on which they differ", every=every)
+    else:
+        _draw_held(screen, report, report.held, "calls that would have waited or been turned back", every=every)
+    if not asked and report.held:
+        screen.print(Text("no model was asked: --ask-models asks those of the configuration", style="dim"))
+    if report.unreadable:
+        screen.print(Text(f"{counted(report.unreadable, 'line')} could not be read, and left out", style="yellow"))
+    for each in report.skipped:
+        print(f"lockgate: warning: left out {visible(each)}", file=sys.stderr)
+
+
+def _tiers(report: Report) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in ("", "tier 1", "tier 2", "tier 3", "would run", "a person asked", "turned back"):
+        table.add_column(title, justify="left" if not title else "right")
+    for place, name in enumerate(report.policies):
+        tiers, actions = report.tiers[place], report.actions[place]
+        shares = (f"{_share(tiers[tier], report.calls)} ({tiers[tier]:,})" for tier in (1, 2, 3))
+        ruled = (f"{actions[action.value]:,}" for action in (Action.CONTINUE, Action.PAUSE, Action.REORIENT))
+        table.add_row(visible(name), *shares, *ruled)
+    table.add_row("expected about", *(f"{share} %" for share in TARGETS), "", "", "", style="dim")
+    return table
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else "-"
+
+
+def _draw_rules(screen: Console, rules: Counter[str], name: str) -> None:
+    from rich.text import Text
+
+    from lockgate.core.catalogue import entry_for
+
+    if not rules:
+        return
+    screen.print(Text(f"why{f', by {visible(name)}' if name else ''}", style="bold"))
+    for rule, count in rules.most_common(8):
+        what = entry_for(rule).what if ":" in rule else ""
+        screen.print(
+            Text.assemble(f"  {count:>6,}  ", (visible(rule), "magenta"), (f"  {what}", "dim")), soft_wrap=True
+        )
+    if len(rules) > 8:
+        screen.print(Text(f"          and {len(rules) - 8} more, see --json", style="dim"))
+    screen.print()
+
+
+def _draw_held(screen: Console, report: Report, held: Sequence[Ruled], title: str, *, every: bool) -> None:
+    from rich.text import Text
+
+    if not held:
+        screen.print(Text(f"no {title}", style="green"))
+        return
+    newest = sorted(held, key=lambda ruled: ruled.at or 0.0)
+    shown = newest if every else newest[-_MOST_SHOWN:]
+    cut = f" (the {len(shown)} newest of {len(held):,}; --all shows them)" if len(shown) < len(held) else ""
+    screen.print(Text.assemble((title, "bold"), (cut, "dim")))
+    for ruled in shown:
+        screen.print(_line(ruled, report), soft_wrap=True)
+        for name, decision in zip(report.policies, ruled.decisions, strict=True):
+            screen.print(_ruling(name if len(report.policies) > 1 else "", decision), soft_wrap=True)
+
+
+def _line(ruled: Ruled, report: Report) -> object:
+    from datetime import datetime
+
+    from rich.text import Text
+
+    from lockgate.cli.tree import call_text
+
+    when = "" if ruled.at is None else datetime.fromtimestamp(ruled.at).strftime("%Y-%m-%d %H:%M  ")  # noqa: DTZ006
+    agent = f" agent {excerpt(ruled.agent, 20)}" if ruled.agent else ""
+    ran = {"ran": "ran then", "failed": "ran then, and failed", "not-run": "did not run then"}.get(
+        report.ran(ruled), ""
+    )
+    where = f"  {excerpt(ruled.session, 40)}{agent}, call {ruled.number}{f', {ran}' if ran else ''}"
+    return Text.assemble((when, "dim"), call_text(ruled.tool, ruled.arguments), (where, "dim"))
+
+
+def _ruling(name: str, decision: Decision) -> object:
+    from rich.text import Text
+
+    from lockgate.cli.tree import ACTION_STYLES
+
+    return Text.assemble(
+        "    ",
+        (f"{visible(name)}: " if name else "", "dim"),
+        (decision.action.value, ACTION_STYLES[decision.action]),
+        f"  tier {decision.tier}  ",
+        (decision.reason.value, "cyan"),
+        ("  " + excerpt(decision.explanation, 400) if decision.explanation else "", "dim"),
+    )
+
+
+def sessions_of(files: Iterable[str]) -> dict[str, list[transcripts.Transcript]]:
+    """The transcripts by the session they belong to."""
+    found: dict[str, list[transcripts.Transcript]] = {}
+    for file in files:
+        if not _is_trace(file):
+            whose = transcripts.named(file)
+            found.setdefault(whose.session, []).append(whose)
+    return found

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lockgate.cli.exits import Exit
 
 if TYPE_CHECKING:
-    from lockgate.cli.catalogue import Entry
+    from lockgate.core.catalogue import Entry
     from lockgate.cli.parser import Parser
 
 _HELP = """\
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def _chosen(rule: str | None, family: str | None) -> Sequence[Entry]:
-    from lockgate.cli.catalogue import ENTRIES, find
+    from lockgate.core.catalogue import ENTRIES, find
     from lockgate.core.errors import LockgateError, quoted
     from lockgate.core.trace import closest
 

@@ -54,6 +54,13 @@ CAP = Entry(
     "a limit of the scanner was reached: LIMIT says which",
     "what could not be read to the end is not clean; whoever wrote it may have counted on that",
 )
+UNKNOWN = Entry(
+    "cap:context-unknown",
+    "cap",
+    "call",
+    "the agent goes on with a run whose earlier context is not known here",
+    "what it has read before may have steered it; no model may clear this, only a person or a host that gives it back",
+)
 
 BORDER = Entry(
     "scope:CROSSING",
@@ -69,14 +76,33 @@ STEP = Entry(
     "a supervised step does not fit what its agent committed to; CAUSE says how",
     "what an agent says of its own work is compared with the calls that were seen",
 )
+CHANGED = Entry(
+    "mcp:tool-changed",
+    "mcp",
+    "call",
+    "the tool's description, schema or annotations are not those that were pinned when it was first seen",
+    "a server that is approved once and changes afterwards is the oldest way around an approval",
+    owasp="LLM04:2026, ASI04",
+)
+UNPINNED = Entry(
+    "mcp:tools-unpinned",
+    "mcp",
+    "call",
+    "what was pinned of this server's tools cannot be read",
+    "a tool that cannot be compared with what was approved may be another one",
+    owasp="LLM04:2026, ASI04",
+)
 
 ENTRIES: tuple[Entry, ...] = (
     *(_of_rule(rule) for rule in RULES),
     ENCODED,
     OPAQUE,
     CAP,
+    UNKNOWN,
     BORDER,
     STEP,
+    CHANGED,
+    UNPINNED,
     *(Entry(signal, "origin", "call", what, why) for signal, (what, why) in SIGNALS.items()),
 )
 

@@ -1,0 +1,266 @@
+"""`lockgate reconcile`: what agents ran, held against what was ruled on."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from lockgate import transcripts
+from lockgate.cli.exits import Exit
+from lockgate.cli.replay import age_of, chosen, progress, projects, sessions_of
+from lockgate.cli.terminal import console, counted, excerpt, visible
+from lockgate.core.errors import LockgateError
+from lockgate.core.kept import MAX_PAGE, Kept
+from lockgate.core.vocabulary import Action
+
+if TYPE_CHECKING:
+    from lockgate.cli.parser import Parser
+    from lockgate.hosting import Host
+
+_HELP = """\
+Compares what ran with the rulings that are kept: calls that ran without one, calls that ran although
+they were not to, and calls that ran with other arguments than were ruled on. It only reads.
+
+PATH is a file or folder of Claude Code's transcripts; without one it is Claude Code's own folder. What
+other hosts told the service about their calls is looked at as well.
+
+examples:
+  $ lockgate reconcile --since 1d
+  $ lockgate reconcile ~/.claude/projects/-home-me-shop --json
+
+Exit code 0: everything that ran was ruled on and was to run; 1: something was not; 2: bad input.
+"""
+_HOST = "claude-code"
+
+
+class Gap(StrEnum):
+    """What is wrong with a call that ran."""
+
+    UNRULED = "ran without a ruling"
+    RAN_ANYWAY = "ran although it was not to"
+    CHANGED = "ran with other arguments than were ruled on"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    gap: Gap
+    session: str
+    id: str
+    tool: str
+    arguments: Mapping[str, object]
+    at: float | None
+    ruling: Kept | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    """What was compared so far: complete at any moment, so that Ctrl-C loses nothing."""
+
+    gaps: list[Found] = field(default_factory=list)
+    sessions: int = 0
+    matched: int = 0
+    # A person at the host let them run.
+    answered: int = 0
+    # Calls of sessions that no plug ever told of, and calls from before one was there.
+    unwatched: dict[str, int] = field(default_factory=dict)
+    earlier: int = 0
+    unreadable: int = 0
+    skipped: list[str] = field(default_factory=list)
+    complete: bool = False
+
+
+def describe(parser: Parser) -> None:
+    parser.usage = "lockgate reconcile [PATH ...] [options]"
+    parser.description = _HELP
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="transcripts, or folders of them")
+    parser.add_argument("--since", metavar="AGE", help="only files changed in the last AGE: 90m, 12h, 7d or 4w")
+    parser.add_argument("--config", metavar="PATH", help="use this configuration file")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per gap, and a summary")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> Exit:
+    host = _host(args.config)
+    interrupted = False
+    try:
+        age_s = age_of(args.since)
+        # Who uses other hosts only has no such folder, and their calls are looked at all the same.
+        files, skipped = chosen(args.paths, age_s) if args.paths or os.path.isdir(projects()) else ([], [])
+        report = Report(skipped=skipped)
+        try:
+            with progress(files, "comparing") as advance:
+                for whose in (each for listed in sessions_of(files).values() for each in listed):
+                    _compared(host, whose, report)
+                    advance(whose.path)
+            for kept in _told(host):
+                report.gaps.append(_found(Gap.RAN_ANYWAY, kept))
+            report.complete = True
+        except KeyboardInterrupt:
+            interrupted = True
+    finally:
+        host.close()
+    if args.json:
+        _print_json(report)
+    else:
+        _draw(report)
+    if interrupted:
+        raise KeyboardInterrupt
+    return Exit.FLAGGED if report.gaps else Exit.CLEAR
+
+
+def _host(config: str | None) -> Host:
+    """The kept rulings; nothing is made where there are none."""
+    from lockgate import assemble
+    from lockgate.gate import Gate
+    from lockgate.hosting import Host
+
+    settings = assemble.settings_from_environment(config)
+    state = settings.state_dir
+    if not settings.server.database and (state is None or not os.path.exists(state / "sessions.db")):
+        raise LockgateError(
+            "no rulings are kept here yet", hint="they are from the first session that `lockgate serve` or a plug sees"
+        )
+    return Host(Gate(settings.policy), assemble.sessions_from_settings(settings))
+
+
+def _compared(host: Host, whose: transcripts.Transcript, report: Report) -> None:
+    name = f"{whose.session}/{whose.agent}" if whose.agent else whose.session
+    calls: dict[str, transcripts.Call] = {}
+    results: list[transcripts.Result] = []
+    try:
+        for entry in transcripts.read(whose.path):
+            if isinstance(entry, transcripts.Call):
+                calls[entry.id] = entry
+            elif isinstance(entry, transcripts.Result):
+                results.append(entry)
+            elif isinstance(entry, transcripts.Unreadable):
+                report.unreadable += 1
+    except OSError as error:
+        report.skipped.append(f"{whose.path}: {(error.strerror or 'cannot be read').lower()}")
+        return
+    ran = [result for result in results if result.outcome != "not-run"]
+    # Names that a host of ours would never have given are names that it never told of.
+    known = host.session(name) if name.isprintable() and len(name) <= 200 else None
+    if known is None:
+        if ran:
+            report.unwatched[name] = len(ran)
+        return
+    report.sessions += 1
+    rulings: dict[str, Kept] = {}
+    for kept in _pages(host, session=name):
+        # The newest first: a call that was held, approved and asked again ran by its last ruling.
+        rulings.setdefault(kept.key, kept)
+    for result in ran:
+        call = calls.get(result.id) or transcripts.Call(result.id, result.tool, {}, result.at)
+        ruling = rulings.get(result.id)
+        if ruling is None:
+            if result.at is not None and result.at < known.created_at:
+                report.earlier += 1
+            else:
+                report.gaps.append(Found(Gap.UNRULED, name, call.id, call.tool, call.arguments, call.at))
+        elif ruling.decision.action is not Action.CONTINUE:
+            if result.by_a_person:
+                report.answered += 1
+            else:
+                report.gaps.append(Found(Gap.RAN_ANYWAY, name, call.id, call.tool, call.arguments, call.at, ruling))
+        elif result.id in calls and ruling.whole and (call.tool, call.arguments) != (ruling.tool, ruling.arguments):
+            report.gaps.append(Found(Gap.CHANGED, name, call.id, call.tool, call.arguments, call.at, ruling))
+        else:
+            report.matched += 1
+
+
+def _told(host: Host) -> Iterator[Kept]:
+    """Held calls of hosts without transcripts that, by their own word, ran."""
+    for action in (Action.PAUSE, Action.REORIENT):
+        for kept in _pages(host, action=action.value):
+            if kept.host != _HOST and kept.ran in ("ran", "failed"):
+                yield kept
+
+
+def _pages(host: Host, *, session: str = "", action: str = "") -> Iterator[Kept]:
+    before: int | None = None
+    while page := host.decisions(session=session, action=action, before=before, limit=MAX_PAGE):
+        yield from page
+        before = page[-1].seq
+
+
+def _found(gap: Gap, kept: Kept) -> Found:
+    return Found(gap, kept.session, kept.key, kept.tool, kept.arguments, kept.at, kept)
+
+
+def _print_json(report: Report) -> None:
+    from lockgate.core.wire import SCHEMA
+
+    for found in report.gaps:
+        value: dict[str, object] = {
+            "gap": found.gap.value,
+            "session": found.session,
+            "id": found.id,
+            "tool": found.tool,
+            "at": found.at,
+            "ruling": None if found.ruling is None else found.ruling.id,
+            "action": None if found.ruling is None else found.ruling.decision.action.value,
+        }
+        # ASCII only: a bidirectional control in a JSON string would still act on the terminal that shows it.
+        print(json.dumps(value, ensure_ascii=True))
+    summary = {
+        "gaps": len(report.gaps),
+        "sessions": report.sessions,
+        "matched": report.matched,
+        "answered_at_the_host": report.answered,
+        "before_lockgate": report.earlier,
+        "unwatched_sessions": report.unwatched,
+        "unreadable_lines": report.unreadable,
+        "skipped": report.skipped,
+        "complete": report.complete,
+    }
+    print(json.dumps({"schema": SCHEMA, "summary": summary}, ensure_ascii=True), flush=True)
+
+
+def _draw(report: Report) -> None:
+    from datetime import datetime
+
+    from rich.text import Text
+
+    from lockgate.cli.tree import call_text
+
+    screen = console()
+    for gap in Gap:
+        some = [found for found in report.gaps if found.gap is gap]
+        if not some:
+            continue
+        screen.print(Text(f"{gap.value}: {counted(len(some), 'call')}", style="bold red"))
+        for found in sorted(some, key=lambda each: each.at or 0.0):
+            when = "" if found.at is None else datetime.fromtimestamp(found.at).strftime("%Y-%m-%d %H:%M  ")  # noqa: DTZ006
+            line = Text.assemble((f"  {when}", "dim"), call_text(found.tool, found.arguments))
+            ruled = "" if found.ruling is None else f", {found.ruling.decision.action.value} {found.ruling.id}"
+            line.append(f"  {excerpt(found.session, 60)}{ruled}", style="dim")
+            screen.print(line, soft_wrap=True)
+    if not report.gaps:
+        what = "everything that ran was ruled on, and was to run" if report.matched else "nothing to compare"
+        screen.print(Text(what, style="bold green" if report.matched else "bold"))
+    state = "" if report.complete else " (interrupted: what came so far)"
+    said = (
+        f"{counted(report.matched, 'call')} of {counted(report.sessions, 'session')} ran as they were ruled on{state}"
+    )
+    screen.print(Text(said))
+    if report.answered:
+        screen.print(
+            Text(f"{counted(report.answered, 'held call')} ran after a person at the host said yes", style="dim")
+        )
+    if report.earlier:
+        screen.print(Text(f"{counted(report.earlier, 'call')} ran before Lockgate was there", style="dim"))
+    if report.unwatched:
+        ran = sum(report.unwatched.values())
+        many = f"{counted(len(report.unwatched), 'session')} with {counted(ran, 'call')}"
+        screen.print(Text(f"{many} never came past Lockgate: lockgate doctor --claude-code", style="yellow"))
+    if report.unreadable:
+        screen.print(Text(f"{counted(report.unreadable, 'line')} could not be read, and left out", style="yellow"))
+    for each in report.skipped:
+        print(f"lockgate: warning: left out {visible(each)}", file=sys.stderr)

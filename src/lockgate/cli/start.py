@@ -1,0 +1,19 @@
+"""Where the `lockgate` command begins: the form that a host starts before every tool call loads nothing else."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["hook"] and not {"-h", "--help"} & set(sys.argv):
+        from lockgate.hook import main as hook
+
+        return hook(sys.argv[2:])
+    from lockgate.cli.main import main as command
+
+    return command()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""Traces through a gate: bytes of any origin in, one ruling per call out, each as soon as its line was read."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from errno import EISDIR
+from typing import BinaryIO, TextIO
+
+from lockgate.core.errors import InvalidTrace, LockgateError
+from lockgate.core.trace import (
+    MAX_LINE_BYTES,
+    BlockEvent,
+    CallEvent,
+    Event,
+    SessionStart,
+    decode_line,
+    parse_line,
+)
+from lockgate.core.vocabulary import Decision
+from lockgate.gate import Gate, Session
+
+STDIN = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """One call of a trace with the decision on it; sessions are numbered over all traces, calls in their session."""
+
+    trace: str
+    line: int
+    session: int
+    call: int
+    goal: str
+    event: CallEvent
+    decision: Decision
+
+
+def sources(named: Sequence[str], stdin: TextIO) -> tuple[str, ...]:
+    """The traces to read: those named, or standard input when something is sent there."""
+    for name in named:
+        # Said before the rules are loaded, and before the traces that come first are ruled on.
+        if name != STDIN and os.path.isdir(name):
+            raise IsADirectoryError(EISDIR, os.strerror(EISDIR), name)
+        if name != STDIN:
+            os.stat(name)
+    if named:
+        return tuple(named)
+    if stdin.isatty():
+        raise LockgateError("no trace given", hint="lockgate check FILE, or send one to standard input")
+    return (STDIN,)
+
+
+def replay(gate: Gate, traces: Sequence[str]) -> Iterator[Ruling]:
+    """Rule on every call of every trace, in order; a line that cannot be read ends it, after all rulings before it."""
+    sessions = 0
+    for trace in traces:
+        name = "standard input" if trace == STDIN else trace
+        calls = 0
+        call = 0
+        session: Session | None = None
+        goal = ""
+        number = 0
+        try:
+            for number, event in _events(trace):
+                if isinstance(event, SessionStart) or (session is None and isinstance(event, BlockEvent | CallEvent)):
+                    start = event if isinstance(event, SessionStart) else SessionStart()
+                    session = gate.session(goal=start.goal, mode=start.mode, scope=start.scope)
+                    sessions, call, goal = sessions + 1, 0, start.goal
+                if session is None:
+                    continue
+                if isinstance(event, BlockEvent):
+                    session.add(
+                        event.content,
+                        source=event.source,
+                        trust=event.trust,
+                        kind=event.kind,
+                        mutable=event.mutable,
+                        tainted_by=event.tainted_by,
+                        id=event.id,
+                    )
+                elif isinstance(event, CallEvent):
+                    decision = session.check(event.tool, event.arguments, annotations=event.annotations)
+                    call += 1
+                    calls += 1
+                    yield Ruling(name, number, sessions, call, goal, event, decision)
+        except InvalidTrace as error:
+            raise InvalidTrace(f"{name}: {error.message}", hint=error.hint) from None
+        except LockgateError as error:
+            raise InvalidTrace(f"{name}: line {number}: {error.message}", hint=error.hint) from None
+        if number == 0:
+            raise InvalidTrace(f"{name}: the trace is empty", hint="lockgate check --help shows a trace")
+        if calls == 0:
+            # A check that checked nothing must not look like a pass.
+            raise InvalidTrace(f"{name}: no call in this trace", hint="lockgate check --help shows a trace")
+
+
+def _events(trace: str) -> Iterator[tuple[int, Event]]:
+    with nullcontext(sys.stdin.buffer) if trace == STDIN else open(trace, "rb") as stream:
+        for number, data in _lines(stream):
+            text = decode_line(data, number)
+            if text.strip():
+                yield number, parse_line(text, number)
+
+
+def _lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Lines with their numbers; of a line that is too long no more is read than shows that it is."""
+    number = 0
+    while data := stream.readline(MAX_LINE_BYTES + 2):
+        number += 1
+        if len(data.rstrip(b"\r\n")) > MAX_LINE_BYTES:
+            raise InvalidTrace(
+                f"line {number}: longer than {MAX_LINE_BYTES:,} bytes",
+                hint="no single block or call may be that large; is this a trace?",
+            )
+        yield number, data
