@@ -52,6 +52,7 @@ _FAMILIES = {
     "tool": "Text that names tools and how to call them.",
     "encoded": "Text hidden from people and readable for an agent.",
     "cap": "Limits of the scanner itself.",
+    "mcp": "What the MCP pump finds about a tool itself: see [MCP](../how-to/mcp.md).",
     "scope": "The border of a declared scope: see [supervision](supervision.md).",
     "step": "Supervised steps: see [supervision](supervision.md).",
     "origin": "Where a call's values came from, and which order asked for them.",

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lockgate import config
-from lockgate.config import KEYS, MAX_FILE_BYTES, Audit, Form, Key, Role, Settings, Source, Supervision, as_toml
+from lockgate.config import KEYS, MAX_FILE_BYTES, Audit, Form, Key, Role, Server, Settings, Source, Supervision, as_toml
 from lockgate.core.errors import InvalidConfig, InvalidPattern
 from lockgate.core.policy import FIELDS, PRESETS, Policy
 from lockgate.core.vocabulary import Action, Mode, Trust
@@ -45,6 +45,12 @@ OTHER: dict[str, object] = {
     "supervision.timeout_seconds": 2.5,
     "supervision.max_reorient_attempts": 1,
     "supervision.human_timeout_seconds": 60.0,
+    "server.host": "::1",
+    "server.port": 8080,
+    "server.allowed_hosts": ("lockgate.example",),
+    "server.database": "postgresql://lockgate@db.example/lockgate",
+    "server.keep_days": 7,
+    "server.workers": 4,
 }
 
 
@@ -367,7 +373,7 @@ ERRORS = {
     ),
     "unknown table at the top": (
         "[security]\n[telemetry]\n",
-        "FILE:2: `telemetry` is an unknown key\nhint: known here: security, supervision",
+        "FILE:2: `telemetry` is an unknown key\nhint: known here: security, supervision, server",
     ),
     "misspelt table": (
         "[secrity]\n",
@@ -712,6 +718,12 @@ def test_the_operators_own_keys_are_these() -> None:
         "supervision.model",
         "supervision.timeout_seconds",
         "supervision.human_timeout_seconds",
+        "server.host",
+        "server.port",
+        "server.allowed_hosts",
+        "server.database",
+        "server.keep_days",
+        "server.workers",
     }
 
 
@@ -954,7 +966,7 @@ def test_any_bytes_give_settings_or_an_error_of_ours(tmp_path_factory: pytest.Te
 def test_every_key_fills_a_field_of_its_own() -> None:
     fields = [key.fills for key in KEYS]
     assert len(set(fields)) == len(fields)
-    assert set(fields) <= {*FIELDS, *Supervision.__slots__, *Audit.__slots__}
+    assert set(fields) <= {*FIELDS, *Supervision.__slots__, *Audit.__slots__, *Server.__slots__}
     assert sorted(OTHER) == sorted(key.path for key in KEYS)
     assert [key.path for key in KEYS if OTHER[key.path] == key.default] == []
 
@@ -1032,6 +1044,28 @@ def test_a_journal_lies_in_a_file_or_in_postgresql_without_its_password(place: P
     refused = place.refusal()
     assert f":2: `security.audit.log_path`: {said}\nhint: " in refused
     assert "canary" not in refused
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("/var/lib/lockgate/sessions.db", "must be postgresql://… or empty, not `/var/lib/lockgate/sessions.db`"),
+        ("mysql://h/d", "must be postgresql://… or empty, not `mysql://h/d`"),
+        ("postgresql://me:canary@h/d", "must not hold a password"),
+    ],
+)
+def test_sessions_that_are_shared_are_in_postgresql(place: Place, url: str, said: str) -> None:
+    place.write(place.user, f'[server]\ndatabase = "{url}"')
+    refused = place.refusal()
+    assert f":2: `server.database`: {said}\nhint: " in refused
+    assert "canary" not in refused
+
+
+def test_a_project_chooses_nothing_of_the_service(place: Place) -> None:
+    for key in KEYS:
+        if key.table == "server":
+            place.write(place.project, toml({key.path: OTHER[key.path]}))
+            assert f"`{key.path}` cannot be set by a project file" in place.refusal()
 
 
 @pytest.mark.parametrize("path", ["", "/var/lib/lockgate/audit.db", "postgresql://me@h:5432/d?sslmode=verify-full"])

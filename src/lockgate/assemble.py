@@ -27,6 +27,7 @@ from lockgate.gate import Gate, Judge
 if TYPE_CHECKING:
     from lockgate.adapters import EmbeddedAdapter, KeySource, LocalRuleAdapter, RemoteAdapter
     from lockgate.core.models import ModelName
+    from lockgate.hosting import Host, SessionStore
     from lockgate.journal import Journal, Signer
     from lockgate.log import Store
     from lockgate.stores.ledger import FileLedger
@@ -64,12 +65,36 @@ def gate_from_settings(settings: Settings, *, keeps: bool = True) -> Gate:
         scanner=scanner_from_settings(settings),
         triage=triage_from_settings(settings),
         supervisor=_configured(settings, SUPERVISOR_KEY, policy.supervisor_model, supervision.timeout_s),
-        approvals=approvals_from_settings(settings, journal) if keeps and settings.state_dir is not None else None,
+        approvals=approvals_from_settings(settings, journal) if keeps and _keeps_approvals(settings) else None,
         ledger=ledger_from_settings(settings) if keeps else None,
         journal=journal,
         prices=partial(_price, supervision.prices),
         human_timeout_s=supervision.human_timeout_s,
     )
+
+
+def host_from_config(path: str | None = None) -> Host:
+    return host_from_settings(settings_from_environment(path))
+
+
+def host_from_settings(settings: Settings) -> Host:
+    """A gate with its sessions, as the service and the plugs use it."""
+    from lockgate.hosting import Host
+
+    return Host(gate_from_settings(settings), sessions_from_settings(settings), keep_days=settings.server.keep_days)
+
+
+def sessions_from_settings(settings: Settings) -> SessionStore:
+    """Where sessions are kept: in the database of these settings, else in the user's state directory."""
+    if settings.server.database:
+        from lockgate.stores.sessions_postgres import PostgresSessions
+
+        return PostgresSessions(settings.server.database)
+    if settings.state_dir is None:
+        raise InvalidConfig("there is no folder to keep sessions in", hint="set HOME or XDG_STATE_HOME")
+    from lockgate.stores.sessions_sqlite import SqliteSessions
+
+    return SqliteSessions(settings.state_dir / "sessions.db")
 
 
 def triage_from_settings(settings: Settings) -> Judge | None:
@@ -177,10 +202,19 @@ def ledger_from_settings(settings: Settings) -> FileLedger | None:
     return None if settings.state_dir is None else FileLedger(settings.state_dir / "ledger.jsonl")
 
 
+def _keeps_approvals(settings: Settings) -> bool:
+    return settings.state_dir is not None or bool(settings.server.database)
+
+
 def approvals_from_settings(settings: Settings, journal: recording.Journal | None = None) -> SqliteApprovals:
-    """The questions that wait for a person, in the user's state directory; with a journal, none changes unrecorded."""
+    """The questions that wait for a person, where sessions are kept; with a journal, none changes unrecorded."""
     from lockgate.stores.sqlite import SqliteApprovals
 
+    if settings.server.database:
+        from lockgate.stores.approvals_postgres import PostgresApprovals
+
+        record = None if journal is None else recording.Recorder(journal).approvals
+        return PostgresApprovals(settings.server.database, record=record)
     if settings.state_dir is None:
         raise InvalidConfig("there is no folder to keep approvals in", hint="set HOME or XDG_STATE_HOME")
     record = None if journal is None else recording.Recorder(journal).approvals

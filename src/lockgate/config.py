@@ -79,6 +79,18 @@ class Audit:
     anchors: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The service. `database` is a PostgreSQL URL; empty, and its sessions are in a file in the state directory."""
+
+    host: str = "127.0.0.1"
+    port: int = 7717
+    allowed_hosts: tuple[str, ...] = ()
+    database: str = ""
+    keep_days: int = 30
+    workers: int = 1
+
+
 POSTGRES = ("postgresql://", "postgres://")
 
 
@@ -86,8 +98,8 @@ POSTGRES = ("postgresql://", "postgres://")
 class Key:
     """One key of the configuration, declared once: parsing, errors, `config show` and the reference come from it.
 
-    `fills` is the field of Policy, Supervision or Audit that takes the value and has its default. `tightens` says how
-    a project file may change it; empty, and the key is the operator's alone.
+    `fills` is the field of Policy, Supervision, Audit or Server that takes the value and has its default. `tightens`
+    says how a project file may change it; empty, and the key is the operator's alone.
     """
 
     path: str
@@ -112,7 +124,7 @@ class Key:
         return self.value(Settings())
 
     def value(self, settings: Settings) -> object:
-        for part in (settings.supervision, settings.audit):
+        for part in (settings.supervision, settings.audit, settings.server):
             if self.fills in part.__slots__:
                 return getattr(part, self.fills)
         return getattr(settings.policy, self.fills)
@@ -293,6 +305,52 @@ KEYS = (
         least=1,
         most=604_800,
     ),
+    Key(
+        "server.host",
+        "host",
+        Form.TEXT,
+        "The address on which [the service](../how-to/service.md) listens. Anything but this machine's own needs a "
+        "token that you have set, and a proxy before it that encrypts.",
+    ),
+    Key(
+        "server.port",
+        "port",
+        Form.COUNT,
+        "The port on which the service listens.",
+        least=1,
+        most=65_535,
+    ),
+    Key(
+        "server.allowed_hosts",
+        "allowed_hosts",
+        Form.TEXTS,
+        "Other names under which the service may be asked, each as it stands in the address: `lockgate.example.com` or "
+        "`lockgate.example.com:8443`. A request under any name that is not known is refused.",
+    ),
+    Key(
+        "server.database",
+        "database",
+        Form.TEXT,
+        "Where sessions and approvals are kept when several machines [share them](../how-to/teams.md): "
+        "`postgresql://…` without a password, which belongs into PGPASSWORD or PGPASSFILE. Empty: files in the state "
+        "directory (`~/.local/state/lockgate`).",
+    ),
+    Key(
+        "server.keep_days",
+        "keep_days",
+        Form.COUNT,
+        "After how many days without a word sessions are forgotten, with all that was read in them. One that goes on "
+        "later has a context that is not known. 0 keeps all.",
+        most=36_500,
+    ),
+    Key(
+        "server.workers",
+        "workers",
+        Form.COUNT,
+        "How many processes answer.",
+        least=1,
+        most=64,
+    ),
 )
 
 
@@ -347,6 +405,7 @@ class Settings:
     audit: Audit = field(default_factory=Audit)
     # The table `[abuse_gate]` as it stands in the operator's files, unchecked: abuse_settings.py reads it.
     abuse_gate: Mapping[str, object] = field(default_factory=dict)
+    server: Server = field(default_factory=Server)
 
     def listing(self) -> tuple[Setting, ...]:
         return tuple(Setting(key.path, as_toml(key.value(self)), self.origins.get(key.path, "default")) for key in KEYS)
@@ -410,6 +469,7 @@ class _Build:
         self._policy = Policy()
         self._supervision = Supervision()
         self._audit = Audit()
+        self._server = Server()
         self._abuse_gate: dict[str, object] = {}
         self._origins: dict[str, tuple[Path, ...]] = {}
         self.sources: list[Source] = []
@@ -435,6 +495,8 @@ class _Build:
                 self._supervision = replace(self._supervision, **{key.fills: value})  # type: ignore[arg-type]
             elif key.fills in Audit.__slots__:
                 self._audit = replace(self._audit, **{key.fills: value})  # type: ignore[arg-type]
+            elif key.fills in Server.__slots__:
+                self._server = replace(self._server, **{key.fills: value})  # type: ignore[arg-type]
             else:
                 with file.at(key):
                     self._policy = changed(self._policy, **{key.fills: value})
@@ -507,6 +569,7 @@ class _Build:
             state_dir,
             self._audit,
             self._abuse_gate,
+            self._server,
         )
 
     def _checked(self, file: _File) -> Iterator[tuple[Key, object]]:
@@ -522,6 +585,14 @@ class _Build:
 
     def _note(self, key: Key, path: Path) -> None:
         self._origins[key.path] = (*self._origins.get(key.path, ()), path) if key.form is Form.TEXTS else (path,)
+
+
+def _check_database(path: str) -> None:
+    if path and not path.startswith(POSTGRES):
+        raise InvalidConfig(
+            f"must be postgresql://… or empty, not {quoted(path)}", hint="postgresql://user@host/database"
+        )
+    _check_log_path(path)
 
 
 def _check_log_path(path: str) -> None:
@@ -586,6 +657,7 @@ _PARSED: Mapping[str, Callable[..., object]] = {
     "model_aliases": parse_aliases,
     "prices": parse_prices,
     "log_path": _check_log_path,
+    "database": _check_database,
 }
 
 _ABUSE = "abuse_gate"

@@ -42,6 +42,7 @@ from lockgate.core.vocabulary import (
     Action,
     Block,
     Decision,
+    Finding,
     Kind,
     Lineage,
     Mode,
@@ -205,11 +206,18 @@ class Gate:
         return self._scanner
 
     def session(
-        self, *, goal: str = "", mode: str | Mode | None = None, scope: str = "", id: str | None = None
+        self,
+        *,
+        goal: str = "",
+        mode: str | Mode | None = None,
+        scope: str = "",
+        id: str | None = None,
+        resumed: bool | None = None,
     ) -> Session:
         """One agent run. A mode given here can make the policy stricter, never looser.
 
-        An approval is bound to the session's `id`: a host that starts anew gives the same id to go on.
+        An approval is bound to the session's `id`: a host that starts anew gives the same id to go on. `resumed` is
+        whether a person may have been asked in it already, by another process; by default, where an id is given.
         """
         if not isinstance(goal, str):
             raise InvalidBlock(f"a goal must be text, not {type(goal).__name__}")
@@ -219,7 +227,8 @@ class Gate:
         if mode is not None or scope:
             asked: dict[str, object] = {"research_scope": scope} if scope else {}
             policy = tightened(policy, mode=policy.mode if mode is None else _mode(mode), **asked)
-        return Session(self, policy, goal, str(id) if id else urandom(8).hex(), resumed=id is not None)
+        again = id is not None if resumed is None else resumed
+        return Session(self, policy, goal, str(id) if id else urandom(8).hex(), resumed=again)
 
 
 class _Ruled(NamedTuple):
@@ -275,6 +284,16 @@ class Session:
             return tuple(self._context.blocks)
 
     @property
+    def size(self) -> int:
+        """How many blocks there are."""
+        return len(self._context.blocks)
+
+    def block(self, id: str) -> Block | None:
+        with self._lock:
+            place = self._context.positions.get(id)
+            return None if place is None else self._context.blocks[place]
+
+    @property
     def history(self) -> tuple[Past, ...]:
         """The latest calls with their rulings, oldest first."""
         with self._lock:
@@ -290,21 +309,13 @@ class Session:
         mutable: bool | None = None,
         tainted_by: Sequence[str | Block] = (),
         id: str | None = None,
+        voids: bool = True,
     ) -> Block:
-        """Take a piece of context in, scanned once and for all; returns it with the trust it really has."""
-        if not isinstance(content, str):
-            raise InvalidBlock(f"content must be text, not {type(content).__name__}", hint="decode bytes first")
-        if not source or not isinstance(source, str):
-            raise InvalidBlock("a block needs a source", hint='say where it came from, e.g. source="tool:read_inbox"')
-        if id is not None and not isinstance(id, str):
-            raise InvalidBlock(f"a block's id must be text, not {type(id).__name__}")
-        if mutable is not None and not isinstance(mutable, bool):
-            raise InvalidBlock(f"mutable must be true or false, not {type(mutable).__name__}")
-        if isinstance(tainted_by, str) or not isinstance(tainted_by, Sequence):
-            raise InvalidBlock("tainted_by must be a list of block ids", hint="tainted_by=[block] or [block.id]")
-        level = _trust(trust)
-        sort = None if kind is None else _kind(kind)
-        parents = [parent.id if isinstance(parent, Block) else parent for parent in tainted_by]
+        """Take a piece of context in, scanned once and for all; returns it with the trust it really has.
+
+        What is open with a person is voided by it; `voids` False leaves that to whoever took the block in first.
+        """
+        level, sort, parents = _asked(content, source, trust, kind, mutable, tainted_by, id)
         with self._lock:
             block = self._context.add(
                 content, source=source, trust=level, kind=sort, mutable=mutable, tainted_by=parents, id=id
@@ -313,14 +324,54 @@ class Session:
             if block.trust is Trust.UNTRUSTED and source.partition(":")[0] != "agent":
                 self._read.update(f"{block.id}\0{block.digest}\n".encode("utf-8", "replace"))
                 self._read_sha256 = self._read.hexdigest()
-                self._stale = self._waits
+                self._stale = self._stale or (voids and self._waits)
             elif source.partition(":")[0] in ("user", "goal"):
                 self._reorients = 0
         if self._stale:
-            self._void()
+            self.void()
         return block
 
-    def _void(self) -> None:
+    def made(
+        self,
+        content: str,
+        *,
+        source: str,
+        trust: str | Trust | None = None,
+        kind: str | Kind | None = None,
+        tainted_by: Sequence[str | Block] = (),
+    ) -> Block:
+        """The block that `add` would take in now, or its error; nothing changes."""
+        level, sort, parents = _asked(content, source, trust, kind, None, tainted_by, None)
+        with self._lock:
+            return self._context.made(content, source=source, trust=level, kind=sort, tainted_by=parents)[0]
+
+    @property
+    def context_known(self) -> bool:
+        """Whether all that the agent has read is here; while it is not, every high-risk call is escalated."""
+        return not self._context.unknown
+
+    @context_known.setter
+    def context_known(self, known: bool) -> None:
+        self._context.unknown = not known
+
+    def remember(self, tool: str, arguments: Mapping[str, object], decision: Decision, *, called: bool = True) -> None:
+        """Take in what was ruled on elsewhere: by another process, or before this one began.
+
+        `called` False is for what was no call, as the end of a step.
+        """
+        leaves: list[Leaf] = []
+        with suppress(InvalidCall):
+            leaves = pipeline.leaves_of(arguments)[0]
+        with self._lock:
+            self._count += 1
+            if decision.action is Action.REORIENT:
+                self._reorients += 1
+            if decision.approval and self.gate.approvals is not None:
+                self._heard = True
+        if called:
+            self._take_in(tool, leaves, decision)
+
+    def void(self) -> None:
         """End the questions that were about another context; their digest says so too, should this fail."""
         approvals = self.gate.approvals
         if approvals is None:
@@ -339,11 +390,19 @@ class Session:
             end()
 
     def check(
-        self, tool: str, arguments: Mapping[str, object], *, annotations: Mapping[str, object] | None = None
+        self,
+        tool: str,
+        arguments: Mapping[str, object],
+        *,
+        annotations: Mapping[str, object] | None = None,
+        findings: Sequence[Finding] = (),
     ) -> Decision:
-        """Rule on one call before it runs: only CONTINUE lets it run."""
+        """Rule on one call before it runs: only CONTINUE lets it run.
+
+        `findings` is what the host itself knows against the call: with any, it is escalated, whatever the tool.
+        """
         began = perf_counter_ns()
-        leaves, ruling, seen = self._begin(tool, arguments, annotations)
+        leaves, ruling, seen = self._begin(tool, arguments, annotations, findings)
         if isinstance(ruling, Ask) or (seen and self._watchers) or (self._heard and ruling.risk is Risk.HIGH):
             with self._watched(tool, leaves):
                 decision = _drive(self._settled(ToolCall(tool, arguments), ruling, seen, began))
@@ -354,11 +413,16 @@ class Session:
         return self._end(tool, leaves, decision)
 
     async def check_async(
-        self, tool: str, arguments: Mapping[str, object], *, annotations: Mapping[str, object] | None = None
+        self,
+        tool: str,
+        arguments: Mapping[str, object],
+        *,
+        annotations: Mapping[str, object] | None = None,
+        findings: Sequence[Finding] = (),
     ) -> Decision:
         """The same ruling for a caller on an event loop; Tier 1 takes microseconds, so it runs in place."""
         began = perf_counter_ns()
-        leaves, ruling, seen = self._begin(tool, arguments, annotations)
+        leaves, ruling, seen = self._begin(tool, arguments, annotations, findings)
         if isinstance(ruling, Ask) or seen is not None or (self._heard and ruling.risk is Risk.HIGH):
             with self._watched(tool, leaves):
                 decision = await _drive_async(self._settled(ToolCall(tool, arguments), ruling, seen, began))
@@ -513,14 +577,18 @@ class Session:
             return self._context.lineage(block.id if isinstance(block, Block) else block, depth=depth)
 
     def _begin(
-        self, tool: str, arguments: Mapping[str, object], annotations: Mapping[str, object] | None
+        self,
+        tool: str,
+        arguments: Mapping[str, object],
+        annotations: Mapping[str, object] | None,
+        findings: Sequence[Finding],
     ) -> tuple[list[Leaf], Decision | Ask, Seen | None]:
         if not isinstance(tool, str):
             raise InvalidCall(f"a tool's name must be text, not {type(tool).__name__}")
         if type(arguments) is not dict and not isinstance(arguments, Mapping):
             raise InvalidCall(f"arguments must be an object, not {type(arguments).__name__}")
         taken = pipeline.leaves_of(arguments)
-        ruling, seen = self._begun(tool, arguments, annotations, taken)
+        ruling, seen = self._begun(tool, arguments, annotations, taken, findings)
         if isinstance(ruling, Ask) and not taken[1]:
             # Judges take seconds, in which the caller's object may change: what is ruled on is a copy.
             copy = _copied(arguments)
@@ -529,7 +597,7 @@ class Session:
             if self._recorder is not None and seen is not None:
                 seen = self._recorder.seen(copy, again[0], seen.blocks, seen.context_sha256)
             if again != taken:
-                taken, (ruling, seen) = again, self._begun(tool, copy, annotations, again)
+                taken, (ruling, seen) = again, self._begun(tool, copy, annotations, again, findings)
         return taken[0], ruling, seen
 
     def _begun(
@@ -538,16 +606,27 @@ class Session:
         arguments: Mapping[str, object],
         annotations: Mapping[str, object] | None,
         taken: tuple[list[Leaf], bool],
+        findings: Sequence[Finding],
     ) -> tuple[Decision | Ask, Seen | None]:
         with self._lock:
             call = ToolCall(tool, arguments)
             ruling = pipeline.begin(
-                self._context, call, self.policy, self._scanner, annotations=annotations, taken=taken
+                self._context,
+                call,
+                self.policy,
+                self._scanner,
+                annotations=annotations,
+                taken=taken,
+                findings=findings,
             )
             return ruling, self._seen(arguments, taken[0])
 
     def _end(self, tool: str, leaves: list[Leaf], decision: Decision) -> Decision:
         self._count_in(tool, decision)
+        self._take_in(tool, leaves, decision)
+        return decision
+
+    def _take_in(self, tool: str, leaves: list[Leaf], decision: Decision) -> None:
         told = leaves
         for leaf in leaves:
             if len(leaf[1]) > _MAX_REMEMBERED:
@@ -557,7 +636,6 @@ class Session:
         self._calls.append((tool, told, decision))
         for watcher in self._watchers:
             watcher.ruled(tool, leaves, decision)
-        return decision
 
     def _count_in(self, tool: str, decision: Decision) -> Decision:
         if decision.tier > 1:
@@ -591,7 +669,7 @@ class Session:
     def _rule(self, ask: Ask, *, judged: bool = True) -> Generator[_Work, object, _Ruled]:
         """Steps 6 to 8 for an escalated call; a person who was asked about this very call comes before any model."""
         if self._stale:
-            yield self._stored(self._void)
+            yield self._stored(self.void)
         bound, unfit = self._bound(ask.call), ""
         if bound is not None:
             answer = yield self._stored(partial(self._approvals.take, bound, time()))
@@ -939,6 +1017,31 @@ def _past(calls: Iterable[tuple[str, Sequence[Leaf], Decision]]) -> tuple[Past, 
         Past(tool, _values(leaves), decision.action.value, decision.tier, decision.reason.value)
         for tool, leaves, decision in calls
     )
+
+
+def _asked(
+    content: object,
+    source: object,
+    trust: str | Trust | None,
+    kind: str | Kind | None,
+    mutable: object,
+    tainted_by: Sequence[str | Block],
+    id: object,
+) -> tuple[Trust | None, Kind | None, list[str]]:
+    """What a block was asked to be, in our own words; InvalidBlock for what none can be."""
+    if not isinstance(content, str):
+        raise InvalidBlock(f"content must be text, not {type(content).__name__}", hint="decode bytes first")
+    if not source or not isinstance(source, str):
+        raise InvalidBlock("a block needs a source", hint='say where it came from, e.g. source="tool:read_inbox"')
+    if id is not None and not isinstance(id, str):
+        raise InvalidBlock(f"a block's id must be text, not {type(id).__name__}")
+    if mutable is not None and not isinstance(mutable, bool):
+        raise InvalidBlock(f"mutable must be true or false, not {type(mutable).__name__}")
+    if isinstance(tainted_by, str) or not isinstance(tainted_by, Sequence):
+        raise InvalidBlock("tainted_by must be a list of block ids", hint="tainted_by=[block] or [block.id]")
+    level = _trust(trust)
+    sort = None if kind is None else _kind(kind)
+    return level, sort, [parent.id if isinstance(parent, Block) else parent for parent in tainted_by]
 
 
 def _trust(value: str | Trust | None) -> Trust | None:

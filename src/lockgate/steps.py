@@ -183,6 +183,16 @@ class Step:
         return self._state is _State.DONE
 
     @property
+    def state(self) -> str:
+        return self._state.value
+
+    def stands(self, state: str) -> None:
+        """Take over how the step stands, as it was settled elsewhere: by another process, or before this one began."""
+        with self._lock:
+            self._state = _State(state)
+        self._let_go_of()
+
+    @property
     def abandoned(self) -> bool:
         return self._state is _State.ABANDONED
 
@@ -438,10 +448,13 @@ class Step:
             return ruling
 
     def _let_go(self, ruling: Decision) -> Decision:
+        self._let_go_of()
+        return ruling
+
+    def _let_go_of(self) -> None:
         # Not under the step's lock: the session has one of its own, and tells us of calls from under nobody's.
         if self.finished:
             self._watch.forget()
-        return ruling
 
 
 class _Asked(NamedTuple):

@@ -24,7 +24,7 @@ _MAX_DEPTH = 64
 _HOSTS_OWN = frozenset(
     "environment model deferred_tools_delta agent_listing_delta skill_listing session_context date prompt_snapshot "
     "remote_session_change todo_reminder hook_success hook_cancelled hook_error_during_execution "
-    "hook_non_blocking_error hook_blocking_error plan_mode plan_mode_exit".split()
+    "hook_non_blocking_error hook_blocking_error hook_stopped_continuation plan_mode plan_mode_exit".split()
 )
 # Who starts a turn without a person having said anything.
 _NOBODY = frozenset({"system", "loop_wakeup", "schedule_wakeup", "poll_event"})

@@ -53,6 +53,7 @@ class Context:
         "holders",
         "positions",
         "seen_words",
+        "unknown",
         "wishes",
     )
 
@@ -73,6 +74,8 @@ class Context:
         self.encoded: list[Noted] = []
         self.driving: dict[str, Driving] = {}
         self.holders = Holders()
+        # Whether the agent may have read more than is here: a run that somebody else began, and did not tell of.
+        self.unknown = False
 
     def add(
         self,
@@ -86,14 +89,37 @@ class Context:
         id: str | None = None,
     ) -> Block:
         """Take a piece of context in; a mixture takes the lowest trust of what it was made from."""
+        position = len(self.blocks)
+        block, data = self.made(
+            content, source=source, trust=trust, kind=kind, mutable=mutable, tainted_by=tainted_by, id=id
+        )
+        self.blocks.append(block)
+        self.positions[block.id] = position
+        if block.trust is Trust.UNTRUSTED:
+            self._take_untrusted(position, block)
+        else:
+            self.wishes.add(data, asks=source.partition(":")[0] in ("goal", "user"))
+        return block
+
+    def made(
+        self,
+        content: str,
+        *,
+        source: str,
+        trust: Trust | None = None,
+        kind: Kind | None = None,
+        mutable: bool | None = None,
+        tainted_by: Sequence[str] = (),
+        id: str | None = None,
+    ) -> tuple[Block, bytes]:
+        """The block that `add` would take in now, and its bytes; nothing changes."""
         for parent in tainted_by:
             if parent not in self.positions:
                 raise InvalidBlock(
                     f"block is tainted by {quoted(parent)}, which is not in this session",
                     hint="add the parent first; tainted_by takes the ids that add() returned",
                 )
-        position = len(self.blocks)
-        name = self._name(position) if id is None else id
+        name = self._name(len(self.blocks)) if id is None else id
         if not name or name in self.positions:
             raise InvalidBlock(f"block {quoted(name)} is already in this session" if name else "a block's id is empty")
         origin = source.partition(":")[0]
@@ -110,14 +136,7 @@ class Context:
             mutable = not (held is Trust.TRUSTED and origin == "system")
         data = encode(content)
         digest = sha256(data).hexdigest()
-        block = Block(name, content, held, kind, mutable, source, digest, tuple(tainted_by))
-        self.blocks.append(block)
-        self.positions[name] = position
-        if held is Trust.UNTRUSTED:
-            self._take_untrusted(position, block)
-        else:
-            self.wishes.add(data, asks=origin in ("goal", "user"))
-        return block
+        return Block(name, content, held, kind, mutable, source, digest, tuple(tainted_by)), data
 
     def _name(self, position: int) -> str:
         # A host may have given one of our own names to a block of its own.

@@ -11,6 +11,7 @@ LockgateError
 ├── JournalUnavailable  nothing can be recorded now
 │   ├── JournalUncosigned  it is recorded, and no witness has cosigned it yet
 │   └── JournalDamaged  what is stored is not what was stored
+├── SessionsUnavailable sessions can be neither read nor kept now
 └── InvalidConfig       a configuration that must not start
 """
 
@@ -67,6 +68,10 @@ class JournalUncosigned(JournalUnavailable):
 
 class JournalDamaged(JournalUnavailable):
     """A person has to look."""
+
+
+class SessionsUnavailable(LockgateError):
+    """What was not acknowledged may have been kept all the same."""
 
 
 class InvalidConfig(LockgateError):

@@ -21,7 +21,7 @@ Paranoid mode sends every call through all three tiers, after the same steps hav
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -37,7 +37,16 @@ from lockgate.core.tools import tool_risk
 from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Reason, Risk, ToolCall
 
 # Findings whose rule starts with one of these hold a call whatever a model says.
-HARD = ("cap:arguments", "cap:readings", "cap:text", "execution:own-", "scope:", "step:needs-a-person")
+HARD = (
+    "cap:arguments",
+    "cap:context-unknown",
+    "cap:readings",
+    "cap:text",
+    "execution:own-",
+    "mcp:",
+    "scope:",
+    "step:needs-a-person",
+)
 MAX_DEPTH = 64
 MAX_LEAVES = 10_000
 _GAP = "\n\n"
@@ -79,15 +88,19 @@ def begin(
     *,
     annotations: Mapping[str, object] | None = None,
     taken: tuple[list[Leaf], bool] | None = None,
+    findings: Sequence[Finding] = (),
 ) -> Decision | Ask:
     """Steps 1 to 5: a ruling that Tier 1 can make by itself, or the question for the tiers above.
 
-    `taken` is what `leaves_of` gave for the arguments, where the caller has it already.
+    `taken` is what `leaves_of` gave for the arguments, where the caller has it already. `findings` is what the caller
+    knows against the call: with any, it is a high-risk one and goes up.
     """
     leaves, too_big = leaves_of(call.arguments) if taken is None else taken
     paranoid = policy.mode is Mode.PARANOID
     first = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
     risk = tool_risk(call.tool, additional=policy.high_risk_tools, annotations=annotations)
+    if findings:
+        risk = Risk.HIGH
     # A declared scope has a border, whatever has been read and whatever the mode was tightened to.
     edge = border(policy.research_scope) if policy.research_scope else None
     crossed = outside(edge, leaves, tool=call.tool) if edge is not None else []
@@ -102,6 +115,9 @@ def begin(
     # Nobody who is held answers in the place of whoever holds him, whatever has been read.
     if risk is not Risk.LOW:
         crossed += _own_part(leaves, scanner)
+        if context.unknown:
+            crossed.append(Finding("cap:context-unknown", "context", 0, 0))
+        crossed += findings
     # 1. Context.
     entries = context.entries
     if not entries or entries[-1].position < first:

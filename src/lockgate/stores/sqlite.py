@@ -50,9 +50,8 @@ _BUSY_S = 5.0
 _FILE = Private("the approvals store", "approve anything in it", "store")
 _DAY_S = 86_400.0
 
-_SCHEMA = f"""
-PRAGMA application_id = {_APPLICATION};
-PRAGMA user_version = {_VERSION};
+# PostgreSQL has the same ones, under other names for some types.
+TABLES = """
 CREATE TABLE approvals (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
@@ -86,6 +85,10 @@ CREATE TABLE marks (
     CHECK ((who IS NULL) = (said_s IS NULL))
 ) WITHOUT ROWID;
 """
+_SCHEMA = f"""
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {_VERSION};
+{TABLES}"""
 _COLUMNS = (
     "id, session, tool, arguments, policy_hash, context, digest, matter, created_s, expires_s, shown, state, who, "
     "said_s, reason, ended_s"
@@ -117,7 +120,7 @@ class SqliteApprovals:
                 if db.execute("SELECT 1 FROM approvals WHERE id = ?", (pending.id,)).fetchone():
                     raise InvalidCall(f"approval {quoted(pending.id)} is already there")
                 counts = db.execute(
-                    f"SELECT count(*), coalesce(sum(session = :session), 0), "  # noqa: S608
+                    f"SELECT count(*), coalesce(sum(CASE WHEN session = :session THEN 1 ELSE 0 END), 0), "  # noqa: S608
                     f"(SELECT count(*) FROM marks WHERE session = :session AND matter != :matter) "
                     f"FROM approvals WHERE {_OPEN}",
                     {"session": pending.session, "matter": pending.matter},
@@ -244,7 +247,9 @@ class SqliteApprovals:
     def _put_mark(db: sqlite3.Connection, pending: Pending, mark: Mark, now_s: float) -> None:
         # Not the reason: it may say what the call was about, and that is not kept so long.
         db.execute(
-            "INSERT OR REPLACE INTO marks (session, matter, id, who, said_s, seen_s) VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO marks (session, matter, id, who, said_s, seen_s) VALUES (?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT (session, matter) DO UPDATE SET id = excluded.id, who = excluded.who, "
+            "said_s = excluded.said_s, seen_s = excluded.seen_s",
             (pending.session, pending.matter, mark.id, mark.no and mark.no.who, mark.no and mark.no.at_s, now_s),
         )
 
@@ -281,7 +286,7 @@ class SqliteApprovals:
         with self._opened() as db:
             db.execute("BEGIN IMMEDIATE")
             try:
-                changed = _age(db, now_s, session)
+                changed = age(db, now_s, session)
                 yield db, changed
                 if changed and self._record is not None:
                     self._record(changed)
@@ -367,7 +372,7 @@ def _changes(db: sqlite3.Connection, state: State, where: str, values: dict[str,
     return [Change(str(session), str(id), state, str(digest)) for session, id, digest in found]
 
 
-def _age(db: sqlite3.Connection, now_s: float, session: str) -> list[Change]:
+def age(db: sqlite3.Connection, now_s: float, session: str) -> list[Change]:
     """What has expired is so for good; what ended long ago is forgotten, and later that it was asked."""
     over = f"{_OPEN} AND NOT (created_s - :skew <= :now AND :now < expires_s)"
     at: dict[str, object] = {"now": now_s, "skew": SKEW_S}

@@ -1,0 +1,405 @@
+"""What outlives a process, as values: a session, what entered it, and each ruling as it was made.
+
+All that happened in a session is one list of entries, numbered over all sessions of a store in the order in which they
+were kept. Whoever reads the list from its beginning arrives at the same context, history and steps as everybody else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from lockgate.core.economics import fate_of
+from lockgate.core.entries import Entry as Counted
+from lockgate.core.errors import InvalidCall, quoted
+from lockgate.core.scanner import MAX_TEXT
+from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Receipt, Risk
+
+MAX_ID = 200
+MAX_META = 4_000
+# One character more than the scanner reads: a longer text is then known as one that was not read to its end.
+MAX_CONTENT = MAX_TEXT + 1
+# A session that took in more than this is held to be one whose context is not known.
+MAX_BLOCKS = 50_000
+MAX_SIZE = 512 * 1024 * 1024
+# Arguments are kept whole up to this many bytes of JSON; of larger ones each value is kept in part.
+MAX_ARGUMENTS = 1 << 20
+_MAX_VALUE = 2_000
+_MAX_VALUES = 200
+MAX_PAGE = 500
+
+
+class Sort(StrEnum):
+    BLOCK = "block"
+    GOAL = "goal"
+    RULING = "ruling"
+    # The context is known from here on, or is not.
+    MARK = "mark"
+    MODE = "mode"
+    STEP = "step"
+
+
+# Entries with a place in the context: they are counted together, and named by their number.
+BLOCKS = frozenset({Sort.BLOCK, Sort.GOAL})
+
+
+class Ruled(NamedTuple):
+    """What of a ruling can be searched for."""
+
+    id: str
+    host: str
+    tool: str
+    action: str
+    tier: int
+    reason: str
+    rules: str
+    latency_us: float
+    cost_usd: float
+    approval: str
+    # Who said what above Tier 1, as `tier:said`.
+    said: str
+
+
+class Entry(NamedTuple):
+    """Something to keep. The same `key` is kept once, except for rulings; `detail` is JSON in ASCII."""
+
+    sort: Sort
+    at: float
+    key: str = ""
+    content: bytes = b""
+    detail: str = ""
+    ruled: Ruled | None = None
+
+
+class Row(NamedTuple):
+    """An entry as it is kept: `session` is the session's number, `n` counts its blocks, its rulings or its others."""
+
+    seq: int
+    session: int
+    n: int
+    sort: str
+    at: float
+    key: str
+    content: bytes
+    detail: str
+    id: str = ""
+    ran: str = ""
+
+
+class Put(NamedTuple):
+    """Where an entry is; `last` is the newest entry there was before it in the sessions that were named."""
+
+    seq: int
+    n: int
+    last: int
+    # Whether it was there already, under the same key.
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """One session as it is kept. `number` rises with every session of a store."""
+
+    id: str
+    host: str = "api"
+    goal: str = ""
+    mode: str = ""
+    scope: str = ""
+    parent: str = ""
+    meta: Mapping[str, str] = field(default_factory=dict)
+    created_at: float = 0.0
+    seen_at: float = 0.0
+    ended_at: float = 0.0
+    context_known: bool = True
+    # Whether a person has been asked in it.
+    asked: bool = False
+    blocks: int = 0
+    decisions: int = 0
+    size: int = 0
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One ruled call, as kept. A `seq` of 0 is one that could not be.
+
+    `context` is how many blocks of the session the ruling saw, `ran` what the host told afterwards: `ran`, `failed`,
+    `not-run`, or nothing. `whole` False says that the arguments were too large to be kept to the last character.
+    """
+
+    id: str
+    seq: int
+    session: str
+    host: str
+    number: int
+    at: float
+    key: str
+    tool: str
+    arguments: dict[str, object]
+    annotations: dict[str, object] | None
+    decision: Decision
+    context: int
+    ran: str = ""
+    whole: bool = True
+
+
+RAN = ("ran", "failed", "not-run")
+
+
+class Filter(NamedTuple):
+    """Which rulings are asked for: those after a `seq` come oldest first, all others newest first."""
+
+    session: str = ""
+    action: str = ""
+    tier: int = 0
+    tool: str = ""
+    rule: str = ""
+    host: str = ""
+    q: str = ""
+    after: int = 0
+    before: int | None = None
+    limit: int = 50
+
+
+def checked_name(text: object, what: str) -> str:
+    """A session's id or an entry's key: visible text of some length, so that every store can hold it."""
+    if not isinstance(text, str) or not text or len(text) > MAX_ID or not text.isprintable():
+        raise InvalidCall(f"{what} must be 1 to {MAX_ID} visible characters, not {quoted(text)}")
+    return text
+
+
+def plain(text: str, most: int = MAX_ID) -> str:
+    """Somebody's text as every store can hold it, for searching."""
+    return text[:most].replace("\0", "\N{SYMBOL FOR NULL}").encode("utf-8", "replace").decode()
+
+
+def encoded(text: str) -> bytes:
+    """A text to the last bit, half of a surrogate pair included."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def decoded(data: bytes) -> str:
+    return bytes(data).decode("utf-8", "surrogatepass")
+
+
+def _as_object(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError("not JSON")
+
+
+to_json = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), default=_as_object).encode
+
+
+def spelled(
+    tool: str,
+    arguments: Mapping[str, object],
+    annotations: Mapping[str, object] | None,
+    decision: Decision,
+    context: int,
+) -> str:
+    """A ruling as it is kept."""
+    receipt = decision.receipt
+    at = None if receipt is None else (receipt.origin, receipt.index, receipt.leaf_hash.hex())
+    ruling = (*decision[:-1], at)
+    try:
+        text = to_json((tool, arguments, annotations, ruling, context, True))
+        if len(text) <= MAX_ARGUMENTS:
+            return text
+    except (TypeError, ValueError, RecursionError):
+        pass
+    left = [_MAX_VALUES]
+    cut = _cut(arguments, left, 0), _cut(annotations, left, 0)
+    return to_json((_cut(tool, left, 0), *cut, ruling, context, False))
+
+
+def _cut(value: object, left: list[int], depth: int) -> object:
+    left[0] -= 1
+    if left[0] < 0 or depth > 8:
+        return "…"
+    if isinstance(value, str):
+        return value if len(value) <= _MAX_VALUE else f"{value[:_MAX_VALUE]}…"
+    if isinstance(value, Mapping):
+        items = list(value.items())[: max(0, left[0])]
+        return {str(key)[:_MAX_VALUE]: _cut(item, left, depth + 1) for key, item in items}
+    if isinstance(value, list | tuple):
+        return [_cut(item, left, depth + 1) for item in value[: max(0, left[0])]]
+    if value is None or isinstance(value, bool | float):
+        return value
+    return value if isinstance(value, int) and value.bit_length() < 2_048 else "…"
+
+
+def ruled(id: str, host: str, tool: str, decision: Decision) -> Ruled:
+    rules = " ".join(dict.fromkeys(found.rule.replace(" ", "_") for found in decision.findings))
+    return Ruled(
+        id,
+        host,
+        plain(tool),
+        decision.action.value,
+        decision.tier,
+        decision.reason.value,
+        plain(f" {rules} ", 4_000) if rules else "",
+        decision.latency_us,
+        decision.cost_usd,
+        decision.approval,
+        " ".join(f"{ran.tier}:{ran.said}" for ran in decision.judged),
+    )
+
+
+def decision_of(value: Sequence[object]) -> Decision:
+    """A ruling as it was kept, or ValueError: a store's file may hold anything."""
+    try:
+        action, tier, reason, risk, explanation, findings, origins, correction, approval, judged, latency, at = value
+        receipt = None if at is None else Receipt(at[0], at[1], bytes.fromhex(at[2]))  # type: ignore[index]
+        return Decision(
+            Action(str(action)),
+            int(tier),  # type: ignore[call-overload]
+            Reason(str(reason)),
+            Risk(str(risk)),
+            str(explanation),
+            tuple(Finding(*found) for found in findings),  # type: ignore[attr-defined]
+            tuple(Origin(*origin) for origin in origins),  # type: ignore[attr-defined]
+            str(correction),
+            str(approval),
+            tuple(Ran(*ran) for ran in judged),  # type: ignore[attr-defined]
+            float(latency),  # type: ignore[arg-type]
+            receipt,
+        )
+    except (TypeError, IndexError, AttributeError) as error:
+        raise ValueError("not a ruling") from error
+
+
+def kept_of(row: Row, session: str, host: str) -> Kept:
+    """A row of a ruling, or ValueError."""
+    try:
+        tool, arguments, annotations, ruling, context, whole = json.loads(row.detail)
+    except (TypeError, RecursionError) as error:
+        raise ValueError("not a ruling") from error
+    if not isinstance(arguments, dict) or not isinstance(annotations, dict | None):
+        raise ValueError("not a ruling")
+    return Kept(
+        row.id,
+        row.seq,
+        session,
+        host,
+        row.n,
+        row.at,
+        row.key,
+        str(tool),
+        arguments,
+        annotations,
+        decision_of(ruling),
+        int(context),
+        row.ran,
+        whole is True,
+    )
+
+
+class Tally(NamedTuple):
+    """One ruling as far as it is counted."""
+
+    at: float
+    tier: int
+    action: str
+    reason: str
+    rules: str
+    latency_us: float
+    cost_usd: float
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """The rulings of one stretch of time: how many each tier settled, and what that took there."""
+
+    at: float
+    tiers: tuple[int, int, int]
+    actions: Mapping[str, int]
+    # By tier: the median and the 99th of a hundred; a tier that settled nothing is not in it.
+    latency_us: Mapping[int, tuple[float, float]]
+    cost_usd: float
+
+
+class RuleCount(NamedTuple):
+    """A rule and what became of the calls it sent up."""
+
+    rule: str
+    escalations: int
+    cleared: int
+    upheld: int
+    undecided: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    since: float
+    until: float
+    bucket_s: float
+    buckets: tuple[Bucket, ...]
+    rules: tuple[RuleCount, ...]
+    calls: int
+    cost_usd: float
+
+
+MAX_BUCKETS = 2_000
+
+
+def stats_of(tallies: Iterable[Tally], *, since: float, until: float, bucket_s: float) -> Stats:
+    """All that is counted, each ruling looked at once; a stretch of time without any is a bucket too."""
+    if not (math.isfinite(since) and math.isfinite(bucket_s)) or bucket_s <= 0:
+        raise InvalidCall("stats need a time in seconds, and buckets of a length above 0")
+    bucket_s = max(bucket_s, (until - since) / MAX_BUCKETS)
+    found: dict[int, tuple[list[array[float]], Counter[str], list[float]]] = {}
+    fates: dict[str, Counter[str]] = {}
+    calls, cost = 0, 0.0
+    for each in tallies:
+        place = int((each.at - since) // bucket_s)
+        times, actions, costs = found.setdefault(
+            place, ([array("d"), array("d"), array("d")], Counter(dict.fromkeys(Action, 0)), [0.0])
+        )
+        times[min(max(each.tier, 1), 3) - 1].append(each.latency_us)
+        actions[Action(each.action)] += 1
+        costs[0] += each.cost_usd
+        calls, cost = calls + 1, cost + each.cost_usd
+        if each.tier > 1 or each.said:
+            fate = _fate(each)
+            for rule in each.rules.split():
+                fates.setdefault(rule, Counter())[fate] += 1
+    buckets = tuple(
+        _bucket(since + place * bucket_s, *found.get(place, ([array("d")] * 3, Counter(), [0.0])))
+        for place in range(max(0, math.ceil((until - since) / bucket_s)))
+    )
+    rules = [
+        RuleCount(rule, fate.total(), fate["cleared"], fate["upheld"], fate["undecided"])
+        for rule, fate in fates.items()
+    ]
+    ranked = tuple(sorted(rules, key=lambda each: (-each.cleared, -each.escalations, each.rule)))
+    return Stats(since, until, bucket_s, buckets, ranked, calls, cost)
+
+
+def _fate(each: Tally) -> str:
+    ran = [part.partition(":") for part in each.said.split()]
+    judged = tuple(Ran(int(tier), said) for tier, _, said in ran)
+    fate = fate_of(Counted(each.at, "", 1, "", each.action, each.tier, each.reason, "", (), judged, 0.0))
+    return fate if fate in ("upheld", "undecided") else "cleared"
+
+
+def _bucket(at: float, times: Sequence[array[float]], actions: Mapping[str, int], costs: list[float]) -> Bucket:
+    latency = {
+        tier: (_percentile(ordered, 50), _percentile(ordered, 99))
+        for tier, ordered in enumerate(map(sorted, times), 1)
+        if ordered
+    }
+    counts = {action.value: actions.get(action, 0) for action in Action}
+    return Bucket(at, (len(times[0]), len(times[1]), len(times[2])), counts, latency, costs[0])
+
+
+def _percentile(ordered: Sequence[float], percent: int) -> float:
+    """By nearest rank: a value that was really measured."""
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]

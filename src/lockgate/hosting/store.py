@@ -1,0 +1,54 @@
+"""What a place that keeps sessions has to promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from lockgate.core.kept import Entry, Filter, Put, Row, SessionInfo, Tally
+
+
+class SessionStore(Protocol):
+    """Where sessions are kept. Safe for several threads and several processes.
+
+    What a call has acknowledged outlives the process. `seq` rises over all sessions, and nobody can read an entry
+    before every one with a lower `seq` can be read. What cannot be read or kept is SessionsUnavailable.
+    """
+
+    def make(self, info: SessionInfo) -> SessionInfo:
+        """The session of this id: the one that is there, else this one, which is there from now on."""
+
+    def append(self, sessions: Sequence[int], entries: Sequence[Entry]) -> list[Put] | None:
+        """Keep these in the first of the sessions, all or none, in this order; None where it is no more.
+
+        An entry whose key is there already is not kept again. What `Put.last` says is over all the sessions. With an
+        entry changes what it says of its session: the goal (the first one), mode, mark, and whether a person was asked.
+        """
+
+    def feed(self, sessions: Sequence[int], after: int, *, rulings_after: int = 0) -> list[Row]:
+        """What is new in these sessions since that `seq`, in order; of rulings only the first session's."""
+
+    def mark(self, session: int, count: int) -> int:
+        """The `seq` after which there are at most so many rulings of the session."""
+
+    def end(self, session: str, at: float) -> None:
+        """Note when a session ended; 0 for one that goes on."""
+
+    def session(self, id: str) -> SessionInfo | None: ...
+
+    def sessions(self, *, limit: int, before: int | None, q: str) -> list[SessionInfo]: ...
+
+    def ruling(self, id: str) -> tuple[Row, str, str] | None:
+        """A ruling with its session's id and its host."""
+
+    def rulings(self, asked: Filter) -> list[tuple[Row, str, str]]: ...
+
+    def outcome(self, session: str, key: str, ran: str) -> bool:
+        """Note what became of the latest ruling of this key; whether there is one."""
+
+    def tallies(self, since: float) -> Iterable[Tally]: ...
+
+    def prune(self, before: float, most: int) -> int:
+        """Forget sessions that were last heard of before that time, at most so many; how many those were."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,62 @@
+"""Approvals in PostgreSQL: whoever asks and whoever answers may be on different machines."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+from lockgate.core.approvals import Change, Record
+from lockgate.core.errors import LockgateError
+from lockgate.stores.postgres import Postgres
+from lockgate.stores.sqlite import TABLES, SqliteApprovals, age
+
+_VERSION = 1
+# "lkga": whoever changes something holds this lock.
+_LOCK = 0x6C6B6761
+
+
+class PostgresApprovals(SqliteApprovals):
+    """The same questions in the database that `conninfo` names: only how it is spoken to differs."""
+
+    def __init__(self, conninfo: str, *, record: Record | None = None) -> None:
+        super().__init__(Path("postgresql"), record=record)
+        self._database = Postgres(
+            conninfo, what="approvals", error=LockgateError, tables=TABLES, version=_VERSION, lock=_LOCK
+        )
+
+    def close(self) -> None:
+        self._database.close()
+
+    @contextmanager
+    def _changing(self, now_s: float, session: str = "") -> Iterator[tuple[sqlite3.Connection, list[Change]]]:
+        with self._damaged(), self._database.changing() as speaking:
+            db = cast("sqlite3.Connection", speaking)
+            changed = age(db, now_s, session)
+            yield db, changed
+            if changed and self._record is not None:
+                self._record(changed)
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        with self._damaged(), self._database.reading() as speaking:
+            if speaking is None:
+                raise LockgateError("the database of the approvals holds none")
+            yield cast("sqlite3.Connection", speaking)
+
+    @contextmanager
+    def _damaged(self) -> Iterator[None]:
+        """What says of a row that it is none."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise LockgateError("the database of the approvals is damaged", hint=self._anew) from error
+
+    def _there(self) -> bool:
+        with self._database.reading() as speaking:
+            return speaking is not None
+
+    def _make(self) -> None:
+        """The tables are made by the first change."""

@@ -1,0 +1,103 @@
+"""Sessions in PostgreSQL, for several instances: any of them can answer for any session.
+
+Every commit waits for the server's disk with everybody else kept out. So whoever comes meanwhile leaves what is to be
+kept in a list, and the next one to get its turn commits it all at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from threading import Lock
+
+from lockgate.core.errors import SessionsUnavailable
+from lockgate.core.kept import Entry, Put
+from lockgate.stores.postgres import Postgres
+from lockgate.stores.sessions_sql import TABLES, Database, SqlSessions
+
+_VERSION = 1
+# "lkgs": whoever keeps something holds this lock.
+_LOCK = 0x6C6B6773
+_AT_ONCE = 64
+
+
+class _Job:
+    """Something that somebody waits for."""
+
+    def __init__(self, sessions: Sequence[int], entries: Sequence[Entry]) -> None:
+        self.sessions, self.entries = sessions, entries
+        self.puts: list[Put] | None = None
+        self.error: Exception | None = None
+        self.done = False
+
+
+class PostgresSessions(SqlSessions):
+    """Sessions in the database that `conninfo` names."""
+
+    _find = "strpos"
+
+    def __init__(self, conninfo: str) -> None:
+        self._database = Postgres(
+            conninfo, what="sessions", error=SessionsUnavailable, tables=TABLES, version=_VERSION, lock=_LOCK
+        )
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._waiting: list[_Job] = []
+        # Owner: whoever commits.
+        self._turn = Lock()
+
+    def append(self, sessions: Sequence[int], entries: Sequence[Entry]) -> list[Put] | None:
+        if os.getpid() != self._process:
+            # In a forked child: nobody here will open the lock, and what waits is kept by others.
+            self._begin()
+        job = _Job(sessions, entries)
+        self._waiting.append(job)
+        while not job.done:
+            with self._turn:
+                if not job.done:
+                    # Appending to a list and taking from its front are one step each to every other thread.
+                    self._commit([self._waiting.pop(0) for _ in range(min(len(self._waiting), _AT_ONCE))])
+        if job.error is not None:
+            raise job.error
+        return job.puts
+
+    def _commit(self, jobs: Sequence[_Job]) -> None:
+        written = False
+        try:
+            with self._changing() as db:
+                for job in jobs:
+                    job.puts = self._append(db, job.sessions, job.entries)
+                written = True
+        except BaseException as error:
+            own = isinstance(error, Exception)
+            if own and not written and len(jobs) > 1:
+                # Nothing was committed, and one of them may be to blame: each by itself.
+                for job in jobs:
+                    self._commit([job])
+                return
+            for job in jobs:
+                # Whoever left it there is told, also when whoever should have kept it was interrupted.
+                job.error = error if isinstance(error, Exception) else SessionsUnavailable("keeping was interrupted")
+            if not own:
+                raise
+        finally:
+            for job in jobs:
+                job.done = True
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _changing(self) -> AbstractContextManager[Database]:
+        return self._database.changing()
+
+    def _reading(self) -> AbstractContextManager[Database | None]:
+        return self._database.reading()
+
+    def _insert(self, db: Database, columns: str, values: Sequence[object]) -> int:
+        places = ", ".join("?" * len(values))
+        # Under the lock: nobody else gets a number until this one can be read.
+        found = db.execute(f"INSERT INTO entries ({columns}) VALUES ({places}) RETURNING seq", values)  # noqa: S608
+        return int(found.fetchone()[0])

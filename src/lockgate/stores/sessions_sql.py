@@ -1,0 +1,325 @@
+"""Sessions in tables: what is asked of them, in words that SQLite and PostgreSQL both understand.
+
+Whoever has the tables says how a transaction begins and ends, and how an entry gets the next number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from json import loads
+from typing import Any, Protocol
+
+from lockgate.core.errors import SessionsUnavailable
+from lockgate.core.kept import BLOCKS, Entry, Filter, Put, Row, SessionInfo, Sort, Tally, decoded, plain, to_json
+
+_FETCHED_AT_ONCE = 1_000
+_MAX_GOAL = 2_000
+_MAX_SCOPE = 100_000
+
+# As SQLite has them; PostgreSQL calls three of the types by other names.
+TABLES = """
+CREATE TABLE sessions (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    host TEXT NOT NULL,
+    goal TEXT NOT NULL,
+    mode TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    parent TEXT NOT NULL,
+    meta TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    seen_at REAL NOT NULL,
+    ended_at REAL NOT NULL,
+    context_known INTEGER NOT NULL,
+    asked INTEGER NOT NULL,
+    blocks INTEGER NOT NULL,
+    decisions INTEGER NOT NULL,
+    size BIGINT NOT NULL
+);
+CREATE TABLE entries (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    session BIGINT NOT NULL,
+    n INTEGER NOT NULL,
+    sort TEXT NOT NULL,
+    at REAL NOT NULL,
+    key TEXT NOT NULL,
+    content BLOB NOT NULL,
+    detail TEXT NOT NULL,
+    id TEXT,
+    host TEXT,
+    tool TEXT,
+    action TEXT,
+    tier INTEGER,
+    reason TEXT,
+    rules TEXT,
+    latency_us REAL,
+    cost_usd REAL,
+    approval TEXT,
+    said TEXT,
+    ran TEXT NOT NULL DEFAULT ''
+);
+CREATE INDEX entries_by_session ON entries (session, seq);
+CREATE UNIQUE INDEX entries_by_key ON entries (session, sort, key) WHERE key != '' AND sort != 'ruling';
+CREATE UNIQUE INDEX entries_by_id ON entries (id) WHERE id IS NOT NULL;
+CREATE INDEX entries_by_call ON entries (session, key) WHERE key != '' AND sort = 'ruling';
+CREATE INDEX entries_in_time ON entries (at) WHERE sort = 'ruling';
+"""
+_SESSION = (
+    "id, host, goal, mode, scope, parent, meta, created_at, seen_at, ended_at, context_known, asked, blocks, "
+    "decisions, size, number"
+)
+_ROW = "e.seq, e.session, e.n, e.sort, e.at, e.key, e.content, e.detail, coalesce(e.id, ''), e.ran"
+_ENTRY = "session, n, sort, at, key, content, detail"
+_RULED = "id, host, tool, action, tier, reason, rules, latency_us, cost_usd, approval, said"
+_NEWEST = "SELECT coalesce(max(seq), 0) FROM entries WHERE session = ?"
+_STANDING = f"SELECT blocks, decisions, ({_NEWEST}) FROM sessions WHERE number = ?"  # noqa: S608
+
+
+class Database(Protocol):
+    """What a transaction gives: statements with a `?` for each value."""
+
+    def execute(self, statement: str, values: Sequence[object] = (), /) -> Any: ...
+
+
+class SqlSessions:
+    """A `lockgate.hosting.SessionStore`, but for its connections."""
+
+    # What says at which place a text stands in another.
+    _find = "instr"
+
+    def _changing(self) -> AbstractContextManager[Database]:
+        """One transaction, with every other writer kept out from the first read on."""
+        raise NotImplementedError
+
+    def _reading(self) -> AbstractContextManager[Database | None]:
+        """For one statement; None while there are no tables yet."""
+        raise NotImplementedError
+
+    def _insert(self, db: Database, columns: str, values: Sequence[object]) -> int:
+        """Put an entry into its table; the number it got, which nobody has had before."""
+        raise NotImplementedError
+
+    def make(self, info: SessionInfo) -> SessionInfo:
+        values = (
+            info.id,
+            info.host,
+            plain(info.goal, _MAX_GOAL),
+            info.mode,
+            plain(info.scope, _MAX_SCOPE),
+            info.parent,
+            to_json(info.meta),
+            info.created_at,
+            info.seen_at,
+            info.ended_at,
+            int(info.context_known),
+            int(info.asked),
+            0,
+            0,
+            0,
+        )
+        columns, places = _SESSION.removesuffix(", number"), ", ".join("?" * len(values))
+        with self._changing() as db:
+            there = self._session(db, info.id)
+            if there is not None:
+                return there
+            db.execute(f"INSERT INTO sessions ({columns}) VALUES ({places})", values)  # noqa: S608
+            made = self._session(db, info.id)
+            if made is None:
+                raise SessionsUnavailable("the sessions do not keep what is put into them")
+            return made
+
+    def append(self, sessions: Sequence[int], entries: Sequence[Entry]) -> list[Put] | None:
+        with self._changing() as db:
+            return self._append(db, sessions, entries)
+
+    def _append(self, db: Database, sessions: Sequence[int], entries: Sequence[Entry]) -> list[Put] | None:
+        number = sessions[0]
+        standing = db.execute(_STANDING, (number, number)).fetchone()
+        if standing is None:
+            return None
+        blocks, decisions, last = standing
+        for other in sessions[1:]:
+            last = max(last, db.execute(_NEWEST, (other,)).fetchone()[0])
+        puts: list[Put] = []
+        size, asked = 0, 0
+        for entry in entries:
+            there = self._same(db, number, entry)
+            if there is not None:
+                puts.append(Put(there[0], there[1], last, again=True))
+                continue
+            blocks += entry.sort in BLOCKS
+            decisions += entry.ruled is not None
+            n = decisions if entry.ruled is not None else blocks if entry.sort in BLOCKS else 0
+            values = (number, n, entry.sort.value, entry.at, entry.key, entry.content, entry.detail)
+            if entry.ruled is None:
+                seq = self._insert(db, _ENTRY, values)
+                _follow(db, number, entry)
+            else:
+                seq = self._insert(db, f"{_ENTRY}, {_RULED}", (*values, *entry.ruled))
+                asked = asked or int(bool(entry.ruled.approval))
+            puts.append(Put(seq, n, last))
+            last, size = seq, size + len(entry.content)
+        at = max(entry.at for entry in entries)
+        db.execute(
+            "UPDATE sessions SET seen_at = CASE WHEN seen_at < ? THEN ? ELSE seen_at END, blocks = ?, "
+            "decisions = ?, size = size + ?, asked = CASE WHEN ? = 1 THEN 1 ELSE asked END WHERE number = ?",
+            (at, at, blocks, decisions, size, asked, number),
+        )
+        return puts
+
+    @staticmethod
+    def _same(db: Database, number: int, entry: Entry) -> tuple[int, int] | None:
+        """The entry that is there under this key."""
+        if entry.ruled is not None or not entry.key:
+            return None
+        statement = (
+            "SELECT seq, n FROM entries WHERE session = ? AND sort = ? AND key = ? AND key != '' AND sort != 'ruling'"
+        )
+        found: tuple[int, int] | None = db.execute(statement, (number, entry.sort.value, entry.key)).fetchone()
+        return found
+
+    def feed(self, sessions: Sequence[int], after: int, *, rulings_after: int = 0) -> list[Row]:
+        with self._reading() as db:
+            if db is None:
+                return []
+            if len(sessions) == 1 and not rulings_after:
+                statement = f"SELECT {_ROW} FROM entries e WHERE session = ? AND seq > ? ORDER BY seq"  # noqa: S608
+                return [Row(*row) for row in db.execute(statement, (sessions[0], after))]
+            places = ", ".join("?" * len(sessions))
+            statement = (
+                f"SELECT {_ROW} FROM entries e WHERE session IN ({places}) AND seq > ? "  # noqa: S608
+                "AND (sort != 'ruling' OR (session = ? AND seq > ?)) ORDER BY seq"
+            )
+            return [Row(*row) for row in db.execute(statement, (*sessions, after, sessions[0], rulings_after))]
+
+    def mark(self, session: int, count: int) -> int:
+        statement = "SELECT seq FROM entries WHERE session = ? AND sort = 'ruling' ORDER BY seq DESC LIMIT 1 OFFSET ?"
+        with self._reading() as db:
+            found = None if db is None else db.execute(statement, (session, count)).fetchone()
+            return int(found[0]) if found else 0
+
+    def end(self, session: str, at: float) -> None:
+        with self._changing() as db:
+            db.execute("UPDATE sessions SET ended_at = ? WHERE id = ?", (at, session))
+
+    def session(self, id: str) -> SessionInfo | None:
+        with self._reading() as db:
+            return None if db is None else self._session(db, id)
+
+    @staticmethod
+    def _session(db: Database, id: str) -> SessionInfo | None:
+        row = db.execute(f"SELECT {_SESSION} FROM sessions WHERE id = ?", (id,)).fetchone()  # noqa: S608
+        return None if row is None else _info(row)
+
+    def sessions(self, *, limit: int, before: int | None, q: str) -> list[SessionInfo]:
+        where = ["1 = 1"]
+        values: list[object] = []
+        if before is not None:
+            where.append("number < ?")
+            values.append(_bounded(before))
+        if q:
+            where.append(f"{self._find}(lower(id || ' ' || goal || ' ' || host), ?) > 0")
+            values.append(plain(q).lower())
+        statement = f"SELECT {_SESSION} FROM sessions WHERE {' AND '.join(where)} ORDER BY number DESC LIMIT ?"  # noqa: S608
+        with self._reading() as db:
+            return [] if db is None else [_info(row) for row in db.execute(statement, (*values, limit))]
+
+    def ruling(self, id: str) -> tuple[Row, str, str] | None:
+        found = self._rulings(["e.id = ?"], [plain(id)], "", 1)
+        return found[0] if found else None
+
+    def rulings(self, asked: Filter) -> list[tuple[Row, str, str]]:
+        where: list[str] = []
+        values: list[object] = []
+        for name, value in (
+            ("s.id", plain(asked.session)),
+            ("e.action", plain(asked.action)),
+            ("e.tier", asked.tier),
+            ("e.tool", plain(asked.tool)),
+            ("e.host", plain(asked.host)),
+        ):
+            if value:
+                where.append(f"{name} = ?")
+                values.append(_bounded(value) if isinstance(value, int) else value)
+        if asked.rule:
+            where.append(f"{self._find}(e.rules, ?) > 0")
+            values.append(f" {plain(asked.rule)} ")
+        if asked.q:
+            where.append(f"{self._find}(lower(e.detail), ?) > 0")
+            values.append(to_json(asked.q[:1_000])[1:-1].lower())
+        if asked.after:
+            where.append("e.seq > ?")
+            values.append(_bounded(asked.after))
+        if asked.before is not None:
+            where.append("e.seq < ?")
+            values.append(_bounded(asked.before))
+        return self._rulings(where, values, "" if asked.after else "DESC", asked.limit)
+
+    def _rulings(
+        self, where: Sequence[str], values: Iterable[object], order: str, limit: int
+    ) -> list[tuple[Row, str, str]]:
+        wanted = " AND ".join(("e.sort = 'ruling'", *where))
+        statement = (
+            f"SELECT {_ROW}, s.id, e.host FROM entries e JOIN sessions s ON s.number = e.session "  # noqa: S608
+            f"WHERE {wanted} ORDER BY e.seq {order} LIMIT ?"
+        )
+        with self._reading() as db:
+            found = [] if db is None else db.execute(statement, (*values, limit)).fetchall()
+        return [(Row(*row[:-2]), row[-2], row[-1]) for row in found]
+
+    def outcome(self, session: str, key: str, ran: str) -> bool:
+        with self._changing() as db:
+            changed = db.execute(
+                "UPDATE entries SET ran = ? WHERE seq = (SELECT max(e.seq) FROM entries e JOIN sessions s "
+                "ON s.number = e.session WHERE s.id = ? AND e.key = ? AND e.key != '' AND e.sort = 'ruling')",
+                (ran, session, key),
+            )
+            return bool(changed.rowcount == 1)
+
+    def tallies(self, since: float) -> Iterator[Tally]:
+        after = 0
+        statement = (
+            "SELECT at, tier, action, reason, rules, latency_us, cost_usd, said, seq FROM entries "
+            "WHERE sort = 'ruling' AND at >= ? AND seq > ? ORDER BY seq LIMIT ?"
+        )
+        while True:
+            with self._reading() as db:
+                rows = [] if db is None else db.execute(statement, (since, after, _FETCHED_AT_ONCE)).fetchall()
+            yield from (Tally(*row[:-1]) for row in rows)
+            if len(rows) < _FETCHED_AT_ONCE:
+                return
+            after = rows[-1][-1]
+
+    def prune(self, before: float, most: int) -> int:
+        with self._changing() as db:
+            gone = db.execute("SELECT number FROM sessions WHERE seen_at < ? LIMIT ?", (before, most)).fetchall()
+            for (number,) in gone:
+                db.execute("DELETE FROM entries WHERE session = ?", (number,))
+                db.execute("DELETE FROM sessions WHERE number = ?", (number,))
+            return len(gone)
+
+
+def _follow(db: Database, number: int, entry: Entry) -> None:
+    """What an entry says of its session as a whole."""
+    if entry.sort == Sort.GOAL:
+        goal = plain(decoded(entry.content), _MAX_GOAL)
+        db.execute("UPDATE sessions SET goal = ? WHERE number = ? AND goal = ''", (goal, number))
+    elif entry.sort == Sort.MARK:
+        db.execute("UPDATE sessions SET context_known = ? WHERE number = ?", (int(entry.detail == "known"), number))
+    elif entry.sort == Sort.MODE:
+        mode, scope = loads(entry.detail)
+        db.execute("UPDATE sessions SET mode = ?, scope = ? WHERE number = ?", (mode, plain(scope, _MAX_SCOPE), number))
+
+
+def _bounded(number: int) -> int:
+    """As large as a column can be, and as somebody's cursor need not be."""
+    return max(0, min(int(number), 2**62))
+
+
+def _info(row: tuple[Any, ...]) -> SessionInfo:
+    id, host, goal, mode, scope, parent, meta, created_at, seen_at, ended_at, known, asked, *counts = row
+    told = loads(meta)
+    return SessionInfo(
+        id, host, goal, mode, scope, parent, told, created_at, seen_at, ended_at, bool(known), bool(asked), *counts
+    )

@@ -1,0 +1,167 @@
+"""Sessions in a file: what is particular to files, forks and kills."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from lockgate.core.errors import LockgateError, SessionsUnavailable
+from lockgate.core.kept import Entry, SessionInfo, Sort
+from lockgate.stores import sessions_sqlite
+from lockgate.stores.sessions_sqlite import SqliteSessions
+
+BLOCK = Entry(Sort.BLOCK, 1.0, "", b"text", '["tool:x",null,null,[]]')
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "sessions.db"
+
+
+@pytest.fixture
+def store(path: Path) -> SqliteSessions:
+    store = SqliteSessions(path)
+    store.make(SessionInfo("s"))
+    return store
+
+
+def test_nobody_else_can_read_the_file(store: SqliteSessions, path: Path) -> None:
+    store.append((1,), [BLOCK])
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    for ending in ("", "-wal", "-shm"):
+        assert stat.S_IMODE(path.with_name(f"sessions.db{ending}").stat().st_mode) == 0o600
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
+@pytest.mark.parametrize("mode", [0o644, 0o620])
+def test_a_file_that_others_can_read_or_write_is_refused(store: SqliteSessions, path: Path, mode: int) -> None:
+    store.close()
+    path.chmod(mode)
+    with pytest.raises(LockgateError, match="by others"):
+        SqliteSessions(path).session("s")
+    with pytest.raises(LockgateError, match="by others"):
+        SqliteSessions(path).append((1,), [BLOCK])
+
+
+def test_another_program_s_file_is_left_alone(path: Path) -> None:
+    path.parent.mkdir(mode=0o700)
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE sessions (x)")
+    db.close()
+    path.chmod(0o600)
+    with pytest.raises(SessionsUnavailable, match="not a file of sessions"):
+        SqliteSessions(path).make(SessionInfo("s"))
+
+
+def test_another_version_is_refused(store: SqliteSessions, path: Path) -> None:
+    store.close()
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(SessionsUnavailable, match="another version"):
+        SqliteSessions(path).session("s")
+
+
+def test_a_damaged_file_is_refused(store: SqliteSessions, path: Path) -> None:
+    store.close()
+    path.write_bytes(b"no database at all " * 100)
+    with pytest.raises(SessionsUnavailable, match="damaged"):
+        SqliteSessions(path).session("s")
+
+
+def test_what_goes_into_a_file_that_was_moved_is_not_acknowledged(store: SqliteSessions, path: Path) -> None:
+    store.append((1,), [BLOCK])
+    path.rename(path.with_name("moved.db"))
+    with pytest.raises(SessionsUnavailable):
+        store.append((1,), [BLOCK])
+    other = SqliteSessions(path)
+    other.make(SessionInfo("t"))
+    # It finds the new file from then on.
+    assert store.session("t") is not None
+    other.close()
+    store.close()
+
+
+def test_a_link_is_refused(store: SqliteSessions, path: Path) -> None:
+    store.close()
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    with pytest.raises(LockgateError, match="link"):
+        SqliteSessions(link).session("s")
+
+
+def test_a_file_in_use_is_waited_for_and_then_refused(
+    store: SqliteSessions, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.close()
+    monkeypatch.setattr(sessions_sqlite, "_BUSY_S", 0.05)
+    with sqlite3.connect(path, isolation_level=None) as db:
+        db.execute("BEGIN IMMEDIATE")
+        with pytest.raises(SessionsUnavailable, match="busy"):
+            store.append((1,), [BLOCK])
+        db.execute("ROLLBACK")
+    db.close()
+    assert store.append((1,), [BLOCK])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_goes_on_by_itself(store: SqliteSessions) -> None:
+    store.append((1,), [BLOCK])
+    child = os.fork()
+    if child == 0:
+        done = 1
+        try:
+            done = 0 if store.append((1,), [BLOCK]) and store.session("s") else 1
+        finally:
+            os._exit(done)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    store.append((1,), [BLOCK])
+    assert len(store.feed((1,), 0)) == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_that_was_forked_in_the_middle_of_a_read_is_refused(store: SqliteSessions) -> None:
+    store.append((1,), [BLOCK])
+    reads, goes_on = Event(), Event()
+
+    def read() -> None:
+        with store._reading():
+            reads.set()
+            goes_on.wait(60)
+
+    reader = Thread(target=read)
+    reader.start()
+    assert reads.wait(60)
+    child = os.fork()
+    if child == 0:
+        done = 1
+        try:
+            store.session("s")
+        except SessionsUnavailable:
+            done = 0
+        finally:
+            os._exit(done)
+    goes_on.set()
+    reader.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert store.session("s") is not None
+
+
+def test_writers_killed_at_random_lose_nothing_that_was_acknowledged(path: Path) -> None:
+    command = [sys.executable, str(Path(__file__).with_name("sessions_storm.py")), "sqlite", str(path), "--kills", "4"]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["kills"], report["lost"]) == (4, 0)
+    assert report["acknowledged"] >= 4
