@@ -68,7 +68,7 @@ class Counter:
         self._values: dict[tuple[str, ...], int] = {}
 
     def add(self, *values: str) -> None:
-        series = _series(self.labels, values)
+        series = values if _is_in(values, self._values) else _series(self.labels, values)
         with _lock:
             self._values[series] = self._values.get(series, 0) + 1
 
@@ -96,9 +96,11 @@ class Histogram:
     def observe(self, value: float, *values: str) -> None:
         # NaN would poison the sum for good, and a clock that went backwards is nobody's latency.
         seen = value if value >= 0 else 0.0
-        series = _series(self.labels, values)
+        series = values if _is_in(values, self._counts) else _series(self.labels, values)
         with _lock:
-            counts = self._counts.setdefault(series, [0] * (len(self.bounds) + 1))
+            counts = self._counts.get(series)
+            if counts is None:
+                counts = self._counts[series] = [0] * (len(self.bounds) + 1)
             counts[bisect_left(self.bounds, seen)] += 1
             self._sums[series] = self._sums.get(series, 0.0) + seen
 
@@ -189,6 +191,14 @@ def _series(labels: Mapping[str, tuple[str, ...]], values: tuple[str, ...]) -> t
         known[known.index(value)] if value in known else OTHER
         for known, value in zip(labels.values(), values, strict=True)
     )
+
+
+def _is_in(values: tuple[str, ...], series: Mapping[tuple[str, ...], object]) -> bool:
+    """Whether they are counted already: a series that is there was ours when it began."""
+    try:
+        return values in series
+    except TypeError:
+        return False
 
 
 def _labels(labels: Mapping[str, tuple[str, ...]], series: tuple[str, ...]) -> str:

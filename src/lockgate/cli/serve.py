@@ -1,0 +1,388 @@
+"""`lockgate serve`: the HTTP service, its page, and its workers."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, NamedTuple
+
+from lockgate.cli.exits import Exit
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from socket import socket
+    from types import FrameType
+
+    from lockgate.cli.parser import Parser
+    from lockgate.config import Settings
+    from lockgate.server.auth import Door, Tokens
+
+_HELP = """\
+Runs the service that agents on this machine ask before each tool call, and the page on which a person sees
+what happened and answers what is waiting.
+
+example:
+  $ lockgate serve
+  $ lockgate serve --port 9000 --workers 4
+  $ lockgate serve --print-url
+
+It listens on 127.0.0.1, port 7717, where only programs of this machine can reach it. Two tokens let them in;
+both are made at the first start, in files that only you can read: `lockgate token` prints yours, which can do
+everything, and `lockgate token --agent` the one for plugs, which cannot answer approvals or read anything.
+
+Another address (--host) is refused unless you have set a token yourself, or one was made before, and
+`server.allowed_hosts` of the configuration names what clients call this machine.
+
+Sessions, rulings and the journal outlive it. On SIGTERM or Ctrl-C it finishes what is under way, signs the
+journal and ends; a worker that dies is replaced, and nothing that it acknowledged is lost.
+
+environment:
+  LOCKGATE_TOKEN, LOCKGATE_AGENT_TOKEN   use these tokens, and no files
+
+GET /docs on the service lists its routes; docs/reference/service.md explains them, docs/how-to/service.md how to
+run it. Exit code 0: ended as asked; 2: options or settings that cannot be used; 70: workers that keep dying.
+"""
+
+# What is under way may be waiting for a supervisor's answer.
+GRACE_S = 45
+_HEAD_BYTES = 1 << 16
+# A worker that lives shorter than this is started again more slowly, and after so many times not at all.
+_YOUNG_S = 5.0
+_MOST_YOUNG = 5
+
+
+def describe(parser: Parser) -> None:
+    parser.usage = "lockgate serve [options]"
+    parser.description = _HELP
+    parser.add_argument("--host", metavar="ADDRESS", help="listen here (`server.host`: 127.0.0.1)")
+    parser.add_argument("--port", metavar="N", type=_port, help="and on this port (`server.port`: 7717); 0 is any")
+    parser.add_argument("--workers", metavar="N", type=_workers, help="processes that serve (`server.workers`: 1)")
+    parser.add_argument("--print-url", action="store_true", help="print the page's address with its token")
+    parser.add_argument("--open-metrics", action="store_true", help="/metrics needs no token; on loopback only")
+    parser.add_argument("--connections", metavar="N", type=_count, default=1000, help="open at once, per worker (1000)")
+    parser.add_argument("--config", metavar="PATH", help="use this configuration file")
+    parser.set_defaults(run=run)
+
+
+class _Plan(NamedTuple):
+    """Everything that is decided before a worker is started."""
+
+    settings: Settings
+    tokens: Tokens
+    door: Door
+    listening: socket
+    url: str
+    workers: int
+    connections: int
+    open_metrics: bool
+
+
+def run(args: argparse.Namespace) -> Exit:
+    import logging
+
+    plan = _plan(args)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
+    with plan.listening:
+        announce = _announcement(plan, shows_token=args.print_url or sys.stdout.isatty())
+        if plan.workers == 1:
+            return _work(plan, None, announce)
+        return _supervise(plan, announce)
+
+
+def _plan(args: argparse.Namespace) -> _Plan:
+    import os
+    import socket
+
+    from lockgate import assemble
+    from lockgate.core.errors import InvalidConfig, LockgateError, quoted
+    from lockgate.server.auth import Tokens, door, was_set
+    from lockgate.verifier_settings import verifier_settings
+
+    if find_spec("uvicorn") is None:
+        raise InvalidConfig("`lockgate serve` needs the package `uvicorn`", hint="pip install 'lockgate[server]'")
+    settings = assemble.settings_from_environment(args.config)
+    # Said once, and not by every worker.
+    verifier_settings()
+    server = settings.server
+    address = server.host if args.host is None else args.host
+    port = server.port if args.port is None else args.port
+    workers = server.workers if args.workers is None else args.workers
+    if workers > 1 and not hasattr(os, "fork"):
+        raise LockgateError("several workers need a system with fork", hint="leave --workers out")
+    if not _is_loopback(address):
+        _refuse_outside(address, server.allowed_hosts, was_set(settings.state_dir, os.environ))
+        if args.open_metrics:
+            raise LockgateError("--open-metrics is for loopback only", hint="give the scraper a token")
+    tokens = Tokens(settings.state_dir, os.environ)
+    try:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        made = socket.create_server((address, port), family=family, backlog=2048)
+        # The loop sends without delay only on a socket that says it is TCP's; an answer in two parts would else wait
+        # for the client's word that it has the first: 40 ms.
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=made.detach())
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "no such address"
+        raise LockgateError(
+            f"cannot listen on {quoted(address)} port {port}: {why.lower()}", hint="--host and --port say where"
+        ) from None
+    host, port = listening.getsockname()[:2]
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return _Plan(
+        settings, tokens, door(port, server.allowed_hosts), listening, url, workers, args.connections, args.open_metrics
+    )
+
+
+def _is_loopback(address: str) -> bool:
+    from ipaddress import ip_address
+
+    if address == "localhost":
+        return True
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def _refuse_outside(address: str, allowed: tuple[str, ...], token_set: bool) -> None:  # noqa: FBT001 - found out, not chosen
+    from ipaddress import ip_address
+
+    from lockgate.core.errors import InvalidConfig, quoted
+
+    if not token_set:
+        raise InvalidConfig(
+            f"listening on {quoted(address)} lets other machines in, and no token was set",
+            hint="set LOCKGATE_TOKEN, or make one with `lockgate token`, and give it to those who may ask",
+        )
+    names = {name.strip().lower().rpartition(":")[0] or name.strip().lower() for name in allowed} | {*allowed}
+    try:
+        every = ip_address(address).is_unspecified
+    except ValueError:
+        every = False
+    if not allowed or not (every or {address.lower(), f"[{address.lower()}]"} & names):
+        raise InvalidConfig(
+            f"listening on {quoted(address)} needs `server.allowed_hosts` to name it, as clients do",
+            hint=f'allowed_hosts = ["{"lockgate.example.com" if every else address}"] in the table [server]',
+        )
+
+
+def _announcement(plan: _Plan, *, shows_token: bool) -> Callable[[], None]:
+    from lockgate.cli.terminal import visible
+    from lockgate.server.exchange import Who
+
+    def announce() -> None:
+        several = f", {plan.workers} workers" if plan.workers > 1 else ""
+        print(visible(f"lockgate serve: {plan.url}{several}"))
+        if shows_token:
+            print(visible(f"the page: {plan.url}/#token={plan.tokens.token(Who.PERSON)}"))
+        else:
+            print("the page: add #token= and what `lockgate token` prints")
+        sys.stdout.flush()
+
+    return announce
+
+
+class _Ended(Exception):
+    """Somebody has told us to end."""
+
+
+def _end(_signal: int, _frame: FrameType | None) -> None:
+    raise _Ended
+
+
+def _work(plan: _Plan, counted_in: Path | None, ready: Callable[[], None]) -> Exit:
+    """Serve until a signal comes, then finish what is under way and sign the journal."""
+    import signal
+
+    from lockgate import assemble
+    from lockgate.cli.approvals import _user
+    from lockgate.ingress.serving import server
+    from lockgate.server.app import Api
+    from lockgate.server.counting import Counts, label_of
+    from lockgate.server.routes import ROUTES
+    from lockgate.verifier_settings import verifier_settings
+
+    adapter = assemble.adapter_from_settings(
+        verifier_settings(),
+        assemble.scanner_from_settings(plan.settings),
+        preset=plan.settings.policy.judge_preset,
+    )
+    host = assemble.host_from_settings(plan.settings)
+    api = Api(
+        host,
+        plan.tokens,
+        plan.door,
+        adapter=adapter,
+        whoever=f"{_user()} over http",
+        open_metrics=plan.open_metrics,
+        keep_days=plan.settings.server.keep_days,
+        counts=Counts(map(label_of, ROUTES), folder=counted_in),
+        stopping=lambda: serving.should_exit,
+    )
+    serving = server(api, connections=plan.connections, head_bytes=_HEAD_BYTES, ready=ready)
+    serving.config.timeout_graceful_shutdown = GRACE_S
+    # The server ends in good order, and then sends itself the signal once more: what is to be closed still is.
+    before = signal.signal(signal.SIGTERM, _end)
+    try:
+        serving.run(sockets=[plan.listening])
+    except _Ended:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        host.close()
+        assemble.close_journals()
+        signal.signal(signal.SIGTERM, before)
+    return Exit.CLEAR
+
+
+def _supervise(plan: _Plan, announce: Callable[[], None]) -> Exit:
+    """Several workers on one socket, each a process. One that dies is replaced; a connection it had not taken stays."""
+    import os
+    import signal
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    alive_read, alive_write = os.pipe()
+    workers: dict[int, _Worker] = {}
+    before = signal.signal(signal.SIGTERM, _end)
+    with TemporaryDirectory(prefix="lockgate-") as folder:
+        try:
+            for _ in range(plan.workers):
+                _start(plan, Path(folder), workers, (alive_read, alive_write))
+            return _watch(plan, Path(folder), workers, (alive_read, alive_write), announce)
+        except (_Ended, KeyboardInterrupt):
+            return Exit.CLEAR
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            for worker in workers.values():
+                os.kill(worker.pid, signal.SIGTERM)
+            for worker in workers.values():
+                os.waitpid(worker.pid, 0)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, before)
+
+
+class _Worker(NamedTuple):
+    pid: int
+    started_s: float
+
+
+def _start(plan: _Plan, folder: Path, workers: dict[int, _Worker], alive: tuple[int, int]) -> None:
+    """One more worker, known by a pipe: it says when it is ready, and its end is the pipe's."""
+    import os
+    import signal
+    from threading import Thread
+    from time import monotonic
+
+    told_read, told_write = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # A signal in between would end the child as if it were the parent.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    pid = os.fork()
+    if pid:
+        os.close(told_write)
+        workers[told_read] = _Worker(pid, monotonic())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
+        return
+    code: int = Exit.BROKEN
+    try:
+        for number in (told_read, alive[1], *workers):
+            os.close(number)
+
+        def follow() -> None:
+            # Nobody writes there: it ends when the parent does, also when that was killed.
+            os.read(alive[0], 1)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        # Ctrl-C reaches all of them: the parent passes it on, once.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
+        Thread(target=follow, daemon=True).start()
+
+        def ready() -> None:
+            os.write(told_write, b"1")
+
+        code = _told(lambda: _work(plan, folder, ready))
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _told(work: Callable[[], Exit]) -> int:
+    """A worker's exit code; what is wrong is said by whoever says it for every command."""
+    from lockgate.cli.terminal import visible
+    from lockgate.core.errors import LockgateError
+
+    try:
+        return work()
+    except LockgateError as error:
+        hint = f"\nhint: {visible(error.hint)}" if error.hint else ""
+        print(f"lockgate: error: {visible(error.message)}{hint}", file=sys.stderr)
+        return Exit.INVALID
+    except Exception as error:  # noqa: BLE001 - as `main` does
+        print(f"lockgate: error: a worker failed: {type(error).__name__}", file=sys.stderr)
+        return Exit.BROKEN
+
+
+def _watch(
+    plan: _Plan, folder: Path, workers: dict[int, _Worker], alive: tuple[int, int], announce: Callable[[], None]
+) -> Exit:
+    import logging
+    import os
+    from select import select
+    from time import monotonic, sleep
+
+    log = logging.getLogger("lockgate.serve")
+    starting = set(workers)
+    young = 0
+    while True:
+        for pipe in select(list(workers), [], [])[0]:
+            if os.read(pipe, 1):
+                young = 0
+                starting.discard(pipe)
+                if not starting and announce is not None:
+                    announce()
+                    announce = _nothing
+                continue
+            os.close(pipe)
+            worker = workers.pop(pipe)
+            code = os.waitstatus_to_exitcode(os.waitpid(worker.pid, 0)[1])
+            if pipe in starting and code > 0:
+                # It cannot start, and has said why: neither can the others.
+                return Exit(code) if code in set(Exit) else Exit.BROKEN
+            starting.discard(pipe)
+            log.warning("a worker ended and is replaced: pid=%d code=%d", worker.pid, code)
+            if monotonic() - worker.started_s < _YOUNG_S:
+                young += 1
+                if young > _MOST_YOUNG:
+                    log.error("workers keep dying: giving up")
+                    return Exit.BROKEN
+                sleep(min(4.0, 0.25 * 2**young))
+            _start(plan, folder, workers, alive)
+
+
+def _nothing() -> None:
+    return
+
+
+def _port(text: str) -> int:
+    from lockgate.cli.gate import _whole
+
+    return _whole(text, 0, 65_535)
+
+
+def _workers(text: str) -> int:
+    from lockgate.cli.gate import _whole
+
+    return _whole(text, 1, 64)
+
+
+def _count(text: str) -> int:
+    from lockgate.cli.gate import _whole
+
+    return _whole(text, 1, 100_000)

@@ -1,0 +1,344 @@
+"""The service as an ASGI application.
+
+What happens to a request, in this order, each step before the next has seen anything of it:
+
+1. Host.    The request names an address of ours.
+2. Origin.  Nothing about it comes from another page.
+3. Token.   Whatever is under `/v1`, `/hooks` and `/metrics` takes a token, also what is not there.
+4. Route.   The path and the method are in the table, and whoever asks may use them.
+5. Body.    Counted and timed as it arrives, JSON, and what the route's schema says.
+6. Work.    Off the loop wherever a store is asked. Errors of ours are answers; what nobody has thought of is 500.
+7. Answer.  With headers that keep a browser from running, framing, guessing or keeping any of it.
+
+A ruling is kept before it is answered, so a worker that is killed takes nothing with it that anybody was told. Logs
+hold a route, a status and an error's type; never a path as it came, a body or a token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from inspect import iscoroutinefunction
+from os.path import basename
+from time import perf_counter, time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lockgate.core.errors import (
+    InvalidBlock,
+    InvalidCall,
+    InvalidConfig,
+    InvalidPattern,
+    InvalidPayload,
+    JournalUnavailable,
+    LockgateError,
+)
+from lockgate.lanes import Full, Lane
+from lockgate.server import proofs
+from lockgate.server.auth import Door, Tokens, bearer
+from lockgate.server.counting import Counts
+from lockgate.server.events import Events
+from lockgate.server.exchange import (
+    JSON,
+    Answer,
+    Header,
+    Problem,
+    Reading,
+    Receive,
+    Request,
+    Scope,
+    Send,
+    Stream,
+    Who,
+    busy,
+    encoded,
+    read_object,
+)
+from lockgate.server.openapi import Route, Table
+from lockgate.server.routes import ROUTES
+from lockgate.server.schemas import misfit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lockgate.adapters import EmbeddedAdapter, LocalRuleAdapter, RemoteAdapter
+    from lockgate.core.approvals import Approval, Heard, Pending
+    from lockgate.hosting import Host
+
+LOG = logging.getLogger("lockgate.server")
+
+CSP = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    b"require-trusted-types-for 'script'; trusted-types 'none'"
+)
+HEADERS: tuple[Header, ...] = (
+    (b"content-security-policy", CSP),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"x-frame-options", b"DENY"),
+)
+FORGET_S = 3_600.0
+_GUARDED = (b"/v1", b"/hooks", b"/metrics")
+_INVALID = (InvalidBlock, InvalidCall, InvalidConfig, InvalidPattern, InvalidPayload)
+
+
+class People(Protocol):
+    """Where the questions to people are kept."""
+
+    def waiting(self, now_s: float) -> Sequence[Pending]: ...
+
+    def every(self, now_s: float) -> Sequence[Approval]: ...
+
+    def get(self, id: str, now_s: float) -> Approval | None: ...
+
+    def answer(self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "") -> Heard: ...
+
+
+class Api:
+    """The application. `stopping` says whether the server is about to end: streams end then, and nothing else does."""
+
+    def __init__(
+        self,
+        host: Host,
+        tokens: Tokens,
+        door: Door,
+        *,
+        adapter: LocalRuleAdapter | RemoteAdapter | EmbeddedAdapter | None = None,
+        whoever: str = "somebody",
+        open_metrics: bool = False,
+        keep_days: float = 0,
+        counts: Counts | None = None,
+        reading: Reading | None = None,
+        stopping: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time,
+        routes: Sequence[Route] = ROUTES,
+    ) -> None:
+        self.host, self.adapter, self.whoever, self.clock = host, adapter, whoever, clock
+        self.counts = counts or Counts()
+        self.routes = tuple(routes)
+        self._tokens, self._door, self._open_metrics = tokens, door, open_metrics
+        self._reading = reading or Reading()
+        self._keep_days = keep_days
+        self._table = Table(routes)
+        # Stores wait for their disk and their locks, and each other: more threads would only wait as well.
+        self._lane = Lane(16, most=2_048)
+        self.events = Events(self, stopping=stopping)
+
+    @property
+    def people(self) -> People:
+        """Who keeps the questions to people; a Problem where nobody does."""
+        approvals: Any = self.host.gate.approvals
+        if approvals is None:
+            raise Problem(503, "no-approvals", "nothing is kept for people to answer here")
+        return approvals  # type: ignore[no-any-return]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        tasks: list[asyncio.Task[None]] = []
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                # The journal is opened now and not by the first ruling; where it cannot be, rulings and /readyz say so.
+                await self.later(partial(proofs.standing, self.host.gate))
+                tasks = [asyncio.create_task(self.counts.keep_telling()), asyncio.create_task(self._keep_forgetting())]
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                for task in tasks:
+                    task.cancel()
+                self.counts.write()
+                await self.events.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _keep_forgetting(self) -> None:
+        """Forget old sessions once an hour, if they are to be forgotten at all."""
+        while self._keep_days > 0:
+            await asyncio.sleep(FORGET_S)
+            # A store that fails now is asked again in an hour.
+            with suppress(LockgateError, Problem):
+                await self.later(partial(self.host.prune, self._keep_days))
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = perf_counter()
+        route: Route | None = None
+        unread = True
+        answer: Answer | Stream | None
+        try:
+            # 1. Host and 2. Origin.
+            self._door.check(scope)
+            raw = scope.get("raw_path") or scope["path"].encode("utf-8")
+            # 3. Token.
+            who = self._who(scope, raw)
+            # 4. Route.
+            route, params = self._table.find(scope["method"], raw)
+            if who < route.who:
+                raise Problem(
+                    403,
+                    "needs-a-person",
+                    "an agent's token cannot do this",
+                    hint="`lockgate token` prints the one that can",
+                )
+            request = Request(params, route.read_query(scope.get("query_string", b"")), who)
+            # 5. Body.
+            if route.body is not None and not await self._read(route, request, scope, receive):
+                return
+            unread = False
+            # 6. Work.
+            answer = await self._work(route, request)
+        except Problem as problem:
+            answer = problem.answer
+        except Exception as error:  # noqa: BLE001 - whoever asked hears that there is no ruling
+            # Not its own words, which may quote what was sent.
+            LOG.error("a request failed: route=%s error=%s", route.path if route else "", _place(error))
+            answer = Problem(500, "internal", "this is a bug in lockgate: nothing follows from it").answer
+        # 7. Answer.
+        status = answer.status if isinstance(answer, Answer) else 200
+        self.counts.answered(route, status, perf_counter() - began)
+        if isinstance(answer, Stream):
+            await self._stream(answer, receive, send)
+        else:
+            await _send(answer, send, close=unread and status >= 400 and scope["method"] not in ("GET", "HEAD"))
+
+    def _who(self, scope: Scope, path: bytes) -> Who:
+        given = bearer(scope)
+        who = None if given is None else self._tokens.who(given)
+        if who is not None:
+            return who
+        open_to_all = self._open_metrics and path == b"/metrics"
+        if any(path == each or path.startswith(each + b"/") for each in _GUARDED) and not open_to_all:
+            raise Problem(
+                401,
+                "no-token",
+                "this takes a token: Authorization: Bearer …",
+                hint="`lockgate token` prints it",
+                headers=((b"www-authenticate", b"Bearer"),),
+            )
+        return Who.PERSON if open_to_all else Who.ANYBODY
+
+    async def _read(self, route: Route, request: Request, scope: Scope, receive: Receive) -> bool:
+        """Whether the body came to its end; what it says is then in the request."""
+        given: dict[str, str] = {}
+        for name, value in scope["headers"]:
+            # The token has done its part.
+            if name != b"authorization":
+                given[name.decode("latin-1")] = value.decode("latin-1")
+        if given.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+            raise Problem(415, "encoded-body", "a compressed body is not read")
+        length = given.get("content-length", "")
+        if length.isdigit() and int(length[:20]) > route.most:
+            raise Problem(413, "body-too-large", f"the body has more than {route.most:,} bytes")
+        data = await self._reading.read(receive, route.most)
+        if data is None:
+            return False
+        # A form can be sent by any page, JSON cannot: this is asked for even where the rest would do.
+        kind = given.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != JSON and (data or kind):
+            raise Problem(415, "not-json", f"the body must be {JSON}", hint=f"content-type: {JSON}")
+        request.headers = given
+        if route.raw:
+            request.data = data
+            return True
+        request.body = await self._off_loop(partial(_read_body, route, data), small=len(data) < 1 << 14)
+        return True
+
+    async def _work(self, route: Route, request: Request) -> Answer | Stream:
+        try:
+            if iscoroutinefunction(route.run):
+                return _answered(route, await route.run(self, request))
+            done: Answer | Stream = await self._off_loop(lambda: _answered(route, route.run(self, request)))
+            return done
+        except _INVALID as error:
+            raise Problem(422, "invalid", error.message, hint=error.hint) from None
+        except JournalUnavailable as error:
+            raise Problem(503, "journal-unavailable", error.message, hint=error.hint) from None
+        except LockgateError as error:
+            LOG.error("a store failed: route=%s error=%s", route.path, type(error).__name__)
+            raise Problem(503, "unavailable", error.message, hint=error.hint) from None
+
+    async def _off_loop(self, work: Callable[[], Any], *, small: bool = False) -> Any:
+        if small:
+            return work()
+        try:
+            future = self._lane.start(work)
+        except Full:
+            raise busy() from None
+        outcome = await asyncio.wrap_future(future)
+        return outcome()
+
+    async def later(self, work: Callable[[], Any]) -> Any:
+        """What a store says, asked off the loop."""
+        return await self._off_loop(work)
+
+    async def _stream(self, stream: Stream, receive: Receive, send: Send) -> None:
+        headers = [(b"content-type", stream.kind.encode("ascii")), (b"cache-control", b"no-store"), *HEADERS]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        left = asyncio.ensure_future(_left(receive))
+        try:
+            while True:
+                part = asyncio.ensure_future(anext(stream.parts, b""))
+                await asyncio.wait({part, left}, return_when=asyncio.FIRST_COMPLETED)
+                if not part.done() or not part.result():
+                    part.cancel()
+                    await asyncio.wait({part})
+                    break
+                await send({"type": "http.response.body", "body": part.result(), "more_body": True})
+            if not left.done():
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            left.cancel()
+            await stream.parts.aclose()
+
+
+def _place(error: BaseException) -> str:
+    """What an error is and where it was raised, in words of ours only."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = f" at {basename(place.tb_frame.f_code.co_filename)}:{place.tb_lineno}" if place is not None else ""
+    return f"{type(error).__name__}{where}"
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _read_body(route: Route, data: bytes) -> Mapping[str, Any]:
+    body = read_object(data)
+    bad = misfit(body, route.body or {})
+    if bad:
+        raise Problem(422, "bad-body", bad, hint="/docs shows what this takes")
+    return body
+
+
+def _answered(route: Route, value: object) -> Answer | Stream:
+    if isinstance(value, Answer | Stream):
+        return value
+    return Answer(encoded(value), route.status)
+
+
+async def _send(answer: Answer, send: Send, *, close: bool) -> None:
+    named = {name for name, _ in answer.headers}
+    headers = [
+        (b"content-type", answer.kind.encode("ascii")),
+        (b"content-length", b"%d" % len(answer.body)),
+        *HEADERS,
+        *answer.headers,
+        *([] if b"cache-control" in named else [(b"cache-control", b"no-store")]),
+        # What nobody read of a request must not be taken for the next one.
+        *([(b"connection", b"close")] if close else []),
+    ]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body, "more_body": False})

@@ -1,0 +1,198 @@
+"""Who may ask the service, and from where: two tokens, and the exact names it answers to.
+
+1. Host.    The request names one of our own addresses, to the letter: a page whose name was pointed at this machine
+            (DNS rebinding) names its own.
+2. Origin.  Whatever a browser says about where a request comes from says that it comes from us. Nobody else's page can
+            speak to us, and there is no CORS that would let one.
+3. Token.   A header, never a cookie or a query: a browser sends nothing of it by itself, and no log holds it.
+
+The person's token can do everything. The agent's cannot answer approvals and cannot read: an agent finds the token of
+its own plug, and must not be able to approve its own calls with it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from hmac import compare_digest
+from pathlib import Path
+from secrets import token_urlsafe
+from time import monotonic
+from typing import NamedTuple
+
+from lockgate.core.errors import InvalidConfig, quoted
+from lockgate.private_files import Private
+from lockgate.server.exchange import Problem, Scope, Who
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+FILES = {Who.PERSON: "token", Who.AGENT: "agent-token"}
+VARIABLES = {Who.PERSON: "LOCKGATE_TOKEN", Who.AGENT: "LOCKGATE_AGENT_TOKEN"}
+# What is in front tells people, and scanners for secrets, which of the two it is.
+_PREFIX = {Who.PERSON: "lgp_", Who.AGENT: "lga_"}
+_TOKEN = re.compile(r"[\x21-\x7e]{20,200}")
+_BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([\x21-\x7e]{1,400})")
+# How long a token that was changed or taken away may still count.
+LOOK_S = 1.0
+
+KEPT = Private("a token of the service", "use the service in your name", "service", error=InvalidConfig, secret=True)
+
+
+def checked(token: str, named: str) -> str:
+    if not _TOKEN.fullmatch(token):
+        raise InvalidConfig(
+            f"{named} is no token: 20 to 200 letters, digits and signs, without blanks",
+            hint="leave it out, and one is made; or: python3 -c 'import secrets; print(secrets.token_urlsafe(32))'",
+        )
+    return token
+
+
+def read(path: Path) -> str:
+    """The token in a file that nobody else can read or write; FileNotFoundError where there is none."""
+    KEPT.check(path.parent, folder=True)
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    with os.fdopen(handle, "rb") as file:
+        KEPT.check_status(path, os.fstat(handle))
+        data = file.read(1024)
+    return checked(data.decode("latin-1").strip(), f"what is in {quoted(path, 200)}")
+
+
+def make(path: Path, who: Who, *, instead: bool = False) -> str:
+    """A new token in a file; what is there already stays, unless a new one is to take its place."""
+    token = _PREFIX[who] + token_urlsafe(32)
+    if not instead:
+        try:
+            with KEPT.made(path) as new:
+                new.write_text(f"{token}\n", encoding="ascii")
+        except FileExistsError:
+            return read(path)
+        return token
+    new_name = path.with_name(f"{path.name}.next.{os.getpid()}")
+    with KEPT.made(new_name) as new:
+        new.write_text(f"{token}\n", encoding="ascii")
+    os.replace(new_name, path)
+    return token
+
+
+class Tokens:
+    """The two tokens in force. Those in files are looked at again: a rotated one counts within a second."""
+
+    def __init__(
+        self, folder: Path | None, environ: Mapping[str, str], *, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._clock = clock
+        self._fixed = {
+            who: checked(given, name) for who, name in VARIABLES.items() if (given := environ.get(name, "").strip())
+        }
+        self._paths: dict[Who, Path] = {}
+        for who, name in FILES.items():
+            if who not in self._fixed:
+                if folder is None:
+                    raise InvalidConfig(
+                        "there is no folder to keep the service's tokens in",
+                        hint=f"set HOME or XDG_STATE_HOME, or {' and '.join(VARIABLES.values())}",
+                    )
+                self._paths[who] = folder / name
+        self._known: dict[Who, bytes] = {who: token.encode("ascii") for who, token in self._fixed.items()}
+        self._stamps: dict[Who, object] = {}
+        self._looked_s = clock()
+        for who, path in self._paths.items():
+            make(path, who)
+            self._look(who)
+        self._refuse_equal()
+
+    def token(self, who: Who) -> str:
+        return self._known[who].decode("ascii")
+
+    def path(self, who: Who) -> Path | None:
+        return self._paths.get(who)
+
+    def who(self, given: bytes) -> Who | None:
+        """Whose token this is; always compared with both, so that how long it takes says nothing."""
+        now_s = self._clock()
+        if now_s - self._looked_s > LOOK_S:
+            self._looked_s = now_s
+            for who in self._paths:
+                self._look(who)
+        found = [who for who, token in self._known.items() if compare_digest(token, given)]
+        # One that is both is neither: the agent's must never do what a person's may.
+        return found[0] if len(found) == 1 else None
+
+    def _look(self, who: Who) -> None:
+        path = self._paths[who]
+        try:
+            status = os.stat(path, follow_symlinks=False)
+            stamp = (status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode, status.st_uid)
+            if self._stamps.get(who) != stamp:
+                self._known[who] = read(path).encode("ascii")
+                self._stamps[who] = stamp
+        except (OSError, InvalidConfig):
+            # A token that is gone, or that others can read, lets nobody in.
+            self._known.pop(who, None)
+            self._stamps.pop(who, None)
+
+    def _refuse_equal(self) -> None:
+        if len(set(self._known.values())) != len(FILES):
+            raise InvalidConfig(
+                "the two tokens must be there, and differ: an agent's must not be able to answer approvals",
+                hint="lockgate token --rotate, and lockgate token --agent --rotate",
+            )
+
+
+def was_set(folder: Path | None, environ: Mapping[str, str]) -> bool:
+    """Whether somebody has chosen, or seen, the person's token: one that is about to be made nobody has."""
+    return bool(environ.get(VARIABLES[Who.PERSON], "").strip()) or (
+        folder is not None and os.path.lexists(folder / FILES[Who.PERSON])
+    )
+
+
+class Door(NamedTuple):
+    """1 and 2: the names that we answer to, in lower case and with their port."""
+
+    hosts: frozenset[str]
+
+    def check(self, scope: Scope) -> None:
+        given: dict[bytes, list[bytes]] = {}
+        for name, value in scope["headers"]:
+            if name in (b"host", b"origin", b"sec-fetch-site"):
+                given.setdefault(name, []).append(value)
+        # 1. Host.
+        hosts = given.get(b"host", [])
+        host = hosts[0].decode("latin-1").lower() if len(hosts) == 1 else ""
+        if host not in self.hosts:
+            raise Problem(
+                403,
+                "unknown-host",
+                "this service does not answer to that host",
+                hint="use 127.0.0.1, or name it in `server.allowed_hosts`",
+            )
+        # 2. Origin.
+        for value in given.get(b"origin", []):
+            if value.decode("latin-1").lower() not in (f"http://{host}", f"https://{host}"):
+                raise Problem(403, "foreign-origin", "this service takes nothing from another page")
+        for value in given.get(b"sec-fetch-site", []):
+            # `none` is what a person typed or opened: nothing that changes anything comes like that.
+            if value != b"same-origin" and (value != b"none" or scope["method"] not in ("GET", "HEAD")):
+                raise Problem(403, "foreign-origin", "this service takes nothing from another page")
+
+
+def door(port: int, allowed: Iterable[str] = ()) -> Door:
+    """The loopback names with this port, and those that the operator has named, each with a port of its own or ours."""
+    hosts = {f"{name}:{port}" for name in LOOPBACK} | ({*LOOPBACK} if port == 80 else set())
+    for name in allowed:
+        plain = name.strip().lower()
+        if not re.fullmatch(r"(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?", plain):
+            raise InvalidConfig(
+                f"{quoted(name)} in `server.allowed_hosts` is no name of a host",
+                hint='write it as a browser sends it, for example "lockgate.example.com" or "10.0.0.5:7717"',
+            )
+        # A proxy in front passes the name on without a port where it is the usual one.
+        hosts |= {plain} if re.search(r":[0-9]+$", plain) else {plain, f"{plain}:{port}"}
+    return Door(frozenset(hosts))
+
+
+def bearer(scope: Scope) -> bytes | None:
+    """3. The token that came; None for none, and for what is not exactly one."""
+    given = [value for name, value in scope["headers"] if name == b"authorization"]
+    found = _BEARER.fullmatch(given[0].strip()) if len(given) == 1 else None
+    return found[1] if found else None

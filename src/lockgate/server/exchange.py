@@ -1,0 +1,192 @@
+"""One request and its answer as values: how a body is read, what JSON is taken, and what an error looks like."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, NamedTuple, Protocol
+
+from lockgate.ingress.json_text import Refusal, read_json
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Header = tuple[bytes, bytes]
+
+JSON = "application/json"
+# Of all bodies under way in one process together: many that stop just before their end would else fill the memory.
+MAX_HELD = 256 << 20
+# How long a client may be silent in the middle of a body, and how long the whole may take.
+IDLE_S = 10.0
+TOTAL_S = 60.0
+
+
+class Who(IntEnum):
+    """Who may use a route; whoever may do more may do less too."""
+
+    ANYBODY = 0
+    AGENT = 1
+    PERSON = 2
+
+
+class Problem(Exception):
+    """An answer that is an error. The message is ours; other people's text is in it only as `quoted` gives it."""
+
+    def __init__(self, status: int, code: str, message: str, *, hint: str = "", headers: tuple[Header, ...] = ()):
+        super().__init__(message)
+        self.status, self.code, self.message, self.hint, self.headers = status, code, message, hint, headers
+
+    @property
+    def answer(self) -> Answer:
+        error = {"code": self.code, "message": self.message, "hint": self.hint}
+        return Answer(encoded({"error": error}), self.status, headers=self.headers)
+
+
+class Answer(NamedTuple):
+    """A whole answer. Nothing of it is kept by a browser unless its headers say so."""
+
+    body: bytes
+    status: int = 200
+    kind: str = JSON
+    headers: tuple[Header, ...] = ()
+
+
+class Parts(Protocol):
+    """What a stream is made of; closed in any case, also before its first part."""
+
+    def __aiter__(self) -> Parts: ...
+
+    async def __anext__(self) -> bytes: ...
+
+    async def aclose(self) -> None: ...
+
+
+class Stream(NamedTuple):
+    """An answer that comes in parts, until the client leaves or the parts end."""
+
+    parts: Parts
+    kind: str
+
+
+@dataclass(slots=True)
+class Request:
+    """What a route is asked: its path's names, its query, its body as JSON, and who asks."""
+
+    params: Mapping[str, str]
+    query: Mapping[str, Any]
+    who: Who
+    body: Mapping[str, Any] = field(default_factory=dict)
+    # The body as it came, for whoever reads it otherwise.
+    data: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def encoded(value: object) -> bytes:
+    # ASCII: half a surrogate pair in somebody's text cannot be sent as UTF-8, and can be sent like this.
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+class Reading:
+    """Bodies on their way in, counted while they come: what a client announces is never believed."""
+
+    def __init__(self, *, idle_s: float = IDLE_S, total_s: float = TOTAL_S, most_held: int = MAX_HELD) -> None:
+        self._idle_s, self._total_s, self._most_held = idle_s, total_s, most_held
+        self.held = 0
+
+    async def read(self, receive: Receive, most: int) -> bytes | None:
+        """The whole body; None where the client has left in the middle of it."""
+        size = 0
+        try:
+            now = asyncio.get_running_loop().time
+            ends = now() + self._total_s
+            parts: list[bytes] = []
+            more = True
+            while more:
+                try:
+                    async with asyncio.timeout_at(min(ends, now() + self._idle_s)):
+                        message = await receive()
+                except TimeoutError:
+                    raise Problem(408, "body-too-slow", "the body took too long to arrive") from None
+                if message["type"] != "http.request":
+                    return None
+                part = message.get("body", b"")
+                more = bool(message.get("more_body", False))
+                size += len(part)
+                self.held += len(part)
+                if size > most:
+                    raise Problem(413, "body-too-large", f"the body has more than {most:,} bytes")
+                if self.held > self._most_held:
+                    raise busy()
+                parts.append(part)
+                # A body of single bytes would take fifty times its size.
+                if len(parts) > 256:
+                    parts = [b"".join(parts)]
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+        finally:
+            self.held -= size
+
+
+def busy() -> Problem:
+    return Problem(
+        503, "busy", "too much is under way", hint="try again in a moment", headers=((b"retry-after", b"1"),)
+    )
+
+
+_REFUSALS = {
+    "not-json": "the body is not JSON",
+    "duplicate-key": "a key stands twice in one object: readers disagree on which one counts",
+    "too-deep": "the body is nested too deeply",
+    "too-many-values": "the body has too many values",
+}
+# Only these spellings can make half a surrogate pair, or a number that is none, out of valid UTF-8.
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_LARGE = re.compile(rb"[0-9][eE]|[0-9]{300}")
+
+
+def read_object(data: bytes) -> dict[str, Any]:
+    """The JSON object that a body is, or a Problem: for what is none, and for what two readers might read otherwise."""
+    if not data.strip():
+        return {}
+    try:
+        value = read_json(data.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise Problem(400, "not-utf-8", "the body is not UTF-8 text") from None
+    except Refusal as refused:
+        reason = refused.refused.reason
+        raise Problem(400, reason, _REFUSALS.get(reason, "the body cannot be read")) from None
+    if not isinstance(value, dict):
+        raise Problem(400, "not-an-object", "the body must be a JSON object", hint='for example {"goal": "…"}')
+    if _SURROGATE.search(data) or _LARGE.search(data):
+        _refuse_odd(value)
+    return value
+
+
+def _refuse_odd(value: object) -> None:
+    left = [value]
+    while left:
+        item = left.pop()
+        if isinstance(item, str):
+            if not is_text(item):
+                raise Problem(400, "bad-text", "a text holds half of a surrogate pair, which is no character")
+        elif isinstance(item, float):
+            if not math.isfinite(item):
+                raise Problem(400, "not-json", "a number is too large for anybody to read")
+        elif isinstance(item, list):
+            left += item
+        elif isinstance(item, dict):
+            left += [*item, *item.values()]
+
+
+def is_text(text: str) -> bool:
+    """Whether every character of it is one."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

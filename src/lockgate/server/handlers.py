@@ -1,0 +1,379 @@
+"""What each route does. A plain function asks a store, and is run off the loop."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from lockgate import __version__
+from lockgate.core.approvals import OPEN, State, is_id
+from lockgate.core.catalogue import ENTRIES, find
+from lockgate.core.errors import InvalidPayload, LockgateError
+from lockgate.core.payload import parse_payload
+from lockgate.core.wire import block_to_dict, lineage_to_dict
+from lockgate.server import proofs, views
+from lockgate.server.exchange import Answer, Problem, Request, Stream, encoded
+from lockgate.server.openapi import document
+
+if TYPE_CHECKING:
+    from lockgate.hosting import Kept, SessionInfo
+    from lockgate.server.app import Api
+
+_DAY_S = 86_400.0
+
+
+# Sessions
+
+
+def open_session(api: Api, request: Request) -> object:
+    body = request.body
+    given = {name: body[name] for name in ("goal", "host", "mode", "scope", "parent") if body.get(name)}
+    return views.session(api.host.open(body.get("id", ""), **given))
+
+
+def list_sessions(api: Api, request: Request) -> object:
+    limit = request.query.get("limit", 50)
+    found = api.host.sessions(limit=limit, before=request.query.get("before"), q=request.query.get("q", ""))
+    return {
+        "sessions": [views.session(info) for info in found],
+        "next": found[-1].number if len(found) == limit else None,
+    }
+
+
+def one_session(api: Api, request: Request) -> object:
+    return views.session(_session(api, request))
+
+
+def end_session(api: Api, request: Request) -> object:
+    _session(api, request)
+    api.host.end(request.params["session"])
+    return views.session(_session(api, request))
+
+
+def _session(api: Api, request: Request) -> SessionInfo:
+    found = api.host.session(request.params["session"])
+    if found is None:
+        raise Problem(404, "no-such-session", "there is no such session")
+    return found
+
+
+# Blocks
+
+
+def add_block(api: Api, request: Request) -> object:
+    body = request.body
+    given = {name: body[name] for name in ("trust", "kind", "tainted_by", "key") if body.get(name)}
+    block = api.host.add(request.params["session"], body["content"], source=body["source"], **given)
+    told = block_to_dict(block)
+    # Whoever sent it has it.
+    del told["content"]
+    return told
+
+
+def list_blocks(api: Api, request: Request) -> object:
+    _session(api, request)
+    every = api.host.blocks(request.params["session"])
+    start = request.query.get("offset", 0)
+    shown = []
+    for block in every[start : start + request.query.get("limit", 200)]:
+        told = block_to_dict(block)
+        told["content"] = block.content[:1_000]
+        shown.append({**told, "length": len(block.content)})
+    return {"blocks": shown, "total": len(every)}
+
+
+def one_block(api: Api, request: Request) -> object:
+    _session(api, request)
+    for block in api.host.blocks(request.params["session"]):
+        if block.id == request.params["block"]:
+            return block_to_dict(block)
+    raise Problem(404, "no-such-block", "there is no such block in this session")
+
+
+def lineage_of(api: Api, request: Request) -> object:
+    one_block(api, request)
+    return lineage_to_dict(api.host.lineage(request.params["session"], request.params["block"]))
+
+
+# Rulings
+
+
+async def check(api: Api, request: Request) -> object:
+    body = request.body
+    kept = await api.host.check_async(
+        request.params["session"],
+        body["tool"],
+        body["arguments"],
+        annotations=body.get("annotations"),
+        key=body.get("key", ""),
+    )
+    api.counts.ruled(kept.decision)
+    return views.ruled(kept)
+
+
+def tell_outcome(api: Api, request: Request) -> object:
+    if not api.host.outcome(request.params["session"], request.body["key"], request.body["ran"]):
+        raise Problem(404, "no-such-call", "no call of this session was checked under that key")
+    return {"key": request.body["key"], "ran": request.body["ran"]}
+
+
+# Steps
+
+
+def begin_step(api: Api, request: Request) -> object:
+    body, name = request.body, request.params["session"]
+    begun = api.host.step_begin(name, body["goal"], supervision=body.get("supervision"), parent=body.get("parent", ""))
+    if "commitment" in body:
+        begun = api.host.step_commit(name, begun.name, body["commitment"])
+    return views.step(begun)
+
+
+def one_step(api: Api, request: Request) -> object:
+    found = api.host.step(request.params["session"], request.params["step"])
+    if found is None:
+        raise Problem(404, "no-such-step", "there is no such step in this session")
+    return views.step(found)
+
+
+def commit_step(api: Api, request: Request) -> object:
+    one_step(api, request)
+    return views.step(api.host.step_commit(request.params["session"], request.params["step"], request.body))
+
+
+def check_step(api: Api, request: Request) -> object:
+    one_step(api, request)
+    body = request.body
+    kept = api.host.step_check(
+        request.params["session"],
+        request.params["step"],
+        body["tool"],
+        body["arguments"],
+        annotations=body.get("annotations"),
+        key=body.get("key", ""),
+    )
+    api.counts.ruled(kept.decision)
+    return views.ruled(kept)
+
+
+def finish_step(api: Api, request: Request) -> object:
+    one_step(api, request)
+    kept = api.host.step_finish(request.params["session"], request.params["step"], request.body["assessment"])
+    api.counts.ruled(kept.decision)
+    return views.ruled(kept)
+
+
+def abandon_step(api: Api, request: Request) -> object:
+    one_step(api, request)
+    return views.step(api.host.step_abandon(request.params["session"], request.params["step"]))
+
+
+async def assess(api: Api, request: Request) -> object:
+    try:
+        parse_payload(request.body)
+    except InvalidPayload as error:
+        raise Problem(422, "bad-payload", error.message, hint=error.hint) from None
+    if api.adapter is None:
+        raise Problem(503, "no-adapter", "no verifier is set up here")
+    found = await api.adapter.examine_async(request.body)
+    return {**found._asdict(), "rules": list(found.rules), "latency_ms": round(found.latency_ms, 3)}
+
+
+# What was ruled
+
+
+def list_decisions(api: Api, request: Request) -> object:
+    limit = request.query.get("limit", 50)
+    asked = {**request.query, "limit": limit}
+    if "after" in asked:
+        # After 0 would be after nothing in particular.
+        asked["after"] = asked["after"] or -1
+    found = api.host.decisions(**asked)
+    newest_first = sorted(found, key=lambda kept: -kept.seq)
+    more = len(found) == limit and "after" not in request.query
+    return {
+        "decisions": [views.summary(kept) for kept in newest_first],
+        "next": newest_first[-1].seq if more else None,
+    }
+
+
+def one_decision(api: Api, request: Request) -> object:
+    kept = _kept(api, request)
+    info = api.host.session(kept.session)
+    # What the ruling saw, and not what came later under a name of its choice.
+    blocks = api.host.blocks(kept.session)[: kept.context]
+    name = kept.decision.approval
+    approval = api.people.get(name, api.clock()) if name and is_id(name) and api.host.gate.approvals else None
+    return views.detail(kept, blocks, "" if info is None else info.goal, approval)
+
+
+def prove_decision(api: Api, request: Request) -> object:
+    return proofs.of_decision(api.host.gate, _kept(api, request))
+
+
+def _kept(api: Api, request: Request) -> Kept:
+    found = api.host.decision(request.params["decision"])
+    if found is None:
+        raise Problem(404, "no-such-decision", "there is no such decision")
+    return found
+
+
+def stats(api: Api, request: Request) -> object:
+    now_s = api.clock()
+    since_s = request.query.get("since", now_s - _DAY_S)
+    if since_s > now_s:
+        raise Problem(422, "bad-query", "`since` is in the future")
+    bucket_s = request.query.get("bucket", max(60.0, (now_s - since_s) / 96))
+    return views.stats(api.host.stats(since=since_s, bucket_s=bucket_s))
+
+
+# People
+
+
+def list_approvals(api: Api, request: Request) -> object:
+    state = request.query.get("state", "waiting")
+    found = api.people.every(api.clock())
+    if state == "open":
+        found = [each for each in found if each.state in OPEN]
+    elif state != "all":
+        found = [each for each in found if each.state.value == state]
+    return {"approvals": [views.question(each) for each in found]}
+
+
+def one_approval(api: Api, request: Request) -> object:
+    name = request.params["approval"]
+    found = api.people.get(name, api.clock()) if is_id(name) else None
+    if found is None:
+        raise Problem(404, "no-such-question", "no call waits, or has waited, under that id")
+    return views.question(found)
+
+
+def answer_approval(api: Api, request: Request) -> object:
+    one_approval(api, request)
+    body = request.body
+    name, yes = request.params["approval"], body["answer"] == "approve"
+    who = body.get("who", "").strip() or api.whoever
+    heard = api.people.answer(
+        name, digest=body["digest"], yes=yes, who=who, now_s=api.clock(), reason=body.get("reason", "")
+    )
+    if not heard.counted:
+        asked = heard.approval
+        if heard.state is State.WAITING and asked is not None and asked.pending.digest != body["digest"]:
+            raise Problem(409, "another-digest", "the answer is to another call than the one that waits")
+        raise Problem(409, "too-late", f"the question is {heard.state.value} already, so the answer does not count")
+    return one_approval(api, request)
+
+
+# The journal
+
+
+def journal(api: Api, _: Request) -> object:
+    return proofs.standing(api.host.gate)
+
+
+def journal_proof(api: Api, request: Request) -> object:
+    if "index" not in request.query:
+        raise Problem(422, "bad-query", "`index` is missing", hint="a ruling's receipt has it")
+    return proofs.included(api.host.gate, request.query["index"], request.query.get("origin", ""))
+
+
+def journal_consistency(api: Api, request: Request) -> object:
+    if "from" not in request.query:
+        raise Problem(422, "bad-query", "`from` is missing", hint="the size of a head that you kept")
+    return proofs.grown(api.host.gate, request.query["from"], request.query.get("origin", ""))
+
+
+# Rules, events, hooks
+
+
+def rules(_: Api, __: Request) -> object:
+    return {"rules": [views.rule_to_dict(entry) for entry in ENTRIES]}
+
+
+def one_rule(_: Api, request: Request) -> object:
+    entry = find(request.params["rule"])
+    if entry is None:
+        raise Problem(404, "no-such-rule", "there is no such rule", hint="/v1/rules lists them")
+    return views.rule_to_dict(entry)
+
+
+async def events(api: Api, request: Request) -> object:
+    return Stream(await api.events.follow(request.query.get("after")), "text/event-stream")
+
+
+async def claude_code(api: Api, request: Request) -> object:
+    from lockgate.server.hooks import answer
+
+    return await answer(api.host, request.data, request.headers)
+
+
+# About the service itself
+
+
+def metrics(api: Api, _: Request) -> object:
+    return Answer(api.counts.render_all().encode("utf-8"), kind="text/plain; version=0.0.4; charset=utf-8")
+
+
+async def health(_: Api, __: Request) -> object:
+    return {"status": "ok"}
+
+
+def ready(api: Api, _: Request) -> object:
+    """Whether sessions can be read and the journal be opened; nobody without a token learns more than that."""
+    try:
+        api.host.sessions(limit=1)
+        sessions = True
+    except LockgateError:
+        sessions = False
+    recorded = proofs.standing(api.host.gate)["state"] in ("sound", "off")
+    said = {"ready": sessions and recorded, "sessions": sessions, "journal": recorded}
+    return Answer(encoded(said), 200 if said["ready"] else 503)
+
+
+# The page. Its files are ours, named here or found in the package; nothing of a path is ever joined to a folder.
+
+_KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+# A browser asks each time whether it still has the newest: the files come with the package, and change with it.
+_FRESH = ((b"cache-control", b"no-cache"),)
+
+
+@cache
+def _files() -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for folder in ("page", "docs"):
+        place = files("lockgate.server").joinpath(folder)
+        for file in place.iterdir() if place.is_dir() else ():
+            if file.is_file() and "." + file.name.rpartition(".")[2] in _KINDS:
+                found[f"{folder}/{file.name}"] = file.read_bytes()
+    return found
+
+
+def _file(name: str) -> Answer:
+    data = _files().get(name)
+    if data is None:
+        raise Problem(404, "no-such-file", "there is no such file")
+    return Answer(data, kind=_KINDS["." + name.rpartition(".")[2]], headers=_FRESH)
+
+
+async def page(_: Api, __: Request) -> object:
+    return _file("page/index.html")
+
+
+async def static(_: Api, request: Request) -> object:
+    name = request.params["name"]
+    if name.endswith(".html"):
+        raise Problem(404, "no-such-file", "there is no such file")
+    return _file(f"docs/{name}" if name.startswith("docs.") else f"page/{name}")
+
+
+async def docs(_: Api, __: Request) -> object:
+    return _file("docs/docs.html")
+
+
+async def openapi(api: Api, _: Request) -> object:
+    return document(api.routes, __version__)

@@ -1,0 +1,239 @@
+"""What Claude Code puts into its model's context without an event that holds the text: files, and its own transcript.
+
+A file that is mentioned, a command, a skill and CLAUDE.md come with whatever folder the agent works in. Events only
+name them, so they are read here, as the user whom both run as. Everything is bounded, and nothing but a plain file is
+opened: a name comes out of a text that somebody else may have written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from io import BytesIO
+from threading import Lock
+from typing import NamedTuple
+
+from lockgate.hosting import Piece
+from lockgate.transcripts import Call, Entry, Prompt, Result, Text, Unreadable, entries
+
+# More than Claude Code reads of a file by itself.
+MAX_FILE_BYTES = 2 * 1024 * 1024
+MAX_MENTIONS = 32
+# A transcript that is larger is not one to rebuild a context from while a call waits.
+MAX_TRANSCRIPT_BYTES = 128 * 1024 * 1024
+# What is new in a transcript since the last call; the rest waits for the next one.
+MAX_NEWS_BYTES = 8 * 1024 * 1024
+_MAX_PARENTS = 16
+_MAX_FOLLOWED = 1024
+# Byte for byte, and without waiting for a pipe's other end.
+_PLAINLY = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+# As Claude Code reads them: after a blank or at the start, up to a blank, or in quotes.
+_MENTION = re.compile(r'(?:^|(?<=[\s(]))@(?:"([^"\n]{1,1000})"|([^\s"]{1,1000}))')
+_LINES = re.compile(r"#L\d+(?:-L?\d+)?$")
+_NAME = re.compile(r"[\w][\w.:-]{0,200}")
+# Lines of a transcript that hold what entered the context by itself; all others come as events.
+_BY_ITSELF = (b'"type":"attachment"', b'"isMeta":true')
+
+
+def config_folders(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """Where Claude Code keeps its own files, for the user this runs as."""
+    named = environ.get("CLAUDE_CONFIG_DIR", "")
+    usual = os.path.join(os.path.expanduser("~"), ".claude")
+    return (os.path.realpath(named), os.path.realpath(usual)) if named else (os.path.realpath(usual),)
+
+
+def file_piece(path: str) -> Piece | None:
+    """A file as a piece of context; None where there is nothing to be read.
+
+    Its key is its content, so that the same file loaded again says nothing new.
+    """
+    data = _content(path)
+    if not data:
+        return None
+    text = data.decode("utf-8", "replace")
+    key = sha256(f"{path}\0".encode("utf-8", "surrogateescape") + data).hexdigest()[:40]
+    return Piece(text, f"file:{path}"[:1000], key=f"file:{key}")
+
+
+def _content(path: str) -> bytes:
+    # Not a pipe or a device, which would never end; not waiting for one either.
+    try:
+        handle = os.open(path, os.O_RDONLY | _PLAINLY)
+    except (OSError, ValueError):
+        return b""
+    try:
+        return os.read(handle, MAX_FILE_BYTES) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+    except OSError:
+        return b""
+    finally:
+        os.close(handle)
+
+
+def mentioned(prompt: str, cwd: str) -> Iterator[Piece]:
+    """The files that a prompt names with an `@`: their text goes to the model, and no event tells it."""
+    seen: set[str] = set()
+    for quoted_name, name in _MENTION.findall(prompt):
+        path = _LINES.sub("", quoted_name or name)
+        for spelled in (path, path.rstrip(".,;:!?)")):
+            full = os.path.join(cwd, os.path.expanduser(spelled))
+            if full in seen or len(seen) >= MAX_MENTIONS:
+                continue
+            seen.add(full)
+            if (piece := file_piece(full)) is not None:
+                yield piece
+
+
+def command_pieces(name: str, cwd: str) -> Iterator[Piece]:
+    """The texts of a slash command or skill of this name: of the project, and of the user."""
+    if not _NAME.fullmatch(name) or ".." in name:
+        return
+    inner = name.replace(":", "/")
+    short = name.rpartition(":")[2]
+    for folder in (*_upwards(cwd), *config_folders()):
+        base = folder if folder in config_folders() else os.path.join(folder, ".claude")
+        for path in (f"commands/{inner}.md", f"skills/{short}/SKILL.md"):
+            if (piece := file_piece(os.path.join(base, path))) is not None:
+                yield piece
+
+
+def _upwards(folder: str) -> Iterator[str]:
+    for _ in range(_MAX_PARENTS):
+        yield folder
+        above = os.path.dirname(folder)
+        if above == folder:
+            return
+        folder = above
+
+
+# The transcript
+
+
+class Whose(NamedTuple):
+    """Whose transcript: a session's, or that of an agent it has started."""
+
+    session: str
+    agent: str = ""
+
+
+def transcript_path(named: object, whose: Whose) -> str:
+    """The transcript's file if it lies where Claude Code keeps it, under the session's own name; else nothing."""
+    if not isinstance(named, str) or not named or "\0" in named:
+        return ""
+    path = os.path.realpath(named)
+    below = any(path.startswith(os.path.join(folder, "projects") + os.sep) for folder in config_folders())
+    if not below or os.path.basename(path) != f"{whose.session}.jsonl":
+        return ""
+    if not whose.agent:
+        return path
+    if not _NAME.fullmatch(whose.agent):
+        return ""
+    return os.path.join(path.removesuffix(".jsonl"), "subagents", f"agent-{whose.agent}.jsonl")
+
+
+def written(path: str) -> bool:
+    """Whether there is anything in this transcript yet."""
+    return bool(path) and bool(_bounded(path, 0, 1))
+
+
+def rebuilt(path: str, call: str) -> tuple[str, list[Piece]] | None:
+    """The first prompt and all pieces of a context, from a transcript that reaches as far as this call.
+
+    Its lines are in order, so one that holds the call holds everything before it. None where it does not (the host
+    writes it a moment late), or where anything in it cannot be read: then the context is not known.
+    """
+    data = _bounded(path, 0, MAX_TRANSCRIPT_BYTES + 1)
+    if not data or len(data) > MAX_TRANSCRIPT_BYTES:
+        return None
+    goal, pieces, reached = "", [], False
+    for entry in entries(BytesIO(data)):
+        if isinstance(entry, Unreadable):
+            return None
+        if isinstance(entry, Call):
+            reached = reached or entry.id == call
+        elif isinstance(entry, Prompt) and not goal:
+            goal = entry.text
+        elif (piece := _piece(entry)) is not None:
+            pieces.append(piece)
+    return (goal, pieces) if reached else None
+
+
+def _piece(entry: Entry) -> Piece | None:
+    match entry:
+        case Text(source="file:hook_stopped_continuation"):
+            # What we have said ourselves when we stopped the agent; a file that is mentioned has its whole path.
+            return None
+        case Prompt(text):
+            return Piece(text, "user", key=text_key("said", text))
+        case Text(text, source):
+            return Piece(text, source, key=text_key(source, text))
+        case Result(id, tool, text, outcome) if text.strip() and outcome != "not-run":
+            return Piece(text, f"tool:{tool}"[:1000], key=id if 0 < len(id) <= 200 and id.isprintable() else "")
+    return None
+
+
+def text_key(source: str, text: str) -> str:
+    digest = sha256(f"{source}\0{text}".encode("utf-8", "replace")).hexdigest()
+    return f"text:{digest[:40]}"
+
+
+class News:
+    """What entered a context by itself since the last look, from the transcripts.
+
+    The host writes them a moment late: this is the net below the events, not instead of them.
+    """
+
+    def __init__(self) -> None:
+        self._read: OrderedDict[str, int] = OrderedDict()
+        self._lock = Lock()
+
+    def pieces(self, path: str) -> Sequence[Piece]:
+        with self._lock:
+            since = self._read.get(path, 0)
+        data = _bounded(path, since, MAX_NEWS_BYTES)
+        whole = data[: data.rfind(b"\n") + 1]
+        if not whole:
+            # One line that is longer than everything we look at would stop us here for ever.
+            self._note(path, since + len(data) if len(data) >= MAX_NEWS_BYTES else since)
+            return ()
+        lines = [line for line in whole.split(b"\n") if any(mark in line for mark in _BY_ITSELF)]
+        found = [
+            piece
+            for entry in entries(BytesIO(b"\n".join(lines)))
+            if isinstance(entry, Text) and (piece := _piece(entry)) is not None
+        ]
+        self._note(path, since + len(whole))
+        return found
+
+    def _note(self, path: str, read: int) -> None:
+        with self._lock:
+            self._read[path] = read
+            self._read.move_to_end(path)
+            while len(self._read) > _MAX_FOLLOWED:
+                self._read.popitem(last=False)
+
+
+def _bounded(path: str, since: int, most: int) -> bytes:
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | _PLAINLY)
+    except OSError:
+        return b""
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or (hasattr(os, "geteuid") and status.st_uid != os.geteuid()):
+            return b""
+        # One that is shorter than it was is written anew: from its beginning.
+        os.lseek(handle, since if since <= status.st_size else 0, os.SEEK_SET)
+        parts: list[bytes] = []
+        while most > 0 and (part := os.read(handle, min(most, 1 << 24))):
+            parts.append(part)
+            most -= len(part)
+        return b"".join(parts)
+    except OSError:
+        return b""
+    finally:
+        os.close(handle)

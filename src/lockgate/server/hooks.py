@@ -1,0 +1,436 @@
+"""Claude Code's events, and what each is answered.
+
+    SessionStart                             a session that begins here is known; one that goes on from elsewhere is not
+    UserPromptSubmit, UserPromptExpansion    the goal and what the user says next; the files that this brings in
+    InstructionsLoaded                       CLAUDE.md and its like, which come with the folder: untrusted
+    PreToolUse                               the check
+    PostToolUse, PostToolUseFailure          what came back: untrusted; and that the call ran
+    PostToolBatch                            the same once more, before the model reads it: a failure stops the turn
+    SubagentStart, SubagentStop              an agent inside the session; its report is untrusted to whoever started it
+    SessionEnd                               the end
+
+CONTINUE is answered with `{}` and never with `allow`, which would skip the user's own rules. REORIENT denies with the
+correction. PAUSE asks where a person sits, and elsewhere denies and stops the agent. What cannot be understood or kept
+is denied, or stops the agent: a host that hears nothing from us runs the call.
+
+Nothing here is answered in anybody's words but ours: a model reads the reasons.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from weakref import WeakKeyDictionary
+
+from lockgate.core.errors import InvalidBlock, LockgateError, printable
+from lockgate.core.vocabulary import Action, Decision
+from lockgate.hosting import Host, Kept, Piece
+from lockgate.server import hook_files
+from lockgate.server.hook_files import News, Whose
+from lockgate.transcripts import told
+
+HOST = "claude-code"
+MAX_BODY_BYTES = 32 * 1024 * 1024
+MAX_DEPTH = 64
+# How long a transcript that is being written is waited for, where a context has to be rebuilt from it.
+_WAIT_S, _WAITS = 0.05, 12
+_MAX_REMEMBERED = 10_000
+
+Answer = dict[str, object]
+
+# How the host hands its model what no person has typed: results of agents and commands in the background, messages of
+# other agents. No HTML tag has a hyphen, so somebody who asks about one is still heard.
+_MACHINE = re.compile(r"\s*<(?:[a-z]+(?:-[a-z]+)+|channel|tick)[\s>/]")
+# Calls that have the host say something to its model later, in the model's own words.
+_SCHEDULERS = ("ScheduleWakeup", "CronCreate", "RemoteTrigger", "SendMessage")
+# What these give back is what the model has written itself, beside a word that it was done.
+_OWN_WORDS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit", "TodoWrite", "ExitPlanMode", "EnterPlanMode"})
+_AGENTS = frozenset({"Agent", "Task"})
+_PLAIN_SOURCE = re.compile(r"[\w./:@ +~-]{1,120}", re.ASCII)
+_PLAIN_HOST = re.compile(r"(?:[a-z0-9.-]{1,200}|\[[0-9a-f:]{2,40}\])(?::[0-9]{1,5})?")
+
+
+class Refused(Exception):
+    """An event that cannot be understood: why, in our words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event, read strictly: the parts that every one has, and the rest as it came."""
+
+    name: str
+    session: str
+    agent: str
+    said: Mapping[str, object]
+
+    @property
+    def whose(self) -> str:
+        """The session that this is about: an agent's own is inside of that which started it."""
+        return f"{self.session}/{self.agent}" if self.agent else self.session
+
+    def text(self, key: str) -> str:
+        value = self.said.get(key)
+        return value if isinstance(value, str) else ""
+
+    @property
+    def transcript(self) -> str:
+        return hook_files.transcript_path(self.said.get("transcript_path"), Whose(self.session, self.agent))
+
+
+class _Recent:
+    """Ids of calls whose results are kept; the oldest are forgotten. Only saves a look into the store."""
+
+    def __init__(self) -> None:
+        self._ids: OrderedDict[str, None] = OrderedDict()
+        self._lock = Lock()
+
+    def note(self, id: str) -> None:
+        with self._lock:
+            self._ids[id] = None
+            while len(self._ids) > _MAX_REMEMBERED:
+                self._ids.popitem(last=False)
+
+    def __contains__(self, id: str) -> bool:
+        with self._lock:
+            return id in self._ids
+
+
+class _Memory:
+    """What is only worth remembering while a host lives: each has its own."""
+
+    def __init__(self) -> None:
+        self.news, self.recent = News(), _Recent()
+
+
+_memories: WeakKeyDictionary[Host, _Memory] = WeakKeyDictionary()
+_remembering = Lock()
+
+
+def _memory(host: Host) -> _Memory:
+    with _remembering:
+        return _memories.setdefault(host, _Memory())
+
+
+async def answer(host: Host, body: bytes, headers: Mapping[str, str]) -> Answer:
+    """What Claude Code is to be told about one of its events; never raises."""
+    try:
+        event = read(body)
+    except Refused as refused:
+        return _deny(f"Lockgate cannot read this event ({refused}), so it is not let through.")
+    try:
+        if event.name == "PreToolUse":
+            return await _checked(host, event, headers)
+        if event.name in _TELL:
+            return await asyncio.to_thread(_TELL[event.name], host, event)
+    except Exception as error:  # noqa: BLE001  # whatever it is, the host must not take it for a yes
+        return _failed(event.name, error)
+    return {}
+
+
+def read(body: bytes) -> Event:
+    """The event in this body, or Refused."""
+    if len(body) > MAX_BODY_BYTES:
+        raise Refused("it is too large")
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        raise Refused("it is not JSON") from None
+    if not isinstance(said, dict):
+        raise Refused("it is not an object")
+    if _deeper(said, MAX_DEPTH):
+        raise Refused("it is nested too deep")
+    name, session, agent = said.get("hook_event_name"), said.get("session_id"), said.get("agent_id", "")
+    if not isinstance(name, str) or not name:
+        raise Refused("it has no name")
+    for id in (session, agent or "-"):
+        if not isinstance(id, str) or not 0 < len(id) <= 90 or not id.isprintable() or "/" in id:
+            raise Refused("it does not say whose it is")
+    return Event(name, str(session), str(agent or ""), said)
+
+
+def _deeper(value: object, most: int) -> bool:
+    level = [value]
+    for _ in range(most):
+        level = [
+            item
+            for each in level
+            if isinstance(each, dict | list)
+            for item in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return False
+    return True
+
+
+# The check
+
+
+async def _checked(host: Host, event: Event, headers: Mapping[str, str]) -> Answer:
+    tool, arguments, call = event.text("tool_name"), event.said.get("tool_input"), event.text("tool_use_id")
+    if not tool or not isinstance(arguments, dict):
+        return _deny("Lockgate cannot read this call: it is not a name and an object, so it is not let through.")
+    path = event.transcript
+    known = await asyncio.to_thread(_caught_up, host, event, path)
+    for _ in range(0 if known or not path or not call else _WAITS):
+        if await asyncio.to_thread(_rebuilt, host, event, path, call):
+            break
+        await asyncio.sleep(_WAIT_S)
+    kept = await host.check_async(event.whose, tool, arguments, key=call)
+    return ruled(kept, headers)
+
+
+def _caught_up(host: Host, event: Event, path: str) -> bool:
+    """Take in what no event told, as far as the transcript shows it already; whether the context is known."""
+    info = host.session(event.whose)
+    if info is None:
+        info = host.open(event.whose, host=HOST, parent=event.session if event.agent else "", known=False)
+    if path:
+        _add(host, event.whose, _memory(host).news.pieces(path))
+    return info.context_known
+
+
+def _rebuilt(host: Host, event: Event, path: str, call: str) -> bool:
+    found = hook_files.rebuilt(path, call)
+    if found is None:
+        return False
+    goal, pieces = found
+    if goal and not event.agent:
+        host.open(event.session, goal=goal, host=HOST, known=False)
+    host.restore(event.whose, pieces)
+    return True
+
+
+def ruled(kept: Kept, headers: Mapping[str, str]) -> Answer:
+    """A ruling as Claude Code takes it."""
+    decision = kept.decision
+    if decision.action is Action.CONTINUE:
+        return {}
+    if decision.action is Action.REORIENT:
+        said = printable(decision.correction, 600) or "go on with what the user asked for"
+        return _deny(f"Lockgate did not let this call run: {_why(decision)}. Instead: {said}")
+    why = f"Lockgate stopped this call: {_why(decision)}."
+    if _person_there(headers):
+        return _decided("ask", f"{why} {_how(decision, headers)} Yes here lets it run this once.")
+    stopped = f"{why} Nobody is here to ask, so the agent stops. {_how(decision, headers)}"
+    return {"continue": False, "stopReason": stopped, **_deny(stopped)}
+
+
+def _why(decision: Decision) -> str:
+    """The rule, and where the text came from that it found: names of ours, and a source only if it is plain."""
+    rules = dict.fromkeys([*(finding.rule for finding in decision.findings), decision.reason.value])
+    shown = ", ".join([rule for rule in rules if _PLAIN_SOURCE.fullmatch(rule)][:3])
+    origin = next((origin for origin in decision.origins if not origin.known), None)
+    if origin is None:
+        return f"it looks as if text that the agent has read is behind it ({shown})"
+    source = f"`{origin.source}`" if _PLAIN_SOURCE.fullmatch(origin.source) else "a source with an odd name"
+    part = f"`{origin.argument}`" if _PLAIN_SOURCE.fullmatch(origin.argument) else "an argument"
+    return f"{part} comes from {source}, not from the user ({shown})"
+
+
+def _how(decision: Decision, headers: Mapping[str, str]) -> str:
+    """How a person answers."""
+    place = headers.get("host", "")
+    page = f"on the page http://{place}/ or " if _PLAIN_HOST.fullmatch(place) else ""
+    if not decision.approval:
+        return "`lockgate stats` and the page say more."
+    return (
+        f"It waits as {decision.approval}: a person can look at it and answer {page}"
+        f"with `lockgate approvals show {decision.approval}`; once approved, the same call runs once."
+    )
+
+
+def _person_there(headers: Mapping[str, str]) -> bool:
+    """Whether somebody sits at the terminal: only where the host says so plainly."""
+    return headers.get("x-lockgate-entrypoint", "") == "cli" and headers.get("x-lockgate-attended", "1") == "1"
+
+
+def _decided(decision: str, reason: str) -> Answer:
+    inner = {"hookEventName": "PreToolUse", "permissionDecision": decision, "permissionDecisionReason": reason}
+    return {"hookSpecificOutput": inner}
+
+
+def _deny(reason: str) -> Answer:
+    return _decided("deny", reason)
+
+
+def _failed(event: str, error: Exception) -> Answer:
+    """What follows where an event could not be dealt with. Not the error's text: it may hold what was being read."""
+    what = printable(error.message, 200) if isinstance(error, LockgateError) else type(error).__name__
+    said = f"Lockgate could not keep this event ({what}). `lockgate doctor --claude-code` says more."
+    if event in ("UserPromptSubmit", "UserPromptExpansion"):
+        return {"decision": "block", "reason": said}
+    if event in ("PostToolUse", "PostToolUseFailure", "PostToolBatch"):
+        # The model is about to read what nobody has looked at.
+        return {"continue": False, "stopReason": said}
+    return _deny(said) if event == "PreToolUse" else {}
+
+
+# What the events tell
+
+
+def _started(host: Host, event: Event) -> Answer:
+    # A forked or resumed session has read what was said elsewhere; it is rebuilt from its transcript at its first call.
+    host.open(
+        event.session,
+        host=HOST,
+        known=event.text("source") in ("startup", "clear"),
+        meta={"cwd": printable(event.text("cwd"), 500)},
+    )
+    return {}
+
+
+def _prompted(host: Host, event: Event) -> Answer:
+    prompt, cwd = event.text("prompt"), event.text("cwd")
+    if not prompt.strip():
+        return {}
+    if event.agent or _MACHINE.match(prompt) or _scheduled(host, prompt):
+        _add(host, event.whose, [Piece(prompt, f"tool:{HOST}")])
+        return {}
+    host.open(event.session, goal=prompt, host=HOST, known=False)
+    _add(host, event.session, hook_files.mentioned(prompt, cwd))
+    return {}
+
+
+def _scheduled(host: Host, prompt: str) -> bool:
+    """Whether the agent has had this said to itself: then it is worth no more than what the agent had read."""
+    said = " ".join(prompt.split())
+    for tool in _SCHEDULERS:
+        for kept in host.decisions(tool=tool, host=HOST, limit=50):
+            texts = (" ".join(value.split()) for value in kept.arguments.values() if isinstance(value, str))
+            if any(len(text) >= 8 and (text in said or said in text) for text in texts):
+                return True
+    return False
+
+
+def _expanded(host: Host, event: Event) -> Answer:
+    _add(host, event.whose, hook_files.command_pieces(event.text("command_name"), event.text("cwd")))
+    return {}
+
+
+def _instructed(host: Host, event: Event) -> Answer:
+    piece = hook_files.file_piece(event.text("file_path"))
+    _add(host, event.whose, [piece] if piece is not None else [])
+    return {}
+
+
+def _ran(host: Host, event: Event) -> Answer:
+    call = event.text("tool_use_id")
+    failed = event.name == "PostToolUseFailure"
+    response = event.said.get("error") if failed else event.said.get("tool_response")
+    _keep_result(host, event, event.text("tool_name"), event.said.get("tool_input"), response, call)
+    if call:
+        host.outcome(event.whose, call, "failed" if failed else "ran")
+    return {}
+
+
+def _keep_result(host: Host, event: Event, tool: str, arguments: object, response: object, call: str) -> None:
+    given = arguments if isinstance(arguments, dict) else {}
+    text, source = _text(tool, response), _source(tool, given)
+    _add(host, event.whose, [Piece(text, source, key=call)] if text.strip() else [])
+    if tool == "Skill":
+        _add(host, event.whose, hook_files.command_pieces(str(given.get("skill", "")), event.text("cwd")))
+    if call:
+        _memory(host).recent.note(f"{event.whose} {call}")
+
+
+def _text(tool: str, response: object) -> str:
+    """What a tool's reply tells the model that the model has not written itself."""
+    if isinstance(response, dict):
+        if tool in _OWN_WORDS:
+            return ""
+        if tool in _AGENTS:
+            # An agent in the background has said nothing yet; the rest is what it was told.
+            return told(response.get("content"))
+        file = response.get("file")
+        if tool == "Read" and isinstance(file, dict) and isinstance(file.get("content"), str):
+            # Without the path and the numbers beside it: what is found is shown by its place in the text.
+            return str(file["content"])
+    return told(response)
+
+
+def _source(tool: str, arguments: Mapping[str, object]) -> str:
+    place = arguments.get({"Read": "file_path", "NotebookRead": "notebook_path", "WebFetch": "url"}.get(tool, ""))
+    if isinstance(place, str) and place:
+        return f"{'web' if tool == 'WebFetch' else 'file'}:{place}"[:1000]
+    return f"tool:{tool or 'unknown'}"[:1000]
+
+
+def _batched(host: Host, event: Event) -> Answer:
+    """Results that no event of their own has brought, before the model reads them."""
+    calls = event.said.get("tool_calls")
+    for each in calls if isinstance(calls, list) else []:
+        call, tool = each.get("tool_use_id"), each.get("tool_name")
+        if not isinstance(call, str) or not isinstance(tool, str):
+            raise InvalidBlock("a result without its call")
+        if f"{event.whose} {call}" in _memory(host).recent or tool in _OWN_WORDS | _AGENTS:
+            continue
+        if not _held(host, event.whose, call):
+            _keep_result(host, event, tool, each.get("tool_input"), each.get("tool_response"), call)
+    return {}
+
+
+def _held(host: Host, session: str, call: str) -> bool:
+    """Whether a call was not let run: then what came back is our own answer, which says nothing from outside."""
+    rulings = host.decisions(session=session, limit=200)
+    return any(kept.key == call and kept.decision.action is not Action.CONTINUE for kept in rulings)
+
+
+def _agent_started(host: Host, event: Event) -> Answer:
+    if not event.agent:
+        return {}
+    # The event does not say what the agent was told; the call that started it was ruled on with those words.
+    tasks = [
+        str(kept.arguments.get("prompt", ""))
+        for tool in _AGENTS
+        for kept in host.decisions(session=event.session, tool=tool, action=Action.CONTINUE.value, limit=8)
+        if not kept.ran and kept.arguments.get("subagent_type", event.text("agent_type")) == event.text("agent_type")
+    ]
+    # One that was started before is woken by the same event; what it had read then nobody has told us.
+    known = not hook_files.written(event.transcript)
+    host.open(event.whose, host=HOST, parent=event.session, known=known)
+    for task in dict.fromkeys(tasks):
+        host.open(event.whose, goal=task, host=HOST, parent=event.session)
+    return {}
+
+
+def _agent_stopped(host: Host, event: Event) -> Answer:
+    report = event.text("last_assistant_message")
+    if event.agent and report.strip():
+        _add(host, event.session, [Piece(report, "tool:Agent", key=hook_files.text_key(event.agent, report))])
+    if event.agent:
+        host.end(event.whose)
+    return {}
+
+
+def _ended(host: Host, event: Event) -> Answer:
+    host.end(event.session)
+    return {}
+
+
+def _add(host: Host, session: str, pieces: Iterable[Piece]) -> None:
+    for piece in pieces:
+        try:
+            host.add(session, piece.content, source=piece.source, key=piece.key)
+        except InvalidBlock:
+            # The session is full, and its context counts as unknown from here on.
+            return
+
+
+_TELL: Mapping[str, Callable[[Host, Event], Answer]] = {
+    "SessionStart": _started,
+    "UserPromptSubmit": _prompted,
+    "UserPromptExpansion": _expanded,
+    "InstructionsLoaded": _instructed,
+    "PostToolUse": _ran,
+    "PostToolUseFailure": _ran,
+    "PostToolBatch": _batched,
+    "SubagentStart": _agent_started,
+    "SubagentStop": _agent_stopped,
+    "SessionEnd": _ended,
+}
+EVENTS = ("PreToolUse", *_TELL)

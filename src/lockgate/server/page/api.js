@@ -1,0 +1,142 @@
+// The one place that talks to the service. The token travels in a header only; no cookie, no address holds it.
+
+const KEPT = "lockgate-token";
+// A stream that says nothing at all for this long is dead, whatever the socket thinks: the service sends heartbeats.
+const SILENT_MS = 60_000;
+
+export class Refused extends Error {
+  constructor(status, { code = "", message = "the service did not answer", hint = "" } = {}) {
+    super(message);
+    Object.assign(this, { status, code, hint });
+  }
+}
+
+// Out of the address bar before anything else happens: nobody should copy it from there or find it in the history.
+export function takeToken() {
+  const found = /^#token=([^&]*)/.exec(location.hash);
+  if (!found) return false;
+  history.replaceState(null, "", `${location.pathname}#/decisions`);
+  keepToken(decodeURIComponent(found[1]));
+  return true;
+}
+
+export function keepToken(text) {
+  sessionStorage.setItem(KEPT, text.trim());
+}
+
+export function hasToken() {
+  return Boolean(sessionStorage.getItem(KEPT));
+}
+
+function request(path, more = {}) {
+  // A header holds no odd characters: a token pasted with some is a wrong token, not a broken page.
+  const token = (sessionStorage.getItem(KEPT) ?? "").replace(/[^\x21-\x7e]/g, "");
+  const headers = { authorization: `Bearer ${token}`, ...(more.body === undefined ? {} : { "content-type": "application/json" }) };
+  return fetch(path, { ...more, headers, credentials: "omit", cache: "no-store", redirect: "error", referrerPolicy: "no-referrer" });
+}
+
+// A number as its author wrote it: 12345678901234567890 and 1.0 would be others once this language has read them.
+export class Exact {
+  constructor(source, rounded = false) {
+    Object.assign(this, { source, rounded });
+  }
+}
+
+function exact(key, value, context) {
+  if (typeof value !== "number") return value;
+  if (context?.source !== undefined) return context.source === String(value) ? value : new Exact(context.source);
+  return Number.isSafeInteger(value) ? value : new Exact(String(value), true);
+}
+
+// Arguments are what will run, so they are read to the last digit; everything else is for looking at.
+function graft(plain, twin) {
+  if (typeof plain !== "object" || plain === null) return;
+  for (const key of Object.keys(plain)) {
+    if (key === "arguments" && typeof plain[key] === "object") plain[key] = twin[key];
+    else graft(plain[key], twin[key]);
+  }
+}
+
+export async function ask(path, { body, signal } = {}) {
+  let reply;
+  let text;
+  try {
+    const limit = AbortSignal.timeout(20_000);
+    reply = await request(path, {
+      signal: signal ? AbortSignal.any([signal, limit]) : limit,
+      ...(body === undefined ? {} : { method: "POST", body: JSON.stringify(body) }),
+    });
+    text = await reply.text();
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Refused(0, { message: "the service cannot be reached", hint: "is `lockgate serve` running?" });
+  }
+  let said;
+  try {
+    said = JSON.parse(text);
+    if (text.includes('"arguments"')) graft(said, JSON.parse(text, exact));
+  } catch {
+    throw new Refused(reply.status, { message: "the service answered something that is not JSON" });
+  }
+  if (!reply.ok) {
+    if (reply.status === 401 || reply.status === 403) window.dispatchEvent(new CustomEvent("locked", { detail: said?.error }));
+    throw new Refused(reply.status, said?.error);
+  }
+  return said;
+}
+
+// The stream of events, read by hand because the reader browsers have cannot send the header; goes on where it broke off.
+export async function listen(after, { onEvent, onState, signal }) {
+  let wait = 500;
+  let last = after;
+  while (!signal.aborted) {
+    const silent = new AbortController();
+    let timer = setTimeout(() => silent.abort(), SILENT_MS);
+    try {
+      const reply = await request(`/v1/events?after=${last}`, { signal: AbortSignal.any([signal, silent.signal]) });
+      if (reply.status === 401 || reply.status === 403) {
+        window.dispatchEvent(new CustomEvent("locked"));
+        onState("locked");
+        return;
+      }
+      if (!reply.ok || !reply.body) throw new Error("no stream");
+      onState("live");
+      wait = 500;
+      const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+      let held = "";
+      for (;;) {
+        const { value, done } = await reader.read();
+        if (done) break;
+        clearTimeout(timer);
+        timer = setTimeout(() => silent.abort(), SILENT_MS);
+        held += value.replaceAll("\r\n", "\n");
+        for (let end = held.indexOf("\n\n"); end >= 0; end = held.indexOf("\n\n")) {
+          const event = { kind: "message", data: "", id: "" };
+          for (const field of held.slice(0, end).split("\n")) {
+            if (field.startsWith("event:")) event.kind = field.slice(6).trim();
+            else if (field.startsWith("id:")) event.id = field.slice(3).trim();
+            else if (field.startsWith("data:")) event.data += field.slice(5).trim();
+          }
+          held = held.slice(end + 2);
+          if (/^\d+$/.test(event.id)) last = Math.max(last, Number(event.id));
+          if (event.data) {
+            let said = null;
+            try {
+              said = JSON.parse(event.data);
+            } catch {
+              /* an event that cannot be read still says that something happened */
+            }
+            onEvent(event.kind, said);
+          }
+        }
+      }
+    } catch {
+      if (signal.aborted) return;
+    } finally {
+      clearTimeout(timer);
+    }
+    onState("lost");
+    await new Promise((done) => setTimeout(done, wait));
+    wait = Math.min(wait * 2, 10_000);
+  }
+}

@@ -1,0 +1,253 @@
+// Which view is on, the keys, the token, and the one stream of events that all views share.
+
+import { approvalsView } from "./approvals.js";
+import { ask, hasToken, keepToken, listen, Refused, takeToken } from "./api.js";
+import { decisionView } from "./decision.js";
+import { decisionsView } from "./decisions.js";
+import { journalView } from "./journal.js";
+import { overviewView } from "./overview.js";
+import { sessionView, sessionsView } from "./sessions.js";
+import { empty, h, plural, shell, spelled } from "./show.js";
+
+const view = document.getElementById("view");
+const PLACES = ["decisions", "approvals", "overview", "sessions", "journal"];
+let current = { leave: new AbortController(), hears: [], keys: null, place: "" };
+let stream = null;
+let wantedFocus = "";
+
+function tell(words, { now = false } = {}) {
+  document.getElementById(now ? "told-now" : "told").textContent = words;
+}
+
+function go(hash, { focus = "" } = {}) {
+  wantedFocus = focus;
+  if (location.hash === hash) return;
+  if (focus) {
+    // Typing in a filter is one place in the history, not one for every letter.
+    history.replaceState(null, "", hash);
+    route();
+  } else location.hash = hash;
+}
+
+async function route() {
+  if (takeToken()) start();
+  const [path, asked = ""] = location.hash.replace(/^#\/?/, "").split("?", 2);
+  const [place = "decisions", ...rest] = path.split("/");
+  let id = rest.join("/");
+  try {
+    id = decodeURIComponent(id);
+  } catch {
+    /* an address somebody typed; the service will not know it either */
+  }
+  const query = new URLSearchParams(asked);
+  const opened = current.place === "decisions" && place === "decision" ? id : null;
+  if (opened) current.keys?.leave?.(opened);
+  current.leave.abort();
+  const mine = { leave: new AbortController(), hears: [], keys: null, place };
+  current = mine;
+  const tools = { signal: mine.leave.signal, tell, go, onEvent: (hear) => mine.hears.push(hear) };
+  for (const link of document.querySelectorAll("nav a[data-view]")) {
+    const on = link.dataset.view === place || (place === "decision" && link.dataset.view === "decisions") || (place === "session" && link.dataset.view === "sessions");
+    if (on) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (!hasToken()) {
+    locked();
+    return;
+  }
+  // A view of its own each time: what an earlier one still draws lands in a node that nobody sees.
+  const room = h("div.room");
+  const showing = setTimeout(() => mine === current && !view.contains(room) && view.replaceChildren(room), 250);
+  let made = null;
+  try {
+    const views = { approvals: () => approvalsView(room, tools), overview: () => overviewView(room, query, tools), sessions: () => sessionsView(room, query, tools), session: () => sessionView(room, id, tools), journal: () => journalView(room, tools), decision: () => decisionView(room, id, tools) };
+    const making = (Object.hasOwn(views, place) ? views[place] : () => decisionsView(room, query, tools))();
+    if (!["decision", "session"].includes(place)) view.replaceChildren(room);
+    made = await making;
+    if (mine === current && !view.contains(room)) view.replaceChildren(room);
+  } catch (error) {
+    if (mine !== current || mine.leave.signal.aborted) return;
+    if (document.getElementById("locked")) return;
+    view.replaceChildren(failed(error));
+  } finally {
+    clearTimeout(showing);
+  }
+  if (mine !== current) return;
+  mine.keys = made;
+  document.title = `${made?.title ?? spelled(place.charAt(0).toUpperCase() + place.slice(1), 40)} · Lockgate`;
+  if (wantedFocus) room.querySelector(`[name="${CSS.escape(wantedFocus)}"]`)?.focus();
+  else if (!room.contains(document.activeElement) && place !== "decisions") view.focus({ preventScroll: true });
+  if (place === "decision" || place === "session") {
+    window.scrollTo(0, 0);
+  }
+  made?.drawn?.();
+  wantedFocus = "";
+}
+
+function failed(error) {
+  if (!(error instanceof Refused)) console.error(error);
+  return empty("This could not be shown", h("p", {}, error.message ?? "something went wrong", error.hint ? `. ${error.hint}` : ""), h("button", { type: "button", click: () => route() }, "Try again"));
+}
+
+// --- without a token
+
+function locked(wrong = false) {
+  stream?.abort();
+  stream = null;
+  linkState("locked");
+  document.getElementById("waiting").hidden = true;
+  if (document.getElementById("locked") && !wrong) return;
+  const field = h("input", { type: "password", name: "token", autocomplete: "off", "aria-label": "Token", placeholder: "paste the token" });
+  const form = h(
+    "form.unlock",
+    {
+      submit: (event) => {
+        event.preventDefault();
+        if (!field.value.trim()) return;
+        keepToken(field.value);
+        document.getElementById("locked")?.remove();
+        start();
+        route();
+      },
+    },
+    field,
+    h("button", { type: "submit" }, "Open"),
+  );
+  view.replaceChildren(
+    h(
+      "section.empty",
+      { id: "locked" },
+      h("h1", {}, wrong ? "That token is not right" : "This page needs your token"),
+      h("p", {}, "It shows what your agents read and answers for you, so it opens only for whoever can read the token on this machine. Print it, and paste it here:"),
+      shell("lockgate token"),
+      form,
+      h("p.quiet", {}, "An address that holds it already: ", h("code", {}, "lockgate serve --print-url"), " prints one when the service starts. The token stays in this tab and is gone when you close it. An agent's token does not open this page."),
+    ),
+  );
+  document.title = "Locked · Lockgate";
+}
+
+window.addEventListener("locked", () => {
+  sessionStorage.removeItem("lockgate-token");
+  locked(true);
+});
+
+// --- the stream
+
+function linkState(state) {
+  const words = { live: "live", lost: "reconnecting", locked: "locked", off: "not connected" };
+  document.getElementById("link").dataset.state = state;
+  document.getElementById("link-text").textContent = words[state] ?? state;
+}
+
+async function start() {
+  stream?.abort();
+  if (!hasToken()) return;
+  const mine = new AbortController();
+  stream = mine;
+  let after = 0;
+  try {
+    after = (await ask("/v1/decisions?limit=1", { signal: mine.signal })).decisions[0]?.seq ?? 0;
+  } catch (error) {
+    if (mine.signal.aborted || error.status === 401 || error.status === 403) return;
+  }
+  count();
+  let lost = false;
+  listen(after, {
+    signal: mine.signal,
+    onState(state) {
+      linkState(state);
+      if (state === "lost") lost = true;
+      if (state === "live" && lost) {
+        // What the stream may have missed, the views ask for.
+        lost = false;
+        count();
+        for (const hear of current.hears) for (const kind of ["decision", "approval", "journal", "session"]) hear(kind, null);
+      }
+    },
+    onEvent(kind, data) {
+      if (kind === "approval") count(true);
+      for (const hear of current.hears) hear(kind, data);
+    },
+  });
+}
+
+let counted = 0;
+async function count(news = false) {
+  const badge = document.getElementById("waiting");
+  try {
+    const said = await ask("/v1/approvals?state=waiting");
+    const number = said.approvals.length;
+    badge.hidden = !number;
+    badge.replaceChildren(String(number), h("span.unseen", {}, " waiting"));
+    if (news && number > counted) tell(`${plural(number, "call")} waiting for you`, { now: true });
+    counted = number;
+  } catch {
+    badge.hidden = true;
+  }
+}
+
+// --- keys
+
+function step(by) {
+  const rows = [...view.querySelectorAll("[data-row]")];
+  const at = rows.findIndex((each) => each === document.activeElement || each.contains(document.activeElement));
+  const next = rows[at < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.max(0, Math.min(rows.length - 1, at + by))];
+  next?.focus();
+  next?.scrollIntoView({ block: "nearest" });
+  return Boolean(next);
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+  const help = document.getElementById("help");
+  if (help.open) return;
+  const typing = event.target.matches?.("input, select, textarea");
+  if (typing) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  const name = event.key;
+  if (name === "Escape" && view.querySelector(".confirm:not([hidden])")) {
+    for (const back of view.querySelectorAll(".confirm:not([hidden]) button:first-child")) back.click();
+  } else if (current.keys?.key?.(name)) {
+    /* the view has used it */
+  } else if (name === "j" || name === "k") step(name === "j" ? 1 : -1);
+  else if (name === "/") {
+    const search = view.querySelector("input[type=search]");
+    if (!search) return;
+    search.focus();
+    search.select();
+  } else if (name === "?") help.showModal();
+  else if (name === "Escape") document.activeElement?.blur();
+  else if (/^[1-5]$/.test(name)) go(`#/${PLACES[name - 1]}`);
+  else return;
+  event.preventDefault();
+});
+
+document.getElementById("help-open").addEventListener("click", () => document.getElementById("help").showModal());
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  view.focus();
+});
+
+const themes = ["", "light", "dark"];
+const themeButton = document.getElementById("theme");
+function drawTheme() {
+  const now = document.documentElement.dataset.theme ?? "";
+  themeButton.textContent = now ? now.charAt(0).toUpperCase() + now.slice(1) : "Auto";
+  themeButton.setAttribute("aria-label", `Theme: ${now || "as the system says"}`);
+}
+themeButton.addEventListener("click", () => {
+  const now = themes[(themes.indexOf(document.documentElement.dataset.theme ?? "") + 1) % themes.length];
+  if (now) document.documentElement.dataset.theme = now;
+  else delete document.documentElement.dataset.theme;
+  localStorage.setItem("lockgate-theme", now);
+  drawTheme();
+});
+
+drawTheme();
+window.addEventListener("hashchange", route);
+takeToken();
+start();
+route();

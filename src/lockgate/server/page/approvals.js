@@ -1,0 +1,191 @@
+// The calls that wait for a person. A yes goes out only for the digest of what is on the screen, and takes two presses;
+// a no takes one.
+
+import { ask } from "./api.js";
+import { canonical, hashOf } from "./proof.js";
+import { empty, h, line, lookalikes, part, passage, plural, shell, telling, tree, when } from "./show.js";
+
+// The second button cannot be pressed before this: the second click of a double click was not a second thought.
+const SETTLE_MS = 700;
+const MOST_VALUE = 6000;
+
+export async function approvalsView(view, { signal, tell, onEvent }) {
+  const list = h("div.approvals");
+  const boxes = new Map();
+  view.replaceChildren(h("div.title", {}, h("h1", {}, "Waiting for you"), h("p.quiet", {}, "A yes lets exactly the call you see run, once. A no stands for the rest of the session. Unanswered is no.")), list);
+  await refresh();
+  onEvent((kind) => {
+    if (kind === "approval") refresh().catch((error) => signal.aborted || tell(error.message));
+  });
+
+  async function refresh() {
+    const said = await ask("/v1/approvals?state=waiting", { signal });
+    const now = new Map(said.approvals.map((each) => [each.id, each]));
+    // What is on the screen stays where it is: nothing may slide under a pointer that is about to press.
+    for (const [id, box] of boxes) box.update(now.get(id));
+    for (const each of [...now.values()].sort((a, b) => a.asked_at - b.asked_at)) {
+      if (boxes.has(each.id)) continue;
+      const box = answerBox(each, { signal, tell });
+      boxes.set(each.id, box);
+      list.append(box);
+    }
+    if (!boxes.size) list.replaceChildren(none());
+    else list.querySelector(".empty")?.remove();
+  }
+
+  function none() {
+    return empty("Nothing is waiting", h("p", {}, "When a call pauses, it appears here with where its values came from, and stays until somebody answers or it expires. On a terminal the same list is"), shell("lockgate approvals list"));
+  }
+  return {};
+}
+
+function texts(value) {
+  if (typeof value === "string") return [value];
+  if (Array.isArray(value)) return value.flatMap(texts);
+  if (typeof value === "object" && value !== null) return Object.entries(value).flatMap(([name, item]) => [name, ...texts(item)]);
+  return [];
+}
+
+// The digest worked out from what is drawn: the service's own word for it is not needed, and must agree.
+async function digestOf(each) {
+  // Without https the browser will not hash; the service compares the digest again in any case.
+  if (!globalThis.crypto?.subtle) return each.digest;
+  return `sha256:${await hashOf(canonical(["lockgate approval/1", each.session, each.tool, canonical(each.arguments), each.policy, each.context]))}`;
+}
+
+// `brief` leaves out what the decision around it shows already.
+export function answerBox(given, { signal, tell, brief = false }) {
+  const box = h("article.approval", { "aria-label": "call that waits", tabindex: "-1", "data-row": true, "data-approval": given.id });
+  const { digest } = given;
+  let done = false;
+  let hidden = 0;
+  const clock = h("span.countdown", { role: "timer" });
+  const outcome = h("div.outcome", { role: "status" });
+  const reason = h("input", { name: "reason", placeholder: "why, for the record", maxlength: "1000", autocomplete: "off", "aria-label": "Reason, for the record" });
+  const deny = h("button.deny", { type: "button", click: () => answer("deny") }, "Deny");
+  const arm = h("button.arm", { type: "button", click: () => armed(true) }, "Approve…");
+  const sure = h("button.approve", { type: "button", disabled: true, click: () => answer("approve") }, "Approve this call, once");
+  const confirm = h("div.confirm", { hidden: true }, h("p", {}, "Lets exactly this call run, once, in this session:"), h("code.hash", {}, given.digest), h("div.buttons", {}, h("button", { type: "button", click: () => armed(false) }, "Back"), sure));
+  const first = h("div.buttons.first", {}, deny, reason, arm);
+  let settle = 0;
+
+  draw();
+  const ticking = setInterval(tick, 1000);
+  signal.addEventListener("abort", () => clearInterval(ticking));
+  tick();
+  digestOf(given).then((own) => {
+    if (own !== given.digest) stop("What is on this screen does not have the digest the service gave for it. Do not answer here; look with lockgate approvals show.");
+  });
+
+  function armed(yes) {
+    clearTimeout(settle);
+    sure.disabled = true;
+    confirm.hidden = !yes;
+    first.hidden = yes;
+    if (yes) {
+      settle = setTimeout(() => {
+        sure.disabled = done;
+      }, SETTLE_MS);
+      confirm.querySelector("button").focus();
+    } else arm.focus();
+  }
+
+  function tick() {
+    const left = Math.floor(given.expires_at - Date.now() / 1000);
+    if (done) return;
+    clock.replaceChildren(left > 0 ? `${left >= 60 ? `${Math.floor(left / 60)} min ` : ""}${left % 60} s left` : "expired");
+    clock.classList.toggle("soon", left < 30);
+    if (left <= 0) stop("Expired, which counts as a no. If the agent asks again, a new question appears.");
+  }
+
+  function stop(words) {
+    done = true;
+    clearInterval(ticking);
+    clearTimeout(settle);
+    confirm.hidden = true;
+    first.hidden = true;
+    box.classList.add("ended");
+    outcome.replaceChildren(h("p", {}, words));
+  }
+
+  async function answer(word) {
+    if (done || (word === "approve" && sure.disabled)) return;
+    for (const each of [deny, arm, sure]) each.disabled = true;
+    try {
+      const said = await ask(`/v1/approvals/${part(given.id)}`, { body: { answer: word, digest, reason: reason.value } });
+      const counted = said.state === (word === "approve" ? "granted" : "denied");
+      stop(counted ? (word === "approve" ? "Approved: this call may run once. The agent has to ask again." : "Denied: this call will not run in this session.") : `The answer did not count: it is ${said.state}.`);
+      box.classList.add(counted ? word : "late");
+      tell(outcome.textContent);
+    } catch (error) {
+      if (error.status === 409 || error.status === 404 || error.status === 410) stop(`The answer did not count: ${error.message}. ${error.hint ?? ""}`);
+      else {
+        outcome.replaceChildren(h("p.bad", {}, `Not answered: ${error.message}. ${error.hint ?? ""}`));
+        for (const each of [deny, arm]) each.disabled = false;
+        armed(false);
+      }
+      tell(outcome.textContent);
+    }
+  }
+
+  function draw() {
+    const shown = given.shown ?? {};
+    const cut = [];
+    const args = tree(given.arguments, "", (path, text) => {
+      const drawn = passage(text, { most: MOST_VALUE, onWhole: () => whole(drawn) });
+      if (drawn.dataset.cut) cut.push(drawn);
+      return drawn;
+    });
+    const sources = telling((shown.passages ?? []).map((each) => each.origin));
+    const passages = (shown.passages ?? []).filter((each) => sources.includes(each.origin));
+    const beware = lookalikes([given.tool, ...texts(given.arguments)]);
+    box.replaceChildren(...[
+      h("header", {}, h("h2", {}, line(given.tool, 200)), clock),
+      given.would_do ? h("p.would", {}, line(given.would_do, 600)) : null,
+      h("div.call-box", {}, args),
+      ...beware.map(([word, codes]) => h("p.beware", {}, "Look closely: ", line(word, 80), ` holds letters that only look Latin (${codes})`)),
+      !brief && passages.length ? h("div.passages", {}, h("h3", {}, "From outside"), passages.slice(0, 8).map(outside), passages.length > 8 ? h("p.quiet", {}, `and ${passages.length - 8} more in the decision`) : null) : null,
+      shown.left_out ? h("p.quiet", {}, `and ${shown.left_out.toLocaleString()} more findings and origins; the decision has them all`) : null,
+      brief ? null : h("details", {}, h("summary", {}, "Why it was held"), h("p", {}, line(shown.explanation || shown.reason || "not said", 4000)), shown.tiers?.length ? h("p.quiet", {}, shown.tiers.map((each) => [`tier ${each.tier}, `, line(each.by, 60), ": ", line(each.said, 40), "; "])) : null, shown.findings?.length ? h("p", {}, [...new Set(shown.findings.map((each) => each.rule))].map((rule) => h("span.rule", {}, line(rule, 80)))) : null),
+      h("dl.facts", {}, brief ? null : h("div", {}, h("dt", {}, "Session"), h("dd", {}, h("a", { href: `#/session/${part(given.session)}` }, line(given.session, 60)))), shown.goal && !brief ? h("div", {}, h("dt", {}, "Goal"), h("dd", {}, line(shown.goal, 400))) : null, h("div", {}, h("dt", {}, "Asked"), h("dd", {}, when(given.asked_at))), h("div", {}, h("dt", {}, "Digest"), h("dd", {}, h("code.hash", {}, given.digest)))),
+      confirm,
+      first,
+      outcome,
+    ].filter(Boolean));
+    hidden = cut.length;
+    gate();
+  }
+
+  // What was not on the screen cannot be approved.
+  function whole(drawn) {
+    delete drawn.dataset.cut;
+    hidden -= 1;
+    gate();
+  }
+
+  function gate() {
+    arm.disabled = hidden > 0;
+    arm.title = hidden ? `${plural(hidden, "value")} not shown whole: show first, then approve` : "";
+    arm.replaceChildren(hidden ? "Show all of it to approve" : "Approve…");
+  }
+
+  box.update = (now) => {
+    if (done) return;
+    if (!now) stop("No longer waiting: it was answered elsewhere, has expired, or the agent has read more since.");
+    else if (now.digest !== digest || canonical(now.arguments) !== canonical(given.arguments)) {
+      stop("Changed since you looked: the buttons are gone because they were about something else.");
+      outcome.append(h("button", { type: "button", click: () => box.replaceWith(answerBox(now, { signal, tell, brief })) }, "Show what it is now"));
+      tell("a call that waits has changed");
+    }
+  };
+  return box;
+}
+
+function outside({ origin, before, text, after }) {
+  return h(
+    "figure.outside",
+    {},
+    h("figcaption", {}, h("b.mono", {}, line(origin.argument, 80)), origin.sink ? h("span.rule", {}, origin.sink) : null, " from ", line(origin.source, 120), h("span.quiet", {}, origin.known ? " also in the goal" : " not in the goal")),
+    h("blockquote", {}, line(before, 400), h(`mark.origin${origin.known ? ".known" : ""}`, {}, line(text, 500)), line(after, 400)),
+  );
+}

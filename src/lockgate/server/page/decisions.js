@@ -1,0 +1,219 @@
+// The stream of decisions: newest first, filtered by the service, fed by the events.
+
+import { ask } from "./api.js";
+import { action, duration, empty, h, line, part, plural, shell, spelled, tier, usd, when } from "./show.js";
+
+// A table that grows all day is no use to anybody; older ones are a click away.
+const MOST_ROWS = 400;
+const PAGE = 60;
+const FIELDS = ["q", "action", "tier", "tool", "rule", "session", "host"];
+
+// What is kept while another view is open, so that coming back finds the stream as it was left.
+const kept = { paused: false };
+
+export async function decisionsView(view, query, { signal, tell, onEvent, go }) {
+  const filters = Object.fromEntries(FIELDS.map((name) => [name, query.get(name) ?? ""]));
+  const filtered = Object.values(filters).some(Boolean);
+  const rows = h("tbody");
+  const held = h("button.held", { type: "button", hidden: true, click: () => release() });
+  const pause = h("button", { type: "button", "aria-keyshortcuts": "p", "aria-pressed": String(kept.paused), click: () => hold(!kept.paused) });
+  const older = h("button.more", { type: "button", hidden: true, click: () => more() }, "Older");
+  const count = h("p.quiet.counted", { role: "status" });
+  const table = h("table.stream", {}, h("caption.unseen", {}, "Decisions, newest first"), head(), rows);
+  const place = h("div.stream-box", {}, table);
+  view.replaceChildren(h("h1.unseen", {}, "Decisions"), form(), held, place, h("div.foot", {}, older, count));
+
+  let newest = 0;
+  let next = null;
+  let waiting = 0;
+  let busy = null;
+  draw();
+  await first();
+  view.querySelector(`a[data-id="${CSS.escape(kept.opened ?? "")}"]`)?.focus();
+  onEvent((kind) => {
+    if (kind === "decision") {
+      if (kept.paused) {
+        waiting += 1;
+        draw();
+      } else fetchNew();
+    }
+  });
+
+  function address(more) {
+    const asked = new URLSearchParams(Object.entries({ ...filters, limit: PAGE, ...more }).filter(([, value]) => value !== ""));
+    return `/v1/decisions?${asked}`;
+  }
+
+  async function first() {
+    const said = await ask(address({}), { signal });
+    rows.replaceChildren(...said.decisions.map(row));
+    newest = said.decisions[0]?.seq ?? newest;
+    next = said.next;
+    waiting = 0;
+    draw();
+  }
+
+  // One request at a time however fast decisions come: an event only says that there is something to fetch.
+  async function fetchNew() {
+    if (busy) {
+      busy = "again";
+      return;
+    }
+    busy = "once";
+    try {
+      await new Promise((done) => setTimeout(done, 120));
+      const said = await ask(address({ after: newest }), { signal });
+      const fresh = said.decisions.filter((each) => each.seq > newest).sort((a, b) => b.seq - a.seq);
+      if (fresh.length >= PAGE) await first();
+      else if (fresh.length) {
+        newest = fresh[0].seq;
+        rows.prepend(...fresh.map((each) => row(each, true)));
+        while (rows.rows.length > MOST_ROWS) rows.lastElementChild.remove();
+        if (rows.rows.length === MOST_ROWS) next = Number(rows.lastElementChild.dataset.seq);
+        announce(fresh);
+      }
+      draw();
+    } catch (error) {
+      if (!signal.aborted) tell(error.message);
+    } finally {
+      const again = busy === "again";
+      busy = null;
+      if (again && !signal.aborted && !kept.paused) fetchNew();
+    }
+  }
+
+  function announce(fresh) {
+    const held = fresh.filter((each) => each.action !== "CONTINUE");
+    const told = held.length ? `, ${held.length} not let through: ${spelled(held[0].tool, 60)}, ${held[0].action}` : "";
+    tell(`${plural(fresh.length, "new decision")}${told}`);
+  }
+
+  async function more() {
+    const said = await ask(address({ before: next }), { signal });
+    rows.append(...said.decisions.map((each) => row(each)));
+    next = said.next;
+    draw();
+  }
+
+  function hold(paused) {
+    kept.paused = paused;
+    if (!paused) release();
+    draw();
+  }
+
+  function release() {
+    waiting = 0;
+    fetchNew();
+    draw();
+  }
+
+  function draw() {
+    pause.replaceChildren(kept.paused ? "Resume" : "Hold");
+    pause.setAttribute("aria-pressed", String(kept.paused));
+    pause.title = kept.paused ? "Let new decisions in again (p)" : "Keep the list as it is while you read (p)";
+    held.hidden = !(kept.paused && waiting);
+    held.replaceChildren(`${plural(waiting, "new decision")} since you held the stream: show`);
+    older.hidden = next === null || next === undefined;
+    const shown = rows.rows.length;
+    count.replaceChildren(shown ? `${plural(shown, "decision")} shown` : "");
+    place.replaceChildren(shown || newest === -1 ? table : filtered ? noMatch() : none());
+  }
+
+  function noMatch() {
+    return empty("Nothing matches", h("p", {}, "No decision that is kept fits these filters. ", h("a", { href: "#/decisions" }, "Clear them"), "."));
+  }
+
+  function none() {
+    return empty(
+      "No decisions yet",
+      h("p", {}, "This list fills by itself as soon as an agent asks. Plug one in:"),
+      shell("lockgate init claude-code      # every tool call of Claude Code\nlockgate init mcp CONFIG.json   # the MCP servers of any client"),
+      h("p", {}, "or look at what would have happened, without touching anything:"),
+      shell("lockgate replay"),
+    );
+  }
+
+  function form() {
+    const field = (name, label, more = {}) => h("label", {}, h("span", {}, label), h("input", { name, value: filters[name], autocomplete: "off", spellcheck: "false", ...more }));
+    const choice = (name, label, options) =>
+      h("label", {}, h("span", {}, label), h("select", { name }, options.map(([value, text]) => h("option", { value, selected: filters[name] === value }, text))));
+    const apply = () => {
+      const asked = new URLSearchParams();
+      for (const name of FIELDS) {
+        const value = made.elements[name].value.trim();
+        if (value) asked.set(name, value);
+      }
+      const said = asked.toString();
+      go(`#/decisions${said ? `?${said}` : ""}`, { focus: document.activeElement?.name });
+    };
+    let timer = 0;
+    const made = h(
+      "form.filters",
+      {
+        role: "search",
+        "aria-label": "Filter decisions",
+        submit: (event) => {
+          event.preventDefault();
+          clearTimeout(timer);
+          apply();
+        },
+        change: () => {
+          clearTimeout(timer);
+          apply();
+        },
+        input: () => {
+          clearTimeout(timer);
+          timer = setTimeout(apply, 500);
+        },
+      },
+      h("label.search", {}, h("span", {}, "Search"), h("input", { name: "q", type: "search", value: filters.q, placeholder: "text in calls and explanations   /", autocomplete: "off", spellcheck: "false", "aria-keyshortcuts": "/" })),
+      choice("action", "Action", [["", "any"], ["CONTINUE", "CONTINUE"], ["REORIENT", "REORIENT"], ["PAUSE", "PAUSE"]]),
+      choice("tier", "Tier", [["", "any"], ["1", "1, rules"], ["2", "2, triage"], ["3", "3, supervisor"]]),
+      field("tool", "Tool"),
+      field("rule", "Rule"),
+      field("session", "Session"),
+      field("host", "Host"),
+      h("div.buttons", {}, pause, filtered ? h("a.button", { href: "#/decisions" }, "Clear") : null, h("button.unseen", { type: "submit" }, "Search")),
+    );
+    signal.addEventListener("abort", () => clearTimeout(timer));
+    return made;
+  }
+
+  return {
+    key(name) {
+      if (name === "p") hold(!kept.paused);
+      else return false;
+      return true;
+    },
+    leave: (id) => {
+      kept.opened = id;
+    },
+  };
+}
+
+export function head() {
+  const names = [["when", "Time"], ["", "Action"], ["", "Tier"], ["", "Call"], ["", "What and why"], ["", "Session"], ["num", "Took"], ["num", "Cost"]];
+  return h("thead", {}, h("tr", {}, names.map(([kind, name]) => h(`th${kind ? `.${kind}` : ""}`, { scope: "col" }, name))));
+}
+
+export function row(each, fresh = false) {
+  return h(
+    `tr.${each.action === "CONTINUE" ? "passed" : "stopped"}${fresh === true ? ".fresh" : ""}`,
+    { "data-seq": each.seq },
+    h("td.when", {}, when(each.at)),
+    h("td", {}, action(each.action)),
+    h("td", {}, tier(each.tier)),
+    h("th.call", { scope: "row" }, h("a", { href: `#/decision/${part(each.id)}`, "data-row": true, "data-id": each.id }, line(each.tool, 80))),
+    h("td.why", {}, h("div", {}, each.rules.length ? h("span.rule", {}, line(each.rules[0], 48), each.rules.length > 1 ? ` +${each.rules.length - 1}` : "") : null, said(each))),
+    h("td.session", {}, h("a", { href: `#/session/${part(each.session)}` }, line(each.session, 40)), h("span.quiet", {}, " ", line(each.host, 24))),
+    h("td.num", {}, duration(each.latency_us)),
+    h("td.num", {}, each.cost_usd ? usd(each.cost_usd) : "–"),
+  );
+}
+
+// What the call does, where the service says so; otherwise why it came out as it did.
+function said(each) {
+  const call = String(each.would_do ?? "");
+  const named = `${each.tool} with `;
+  return line((call.startsWith(named) ? call.slice(named.length) : call) || each.explanation || each.reason, 240);
+}

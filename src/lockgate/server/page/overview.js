@@ -1,0 +1,101 @@
+// What all the rulings of a while took: where they were settled, how long, at what cost, and which rules ask in vain.
+
+import { ask } from "./api.js";
+import { bars, figure, funnel, lines, parts } from "./plots.js";
+import { duration, empty, h, line, part, plural, shell, spelled, usd } from "./show.js";
+
+// Where the design expects calls to be settled: by the rules, by triage, by the supervisor.
+const EXPECTED = [0.8, 0.15, 0.05];
+const NAMES = ["1, rules", "2, triage", "3, supervisor"];
+const SPANS = { hour: [3600, 120], day: [86_400, 3600], week: [7 * 86_400, 6 * 3600], month: [30 * 86_400, 86_400] };
+
+export async function overviewView(view, query, { signal, onEvent }) {
+  const span = Object.hasOwn(SPANS, query.get("span") ?? "") ? query.get("span") : "day";
+  const body = h("div.overview");
+  view.replaceChildren(
+    h("div.title", {}, h("h1", {}, "Overview"), h("nav.choice", { "aria-label": "How far back" }, Object.keys(SPANS).map((each) => h("a", { href: `#/overview?span=${each}`, "aria-current": each === span ? "true" : null }, each)))),
+    body,
+  );
+  let timer = 0;
+  await refresh();
+  onEvent((kind) => {
+    // Plots that jump at every call cannot be read.
+    if (kind === "decision" && !timer) timer = setTimeout(() => refresh().catch(() => {}), 5000);
+  });
+  signal.addEventListener("abort", () => clearTimeout(timer));
+
+  async function refresh() {
+    timer = 0;
+    const [back, bucket] = SPANS[span];
+    // From a whole hour, or whatever the buckets are: their names then stay the same as time goes on.
+    const since = (Math.floor(Date.now() / 1000 / bucket) + 1) * bucket - back;
+    const said = await ask(`/v1/stats?since=${since}&bucket=${bucket}`, { signal });
+    // Whoever is reading a plot or its table keeps it.
+    if (body.contains(document.activeElement) && body.childElementCount) return;
+    body.replaceChildren(...draw(said, span));
+  }
+  return {};
+}
+
+function draw(said, span) {
+  const { buckets } = said;
+  const tiers = [0, 1, 2].map((at) => buckets.reduce((sum, each) => sum + each.tiers[at], 0));
+  const calls = tiers[0] + tiers[1] + tiers[2];
+  if (!calls) return [empty(`No calls in the last ${span}`, h("p", {}, "The plots fill as agents ask. To see what today's policy would have said about the past:"), shell("lockgate replay"))];
+  const count = (word) => buckets.reduce((sum, each) => sum + (each.actions[word] ?? 0), 0);
+  const cost = buckets.reduce((sum, each) => sum + (each.cost_usd ?? 0), 0);
+  const shares = tiers.map((each) => each / calls);
+  const stamp = (each) => new Date(each.at * 1000).toLocaleString();
+  const filledOnly = buckets.filter((each) => each.tiers.some(Boolean));
+  const at = (each, number, which) => each.latency_us?.[number]?.[which] ?? null;
+  const median = middle(filledOnly.map((each) => at(each, 1, "p50")).filter((each) => each !== null));
+  const slowest = Math.max(0, ...filledOnly.map((each) => at(each, 3, "p99") ?? 0));
+  const rules = [...(said.rules ?? [])].sort((a, b) => b.cleared - a.cleared || b.escalations - a.escalations);
+  const number = (value) => (Number.isInteger(value) ? value.toLocaleString() : value.toFixed(1));
+  return [
+    h("dl.figures", {}, big("Calls", calls.toLocaleString(), `in the last ${span}`), big("Let through", `${((count("CONTINUE") / calls) * 100).toFixed(1)} %`, plural(count("CONTINUE"), "call")), big("Reoriented", count("REORIENT").toLocaleString(), "told to do otherwise"), big("Paused", count("PAUSE").toLocaleString(), "waited for a person"), big("Rules take", duration(median), "typical median"), big("Cost", usd(cost), calls ? `${usd((cost / calls) * 1000)} per 1,000 calls` : "")),
+    figure(
+      "Where calls are settled",
+      `The rules settle ${(shares[0] * 100).toFixed(1)} % against 80 % expected, triage ${(shares[1] * 100).toFixed(1)} % against 15 %, the supervisor ${(shares[2] * 100).toFixed(1)} % against 5 %.`,
+      funnel("Share of calls settled at each tier", NAMES.map((name, each) => [name, shares[each], tiers[each], EXPECTED[each], `t${each + 1}`])),
+      { columns: ["Tier", "Calls", "Share", "Expected"], rows: NAMES.map((name, each) => [name, tiers[each].toLocaleString(), `${(shares[each] * 100).toFixed(1)} %`, `${EXPECTED[each] * 100} %`]) },
+      [["mark-line", "expected"]],
+    ),
+    figure(
+      "Decisions over time",
+      `${count("CONTINUE").toLocaleString()} CONTINUE, ${count("REORIENT").toLocaleString()} REORIENT, ${count("PAUSE").toLocaleString()} PAUSE.`,
+      bars("Decisions over time, by action", buckets, ["CONTINUE", "REORIENT", "PAUSE"].map((word) => [word.toLowerCase(), (each) => each.actions[word] ?? 0]), { format: number, said: (each) => ["CONTINUE", "REORIENT", "PAUSE"].map((word) => `${word} ${each.actions[word] ?? 0}`) }),
+      { columns: ["From", "CONTINUE", "REORIENT", "PAUSE"], rows: filledOnly.map((each) => [stamp(each), ...["CONTINUE", "REORIENT", "PAUSE"].map((word) => String(each.actions[word] ?? 0))]) },
+      [["continue", "CONTINUE"], ["reorient", "REORIENT"], ["pause", "PAUSE"]],
+    ),
+    figure(
+      "Latency by tier",
+      `Median and 99th percentile of calls settled at each tier, on a logarithmic axis.${slowest ? ` The slowest 99th percentile with the supervisor was ${duration(slowest)}.` : ""}`,
+      lines("Latency by tier over time", buckets, [1, 2, 3].flatMap((each) => [[`t${each} p50`, (bucket) => at(bucket, each, "p50")], [`t${each} p99`, (bucket) => at(bucket, each, "p99")]]), { format: duration, said: (each) => [1, 2, 3].filter((one) => at(each, one, "p50") !== null).map((one) => `tier ${one}: ${duration(at(each, one, "p50"))}, p99 ${duration(at(each, one, "p99"))}`) }),
+      { columns: ["From", ...[1, 2, 3].flatMap((each) => [`Tier ${each}, median`, `Tier ${each}, p99`])], rows: filledOnly.map((each) => [stamp(each), ...[1, 2, 3].flatMap((one) => [duration(at(each, one, "p50")), duration(at(each, one, "p99"))])]) },
+      [["t1", "1, rules"], ["t2", "2, triage"], ["t3", "3, supervisor"], ["p99-line", "dashed: 99th percentile"]],
+    ),
+    figure(
+      "Cost over time",
+      cost ? `${usd(cost)} in all, as far as the judges' prices are known.` : "Nothing is known to have cost anything.",
+      !cost ? h("p.quiet", {}, "Nothing to draw: no judge was asked, or its price is not known.") : bars("Cost over time", buckets, [["cost", (each) => each.cost_usd ?? 0]], { format: usd, said: (each) => [usd(each.cost_usd ?? 0)] }),
+      { columns: ["From", "Cost"], rows: filledOnly.map((each) => [stamp(each), usd(each.cost_usd ?? 0)]) },
+    ),
+    figure(
+      "Rules by cleared escalations",
+      rules.length ? "A rule whose escalations are nearly all cleared asks in vain: it is the first to tune." : "No rule has sent a call up.",
+      rules.length ? parts("Rules, cleared of all escalations", rules.slice(0, 14).map((each) => [h("a", { href: `#/decisions?rule=${part(each.rule)}` }, line(each.rule, 60)), each.escalations, each.cleared, `${spelled(each.rule)}: ${each.cleared} of ${each.escalations} escalations cleared`])) : h("p.quiet", {}, "Nothing to draw."),
+      { columns: ["Rule", "Escalations", "Cleared"], rows: rules.map((each) => [line(each.rule, 80), each.escalations.toLocaleString(), each.cleared.toLocaleString()]) },
+      rules.length ? [["cleared", "cleared"], ["upheld", "upheld or open"]] : [],
+    ),
+  ];
+}
+
+function middle(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted.length ? sorted[Math.floor(sorted.length / 2)] : null;
+}
+
+function big(name, value, under) {
+  return h("div", {}, h("dt", {}, name), h("dd", {}, h("b", {}, value), h("span.quiet", {}, under)));
+}

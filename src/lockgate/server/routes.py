@@ -1,0 +1,283 @@
+"""The one table of routes: what is routed by, what /openapi.json hands out, and what the reference is held against."""
+
+from __future__ import annotations
+
+from lockgate.core.approvals import State
+from lockgate.server import handlers as do
+from lockgate.server import schemas as of
+from lockgate.server.exchange import Who
+from lockgate.server.openapi import Param, Route
+from lockgate.server.schemas import listed, maybe, number, record, ref, text, whole, word
+
+# Eight million characters of JSON in ASCII.
+_MOST_BLOCK = 48 << 20
+_MOST_HOOK = 32 << 20
+
+_LIMIT = Param("limit", whole("how many at most", least=1, most=of.MAX_LIMIT))
+_BEFORE = Param("before", whole("only those before this one: the `next` of the page before"))
+_NEXT = maybe(whole("the `before` of the next page"))
+_ORIGIN = Param("origin", text("which shard of the log; without it, the newest", most=of.MAX_ID))
+_Q = Param("q", text("only those in which this stands", most=of.MAX_ID))
+_ADDED = {name: each for name, each in of.BLOCK["properties"].items() if name != "content"}
+_LISTED_BLOCK = record("", {**of.BLOCK["properties"], "length": whole("of the whole content")})
+_PROVED = record("", {**of.PROOF["properties"], "arguments": {"type": "string"}})
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        "POST",
+        "/v1/sessions",
+        "open a session, or go on with it",
+        do.open_session,
+        Who.AGENT,
+        ref("Session"),
+        body=of.OPEN_SESSION,
+        most=_MOST_BLOCK,
+    ),
+    Route(
+        "GET",
+        "/v1/sessions",
+        "list sessions, the newest first",
+        do.list_sessions,
+        Who.PERSON,
+        record("", {"sessions": listed("", ref("Session")), "next": _NEXT}),
+        query=(_LIMIT, _BEFORE, _Q),
+    ),
+    Route("GET", "/v1/sessions/{session}", "one session", do.one_session, Who.PERSON, ref("Session")),
+    Route(
+        "POST",
+        "/v1/sessions/{session}/end",
+        "end a session",
+        do.end_session,
+        Who.AGENT,
+        ref("Session"),
+        body=of.NOTHING,
+    ),
+    Route(
+        "POST",
+        "/v1/sessions/{session}/blocks",
+        "add what entered the context; it is kept when this is answered",
+        do.add_block,
+        Who.AGENT,
+        record("A block without its content.", _ADDED),
+        body=of.ADD_BLOCK,
+        most=_MOST_BLOCK,
+    ),
+    Route(
+        "GET",
+        "/v1/sessions/{session}/blocks",
+        "list a session's blocks, each by its beginning",
+        do.list_blocks,
+        Who.PERSON,
+        record("", {"blocks": listed("", _LISTED_BLOCK), "total": whole("how many there are")}),
+        query=(Param("offset", whole("how many to leave out at the beginning")), _LIMIT),
+    ),
+    Route("GET", "/v1/sessions/{session}/blocks/{block}", "one block, whole", do.one_block, Who.PERSON, ref("Block")),
+    Route(
+        "GET",
+        "/v1/sessions/{session}/blocks/{block}/lineage",
+        "what a block was made from",
+        do.lineage_of,
+        Who.PERSON,
+        ref("Lineage"),
+    ),
+    Route(
+        "POST",
+        "/v1/sessions/{session}/checks",
+        "rule on a call before it runs: only CONTINUE lets it",
+        do.check,
+        Who.AGENT,
+        ref("Ruled"),
+        body=of.CHECK,
+    ),
+    Route(
+        "POST",
+        "/v1/sessions/{session}/outcomes",
+        "tell what became of a checked call",
+        do.tell_outcome,
+        Who.AGENT,
+        of.OUTCOME,
+        body=of.OUTCOME,
+    ),
+    Route(
+        "POST",
+        "/v1/sessions/{session}/steps",
+        "begin a supervised step",
+        do.begin_step,
+        Who.AGENT,
+        ref("Step"),
+        body=of.OPEN_STEP,
+    ),
+    Route(
+        "GET", "/v1/sessions/{session}/steps/{step}", "how it stands with a step", do.one_step, Who.PERSON, ref("Step")
+    ),
+    Route(
+        "POST",
+        "/v1/sessions/{session}/steps/{step}/commit",
+        "take the agent's commitment: once, and before the first call",
+        do.commit_step,
+        Who.AGENT,
+        ref("Step"),
+        body=of.COMMITMENT,
+    ),
+    Route(
+        "POST",
+        "/v1/sessions/{session}/steps/{step}/checks",
+        "rule on a call of a step before it runs",
+        do.check_step,
+        Who.AGENT,
+        ref("Ruled"),
+        body=of.CHECK,
+    ),
+    Route(
+        "POST",
+        "/v1/sessions/{session}/steps/{step}/finish",
+        "rule on a step's end: CONTINUE ends it, REORIENT leaves it open, PAUSE holds it",
+        do.finish_step,
+        Who.AGENT,
+        ref("Ruled"),
+        body=of.FINISH_STEP,
+    ),
+    Route(
+        "POST",
+        "/v1/sessions/{session}/steps/{step}/abandon",
+        "give a step up",
+        do.abandon_step,
+        Who.AGENT,
+        ref("Step"),
+        body=of.NOTHING,
+    ),
+    Route(
+        "POST",
+        "/v1/assess",
+        "ask the verifier about a request",
+        do.assess,
+        Who.AGENT,
+        ref("Assessment"),
+        body=of.ASSESS,
+    ),
+    Route(
+        "GET",
+        "/v1/decisions",
+        "list rulings, the newest first",
+        do.list_decisions,
+        Who.PERSON,
+        record("", {"decisions": listed("", ref("Summary")), "next": _NEXT}),
+        query=(
+            Param("session", text("of this session", most=of.MAX_ID)),
+            Param("action", of._RULED["action"]),
+            Param("tier", of._RULED["tier"]),
+            Param("tool", text("about this tool")),
+            Param("rule", text("in which this rule hit", most=of.MAX_ID)),
+            Param("host", text("of agents in this program", most=of.MAX_ID)),
+            _Q,
+            Param("after", whole("only those after this seq, the oldest of them")),
+            _BEFORE,
+            _LIMIT,
+        ),
+    ),
+    Route(
+        "GET",
+        "/v1/decisions/{decision}",
+        "one ruling, with all it was made from",
+        do.one_decision,
+        Who.PERSON,
+        ref("Detail"),
+    ),
+    Route(
+        "GET",
+        "/v1/decisions/{decision}/proof",
+        "prove that a ruling is in the journal",
+        do.prove_decision,
+        Who.PERSON,
+        _PROVED,
+    ),
+    Route(
+        "GET",
+        "/v1/approvals",
+        "list the calls that wait for a person",
+        do.list_approvals,
+        Who.PERSON,
+        record("", {"approvals": listed("", ref("Approval"))}),
+        query=(Param("state", word("", "open", "all", *(state.value for state in State))),),
+    ),
+    Route("GET", "/v1/approvals/{approval}", "one such call", do.one_approval, Who.PERSON, ref("Approval")),
+    Route(
+        "POST",
+        "/v1/approvals/{approval}",
+        "answer it, for the digest that was shown",
+        do.answer_approval,
+        Who.PERSON,
+        ref("Approval"),
+        body=of.ANSWER,
+        also={409: "the digest is another call's, or the question was answered or has ended"},
+    ),
+    Route("GET", "/v1/journal", "how it stands with the journal", do.journal, Who.PERSON, ref("Journal")),
+    Route(
+        "GET",
+        "/v1/journal/proof",
+        "prove that a record is in the journal",
+        do.journal_proof,
+        Who.PERSON,
+        ref("Proof"),
+        query=(Param("index", whole("which record")), _ORIGIN),
+        also={404: "no such record, or no journal"},
+    ),
+    Route(
+        "GET",
+        "/v1/journal/consistency",
+        "prove that the journal only grew since a head that you kept",
+        do.journal_consistency,
+        Who.PERSON,
+        ref("Consistency"),
+        query=(Param("from", whole("the size of that head")), _ORIGIN),
+        also={404: "no such log, or no journal"},
+    ),
+    Route(
+        "GET",
+        "/v1/stats",
+        "rulings added up over time",
+        do.stats,
+        Who.PERSON,
+        ref("Stats"),
+        query=(
+            Param("since", number("seconds since 1970; a day ago without it", least=0)),
+            Param("bucket", number("seconds that are added up to one", least=1)),
+        ),
+    ),
+    Route(
+        "GET",
+        "/v1/rules",
+        "every check of Tier 1",
+        do.rules,
+        Who.PERSON,
+        record("", {"rules": listed("", ref("Rule"))}),
+    ),
+    Route("GET", "/v1/rules/{rule}", "one of them", do.one_rule, Who.PERSON, ref("Rule")),
+    Route(
+        "GET",
+        "/v1/events",
+        "what happens, as it happens (server-sent events)",
+        do.events,
+        Who.PERSON,
+        "text/event-stream",
+        query=(Param("after", whole("the last seq that you have seen")),),
+    ),
+    Route(
+        "POST",
+        "/hooks/claude-code",
+        "answer an event of Claude Code",
+        do.claude_code,
+        Who.AGENT,
+        of.anything("what Claude Code reads"),
+        body=of.anything("an event of Claude Code"),
+        most=_MOST_HOOK,
+        raw=True,
+    ),
+    Route("GET", "/metrics", "counts and times for Prometheus", do.metrics, Who.PERSON, "text/plain"),
+    Route("GET", "/healthz", "that it runs", do.health, Who.ANYBODY, ref("Health")),
+    Route("GET", "/readyz", "whether it can rule", do.ready, Who.ANYBODY, ref("Ready"), also={503: ref("Ready")}),
+    Route("GET", "/openapi.json", "this document", do.openapi, Who.ANYBODY, of.anything("OpenAPI 3.1")),
+    Route("GET", "/docs", "the routes, to read and to try", do.docs, Who.ANYBODY, "text/html"),
+    Route("GET", "/", "the page", do.page, Who.ANYBODY, "text/html"),
+    Route("GET", "/static/{name}", "a file of the page", do.static, Who.ANYBODY, "text/plain"),
+)

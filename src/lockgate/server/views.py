@@ -1,0 +1,170 @@
+"""What is kept, as it is shown: rulings in short and in full, sessions, and what a person is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from lockgate.core.approvals import Bound, approval_to_dict, canonical, would_do
+from lockgate.core.catalogue import Entry, entry_for
+from lockgate.core.errors import InvalidCall
+from lockgate.core.vocabulary import lineage
+from lockgate.core.wire import decision_to_dict, lineage_to_dict
+
+if TYPE_CHECKING:
+    from lockgate.core.approvals import Approval
+    from lockgate.core.vocabulary import Block
+    from lockgate.hosting import Kept, SessionInfo, Stats, StepInfo
+
+# Of a block that is longer only this much is shown, around what was marked in it.
+MOST_SHOWN = 64 * 1024
+_MOST_BLOCKS = 200
+MOST_LINE = 240
+
+
+def ruled(kept: Kept) -> dict[str, Any]:
+    """A ruling as whoever asked for it gets it."""
+    where = {"id": kept.id, "seq": kept.seq, "session": kept.session, "number": kept.number, "at": kept.at}
+    return {**decision_to_dict(kept.decision), **where}
+
+
+def summary(kept: Kept) -> dict[str, Any]:
+    whole = decision_to_dict(kept.decision)
+    names = ("action", "tier", "reason", "risk", "explanation", "approval", "cost_usd", "latency_us", "receipt")
+    return {
+        "id": kept.id,
+        "seq": kept.seq,
+        "session": kept.session,
+        "host": kept.host,
+        "at": kept.at,
+        "tool": kept.tool,
+        **{name: whole[name] for name in names},
+        "rules": list(dict.fromkeys(found.rule for found in kept.decision.findings)),
+        "would_do": _would_do(kept),
+        "ran": kept.ran,
+    }
+
+
+def _would_do(kept: Kept) -> str:
+    """The call in one line, cut; empty where its arguments have no single form."""
+    try:
+        line = would_do(Bound(kept.session, kept.tool, canonical(kept.arguments), "", ""))
+    except InvalidCall:
+        return ""
+    return line if len(line) <= MOST_LINE else f"{line[:MOST_LINE]}…"
+
+
+def detail(kept: Kept, blocks: Iterable[Block], goal: str, approval: Approval | None) -> dict[str, Any]:
+    """A ruling with everything it was made from: of the context, what it names and what that was made from."""
+    known = {block.id: block for block in blocks}
+    parents = {name: block.tainted_by for name, block in known.items()}
+    marked: dict[str, list[tuple[int, int]]] = {}
+    for found in kept.decision.findings:
+        if found.where in known:
+            marked.setdefault(found.where, []).append((found.start, found.end))
+    for origin in kept.decision.origins:
+        if origin.block in known:
+            marked.setdefault(origin.block, []).append((origin.start, origin.end))
+    trees = {name: lineage(name, parents) for name in list(marked)[:_MOST_BLOCKS]}
+    # Also what they were made from, so that every node of a tree can be opened.
+    left = [parent for name in trees for parent in parents[name]]
+    named = dict.fromkeys(trees)
+    while left and len(named) < _MOST_BLOCKS:
+        name = left.pop()
+        if name in known and name not in named:
+            named[name] = None
+            left += parents[name]
+    rules = dict.fromkeys(found.rule for found in kept.decision.findings)
+    return {
+        **summary(kept),
+        "number": kept.number,
+        "arguments": kept.arguments,
+        "annotations": kept.annotations,
+        "decision": decision_to_dict(kept.decision),
+        "blocks": {name: _shown(known[name], marked.get(name, ())) for name in named},
+        "lineage": {name: lineage_to_dict(tree) for name, tree in trees.items()},
+        "goal": goal,
+        "rules": {rule: rule_to_dict(entry_for(rule)) for rule in rules},
+        "approval": None if approval is None else question(approval),
+    }
+
+
+def _shown(block: Block, spans: Iterable[tuple[int, int]]) -> dict[str, Any]:
+    first = min((start for start, _ in spans), default=0)
+    offset = 0
+    if len(block.content) > MOST_SHOWN:
+        offset = max(0, min(first - MOST_SHOWN // 4, len(block.content) - MOST_SHOWN))
+    return {
+        "content": block.content[offset : offset + MOST_SHOWN],
+        "offset": offset,
+        "length": len(block.content),
+        "trust": block.trust.word,
+        "kind": block.kind.value,
+        "source": block.source,
+        "tainted_by": list(block.tainted_by),
+    }
+
+
+def rule_to_dict(entry: Entry) -> dict[str, str]:
+    return asdict(entry)
+
+
+def question(approval: Approval) -> dict[str, Any]:
+    told = approval_to_dict(approval)
+    for old, new in (("created_s", "asked_at"), ("expires_s", "expires_at"), ("ended_s", "ended_at")):
+        told[new] = told.pop(old)
+    return told
+
+
+def session(info: SessionInfo) -> dict[str, Any]:
+    return {
+        "id": info.id,
+        "host": info.host,
+        "goal": info.goal,
+        "mode": info.mode,
+        "scope": info.scope,
+        "parent": info.parent,
+        "number": info.number,
+        "opened_at": info.created_at,
+        "seen_at": info.seen_at,
+        "ended_at": info.ended_at or None,
+        "blocks": info.blocks,
+        "decisions": info.decisions,
+        "context_known": info.context_known,
+    }
+
+
+def step(found: StepInfo) -> dict[str, Any]:
+    return {
+        "session": found.session,
+        "step": found.name,
+        "goal": found.goal,
+        "supervision": found.supervision,
+        "state": found.state,
+        "commitment": found.commitment,
+        "triggers": list(found.triggers),
+    }
+
+
+def stats(found: Stats) -> dict[str, Any]:
+    return {
+        "since": found.since,
+        "until": found.until,
+        "bucket_s": found.bucket_s,
+        "calls": found.calls,
+        "cost_usd": found.cost_usd,
+        "buckets": [
+            {
+                "at": bucket.at,
+                "tiers": list(bucket.tiers),
+                "actions": dict(bucket.actions),
+                "latency_us": {
+                    str(tier): {"p50": half, "p99": most} for tier, (half, most) in bucket.latency_us.items()
+                },
+                "cost_usd": bucket.cost_usd,
+            }
+            for bucket in found.buckets
+        ],
+        "rules": [each._asdict() for each in found.rules],
+    }
