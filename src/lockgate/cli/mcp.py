@@ -1,0 +1,305 @@
+"""`lockgate mcp`: stand between an MCP client and one of its servers."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from lockgate.cli.exits import Exit
+from lockgate.core.errors import InvalidConfig, LockgateError, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
+
+    from lockgate.cli.parser import Parser
+    from lockgate.integrations.mcp import Checkpoint, Parts
+    from lockgate.integrations.mcp_pins import Pin, Pins
+
+_HELP = """\
+Runs an MCP server (or reaches one by its URL) and passes everything between it and the client,
+byte for byte. Each tools/call is ruled on first; results, resources, prompts and descriptions are
+noted as text from outside. A call that may not run is answered with the reason.
+
+example:
+  $ lockgate mcp -- npx -y @modelcontextprotocol/server-filesystem ~/notes
+  $ lockgate mcp --name tracker --url https://mcp.example.com/mcp --header 'Authorization: Bearer $TRACKER_TOKEN'
+  $ lockgate mcp --repin
+  $ lockgate init mcp ~/.cursor/mcp.json
+
+In --header, $NAME is taken from the environment, so that no secret stands in a list of processes.
+Servers that one client starts share a session, unless --session says otherwise; so what one of them
+returned counts when another is called. --repin shows the tools that changed since they were pinned,
+and asks whether to accept them. docs/how-to/mcp.md says more.
+Ends when the client or the server does. Exit code: the server's; 2: it could not be started.
+"""
+
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+def describe(parser: Parser) -> None:
+    parser.usage = "lockgate mcp [options] (-- COMMAND... | --url URL | --repin)"
+    parser.description = _HELP
+    parser.add_argument("--name", metavar="NAME", default="", help="what the server is called; by default its command")
+    parser.add_argument("--session", metavar="ID", default="", help="the session that its calls belong to")
+    parser.add_argument("--goal", metavar="TEXT", default="", help="what the user wants; MCP itself does not tell")
+    parser.add_argument("--url", metavar="URL", default="", help="a server that speaks streamable HTTP")
+    parser.add_argument(
+        "--header", metavar="'K: V'", action="append", default=[], help="send this with every request to --url"
+    )
+    parser.add_argument("--ca-file", metavar="PATH", default="", help="with --url: trust these authorities only")
+    parser.add_argument("--repin", action="store_true", help="show and accept tools that have changed")
+    parser.add_argument("--forget", action="store_true", help="with --repin: pin anew whatever is listed next")
+    parser.add_argument("--yes", action="store_true", help="with --repin: accept without asking")
+    parser.add_argument("--config", metavar="PATH", help="use this configuration file")
+    # Everything from here on is the server's, its options and a second `--` too.
+    parser.add_argument("server", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the server's command")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.server[:1] == ["--"]:
+        args.server = args.server[1:]
+    if args.repin:
+        return _repin(args)
+    if bool(args.url) == bool(args.server):
+        why = "two servers were given" if args.url else "`lockgate mcp` needs a server: a command after `--`, or --url"
+        raise LockgateError(why, hint="lockgate mcp -- npx -y @modelcontextprotocol/server-everything")
+    for name, given in (("--forget", args.forget), ("--yes", args.yes)):
+        if given:
+            raise LockgateError(f"{name} has no effect without --repin")
+    if not args.url and (args.header or args.ca_file):
+        raise LockgateError("--header and --ca-file have no effect without --url")
+    return _remote(args) if args.url else _local(args)
+
+
+def _local(args: argparse.Namespace) -> int:
+    from lockgate.integrations import mcp_stdio
+
+    # First of all, so that it starts while we do.
+    child = mcp_stdio.started(args.server)
+    mcp_stdio.pass_signals_on(child)
+    assert child.stdin is not None  # noqa: S101
+    to_client, to_server = mcp_stdio.Sink(_own_output()), mcp_stdio.Sink(os.dup(child.stdin.fileno()))
+    child.stdin.close()
+    # Whoever has a message to pass on must not wait until whoever notes one is done.
+    sys.setswitchinterval(0.0005)
+    parts = _coming(args, args.server, or_else=child.kill)
+    point = _checkpoint(args, parts, to_client=to_client, to_server=to_server)
+    code = mcp_stdio.pump(
+        child,
+        0,
+        to_server=to_server,
+        to_client=to_client,
+        from_client=point.from_client,
+        from_server=point.from_server,
+        idle=point.idle,
+    )
+    _raise_if_broken(parts)
+    point.close()
+    return mcp_stdio.end_like(code)
+
+
+def _remote(args: argparse.Namespace) -> int:
+    from importlib.util import find_spec
+
+    if find_spec("httpx2") is None:
+        raise InvalidConfig("`lockgate mcp --url` needs the package `httpx2`", hint="pip install 'lockgate[server]'")
+    from lockgate.integrations import mcp_http, mcp_stdio
+
+    headers = [_header(text, os.environ) for text in args.header]
+    url = _url(args.url, secret=bool(headers))
+    to_client = mcp_stdio.Sink(_own_output())
+
+    def deliver(line: bytes) -> None:
+        point.from_server(line)
+        point.idle()
+
+    remote = mcp_http.Remote(url, headers, deliver, ca_file=args.ca_file)
+    parts = _coming(args, [url], or_else=to_client.close)
+    point = _checkpoint(args, parts, to_client=to_client, to_server=remote.send)
+    try:
+        with suppress(OSError, mcp_stdio.TooLong):
+            for line in mcp_stdio.lines(0):
+                point.from_client(line)
+                if to_client.broken:
+                    break
+        # Whoever closes its side at once may still read what it asked for.
+        remote.wait(0 if to_client.broken else mcp_stdio.GRACE_S)
+        _raise_if_broken(parts)
+        point.close()
+    finally:
+        remote.close()
+    return Exit.CLEAR
+
+
+def _coming(args: argparse.Namespace, reached_by: Sequence[str], *, or_else: Callable[[], None]) -> Future[Parts]:
+    """What calls are ruled with, put together while the server starts; what cannot be ends everything."""
+    from concurrent.futures import Future
+    from threading import Thread
+
+    parts: Future[Parts] = Future()
+
+    def make() -> None:
+        try:
+            parts.set_result(_parts(args, reached_by))
+        except BaseException as error:  # noqa: BLE001  # told where the command ends
+            parts.set_exception(error)
+            or_else()
+
+    Thread(target=make, daemon=True).start()
+    return parts
+
+
+def _parts(args: argparse.Namespace, reached_by: Sequence[str]) -> Parts:
+    from lockgate import assemble
+    from lockgate.integrations.mcp import Parts
+    from lockgate.integrations.mcp_pins import Pins, server_file, server_name
+    from lockgate.integrations.mcp_stdio import client_session
+
+    settings = assemble.settings_from_environment(args.config)
+    host = assemble.host_from_settings(settings)
+    name = server_name(args.name, reached_by)
+    session = host.open(args.session or client_session(), goal=args.goal, host="mcp").id
+    folder = settings.state_dir
+    pins = Pins(None if folder is None else server_file(folder / "mcp", name, reached_by), name)
+    # The store behind the gate's approvals takes answers as well.
+    return Parts(host, session, pins, host.gate.approvals)  # type: ignore[arg-type]
+
+
+def _raise_if_broken(parts: Future[Parts]) -> None:
+    error = parts.exception() if parts.done() else None
+    if error is not None:
+        raise error
+
+
+def _checkpoint(
+    args: argparse.Namespace,
+    parts: Future[Parts],
+    *,
+    to_client: Callable[[bytes], None],
+    to_server: Callable[[bytes, object], None],
+) -> Checkpoint:
+    import logging
+
+    from lockgate.integrations.mcp import Checkpoint
+    from lockgate.integrations.mcp_pins import server_name
+
+    logging.basicConfig(level=logging.WARNING, format="lockgate: %(message)s", stream=sys.stderr)
+    name = server_name(args.name, [args.url] if args.url else args.server)
+    return Checkpoint(parts, server=name, to_client=to_client, to_server=to_server)
+
+
+def _own_output() -> int:
+    """Our standard output for messages alone: whatever else is printed from here on goes to standard error."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    return kept
+
+
+def _url(text: str, *, secret: bool) -> str:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(text)
+        host = parts.hostname
+    except ValueError:
+        parts, host = urlsplit(""), None
+    if parts.scheme not in ("http", "https") or not host:
+        raise InvalidConfig(
+            f"{quoted(text)} is no http or https address", hint="for example https://mcp.example.com/mcp"
+        )
+    if parts.username or parts.password:
+        raise InvalidConfig("an address with a password in it is not taken", hint="use --header 'Authorization: $NAME'")
+    if secret and parts.scheme == "http" and host not in ("localhost", "127.0.0.1", "::1"):
+        raise InvalidConfig("headers are not sent to another machine without encryption", hint="use https")
+    return text
+
+
+def _header(text: str, environ: os._Environ[str]) -> tuple[str, str]:
+    name, found, value = text.partition(":")
+    name = name.strip()
+    if not found or not _HEADER.fullmatch(name):
+        raise InvalidConfig(f"{quoted(name)} is no header", hint="--header 'Authorization: Bearer $TOKEN'")
+
+    def filled(match: re.Match[str]) -> str:
+        variable = match[1] or match[2]
+        if variable not in environ:
+            raise InvalidConfig(f"--header {quoted(name)} names {quoted(variable)}, which is not set")
+        return environ[variable]
+
+    value = _VARIABLE.sub(filled, value.strip())
+    if not value.isprintable() or not value.isascii():
+        raise InvalidConfig(f"the value of --header {quoted(name)} has characters that no header can have")
+    return name, value
+
+
+def _repin(args: argparse.Namespace) -> Exit:
+    """Show the tools that have changed, of one server or all, and accept them if a person says so."""
+    from lockgate import assemble
+    from lockgate.integrations import mcp_pins
+
+    if args.url or args.server or args.header or args.session or args.goal:
+        raise LockgateError("--repin takes --name, --forget and --yes only", hint="lockgate mcp --repin --name NAME")
+    settings = assemble.settings_from_environment(args.config)
+    if settings.state_dir is None:
+        raise InvalidConfig("there is no folder to keep pins in", hint="set HOME or XDG_STATE_HOME")
+    found = [each for each in mcp_pins.servers(settings.state_dir / "mcp") if not args.name or each[1] == args.name]
+    if args.name and not found:
+        raise LockgateError(f"nothing is pinned of a server {quoted(args.name)}", hint="lockgate mcp --repin shows all")
+    code, told = Exit.CLEAR, False
+    for path, name in found:
+        pins = mcp_pins.Pins(path, name)
+        if args.forget:
+            told = True
+            if _agreed(f"forget what is pinned of {name or path.name}", yes=args.yes):
+                pins.forget()
+                print("forgotten")
+            continue
+        waiting = pins.waiting()
+        if pins.unreadable:
+            raise LockgateError(pins.unreadable, hint="look at it; lockgate mcp --repin --forget begins anew")
+        if waiting:
+            told = True
+            code = max(code, _accept(pins, name, waiting, yes=args.yes))
+    if not told:
+        print("no tool has changed since it was pinned")
+    return code
+
+
+def _accept(pins: Pins, name: str, waiting: Sequence[Pin], *, yes: bool) -> Exit:
+    import json
+    from difflib import unified_diff
+
+    from lockgate.cli.terminal import visible
+
+    shown: dict[str, str] = {}
+    for pin in waiting:
+        assert pin.waiting is not None  # noqa: S101
+        shown[pin.tool.name] = pin.waiting.digest
+        print(f"{visible(name)}: {visible(pin.tool.name)} has changed")
+        before, after = (json.dumps(tool.fields, indent=2, ensure_ascii=False) for tool in (pin.tool, pin.waiting))
+        # Everything that the server wrote stands behind a bar, with every character showing.
+        for line in list(unified_diff(before.split("\n"), after.split("\n"), lineterm="", n=1))[2:]:
+            print(f"  │ {visible(line)}")
+    if not _agreed("accept these, and count their descriptions as read by a person", yes=yes):
+        print("nothing was changed: their calls go on waiting for a person")
+        return Exit.FLAGGED
+    accepted = pins.accept(shown)
+    print(f"accepted: {', '.join(map(visible, accepted)) or 'none, they have changed again'}")
+    return Exit.CLEAR if len(accepted) == len(shown) else Exit.FLAGGED
+
+
+def _agreed(question: str, *, yes: bool) -> bool:
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise LockgateError("nobody is there to be asked", hint="say --yes once you have looked")
+    print(f"{question}? type yes: ", end="", flush=True)
+    return sys.stdin.readline().strip() == "yes"

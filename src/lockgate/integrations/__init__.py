@@ -1,0 +1,1 @@
+"""Plugs for the agents and clients people already run."""

@@ -1,0 +1,123 @@
+"""Somebody's JSON file, changed in one place: every other byte of it stays as it is.
+
+Settings belong to the person who wrote them, with their own order, spacing and keys that we have never heard of. So an
+element is put in or taken out of the text itself, and what was put in and taken out again leaves no trace.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from lockgate.core.errors import LockgateError, quoted
+
+_DECODER = json.JSONDecoder()
+_BLANK = re.compile(r"[ \t\r\n]*")
+
+
+class Item(NamedTuple):
+    """A member of an object or an element of an array (whose `key` is empty): where it is, and where its value is."""
+
+    key: str
+    start: int
+    value: int
+    end: int
+
+
+def parsed(text: str) -> dict[str, object]:
+    """The object that the text is; a key that stands there twice is refused, for nobody knows which of them counts."""
+    try:
+        found = json.loads(text, object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        where = f"line {error.lineno}: {error.msg.lower()}" if isinstance(error, json.JSONDecodeError) else "too deep"
+        raise LockgateError(f"this is not JSON: {where}", hint="comments and trailing commas are not JSON") from None
+    if not isinstance(found, dict):
+        raise LockgateError(f"this is not a JSON object but {type(found).__name__}")
+    return found
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = next(key for at, (key, _) in enumerate(pairs) if any(key == other for other, _ in pairs[:at]))
+        raise LockgateError(f"the key {quoted(twice)} is there twice", hint="keep the one that is meant")
+    return found
+
+
+def start(text: str) -> int:
+    return _past_blanks(text, 0)
+
+
+def items(text: str, place: int) -> Iterator[Item]:
+    """What the object or array that begins at `place` holds, in its order."""
+    opening, at = text[place], _past_blanks(text, place + 1)
+    closing = "}" if opening == "{" else "]"
+    while text[at] != closing:
+        begin, key = at, ""
+        if opening == "{":
+            key, at = _DECODER.raw_decode(text, at)
+            at = _past_blanks(text, _past_blanks(text, at) + 1)
+        _, end = _DECODER.raw_decode(text, at)
+        yield Item(key, begin, at, end)
+        at = _past_blanks(text, end)
+        if text[at] == ",":
+            at = _past_blanks(text, at + 1)
+
+
+def member(text: str, place: int, key: str) -> Item | None:
+    return next((item for item in items(text, place) if item.key == key), None)
+
+
+def put(text: str, place: int, value: object, key: str = "") -> str:
+    """The text with one more member or element, last in the object or array that begins at `place`."""
+    there = list(items(text, place))
+    unit = _unit(text)
+    empty = None if unit is None else _line_indent(text, place) + unit
+    inner = _indent_of(text, there[-1].start) if there else empty
+    shown = json.dumps(value, indent=unit if inner is not None else None, ensure_ascii=False)
+    if inner is not None:
+        shown = shown.replace("\n", f"\n{inner}")
+    said = f"{json.dumps(key, ensure_ascii=False)}: {shown}" if text[place] == "{" else shown
+    if there:
+        gap = " " if inner is None else f"\n{inner}"
+        return f"{text[: there[-1].end]},{gap}{said}{text[there[-1].end :]}"
+    end = _past_blanks(text, place + 1)
+    if inner is None:
+        return f"{text[: place + 1]}{said}{text[end:]}"
+    return f"{text[: place + 1]}\n{inner}{said}\n{_line_indent(text, place)}{text[end:]}"
+
+
+def taken_out(text: str, place: int, at: int) -> str:
+    """The text without the item of this number in the object or array that begins at `place`."""
+    there = list(items(text, place))
+    if len(there) == 1:
+        return f"{text[: place + 1]}{text[_past_blanks(text, there[0].end) :]}"
+    if at == 0:
+        return f"{text[: there[0].start]}{text[there[1].start :]}"
+    return f"{text[: there[at - 1].end]}{text[there[at].end :]}"
+
+
+def _past_blanks(text: str, at: int) -> int:
+    found = _BLANK.match(text, at)
+    return found.end() if found else at
+
+
+def _line_indent(text: str, at: int) -> str:
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _indent_of(text: str, at: int) -> str | None:
+    """The blanks before an item that has a line of its own; None for one that follows others on theirs."""
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return line if "\n" in text[:at] and not line.strip(" \t") else None
+
+
+def _unit(text: str) -> str | None:
+    """What this file goes in by at each level; None where all of it is on one line."""
+    if "\n" not in text.strip():
+        return "  " if text.strip() in ("{}", "") else None
+    found = re.search(r"\n([ \t]+)\S", text)
+    return found.group(1) if found else "  "

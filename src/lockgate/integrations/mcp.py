@@ -1,0 +1,449 @@
+"""The checkpoint between an MCP client and one of its servers: every call is ruled on, everything read is noted.
+
+It is handed the messages of both sides and two functions that send; which transport carries them is not its business.
+What goes through goes through byte for byte. It changes three things only: a call that may not run is answered in its
+server's place, a question to a person is put to the client in ours, and their answer stays here.
+
+1. Read.     What the client sent is read strictly, and what cannot be read is not passed on.
+2. Noted.    Before a call is ruled on, everything that its server (and every other plug of the session) has passed on
+             is in the session: what is passed on is queued first, and whoever comes first empties the queue.
+3. Pinned.   A tool that is not what was pinned has a finding that only a person clears.
+4. Ruled.    CONTINUE passes the call on. A failure of ours is a denial, like everything else that is not CONTINUE.
+5. Asked.    A PAUSE is put to the client's user where the client can ask. Their answer goes through the approvals,
+             bound to the call's digest, and the call is ruled on again: the ruling lets it run, never the answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from hashlib import sha256
+from itertools import count
+from os import urandom
+from threading import Lock
+from time import time
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from lockgate.core.errors import InvalidBlock, InvalidCall, printable, quoted
+from lockgate.core.vocabulary import Action, Finding, Reason
+from lockgate.integrations import mcp_wire as wire
+from lockgate.integrations.mcp_asking import STATE, Answers, Asking, Call, failure, said_by
+from lockgate.integrations.mcp_pins import Pins, prose_of, values_of
+from lockgate.integrations.mcp_wire import Era, Message
+
+if TYPE_CHECKING:
+    from lockgate.core.vocabulary import Block, Decision
+
+_log = logging.getLogger("lockgate.mcp")
+
+# Requests whose answer is awaited: a server that never gives one must not fill the memory.
+_MAX_AWAITED = 4_096
+# Below the scanner's own limit, with some of each part repeated in the next so that nothing is cut in two.
+MAX_PART = 8 * 1024 * 1024
+_OVERLAP = 4_096
+
+
+class Kept(Protocol):
+    @property
+    def decision(self) -> Decision: ...
+
+
+class Ruler(Protocol):
+    """What the checkpoint needs of a host: `lockgate.hosting.Host` is one."""
+
+    def open(self, session: str = "", *, goal: str = "", host: str = "api") -> object: ...
+
+    def add(self, session: str, content: str, *, source: str, trust: str | None = None, key: str = "") -> Block: ...
+
+    def check(
+        self,
+        session: str,
+        tool: str,
+        arguments: Mapping[str, object],
+        *,
+        annotations: Mapping[str, object] | None = None,
+        key: str = "",
+        findings: Sequence[Finding] = (),
+        later: bool = False,
+    ) -> Kept: ...
+
+    def flush(self, session: str = "") -> None: ...
+
+    def session(self, id: str) -> object: ...
+
+    def outcome(self, session: str, key: str, ran: str) -> bool: ...
+
+
+Send = Callable[[bytes, object], None]
+
+
+class _Said(NamedTuple):
+    source: str
+    value: object
+
+
+class _Listed(NamedTuple):
+    tools: list[object]
+
+
+class _Ended(NamedTuple):
+    key: str
+    ran: str
+
+
+class Parts(NamedTuple):
+    """What a checkpoint rules with. It takes a moment to put together, in which messages other than calls can pass."""
+
+    host: Ruler
+    session: str
+    pins: Pins
+    answers: Answers | None
+
+
+class Checkpoint:
+    """Between one client and one server. `to_client` and `to_server` send one message each, from any thread."""
+
+    def __init__(
+        self,
+        parts: Future[Parts],
+        *,
+        server: str,
+        to_client: Callable[[bytes], None],
+        to_server: Send,
+        clock: Callable[[], float] = time,
+    ) -> None:
+        self._coming = parts
+        self._server = server
+        self._to_client = to_client
+        self._to_server = to_server
+        # In the handshake era a client says once what it can do.
+        self._era = Era()
+        self._annotations: dict[str, Mapping[str, object]] = {}
+        self._described: set[str] = set()
+        self._queue: deque[_Said | _Listed | _Ended] = deque()
+        self._noting = Lock()
+        # What was asked for under which id: where an answer came from, and which call it ends.
+        self._awaited: OrderedDict[tuple[str, object], tuple[str, str]] = OrderedDict()
+        self._awaiting = Lock()
+        self._asking = Asking(
+            server, lambda: self._parts, send=self._answer, approved=partial(self._decide, ask=False), clock=clock
+        )
+        self._calls = count(1)
+        self._run = urandom(6).hex()
+
+    @property
+    def _parts(self) -> Parts:
+        return self._coming.result()
+
+    # 1. Read.
+
+    def from_client(self, line: bytes) -> None:
+        """One message of the client: passed on, answered here, or held."""
+        if not line.strip():
+            return
+        try:
+            message = wire.read_strictly(line)
+        except InvalidCall as error:
+            self._answer(wire.failed(None, wire.PARSE_ERROR, f"not passed on by Lockgate: {error.message}"))
+            return
+        if isinstance(message, list):
+            self._batch(line, message)
+        elif isinstance(message, dict):
+            self._one(line, message)
+        else:
+            self._answer(wire.failed(None, wire.INVALID_REQUEST, "not passed on by Lockgate: this is no message"))
+
+    def _one(self, line: bytes, message: Message) -> None:
+        if refusal := _refusal(message):
+            self._answer(refusal)
+            return
+        method = message.get("method")
+        if method is None and self._asking.is_ours(message):
+            self._asking.answered(message)
+        elif method == wire.CALL:
+            self._call(line, message)
+        else:
+            if method == wire.INITIALIZE:
+                self._era = wire.era_of(message) or Era()
+            elif method == wire.CANCELLED:
+                self._asking.cancelled(message)
+            self._await(message)
+            self._to_server(line, message)
+
+    def _batch(self, line: bytes, items: list[object]) -> None:
+        """Several messages in one (2025-03-26): passed on whole, or, when one of them may not run, not at all."""
+        rest = [item for item in items if not (isinstance(item, dict) and self._takes(item))]
+        refused: dict[int, Message] = {}
+        keys: dict[int, str] = {}
+        for at, item in enumerate(rest):
+            answer = self._ruled_in_batch(item)
+            if isinstance(answer, str):
+                keys[at] = answer
+            else:
+                refused[at] = answer
+        if not refused:
+            for at, item in enumerate(rest):
+                if isinstance(item, dict):
+                    if item.get("method") == wire.INITIALIZE:
+                        self._era = wire.era_of(item) or Era()
+                    self._await(item, keys[at])
+            if rest:
+                self._to_server(line if len(rest) == len(items) else wire.line_of(rest), rest)
+            return
+        why = "not passed on by Lockgate: another call of the same batch may not run"
+        for at, item in enumerate(rest):
+            if at not in refused and isinstance(item, dict) and "method" in item and "id" in item:
+                refused[at] = wire.failed(item["id"], wire.FAILED, why)
+        self._to_client(wire.line_of([refused[at] for at in sorted(refused)]))
+
+    def _takes(self, item: Message) -> bool:
+        ours = self._asking.is_ours(item) and "method" not in item
+        if ours:
+            self._asking.answered(item)
+        return ours
+
+    def _ruled_in_batch(self, item: object) -> Message | str:
+        """What is answered to a message of a batch that may not be passed on; else its key, if it is a call."""
+        if not isinstance(item, dict):
+            return wire.failed(None, wire.INVALID_REQUEST, "not passed on by Lockgate: this is no message")
+        refusal = _refusal(item)
+        if refusal or item.get("method") != wire.CALL:
+            return refusal or ""
+        call = self._parsed(b"", item)
+        if not isinstance(call, Call):
+            return call
+        if call.message is not item:
+            # An answer to a question of ours belongs to the modern era, which has no batches.
+            return self._denial(call, "")
+        decision = self._ruling(call)
+        return decision if isinstance(decision, str) else self._denial(call, decision)
+
+    def _await(self, message: Message, ended: str = "") -> None:
+        """Remember what was asked for under an id, for whoever reads the answer."""
+        key = wire.id_key(message.get("id"))
+        method = message.get("method")
+        if key is None or not isinstance(method, str):
+            return
+        params = message.get("params")
+        about = ""
+        if isinstance(params, dict):
+            about = next((part for part in (params.get("name"), params.get("uri")) if isinstance(part, str)), "")
+        source = f"mcp:{self._server}:{method} {about}".rstrip() if not ended else f"mcp:{self._server}:{about}"
+        with self._awaiting:
+            self._awaited[key] = (source[:200], ended)
+            while len(self._awaited) > _MAX_AWAITED:
+                self._awaited.popitem(last=False)
+
+    # 2. Noted.
+
+    def from_server(self, line: bytes) -> None:
+        """One message of the server: passed on as it is, and noted before the next call is ruled on."""
+        if not line.strip():
+            return
+        try:
+            message = wire.read_loosely(line)
+        except InvalidCall as error:
+            _log.warning("a message of the server `%s` is not passed on: %s", printable(self._server), error.message)
+            return
+        for item in message if isinstance(message, list) else [message]:
+            self._queue_up(item)
+        # Queued before it is passed on: the client's next call finds it, however fast it comes.
+        self._to_client(line)
+
+    def idle(self) -> None:
+        """Nobody waits for anything just now: a good moment to note what was passed on."""
+        if not self._coming.done():
+            return
+        try:
+            self._note()
+            self._parts.host.flush(self._parts.session)
+        except Exception as error:  # noqa: BLE001  # it stays in the queue, and no call is ruled on before it is out
+            _log.warning("what the server sent cannot be noted: %s", said_by(error))
+
+    def _queue_up(self, item: object) -> None:
+        source, ended = f"mcp:{self._server}", ""
+        if not isinstance(item, dict):
+            self._queue.append(_Said(source, item))
+            return
+        if wire.is_notice(item):
+            return
+        method = item.get("method")
+        if isinstance(method, str):
+            source = f"{source}:{method[:80]}"
+        elif (key := wire.id_key(item.get("id"))) is not None:
+            with self._awaiting:
+                source, ended = self._awaited.pop(key, (source, ""))
+        said = {name: value for name, value in item.items() if name not in ("jsonrpc", "id", "method")}
+        for name, value in said.items():
+            # By its shape, not by the id it came under: whatever a client may take for a list of tools is one.
+            if isinstance(value, dict) and isinstance(value.get("tools"), list):
+                self._queue.append(_Listed(value["tools"]))
+                said[name] = {each: inner for each, inner in value.items() if each != "tools"}
+        self._queue.append(_Said(source, said))
+        if ended:
+            result = item.get("result")
+            failed = "error" in item or not isinstance(result, dict) or result.get("isError") is True
+            self._queue.append(_Ended(ended, "failed" if failed else "ran"))
+
+    def _note(self) -> None:
+        """Empty the queue into the session; what cannot be noted stays, and raises."""
+        with self._noting:
+            while self._queue:
+                item = self._queue[0]
+                try:
+                    if isinstance(item, _Said):
+                        self._add(item.source, wire.text_of(item.value))
+                    elif isinstance(item, _Listed):
+                        self._listed(item.tools)
+                    else:
+                        self._parts.host.outcome(self._parts.session, item.key, item.ran)
+                except InvalidBlock:
+                    info = self._parts.host.session(self._parts.session)
+                    # A session that is full takes nothing more in: what it has read counts as unknown from then on.
+                    if getattr(info, "context_known", True):
+                        raise
+                self._queue.popleft()
+
+    def _add(self, source: str, text: str, *, key: str = "", trust: str | None = None) -> None:
+        for start in range(0, len(text), MAX_PART - _OVERLAP):
+            part = text[start : start + MAX_PART]
+            if part.strip():
+                named = f"{key}/{start}" if key and start else key
+                self._parts.host.add(self._parts.session, part, source=source, trust=trust, key=named)
+            if start + MAX_PART >= len(text):
+                break
+
+    # 3. Pinned.
+
+    def _listed(self, listed: list[object]) -> None:
+        seen = self._parts.pins.see(listed)
+        values = []
+        for tool, changed, accepted in seen:
+            said = tool.fields.get("annotations")
+            # Also those that the tool no longer has; and those that are no object count against it.
+            if said is not None:
+                self._annotations[tool.name] = said if isinstance(said, dict) else {"title": said}
+            if tool.digest in self._described:
+                continue
+            # Its server wrote it, and every model reads it: text from outside, unless a person has looked at it.
+            trust = "vetted" if accepted and not changed else None
+            source = f"mcp:{self._server}:description of {tool.name[:80]}"
+            self._add(source, prose_of(tool), key=f"mcp-tool:{self._server}:{tool.digest}", trust=trust)
+            if trust is None:
+                values.append(tool)
+            self._described.add(tool.digest)
+        if values:
+            digest = sha256("".join(tool.digest for tool in values).encode()).hexdigest()
+            self._add(f"mcp:{self._server}:schemas", values_of(values), key=f"mcp-schemas:{self._server}:{digest}")
+
+    def _findings(self, name: str) -> tuple[Finding, ...]:
+        if self._parts.pins.unreadable:
+            return (Finding("mcp:tools-unpinned", "tool", 0, 0, excerpt=self._parts.pins.unreadable[:200]),)
+        return (Finding("mcp:tool-changed", "tool", 0, 0, excerpt=name[:80]),) if self._parts.pins.changed(name) else ()
+
+    # 4. Ruled.
+
+    def _call(self, line: bytes, message: Message) -> None:
+        call = self._parsed(line, message)
+        if isinstance(call, Call):
+            self._decide(call, ask=True)
+        else:
+            self._answer(call)
+
+    def _parsed(self, line: bytes, message: Message) -> Call | Message:
+        """The call, or what is answered to one that is none."""
+        id, params = message["id"], message.get("params")
+        era = wire.era_of(message) or self._era
+        if not isinstance(params, dict) or not isinstance(params.get("name"), str) or not params["name"]:
+            return wire.failed(id, wire.INVALID_PARAMS, "not passed on by Lockgate: a call needs the name of a tool")
+        arguments = params.get("arguments")
+        if arguments is not None and not isinstance(arguments, dict):
+            why = "not passed on by Lockgate: a call's arguments are an object"
+            return wire.failed(id, wire.INVALID_PARAMS, why)
+        call = Call(line, message, id, params["name"], arguments or {}, era)
+        state = params.get("requestState")
+        if not isinstance(state, str) or not state.startswith(STATE):
+            return call
+        try:
+            return self._asking.redeemed(call, state, params)
+        except Exception as error:  # noqa: BLE001  # a failure of ours is a denial
+            return wire.denied(id, failure(error), modern=era.modern)
+
+    def _decide(self, call: Call, *, ask: bool) -> None:
+        ruling = self._ruling(call)
+        if isinstance(ruling, str):
+            self._await(call.message, ruling)
+            self._to_server(call.line, call.message)
+            return
+        if ask and isinstance(ruling, tuple) and ruling.action is Action.PAUSE and ruling.approval:
+            try:
+                asked = call.era.asks and self._asking.ask(call, ruling.approval)
+            except Exception as error:  # noqa: BLE001  # whoever cannot be asked has not said yes
+                _log.warning("a question could not be put to the client: %s", said_by(error))
+                asked = False
+            if asked:
+                return
+        self._answer(self._denial(call, ruling))
+
+    def _ruling(self, call: Call) -> str | Decision | Exception:
+        """The key of a call that may run; else the ruling that holds it, or why there is none."""
+        try:
+            self._note()
+            key = f"{self._run}:{next(self._calls)}"
+            decision = self._parts.host.check(
+                self._parts.session,
+                f"mcp__{self._server}__{call.name}",
+                call.arguments,
+                annotations=self._annotations.get(call.name),
+                key=key,
+                findings=self._findings(call.name),
+                # It is in the journal when this returns; the rest can wait until nobody does.
+                later=True,
+            ).decision
+        except Exception as error:  # noqa: BLE001  # a failure of ours is a denial
+            return error
+        return key if decision.action is Action.CONTINUE else decision
+
+    def _denial(self, call: Call, ruling: str | Decision | Exception) -> Message:
+        if isinstance(ruling, Exception):
+            text = failure(ruling)
+        elif isinstance(ruling, str):
+            text = "Lockgate did not pass this call on."
+        elif ruling.action is Action.REORIENT:
+            text = f"Lockgate did not pass this call on, and asks you to reconsider: {ruling.correction}"
+        else:
+            text = f"Lockgate did not pass this call on: {ruling.explanation or ruling.reason.value}."
+            if ruling.approval and ruling.reason is not Reason.DENIED:
+                text += (
+                    f" It waits for a person as approval {ruling.approval}: once they have said yes (lockgate approvals"
+                    f" approve {ruling.approval}, or on the page of lockgate serve), the same call may be made once."
+                )
+        return wire.denied(call.id, text, modern=call.era.modern)
+
+    def close(self) -> None:
+        """Forget what waits; what has been queued is noted, if it can be."""
+        self._asking.close()
+        self.idle()
+
+    def _answer(self, message: Message) -> None:
+        self._to_client(wire.line_of(message))
+
+
+def _refusal(message: Message) -> Message | None:
+    """What is answered to a message that different servers would read differently; None for the others."""
+    id = message.get("id")
+    known = id if wire.id_key(id) is not None else None
+    method = message.get("method")
+    why = ""
+    if other := wire.misleading(message):
+        why = f"{quoted(other)} may be taken for another name"
+    elif "method" in message and not isinstance(method, str):
+        why = "its method is no text"
+    elif isinstance(method, str) and method != wire.CALL and method.strip().casefold() == wire.CALL:
+        why = f"{quoted(method)} may be taken for {quoted(wire.CALL)}"
+    elif method == wire.CALL and known is None:
+        why = "a call needs an id that is text or a number"
+    return wire.failed(known, wire.INVALID_REQUEST, f"not passed on by Lockgate: {why}") if why else None

@@ -1,0 +1,294 @@
+"""What a server said its tools were when they were first seen, kept: a tool that changes afterwards is found out.
+
+One file per server, which is its name and the command or address it is reached by, so that another command is another
+server. What it holds is the user's word about what the server may offer: it is read only while nobody else could have
+written it.
+
+1. Seen first.  A tool's name, title, description, schemas and annotations are pinned as they are.
+2. Changed.     The new form waits beside the pinned one, and calls of the tool go to a person until one accepts it.
+3. Accepted.    The new form takes the pin's place. From then on its description counts as vetted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+from uuid import uuid4
+
+from lockgate.core.errors import LockgateError, quoted
+from lockgate.private_files import Private, sync_folder
+
+_PINS = Private("a server's pinned tools", "have a changed tool pass as the one that was pinned", "agent")
+_SCHEMA = "lockgate mcp pins/1"
+_FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+# More and longer ones than any server has: a server must not be able to fill the disk.
+MAX_TOOLS = 2_000
+MAX_TOOL = 1 << 18
+_MAX_FILE = 1 << 26
+_LONG_NAME = 32
+
+
+class Tool(NamedTuple):
+    """A tool as its server describes it, cut to what decides what it is."""
+
+    name: str
+    fields: Mapping[str, object]
+    digest: str
+
+
+def tool_of(said: object) -> Tool | None:
+    """A tool out of a server's list; None for what is none."""
+    name = said.get("name") if isinstance(said, dict) else None
+    if not isinstance(said, dict) or not isinstance(name, str) or not name:
+        return None
+    fields = {field: said[field] for field in _FIELDS if said.get(field) is not None}
+    return Tool(name, fields, sha256(_text(fields).encode("ascii")).hexdigest())
+
+
+def _text(fields: object) -> str:
+    return json.dumps(fields, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+
+
+class Pin(NamedTuple):
+    """What was pinned of a tool; `accepted` when a person has looked at it, `waiting` what the server says now."""
+
+    tool: Tool
+    accepted: bool = False
+    waiting: Tool | None = None
+
+
+class Seen(NamedTuple):
+    """A tool just listed, and how it stands: pinned like this, or changed; and whether a person has accepted it."""
+
+    tool: Tool
+    changed: bool
+    accepted: bool
+
+
+def server_file(folder: Path, name: str, reached_by: Sequence[str]) -> Path:
+    """Where a server's pins are. Of the command only a hash is kept: there may be secrets in it."""
+    return folder / f"{sha256(_text([name, *reached_by]).encode('ascii')).hexdigest()[:32]}.json"
+
+
+class Pins:
+    """The pins of one server, in a file; several processes may use it at once. Without a file, for this run only."""
+
+    def __init__(self, path: Path | None, server: str) -> None:
+        self._path = path
+        self._server = server
+        self._held: dict[str, Pin] = {}
+        self._changed: dict[str, Tool] = {}
+        self._unreadable = ""
+        self._read()
+
+    @property
+    def unreadable(self) -> str:
+        """Why there is nothing to compare with, where there should be."""
+        return self._unreadable
+
+    def see(self, listed: Sequence[object]) -> list[Seen]:
+        """Take a list of tools in: pin those that are new, note those that have changed."""
+        tools = [tool for tool in map(tool_of, listed) if tool is not None]
+        with self._locked():
+            self._read()
+            before = dict(self._held)
+            found = [self._one(tool) for tool in tools]
+            if self._held != before and not self._unreadable:
+                self._write()
+        return found
+
+    def _one(self, tool: Tool) -> Seen:
+        pin = self._held.get(tool.name)
+        if pin is None and not self._unreadable and self._fits(tool):
+            self._held[tool.name] = pin = Pin(tool)
+        if pin is None or pin.tool.digest != tool.digest:
+            self._changed[tool.name] = tool
+            if pin is not None and self._fits(tool) and (pin.waiting is None or pin.waiting.digest != tool.digest):
+                self._held[tool.name] = pin._replace(waiting=tool)
+            return Seen(tool, True, False)
+        self._changed.pop(tool.name, None)
+        return Seen(tool, False, pin.accepted)
+
+    def _fits(self, tool: Tool) -> bool:
+        return (tool.name in self._held or len(self._held) < MAX_TOOLS) and len(_text(tool.fields)) <= MAX_TOOL
+
+    def changed(self, name: str) -> bool:
+        """Whether this tool is not what was pinned, and nobody has accepted it since."""
+        tool = self._changed.get(name)
+        if tool is None:
+            return False
+        # Somebody may have accepted it meanwhile.
+        self._read()
+        pin = self._held.get(name)
+        if pin is None or pin.tool.digest != tool.digest:
+            return True
+        del self._changed[name]
+        return False
+
+    def waiting(self) -> list[Pin]:
+        """The tools whose new form waits for a person."""
+        return [pin for pin in self._held.values() if pin.waiting is not None]
+
+    def every(self) -> list[Pin]:
+        return list(self._held.values())
+
+    def accept(self, digests: Mapping[str, str]) -> list[str]:
+        """Pin these tools, by name, in the form that was shown; returns those that it counted for."""
+        with self._locked():
+            self._read()
+            done: list[str] = []
+            for name, digest in digests.items():
+                pin = self._held.get(name)
+                shown = None if pin is None else pin.waiting or pin.tool
+                if shown is not None and shown.digest == digest:
+                    self._held[name] = Pin(shown, accepted=True)
+                    done.append(name)
+            self._write()
+        return done
+
+    def forget(self) -> None:
+        """Begin anew: what is listed next is pinned as it is then."""
+        with self._locked():
+            if self._path is not None:
+                self._path.unlink(missing_ok=True)
+            self._held, self._unreadable = {}, ""
+
+    def _read(self) -> None:
+        if self._path is None:
+            return
+        self._held, self._unreadable = {}, ""
+        try:
+            if not os.path.lexists(self._path):
+                return
+            _PINS.check(self._path.parent, folder=True)
+            _PINS.check(self._path)
+            with self._path.open("rb") as file:
+                self._held = _parsed(file.read(_MAX_FILE))
+        except LockgateError as error:
+            self._unreadable = error.message
+        except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+            said = getattr(error, "strerror", None) or "it is not what was written there"
+            self._unreadable = f"{quoted(self._path, 200)} cannot be read: {said.lower()}"
+
+    def _write(self) -> None:
+        if self._path is None:
+            return
+        tools = {
+            name: {
+                "digest": pin.tool.digest,
+                "tool": pin.tool.fields,
+                "accepted": pin.accepted,
+                "waiting": None if pin.waiting is None else pin.waiting.fields,
+            }
+            for name, pin in self._held.items()
+        }
+        text = json.dumps({"schema": _SCHEMA, "server": self._server, "tools": tools}, ensure_ascii=True)
+        new = self._path.with_name(f"{self._path.name}.{uuid4().hex}.new")
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(text.encode("ascii"))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(new, self._path)
+        finally:
+            new.unlink(missing_ok=True)
+        sync_folder(self._path.parent)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One process at a time: two that begin together must not each write what the other has not seen."""
+        if self._path is None:
+            yield
+            return
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _PINS.check(self._path.parent, folder=True)
+        lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        try:
+            with suppress(ImportError):
+                from fcntl import LOCK_EX, flock
+
+                flock(lock, LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+
+def _parsed(data: bytes) -> dict[str, Pin]:
+    """What was written, whole and unchanged, or an error."""
+    kept = json.loads(data)
+    if kept["schema"] != _SCHEMA:
+        raise ValueError("another kind of file")
+    pins: dict[str, Pin] = {}
+    for name, each in kept["tools"].items():
+        tool, waiting = tool_of(each["tool"]), each["waiting"]
+        if tool is None or tool.name != name or tool.digest != each["digest"]:
+            raise ValueError("a pin that does not fit its tool")
+        pins[name] = Pin(tool, each["accepted"] is True, None if waiting is None else tool_of(waiting))
+    return pins
+
+
+def servers(folder: Path) -> list[tuple[Path, str]]:
+    """The servers that something is pinned of: each file, and the server's name in it, empty if it cannot be read."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        name = ""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            name = str(json.loads(path.read_bytes()[:_MAX_FILE])["server"])
+        found.append((path, name))
+    return found
+
+
+def prose_of(tool: Tool) -> str:
+    """What a tool's description says to whoever reads it: titles and descriptions, also those inside its schemas."""
+    return "\n".join(text for field, text in _strings(tool.fields) if field in ("title", "description"))
+
+
+def values_of(tools: Sequence[Tool]) -> str:
+    """What else stands in tools' schemas: defaults, examples, choices. No prose, so no sentence of it gives orders."""
+    skipped = ("title", "description", "name", "type", "format", "$schema", "$ref", "required", "pattern")
+    return "\n".join(
+        dict.fromkeys(text for tool in tools for field, text in _strings(tool.fields) if field not in skipped)
+    )
+
+
+def _strings(fields: object) -> Iterator[tuple[str, str]]:
+    pending: list[tuple[str, object]] = [("", fields)]
+    while pending:
+        name, value = pending.pop()
+        if isinstance(value, str):
+            yield name, value
+        elif isinstance(value, dict):
+            # A property may be called `description`: what it holds is a schema, and is looked at as one.
+            pending += [(key, each) for key, each in reversed(value.items())]
+            # The name of a property can hold a sentence as well.
+            pending += [("", key) for key in value if len(key) > _LONG_NAME or " " in key]
+        elif isinstance(value, list):
+            pending += [(name, each) for each in reversed(value)]
+
+
+def server_name(name: str, reached_by: Sequence[str]) -> str:
+    """What a server is called in the names of its tools: as its user calls it, or after its command or host.
+
+    `mcp__SERVER__TOOL` is read up to the second pair of underscores, so a server's own name has none.
+    """
+    if not name:
+        words = [word for word in reached_by if not word.startswith("-")]
+        first = words[0] if words else ""
+        if "://" in first:
+            name = first.partition("://")[2].partition("/")[0]
+        else:
+            # `npx -y @scope/server-x` and `python -m x` are called after x.
+            runner = first.rpartition("/")[2].lower() in _RUNNERS and len(words) > 1
+            name = (words[1] if runner else first).rstrip("/").rpartition("/")[2]
+    plain = re.sub("_{2,}", "_", re.sub(r"[^A-Za-z0-9_.-]", "_", name)).strip("_.-")
+    return plain[:60] or "server"
+
+
+_RUNNERS = frozenset("npx npm bunx pnpm yarn node deno bun uvx uv pipx python python3 docker podman sh bash".split())
