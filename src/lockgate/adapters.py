@@ -68,6 +68,7 @@ _SECRET = token_bytes(32)
 _NOT_NEWS = frozenset({Why.CIRCUIT_OPEN, Why.BUSY, Why.CALLED_IN_LOOP})
 
 T = TypeVar("T")
+_Asked = Mapping[str, Any] | Payload
 
 
 @runtime_checkable
@@ -149,8 +150,13 @@ class _Adapter:
             except Exception as error:  # noqa: BLE001 - it goes into the flow, which makes a verdict of it
                 resume, value = flow.throw, error
 
-    async def examine_async(self, payload: Mapping[str, Any], *, tenant: str = "", whom: str = "") -> Assessment:
-        """The same; `whom` says whose turn reading it is, where that is not the tenant's."""
+    async def examine_async(
+        self, payload: Mapping[str, Any] | Payload, *, tenant: str = "", whom: str = ""
+    ) -> Assessment:
+        """The same; `whom` says whose turn reading it is, where that is not the tenant's.
+
+        A Payload is what its maker has made sure of: nothing in it is checked again.
+        """
         flow = self._flow(payload, tenant, _Driver.LOOP, whom)
         resume: Callable[[Any], _Step] = flow.send
         value: Any = None
@@ -167,7 +173,7 @@ class _Adapter:
         finally:
             flow.close()
 
-    def _flow(self, payload: Mapping[str, Any], tenant: str, driver: _Driver, whom: str = "") -> _Flow[Assessment]:
+    def _flow(self, payload: _Asked, tenant: str, driver: _Driver, whom: str = "") -> _Flow[Assessment]:
         seen = _Seen(self._clock(), tenant, _whom(whom or tenant))
         span = self._tracing.start()
         try:
@@ -195,17 +201,17 @@ class _Adapter:
         finally:
             span.end()
 
-    def _weighed(self, payload: Mapping[str, Any], seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
+    def _weighed(self, payload: _Asked, seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
         raise NotImplementedError
 
-    def _read(self, payload: Mapping[str, Any], seen: _Seen, driver: _Driver) -> _Flow[View | None]:
+    def _read(self, payload: _Asked, seen: _Seen, driver: _Driver) -> _Flow[View | None]:
         """Step 1; None for a payload that cannot be read without holding up somebody's loop."""
         size = _size(payload)
         if driver is _Driver.NOBODY and size is not _Size.SMALL:
             return None
 
         def work() -> View:
-            parsed = parse_payload(payload)
+            parsed = payload if type(payload) is Payload else parse_payload(cast("Mapping[str, Any]", payload))
             self._in_time(seen)
             # The rules first: where time runs out afterwards, what they found still counts.
             seen.view = view(parsed, self._scanner)
@@ -263,18 +269,37 @@ class LocalRuleAdapter(_Adapter):
     def __init__(self, *, scanner: Scanner | None = None, metrics: Metrics = METRICS, timeout_ms: int = 1500) -> None:
         super().__init__("local", scanner, metrics, timeout_ms / 1000, most_waiting=1024)
 
-    def _weighed(self, payload: Mapping[str, Any], seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
+    def _weighed(self, payload: _Asked, seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
         found = yield from self._read(payload, seen, driver)
         return found.alone if found is not None else unanswered(None, Why.CALLED_IN_LOOP)
+
+    def at_once(self, payload: Payload) -> Assessment | None:
+        """What `examine_async` says of a small payload, without all that only those need who may have to wait.
+
+        None where it is not small, or anything else is in the way: then that one is asked. No digest where nothing was
+        found.
+        """
+        text = payload.prompt_text
+        if type(self) is not LocalRuleAdapter or len(text) > MAX_CHARACTERS_ON_LOOP:
+            return None
+        began = self._clock()
+        try:
+            found = view(payload, self._scanner)
+        except Exception:  # noqa: BLE001 - it fails there once more, where it is reported
+            return None
+        verdict, reason, why = found.alone
+        digest = "" if verdict == "safe" else _digest(payload)
+        latency_ms = (self._clock() - began) * 1000
+        assessment = Assessment(verdict, self._name, reason, latency_ms, found.rules, digest)
+        span = self._tracing.start()
+        self._report(assessment, why, "", span)
+        span.end()
+        return assessment
 
     def _put(self, payload: Payload, found: View, seen: _Seen) -> None:  # noqa: ARG002
         # Redacting a text takes many times what the rules take. A key that nobody knows serves as well: without it
         # nobody finds the rest of a text by trying, and in this process the same request has the same digest.
-        context = payload.policy_context
-        modes = (context.pii_ruleset, context.block_mode, context.override_mode)
-        names = (payload.modalities, modes, payload.ingress_flags, payload.sources)
-        said = f"{names}\n{payload.prompt_text}".encode("utf-8", "surrogatepass")
-        seen.digest = blake2b(said, key=_SECRET, digest_size=32).hexdigest()
+        seen.digest = _digest(payload)
 
 
 class RemoteAdapter(_Adapter):
@@ -317,7 +342,7 @@ class RemoteAdapter(_Adapter):
         """Let go of the connections, for good: whoever asks afterwards gets the rules' word at most."""
         self._client.close()
 
-    def _weighed(self, payload: Mapping[str, Any], seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
+    def _weighed(self, payload: _Asked, seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
         # 1. Read.
         found = yield from self._read(payload, seen, driver)
         if found is None or seen.asked is None:
@@ -391,7 +416,7 @@ class EmbeddedAdapter(LocalRuleAdapter):
         # Whoever comes first would else wait for the model to load.
         judge.warm()
 
-    def _weighed(self, payload: Mapping[str, Any], seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
+    def _weighed(self, payload: _Asked, seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
         found = yield from self._read(payload, seen, driver)
         if found is None or driver is _Driver.NOBODY:
             return unanswered(found, Why.CALLED_IN_LOOP)
@@ -488,6 +513,14 @@ class _Seen:
         self.text = ""
 
 
+def _digest(payload: Payload) -> str:
+    context = payload.policy_context
+    modes = (context.pii_ruleset, context.block_mode, context.override_mode)
+    names = (payload.modalities, modes, payload.ingress_flags, payload.sources)
+    said = f"{names}\n{payload.prompt_text}".encode("utf-8", "surrogatepass")
+    return blake2b(said, key=_SECRET, digest_size=32).hexdigest()
+
+
 def _on_a_loop() -> bool:
     try:
         asyncio.get_running_loop()
@@ -510,6 +543,12 @@ def _size(payload: object) -> _Size:
 
     It is looked at on the caller's loop, so its parts count as much as its characters.
     """
+    if type(payload) is Payload:
+        # One that was parsed: all but its text is bounded.
+        characters = len(payload.prompt_text)
+        if characters <= MAX_CHARACTERS_ON_LOOP:
+            return _Size.SMALL
+        return _Size.ORDINARY if characters <= MAX_CHARACTERS_ORDINARY else _Size.LARGE
     parts = 1
     characters = 0
     pending: list[object] = [(payload,)]

@@ -18,6 +18,7 @@ from weakref import WeakSet
 IDLE_S = 5.0
 
 _Outcome = Callable[[], object]
+_Group = dict[str, deque[tuple[Future[_Outcome], _Outcome]]]
 
 
 class Full(Exception):
@@ -29,7 +30,8 @@ class Lane:
 
     Everybody the work is done for has a turn, one piece at a time, and no more than `each` of anybody's are under way
     at once. Where there is no place left, whoever has the most waiting gives one up. So a crowd of one's own keeps
-    nobody else waiting, and nobody else out.
+    nobody else waiting, and nobody else out. `whom` may be two names, `a/b`: a has a turn, and in it b has one. So
+    whoever can make up names of the second kind has no more turns for it.
 
     Starting a thread can take a busy loop milliseconds, so a caller starts one only where none is about to be free;
     the next one is started by the last.
@@ -44,7 +46,7 @@ class Lane:
         # Guards all of this. Reentrant: the garbage collector may have somebody's future cancelled in the middle.
         self._change = Condition()
         # Whose turn it is comes first; nobody is in here without work.
-        self._waiting: dict[str, deque[tuple[Future[_Outcome], _Outcome]]] = {}
+        self._waiting: dict[str, _Group] = {}
         self._running: Counter[str] = Counter()
         # Threads there are, those of them that will take the next piece of work, work that is not done.
         self._threads = self._free = self._under_way = 0
@@ -55,15 +57,16 @@ class Lane:
         Cancelled before it has begun, it is not done, and takes no place any more.
         """
         future: Future[_Outcome] = Future()
+        name, _, member = whom.partition("/")
         with self._change:
-            pushed_out = self._make_room(whom)
-            self._waiting.setdefault(whom, deque()).append((future, work))
+            pushed_out = self._make_room(name, member)
+            self._waiting.setdefault(name, {}).setdefault(member, deque()).append((future, work))
             self._under_way += 1
             hire = self._hires()
             self._change.notify()
         if pushed_out is not None:
             _fail(pushed_out)
-        future.add_done_callback(partial(self._left, whom))
+        future.add_done_callback(partial(self._left, name, member))
         if hire:
             self._hire()
         return future
@@ -77,31 +80,43 @@ class Lane:
             future.cancel()
         return outcome()
 
-    def _make_room(self, whom: str) -> Future[_Outcome] | None:
+    def _make_room(self, name: str, member: str) -> Future[_Outcome] | None:
         """Whose work, if anybody's, is not going to be done, because this is; Full when that would not be fair."""
         if self._under_way < self._most:
             return None
-        crowd = max(self._waiting, key=lambda each: len(self._waiting[each]), default=whom)
-        if len(self._waiting.get(crowd, ())) <= len(self._waiting.get(whom, ())) + 1:
+        sizes = {each: sum(map(len, group.values())) for each, group in self._waiting.items()}
+        crowd = max(sizes, key=sizes.__getitem__, default=name)
+        if sizes.get(crowd, 0) <= sizes.get(name, 0) + 1:
+            crowd = name
+        group = self._waiting.get(crowd, {})
+        largest = max(group, key=lambda each: len(group[each]), default=member)
+        if crowd == name and len(group.get(largest, ())) <= len(group.get(member, ())) + 1:
             raise Full
         # The latest: those who have waited longest are nearest to their deadline, and to their turn.
-        future, _ = self._waiting[crowd].pop()
+        future, _ = group[largest].pop()
+        self._tidy(crowd, largest)
         self._under_way -= 1
         return future
 
-    def _left(self, whom: str, future: Future[_Outcome]) -> None:
+    def _left(self, name: str, member: str, future: Future[_Outcome]) -> None:
         """Whoever waited has left: with a long piece of work under way, the places would else be taken by nobody."""
         if not future.cancelled():
             return
         with self._change:
-            waiting = self._waiting.get(whom, ())
+            waiting = self._waiting.get(name, {}).get(member, ())
             for place, (waiter, _) in enumerate(waiting):
                 if waiter is future:
-                    del self._waiting[whom][place]
+                    del self._waiting[name][member][place]
                     self._under_way -= 1
+                    self._tidy(name, member)
                     break
-            if not waiting:
-                self._waiting.pop(whom, None)
+
+    def _tidy(self, name: str, member: str) -> None:
+        group = self._waiting[name]
+        if not group[member]:
+            del group[member]
+        if not group:
+            del self._waiting[name]
 
     def _next(self) -> str | None:
         """Whose turn it is."""
@@ -122,7 +137,8 @@ class Lane:
             with self._change:
                 self._threads -= 1
                 self._free -= 1
-                left = [] if self._threads else [future for waiting in self._waiting.values() for future, _ in waiting]
+                groups = () if self._threads else self._waiting.values()
+                left = [future for group in groups for waiting in group.values() for future, _ in waiting]
                 if left:
                     self._waiting.clear()
                     self._under_way -= len(left)
@@ -137,10 +153,15 @@ class Lane:
                         self._threads -= 1
                         self._free -= 1
                         return
-                waiting = self._waiting.pop(whom)
+                group = self._waiting.pop(whom)
+                member, waiting = next(iter(group.items()))
+                del group[member]
                 future, work = waiting.popleft()
+                # At the end: all the others are first.
                 if waiting:
-                    self._waiting[whom] = waiting  # at the end: all the others are first
+                    group[member] = waiting
+                if group:
+                    self._waiting[whom] = group
                 self._running[whom] += 1
                 self._free -= 1
                 hire = self._hires()
@@ -158,7 +179,7 @@ class Lane:
             if wanted:
                 future.set_result(outcome)
             # Not kept until the next piece of work comes: it holds somebody's text, or key.
-            del future, work, outcome, waiting
+            del future, work, outcome, waiting, group
 
 
 def _fail(future: Future[_Outcome]) -> None:

@@ -220,7 +220,7 @@ def test_the_proxy_passes_blocks_and_quarantines_by_key(
     assert (answer.status, answer.body, answer.headers["x-guardrail-decision"]) == (200, b"ok", "allow")
     for _ in range(2):
         assert post(port, "/v1/chat/completions", chat(ATTACK), authorization="Bearer one").status == 403
-    banned = post(port, "/v1/chat/completions", chat(HARMLESS), authorization="bearer  one")
+    banned = post(port, "/v1/chat/completions", chat(HARMLESS), authorization="bearer one")
     assert (banned.status, banned.headers["x-guardrail-mode"]) == (429, "full_quarantine")
     assert post(port, "/v1/chat/completions", chat(HARMLESS), authorization="Bearer two").status == 200
     assert len(seen) == 2

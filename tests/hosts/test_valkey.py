@@ -439,3 +439,46 @@ def test_a_wrong_password_is_an_outage_and_not_a_crash(server: Server, ann: Subj
             await store.close()
 
     assert asyncio.run(work()) is None
+
+
+def test_a_ban_that_a_person_lifts_is_lifted_everywhere(server: Server, workers: Callable[..., Worker]) -> None:
+    one, other, who = workers(), workers(), Subject(PRINCIPAL, "e" * 32)
+    assert one.strike(who, 5)[0] == "full_quarantine"
+    assert other.standing(who)[0] == "full_quarantine"
+
+    async def lift() -> tuple[dict[str, Known], dict[str, Known]]:
+        store = ValkeyStrikes(server.url, SETTINGS)
+        before = await store.bans()
+        await store.lift(who.key)
+        after = await store.bans()
+        await store.close()
+        return before, after
+
+    before, after = asyncio.run(lift())
+    assert before[who.key].quarantined_s > 3000
+    assert after == {}
+    time.sleep(1.1)
+    # Slowed, as its network's strikes are not its own; and neither tells of the ban again.
+    for worker in (one, other, one, other):
+        assert worker.standing(who)[0] == "slowed"
+    assert one.strike(who)[1] == 1
+    assert one.strike(who, 4)[0] == "full_quarantine"
+    assert other.standing(who)[0] == "full_quarantine"
+
+
+def test_a_locked_client_that_goes_on_does_not_bring_its_lifted_lock_back(
+    server: Server, workers: Callable[..., Worker]
+) -> None:
+    one, other, who = workers(), workers(), Subject(PRINCIPAL, "f" * 32)
+    assert one.strike(who, 3)[0] == "execute_locked"
+    assert other.standing(who)[0] == "execute_locked"
+    asyncio.run(_lifted(server.url, who.key))
+    # The first request of each tells the store of the lock that it still knows of, and hears that it is none.
+    for worker in (one, other, one, other):
+        assert worker.standing(who)[0] == "normal"
+
+
+async def _lifted(url: str, key: str) -> None:
+    store = ValkeyStrikes(url, SETTINGS)
+    await store.lift(key)
+    await store.close()

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from lockgate.abuse_settings import VARIABLES, Variable
-from lockgate.ingress.abuse_gate import MAX_HELD_BYTES, AbuseGateMiddleware
+from lockgate.ingress.abuse_gate import AbuseGateMiddleware
 from lockgate.ingress.answers import ANSWERS, DECISIONS, MODES
+from lockgate.ingress.bodies import MAX_HELD_BYTES
 from lockgate.ingress.payload import REFUSALS
 from lockgate.metrics import METRICS
 

@@ -20,7 +20,7 @@ from lockgate import Assessment, InvalidConfig, LockgateError
 from lockgate.abuse_settings import AbuseSettings
 from lockgate.core.incidents import is_incident_id
 from lockgate.core.strikes import Subject
-from lockgate.ingress import abuse_gate, answers
+from lockgate.ingress import abuse_gate, answers, bodies, verdicts
 from lockgate.ingress.abuse_gate import AbuseGateMiddleware, Request
 from lockgate.ingress.payload import REFUSALS
 from lockgate.metrics import GATE_OUTCOMES, GATE_PARTS, GATE_REASONS, OTHER, Metrics
@@ -96,7 +96,7 @@ def test_an_error_of_the_application_is_the_application_s() -> None:
     gate = gated(app)
     with pytest.raises(KeyError, match="own"):
         asyncio.run(post(gate, chat(HARMLESS)))
-    assert gate._held == 0
+    assert gate._bodies.held == 0
 
 
 # --- 1. head
@@ -183,7 +183,7 @@ def test_a_body_is_cut_off_where_it_gets_too_large_whatever_it_announced() -> No
     assert (b"connection", b"close") in sent[0]["headers"]
     assert taken == 5
     assert handler.bodies == []
-    assert gate._held == 0
+    assert gate._bodies.held == 0
 
 
 @pytest.mark.parametrize("length", [b"2001", b"99999999999999999999999999", b"2001 "])
@@ -198,7 +198,7 @@ def test_a_client_that_sends_nothing_more_is_told_so() -> None:
     part = {"type": "http.request", "body": b"{", "more_body": True}
     reply = asyncio.run(call(gate, scope(), [part, HANG]))
     assert (reply.status, reply.code) == (408, "body-too-slow")
-    assert gate._held == 0
+    assert gate._bodies.held == 0
 
 
 def test_a_client_that_drips_is_told_so_too() -> None:
@@ -224,12 +224,12 @@ def test_a_client_that_leaves_in_the_middle_costs_nothing_and_reaches_nobody() -
     reply = asyncio.run(call(gate, scope(), [part, {"type": "http.disconnect"}]))
     assert reply.messages == []
     assert handler.bodies == []
-    assert gate._held == 0
+    assert gate._bodies.held == 0
     assert metrics.gated.value("left") == 1
 
 
 def test_all_bodies_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(abuse_gate, "MAX_HELD_BYTES", 10_000)
+    monkeypatch.setattr(bodies, "MAX_HELD_BYTES", 10_000)
     gate = gated(Handler(), settings=AbuseSettings(read_idle_s=30, read_total_s=30))
 
     async def crowd() -> None:
@@ -237,13 +237,13 @@ def test_all_bodies_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
         asked = [asyncio.ensure_future(call(gate, scope(), [part, HANG])) for _ in range(50)]
         refused = [await each for each in islice(asyncio.as_completed(asked), 39)]
         assert {each.status for each in refused} == {503}
-        assert gate._held == 11 * 900
+        assert gate._bodies.held == 11 * 900
         for each in asked:
             each.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
 
     asyncio.run(crowd())
-    assert gate._held == 0
+    assert gate._bodies.held == 0
 
 
 def test_an_odd_message_is_no_body() -> None:
@@ -733,7 +733,7 @@ def test_every_answer_is_counted_under_its_own_name() -> None:
     assert {told.outcome for told in answers.ANSWERS.values()} | {"allowed", "unclear", "left", OTHER} == set(
         GATE_OUTCOMES
     )
-    source = Path(abuse_gate.__file__).read_text(encoding="utf-8")
+    source = "".join(Path(part.__file__).read_text(encoding="utf-8") for part in (abuse_gate, verdicts))
     assert set(re.findall(r'_failed\("([a-z]+)"', source)) | {OTHER} == set(GATE_PARTS)
     metrics = Metrics()
     gate = gated(Handler(), metrics=metrics)
@@ -780,7 +780,7 @@ def test_a_client_that_leaves_while_it_is_judged_has_its_strike_all_the_same() -
             await task
         go.set()
         await asyncio.gather(*gate._tasks)
-        assert gate._held == 0
+        assert gate._bodies.held == 0
 
     asyncio.run(run())
     assert started[0].strikes == 1
@@ -834,7 +834,7 @@ def test_a_request_that_is_cancelled_anywhere_leaves_nothing_behind() -> None:
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert gate._held == 0
+            assert gate._bodies.held == 0
             assert not gate._tasks
         release.set()
         await asyncio.sleep(0)

@@ -23,7 +23,7 @@ from lockgate.abuse_settings import AbuseSettings
 from lockgate.adapters import LocalRuleAdapter, RemoteAdapter
 from lockgate.core.questions import Answer, NoAnswer, Why
 from lockgate.core.strikes import PRINCIPAL, Heard, Known
-from lockgate.ingress import abuse_gate, wiring
+from lockgate.ingress import abuse_gate, bodies, wiring
 from lockgate.ingress.abuse_gate import AbuseGateMiddleware, Request
 from lockgate.ingress.identity import Identity
 from lockgate.ingress.ladder import Ladder
@@ -331,11 +331,11 @@ def test_a_body_is_let_go_when_the_application_has_it() -> None:
             gone.append(True)
 
     async def app(_: Any, receive: Any, send: Any) -> None:
-        held.append(gate._held)
+        held.append(gate._bodies.held)
         message = await receive()
         assert len(message["body"]) > 1000
         del message
-        held.append(gate._held)
+        held.append(gate._bodies.held)
         assert gone, "somebody still holds the body while the answer is sent"
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
@@ -355,11 +355,11 @@ def test_a_body_is_let_go_when_the_application_has_it() -> None:
 
     asyncio.run(run())
     assert held[0] > 1000
-    assert held[1] == gate._held == 0
+    assert held[1] == gate._bodies.held == 0
 
 
 def test_many_open_streams_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(abuse_gate, "MAX_HELD_BYTES", 10_000)
+    monkeypatch.setattr(bodies, "MAX_HELD_BYTES", 10_000)
 
     async def run() -> None:
         done = asyncio.Event()

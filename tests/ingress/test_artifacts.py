@@ -296,7 +296,13 @@ HOSTILE = {
     "a deep tree": docx("<w:a>" * 10_000),
     "not XML": docx("", parts={"word/document.xml": b"\x00\x01"}),
     "many entries": docx("", parts={f"a{number}": b"" for number in range(5000)}),
-    "a document inside a document": docx(PARAGRAPH, parts={"word/embeddings/a.docx": docx(PARAGRAPH)}),
+    "a document in a document in a document": docx(
+        PARAGRAPH, parts={"word/embeddings/a.docx": docx(PARAGRAPH, parts={"b.docx": docx(PARAGRAPH)})}
+    ),
+    "an archive in a document that is none": docx(
+        PARAGRAPH, parts={"word/embeddings/a.xlsx": b"PK\x03\x04" + bytes(99)}
+    ),
+    "a bomb in a document": docx(PARAGRAPH, parts={"word/embeddings/a.docx": bomb(64 << 20)}),
     "a macro": docx(PARAGRAPH, parts={"word/vbaProject.bin": b"\xd0\xcf\x11\xe0" + bytes(100)}),
     "no zip": b"PK\x03\x04" + b"word/document" + b"PK\x05\x06" + b"\x00" * 40,
     "a flate bomb": flate_bomb(),

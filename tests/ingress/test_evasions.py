@@ -18,6 +18,7 @@ from lockgate.adapters import LocalRuleAdapter
 from lockgate.core.scanner import Scanner
 from lockgate.ingress.artifacts import Inspector, Limits
 from lockgate.ingress.kinds import kind_of
+from lockgate.ingress.offers import may_use_tools
 from lockgate.ingress.payload import Normalized, Refused, normalize, payload_of
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -201,9 +202,7 @@ LENIENT = [
 @pytest.mark.parametrize("text", LENIENT)
 @pytest.mark.parametrize("content_type", ["", "text/plain", "application/octet-stream"])
 def test_tools_are_seen_in_what_a_lenient_parser_reads(text: str, content_type: str) -> None:
-    found = normalize(text.encode(), content_type)
-    assert isinstance(found, Normalized)
-    assert found.tools
+    assert may_use_tools(text.encode(), content_type)
 
 
 @pytest.mark.parametrize("text", [*LENIENT[:8], LENIENT[9], LENIENT[10], f"{{{OFFER}}}"])
@@ -212,12 +211,10 @@ def test_tools_are_seen_in_fields_files_and_strings(text: str) -> None:
         multipart([("payload", None, "", text.encode())]),
         file(text.encode(), "p.json"),
         (json.dumps({"body": text}).encode(), JSON),
-        (json.dumps({"role": "user", "content": text}).encode(), JSON),
+        (json.dumps({"prompt": text}).encode(), JSON),
         (json.dumps([text]).encode(), JSON),
     ):
-        found = normalize(*body)
-        assert isinstance(found, Normalized)
-        assert found.tools
+        assert may_use_tools(*body)
 
 
 def test_what_a_lenient_parser_reads_is_read_as_what_it_says() -> None:
@@ -232,7 +229,6 @@ def test_what_a_lenient_parser_reads_is_read_as_what_it_says() -> None:
 TOOLS: list[dict[str, Any]] = [
     {"tool_choice": "required"},
     {"function_call": {"name": "f"}},
-    {"parallel_tool_calls": True},
     {"input": [{"type": "computer_call", "call_id": "1", "action": {"type": "click"}}]},
     {"input": [{"type": "local_shell_call", "call_id": "1", "action": {"type": "exec", "command": ["ls"]}}]},
     {"input": [{"type": "mcp_approval_response", "approve": True, "approval_request_id": "x"}]},
@@ -255,17 +251,13 @@ TOOLS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("body", TOOLS, ids=lambda value: str(value)[:50])
 def test_tools_are_seen_in_every_shape(body: dict[str, Any]) -> None:
-    found = normalize(json.dumps(body).encode(), JSON)
-    assert isinstance(found, Normalized)
-    assert found.tools
+    assert may_use_tools(json.dumps(body).encode(), JSON)
 
 
 @pytest.mark.parametrize("name", ["tools", "tools[]", "tools[0][type]", "tools.0.type", "request[tools]", "TOOLS[0]"])
 def test_tools_are_seen_in_a_form(name: str) -> None:
     for body, content_type in ((f"prompt=hi&{name}=x".encode(), FORM), multipart([(name, None, "", b"x")])):
-        found = normalize(body, content_type)
-        assert isinstance(found, Normalized)
-        assert found.tools
+        assert may_use_tools(body, content_type)
 
 
 @pytest.mark.parametrize(
@@ -274,13 +266,11 @@ def test_tools_are_seen_in_a_form(name: str) -> None:
         {"tools": [], "tool_choice": "none"},
         {"messages": [{"role": "user", "content": "Which tools do I need? A function of time: none."}]},
         {"prompt": '{"colour": "red"}'},
-        {"search": "cats", "type": "text"},
+        {"search": "cats"},
     ],
 )
 def test_none_are_seen_where_none_are(body: dict[str, Any]) -> None:
-    found = normalize(json.dumps(body).encode(), JSON)
-    assert isinstance(found, Normalized)
-    assert not found.tools
+    assert not may_use_tools(json.dumps(body).encode(), JSON)
 
 
 CALLS: list[tuple[dict[str, Any], str, object]] = [
@@ -344,13 +334,14 @@ def call(one: str) -> dict[str, Any]:
     [
         [{"role": "wizard", "content": A}],
         [{"role": "user", "content": f"data:,{A}"}],
-        [{"role": "user", "content": [{"type": "document", "prompt": A}]}],
         [{"role": "tool", "content": A}],
         [{"role": "tool", "tool_call_id": "c1", "content": A}],
         [call("c2"), {"role": "tool", "tool_call_id": "c1", "name": "f", "content": A}],
         [{"role": "tool", "tool_call_id": "c1", "content": A}, call("c1")],
         [call("c1"), {"role": "tool", "tool_call_id": "c1", "content": "x"}, {"role": "tool", "content": A}],
         [{"role": "user", "content": [{"functionResponse": {"name": "f", "response": A}}]}],
+        [{"role": "assistant", "content": A}],
+        [{"role": "assistant", "content": A}, call("c1"), {"role": "tool", "tool_call_id": "c1", "content": "x"}],
     ],
     ids=lambda value: str(value)[-60:],
 )
@@ -380,6 +371,43 @@ def test_what_only_the_client_calls_somebody_elses_is_its_own(messages: list[dic
 )
 def test_a_tools_answer_to_a_call_is_from_outside(messages: list[dict[str, Any]]) -> None:
     assert set(outside(messages)) == {True}
+
+
+ELSEWHERE: list[dict[str, Any]] = [
+    {"previous_response_id": "r", "input": [{"type": "function_call_output", "call_id": "c", "output": A}]},
+    {"conversation": "v", "input": [{"type": "function_call_output", "call_id": "c", "output": A}]},
+    {"tool_outputs": [{"tool_call_id": "c", "output": A}]},
+    {"message": "sum up", "documents": [{"title": "x", "snippet": A}]},
+    {"message": "x", "tool_results": [{"call": {"name": "f", "parameters": {}}, "outputs": [{"text": A}]}]},
+    {"messages": [{"role": "user", "content": [{"type": "document", "source": {"type": "text", "data": A}}]}]},
+    {
+        "contents": [
+            {"role": "model", "parts": [{"functionCall": {"name": "f"}}]},
+            {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"x": A}}}]},
+        ]
+    },
+    {
+        "messages": [
+            call("c1"),
+            {"role": "tool", "tool_call_id": "c1", "content": "a page"},
+            {"role": "assistant", "content": f"The page says: {A}"},
+            {"role": "assistant", "content": [{"type": "text", "text": f"It says: {A}"}]},
+        ]
+    },
+]
+
+
+@pytest.mark.parametrize("body", ELSEWHERE, ids=lambda value: str(value)[:60])
+def test_so_is_a_result_whose_call_is_elsewhere_a_document_and_what_a_model_says_after_it(body: dict[str, Any]) -> None:
+    found = normalize(json.dumps(body).encode(), JSON)
+    assert isinstance(found, Normalized)
+    assert {turn.outside for turn in found.turns if A in turn.text} == {True}
+    assert {turn.source.partition(":")[0] for turn in found.turns} <= {"tool", "document", "agent", "user", "request"}
+
+
+def test_what_a_person_says_after_a_result_is_theirs() -> None:
+    said = [call("c1"), {"role": "tool", "tool_call_id": "c1", "content": "x"}, {"role": "user", "content": A}]
+    assert set(outside(said)) == {False}
 
 
 # --- documents
@@ -566,12 +594,8 @@ def test_a_form_is_read_in_its_charset_too(charset: str, scanner: Scanner, inspe
 @pytest.mark.parametrize("charset", ["utf-16", "utf-16-le", "utf-16-be", "iso-8859-1"])
 def test_tools_are_seen_in_a_form_whatever_it_declares(charset: str) -> None:
     for text in ("prompt=hi&tools=%5B1%5D", "prompt=hi&%74ools=%5B1%5D"):
-        found = normalize(even(text), f"{FORM}; charset={charset}")
-        assert isinstance(found, Normalized)
-        assert found.tools
-    found = normalize("prompt=hi&tools=1".encode(charset), f"{FORM}; charset={charset}")
-    assert isinstance(found, Normalized)
-    assert found.tools
+        assert may_use_tools(even(text), f"{FORM}; charset={charset}")
+    assert may_use_tools("prompt=hi&tools=1".encode(charset), f"{FORM}; charset={charset}")
 
 
 def test_an_ordinary_form_in_latin_1_is_ordinary(scanner: Scanner, inspector: Inspector) -> None:

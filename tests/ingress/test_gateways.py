@@ -17,6 +17,7 @@ from asgi import ATTACK, HANG, HARMLESS, SECRET, Handler, Reply, call, chat, gat
 from lockgate.core.errors import InvalidConfig
 from lockgate.ingress.abuse_gate import Request
 from lockgate.ingress.gateways import LITELLM, ExtAuthz, Keyholders, LiteLLM, Vouched, allowed
+from lockgate.ingress.identity import OddCredential
 
 ENVOY = ("10.0.0.1", 40000)
 TOKEN = "a token of LiteLLM's"
@@ -151,7 +152,7 @@ def test_a_user_header_counts_from_a_trusted_proxy_only() -> None:
     ]
 
 
-@pytest.mark.parametrize("value", [b"Bearer sk-1", b"bearer sk-1", b"Bearer   sk-1 ", b"sk-1", b"\tsk-1"])
+@pytest.mark.parametrize("value", [b"Bearer sk-1", b"bearer sk-1", b"Bearer sk-1 ", b"\tToken sk-1"])
 def test_a_key_is_the_same_however_it_is_written(value: bytes) -> None:
     identity = Vouched(SECRET, key_header="Authorization")
     key, _ = identity.subjects(scope(headers=[(b"authorization", b"Bearer sk-1")]))
@@ -177,6 +178,20 @@ TOKEN_OF_ANN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbm4ifQ.AQI"
         "Bearer sk-\u00e9",
         "Bearer\u000bsk-1",
         "Bearer, sk-1",
+        "sk-1",
+        "Bearersk-1",
+        "Bearer:sk-1",
+        "Bearer: sk-1",
+        "Bearer=sk-1",
+        "XXXXXXXsk-1",
+        "Bearer  sk-1",
+        "Bearer\tsk-1",
+        "Bearer sk-1=",
+        "Bearer sk1==",
+        "Bearer <sk-1>",
+        "Bearer (sk-1)",
+        "Bearer token=sk-1",
+        "token=sk-1",
         "Basic YW5uOng=x",
         "Basic YR==",
         "basic YQ",
@@ -195,11 +210,20 @@ def test_a_key_that_is_written_oddly_is_refused_and_not_a_new_client(value: str)
 
 
 @pytest.mark.parametrize(
-    "value", ["Basic YW5uOng=", "Basic YQ==", f"Bearer {TOKEN_OF_ANN}", "1|abc", "a.b.c", "k:v/+=="]
+    "value", ["Basic YW5uOng=", "Basic YQ==", f"Bearer {TOKEN_OF_ANN}", "Bearer a.b.c", "Bearer sk-or_v1~x", "Key YQ=="]
 )
 def test_keys_as_they_are_issued_are_somebody_s(value: str) -> None:
     identity = Vouched(SECRET, key_header="authorization")
     assert len(identity.subjects(scope(headers=[(b"authorization", value.encode())]))) == 2
+
+
+def test_a_key_in_a_header_of_its_own_is_all_of_it() -> None:
+    identity = Vouched(SECRET, key_header="x-api-key")
+    for value in (b"1|abc", b"k:v/+==", b"sk-1"):
+        assert len(identity.subjects(scope(headers=[(b"x-api-key", value)]))) == 2
+    for value in (b"Bearer sk-1", b"sk-1,x", b'"sk-1"', b"sk-1\t1"):
+        with pytest.raises(OddCredential):
+            identity.subjects(scope(headers=[(b"x-api-key", value)]))
 
 
 def test_a_quarantined_key_stays_so_however_it_is_written() -> None:
@@ -209,9 +233,10 @@ def test_a_quarantined_key_stays_so_however_it_is_written() -> None:
         return ask(app, chat(text), headers=[JSON, (b"authorization", value)]).status
 
     assert [asked(ATTACK, b"Bearer realkey") for _ in range(6)] == [403] * 5 + [429]
-    for value in (b"Bearer realkey", b"bearer  realkey", b"realkey", b"Token\trealkey "):
+    for value in (b"Bearer realkey", b"bearer realkey", b"Token realkey "):
         assert asked(HARMLESS, value) == 429
-    assert asked(HARMLESS, b"Bearer realkey x1") == 400
+    for value in (b"Bearer realkey x1", b"bearer  realkey", b"realkey", b"Bearer:realkey", b"Bearer realkey="):
+        assert asked(HARMLESS, value) == 400
     assert asked(HARMLESS, b"Bearer other") == 200
 
 
@@ -366,11 +391,26 @@ def test_a_tool_s_words_are_not_the_client_s() -> None:
     assert ruling(guarded(app, described())) == {"action": "NONE"}
 
 
+def test_what_stands_in_a_message_where_nobody_reads_words_is_said_all_the_same() -> None:
+    text = ATTACK.replace(" ", "-").rstrip(".")
+    said = described(structured_messages=[{"role": "user", "content": HARMLESS, "id": text}], texts=[text])
+    assert ruling(guarded(litellm(), said))["action"] == "BLOCKED"
+
+
 def test_locked_tools_stay_locked_through_litellm() -> None:
     app = litellm(settings=ladder(tier1_threshold=1, tier2_threshold=9))
     guarded(app, described(ATTACK))
     offered = [{"type": "function", "function": {"name": "f"}}]
-    assert "(tools-locked)" in ruling(guarded(app, described(tools=offered)))["blocked_reason"]
+    called = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    named = [{"role": "user", "content": text} for text in ("f", "{}", "function", "id", "type", "name", "arguments")]
+    for changed in (
+        {"tools": offered},
+        {"functions": [{"name": "f"}]},
+        {"tool_choice": "required"},
+        {"tool_calls": called},
+        {"tool_calls": called, "structured_messages": named},
+    ):
+        assert "(tools-locked)" in ruling(guarded(app, described(**changed)))["blocked_reason"]
     assert ruling(guarded(app, described())) == {"action": "NONE"}
 
 

@@ -544,7 +544,7 @@ def test_an_upstream_that_is_down(serve: Serve) -> None:
     heard = said(serve(f"http://127.0.0.1:{port}"), once(body=chat(HARMLESS)))
     assert heard.startswith(b"HTTP/1.1 502 ")
     assert code(heard) == "upstream-down"
-    assert b"\r\nx-guardrail-decision: allow\r\n" in heard
+    assert b"\r\nx-guardrail-decision: deny\r\n" in heard
 
 
 @pytest.mark.parametrize(

@@ -351,7 +351,7 @@ def test_a_surplus_reply_is_not_the_next_question_s_answer(client: Client, ask: 
 def test_surplus_bytes_close_the_connection_even_when_the_library_hides_them(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(post_module, "_surplus", lambda response: None)
+    monkeypatch.setattr(post_module, "surplus_of", lambda response: None)
     with Server() as server:
         for _ in range(3):
             assert client.ask(Words(server.url), QUESTION, "key").answer == Said("safe")

@@ -27,19 +27,26 @@ example:
   $ lockgate gate --upstream http://127.0.0.1:8000 --port 9000 --key-header authorization
   $ ABUSE_TRUSTED_PROXIES=127.0.0.1 lockgate gate --envoy --user-header x-user
   $ LOCKGATE_GATE_TOKEN_FILE=/run/secrets/token lockgate gate --litellm
+  $ lockgate gate bans
+  $ lockgate gate bans --lift alice
 
 Who is counted: without --key-header and --user-header only networks, which are slowed and never locked.
 docs/how-to/proxy.md, envoy.md and litellm.md say more; docs/reference/abuse-gate.md lists the settings.
-GET /healthz answers 204. Ends with Ctrl-C. Exit code 2: options or settings that cannot be understood.
+GET /healthz answers 204. Ends with Ctrl-C. `bans` lists who is locked or quarantined, in the file of bans
+and the shared store that the settings name; --lift takes a principal, what `bans` calls them, or `-` to
+read it from standard input. Exit code 1: there is no such ban. Exit code 2: options or settings that
+cannot be understood.
 """
 
 TOKEN = "LOCKGATE_GATE_TOKEN"  # noqa: S105 - the name of a variable
 
 
 def describe(parser: Parser) -> None:
-    parser.usage = "lockgate gate (--upstream URL | --envoy | --litellm) [options]"
+    parser.usage = "lockgate gate (--upstream URL | --envoy | --litellm | bans) [options]"
     parser.description = _HELP
-    place = parser.add_mutually_exclusive_group(required=True)
+    parser.add_argument("what", nargs="?", choices=("bans",), metavar="bans", help="list who is banned, and lift a ban")
+    parser.add_argument("--lift", metavar="WHO", help="with `bans`: have this one come in again")
+    place = parser.add_mutually_exclusive_group()
     place.add_argument("--upstream", metavar="URL", help="pass requests on to this server, and to no other")
     place.add_argument("--envoy", action="store_true", help="answer Envoy, which is in ABUSE_TRUSTED_PROXIES")
     place.add_argument("--litellm", action="store_true", help=f"answer LiteLLM, which knows {TOKEN}")
@@ -56,6 +63,9 @@ def describe(parser: Parser) -> None:
     parser.add_argument("--ca-file", metavar="PATH", default="", help="trust these authorities, and no others")
     parser.add_argument("--forward-client", action="store_true", help="tell the upstream the client's address")
     parser.add_argument("--connections", metavar="N", type=_count, default=1000, help="how many may be open (1000)")
+    parser.add_argument(
+        "--connections-each", metavar="N", type=_count, help="how many of them from one network (a quarter)"
+    )
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
     parser.set_defaults(run=run)
 
@@ -65,18 +75,22 @@ def run(args: argparse.Namespace) -> Exit:
 
     from lockgate.core.errors import InvalidConfig
 
+    if args.what == "bans":
+        from lockgate.cli import bans
+
+        return bans.run(args)
     for package in ("httpx2", "uvicorn"):
         if find_spec(package) is None:
             raise InvalidConfig(f"`lockgate gate` needs the package `{package}`", hint="pip install 'lockgate[server]'")
-    app, settings, told = _app(args)
+    app, settings, told, identity = _app(args)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
     # Twice what the gate allows, so that it is the gate which says that a head is too large.
-    _serve(app, args, told, head_bytes=2 * settings.max_header_bytes)
+    _serve(app, args, told, identity, head_bytes=2 * settings.max_header_bytes)
     return Exit.CLEAR
 
 
-def _app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str]:
-    """The application, its settings, and what is said about it when it listens."""
+def _app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str, Identity]:
+    """The application, its settings, what is said about it when it listens, and who knows whom it trusts."""
     from os import urandom
 
     from lockgate import assemble
@@ -100,12 +114,12 @@ def _app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str]:
         # Its description says most things twice, and escapes what the client did not.
         max_bytes = 4 * settings.max_body_bytes + (1 << 16)
         gate = _gated(allowed, settings, keys, found)
-        return LiteLLM(gate, token, max_bytes=max_bytes, read_s=settings.read_total_s), settings, "for LiteLLM"
+        return LiteLLM(gate, token, max_bytes=max_bytes, read_s=settings.read_total_s), settings, "for LiteLLM", keys
     identity = Vouched(
         secret, settings.trusted_proxies, user_header=_name(args.user_header), key_header=_name(args.key_header)
     )
     if upstream is None:
-        return ExtAuthz(_gated(allowed, settings, identity, found), identity), settings, "for Envoy"
+        return ExtAuthz(_gated(allowed, settings, identity, found), identity), settings, "for Envoy", identity
     from lockgate.ingress.proxy import Proxy
 
     proxy = Proxy(
@@ -115,7 +129,7 @@ def _app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str]:
         ca_file=args.ca_file,
         trusts=identity.trusts if args.forward_client else None,
     )
-    return _gated(proxy, settings, identity, found), settings, f"for {upstream.origin}{upstream.base}"
+    return _gated(proxy, settings, identity, found), settings, f"for {upstream.origin}{upstream.base}", identity
 
 
 def _gated(app: App, settings: AbuseSettings, identity: Identity, found: Settings) -> AbuseGateMiddleware:
@@ -139,17 +153,21 @@ class _Ended(Exception):
     """Somebody has told the server to end."""
 
 
-def _serve(app: App, args: argparse.Namespace, told: str, *, head_bytes: int) -> None:
+def _serve(app: App, args: argparse.Namespace, told: str, identity: Identity, *, head_bytes: int) -> None:
     import signal
     import socket
 
     from lockgate.cli.terminal import visible
     from lockgate.core.errors import LockgateError, quoted
+    from lockgate.ingress.identity import address_of
     from lockgate.ingress.serving import healthy, server
 
     try:
         family = socket.AF_INET6 if ":" in args.host else socket.AF_INET
-        listening = socket.create_server((args.host, args.port), family=family, backlog=2048)
+        made = socket.create_server((args.host, args.port), family=family, backlog=2048)
+        # The loop sends without delay only on a socket that says it is TCP's: an answer in two parts would else wait
+        # for the client's acknowledgement of the first, 40 ms on a connection that is kept.
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=made.detach())
     except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else "no such address"
         raise LockgateError(
@@ -164,7 +182,15 @@ def _serve(app: App, args: argparse.Namespace, told: str, *, head_bytes: int) ->
     def end(*_: object) -> None:
         raise _Ended
 
-    serving = server(healthy(app), connections=args.connections, head_bytes=head_bytes, ready=ready)
+    serving = server(
+        healthy(app),
+        connections=args.connections,
+        # LiteLLM is one client, and everybody's.
+        each=args.connections_each or (args.connections if args.litellm else None),
+        trusts=lambda address: identity.trusts_address(address_of(address)),
+        head_bytes=head_bytes,
+        ready=ready,
+    )
     # The server ends in good order, and then sends itself the signal once more. Left to itself that would end the
     # process at once, and what the journal has yet to tell others would stay untold.
     before = signal.signal(signal.SIGTERM, end)
@@ -190,6 +216,13 @@ def _refuse_pointless(args: argparse.Namespace) -> None:
     """An option that would do nothing is a mistake about what this does."""
     from lockgate.core.errors import LockgateError
 
+    if args.lift is not None:
+        raise LockgateError("--lift says nothing without `bans`", hint="lockgate gate bans --lift WHO")
+    if not (args.envoy or args.litellm or args.upstream is not None):
+        raise LockgateError(
+            "what to stand in front of is missing: --upstream, --envoy or --litellm",
+            hint="lockgate gate --help lists the options",
+        )
     place = "--envoy" if args.envoy else "--litellm"
     given = {"--ca-file": args.ca_file, "--forward-client": args.forward_client}
     if args.litellm:

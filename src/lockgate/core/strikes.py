@@ -118,6 +118,10 @@ class Known(NamedTuple):
     quarantined_s: float = 0.0
 
 
+# What is told of a subject whose bans a person has lifted: everything that was known of it is to be forgotten.
+LIFTED = Known((), -1.0, -1.0)
+
+
 class Told(NamedTuple):
     """What one worker tells the others about a subject: strikes by id and age, which count once, and its bans."""
 

@@ -20,28 +20,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from hmac import new as new_hmac
 from inspect import iscoroutinefunction
 from os import urandom
 from time import perf_counter, time
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lockgate.abuse_settings import AbuseSettings
 from lockgate.adapters import LocalRuleAdapter, RemoteAdapter, VerifierAdapter
 from lockgate.core.assessment import PARTLY_READ, Assessment
 from lockgate.core.errors import InvalidConfig, LockgateError
 from lockgate.core.incidents import incident_id
-from lockgate.core.payload import PolicyContext
 from lockgate.core.questions import Verdict, Why
-from lockgate.core.record import MAX_RULES, label
+from lockgate.core.record import label
 from lockgate.core.strikes import NETWORK, Standing, Subject
 from lockgate.gate import Gate
 from lockgate.ingress import wiring
-from lockgate.ingress.agents import has_calls, origins_of
 from lockgate.ingress.answers import (
     DECISIONS,
     MODES,
@@ -57,11 +54,14 @@ from lockgate.ingress.answers import (
     mode_of,
     replayed,
 )
+from lockgate.ingress.bodies import Bodies, Body
 from lockgate.ingress.identity import Identity, OddCredential, Principal, Unidentified
 from lockgate.ingress.ladder import Judged, Ladder
-from lockgate.ingress.payload import Inspected, Normalized, Refused, normalize, payload_of
-from lockgate.lanes import Full, Lane
-from lockgate.metrics import METRICS, OTHER, Metrics
+from lockgate.ingress.offers import may_use_tools
+from lockgate.ingress.payload import Refused, normalize
+from lockgate.ingress.verdicts import Case, FetchVerdict, Request, Verdicts, in_lane
+from lockgate.lanes import Lane
+from lockgate.metrics import METRICS, Metrics
 from lockgate.recording import Journal, record_assess
 
 if TYPE_CHECKING:
@@ -71,61 +71,17 @@ __all__ = ["DECISIONS", "MODES", "AbuseGateMiddleware", "FetchVerdict", "Request
 
 LOG = logging.getLogger("lockgate.abuse_gate")
 
-# A body of up to so many bytes is parsed on the loop, in a fraction of a millisecond.
-MAX_BYTES_ON_LOOP = 4096
-# One of up to so many is an ordinary document, and does not wait behind the megabytes of others.
-MAX_BYTES_ORDINARY = 64 * 1024
-# Of all bodies together: many that stop just before their end would else fill the memory.
-MAX_HELD_BYTES = 256 << 20
 # A standing that is older than this is asked for again, also of those who share it.
 STALE_S = 0.25
 _TOO_BUSY = (Why.BUSY.value, Why.DEADLINE.value)
-_VERDICTS: tuple[str, ...] = get_args(Verdict)
-_DIGEST = re.compile("[0-9a-f]{64}")
 _SECRET = urandom(32)
 
-T = TypeVar("T")
 
-
-class Request(NamedTuple):
-    """What `fetch_verdict` is asked about; the payload is the seed's normalized shape.
-
-    `whom` is who sent it, as the ladder knows them: a keyed hash. Whatever has places to give should share them out by
-    it, so that one client's crowd takes nobody else's.
-    """
-
-    scope: Scope
-    body: bytes
-    payload: Mapping[str, Any]
-    whom: str = ""
-
-
-FetchVerdict = Callable[[Request], Awaitable[Verdict | Assessment]]
-
-
-class _Body:
-    """A body as far as it has arrived."""
-
-    __slots__ = ("data", "size", "whole")
-
-    def __init__(self) -> None:
-        self.data = b""
-        self.size = 0
-        self.whole = False
-
-
-class _Case(NamedTuple):
-    """A request that was parsed, with who sent it and how they stand."""
+class _Sender(NamedTuple):
+    """Who sent a request, and how they stand."""
 
     subjects: tuple[Subject, ...]
     judged: Judged
-    found: Normalized
-    inspected: Sequence[Inspected]
-    request: Request
-
-    @property
-    def whom(self) -> str:
-        return self.subjects[0].key
 
 
 class AbuseGateMiddleware:
@@ -159,23 +115,31 @@ class AbuseGateMiddleware:
             settings, journal, gate = wiring.from_environment(journal, gate)
         self._app, self._settings, self._metrics, self._journal = app, settings, metrics, journal
         self._adapter = adapter or (wiring.adapter() if fetch_verdict is None else None)
-        self._fetch: FetchVerdict = fetch_verdict or self.fetch_verdict
-        # Our own adapters keep their deadline; of anybody else's code nothing is known.
-        self._punctual = fetch_verdict is None and isinstance(self._adapter, LocalRuleAdapter | RemoteAdapter)
         self._identity = wiring.identity(settings, identity, principal)
         self._ladder = ladder or wiring.ladder(settings, metrics)
         self._gate = gate or Gate()
-        # The rules are compiled now: that takes seconds, which the first request does not have.
-        _ = self._gate.scanner
+        # The rules are compiled now, and the cues that calls are checked with: that takes seconds, which the first
+        # request does not have.
+        self._gate.scanner.cues(b"")
         self._inspector = inspector or wiring.inspector(settings, self._gate)
         # Those of our own making are ours to close.
         self._closes = [part for part, given in ((self._ladder, ladder), (self._inspector, inspector)) if given is None]
-        # One thread each: reading keeps the processor busy, and more of them would only take turns with the loop.
-        # Whoever sends megabytes keeps nobody waiting but others who do.
-        self._reading, self._reading_large = Lane(1, most=1024), Lane(1, most=256)
+        # Whoever has a class of their own with another `fetch_verdict` has that one asked.
+        ours = fetch_verdict is None and type(self).fetch_verdict is AbuseGateMiddleware.fetch_verdict
+        own = self._adapter if ours and isinstance(self._adapter, LocalRuleAdapter | RemoteAdapter) else None
+        self._verdicts = Verdicts(
+            settings,
+            self._gate,
+            self._inspector,
+            fetch=fetch_verdict or self.fetch_verdict,
+            own=own,
+            failed=self._failed,
+        )
+        self._bodies = Bodies(
+            max_bytes=settings.max_body_bytes, idle_s=settings.read_idle_s, total_s=settings.read_total_s
+        )
         # Adapters and journals of somebody's own may block for as long as they like.
         self._asking, self._recording = Lane(32, most=256), Lane(8, most=1024)
-        self._held = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._logged: dict[str, float] = {}
         if not settings.enabled:
@@ -197,14 +161,20 @@ class AbuseGateMiddleware:
     async def fetch_verdict(self, request: Request) -> Verdict | Assessment:
         """The adapter's verdict; one that has only `assess` is asked in a thread."""
         adapter = cast(Any, self._adapter)
-        if self._punctual:
-            return cast(Assessment, await adapter.examine_async(request.payload, whom=request.whom))
+        if isinstance(adapter, LocalRuleAdapter | RemoteAdapter):
+            return await adapter.examine_async(request.payload, whom=request.whom)
         work = partial(adapter.assess, request.payload)
-        return cast(Verdict, await _in_lane(self._asking, work, self._settings.verdict_timeout_s, request.whom))
+        return cast(Verdict, await in_lane(self._asking, work, self._settings.verdict_timeout_s, request.whom))
+
+    async def close(self) -> None:
+        """Let go of what this gate has made for itself: where no lifespan reaches it, under `app.mount`, call it."""
+        for part in self._closes:
+            with suppress(Exception):
+                await part.close()
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = perf_counter()
-        body = _Body()
+        body = Body()
         try:
             try:
                 decision, judged = await self._admitted(scope, receive, body)
@@ -220,17 +190,13 @@ class AbuseGateMiddleware:
                 return
             self._count("allowed" if decision == "allow" else "unclear", began)
             added = marks(decision, mode_of(judged))
-            again = replayed(body.data, receive, partial(self._let_go, body))
+            again = replayed(body.data, receive, partial(self._bodies.let_go, body))
             body.data = b""
             await self._app(cleaned(scope), again, marked(send, added))
         finally:
-            self._let_go(body)
+            self._bodies.let_go(body)
 
-    def _let_go(self, body: _Body) -> None:
-        self._held -= body.size
-        body.size, body.data = 0, b""
-
-    async def _admitted(self, scope: Scope, receive: Receive, body: _Body) -> tuple[str, Judged]:
+    async def _admitted(self, scope: Scope, receive: Receive, body: Body) -> tuple[str, Judged]:
         """The decision for a request that may pass, `allow` or `unclear`; Stop for any other."""
         # 1. Head.
         content_type, length = self._head(scope)
@@ -241,22 +207,29 @@ class AbuseGateMiddleware:
             # 3. Body.
             if length > self._settings.max_body_bytes:
                 raise Stop("body-too-large")
-            await self._read(receive, body)
+            body.network = subjects[-1].key
+            await self._bodies.read(receive, body)
             if not body.whole:
                 return "", judged
             # 4. Parse.
-            work = partial(normalize, body.data, content_type, path=scope["path"], query=scope.get("query_string", b""))
-            whom = subjects[0].key
-            found = await self._worked(work, body.size, whom)
+            data, path, query = body.data, scope["path"], scope.get("query_string", b"")
+            whom = self._whom(subjects)
+            work = partial(normalize, data, content_type, path=path, query=query)
+            found = await self._verdicts.worked(work, len(data), whom)
             if isinstance(found, Refused):
                 raise Stop(found.reason, status=found.status)
             # 5. Lock. Whoever holds back the end of a body until they are banned is banned.
-            judged = await self._still(subjects, judged, asked_at, tools=found.tools)
+
+            def uses_tools() -> Awaitable[bool]:
+                work = partial(may_use_tools, data, content_type, path, query)
+                return self._verdicts.worked(work, len(data), whom)
+
+            judged = await self._still(subjects, judged, asked_at, uses_tools)
             # 6. Verify.
             ends = perf_counter() + self._settings.verdict_timeout_s
-            inspected, complete = await self._inspected(found, whom, ends)
-            request = Request(scope, body.data, await self._payload(found, inspected, body.size, whom), whom)
-            assessment = await self._asked(request, ends)
+            inspected, complete = await self._verdicts.inspected(found, whom, ends) if found.uploads else ((), True)
+            case = Case(scope, data, found, inspected, whom)
+            assessment = await self._verdicts.on(case, ends)
             if not assessment.read:
                 # Nobody's verifier is down: these are our own rules, and whoever keeps them busy must not get past.
                 self._failed("verdict", TimeoutError())
@@ -264,13 +237,22 @@ class AbuseGateMiddleware:
             if not complete and assessment.verdict == "safe":
                 assessment = assessment._replace(verdict="unclear", reason=PARTLY_READ)
             if assessment.verdict != "unsafe":
-                judged = await self._still(subjects, judged, asked_at, tools=found.tools)
+                judged = await self._still(subjects, judged, asked_at, uses_tools)
             # 7. Act.
-            case = _Case(subjects, judged, found, inspected, request)
-            return await self._act(assessment, case, unread=not complete), judged
+            return await self._act(assessment, case, _Sender(subjects, judged), unread=not complete), judged
         except Stop as stop:
             stop.judged = stop.judged or judged
             raise
+
+    def _whom(self, subjects: tuple[Subject, ...]) -> str:
+        """Whose turn a request is in lanes: the principal's, where somebody has checked who that is.
+
+        A key that nobody has checked may be made up, a new one for each request. There the network has a turn, and
+        everybody in it theirs.
+        """
+        if len(subjects) == 1 or self._identity.is_checked:
+            return subjects[0].key
+        return f"{subjects[-1].key}/{subjects[0].key}"
 
     # --- 1 to 3
 
@@ -281,16 +263,18 @@ class AbuseGateMiddleware:
         length = 0
         for name, value in scope["headers"]:
             size += len(name) + len(value) + 4
-            match name.lower():
-                case b"content-type":
-                    if content_type is not None and content_type != value:
-                        # Frameworks differ on which of the two counts: one would be read by us, the other by them.
-                        raise Stop("two-content-types")
-                    content_type = value
-                case b"content-encoding" if value.strip().lower() not in (b"", b"identity"):
-                    raise Stop("encoded-body")
-                case b"content-length" if value.isdigit():
-                    length = max(length, int(value[:20]))
+            name = name.lower()
+            if name[:8] != b"content-":
+                continue
+            if name == b"content-type":
+                if content_type is not None and content_type != value:
+                    # Frameworks differ on which of the two counts: one would be read by us, the other by them.
+                    raise Stop("two-content-types")
+                content_type = value
+            elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+                raise Stop("encoded-body")
+            elif name == b"content-length" and value.isdigit():
+                length = max(length, int(value[:20]))
         if size > self._settings.max_header_bytes:
             raise Stop("headers-too-large")
         return (content_type or b"").decode("latin-1"), length
@@ -317,7 +301,9 @@ class AbuseGateMiddleware:
             raise Stop("slowed", judged=judged)
         return subjects, judged
 
-    async def _still(self, subjects: tuple[Subject, ...], judged: Judged, asked_at: float, *, tools: bool) -> Judged:
+    async def _still(
+        self, subjects: tuple[Subject, ...], judged: Judged, asked_at: float, uses_tools: Callable[[], Awaitable[bool]]
+    ) -> Judged:
         """How they stand by now, if they may still come in: much can have happened since, on other connections."""
         try:
             if perf_counter() - asked_at > STALE_S:
@@ -329,108 +315,16 @@ class AbuseGateMiddleware:
             raise Stop("unavailable") from None
         if judged.standing is Standing.FULL_QUARANTINE:
             raise Stop("quarantined", judged=judged)
-        if judged.standing is Standing.EXECUTE_LOCKED and tools:
+        if judged.standing is Standing.EXECUTE_LOCKED and await uses_tools():
             raise Stop("tools-locked", judged=judged)
         return judged
 
-    async def _read(self, receive: Receive, body: _Body) -> None:
-        settings = self._settings
-        now = asyncio.get_running_loop().time
-        ends = now() + settings.read_total_s
-        parts: list[bytes] = []
-        more = True
-        while more:
-            try:
-                async with asyncio.timeout_at(min(ends, now() + settings.read_idle_s)):
-                    message = await receive()
-            except TimeoutError:
-                raise Stop("body-too-slow") from None
-            if message["type"] == "http.disconnect":
-                return
-            if message["type"] != "http.request":
-                raise Stop("not-http")
-            part = message.get("body", b"")
-            more = bool(message.get("more_body", False))
-            body.size += len(part)
-            self._held += len(part)
-            if body.size > settings.max_body_bytes:
-                raise Stop("body-too-large")
-            if self._held > MAX_HELD_BYTES:
-                raise Stop("busy")
-            parts.append(part)
-            # A body of single bytes would take fifty times its size.
-            if len(parts) > 256:
-                parts = [b"".join(parts)]
-        body.data = parts[0] if len(parts) == 1 else b"".join(parts)
-        body.whole = True
-
-    # --- 4 and 6
-
-    async def _inspected(self, found: Normalized, whom: str, ends: float) -> tuple[Sequence[Inspected], bool]:
-        """What is in the attachments, and whether all of it was read."""
-        if not found.uploads:
-            return (), True
-        try:
-            inspected = await _by(ends, self._inspector.inspect(found.uploads, whom=whom))
-        except Exception as error:  # noqa: BLE001 - what could not be looked into is unread, whatever the reason
-            self._failed("artifacts", error)
-            return (), False
-        return inspected, all(one.complete for one in inspected) and len(inspected) == len(found.uploads)
-
-    async def _payload(
-        self, found: Normalized, inspected: Sequence[Inspected], size: int, whom: str
-    ) -> Mapping[str, Any]:
-        calls = has_calls(found.turns)
-
-        def make() -> Mapping[str, Any]:
-            context = PolicyContext(self._settings.pii_ruleset, override_mode=self._settings.override_mode)
-            payload: Mapping[str, Any] = payload_of(found, inspected, context=context)
-            hits = origins_of(found.turns, self._gate) if calls else ()
-            if not hits:
-                return payload
-            sources = [*payload["debug"]["sources"], {"type": "agent", "rule_hits": list(hits)}]
-            return {**payload, "debug": {"sources": sources}}
-
-        # Checking calls takes longer than their size says.
-        return await self._worked(make, size + MAX_BYTES_ON_LOOP if calls or inspected else size, whom)
-
-    async def _worked(self, work: Callable[[], T], size: int, whom: str) -> T:
-        """Work on so many bytes, in a lane unless they are few. What fails here is a body nobody has thought of."""
-        try:
-            if size <= MAX_BYTES_ON_LOOP:
-                return work()
-            lane = self._reading if size <= MAX_BYTES_ORDINARY else self._reading_large
-            return cast(T, await _in_lane(lane, work, self._settings.verdict_timeout_s, whom))
-        except (Full, TimeoutError) as error:
-            self._failed("parse", error)
-            raise Stop("busy") from None
-        except Exception as error:  # noqa: BLE001 - a body that breaks a parser is not passed on
-            self._failed("parse", error)
-            raise Stop("unreadable") from None
-
-    async def _asked(self, request: Request, ends: float) -> Assessment:
-        """What is said of a request; whatever is not a verdict is unclear."""
-        try:
-            asked = self._fetch(request)
-            said: object = await (asked if self._punctual else _by(ends, asked))
-        except Exception as error:  # noqa: BLE001 - somebody's own code may raise anything: no answer
-            self._failed("verdict", error)
-            return _UNANSWERED._replace(read=not self._punctual)
-        verdict: object = said.verdict if isinstance(said, Assessment) else said
-        # By type: a subclass may claim to be equal to anything.
-        if type(verdict) is not str or verdict not in _VERDICTS:
-            self._failed("verdict", TypeError())
-            return _UNANSWERED
-        if isinstance(said, Assessment):
-            return said if self._punctual else _tidied(said)
-        return Assessment(cast(Verdict, verdict), OTHER, "fetch-verdict", 0.0)
-
     # --- 7
 
-    async def _act(self, assessment: Assessment, case: _Case, *, unread: bool) -> str:
+    async def _act(self, assessment: Assessment, case: Case, sender: _Sender, *, unread: bool) -> str:
         if assessment.verdict == "unsafe":
             # A client that leaves at this very moment must not take its strike along.
-            task = asyncio.ensure_future(self._struck(assessment, case))
+            task = asyncio.ensure_future(self._struck(assessment, case, sender))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             raise await asyncio.shield(task)
@@ -451,10 +345,10 @@ class AbuseGateMiddleware:
             raise Stop("unclear")
         return "unclear"
 
-    async def _struck(self, assessment: Assessment, case: _Case) -> Stop:
+    async def _struck(self, assessment: Assessment, case: Case, sender: _Sender) -> Stop:
         """`record_unsafe` of the seed: the strike, the record, and what is answered. Never raises."""
-        incident, subjects, judged = _incident(), case.subjects, case.judged
-        if await self._is_outside(case):
+        incident, subjects, judged = _incident(), sender.subjects, sender.judged
+        if await self._verdicts.is_outside(case):
             subjects = tuple(subject for subject in subjects if subject.kind == NETWORK)
         try:
             judged = await self._ladder.record_unsafe(subjects)
@@ -462,12 +356,14 @@ class AbuseGateMiddleware:
             self._failed("ladder", error)
         gently = self._settings.override_mode == "clarify"
         normal = (Standing.NORMAL, Standing.SLOWED)
-        clarify = gently and case.judged.standing in normal and judged.standing in normal
+        clarify = gently and sender.judged.standing in normal and judged.standing in normal
         reason = "clarify" if clarify else "unsafe"
         recorded = await self._recorded(assessment, case, f"{reason}:{incident}")
         LOG.warning(
-            "unsafe request: incident=%s reason=%s by=%s rules=%s mode=%s strikes=%d",
+            "unsafe request: incident=%s client=%s reason=%s by=%s rules=%s mode=%s strikes=%d",
             incident,
+            # A keyed hash, by which `lockgate gate bans` knows them.
+            sender.subjects[0].key[:12],
             label(assessment.reason),
             label(assessment.provider),
             ",".join(map(label, assessment.rules)) or "-",
@@ -477,35 +373,12 @@ class AbuseGateMiddleware:
         # An id that the journal does not have would send people looking for it; the log above has it in any case.
         return Stop(reason, judged=judged, incident=incident if recorded else "")
 
-    async def _is_outside(self, case: _Case) -> bool:
-        """Whether what is unsafe came from outside: from the answers to calls in it alone, not from the client's words.
-
-        Such a request is not passed on either. But whoever writes a page that somebody's agent reads must not be able
-        to have them locked out by it, so only the network is slowed. When in doubt it was the client. Where clients are
-        less to be trusted than what they read, a setting has it count against them as well.
-        """
-        found = case.found
-        if self._settings.outside_strikes == "principal":
-            return False
-        own = tuple(turn for turn in found.turns if not turn.outside)
-        files = [number for number, upload in enumerate(found.uploads) if not upload.outside]
-        if len(own) == len(found.turns) and len(files) == len(found.uploads):
-            return False
-        words = found._replace(turns=own, uploads=tuple(found.uploads[number] for number in files), flags=())
-        inspected = [case.inspected[number] for number in files] if len(case.inspected) == len(found.uploads) else ()
-        try:
-            payload = await self._payload(words, inspected, len(case.request.body), case.whom)
-        except Stop:
-            return False
-        ends = perf_counter() + self._settings.verdict_timeout_s
-        return (await self._asked(case.request._replace(payload=payload), ends)).verdict == "safe"
-
-    async def _recorded(self, assessment: Assessment, case: _Case, acted: str) -> bool:
+    async def _recorded(self, assessment: Assessment, case: Case, acted: str) -> bool:
         """Whether the journal has it, where there is one."""
         if self._journal is None:
             return True
         # Without its key nobody finds a short body by trying.
-        digest = assessment.digest or new_hmac(_SECRET, case.request.body, "sha256").hexdigest()
+        digest = assessment.digest or new_hmac(_SECRET, case.body, "sha256").hexdigest()
         work = partial(
             record_assess,
             self._journal,
@@ -519,7 +392,7 @@ class AbuseGateMiddleware:
             durable=acted != "allow",
         )
         try:
-            await _in_lane(self._recording, work, self._settings.verdict_timeout_s, case.whom)
+            await in_lane(self._recording, work, self._settings.verdict_timeout_s, case.whom)
         except Exception as error:  # noqa: BLE001 - a journal that breaks its promise has not kept it
             self._failed("journal", error)
             return False
@@ -552,9 +425,7 @@ class AbuseGateMiddleware:
     def _closing(self, send: Send) -> Send:
         async def closing(message: Message) -> None:
             if message["type"].startswith("lifespan.shutdown."):
-                for part in self._closes:
-                    with suppress(Exception):
-                        await part.close()
+                await self.close()
             await send(message)
 
         return closing
@@ -579,44 +450,9 @@ class AbuseGateMiddleware:
             LOG.error("%s; %s", error.message, error.hint)
 
 
-_UNANSWERED = Assessment("unclear", OTHER, Why.INTERNAL.value, 0.0)
-
-
-def _tidied(said: Assessment) -> Assessment:
-    """Somebody's own assessment, as it can be logged and recorded; its verdict stands, whatever else is odd in it."""
-    listed: object = said.rules
-    rules = tuple(rule for rule in listed if type(rule) is str) if isinstance(listed, tuple) else ()
-    return Assessment(
-        said.verdict,
-        said.provider if type(said.provider) is str else OTHER,
-        said.reason if type(said.reason) is str else "fetch-verdict",
-        0.0,
-        rules[:MAX_RULES],
-        said.digest if type(said.digest) is str and _DIGEST.fullmatch(said.digest) else "",
-    )
-
-
 def _incident() -> str:
     return incident_id(int(time() * 1000), urandom(10))
 
 
 def _is_async(function: Callable[..., object]) -> bool:
     return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
-
-
-async def _in_lane(lane: Lane, work: Callable[[], object], timeout_s: float, whom: str = "") -> object:
-    async with asyncio.timeout(timeout_s):
-        outcome = await asyncio.wrap_future(lane.start(work, whom))
-    return outcome()
-
-
-async def _by(ends: float, awaited: Awaitable[T]) -> T:
-    """What comes of it, or TimeoutError; code that does not let itself be cancelled is left behind."""
-    task = asyncio.ensure_future(awaited)
-    try:
-        done, _ = await asyncio.wait({task}, timeout=max(0.0, ends - perf_counter()))
-    finally:
-        task.cancel()
-    if not done or task.cancelled():
-        raise TimeoutError
-    return task.result()

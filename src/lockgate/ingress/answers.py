@@ -20,6 +20,8 @@ Headers = Sequence[tuple[bytes, bytes]]
 DECISIONS: Final = ("allow", "unclear", "clarify", "deny")
 MODES: Final = ("execute_locked", "full_quarantine", "slowed", "degraded")
 _OURS = b"x-guardrail-"
+# In a message that starts an answer: it is ours, from behind the gate. Only code in this process can write it.
+OWN: Final = "lockgate.own"
 _REASON = re.compile("[a-z0-9][a-z0-9:-]{0,39}")
 _WITH_HEADERS = ("http.response.start", "http.response.trailers", "websocket.accept", "websocket.http.response.start")
 
@@ -37,7 +39,7 @@ ANSWERS: Final[Mapping[str, Told]] = {
     "clarify": Told(422, "clarified", "the request reads like an attack: say in other words what you want"),
     "unclear": Told(403, "denied", "nobody could tell whether the request is safe, so it was not passed on"),
     "artifact-unread": Told(422, "refused", "an attachment could not be read, so the request was not passed on"),
-    "tools-locked": Told(403, "locked", "after several unsafe requests this client may not use tools for now"),
+    "tools-locked": Told(403, "locked", "after several unsafe requests only those without tools are passed on for now"),
     "quarantined": Told(429, "quarantined", "after several unsafe requests this client has to wait"),
     "slowed": Told(429, "slowed", "several unsafe requests came from this network: wait a moment"),
     "bad-credential": Told(400, "refused", "the credential could be taken for more than one"),
@@ -110,8 +112,9 @@ def marks(decision: str, mode: str, incident: str = "") -> Headers:
 
 def cleaned(scope: Scope) -> Scope:
     """The scope without headers that only the gate may set; the very same one where there are none."""
-    if any(_is_ours(name) for name, _ in scope["headers"]):
-        return {**scope, "headers": [(name, value) for name, value in scope["headers"] if not _is_ours(name)]}
+    for name, _ in scope["headers"]:
+        if _is_ours(name):
+            return {**scope, "headers": [(name, value) for name, value in scope["headers"] if not _is_ours(name)]}
     return scope
 
 
@@ -121,8 +124,12 @@ def marked(send: Send, added: Headers) -> Send:
     async def passed_on(message: Message) -> None:
         kind = message["type"]
         if kind in _WITH_HEADERS:
-            kept = [(name, value) for name, value in message.get("headers", ()) if not _is_ours(bytes(name))]
-            message = {**message, "headers": kept if kind == "http.response.trailers" else [*kept, *added]}
+            if OWN in message:
+                # Not the application's answer but one of ours in its place, which says itself what it is.
+                message = {key: value for key, value in message.items() if key != OWN}
+            else:
+                kept = [(name, value) for name, value in message.get("headers", ()) if not _is_ours(bytes(name))]
+                message = {**message, "headers": kept if kind == "http.response.trailers" else [*kept, *added]}
         await send(message)
 
     return passed_on
@@ -143,5 +150,5 @@ def replayed(body: bytes, receive: Receive, taken: Callable[[], None]) -> Receiv
 
 
 def _is_ours(name: bytes) -> bool:
-    # Also with underscores: behind WSGI and some proxies the two are one name.
-    return name.lower().replace(b"_", b"-").startswith(_OURS)
+    # Also with underscores: behind WSGI and some proxies the two are one name. Nearly all others begin otherwise.
+    return name[:1] in b"xX" and name.lower().replace(b"_", b"-").startswith(_OURS)

@@ -28,9 +28,10 @@ from lockgate.core.rules import Scope
 from lockgate.core.scanner import Scanner
 from lockgate.gate import shared_scanner
 from lockgate.ingress.extracted import BY_STRETCH, HOW
-from lockgate.ingress.kinds import MEDIA, is_text, kind_of, known_charset, readings, words_in
+from lockgate.ingress.kinds import MEDIA, OLDER, is_text, kind_of, known_charset, readings, words_in
 from lockgate.ingress.multipart import parameters
 from lockgate.ingress.payload import UNREAD, Inspected, Upload
+from lockgate.ingress.turns import Reading, Refusal, read_json
 from lockgate.ingress.worker import read_frame, write_frame
 from lockgate.lanes import Full, Lane
 
@@ -39,6 +40,9 @@ _SPEAKS: Final = frozenset({"override", "authority", "concealment", "tool", "mar
 _STATS: Final = frozenset("pages images entries lines_scanned image_only_pages attachments".split())
 # Source code is full of words that a rule might find, and no reader is shown it; only what speaks to an agent counts.
 _NOT_READ: Final = frozenset({"script"})
+# Ways to read one page.
+_MAX_PAGES: Final = 4
+_META = re.compile(rb"charset\s{0,8}=\s{0,8}[\"']?([A-Za-z0-9_:.-]{2,39})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,24 +104,33 @@ class Inspector:
         """One document, in this thread: it waits up to `timeout_s` for the process that reads it."""
         most = self.limits.characters
         if kind in ("text", "html"):
-            texts, whole = _decoded(upload)
+            texts, whole = _decoded(upload, kind)
         else:
             texts, whole = [], True
         if kind == "text":
-            text = "\n".join(texts)
+            text = _chats(upload.name, texts) or "\n".join(texts)
+            if len(text) > most:
+                # Of its other readings only what speaks to an agent counts then, see below.
+                text = texts[0]
             answer = _Answer((text[:most],), (), {}, whole and len(text) <= most and not text.startswith("{\\rtf"))
         elif kind in MEDIA:
             answer = _Answer((), (), {}, complete=True)
         elif kind in ("archive", "binary"):
             answer = _Answer((), (), {}, complete=False)
+        elif kind == "html":
+            # As each of those who read it otherwise sees it.
+            pages = [self._ask(kind, one.encode("utf-8", "ignore")) for one in texts[:_MAX_PAGES]]
+            answer = _together(pages, whole=whole and len(texts) <= _MAX_PAGES)
         else:
-            data = texts[0].encode("utf-8", "ignore") if texts else upload.data
-            answer = self._ask(kind, data) or _Answer((), (), {}, complete=False)
-            answer = answer._replace(complete=answer.complete and whole)
+            answer = self._ask(kind, upload.data) or _Answer((), (), {}, complete=False)
         if self._scanner is None:
             self._scanner = shared_scanner(Policy())
-        bare = "\n".join(texts[1:])[:most]
-        if kind not in ("text", "html"):
+        bare = ""
+        if kind in ("text", "html"):
+            bare, all_of_it = _otherwise(upload.data, texts, most)
+            if not all_of_it:
+                answer = answer._replace(complete=False)
+        else:
             # Somebody may look at its bytes and not at its format: what those say is said as well.
             bare, all_of_it = words_in(upload.data[: self.limits.document_bytes], most)
             if not all_of_it and is_text(upload.data):
@@ -319,6 +332,9 @@ def judged(upload: Upload, kind: str, answer: _Answer, scanner: Scanner, bare: s
     if kind == "pdf" and complete and (not any(map(str.strip, answer.visible)) or any(map(_scattered, answer.visible))):
         # Drawn or scanned, or letters in no order: a model that looks at pages reads what no rule has seen.
         hits.append("pdf:no_text")
+    if kind == "docx" and answer.stats.get("attachments"):
+        # A file of another kind inside it, that nobody opened.
+        hits.append("docx:embedded")
     if not complete:
         hits.append(UNREAD)
     if kind in MEDIA and not hits:
@@ -364,17 +380,66 @@ def _scattered(page: str) -> bool:
     return len(words) >= 20 and sum(words) < 2.6 * len(words)
 
 
+def _together(pages: Sequence[_Answer | None], *, whole: bool) -> _Answer:
+    read = [page for page in pages if page is not None]
+    visible = dict.fromkeys(text for page in read for text in page.visible)
+    hidden = dict.fromkeys(pair for page in read for pair in page.hidden)
+    complete = whole and len(read) == len(pages) and all(page.complete for page in read)
+    return _Answer(tuple(visible), tuple(hidden), read[0].stats if read else {}, complete)
+
+
+def _otherwise(data: bytes, texts: Sequence[str], most: int) -> tuple[str, bool]:
+    """A text that is not UTF-8 in the older charsets that it may be in, and whether that is all of it."""
+    found = dict.fromkeys(texts[1:])
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        for charset in OLDER:
+            with suppress(UnicodeError):
+                found[data.decode(charset)] = None
+    text = "\n".join(found)
+    return text[: most * len(OLDER)], len(text) <= most * len(OLDER)
+
+
+def _chats(name: str, texts: Sequence[str]) -> str:
+    """What is said in a file of chats, a line each, as models are trained with; nothing for any other file.
+
+    Its roles are what such a file is made of. In any other text they are turns that somebody forged.
+    """
+    if not name.lower().endswith(".jsonl") or len(texts) != 1:
+        return ""
+    reading = Reading()
+    try:
+        for line in texts[0].splitlines():
+            value = read_json(line) if line.strip() else {"messages": []}
+            if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
+                return ""
+            reading.json(value)
+    except Refusal:
+        return ""
+    if reading.uploads:
+        return ""
+    return "\n".join(turn.text for turn in reading.turns)
+
+
 def _unread(upload: Upload, kind: str) -> Inspected:
     return Inspected(upload.name, kind, rule_hits=(UNREAD,), stats={"bytes": len(upload.data)}, complete=False)
 
 
-def _decoded(upload: Upload) -> tuple[list[str], bool]:
+def _decoded(upload: Upload, kind: str) -> tuple[list[str], bool]:
     """A text in every way in which it may be read, and whether one of them is all of it."""
     parsed = parameters(upload.content_type) if upload.content_type else None
     declared = known_charset(parsed[1].get("charset", "")) if parsed else ""
     texts, whole = readings(upload.data, declared)
+    within = _META.search(upload.data[:4096]) if kind == "html" else None
+    if within is not None:
+        # A page says itself what it is written in, and some believe it.
+        charset = known_charset(within[1].decode("ascii"))
+        if charset not in ("", "utf-8"):
+            texts = list(dict.fromkeys((*texts, upload.data.decode(charset, "replace"))))
     if not whole:
-        # As programs for offices wrote it for long.
-        with suppress(UnicodeError):
-            return list(dict.fromkeys((upload.data.decode("cp1252"), *texts))), True
+        # As programs wrote it for long.
+        for charset in OLDER:
+            with suppress(UnicodeError):
+                return list(dict.fromkeys((upload.data.decode(charset), *texts))), True
     return texts, whole

@@ -22,6 +22,11 @@ _CHUNK: Final = 65_536
 
 # Pictures and fonts are passed over here, if they are none of the things that hold words.
 _NO_WORDS: Final = re.compile(r"(?:\w+/)?(?:media|fonts)/[^/]+|docprops/thumbnail\.\w+", re.IGNORECASE)
+# Objects of other programs, and a printer's settings.
+_EMBEDDED: Final = re.compile(
+    r"(?:\w+/)?(?:embeddings/[^/]+\.bin|printersettings/[^/]+\.bin|activex/[^/]+\.bin)", re.IGNORECASE
+)
+_PRINTER: Final = re.compile(r"printersettings/[^/]+\.bin", re.IGNORECASE)
 _XML: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*+<|\xff\xfe<\x00|\xfe\xff\x00<|<\x00|\x00<")
 _STYLES: Final = re.compile(rb"<(?:\w+:)?styles[\s>]")
 # So many words in an attribute are no name of anything.
@@ -79,10 +84,51 @@ def read_docx(data: bytes, found: Extracted, most_bytes: int) -> None:
                 reader_of_text.end_run()
             elif _NO_WORDS.fullmatch(name) and not is_text(heads[name]):
                 found.count("images", int("media/" in name.lower()))
+            elif heads[name].startswith(b"PK\x03\x04"):
+                _workbook(archive, name, left, found)
+            elif _EMBEDDED.fullmatch(name) and not is_text(heads[name]):
+                # An object of another program, or what a printer was told. Its words are what can be seen of it.
+                found.count("attachments", int("printer" not in name.lower()))
+                found.hide("metadata", _words(archive, name, left))
             elif heads[name]:
                 # A document inside the document, a macro, anything: not opened. Its words are what can be seen of it.
                 found.complete = False
                 found.hide("metadata", words_in(heads[name], _CHUNK)[0])
+
+
+def _workbook(outer: zipfile.ZipFile, name: str, left: list[int], found: Extracted) -> None:
+    """An archive in the archive, as a chart has its numbers in one: its parts are read, but for archives in it."""
+    inside = _bytes(outer, name, left)
+    with zipfile.ZipFile(io.BytesIO(inside)) as archive:
+        entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+        if len(entries) > MAX_ENTRIES or len({entry.filename for entry in entries}) != len(entries):
+            raise TooMuch
+        for entry in entries:
+            head = _head(archive, entry)
+            if _XML.match(head):
+                reader = _Text(found, {}, "metadata")
+                _part(archive, entry.filename, reader, left, found)
+                reader.end_run()
+            elif (
+                not head or (_NO_WORDS.search(entry.filename) and not is_text(head)) or _PRINTER.search(entry.filename)
+            ):
+                found.hide("metadata", words_in(head, _CHUNK)[0])
+            else:
+                found.complete = False
+                found.hide("metadata", words_in(head, _CHUNK)[0])
+
+
+def _words(archive: zipfile.ZipFile, name: str, left: list[int]) -> str:
+    return words_in(_bytes(archive, name, left), _CHUNK)[0]
+
+
+def _bytes(archive: zipfile.ZipFile, name: str, left: list[int]) -> bytes:
+    with archive.open(name) as stream:
+        data = stream.read(left[0] + 1)
+    left[0] -= len(data)
+    if left[0] < 0:
+        raise TooMuch
+    return data
 
 
 def _head(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:

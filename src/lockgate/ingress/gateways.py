@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple
 
 from lockgate.core.errors import InvalidConfig
 from lockgate.ingress.answers import App, Message, Receive, Scope, Send, Stop
-from lockgate.ingress.identity import Identity, Name, OddCredential, _address, signed_in
+from lockgate.ingress.identity import Identity, Name, OddCredential, address_of, signed_in
 from lockgate.ingress.serving import tell
-from lockgate.ingress.turns import Refusal, read_json
+from lockgate.ingress.turns import SETTINGS, Refusal, read_json
 
 EXT_AUTHZ: Final = "/ext_authz"
 LITELLM: Final = "/beta/litellm_basic_guardrail_api"
@@ -36,11 +36,14 @@ _ODD: Final = {
     "only-requests": "answers are not looked at here: set the guardrail's mode to pre_call",
     "nothing-to-judge": "the request says nothing that could be looked at",
 }
+_NOTHING: Final[frozenset[str]] = frozenset()
+_TOOLS: Final = ("tools", "functions", "tool_choice", "function_call")
 # Small enough to be read on the loop.
 _SMALL: Final = 65_536
-# A key, perhaps after the word that says what kind it is. Of a third word, a comma or a quotation mark one upstream
-# makes something of its own, and another nothing: the same key would be a new client each time.
-_CREDENTIAL: Final = re.compile(r"""(?:([A-Za-z][A-Za-z0-9-]*)[ \t]+)?([^,;"'\\\x00-\x20\x7f-\U0010ffff]+)""")
+# A key is written in one way. Of any other (no word before it, a sign between the two, a third word, quotation marks)
+# one upstream makes something of its own and another nothing: the same key would be a new client each time.
+_AUTHORIZATION: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*) ([A-Za-z0-9._~+/-]+=*)")
+_KEY: Final = re.compile(r"""[^,;"'\\\x00-\x20\x7f-\U0010ffff]+""")
 
 
 class Vouched(Identity):
@@ -64,11 +67,13 @@ class Vouched(Identity):
                 hint="name the addresses of the proxy that authenticates",
             )
         self._user, self._key = user_header.lower().encode("ascii"), key_header.lower().encode("ascii")
+        # A key is checked by the upstream, and only after the gate.
+        self.is_checked = not key_header
 
     def trusts(self, scope: Scope) -> bool:
         """Whether the connection comes from a trusted proxy."""
         client = scope.get("client")
-        return self._trusts(_address(client[0]) if client else None)
+        return self.trusts_address(address_of(client[0]) if client else None)
 
     def _vouched(self, scope: Scope) -> Name | None:
         name = self._key or (self._user if self._user and self.trusts(scope) else b"")
@@ -81,23 +86,36 @@ class Vouched(Identity):
         value = next(iter(values), b"").decode("latin-1").strip(" \t")
         if not value:
             return None
-        return _key_in(value) if self._key else " ".join(value.split())
+        if not self._key:
+            return " ".join(value.split())
+        return _authorized(value) if name == b"authorization" else _key_in(value)
+
+
+def _authorized(value: str) -> str:
+    """The key in `Authorization: KIND KEY`, whatever its kind is called."""
+    found = _AUTHORIZATION.fullmatch(value)
+    if found is None:
+        raise OddCredential("an authorization has to be one word that says what kind it is, a space, and a key")
+    key = found[2]
+    # What ends like base64 may be read by decoding it, and many texts decode to the same.
+    padded = found[1].lower() == "basic" or key.endswith("=")
+    if padded and not (_is_only_form(key, "+/", padded=True) or _is_only_form(key, "-_", padded=True)):
+        raise OddCredential("a key that is not encoded as it should be")
+    return _checked(key)
 
 
 def _key_in(value: str) -> str:
-    """The key in a header, however the word before it and the space between are written."""
-    found = _CREDENTIAL.fullmatch(value)
-    if found is None:
-        raise OddCredential("a key has to be one word, or one after the word that says what kind it is")
-    kind, key = (found[1] or "").lower(), found[2]
+    """The key that is all of a header."""
+    if _KEY.fullmatch(value) is None:
+        raise OddCredential("a key has to be one word")
+    return _checked(value)
+
+
+def _checked(key: str) -> str:
     signed = key.split(".")
-    if kind == "basic":
-        odd = not _is_only_form(key, "+/", padded=True)
-    else:
-        # The signature of a token is read by decoding it, and many texts decode to the same.
-        odd = len(signed) == 3 and key.startswith("ey") and not _is_only_form(signed[2], "-_", padded=False)
-    if odd:
-        raise OddCredential("a key that is not encoded as it should be")
+    # So may the signature of a token.
+    if len(signed) == 3 and key.startswith("ey") and not _is_only_form(signed[2], "-_", padded=False):
+        raise OddCredential("a token that is not encoded as it should be")
     return key
 
 
@@ -115,9 +133,9 @@ class Keyholders(Identity):
     """Knows LiteLLM's clients by their keys. Where they connect from LiteLLM does not say, so a key is a network too:
     its own address would be everybody's."""
 
-    def _network(self, scope: Scope) -> str:
+    def network_of(self, scope: Scope) -> str:
         holder = signed_in(scope)
-        return super()._network(scope) if holder is None else f"litellm:{holder}"
+        return super().network_of(scope) if holder is None else f"litellm:{holder}"
 
 
 async def allowed(scope: Scope, receive: Receive, send: Send) -> None:
@@ -294,14 +312,16 @@ def _described(body: bytes) -> _Described:
         # To let a model's answer pass unseen would be to say that it was looked at.
         raise Stop("only-requests", status=400)
     messages = value.get("structured_messages") or []
-    known = set(_strings(messages))
+    known = set(_strings(messages, SETTINGS))
     chat: dict[str, object] = {"messages": messages} if messages else {}
     for key in ("texts", "images", "tool_calls"):
         # They repeat what is in the messages, but do not say whose it is: a tool's words would be the client's.
-        listed = value.get(key) or []
-        rest = [each for each in _listed(listed) if not all(text in known for text in _strings(each))]
+        listed = _listed(value.get(key) or [])
+        # A call is in a message only where that says so: the same words in it are none.
+        said = known if key != "tool_calls" or any(map(_calls, _listed(messages))) else _NOTHING
+        rest = [each for each in listed if not all(text in said for text in _strings(each, SETTINGS))]
         chat |= {"prompt" if key == "texts" else key: rest} if rest else {}
-    chat |= {"tools": value["tools"]} if value.get("tools") else {}
+    chat |= {name: value[name] for name in _TOOLS if value.get(name)}
     if not chat:
         raise Stop("nothing-to-judge", status=400)
     about = value.get("request_data")
@@ -310,18 +330,24 @@ def _described(body: bytes) -> _Described:
     return _Described(chat, holder if isinstance(holder, str) else "")
 
 
+def _calls(message: object) -> bool:
+    return isinstance(message, dict) and bool(message.get("tool_calls") or message.get("function_call"))
+
+
 def _listed(value: object) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _strings(value: object) -> Iterator[str]:
-    """Every text in a JSON value, keys too; how deep it is has been checked."""
+def _strings(value: object, but: frozenset[str] = _NOTHING) -> Iterator[str]:
+    """Every text in a JSON value, keys too, but for those under some keys; how deep it is has been checked."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for key, item in value.items():
             yield key
-            yield from _strings(item)
+            # What is not read as words there is not known.
+            if key not in but:
+                yield from _strings(item, but)
     elif isinstance(value, list):
         for item in value:
-            yield from _strings(item)
+            yield from _strings(item, but)

@@ -57,6 +57,9 @@ class Identity:
     `from_settings` is the way to make one: it leaves nothing out that the settings say.
     """
 
+    # Whether somebody has made sure of who a principal is before the gate is asked.
+    is_checked = True
+
     def __init__(self, secret: bytes, principal: Principal | None = None, trusted_proxies: Sequence[str] = ()) -> None:
         if len(secret) < MIN_SECRET:
             raise InvalidConfig(
@@ -101,7 +104,7 @@ class Identity:
             ) from error
         if type(name) is not str and name is not None:
             name = _named(name)
-        network = self._subject(NETWORK, self._network(scope))
+        network = self._subject(NETWORK, self.network_of(scope))
         return (self._subject(PRINCIPAL, name), network) if name else (network,)
 
     def _subject(self, kind: str, value: str) -> Subject:
@@ -115,26 +118,28 @@ class Identity:
         keyed.update(kind.encode() + b"\0" + value.encode("utf-8", "surrogatepass"))
         return Subject(kind, keyed.hexdigest()[:32])
 
-    def _network(self, scope: Scope) -> str:
+    def network_of(self, scope: Scope) -> str:
+        """The network that a request comes from, as a text that is the same for all of it."""
         client = scope.get("client")
         given = client[0] if client else None
         if self._trusts_nobody and type(given) is str and len(given) <= _MAX_ADDRESS:
             # As below, where nobody is trusted.
-            return _own_network(given)
-        peer = _address(given)
+            return own_network(given)
+        peer = address_of(given)
         nearest = peer
-        if self._trusts(peer):
+        if self.trusts_address(peer):
             for hop in _forwarded(scope.get("headers") or ()):
-                address = _address(hop)
+                address = address_of(hop)
                 if address is None:
                     # Not from a proxy that knows what it does; what stands left of it is worth nothing either.
                     break
                 nearest = address
-                if not self._trusts(address):
+                if not self.trusts_address(address):
                     break
         return _masked(nearest)
 
-    def _trusts(self, address: _Address | None) -> bool:
+    def trusts_address(self, address: _Address | None) -> bool:
+        """Whether a proxy of ours has this address; None is a socket file."""
         if address is None:
             return self._unix
         return any(address in proxy for proxy in self._proxies)
@@ -205,7 +210,7 @@ def _forwarded(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[str]:
                 yield hop.strip(" \t")
 
 
-def _address(text: object) -> _Address | None:
+def address_of(text: object) -> _Address | None:
     """An address, with a port or without, or None."""
     if not isinstance(text, str) or len(text) > _MAX_ADDRESS:
         return None
@@ -226,8 +231,8 @@ def _address(text: object) -> _Address | None:
 
 
 @lru_cache(MAX_REMEMBERED)
-def _own_network(text: str) -> str:
-    return _masked(_address(text))
+def own_network(text: str) -> str:
+    return _masked(address_of(text))
 
 
 def _masked(address: _Address | None) -> str:

@@ -11,7 +11,9 @@ MAX_DEPTH: Final = 64
 # Of a number: to make one of thousands takes as long as to read a book.
 MAX_DIGITS: Final = 64
 # One after another in one text, as in a log of requests.
-MAX_DOCUMENTS: Final = 10_000
+MAX_DOCUMENTS: Final = 4_000
+# Objects and lists: each takes as long to look at as a page of text.
+MAX_CONTAINERS: Final = 20_000
 # A million small values take seconds to read, whatever their size in bytes.
 MAX_VALUES: Final = 500_000
 
@@ -98,13 +100,16 @@ def _has_more(text: str, mark: str, most: int) -> bool:
 
 
 def _refuse_depth(text: str) -> None:
-    depth = 0
+    depth = containers = 0
     for match in _BRACKETS.finditer(text):
         first = text[match.start()]
         if first in "[{":
             depth += 1
+            containers += 1
             if depth > MAX_DEPTH:
                 raise Refusal("too-deep")
+            if containers > MAX_CONTAINERS:
+                raise Refusal("too-many-values")
         elif first in "]}":
             depth -= 1
 

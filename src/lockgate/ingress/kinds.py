@@ -26,9 +26,14 @@ _MAGIC: Final = (
     (b"ID3", "audio"),
     (b"fLaC", "audio"),
     (b"OggS", "audio"),
-    (b"\xff\xfb", "audio"),
-    (b"\xff\xf3", "audio"),
+    # Frames of MPEG's layers and of AAC, which begin without a head.
+    *((bytes((0xFF, second)), "audio") for second in (0xFB, 0xFA, 0xF3, 0xF2, 0xE3, 0xE2, 0xF1, 0xF9)),
+    (b"#!AMR", "audio"),
     (b"\x1aE\xdf\xa3", "video"),
+    (b"\x00\x00\x00\x0cjP  \r\n\x87\n", "image"),
+    (b"\x00\x00\x00\x0cJXL \r\n\x87\n", "image"),
+    (b"\xff\x0a", "image"),
+    (b"\x00\x00\x01\x00", "image"),
 )
 _TYPES: Final = {
     "application/pdf": "pdf",
@@ -36,6 +41,8 @@ _TYPES: Final = {
     "text/html": "html",
     "application/xhtml+xml": "html",
 }
+# What texts without a word about it are written in, where it is not UTF-8. All decode the letters of ASCII alike.
+OLDER: Final = ("cp1252", "shift_jis", "gb18030", "euc_kr", "big5", "cp1251", "koi8-r")
 # Those that people send; a codec by a stranger's choice may take the square of the size, or be none for text.
 _CHARSETS: Final = frozenset(
     "utf-8 utf-16 utf-16-le utf-16-be utf-32 utf-32-le utf-32-be utf-7 ascii iso8859-1 iso8859-2 iso8859-5 iso8859-7"
@@ -78,6 +85,8 @@ def kind_of(data: bytes, content_type: str = "", name: str = "") -> str:
             return kind
     if data[:4] == b"RIFF" and data[8:12] in (b"WEBP", b"WAVE", b"AVI "):
         return {b"WEBP": "image", b"WAVE": "audio"}.get(data[8:12], "video")
+    if data[:4] == b"FORM" and data[8:12] in (b"AIFF", b"AIFC"):
+        return "audio"
     if data[4:8] == b"ftyp":
         return {b"M4A ": "audio", b"avif": "image", b"heic": "image"}.get(data[8:12], "video")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or declared.startswith("text/"):

@@ -6,7 +6,8 @@
 
 Whatever happens is first known in 1, without waiting, and remembered as still to be told to 2 and 3 until they have
 it; so a request that is cancelled, a disk that is full or a store that is gone loses nothing. Each side is told what
-the others know, and nothing that any of them knows is ever taken back: bans end, they are not lifted.
+the others know, and nothing that any of them knows is ever taken back: bans end. Only a person lifts one, in 2 and 3
+(`lockgate gate bans --lift`), and every process that hears of it forgets what it knows of the subject.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from secrets import token_hex
 from typing import NamedTuple, Protocol, cast
 
 from lockgate.core.strikes import (
+    LIFTED,
     NETWORK,
     NEVER,
     PRINCIPAL,
@@ -96,6 +98,10 @@ class Judged(NamedTuple):
     delay_s: float = 0.0
 
 
+_UNKNOWN = Record()
+_GOOD, _GOOD_BUT_DEGRADED = Judged(Standing.NORMAL, 0, 0, False), Judged(Standing.NORMAL, 0, 0, True)
+
+
 class Ladder:
     """Strikes and what follows from them, for one event loop at a time.
 
@@ -119,6 +125,7 @@ class Ladder:
         self._clock, self._wall, self._chance, self._sleep = clock, wall, chance, sleep
         self._table = MemoryStrikes(settings, count)
         self._shares = True
+        self._asked_at = NEVER
         # What the store and the file have yet to hear of.
         self._unshared: dict[Subject, dict[str, float]] = {}
         self._untold: dict[Subject, None] = {}
@@ -138,8 +145,10 @@ class Ladder:
             return Judged(Standing.NORMAL, 0, 0, False)
         kept = await self._synced(READ_S)
         judged = self._judge(subjects, degraded=not (kept and self._shares))
-        # Nobody can lift a quarantine, so nobody is asked: whoever is kept out must not cost anything.
-        if self._store is None or judged.standing is Standing.FULL_QUARANTINE:
+        if self._store is None:
+            return judged
+        if judged.standing is Standing.FULL_QUARANTINE and self._clock() - self._asked_at < POLL_S:
+            # Only a person can have lifted it, which can wait: whoever is kept out must not cost anything.
             return judged
         shared = await self._share(subjects)
         return self._judge(subjects, degraded=not (kept and shared))
@@ -149,8 +158,10 @@ class Ladder:
 
         Only bans matter by then, and most have none: a request is not held twice.
         """
+        if not self._settings.enabled or not self._table.has_bans:
+            return before
         for subject in subjects:
-            if self._settings.enabled and self._table.get(subject).ends() != NEVER:
+            if self._table.get(subject).ends() != NEVER:
                 return self._judge(subjects, degraded=before.degraded)
         return before
 
@@ -200,6 +211,12 @@ class Ladder:
             await self._store.close()
 
     def _judge(self, subjects: Sequence[Subject], *, degraded: bool) -> Judged:
+        for subject in subjects:
+            if self._table.get(subject) != _UNKNOWN:
+                break
+        else:
+            # Nearly everybody.
+            return _GOOD_BUT_DEGRADED if degraded else _GOOD
         now = self._clock()
         worst, left, delay_s = Standing.NORMAL, 0.0, 0.0
         strikes = {PRINCIPAL: 0, NETWORK: 0}
@@ -244,9 +261,16 @@ class Ladder:
         self, heard: Iterable[tuple[Subject, Known]], now: float, *, told: bool = False, kept: bool = False
     ) -> None:
         for subject, known in heard:
-            if known != Known():
+            if known == LIFTED:
+                self._forget(subject, now)
+            elif known != Known():
                 record = learned(self._table.get(subject), known, now, self._settings)
                 self._change(subject, record, now, told=told, kept=kept)
+
+    def _forget(self, subject: Subject, now: float) -> None:
+        self._table.put(subject, _UNKNOWN, now)
+        for waiting in (self._untold, self._unkept, self._unshared):
+            waiting.pop(subject, None)
 
     # The shared store
 
@@ -274,6 +298,7 @@ class Ladder:
         for subject in news:
             del self._untold[subject]
         heard: Heard | None = None
+        self._asked_at = now
         try:
             heard = await self._store.exchange(told)
         except Exception:  # noqa: BLE001  # a store that breaks its promise is a store that is down

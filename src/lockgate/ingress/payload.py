@@ -18,7 +18,6 @@ from urllib.parse import parse_qsl, unquote
 from lockgate.core.payload import MAX_META, MAX_PROMPT_CHARACTERS, MAX_RULE_HITS, MODALITIES, PolicyContext
 from lockgate.ingress.kinds import as_utf8, is_text, kind_of, known_charset, readings, words_in
 from lockgate.ingress.multipart import Part, parameters, parts
-from lockgate.ingress.offers import begins_like_json, is_offer_in
 from lockgate.ingress.turns import (
     REFUSALS,
     SEPARATOR,
@@ -27,6 +26,7 @@ from lockgate.ingress.turns import (
     Refused,
     Turn,
     Upload,
+    begins_like_json,
     named,
     read_json,
     read_leniently,
@@ -42,11 +42,10 @@ _USERS_FIELDS: Final = frozenset("prompt prompt_text input message text query qu
 
 
 class Normalized(NamedTuple):
-    """What a request says. `tools`: it offers, calls or answers for tools. `flags`: what nobody here can look into."""
+    """What a request says. `flags`: what nobody here can look into."""
 
     turns: tuple[Turn, ...]
     uploads: tuple[Upload, ...] = ()
-    tools: bool = False
     stream: bool = False
     flags: tuple[str, ...] = ()
 
@@ -77,7 +76,7 @@ def normalize(body: bytes, content_type: str, *, path: str = "", query: bytes = 
         reading.end_turn()
     except Refusal as refusal:
         return refusal.refused
-    return Normalized(tuple(reading.turns), tuple(reading.uploads), reading.tools, stream, tuple(sorted(reading.flags)))
+    return Normalized(tuple(reading.turns), tuple(reading.uploads), stream, tuple(sorted(reading.flags)))
 
 
 def payload_of(
@@ -193,6 +192,9 @@ _JSON_BYTES = re.compile(rb"[\x00\xff\xfe\xef\xbb\xbf\s]*+[{\[]")
 
 
 def _media(content_type: str, reason: str) -> tuple[str, dict[str, str]]:
+    if content_type == "application/json":
+        # Nearly all.
+        return content_type, {}
     parsed = parameters(content_type) if content_type.strip() else ("", dict[str, str]())
     if parsed is None:
         raise Refusal(reason)
@@ -301,8 +303,6 @@ def _one_part(reading: Reading, part: Part, overall: str) -> None:
                 _field(reading, part.name, text)
         if textual and whole and (is_text(part.data) or not part.data):
             return
-    elif any(begins_like_json(text) and is_offer_in(text) for text in texts):
-        reading.tools = True
     for name in (part.name, part.filename):
         if name and (name == part.filename or not name.isidentifier()):
             reading.say(name, named("document", part.filename or part.name))

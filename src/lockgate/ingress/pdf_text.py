@@ -18,6 +18,8 @@ from lockgate.ingress.extracted import Extracted
 MAX_PAINTED: Final = 4000
 # A point is a 72nd of an inch.
 _TINY_POINTS: Final = 1.5
+# So many steps to the left in a line, or up the page, are more than columns and notes take.
+_BACKWARDS: Final = 4
 
 _Matrix = tuple[float, float, float, float, float, float]
 _Color = tuple[float, float, float]
@@ -77,6 +79,9 @@ def _page(page: Any, found: Extracted) -> None:
         found.show(_read(page, _Canvas(page), lambda _how: True))
         return
     found.show(visible)
+    if canvas.backwards >= _BACKWARDS:
+        # Drawn in another order than an eye goes: read once more by the places on the page.
+        found.show(str(page.extract_text(extraction_mode="layout")))
     for how in sorted(ways):
         found.hide(how, _read(page, _Canvas(page, canvas.covered), lambda its, how=how: its == how))  # type: ignore[misc]
     if canvas.covered:
@@ -146,6 +151,8 @@ class _Canvas:
         self.hows: list[str | None] = []
         self.images = 0
         self.instead: list[str] = []  # what is copied and read aloud in place of what is drawn
+        self.backwards = 0  # steps against the way an eye goes
+        self._last: tuple[float, float] | None = None
         self.overfull = False  # more was painted than we look at
         self.pictured = False  # by one picture, for the most part
         self.wanted: Callable[[str | None], bool] = lambda _how: True
@@ -242,6 +249,10 @@ class _Canvas:
             if pen.mode in (0, 4) and paper is not None and _alike(pen.color, paper):
                 return "color"
         self._seen.append((number, *middle))
+        if self._last is not None:
+            left, up = self._last[0] - middle[0], middle[1] - self._last[1]
+            self.backwards += (abs(up) < size / 2 and left > size / 4) or up > size / 2
+        self._last = middle
         return None
 
     def _paper(self, x: float, y: float) -> _Color | None:

@@ -27,7 +27,7 @@ from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.core.record import label
 from lockgate.ingress.answers import Receive, Scope, Send
 from lockgate.ingress.serving import tell
-from lockgate.verifiers.post import _surplus, tls
+from lockgate.verifiers.post import surplus_of, tls
 
 LOG = logging.getLogger("lockgate.proxy")
 
@@ -48,6 +48,7 @@ _TOLD: Final = {
     code: (status, code, message)
     for code, status, message in (
         ("bad-target", 400, "the path or the method is not one that can be passed on"),
+        ("websocket", 403, "websockets are not passed on"),
         ("bad-framing", 400, "the headers say in two ways where the request ends, or for whom it is"),
         ("upstream-down", 502, "the upstream cannot be reached, or does not speak HTTP"),
         ("upstream-slow", 504, "the upstream did not answer in time"),
@@ -135,8 +136,8 @@ class Proxy:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         target, headers = self._target(scope), self._headers(scope)
-        if target is None or headers is None:
-            code = "bad-target" if target is None else "bad-framing"
+        if target is None or headers is None or _is_upgrade(scope["headers"]):
+            code = "bad-target" if target is None else "bad-framing" if headers is None else "websocket"
             await tell(send, *_TOLD[code], close=True)
             return
         outgoing = _Outgoing(receive)
@@ -179,7 +180,7 @@ class Proxy:
         try:
             await answer.pass_on(response)
             connection = response.extensions.get("network_stream")
-            if connection is not None and _surplus(response) != b"":
+            if connection is not None and surplus_of(response) != b"":
                 # What comes after an answer would be the answer to the next request, which is somebody else's.
                 await connection.aclose()
         finally:
@@ -329,6 +330,12 @@ def _is_framed_once(given: Iterable[Header]) -> bool:
         return False
     # A client that has other headers taken out on the way sends another request than the one that was judged.
     return all(option in _HOP or option in (b"close", b"") for option in _options(listed))
+
+
+def _is_upgrade(given: Iterable[Header]) -> bool:
+    """Whether the client wants to speak something else than HTTP from here on: passed on without that, its request
+    would be another one, and the answer none to what was asked."""
+    return any(name.lower() == b"upgrade" and b"websocket" in value.lower() for name, value in given)
 
 
 def _options(given: Iterable[Header]) -> list[bytes]:

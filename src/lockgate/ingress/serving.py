@@ -8,15 +8,29 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable
 from socket import socket
 from typing import TYPE_CHECKING, Any
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.ingress.answers import App, Receive, Scope, Send, marks
+from lockgate.ingress.answers import OWN, App, Receive, Scope, Send, marks
+from lockgate.ingress.identity import own_network
 
 if TYPE_CHECKING:
     import uvicorn
+
+_CONTENT = json.dumps(
+    {
+        "type": "error",
+        "error": {"type": "guardrail", "code": "busy", "message": "too many connections from this network"},
+    },
+    separators=(",", ":"),
+).encode("ascii")
+_TOO_MANY = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+    b"x-guardrail-decision: deny\r\nretry-after: 1\r\nconnection: close\r\n\r\n%s" % (len(_CONTENT), _CONTENT)
+)
 
 
 def healthy(app: App) -> App:
@@ -46,7 +60,7 @@ async def tell(send: Send, status: int, code: str, message: str, *, close: bool 
         *marks("deny", ""),
         *([(b"connection", b"close")] if close else []),
     ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": headers, OWN: True})
     await send({"type": "http.response.body", "body": content, "more_body": False})
 
 
@@ -54,6 +68,8 @@ def server(
     app: App,
     *,
     connections: int = 1000,
+    each: int | None = None,
+    trusts: Callable[[str], bool] = lambda _address: False,
     head_bytes: int = 1 << 17,
     head_s: float = 10.0,
     ready: Callable[[], None],
@@ -61,8 +77,11 @@ def server(
     """A server that calls `ready` when it listens; `.run(sockets=[…])` serves until a signal comes.
 
     `head_s` is how long a client may take to send a request's head, `head_bytes` how large that may be before anybody
-    has looked at it, `connections` how many may be open.
+    has looked at it, `connections` how many may be open, and `each` how many of them from one network (a quarter, if
+    nothing else is said). Proxies that `trusts` knows bring everybody's, and have no limit of their own.
     """
+    most = max(1, connections // 4) if each is None else each
+    open_now: Counter[str] = Counter()
     try:
         import uvicorn
         from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -75,12 +94,26 @@ def server(
         """The library waits for the end of a head for as long as the client likes, which is how few keep out many."""
 
         _late: asyncio.TimerHandle | None = None
+        _network = ""
+        _refused = False
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            peer = transport.get_extra_info("peername")
+            address = str(peer[0]) if isinstance(peer, tuple) and peer else ""
+            self._network = "" if trusts(address) else own_network(address)
+            if self._network and open_now[self._network] >= most:
+                # Told at once and before anything is read: reading is what they would keep others from.
+                self._refused = True
+                transport.write(_TOO_MANY)
+                transport.close()
+                return
+            open_now[self._network] += 1
             super().connection_made(transport)
             self._expect()
 
         def data_received(self, data: bytes) -> None:
+            if self._refused:
+                return
             super().data_received(data)
             self._expect()
 
@@ -89,8 +122,17 @@ def server(
             self._expect()
 
         def connection_lost(self, exc: Exception | None) -> None:
+            if self._refused:
+                return
+            open_now[self._network] -= 1
+            if not open_now[self._network]:
+                del open_now[self._network]
             self._forget()
             super().connection_lost(exc)
+
+        def eof_received(self) -> None:
+            if not self._refused:
+                super().eof_received()
 
         def _expect(self) -> None:
             cycle: Any = self.cycle  # none before the first request, whatever the library's types say

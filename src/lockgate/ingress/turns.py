@@ -28,9 +28,19 @@ from lockgate.ingress.kinds import (
     readings,
     words_in,
 )
-from lockgate.ingress.offers import begins_like_json, is_offer, is_offer_in, is_tool_part
 
-__all__ = ["REFUSALS", "Reading", "Refusal", "Refused", "Turn", "Upload", "named", "read_json", "read_leniently"]
+__all__ = [
+    "REFUSALS",
+    "Reading",
+    "Refusal",
+    "Refused",
+    "Turn",
+    "Upload",
+    "begins_like_json",
+    "named",
+    "read_json",
+    "read_leniently",
+]
 
 MAX_TURNS: Final = 8192
 MAX_UPLOADS: Final = 32
@@ -48,8 +58,9 @@ NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 class Turn(NamedTuple):
     """One thing said (`text`) or one tool called (`call`); a call's `text` is all that its arguments say.
 
-    `outside`: a tool's answer to a call that is in the same request. Whatever else has somebody else's name on it has
-    it by the word of the client, who answers for it.
+    `outside`: what somebody else is likely to have written. A tool's answer to a call that is in the same request, or
+    that a conversation kept elsewhere has in it; a document where an API has a place for documents; and what a model
+    said after it had read such. Whatever else has somebody else's name on it is the client's, who answers for it.
     """
 
     what: str
@@ -111,7 +122,7 @@ _FILE_KEYS: Final = _BASE64_KEYS | frozenset(
     " input_video input_file".split()
 )
 # Values that no model is shown: left out of the text where they are what they should be, a short name.
-_SETTINGS: Final = frozenset(
+SETTINGS: Final = frozenset(
     "role type id object model tool_call_id tool_use_id call_id status detail media_type".split()
 )
 # Parts of one text, where there are several: one and the same for whoever puts them together.
@@ -126,12 +137,24 @@ _DATA_URL = re.compile(r"data:([^,]{0,200}),", re.IGNORECASE)
 
 # Whatever stands under these keys is a tool's.
 _RESULTS: Final = ("functionresponse", "function_response", "toolresult", "tool_results", "tool_outputs")
-# A tool's answer to a call that was seen. Never leaves this file.
-_ANSWER: Final = "answer"
+_CALLS: Final = ("functioncall", "function_call", "tooluse")
+# A tool's answer to a call that was seen, a document in its place, what a model said after it. Never leave this file.
+_ANSWER, _PAPER, _ECHO = "answer", "paper", "echo"
+_OUTSIDE_NAMES: Final = {_ANSWER: "tool", _PAPER: "document", _ECHO: "agent"}
+# Names of what is kept elsewhere: the calls that results answer are there.
+_KEPT: Final = ("previous_response_id", "conversation", "conversation_id", "thread_id", "tool_outputs")
 # The client's words, where no message says whose.
 _SHAPELESS: Final = ("request", "user")
-_OUTSIDE: Final = ("tool:", "document:", f"{_ANSWER}:")
+_OUTSIDE: Final = ("tool:", "document:", f"{_ANSWER}:", f"{_PAPER}:")
+_FROM_OUTSIDE: Final = (f"{_ANSWER}:", f"{_PAPER}:", f"{_ECHO}:")
 _NONE: Final[frozenset[str]] = frozenset()
+
+
+_JSON = re.compile(r"\s*+[{\[]")
+
+
+def begins_like_json(text: str) -> bool:
+    return _JSON.match(text) is not None
 
 
 def named(prefix: str, name: object) -> str:
@@ -147,10 +170,11 @@ class Reading:
         self.turns: list[Turn] = []
         self.uploads: list[Upload] = []
         self.flags: dict[str, None] = {}
-        self.tools = False
         self._characters = 0
         self._calls: dict[str, str] = {}
         self._called_names: set[str] = set()
+        # Whether calls are elsewhere, and whether somebody else has been heard.
+        self._kept = self._heard = False
         # Pieces of the turn that is being said, with the key that each stands under.
         self._source = ""
         self._pieces: list[str] = []
@@ -174,25 +198,20 @@ class Reading:
         self.end_turn()
         if not _PLAIN_KEY.fullmatch(name):
             self.say(name, "request")
-        if is_offer(name.lower(), value.strip()):
-            self.tools = True
         self._string(value, source, name.lower())
         self.end_turn()
 
     def text(self, text: str, source: str) -> None:
-        """A text that is a whole body: one that nobody here takes for JSON may be that, or a form, to others."""
+        """A text that is a whole body."""
         self.end_turn()
-        if is_offer_in(text):
-            self.tools = True
         self.say(text, source)
         self.end_turn()
 
     def call(self, tool: str, arguments: Mapping[str, object]) -> None:
         self.end_turn()
-        self.tools = True
         self._called_names.add(tool)
         text = "\n".join(([] if _PLAIN_KEY.fullmatch(tool) else [tool]) + _strings(arguments))
-        self._turn(Turn("call", "agent", text, tool[:256], arguments))
+        self._turn(Turn("call", "agent", text, tool[:256], arguments, self._heard))
 
     def upload(self, name: str, content_type: str, data: bytes, source: str = "") -> None:
         if not data:
@@ -202,16 +221,18 @@ class Reading:
         kind = kind_of(data, content_type, name)
         if kind in MEDIA:
             self.flags[kind] = None
-        self.uploads.append(Upload(name[:128], content_type[:128], data, kind, source.startswith(_ANSWER)))
+        self.uploads.append(Upload(name[:128], content_type[:128], data, kind, source.startswith(_FROM_OUTSIDE)))
 
     def end_turn(self, *, goes_on: bool = False) -> None:
         pieces, keys, source = self._pieces, self._keys, self._source
         self._source = ""
         if pieces:
             self._pieces, self._keys = [], []
-            outside = source.startswith(_ANSWER)
+            outside = source.startswith(_FROM_OUTSIDE)
             if outside:
-                source = f"tool{source[len(_ANSWER) :]}"
+                self._heard = True
+                kind, _, name = source.partition(":")
+                source = f"{_OUTSIDE_NAMES[kind]}:{name}" if name else _OUTSIDE_NAMES[kind]
             self._turn(Turn("text", source, pieces[0] if len(pieces) == 1 else "\n".join(pieces), "", NOTHING, outside))
             if len(pieces) == 1 and not goes_on and not self._before:
                 return
@@ -246,7 +267,11 @@ class Reading:
 
     def json(self, value: object, source: str = "request") -> None:
         """All that a value says. With a stack of our own: the app's may be nearly full."""
-        self._api = isinstance(value, dict) and ("model" in value or "messages" in value)
+        if type(value) is dict and source == "request" and self._plain_chat(value):
+            return
+        if isinstance(value, dict):
+            self._api = "model" in value or "messages" in value
+            self._kept = any(value.get(name) for name in _KEPT)
         if isinstance(value, str):
             source = "user" if source == "request" else source
         stack: list[tuple[object, str, str]] = [(value, source, "")]
@@ -265,6 +290,34 @@ class Reading:
         self.end_turn()
         self._api = False
 
+    def _plain_chat(self, body: dict[str, Any]) -> bool:
+        """A model, numbers and messages that are a role and a text each, as nearly all requests are, in one step."""
+        messages = body.get("messages")
+        if type(messages) is not list or self._pieces or self._before or self._heard:
+            return False
+        for name, value in body.items():
+            if name == "model":
+                if type(value) is not str or _NAME.fullmatch(value) is None:
+                    return False
+            elif value is not messages and (name not in _COMMON or isinstance(value, str | list | dict)):
+                return False
+        said: list[Turn] = []
+        for message in messages:
+            if type(message) is not dict or len(message) != 2:
+                return False
+            text, role = message.get("content"), message.get("role")
+            if type(text) is not str or type(role) is not str or text[:5].lower() == "data:":
+                return False
+            speaker = _ROLES.get(role.lower())
+            if speaker is None or (not text[:1].isalpha() and begins_like_json(text)):
+                return False
+            if text and not text.isspace():
+                said.append(Turn("text", speaker, text))
+        self._kept = False
+        for turn in said:
+            self._turn(turn)
+        return True
+
     def _message(self, body: dict[str, Any], source: str, key: str) -> bool:
         """A message that is a role and a text and nothing else, as nearly all are, in one step; else False."""
         if len(body) != 2 or key in _RESULTS:
@@ -277,11 +330,11 @@ class Reading:
             return False
         self.end_turn()
         self._api = True
-        self.say(text, speaker, "content")
+        self.say(text, f"{_ECHO}:" if self._heard and speaker == "agent" else speaker, "content")
         return True
 
     def _string(self, text: str, source: str, key: str) -> None:
-        if self._api and key in _SETTINGS and _NAME.fullmatch(text):
+        if self._api and key in SETTINGS and _NAME.fullmatch(text):
             return
         if text[:5].lower() == "data:" and self._data_url(text, source, key):
             return
@@ -289,8 +342,6 @@ class Reading:
             return
         if key == _SEALED and self._sealed(text, source):
             return
-        if begins_like_json(text) and is_offer_in(text):
-            self.tools = True
         self.say(text, source, key)
 
     def _base64(self, text: str, content_type: str, name: str, source: str) -> bool:
@@ -325,7 +376,7 @@ class Reading:
         elif kind != "binary":
             return False
         else:
-            loose = not content_type and not source.startswith("document:")
+            loose = not content_type and not source.startswith(("document:", f"{_PAPER}:"))
             if not is_address(text) and not (loose and is_short_and_opaque(text, data)):
                 return False
             opaque = True
@@ -343,8 +394,6 @@ class Reading:
         outside = source.startswith(_OUTSIDE)
         if not outside:
             source, outside = self._speaker(body, kind, source, key)
-        if kind and is_tool_part(kind):
-            self.tools = True
         if kind in _MEDIA_PARTS:
             self.flags[_MEDIA_PARTS[kind]] = None
         elif kind in ("url", _SEALED):
@@ -364,8 +413,6 @@ class Reading:
                 left.append((name, source, ""))
             if lower in _ELSEWHERE and value:
                 self.flags["opaque"] = None
-            if is_offer(lower, value):
-                self.tools = True
             inner = source
             if lower in _TOOLS and not outside:
                 inner = "system"
@@ -383,23 +430,24 @@ class Reading:
             self._api = True
             lower = role.lower()
             if lower in ("tool", "function", "ipython", "observation"):
-                self.tools = True
                 return self._tool(body), True
             if lower not in _ROLES:
                 # A role nobody knows may be a retriever's, or anything.
                 return named("document", role), True
             source = _ROLES[lower]
+            if self._heard and source == "agent":
+                # Whatever it says by now may be what it was told.
+                source = f"{_ECHO}:"
         elif kind in ("reasoning", "thinking"):
-            source = "agent"
+            source = f"{_ECHO}:" if self._heard else "agent"
         if kind.endswith(("tool_result", "call_output")) or key in _RESULTS:
             self.end_turn()
-            self.tools = True
             return self._tool(body), True
-        if kind in _DOCUMENTS:
+        if kind in _DOCUMENTS or key == "documents":
             self.end_turn()
             file = body.get("file")
             inner = file if isinstance(file, dict) else body
-            return named("document", inner.get("filename") or inner.get("title") or inner.get("name")), True
+            return named(_PAPER, inner.get("filename") or inner.get("title") or inner.get("name")), True
         return source, False
 
     def _tool(self, body: Mapping[str, object]) -> str:
@@ -407,7 +455,11 @@ class Reading:
         ids = [body[key] for key in ("tool_call_id", "tool_use_id", "call_id", "toolUseId") if key in body]
         called = next((self._calls[one] for one in ids if isinstance(one, str) and one in self._calls), "")
         name = body.get("name")
-        answers = called or (not ids and isinstance(name, str) and name in self._called_names)
+        answers = called or self._kept or (not ids and isinstance(name, str) and name in self._called_names)
+        call = body.get("call")
+        if not answers and not ids and isinstance(call, dict):
+            # Cohere's have the call inside.
+            answers, name = True, call.get("name")
         return named(_ANSWER if answers else "tool", name or called)
 
     def _call(self, body: dict[str, Any], kind: str, under: str) -> frozenset[str]:
@@ -417,6 +469,9 @@ class Reading:
         function = body.get("function")
         name = function.get("name") if isinstance(function, dict) else body.get("name") or kind
         if isinstance(name, str):
+            if under in _CALLS:
+                # Also one without arguments.
+                self._called_names.add(name)
             self._calls.update(
                 (body[key], name) for key in ("id", "call_id", "toolUseId") if isinstance(body.get(key), str)
             )
@@ -472,7 +527,7 @@ class Reading:
 
 
 def _document(source: str) -> str:
-    return source.removeprefix("document:") if source.startswith("document:") else ""
+    return source.partition(":")[2] if source.startswith(("document:", f"{_PAPER}:")) else ""
 
 
 def _in_a_word(end: str, begin: str) -> bool:

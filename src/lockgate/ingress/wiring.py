@@ -19,6 +19,8 @@ from lockgate.recording import Journal
 if TYPE_CHECKING:
     from lockgate.adapters import VerifierAdapter
     from lockgate.ingress.artifacts import Inspector
+    from lockgate.stores.abuse_bans import SqliteBans
+    from lockgate.stores.abuse_valkey import ValkeyStrikes
 
 LOG = logging.getLogger("lockgate.abuse_gate")
 # What reads PDF files, and how it is installed.
@@ -59,18 +61,27 @@ def identity(settings: AbuseSettings, given: Identity | None, principal: Princip
 
 
 def ladder(settings: AbuseSettings, metrics: Metrics) -> Ladder:
-    store = bans = None
-    if settings.store != "memory":
-        from lockgate.stores.abuse_valkey import ValkeyStrikes
+    return Ladder(settings.ladder, shared(settings), bans=bans(settings), count=metrics.ladder_events.add)
 
-        scheme, _, place = settings.store.partition("://")
-        password = f":{quote(settings.store_password, safe='')}@" if settings.store_password else ""
-        store = ValkeyStrikes(f"{scheme}://{password}{place}", settings.ladder)
-    if settings.bans_file:
-        from lockgate.stores.abuse_bans import SqliteBans
 
-        bans = SqliteBans(Path(settings.bans_file), settings.ladder)
-    return Ladder(settings.ladder, store, bans=bans, count=metrics.ladder_events.add)
+def shared(settings: AbuseSettings) -> ValkeyStrikes | None:
+    """The store that several gates share, if there is one."""
+    if settings.store == "memory":
+        return None
+    from lockgate.stores.abuse_valkey import ValkeyStrikes
+
+    scheme, _, place = settings.store.partition("://")
+    password = f":{quote(settings.store_password, safe='')}@" if settings.store_password else ""
+    return ValkeyStrikes(f"{scheme}://{password}{place}", settings.ladder)
+
+
+def bans(settings: AbuseSettings) -> SqliteBans | None:
+    """The file that bans are kept in, if there is one."""
+    if not settings.bans_file:
+        return None
+    from lockgate.stores.abuse_bans import SqliteBans
+
+    return SqliteBans(Path(settings.bans_file), settings.ladder)
 
 
 def inspector(settings: AbuseSettings, gate: Gate) -> Inspector:

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from lockgate.config import writable_by_others
 from lockgate.core.errors import LockgateError, quoted
-from lockgate.core.strikes import PRINCIPAL, Known, LadderSettings, Standing, Subject
+from lockgate.core.strikes import LIFTED, PRINCIPAL, Known, LadderSettings, Standing, Subject
 
 # "lkgb": other programs' databases are refused, and ours is known to tools that look.
 _APPLICATION = 0x6C6B6762
@@ -33,6 +33,8 @@ _SPARED_S = 86_400.0
 # Read at once: whoever takes them in holds up an event loop meanwhile.
 PAGE = 1000
 _KEY = re.compile(r"[0-9a-f]{32}")
+# In place of the end of a quarantine: a person has lifted it, at the time that is the lock's end.
+_LIFTED = -1.0
 
 _SCHEMA = f"""
 PRAGMA application_id = {_APPLICATION};
@@ -48,7 +50,8 @@ _SELECT = "SELECT number, key, locked_until, quarantined_until FROM bans"
 
 
 class Page(NamedTuple):
-    """Bans in force, the number of the newest row seen, which is where to go on from, and whether there are more."""
+    """Bans in force and those that were LIFTED, the number of the newest row seen, which is where to go on from, and
+    whether there are more."""
 
     bans: tuple[tuple[Subject, Known], ...]
     number: int
@@ -73,8 +76,8 @@ class SqliteBans:
                 number = 0  # a file that was put in this one's place, with numbers of its own
             rows = db.execute(f"{_SELECT} WHERE number > ? ORDER BY number LIMIT ?", (number, PAGE)).fetchall()
             bans = [(Subject(PRINCIPAL, row[1]), self._known(row, now_s)) for row in rows]
-        in_force = tuple((each, known) for each, known in bans if known != Known())
-        return Page(in_force, rows[-1][0] if rows else number, len(rows) == PAGE)
+        news = tuple((each, known) for each, known in bans if known != Known())
+        return Page(news, rows[-1][0] if rows else number, len(rows) == PAGE)
 
     def keep(self, bans: Sequence[tuple[Subject, Known]], now_s: float) -> None:
         """Have them on disk when this returns. A ban that is there and lasts longer stays as it is."""
@@ -95,9 +98,25 @@ class SqliteBans:
                 raise
             db.execute("COMMIT")
 
+    def lift(self, key: str, now_s: float) -> bool:
+        """Whether there was a ban of this principal, which then is none any more: to all who look from now on."""
+        with self._opened() as db:
+            db.execute("BEGIN IMMEDIATE")
+            row = db.execute(f"{_SELECT} WHERE key = ?", (key,)).fetchone()
+            banned = row is not None and self._known(row, now_s) not in (Known(), LIFTED)
+            if banned:
+                # Replaced, not deleted: its number tells the workers, which have it in their memories.
+                db.execute(
+                    "INSERT OR REPLACE INTO bans (key, locked_until, quarantined_until) VALUES (?, ?, ?)",
+                    (key, now_s, _LIFTED),
+                )
+            db.execute("COMMIT")
+        return banned
+
     def _keep(self, db: sqlite3.Connection, key: str, known: Known, now_s: float) -> None:
         row = db.execute(f"{_SELECT} WHERE key = ?", (key,)).fetchone()
         there = self._known(row, now_s) if row else Known()
+        there = Known() if there == LIFTED else there
         longer = Known((), max(known.locked_s, there.locked_s), max(known.quarantined_s, there.quarantined_s))
         # Within a second it is the same ban, heard of from another side: writing it again would wake every worker.
         if longer.locked_s - there.locked_s < 1 and longer.quarantined_s - there.quarantined_s < 1:
@@ -118,6 +137,8 @@ class SqliteBans:
             or not isinstance(quarantined_until, float)
         ):
             raise sqlite3.DatabaseError("a row that is no ban")
+        if quarantined_until == _LIFTED:
+            return LIFTED
         locked_s, quarantined_s = (
             min(max(0.0, until - now_s), self._settings.cooldown_s(mode))
             for until, mode in (

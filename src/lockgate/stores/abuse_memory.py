@@ -35,6 +35,11 @@ class MemoryStrikes:
     def __len__(self) -> int:
         return len(self._banned) + sum(map(len, self._struck.values()))
 
+    @property
+    def has_bans(self) -> bool:
+        """Whether anybody might be banned: False says that nobody is."""
+        return bool(self._banned)
+
     def get(self, subject: Subject) -> Record:
         key = bytes.fromhex(subject.key)
         return self._banned.get(key) or self._struck[subject.kind].get(key) or _NEW

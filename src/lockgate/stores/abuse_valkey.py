@@ -19,11 +19,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from secrets import token_hex
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from lockgate.core.breaker import Circuit, Limits, Result, admit, settle
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.strikes import PRINCIPAL, Heard, Known, LadderSettings, Standing, Subject, Told
+from lockgate.core.strikes import LIFTED, PRINCIPAL, Heard, Known, LadderSettings, Standing, Subject, Told
 
 if TYPE_CHECKING:
     from valkey.asyncio import Valkey
@@ -38,6 +38,9 @@ MAX_CONNECTIONS = 16
 MAX_BANS = 100
 _FIELDS = {Standing.EXECUTE_LOCKED: "l", Standing.FULL_QUARANTINE: "q"}
 _LEFT = {"l": "locked_s", "q": "quarantined_s"}
+_BANS = "{lockgate:abuse}:bans"
+# For a person who waits, and no request.
+_PATIENCE_S = 5.0
 
 # KEYS: the server's name, the list of bans, then one hash for each subject told about: `l` and `q` are the ends of its
 # bans and every other field is a strike, all in milliseconds of the server's clock. `%.0f`, because Lua would write a
@@ -52,10 +55,12 @@ redis.call('SET', KEYS[1], asked.name, 'NX')
 local known = {}
 for i, told in ipairs(asked.told) do
   local key, strikes, ends, was = KEYS[i + 2], {}, {l = 0, q = 0}, {l = 0, q = 0}
-  local stored, changed, struck = redis.call('HGETALL', key), false, false
+  local stored, changed, struck, lifted = redis.call('HGETALL', key), false, false, false
   for j = 1, #stored, 2 do
     local field, at = stored[j], tonumber(stored[j + 1])
-    if ends[field] then
+    if field == 'x' then
+      lifted = true
+    elseif ends[field] then
       -- An end further away than the cooldown is a clock that was put back; so is a strike that is yet to come.
       ends[field] = math.min(at, now + asked.most[field])
       was[field] = ends[field]
@@ -79,13 +84,15 @@ for i, told in ipairs(asked.told) do
   if told.principal then
     for _, tier in ipairs(asked.tiers) do
       if struck and #strikes >= tier.threshold then
+        redis.call('HDEL', key, 'x')
         ends[tier.mode] = math.max(ends[tier.mode], now + tier.cooldown)
       end
     end
     for mode, left in pairs(told.left) do
       -- Within a second it is the same ban, a message's way later: taken over each time it would never end.
       local at = now + math.min(left, asked.most[mode])
-      if left > 0 and at - ends[mode] > 1000 then ends[mode] = at end
+      -- Who has not heard yet that a ban was lifted tells of it still.
+      if left > 0 and not lifted and at - ends[mode] > 1000 then ends[mode] = at end
     end
   end
   local last = now + asked.window
@@ -116,6 +123,24 @@ for j = 1, #rows, 2 do
   if key and #key == 32 then table.insert(bans, {key, mode, tonumber(at) - now}) end
 end
 return {ARGV[2], redis.call('GET', KEYS[1]), known, bans, rows[#rows] or asked.cursor, top[2] or '0'}
+"""
+
+
+# KEYS: the list of bans, the subject's hash. Its strikes go as well: they would lead to the same ban at the next one.
+LIFT = """
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local top = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+for _, row in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+  if string.sub(row, 1, 33) == ARGV[1] .. ':' then redis.call('ZREM', KEYS[1], row) end
+end
+redis.call('DEL', KEYS[2])
+redis.call('HSET', KEYS[2], 'x', string.format('%.0f', now))
+redis.call('PEXPIRE', KEYS[2], ARGV[2])
+local score = string.format('%.0f', math.max(now * 1000, (tonumber(top[2]) or 0) + 1))
+redis.call('ZADD', KEYS[1], score, ARGV[1] .. ':x:' .. string.format('%.0f', now))
+redis.call('PEXPIRE', KEYS[1], ARGV[2] * 2)
+return 1
 """
 
 
@@ -185,6 +210,31 @@ class ValkeyStrikes:
         finally:
             self._circuit = settle(self._circuit, ticket, result, self._clock(), self._limits)
 
+    async def bans(self) -> dict[str, Known]:
+        """Every ban in force, by its principal's key, for a person; raises where there is no answer."""
+        await self._here()
+        client = cast(Any, self._client)
+        async with asyncio.timeout(_PATIENCE_S):
+            rows = await client.zrange(_BANS, 0, -1)
+            seconds, micros = await client.time()
+        found: dict[str, Known] = {}
+        for key, mode, at in (row.split(":") for row in rows):
+            left_s = int(at) / 1000 - seconds - micros / 1e6
+            if mode == "x":
+                found.pop(key, None)
+            elif left_s > 0:
+                before = found.get(key, Known())
+                found[key] = before._replace(**{_LEFT[mode]: max(left_s, getattr(before, _LEFT[mode]))})
+        return found
+
+    async def lift(self, key: str) -> None:
+        """Have nobody know of this principal's bans any more; raises where there is no answer."""
+        await self._here()
+        client = cast(Any, self._client)
+        longest = max(self._settings.cooldown_s(mode) for mode in _FIELDS)
+        async with asyncio.timeout(_PATIENCE_S):
+            await client.eval(LIFT, 2, _BANS, _hash(PRINCIPAL, key), key, _ms(longest))
+
     async def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
@@ -208,8 +258,7 @@ class ValkeyStrikes:
             ],
         }
         # One tag for all keys: in a cluster they must be on one server, for the script sees them together.
-        keys = ["{lockgate:abuse}:name", "{lockgate:abuse}:bans"]
-        keys += [f"{{lockgate:abuse}}:{each.subject.kind}:{each.subject.key}" for each in told]
+        keys = ["{lockgate:abuse}:name", _BANS, *(_hash(*each.subject) for each in told)]
         async with self._free:
             reply = await script(keys=keys, args=[json.dumps(asked), nonce])
         # A reply to another question, on a connection that somebody left in the middle, would lift or make bans.
@@ -225,7 +274,10 @@ class ValkeyStrikes:
         heard = Heard(
             tuple(Known(tuple(ms / 1000 for ms in ages), l / 1000, q / 1000) for l, q, *ages in known),  # noqa: E741
             tuple(
-                (Subject(PRINCIPAL, bytes.fromhex(key).hex()), Known((), **{_LEFT[mode]: max(0, ms) / 1000}))
+                (
+                    Subject(PRINCIPAL, bytes.fromhex(key).hex()),
+                    LIFTED if mode == "x" else Known((), **{_LEFT[mode]: max(0, ms) / 1000}),
+                )
                 for key, mode, ms in bans
             ),
             forgot,
@@ -247,6 +299,10 @@ class ValkeyStrikes:
             self._script = self._client.register_script(SCRIPT)
             self._home, self._free = home, asyncio.Semaphore(MAX_CONNECTIONS)
         return self._script
+
+
+def _hash(kind: str, key: str) -> str:
+    return f"{{lockgate:abuse}}:{kind}:{key}"
 
 
 def _ms(seconds: float) -> int:

@@ -105,7 +105,7 @@ async def _read(response: httpx2.Response) -> Reply | NoAnswer:
             if len(body) > MAX_REPLY or pieces > MAX_PIECES:
                 return NoAnswer(Why.REPLY_TOO_LARGE) if good else Reply(status, headers, b"")
     connection = response.extensions.get("network_stream")
-    if connection is not None and (surplus := _surplus(response)) != b"":
+    if connection is not None and (surplus := surplus_of(response)) != b"":
         # The library would take it for the reply to the next question on this connection, which may be a tenant's
         # who has nothing to do with this one.
         await connection.aclose()
@@ -135,7 +135,7 @@ def _hush() -> None:
             logging.getLogger(name).addFilter(_HUSHED)
 
 
-def _surplus(response: httpx2.Response) -> bytes | None:
+def surplus_of(response: httpx2.Response) -> bytes | None:
     """What a server sent after the end of its reply; None when the library hides it."""
     try:
         return cast(bytes, cast(Any, response.stream)._httpcore_stream._stream._connection._h11_state.trailing_data[0])

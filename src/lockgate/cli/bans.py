@@ -1,0 +1,133 @@
+"""`lockgate gate bans`: who is locked or quarantined, and the one way to have them in again before their time.
+
+Bans are kept by keyed hashes, so they are shown by these;
+`client=` in the gate's log, beside each incident, is the same.
+With the secret and a principal's name theirs can be found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import sys
+from collections.abc import Awaitable
+from hashlib import sha256
+from time import time
+from typing import TYPE_CHECKING, TypeVar
+
+from lockgate.cli.exits import Exit
+from lockgate.core.errors import InvalidConfig, LockgateError, quoted
+from lockgate.core.strikes import LIFTED, Known
+
+if TYPE_CHECKING:
+    from lockgate.abuse_settings import AbuseSettings
+    from lockgate.stores.abuse_bans import SqliteBans
+    from lockgate.stores.abuse_valkey import ValkeyStrikes
+
+T = TypeVar("T")
+_SHOWN = re.compile("[0-9a-f]{12,32}")
+
+
+def run(args: argparse.Namespace) -> Exit:
+    from lockgate import assemble
+    from lockgate.abuse_settings import abuse_settings
+
+    if args.envoy or args.litellm or args.upstream is not None:
+        raise LockgateError("`bans` stands in front of nothing", hint="leave --upstream, --envoy and --litellm out")
+    found = assemble.settings_from_environment(args.config)
+    settings = abuse_settings(table=found.abuse_gate)
+    if settings.store == "memory" and not settings.bans_file:
+        raise InvalidConfig(
+            "the gate keeps its bans in its own memory only, where nobody else can look",
+            hint="set ABUSE_BANS_FILE, or ABUSE_STORE; without them a restart of the gate lifts every ban",
+        )
+    kept = _Kept(settings)
+    if args.lift is None:
+        return _list(kept.all())
+    who = sys.stdin.readline().strip() if args.lift == "-" else args.lift
+    keys = _keys(who, settings, kept.all())
+    if not keys:
+        print(f"lockgate: {quoted(who)} is not banned", file=sys.stderr)
+        return Exit.FLAGGED
+    journal = assemble.journal_from_settings(found)
+    if journal is not None:
+        from lockgate.recording import record_assess
+
+        # Recorded before it is done, as everything else: a ban that is gone and nobody knows why is worse than none.
+        digest = sha256(keys[0].encode("ascii")).hexdigest()
+        record_assess(
+            journal, digest, "unclear", f"ban-lifted:{keys[0][:12]}", reason="person", by="lockgate-gate-bans"
+        )
+    kept.lift(keys[0])
+    print(f"lifted: {keys[0][:12]}; gates hear of it within a second or two")
+    return Exit.CLEAR
+
+
+class _Kept:
+    """Where the settings say that bans are kept: in a file, in a shared store, or both."""
+
+    def __init__(self, settings: AbuseSettings) -> None:
+        from lockgate.ingress import wiring
+
+        self._store: ValkeyStrikes | None = wiring.shared(settings)
+        self._bans: SqliteBans | None = wiring.bans(settings)
+
+    def all(self) -> dict[str, Known]:
+        found = asyncio.run(_answered(self._store, self._store.bans())) if self._store is not None else {}
+        number, more = 0, self._bans is not None
+        while more and self._bans is not None:
+            page, number, more = self._bans.since(number, time())
+            for subject, known in page:
+                if known != LIFTED:
+                    before = found.get(subject.key, Known())
+                    locked_s = max(known.locked_s, before.locked_s)
+                    found[subject.key] = Known((), locked_s, max(known.quarantined_s, before.quarantined_s))
+        return found
+
+    def lift(self, key: str) -> None:
+        if self._store is not None:
+            asyncio.run(_answered(self._store, self._store.lift(key)))
+        if self._bans is not None:
+            self._bans.lift(key, time())
+
+
+async def _answered(store: ValkeyStrikes, asked: Awaitable[T]) -> T:
+    try:
+        return await asked
+    except Exception as error:  # noqa: BLE001 - whatever it was; the type only, as its words may hold the password
+        why = f"the shared store does not answer: {type(error).__name__}"
+        raise LockgateError(why, hint="ABUSE_STORE says where it is") from None
+    finally:
+        await store.close()
+
+
+def _keys(who: str, settings: AbuseSettings, banned: dict[str, Known]) -> list[str]:
+    """The one that is meant: by what a list calls them, or by their name."""
+    from lockgate.core.incidents import is_incident_id
+    from lockgate.ingress.identity import Identity
+
+    if not who:
+        raise LockgateError("--lift needs somebody", hint="a principal, or what `lockgate gate bans` calls them")
+    if is_incident_id(who):
+        raise LockgateError(
+            "an incident says what was blocked, and not who was banned",
+            hint="the line of the gate's log with this incident has client=…: lift that",
+        )
+    named = Identity.from_settings(settings).subjects({"state": {"principal": who}})[0].key
+    found = [named] if named in banned else []
+    if _SHOWN.fullmatch(who):
+        found += [key for key in banned if key.startswith(who)]
+    if len(found) > 1:
+        raise LockgateError(f"{quoted(who)} could be several", hint="type more of it")
+    return found
+
+
+def _list(banned: dict[str, Known]) -> Exit:
+    if not banned:
+        print("nobody is banned")
+    for key, known in sorted(banned.items(), key=lambda each: -max(each[1][1:])):
+        mode = "full_quarantine" if known.quarantined_s > 0 else "execute_locked"
+        left_s = known.quarantined_s or known.locked_s
+        print(f"{key[:12]}  {mode:<15}  {left_s / 60:5.1f} min left")
+    return Exit.CLEAR

@@ -1,0 +1,137 @@
+"""Bodies as they arrive: counted, timed, and kept in one pot of memory that all networks share.
+
+Whoever sends many bodies that stop just before their end would else fill it, and nobody else's would be read. So where
+there is no room left, whoever has most in it gives way: of the network that holds most, the largest body that is still
+on its way. And half of the pot is all that one network gets, whatever becomes of its bodies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Generator
+from functools import partial
+from types import CoroutineType, coroutine
+from typing import Any
+
+from lockgate.ingress.answers import Message, Receive, Stop
+
+# Of all bodies together, and of those of one network.
+MAX_HELD_BYTES = 256 << 20
+_SHARE = 2
+# A body of single bytes would take fifty times its size.
+_MANY_PARTS = 256
+
+
+class Body:
+    """A body as far as it has arrived, and the network it comes from."""
+
+    __slots__ = ("clock", "data", "network", "pushed_out", "size", "whole")
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.size = 0
+        self.whole = False
+        self.network = ""
+        self.clock: asyncio.Timeout | None = None
+        self.pushed_out = False
+
+
+class Bodies:
+    """All that are held, for one event loop. `let_go` is called for each, however it ends, and may be called twice."""
+
+    def __init__(self, *, max_bytes: int, idle_s: float, total_s: float) -> None:
+        self._max_bytes, self._idle_s, self._total_s = max_bytes, idle_s, total_s
+        self.held = 0
+        self._of: Counter[str] = Counter()
+        # Those whose next part has yet to come, in the order they began to wait.
+        self._waiting: dict[Body, None] = {}
+
+    async def read(self, receive: Receive, body: Body) -> None:
+        """All of it, or Stop. A client that leaves leaves a body that is not whole."""
+        now = asyncio.get_running_loop().time
+        ends = now() + self._total_s
+        parts: list[bytes] = []
+        more = True
+        while more:
+            coming: Awaitable[Message] = receive()
+            message: Message | None = None
+            if type(coming) is CoroutineType:
+                # Most bodies are here already. A clock for what does not wait costs more than all the rest of this.
+                try:
+                    coming = _resumed(coming, coming.send(None))
+                except StopIteration as done:
+                    message = done.value
+            if message is None:
+                message = await self._wait(coming, body, min(ends, now() + self._idle_s))
+            if message["type"] == "http.disconnect":
+                return
+            if message["type"] != "http.request":
+                raise Stop("not-http")
+            part = message.get("body", b"")
+            more = bool(message.get("more_body", False))
+            self._take(body, len(part))
+            parts.append(part)
+            if len(parts) > _MANY_PARTS:
+                parts = [b"".join(parts)]
+        body.data = parts[0] if len(parts) == 1 else b"".join(parts)
+        body.whole = True
+
+    def let_go(self, body: Body) -> None:
+        size, body.size, body.data = body.size, 0, b""
+        if size:
+            self.held -= size
+            self._of[body.network] -= size
+            if not self._of[body.network]:
+                del self._of[body.network]
+
+    async def _wait(self, coming: Awaitable[Message], body: Body, ends: float) -> Message:
+        try:
+            async with asyncio.timeout_at(ends) as body.clock:
+                self._waiting[body] = None
+                return await coming
+        except TimeoutError:
+            raise Stop("busy" if body.pushed_out else "body-too-slow") from None
+        finally:
+            body.clock = None
+            self._waiting.pop(body, None)
+
+    def _take(self, body: Body, size: int) -> None:
+        body.size += size
+        self.held += size
+        self._of[body.network] += size
+        if body.size > self._max_bytes:
+            raise Stop("body-too-large")
+        if self._of[body.network] > max(MAX_HELD_BYTES // _SHARE, self._max_bytes):
+            self._push_out(body.network, larger_than=body.size)
+        while self.held > MAX_HELD_BYTES:
+            most = max(self._of, key=self._of.__getitem__)
+            own = most == body.network or self._of[most] <= self._of[body.network]
+            self._push_out(body.network if own else most, larger_than=body.size if own else 0)
+
+    def _push_out(self, network: str, *, larger_than: int) -> None:
+        """End the largest body of a network that is still on its way; Stop where there is none, or none as large."""
+        theirs = (body for body in self._waiting if body.network == network)
+        largest = max(theirs, key=lambda body: body.size, default=None)
+        if largest is None or largest.size <= larger_than or largest.clock is None:
+            raise Stop("busy")
+        del self._waiting[largest]
+        largest.pushed_out = True
+        self.let_go(largest)
+        largest.clock.reschedule(asyncio.get_running_loop().time())
+
+
+@coroutine
+def _resumed(coming: CoroutineType[Any, Any, Message], waits_for: Any) -> Generator[Any, Any, Message]:
+    """What `await coming` does after its first step, which was `coming.send(None)` and gave `waits_for`."""
+    while True:
+        try:
+            sent = yield waits_for
+        except BaseException as error:  # noqa: BLE001 - also a cancellation: whatever it is, it is not for us
+            step = partial(coming.throw, error)
+        else:
+            step = partial(coming.send, sent)
+        try:
+            waits_for = step()
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
