@@ -195,15 +195,24 @@ def flipped(text: str, at: int) -> str:
     return text[:at] + ("0" if text[at] != "0" else "1") + text[at + 1 :]
 
 
+def first_line(proof: dict[str, Any]) -> int:
+    return int(proof["checkpoint"].index("\n")) + 1
+
+
+def second_line(proof: dict[str, Any]) -> int:
+    return int(proof["checkpoint"].index("\n", first_line(proof))) + 1
+
+
 TAMPERED: dict[str, Callable[[dict[str, Any]], object]] = {
     "record": lambda proof: proof.update(record=proof["record"].replace("PAUSE", "CONTINUE")),
-    "salt": lambda proof: proof.update(record=re.sub('"salt":"..', '"salt":"00', proof["record"])),
+    "salt": lambda proof: proof.update(record=flipped(proof["record"], proof["record"].index('"salt":"') + 8)),
     "path": lambda proof: proof.update(proof=[flipped(proof["proof"][0], 5), *proof["proof"][1:]]),
     "path-short": lambda proof: proof.update(proof=proof["proof"][:-1]),
     "path-long": lambda proof: proof.update(proof=[*proof["proof"], "0" * 64]),
     "path-odd": lambda proof: proof.update(proof=["zz", *proof["proof"][1:]]),
     "size": lambda proof: proof.update(size=proof["size"] + 1),
-    "head-root": lambda proof: proof.update(checkpoint=re.sub("\n(.)", "\nA", proof["checkpoint"])),
+    "head-root": lambda proof: proof.update(checkpoint=flipped(proof["checkpoint"], second_line(proof) + 3)),
+    "head-size": lambda proof: proof.update(checkpoint=flipped(proof["checkpoint"], first_line(proof))),
     "head-signature": lambda proof: proof.update(checkpoint=proof["checkpoint"][:-8] + "AAAAAA=\n"),
     "head-none": lambda proof: proof.update(checkpoint=""),
     "key": lambda proof: proof.update(key=re.sub(".{6}$", "AAAAAA", proof["key"])),

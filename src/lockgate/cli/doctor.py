@@ -32,7 +32,10 @@ example:
   $ lockgate doctor
   $ lockgate doctor --offline --json
   $ lockgate doctor --keys myservice.secrets:Vault
+  $ lockgate doctor --claude-code
 
+--claude-code looks at Claude Code instead: its version, its settings, whether the service answers, and
+whether a hijacked call that is sent through every event is really stopped.
 --keys is for programs that give `resolve_adapter_from_env` a source of keys: it names that object, or
 a class to make one of, and imports its module.
 Exit code 0: nothing failed (a warning is no failure); 1: something has to be fixed.
@@ -65,6 +68,7 @@ def describe(parser: Parser) -> None:
     parser.description = _HELP
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--offline", action="store_true", help="do not ask the endpoints anything")
+    parser.add_argument("--claude-code", action="store_true", help="check how Claude Code asks Lockgate")
     parser.add_argument("--keys", metavar="MODULE:NAME", help="get the verifier's key from this source of keys")
     parser.add_argument("--tenant", metavar="NAME", default="", help="use this tenant's own key")
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
@@ -74,7 +78,8 @@ def describe(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> Exit:
     found: list[Check] = []
     show = None if args.json else _lines()
-    for check in checks(args.config, offline=args.offline, keys=args.keys, tenant=args.tenant):
+    asked = checks(args.config, offline=args.offline, keys=args.keys, tenant=args.tenant)
+    for check in _claude_code(args.config) if args.claude_code else asked:
         found.append(check)
         if show is not None:
             show(check)
@@ -126,6 +131,17 @@ def checks(
             yield _settled("endpoint", lambda: _endpoint(verifier, settings, tenant, source, reported))
     yield from _judges(settings, reported, read=bool(read), offline=offline)
     yield _settled("clock", lambda: _clock(reported))
+
+
+def _claude_code(config: str | None) -> Iterator[Check]:
+    import os
+    from pathlib import Path
+
+    from lockgate import assemble
+    from lockgate.cli import wiring
+
+    yield _installation()
+    yield from wiring.checks(assemble.settings_from_environment(config), Path.cwd(), os.environ)
 
 
 def _settled(name: str, look: Callable[[], Check]) -> Check:
@@ -607,7 +623,7 @@ def _embedded_judge(settings: Settings) -> Check:
     judge.verify()
     case = Case(goal=HARMLESS, tool="opening_hours", arguments='{"day": "tomorrow"}', risk="low")
     facts = tuple(float(name in ("tool-in-goal", "arguments-in-goal")) for name in FACTS)
-    evidence = Evidence(HARMLESS, "opening_hours(day=tomorrow)", ("We open at nine every day.",), facts)
+    evidence = Evidence(("We open at nine every day.",), facts)
     began = perf_counter()
     opined = judge.opine(Inquiry(Stage.TRIAGE, case, evidence))
     return judge_check("triage", opined.opinion, judge.name, perf_counter() - began)

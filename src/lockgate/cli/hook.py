@@ -1,0 +1,42 @@
+"""`lockgate hook`: the parser and the help of a command whose work is in `lockgate/hook.py`, where it starts faster."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lockgate.cli.parser import Parser
+
+_HELP = """\
+Answers one event of Claude Code, read from standard input, by asking the service: the form of the hook that
+`lockgate init claude-code --command` writes. You do not call it yourself, except to try it:
+
+example:
+  $ echo '{"hook_event_name":"PreToolUse","session_id":"try","tool_name":"Bash",
+           "tool_input":{"command":"ls"},"tool_use_id":"1"}' | lockgate hook claude-code; echo $?
+
+It prints nothing where the call may run as far as Lockgate is concerned. A no is exit code 2 with the reason on
+stderr; a question to the user, or a no that ends the agent's turn, is one JSON object on standard output. If the
+service does not answer, answers anything else, or takes too long, the call is not let through.
+
+The service is looked for at LOCKGATE_URL (on this machine only) or http://127.0.0.1:7717; --url names another
+place. The token is LOCKGATE_AGENT_TOKEN, or what `lockgate token --agent` prints.
+
+Exit code 0: nothing against it, or the answer is on standard output; 2: no; 1: an event that decides nothing could
+not be told.
+"""
+
+
+def describe(parser: Parser) -> None:
+    parser.usage = "lockgate hook claude-code [--url URL]"
+    parser.description = _HELP
+    parser.add_argument("host", metavar="claude-code", choices=["claude-code"], help="whose event it is")
+    parser.add_argument("--url", metavar="URL", help="where the service is")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from lockgate.hook import main
+
+    return main([args.host, *(["--url", args.url] if args.url else [])])

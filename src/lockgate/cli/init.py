@@ -1,0 +1,208 @@
+"""`lockgate init`: put Lockgate in front of Claude Code, or of a client's MCP servers, and take it away again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lockgate.cli.exits import Exit
+from lockgate.core.errors import LockgateError, quoted
+
+if TYPE_CHECKING:
+    from lockgate.cli.parser import Parser
+    from lockgate.config import Settings
+    from lockgate.integrations.claude_code import Form
+
+_HELP = """\
+Writes Lockgate into the settings of an agent or a client. Shows what would change, asks, keeps everything else
+byte for byte, and leaves a copy of the file as it was. Run again it changes nothing; --remove takes out what it
+has put in.
+
+example:
+  $ lockgate init claude-code
+  $ lockgate init claude-code --project
+  $ lockgate init claude-code --remove
+  $ lockgate init mcp .mcp.json
+  $ lockgate init mcp claude_desktop_config.json --server github
+
+claude-code writes hooks into settings.json: --user (the default) for all of your sessions, --project for everybody
+who works in this folder, --local for you in this folder. Yours ask the service over HTTP, with the agent's token in
+the file, which only you can read; a project's is shared, so there a command asks, which holds no token. --command
+has the command ask in your own files too.
+
+mcp puts `lockgate mcp` in front of each server that a client's configuration names.
+
+docs/tutorial/claude-code.md goes through it. Exit code 0: done, or nothing to do; 1: you said no; 2: a file that
+cannot be changed.
+"""
+
+
+def describe(parser: Parser) -> None:
+    parser.usage = "lockgate init claude-code|mcp [CONFIG.json] [options]"
+    parser.description = _HELP
+    parser.add_argument("what", metavar="claude-code|mcp", choices=["claude-code", "mcp"], help="what to protect")
+    parser.add_argument("file", metavar="CONFIG.json", nargs="?", help="mcp: the client's configuration")
+    scopes = parser.add_mutually_exclusive_group()
+    for scope, said in (
+        ("user", "claude-code: all of your sessions (the default)"),
+        ("project", "claude-code: this folder, for everybody: the file is meant to be committed"),
+        ("local", "claude-code: this folder, for you"),
+    ):
+        scopes.add_argument(f"--{scope}", dest="scope", action="store_const", const=scope, help=said)
+    parser.add_argument("--command", action="store_true", help="claude-code: have a command ask the service")
+    parser.add_argument("--server", metavar="NAME", action="append", help="mcp: only this server; may be repeated")
+    parser.add_argument("--remove", action="store_true", help="take out what was put in")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--json", action="store_true", help="print one JSON object; needs --yes to change anything")
+    parser.add_argument("--config", metavar="PATH", help="use this configuration file")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> Exit:
+    if args.what == "mcp":
+        return _mcp(args)
+    if args.file or args.server:
+        raise LockgateError("CONFIG.json and --server are for mcp", hint="lockgate init claude-code [--project]")
+    return _claude_code(args)
+
+
+def _claude_code(args: argparse.Namespace) -> Exit:
+    from lockgate import assemble
+    from lockgate.integrations import claude_code
+
+    scope, cwd = args.scope or "user", Path.cwd()
+    path = claude_code.settings_path(scope, cwd=cwd, environ=os.environ)
+    home = Path(os.path.expanduser("~"))
+    within = cwd if scope != "user" else path.parent if not path.is_relative_to(home) else home
+    form = None
+    if not args.remove:
+        _refuse_old()
+        form = _form(scope, assemble.settings_from_environment(args.config), command=args.command)
+    plan = claude_code.plan(path, form, within=within)
+    if not _agreed(args, str(plan.path), plan.diff, empty=plan.empty):
+        return Exit.FLAGGED
+    kept = None if plan.empty else claude_code.apply(plan)
+    notes = [] if form is None else _notes(scope, form)
+    if args.json:
+        said = {"path": str(plan.path), "changed": not plan.empty, "kept": None if kept is None else str(kept)}
+        print(json.dumps({**said, "notes": notes}, indent=2))
+        return Exit.CLEAR
+    if plan.empty:
+        print(f"nothing to do: {plan.path} {'has no hook of ours' if args.remove else 'is as it should be'}")
+    else:
+        print(f"changed {plan.path}" + (f"; as it was: {kept}" if kept else ""))
+    for note in notes:
+        print(note)
+    return Exit.CLEAR
+
+
+def _form(scope: str, settings: Settings, *, command: bool) -> Form:
+    from lockgate.integrations.claude_code import Form
+    from lockgate.server.auth import FILES, VARIABLES, checked, make
+    from lockgate.server.exchange import Who
+
+    if scope == "project":
+        # Other machines have it elsewhere, and their own service and token.
+        return Form("lockgate")
+    url = f"http://{settings.server.host}:{settings.server.port}"
+    if command:
+        return Form(_program(), url)
+    given = os.environ.get(VARIABLES[Who.AGENT], "").strip()
+    if given:
+        return Form(_program(), url, checked(given, VARIABLES[Who.AGENT]))
+    if settings.state_dir is None:
+        raise LockgateError("there is no folder to keep tokens in", hint="set HOME or XDG_STATE_HOME")
+    return Form(_program(), url, make(settings.state_dir / FILES[Who.AGENT], Who.AGENT))
+
+
+def _program() -> str:
+    """This very program: another of its name may come first on the path of whoever starts the hook."""
+    beside = Path(sys.executable).parent / "lockgate"
+    for path in (Path(sys.argv[0]), beside):
+        if path.name in ("lockgate", "lockgate.exe") and path.is_file():
+            return str(path.absolute())
+    return "lockgate"
+
+
+def _refuse_old() -> None:
+    from lockgate.cli.wiring import installed_version
+    from lockgate.integrations.claude_code import LEAST_VERSION
+
+    found = installed_version()
+    if found and found < LEAST_VERSION:
+        raise LockgateError(
+            f"Claude Code {'.'.join(map(str, found))} runs a call whose hook has failed",
+            hint=f"update it to {'.'.join(map(str, LEAST_VERSION))} or newer: claude update",
+        )
+
+
+def _notes(scope: str, form: Form) -> list[str]:
+    from lockgate.cli.wiring import proxied, service_answers
+
+    notes = []
+    if not service_answers(form.url):
+        notes.append(
+            "the service does not run, and without it Claude Code runs no tool: start it with `lockgate serve`"
+        )
+        notes.append("docs/how-to/service.md has it start with your session")
+    if form.token and proxied(os.environ, form.url):
+        notes.append("HTTP_PROXY is set: Claude Code would ask us through it; set NO_PROXY=127.0.0.1 or use --command")
+    if scope == "project":
+        notes.append("everybody who works here needs `lockgate` on their PATH and `lockgate serve` running")
+    notes.append(
+        "a folder's own settings can still switch hooks off: docs/how-to/claude-code.md says how to prevent it"
+    )
+    notes.append("`lockgate doctor --claude-code` sends a harmless and a hostile call through it")
+    return notes
+
+
+def _mcp(args: argparse.Namespace) -> Exit:
+    from lockgate.integrations import mcp_config
+
+    if args.scope or args.command:
+        raise LockgateError("--user, --project, --local and --command are for claude-code")
+    if not args.file:
+        raise LockgateError("no configuration given", hint="lockgate init mcp CONFIG.json, e.g. .mcp.json")
+    plan = mcp_config.plan(Path(args.file), servers=args.server or (), remove=args.remove)
+    if not _agreed(args, str(plan.path), plan.diff, empty=plan.empty):
+        return Exit.FLAGGED
+    if not plan.empty:
+        mcp_config.apply(plan)
+    if args.json:
+        said = {"path": str(plan.path), "changed": not plan.empty}
+        print(json.dumps({**said, "changes": list(plan.changes), "skipped": list(plan.skipped)}, indent=2))
+        return Exit.CLEAR
+    for line in (*plan.changes, *plan.skipped):
+        print(line)
+    print(f"nothing to do in {plan.path}" if plan.empty else f"changed {plan.path}")
+    return Exit.CLEAR
+
+
+def _agreed(args: argparse.Namespace, path: str, diff: str, *, empty: bool) -> bool:
+    """Whether the change is wanted: shown first, and asked about at a terminal."""
+    if empty or args.yes:
+        return True
+    if args.json or not sys.stdin.isatty():
+        raise LockgateError(f"nobody is here to ask whether {quoted(path, 200)} may be changed", hint="add --yes")
+    _show(path, diff)
+    try:
+        return input("Change it? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _show(path: str, diff: str) -> None:
+    from rich.text import Text
+
+    from lockgate.cli.terminal import console, visible
+
+    screen = console()
+    screen.print(Text(visible(path), "bold"), soft_wrap=True)
+    for line in diff.splitlines()[2:]:
+        style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+        screen.print(Text(visible(line), style), soft_wrap=True)
+    screen.file.flush()

@@ -1,0 +1,293 @@
+"""Lockgate in Claude Code's settings: which hooks stand there, how they are put in, and how they are taken out again.
+
+Two forms. `http` has Claude Code ask the service itself: the only form in which garbage counts as a failure too. It
+needs the agent's token in the settings, so it is for files that stay with one person. `command` starts `lockgate hook`,
+which finds the token by itself: for files that are shared. SessionStart is never asked over HTTP, so it is always a
+command; without it a session that begins is not known from one that was forked.
+
+`onFailure: block` turns our own failure into a no. It is left out where a no would do harm: an agent that is not
+allowed to stop goes on for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import unified_diff
+from pathlib import Path
+from typing import NamedTuple
+
+from lockgate.core.errors import LockgateError, quoted
+from lockgate.hook import DEFAULT_URL, PATH
+from lockgate.integrations import json_text
+
+# The first version in which a hook's failure can block.
+LEAST_VERSION = (2, 1, 295)
+ENTRYPOINT = "CLAUDE_CODE_ENTRYPOINT"
+# The hook's own deadline is shorter: what it says is better than what the host says of a hook that it gave up on.
+_SLOW_S, _FAST_S = 45, 10
+_MAX_SETTINGS_BYTES = 4 * 1024 * 1024
+_SECRET = re.compile(r"Bearer [^\s\"$]+")
+
+
+class Wire(NamedTuple):
+    """How one event is hooked."""
+
+    matched: bool = False
+    blocks: bool = True
+    seconds: int = _FAST_S
+
+
+EVENTS: Mapping[str, Wire] = {
+    "SessionStart": Wire(blocks=False),
+    "UserPromptSubmit": Wire(),
+    "UserPromptExpansion": Wire(),
+    "InstructionsLoaded": Wire(blocks=False),
+    "PreToolUse": Wire(matched=True, seconds=_SLOW_S),
+    "PostToolUse": Wire(matched=True),
+    "PostToolUseFailure": Wire(matched=True),
+    "PostToolBatch": Wire(),
+    "SubagentStart": Wire(blocks=False),
+    "SubagentStop": Wire(blocks=False),
+    "SessionEnd": Wire(blocks=False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What is to stand in a file: `token` empty is the command form."""
+
+    command: str
+    url: str = DEFAULT_URL
+    token: str = ""
+
+    def hook(self, event: str) -> dict[str, object]:
+        wire = EVENTS[event]
+        ends: dict[str, object] = {"timeout": wire.seconds}
+        if wire.blocks:
+            ends["onFailure"] = "block"
+        if not self.token or event == "SessionStart":
+            words = ["hook", "claude-code", *(["--url", self.url] if self.url != DEFAULT_URL else [])]
+            return {"type": "command", "command": self.command, "args": words, **ends}
+        headers = {"Authorization": f"Bearer {self.token}", "X-Lockgate-Entrypoint": f"${ENTRYPOINT}"}
+        return {"type": "http", "url": self.url + PATH, **ends, "headers": headers, "allowedEnvVars": [ENTRYPOINT]}
+
+    def group(self, event: str) -> dict[str, object]:
+        group: dict[str, object] = {"matcher": "*"} if EVENTS[event].matched else {}
+        return {**group, "hooks": [self.hook(event)]}
+
+
+def is_ours(hook: object) -> bool:
+    """Whether this hook asks Lockgate."""
+    if not isinstance(hook, dict):
+        return False
+    if hook.get("type") == "http":
+        return str(hook.get("url", "")).endswith(PATH)
+    args, command = hook.get("args"), hook.get("command")
+    if hook.get("type") != "command" or not isinstance(args, list) or not isinstance(command, str):
+        return False
+    return args[:2] == ["hook", "claude-code"] and re.split(r"[\\/]", command)[-1] in ("lockgate", "lockgate.exe")
+
+
+def groups(settings: Mapping[str, object]) -> Iterator[tuple[str, Mapping[str, object], Sequence[object]]]:
+    """Each event's groups with their hooks; a shape that Claude Code would not take is an error."""
+    hooks = settings.get("hooks", {})
+    if not isinstance(hooks, dict):
+        raise LockgateError("`hooks` is not an object", hint="mend it, or take it out")
+    for event, listed in hooks.items():
+        if not isinstance(listed, list):
+            raise LockgateError(f"`hooks.{event}` is not a list", hint="mend it, or take it out")
+        for group in listed:
+            inner = group.get("hooks", []) if isinstance(group, dict) else None
+            if not isinstance(inner, list):
+                raise LockgateError(f"a group of `hooks.{event}` has no list of hooks", hint="mend it, or take it out")
+            yield event, group, inner
+
+
+def ours(settings: Mapping[str, object]) -> list[tuple[str, Mapping[str, object], Mapping[str, object]]]:
+    """Event, group and hook, for every hook of ours."""
+    return [
+        (event, group, hook)
+        for event, group, inner in groups(settings)
+        for hook in inner
+        if isinstance(hook, dict) and is_ours(hook)
+    ]
+
+
+def wired(text: str, form: Form) -> str:
+    """The settings with all of our hooks, each once; what is as it should be stays as it is."""
+    text = text if text.strip() else "{}\n"
+    there = sorted(((event, group) for event, group, _ in ours(json_text.parsed(text))), key=lambda pair: pair[0])
+    if there == [(event, form.group(event)) for event in sorted(EVENTS)]:
+        return text
+    text = unwired(text)
+    top = json_text.start(text)
+    for event in EVENTS:
+        hooks = json_text.member(text, top, "hooks")
+        if hooks is None:
+            text = json_text.put(text, top, {}, "hooks")
+            hooks = json_text.member(text, top, "hooks")
+        assert hooks is not None  # noqa: S101  # put there above
+        listed = json_text.member(text, hooks.value, event)
+        if listed is None:
+            text = json_text.put(text, hooks.value, [form.group(event)], event)
+        else:
+            text = json_text.put(text, listed.value, form.group(event))
+    return text
+
+
+def unwired(text: str) -> str:
+    """The settings without any of our hooks, and without what then is empty."""
+    if not text.strip():
+        return text
+    while found := _first(text, json_text.parsed(text)):
+        *above, (place, at) = found
+        text = json_text.taken_out(text, place, at)
+        # From the inside out: what held nothing else goes too.
+        for place, at in reversed(above):
+            if next(json_text.items(text, list(json_text.items(text, place))[at].value), None) is None:
+                text = json_text.taken_out(text, place, at)
+            else:
+                break
+    return text
+
+
+def _first(text: str, settings: Mapping[str, object]) -> list[tuple[int, int]]:
+    """Where the first hook of ours is, as places and numbers from the outermost inwards; nothing if there is none."""
+    if not ours(settings):
+        return []
+    top = json_text.start(text)
+    for a, hooks in enumerate(json_text.items(text, top)):
+        if hooks.key != "hooks":
+            continue
+        for b, event in enumerate(json_text.items(text, hooks.value)):
+            for c, group in enumerate(json_text.items(text, event.value)):
+                inner = json_text.member(text, group.value, "hooks")
+                for d, hook in enumerate(json_text.items(text, inner.value) if inner else ()):
+                    if is_ours(json_text.parsed(text[hook.value : hook.end])):
+                        path = [(top, a), (hooks.value, b), (event.value, c)]
+                        alone = inner is not None and len(list(json_text.items(text, inner.value))) == 1
+                        # A group is ours if nothing else is in it: then it goes as a whole, with its matcher.
+                        return path if alone else [*path, (inner.value if inner else 0, d)]
+    return []
+
+
+# Files
+
+
+def settings_path(scope: str, *, cwd: Path, environ: Mapping[str, str]) -> Path:
+    """The file of this scope: `user`, `project` or `local`."""
+    if scope == "user":
+        return config_folder(environ) / "settings.json"
+    return cwd / ".claude" / ("settings.json" if scope == "project" else "settings.local.json")
+
+
+def config_folder(environ: Mapping[str, str]) -> Path:
+    named = environ.get("CLAUDE_CONFIG_DIR", "")
+    return Path(named) if named else Path(os.path.expanduser("~")) / ".claude"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A change to one settings file, to be looked at before it is made."""
+
+    path: Path
+    before: str
+    after: str
+    secret: bool
+
+    @property
+    def empty(self) -> bool:
+        return self.before == self.after
+
+    @property
+    def diff(self) -> str:
+        """The change as a unified diff; a token in it is not shown."""
+        lines = unified_diff(
+            _SECRET.sub("Bearer …", self.before).splitlines(),
+            _SECRET.sub("Bearer …", self.after).splitlines(),
+            "before",
+            "after",
+            lineterm="",
+        )
+        return "\n".join(lines)
+
+
+def plan(path: Path, form: Form | None, *, within: Path) -> Plan:
+    """What putting this form in (or taking all of ours out) would change in the file. `within` is where it may lie."""
+    real = Path(os.path.realpath(path))
+    if not real.is_relative_to(os.path.realpath(within)):
+        raise LockgateError(
+            f"{quoted(path, 200)} is a link to {quoted(real, 200)}", hint=f"that is outside {within}: change that file"
+        )
+    secret = form is not None and bool(form.token)
+    if secret and path.is_symlink():
+        raise LockgateError(
+            f"{quoted(path, 200)} is a link to {quoted(real, 200)}, and would hold a token",
+            hint="use --command: then no token stands in it",
+        )
+    before = read_settings(real)
+    try:
+        after = unwired(before) if form is None else wired(before, form)
+    except LockgateError as error:
+        raise LockgateError(f"{quoted(path, 200)}: {error.message}", hint=error.hint) from None
+    return Plan(real, before, after, secret)
+
+
+def read_settings(path: Path) -> str:
+    """The text of a settings file; empty where there is none."""
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except FileNotFoundError:
+        return ""
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise LockgateError(f"{quoted(path, 200)} is not a file")
+        data = file.read(_MAX_SETTINGS_BYTES + 1)
+    if len(data) > _MAX_SETTINGS_BYTES:
+        raise LockgateError(f"{quoted(path, 200)} is too large to be settings")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise LockgateError(f"{quoted(path, 200)} is not UTF-8") from None
+
+
+def apply(change: Plan) -> Path | None:
+    """Make the change, whole or not at all; where the file was kept as it was, or None where there was none."""
+    if read_settings(change.path) != change.before:
+        raise LockgateError(f"{quoted(change.path, 200)} was changed meanwhile", hint="run this again")
+    change.path.parent.mkdir(parents=True, exist_ok=True)
+    mode = 0o600
+    kept = None
+    if change.before:
+        mode = stat.S_IMODE(os.stat(change.path).st_mode) & (0o600 if change.secret else 0o777)
+        kept = change.path.with_name(f"{change.path.name}.before-lockgate")
+        _replace(kept, change.before, mode)
+    _replace(change.path, change.after, mode)
+    return kept
+
+
+def _replace(path: Path, text: str, mode: int) -> None:
+    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode("utf-8"))
+            file.flush()
+            os.fsync(file.fileno())
+        new.chmod(mode)
+        os.replace(new, path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+# The program itself
+
+
+def version_of(said: str) -> tuple[int, ...]:
+    """The version in what `claude --version` prints; empty where there is none."""
+    found = re.match(r"\s*(\d{1,6})\.(\d{1,6})\.(\d{1,6})\b", said)
+    return tuple(map(int, found.groups())) if found else ()

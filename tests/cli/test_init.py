@@ -1,0 +1,440 @@
+"""`lockgate init claude-code` and `lockgate doctor --claude-code`: a person's settings stay theirs."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockgate.cli import wiring
+from lockgate.cli.doctor import State
+from lockgate.config import Settings
+from lockgate.core.errors import LockgateError
+from lockgate.integrations import claude_code
+from lockgate.integrations.claude_code import EVENTS, Form, unwired, wired
+
+Run = Callable[..., Any]
+
+HTTP = Form("/opt/lockgate", "http://127.0.0.1:7717", "lga_" + "t" * 40)
+COMMAND = Form("lockgate")
+
+THEIRS = """{
+\t"$schema": "https://json.schemastore.org/claude-code-settings.json",
+\t"model":   "opus",     "odd spacing" : [1,2,   3.50, 1e3],
+\t"hooks": {
+\t\t"PreToolUse": [ {"matcher": "Bash", "hooks": [{"type": "command", "command": "audit.sh"}]} ],
+\t\t"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]
+\t},
+\t"späte": "é \\u00e9",
+\t"permissions": {"allow": ["Bash(ls:*)"]}
+}
+"""
+TEXTS = {
+    "none": "",
+    "empty": "{}",
+    "empty with a line end": "{}\n",
+    "one line": '{"model": "opus"}',
+    "two blanks": '{\n  "model": "opus"\n}\n',
+    "four blanks": '{\n    "model": "opus",\n    "env": {\n        "A": "1"\n    }\n}\n',
+    "tabs and others' hooks": THEIRS,
+    "windows": '{\r\n  "model": "opus"\r\n}\r\n',
+    "hooks first": '{"hooks": {"Stop": [{"hooks": []}]}, "model": "opus"}',
+    "a group of theirs for the same event": json.dumps(
+        {"hooks": {event: [{"hooks": [{"type": "command", "command": "x"}]}] for event in EVENTS}}, indent=3
+    ),
+}
+
+
+@pytest.mark.parametrize("form", [HTTP, COMMAND], ids=["http", "command"])
+@pytest.mark.parametrize("text", TEXTS)
+def test_putting_in_keeps_everything_and_taking_out_leaves_no_trace(text: str, form: Form) -> None:
+    before = TEXTS[text]
+    after = wired(before, form)
+    said, was = json.loads(after), json.loads(before or "{}")
+    assert {key: value for key, value in said.items() if key != "hooks"} == {
+        key: value for key, value in was.items() if key != "hooks"
+    }
+    for event in EVENTS:
+        *theirs, ours = said["hooks"][event]
+        assert theirs == was.get("hooks", {}).get(event, [])
+        assert ours == form.group(event)
+    assert [key for key in said if key != "hooks"] == [key for key in was if key != "hooks"]
+    assert wired(after, form) == after, "again it changes nothing"
+    assert unwired(after) == (before or "{}\n")
+
+
+def test_what_is_not_in_its_way_stays_byte_for_byte() -> None:
+    after = wired(THEIRS, HTTP)
+    for line in THEIRS.splitlines():
+        if "Stop" not in line and "PreToolUse" not in line and line not in "{}\t},":
+            assert line in after
+    assert '\t\t"SessionStart": [' in after
+
+
+def test_another_form_takes_the_place_of_the_one_that_is_there() -> None:
+    assert json.loads(wired(wired(THEIRS, HTTP), COMMAND)) == json.loads(wired(THEIRS, COMMAND))
+    assert "lga_" not in wired(wired(THEIRS, HTTP), COMMAND)
+
+
+def test_only_ours_is_taken_out_of_a_group_that_somebody_has_shared() -> None:
+    ours = HTTP.hook("PreToolUse")
+    theirs = [
+        {"type": "command", "command": "lockgate-lint", "args": ["hook", "claude-code"]},
+        {"type": "command", "command": "echo lockgate hook claude-code"},
+        {"type": "http", "url": "http://127.0.0.1:7717/hooks/other"},
+        {"type": "prompt", "prompt": "is this fine?"},
+    ]
+    for at in range(len(theirs) + 1):
+        shared = [*theirs[:at], ours, *theirs[at:]]
+        text = json.dumps({"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": shared}]}}, indent=2)
+        assert json.loads(unwired(text)) == {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": theirs}]}}
+
+
+def test_a_failure_blocks_where_a_call_waits_and_never_where_an_agent_stops() -> None:
+    for form in (HTTP, COMMAND):
+        blocks = {event for event in EVENTS if form.hook(event).get("onFailure") == "block"}
+        assert blocks == {
+            "UserPromptSubmit",
+            "UserPromptExpansion",
+            "PreToolUse",
+            "PostToolUse",
+            "PostToolUseFailure",
+            "PostToolBatch",
+        }
+        # It is never asked over HTTP.
+        assert form.hook("SessionStart")["type"] == "command"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "not JSON"),
+        ('{"a": 1,}', "not JSON"),
+        ('{"a": 1} // mine', "not JSON"),
+        ("[]", "not a JSON object"),
+        ('{"hooks": []}', "`hooks` is not an object"),
+        ('{"hooks": {"PreToolUse": {}}}', "is not a list"),
+        ('{"hooks": {"PreToolUse": [7]}}', "no list of hooks"),
+        ('{"hooks": {"PreToolUse": [{"hooks": {}}]}}', "no list of hooks"),
+        ('{"hooks": {}, "hooks": {}}', "twice"),
+        ("[" * 100_000, "not JSON"),
+    ],
+    ids=lambda value: str(len(value)),
+)
+def test_settings_that_cannot_be_understood_are_left_alone(text: str, said: str) -> None:
+    for change in (lambda: wired(text, HTTP), lambda: unwired(text)):
+        with pytest.raises(LockgateError, match=said):
+            change()
+
+
+# The command
+
+
+@pytest.fixture(autouse=True)
+def _no_claude(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    """Neither a Claude Code of the developer's, nor their variables."""
+    for name in ("CLAUDE_CONFIG_DIR", "LOCKGATE_AGENT_TOKEN", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(wiring, "installed_version", lambda: (2, 1, 325))
+    monkeypatch.setattr(wiring, "service_answers", lambda _: True)
+    monkeypatch.setattr(wiring, "managed_folder", lambda: home / "nowhere")
+
+
+def _user(home: Path) -> Path:
+    return Path(os.environ["HOME"]) / ".claude" / "settings.json"
+
+
+def test_nobody_to_ask_and_no_yes_changes_nothing(run: Run, home: Path) -> None:
+    ended = run("init", "claude-code")
+    assert ended.code == 2
+    assert "--yes" in ended.err
+    assert not _user(home).exists()
+
+
+def test_it_writes_the_users_settings_for_nobody_else_to_read(run: Run, home: Path) -> None:
+    ended = run("init", "claude-code", "--yes")
+    assert ended.code == 0, ended.err
+    path = _user(home)
+    said = json.loads(path.read_text())
+    assert set(said["hooks"]) == set(EVENTS)
+    assert "Bearer lga_" in path.read_text()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    again = run("init", "claude-code", "--yes")
+    assert "nothing to do" in again.out
+    assert run("init", "claude-code", "--remove", "--yes").code == 0
+    assert path.read_text() == "{}\n"
+
+
+def test_a_file_that_others_could_read_is_shut_once_a_token_is_in_it(run: Run, home: Path) -> None:
+    path = _user(home)
+    path.parent.mkdir()
+    path.write_text(THEIRS)
+    path.chmod(0o644)
+    assert run("init", "claude-code", "--yes").code == 0
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    kept = path.with_name("settings.json.before-lockgate")
+    assert kept.read_text() == THEIRS
+    assert run("init", "claude-code", "--remove", "--yes").code == 0
+    assert path.read_text() == THEIRS
+
+
+def test_a_person_is_shown_the_change_without_the_token_and_may_say_no(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def answer(question: str) -> str:
+        asked.append(question)
+        return "n"
+
+    monkeypatch.setattr("builtins.input", answer)
+    ended = run("init", "claude-code", at_terminal=True)
+    assert ended.code == 1
+    assert '+    "PreToolUse": [' in ended.out
+    assert "lga_" not in ended.out
+    assert asked
+    assert not _user(home).exists()
+    monkeypatch.setattr("builtins.input", lambda _: "y")
+    assert run("init", "claude-code", at_terminal=True).code == 0
+    assert _user(home).exists()
+
+
+def test_what_is_committed_holds_no_token_and_no_path(run: Run, home: Path) -> None:
+    ended = run("init", "claude-code", "--project", "--yes", "--json")
+    said = json.loads(ended.out)
+    text = Path(said["path"]).read_text()
+    assert said["path"] == str(Path.cwd() / ".claude" / "settings.json")
+    assert "lga_" not in text
+    assert str(home) not in text
+    assert '"command": "lockgate"' in text
+
+
+def test_the_local_file_is_another_one(run: Run) -> None:
+    assert run("init", "claude-code", "--local", "--yes").code == 0
+    assert (Path.cwd() / ".claude" / "settings.local.json").exists()
+    assert run("init", "claude-code", "--local", "--project", "--yes").code == 2
+
+
+def test_a_link_to_elsewhere_is_refused_and_one_at_home_gets_no_token(
+    run: Run, home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = _user(home)
+    path.parent.mkdir()
+    away = tmp_path_factory.mktemp("away") / "settings.json"
+    away.write_text("{}")
+    path.symlink_to(away)
+    ended = run("init", "claude-code", "--yes")
+    assert ended.code == 2
+    assert "is a link to" in ended.err
+    assert away.read_text() == "{}"
+    path.unlink()
+    dotfiles = Path(os.environ["HOME"]) / "dotfiles.json"
+    dotfiles.write_text("{}")
+    path.symlink_to(dotfiles)
+    assert "--command" in run("init", "claude-code", "--yes").err
+    assert run("init", "claude-code", "--command", "--yes").code == 0
+    assert path.is_symlink()
+    assert "lga_" not in dotfiles.read_text()
+    assert set(json.loads(dotfiles.read_text())["hooks"]) == set(EVENTS)
+
+
+def test_broken_settings_are_an_error_with_their_place(run: Run, home: Path) -> None:
+    path = _user(home)
+    path.parent.mkdir()
+    path.write_text('{\n  "a": 1,\n}\n')
+    ended = run("init", "claude-code", "--yes")
+    assert ended.code == 2
+    assert "settings.json" in ended.err
+    assert "line 3" in ended.err or "line 2" in ended.err
+    assert path.read_text() == '{\n  "a": 1,\n}\n'
+
+
+def test_a_change_made_meanwhile_is_not_lost(home: Path) -> None:
+    path = home / "settings.json"
+    path.write_text("{}")
+    plan = claude_code.plan(path, HTTP, within=home)
+    path.write_text('{"model": "opus"}')
+    with pytest.raises(LockgateError, match="changed meanwhile"):
+        claude_code.apply(plan)
+    assert path.read_text() == '{"model": "opus"}'
+
+
+def test_a_claude_code_that_runs_calls_whose_hook_has_failed_is_refused(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wiring, "installed_version", lambda: (2, 1, 294))
+    ended = run("init", "claude-code", "--yes")
+    assert ended.code == 2
+    assert "claude update" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [("2.1.325 (Claude Code)\n", (2, 1, 325)), ("2.1", ()), ("", ()), ("error 2.1.3", ()), ("9" * 99 + ".1.1", ())],
+    ids=["usual", "short", "nothing", "error", "long"],
+)
+def test_versions_are_read_strictly(said: str, version: tuple[int, ...]) -> None:
+    assert claude_code.version_of(said) == version
+
+
+# The doctor
+
+
+class Answers:
+    """Where the service should be: answers every event with what it was given for it."""
+
+    def __init__(self, hijacked: object, harmless: object = None) -> None:
+        outer = self
+        self.events: list[str] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_: object) -> None:
+                pass
+
+            def do_POST(self) -> None:
+                said = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                outer.events.append(said["hook_event_name"])
+                hostile = "canary.invalid" in json.dumps(said.get("tool_input", ""))
+                body = json.dumps(hijacked if hostile else harmless or {}).encode()
+                self.send_response(200)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_port
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+DENY = {"continue": False, "hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny"}}
+
+
+def _checked(home: Path, settings: object) -> dict[str, tuple[State, str]]:
+    folder = home / "config"
+    folder.mkdir(exist_ok=True)
+    # Stands for the command that SessionStart starts.
+    program = home / "lockgate"
+    program.write_text("#!/bin/sh\nexit 0\n")
+    program.chmod(0o755)
+    (folder / "settings.json").write_text(json.dumps(settings).replace("/opt/lockgate", str(program)))
+    environ = {"CLAUDE_CONFIG_DIR": str(folder), "PATH": os.environ["PATH"], "HOME": str(home)}
+    return {each.name: (each.state, each.said) for each in wiring.checks(Settings(), home, environ)}
+
+
+def _sound(port: int = 7717) -> dict[str, object]:
+    form = Form("/opt/lockgate", f"http://127.0.0.1:{port}", "lga_" + "t" * 40)
+    said: dict[str, object] = json.loads(wired("{}", form))
+    return said
+
+
+@pytest.mark.parametrize(
+    ("hijacked", "harmless", "state"),
+    [(DENY, None, State.OK), ({}, None, State.FAIL), (DENY, DENY, State.FAIL), ([], None, State.FAIL)],
+    ids=["sound", "lets everything through", "stops everything", "something else"],
+)
+def test_the_canary_has_to_be_stopped_and_nothing_else(
+    home: Path, hijacked: object, harmless: object, state: State
+) -> None:
+    there = Answers(hijacked, harmless)
+    try:
+        found = _checked(home, _sound(there.port))
+    finally:
+        there.close()
+    assert found["canary"][0] is state
+    if state is State.OK:
+        assert found["session start"][0] is State.OK
+        assert set(there.events) == set(EVENTS)
+
+
+def _without(event: str) -> dict[str, object]:
+    said = _sound()
+    del said["hooks"][event]  # type: ignore[attr-defined]
+    return said
+
+
+def _with(event: str, where: str, **changed: object) -> dict[str, object]:
+    said = _sound()
+    group = said["hooks"][event][0]  # type: ignore[index]
+    (group if where == "group" else group["hooks"][0]).update(changed)
+    return said
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "words"),
+    [
+        ({}, "hooks", "does not ask"),
+        (_without("PostToolBatch"), "hooks", "not hooked: PostToolBatch"),
+        ({**_sound(), "disableAllHooks": True}, "user", "disables all hooks"),
+        ({**_sound(), "allowedHttpHookUrls": ["https://hooks.example/*"]}, "user", "other addresses only"),
+        (_with("PreToolUse", "hook", onFailure="continue"), "user", "does not block"),
+        (_with("SubagentStop", "hook", onFailure="block"), "user", "hold the agent up"),
+        (_with("PreToolUse", "hook", **{"async": True}), "user", "not asked every time"),
+        (_with("PreToolUse", "hook", **{"if": "Bash(git *)"}), "user", "not asked every time"),
+        (_with("SessionStart", "hook", command="/nowhere/lockgate"), "user", "cannot be started"),
+        (_with("PreToolUse", "group", matcher="bash"), "matchers", "matches no tool"),
+        (_with("PreToolUse", "group", matcher="mcp__every"), "matchers", "matches no tool"),
+        (_with("PreToolUse", "group", matcher="Bash|Write"), "matchers", "leaves tools out"),
+    ],
+    ids=[
+        *("nothing", "an event", "disabled", "addresses", "failure", "stopping", "later", "sometimes", "program"),
+        *("case", "part of a name", "some tools"),
+    ],
+)
+def test_wiring_that_leaves_a_hole_is_found(
+    home: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, object], name: str, words: str
+) -> None:
+    monkeypatch.setattr(wiring, "service_answers", lambda _: False)
+    state, said = _checked(home, settings)[name]
+    assert state is State.FAIL
+    assert words in said
+
+
+@pytest.mark.parametrize(
+    ("managed", "state"),
+    [(None, State.WARN), ({}, State.WARN), ({"disableAllHooks": False}, State.OK), (_sound(), State.OK)],
+    ids=["none", "silent", "fixed", "hooks of its own"],
+)
+def test_a_folder_that_could_switch_hooks_off_is_warned_of(
+    home: Path, monkeypatch: pytest.MonkeyPatch, managed: object, state: State
+) -> None:
+    monkeypatch.setattr(wiring, "service_answers", lambda _: False)
+    monkeypatch.setattr(wiring, "managed_folder", lambda: home / "managed")
+    (home / "managed").mkdir()
+    if managed is not None:
+        (home / "managed" / "managed-settings.json").write_text(json.dumps(managed))
+    assert _checked(home, _sound())["switch"][0] is state
+
+
+def test_hooks_in_two_files_ask_twice(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wiring, "service_answers", lambda _: False)
+    (home / ".claude").mkdir(exist_ok=True)
+    (home / ".claude" / "settings.local.json").write_text(json.dumps(_sound()))
+    assert _checked(home, _sound())["hooks"][0] is State.WARN
+
+
+@pytest.mark.parametrize(
+    ("environ", "caught"),
+    [
+        ({}, False),
+        ({"HTTP_PROXY": "http://proxy:3128"}, True),
+        ({"http_proxy": "http://proxy:3128", "NO_PROXY": "localhost,127.0.0.1"}, False),
+        ({"http_proxy": "http://proxy:3128", "no_proxy": "example.com"}, True),
+    ],
+    ids=["none", "proxy", "spared", "another spared"],
+)
+def test_a_proxy_that_would_be_asked_in_our_place_is_noticed(environ: dict[str, str], caught: bool) -> None:  # noqa: FBT001
+    assert wiring.proxied(environ, "http://127.0.0.1:7717") is caught

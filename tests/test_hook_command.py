@@ -1,0 +1,337 @@
+"""`lockgate hook claude-code` as a host starts it: what it prints, how it ends, and that no fault is a yes."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+import lockgate
+from lockgate import hook
+
+SRC = Path(lockgate.__file__).parents[1]
+DENY = {
+    "hookSpecificOutput": {
+        "hookEventName": "PreToolUse",
+        "permissionDecision": "deny",
+        "permissionDecisionReason": "Lockgate stopped this call: é",
+    }
+}
+
+
+def event(name: str = "PreToolUse", **said: object) -> bytes:
+    call = {"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_use_id": "t1"}
+    return json.dumps({"session_id": "s", "hook_event_name": name, **call, **said}, separators=(",", ":")).encode()
+
+
+def http(body: object, status: str = "200 OK", mime: str = "application/json", *, cut: int = 0) -> bytes:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {mime}\r\nContent-Length: {len(data)}\r\nConnection: close\r\n\r\n"
+    return head.encode() + (data[:-cut] if cut else data)
+
+
+class Service:
+    """Something that listens, takes one request whole, and sends what it was given."""
+
+    def __init__(self, answer: bytes | Callable[[socket.socket], None]) -> None:
+        self.answer = answer
+        self.heard: list[bytes] = []
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._server.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                link, _ = self._server.accept()
+            except OSError:
+                return
+            with link:
+                data = b""
+                while b"\r\n\r\n" not in data:
+                    data += link.recv(65536)
+                head, _, body = data.partition(b"\r\n\r\n")
+                size = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+                while len(body) < size:
+                    body += link.recv(65536)
+                self.heard.append(head + b"\r\n\r\n" + body)
+                if callable(self.answer):
+                    self.answer(link)
+                else:
+                    link.sendall(self.answer)
+
+    def close(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        self._thread.join(10)
+
+
+@pytest.fixture
+def service() -> Iterator[Callable[..., Service]]:
+    made: list[Service] = []
+
+    def make(answer: bytes | Callable[[socket.socket], None]) -> Service:
+        made.append(Service(answer))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def run(
+    url: str,
+    body: bytes,
+    *,
+    token: str = "lga_some-agent-token",
+    words: tuple[str, ...] = ("claude-code",),
+    **more: str,
+) -> subprocess.CompletedProcess[bytes]:
+    told = {"PATH": os.environ.get("PATH", ""), "LOCKGATE_URL": url, "LOCKGATE_AGENT_TOKEN": token, **more}
+    return subprocess.run(
+        [sys.executable, "-I", str(SRC / "lockgate" / "hook.py"), *words],
+        input=body, capture_output=True, timeout=60, env={name: value for name, value in told.items() if value},
+    )  # fmt: skip
+
+
+def test_nothing_against_it_is_no_output_at_all(service: Callable[..., Service]) -> None:
+    there = service(http({}))
+    ended = run(there.url, event(), CLAUDE_CODE_ENTRYPOINT="cli", CLAUDE_CODE_SESSION_ATTENDED="1")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+    (heard,) = there.heard
+    head, _, body = heard.partition(b"\r\n\r\n")
+    assert body == event()
+    assert head.startswith(b"POST /hooks/claude-code HTTP/1.1\r\n")
+    assert b"Authorization: Bearer lga_some-agent-token" in head
+    assert b"X-Lockgate-Entrypoint: cli" in head
+    assert b"X-Lockgate-Attended: 1" in head
+
+
+def test_a_no_is_exit_code_2_and_the_reason_on_stderr(service: Callable[..., Service]) -> None:
+    ended = run(service(http(DENY)).url, event())
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    assert ended.stderr.decode() == "Lockgate stopped this call: é\n"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {**DENY, "continue": False, "stopReason": "stopped"},
+        {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "ask"}},
+        {"continue": False, "stopReason": "stopped"},
+        {"decision": "block", "reason": "no"},
+    ],
+    ids=["deny and stop", "ask", "stop", "block"],
+)
+def test_anything_else_is_one_json_object(service: Callable[..., Service], said: object) -> None:
+    ended = run(service(http(said)).url, event())
+    assert ended.returncode == 0
+    assert json.loads(ended.stdout) == said
+    assert ended.stdout.startswith(b"{")
+
+
+FAULTS: dict[str, bytes] = {
+    "garbage": b"\x00\x01 what is this\r\n\r\n{}",
+    "nothing": b"",
+    "half a head": b"HTTP/1.1 200 OK\r\nContent-Le",
+    "half a body": http(DENY, cut=3),
+    "an empty object cut short": http(b"{}", cut=1),
+    "no length": b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{}",
+    "html": http(b"<html>{}</html>", mime="text/html"),
+    "an empty object as html": http(b"{}", mime="text/html"),
+    "not json": http(b"{not json"),
+    "a list": http([]),
+    "null": http(b"null"),
+    "a number": http(b"0"),
+    "deep": http(b"[" * 100_000 + b"]" * 100_000),
+    "401": http({}, "401 Unauthorized"),
+    "403 with an empty object": http({}, "403 Forbidden"),
+    "500": http({}, "500 Internal Server Error"),
+    "301": http({}, "301 Moved Permanently"),
+    "204": http(b"", "204 No Content"),
+    "allow": http({"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}}),
+    "a word nobody knows": http({"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "maybe"}}),
+    "too large": http(b" " * (hook.MAX_ANSWER_BYTES + 10)),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_no_fault_of_the_service_lets_a_call_run(service: Callable[..., Service], fault: str) -> None:
+    ended = run(service(FAULTS[fault]).url, event())
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    assert ended.stderr.startswith(b"lockgate: ")
+    assert b"Traceback" not in ended.stderr
+
+
+def test_a_service_that_is_down_lets_no_call_run() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+    ended = run(f"http://127.0.0.1:{port}", event())
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    assert b"lockgate serve" in ended.stderr
+
+
+def test_a_service_that_drips_is_cut_off_by_the_deadline(service: Callable[..., Service]) -> None:
+    stop = threading.Event()
+
+    def drip(link: socket.socket) -> None:
+        # A byte now and then outlives every limit on a single wait.
+        while not stop.wait(0.05):
+            try:
+                link.sendall(b"H")
+            except OSError:
+                return
+
+    there = service(drip)
+    code = (
+        f"import sys; sys.path.insert(0, {str(SRC)!r})\n"
+        "from lockgate import hook\nhook.DEADLINE_S = 1.0\nsys.exit(hook.main(['claude-code']))"
+    )
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-I", "-c", code], input=event(), capture_output=True, timeout=60,
+            env={"LOCKGATE_URL": there.url, "LOCKGATE_AGENT_TOKEN": "lga_some-agent-token"},
+        )  # fmt: skip
+    finally:
+        stop.set()
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    assert b"in time" in ended.stderr
+
+
+def test_a_host_that_never_ends_its_input_is_cut_off_too(service: Callable[..., Service]) -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(SRC)!r})\n"
+        "from lockgate import hook\nhook.DEADLINE_S = 1.0\nsys.exit(hook.main(['claude-code']))"
+    )
+    started = subprocess.Popen(
+        [sys.executable, "-I", "-c", code],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={"LOCKGATE_AGENT_TOKEN": "lga_some-agent-token"},
+    )  # fmt: skip
+    with started:
+        assert started.wait(60) == 2
+        assert started.stdout is not None
+        assert started.stdout.read() == b""
+
+
+def test_stray_prints_do_not_reach_the_host(service: Callable[..., Service]) -> None:
+    there = service(http({"continue": False}))
+    code = (
+        f"import sys; sys.path.insert(0, {str(SRC)!r})\n"
+        "from lockgate import hook\nplain = hook.asked\n"
+        "def noisy(*words):\n    print('{\"stray\": 1}', flush=True)\n    return plain(*words)\n"
+        "hook.asked = noisy\nsys.exit(hook.main(['claude-code']))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-I", "-c", code], input=event(), capture_output=True, timeout=60,
+        env={"LOCKGATE_URL": there.url, "LOCKGATE_AGENT_TOKEN": "lga_some-agent-token"},
+    )  # fmt: skip
+    assert json.loads(ended.stdout) == {"continue": False}
+    assert b"stray" in ended.stderr
+
+
+@pytest.mark.parametrize("name", ["SessionStart", "SessionEnd", "InstructionsLoaded", "SubagentStart", "SubagentStop"])
+def test_an_event_that_decides_nothing_holds_nobody_up(name: str) -> None:
+    # With exit code 2 an agent would not be allowed to stop, and go on for ever.
+    assert run("http://127.0.0.1:1", event(name)).returncode == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        event("PreToolUse", tool_input={"hook_event_name": "SessionEnd"}),
+        event("PreToolUse", tool_input={"x": '"hook_event_name":"SessionEnd"'}),
+        event("UserPromptSubmit"),
+        event("PostToolBatch"),
+        event("SomethingNew"),
+        b"{not json",
+        b"",
+    ],
+    ids=["a key among arguments", "a text among arguments", "prompt", "batch", "unknown", "garbage", "nothing"],
+)
+def test_every_other_event_is_a_no(body: bytes) -> None:
+    ended = run("http://127.0.0.1:1", body)
+    assert (ended.returncode, ended.stdout) == (2, b"")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(), ("codex",), ("claude-code", "--url"), ("claude-code", "--what"), ("claude-code", "--url", "https://x:1")],
+    ids=["nothing", "another host", "no address", "unknown option", "https"],
+)
+def test_a_hook_that_is_called_wrongly_is_a_no(words: tuple[str, ...]) -> None:
+    ended = run("", event(), words=words)
+    assert (ended.returncode, ended.stdout) == (2, b"")
+
+
+@pytest.mark.parametrize("url", ["http://evil.example:80", "http://127.0.0.1.evil.example:80", "http://a@127.0.0.1:80"])
+def test_a_variable_cannot_send_events_to_another_machine(url: str) -> None:
+    """A project's settings can set variables for its hooks."""
+    ended = run(url, event())
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    assert b"address" in ended.stderr or b"not on this machine" in ended.stderr
+
+
+def test_the_token_comes_from_its_file(service: Callable[..., Service], tmp_path: Path) -> None:
+    there = service(http({}))
+    state = tmp_path / "state"
+    assert run(there.url, event(), token="", XDG_STATE_HOME=str(state)).returncode == 2
+    (state / "lockgate").mkdir(parents=True)
+    (state / "lockgate" / "agent-token").write_text("lga_from-a-file\n")
+    assert run(there.url, event(), token="", XDG_STATE_HOME=str(state)).returncode == 0
+    assert b"Bearer lga_from-a-file\r\n" in there.heard[0]
+    (state / "lockgate" / "agent-token").write_text("lga_two lines\r\nX-Evil: 1\n")
+    assert run(there.url, event(), token="", XDG_STATE_HOME=str(state)).returncode == 2
+
+
+def test_a_large_event_is_sent_whole(service: Callable[..., Service]) -> None:
+    there = service(http({}))
+    body = event(tool_input={"content": "x" * 5_000_000})
+    assert run(there.url, body).returncode == 0
+    assert there.heard[0].endswith(body)
+
+
+def test_it_costs_at_most_two_and_a_half_interpreters(service: Callable[..., Service]) -> None:
+    """CPU time of the command as it is installed, beside a bare interpreter in the same run."""
+    there = service(http({}))
+    script = "import sys; from lockgate.cli.start import main; sys.exit(main())"
+    told = {
+        **os.environ,
+        "LOCKGATE_URL": there.url,
+        "LOCKGATE_AGENT_TOKEN": "lga_some-agent-token",
+        "PYTHONPATH": str(SRC),
+    }
+    forms = {"bare": ["-c", "pass"], "hook": ["-c", script, "hook", "claude-code"]}
+    spent: dict[str, list[float]] = {name: [] for name in forms}
+    for _ in range(9):
+        for name, words in forms.items():
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            ended = subprocess.run([sys.executable, *words], input=event(), capture_output=True, timeout=60, env=told)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+            spent[name].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert median(spent["hook"]) <= 2.5 * median(spent["bare"])
+
+
+def test_it_loads_next_to_nothing() -> None:
+    code = (
+        "import sys; sys.argv[1:] = ['hook', 'claude-code']\n"
+        "from lockgate.cli.start import main\nmain()\n"
+        "print(*sorted(sys.modules), file=sys.stderr)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], input=event(), capture_output=True, timeout=60, text=False,
+        env={"PYTHONPATH": str(SRC), "LOCKGATE_URL": "http://127.0.0.1:1", "LOCKGATE_AGENT_TOKEN": "lga_" + "x" * 20},
+    )  # fmt: skip
+    loaded = set(ended.stderr.decode().splitlines()[-1].split())
+    assert not loaded & {"json", "re", "argparse", "socket", "ssl", "asyncio", "typing", "enum", "http", "urllib.parse"}
