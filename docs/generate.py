@@ -14,14 +14,14 @@ from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from lockgate.core.catalogue import ENTRIES, Entry
 from lockgate.cli.check import trees
 from lockgate.cli.judge import rows
 from lockgate.cli.main import parsers
 from lockgate.cli.reasons import TOLD
-from lockgate.cli.traces import replay
 from lockgate.cli.terminal import visible
+from lockgate.cli.traces import replay
 from lockgate.config import reference_markdown
+from lockgate.core.catalogue import ENTRIES, Entry
 from lockgate.core.rules import RULESET_VERSION
 from lockgate.core.sensitive import KINDS
 from lockgate.gate import Gate

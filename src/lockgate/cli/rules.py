@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from lockgate.cli.exits import Exit
 
 if TYPE_CHECKING:
-    from lockgate.core.catalogue import Entry
     from lockgate.cli.parser import Parser
+    from lockgate.core.catalogue import Entry
 
 _HELP = """\
 Lists what Tier 1 looks for. A rule never blocks by itself: it escalates.
