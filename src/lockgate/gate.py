@@ -581,7 +581,7 @@ class Session:
         tool: str,
         arguments: Mapping[str, object],
         annotations: Mapping[str, object] | None,
-        findings: Sequence[Finding],
+        findings: Sequence[Finding] = (),
     ) -> tuple[list[Leaf], Decision | Ask, Seen | None]:
         if not isinstance(tool, str):
             raise InvalidCall(f"a tool's name must be text, not {type(tool).__name__}")

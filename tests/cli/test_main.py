@@ -39,7 +39,10 @@ def test_help_of_a_command_teaches(run: Run, command: str) -> None:
     assert f"$ lockgate {command}" in ended.out
 
 
-EVERY = "check, scan, assess, gate, approvals, audit, stats, rules, config, judge, doctor, demo"
+EVERY = (
+    "check, scan, assess, serve, token, init, hook, mcp, replay, reconcile, gate, approvals, audit, stats, rules, config, "
+    "judge, doctor, demo"
+)
 
 
 @pytest.mark.parametrize(

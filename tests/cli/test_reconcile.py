@@ -127,12 +127,16 @@ def test_what_never_came_past_is_told_apart_from_a_gap(run: Run, host: Host, pro
     host.open("one", goal="Look.", host="claude-code")
     early = ran("t0", "Bash", {"command": "ls"}).replace("2026-11-15T12", "2026-11-15T11")
     (projects / "one.jsonl").write_text(early)
-    (projects / "two.jsonl").write_text(ran("t1", "Bash", {"command": "ls"}))
+    (projects / "old.jsonl").write_text(early)
+    host.check("one", "Read", {"file_path": "x"}, key="t9")
     ended = run("reconcile", "--json")
     gaps, summary = objects(ended.out)
-    assert (ended.code, gaps) == (0, [])
-    assert (summary["before_lockgate"], summary["unwatched_sessions"]) == (1, {"two": 1})
-    assert "never came past Lockgate" in run("reconcile").out
+    assert (ended.code, gaps, summary["before_lockgate"]) == (0, [], 2)
+    (projects / "two.jsonl").write_text(ran("t1", "Bash", {"command": "ls"}))
+    ended = run("reconcile")
+    assert ended.code == 1
+    assert "ran in a session that never came past Lockgate: 1 call" in ended.out
+    assert "lockgate doctor --claude-code" in ended.out
 
 
 def test_other_hosts_are_taken_at_their_word(run: Run, host: Host, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

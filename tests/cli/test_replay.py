@@ -122,6 +122,8 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_replayed(run: Run, projects
     ended = run("replay")
     assert ended.code == 1
     assert "1 line could not be read" in ended.out
+    # What stood on that line may have steered the rest.
+    assert "cap:context-unknown" in ended.out
     assert "left out" in ended.err
     assert "gaol" in ended.err
 
@@ -147,11 +149,16 @@ def test_hostile_content_reaches_no_terminal_as_it_is(run: Run, projects: Path) 
         (("nowhere",), "nowhere"),
         (("--since", "soon"), "--since takes an age"),
         (("--policy", "none.toml", "x.jsonl"), "none.toml"),
+        (("words.txt",), "no call in 1 file (2 lines could not be read)"),
+        (("empty.jsonl",), "no call in 1 file"),
+        (("/dev/zero",), "no transcript or trace"),
     ],
-    ids=["no folder", "no path", "no age", "no policy"],
+    ids=["no folder", "no path", "no age", "no policy", "no transcript", "no call", "no end"],
 )
 def test_bad_input_is_an_error_with_a_hint(run: Run, argv: tuple[str, ...], said: str) -> None:
     Path("x.jsonl").write_text(SESSION)
+    Path("words.txt").write_text("some words\nof prose\n")
+    Path("empty.jsonl").write_text(line("user", "hello", 0))
     ended = run("replay", *argv)
     assert ended.code == 2
     assert said in ended.err

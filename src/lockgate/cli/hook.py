@@ -13,8 +13,10 @@ Answers one event of Claude Code, read from standard input, by asking the servic
 `lockgate init claude-code --command` writes. You do not call it yourself, except to try it:
 
 example:
-  $ echo '{"hook_event_name":"PreToolUse","session_id":"try","tool_name":"Bash",
-           "tool_input":{"command":"ls"},"tool_use_id":"1"}' | lockgate hook claude-code; echo $?
+  $ cat event.json
+  {"hook_event_name": "PreToolUse", "session_id": "try", "tool_use_id": "1",
+   "tool_name": "Bash", "tool_input": {"command": "ls"}}
+  $ lockgate hook claude-code < event.json; echo $?
 
 It prints nothing where the call may run as far as Lockgate is concerned. A no is exit code 2 with the reason on
 stderr; a question to the user, or a no that ends the agent's turn, is one JSON object on standard output. If the

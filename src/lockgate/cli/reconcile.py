@@ -45,6 +45,7 @@ class Gap(StrEnum):
     UNRULED = "ran without a ruling"
     RAN_ANYWAY = "ran although it was not to"
     CHANGED = "ran with other arguments than were ruled on"
+    UNWATCHED = "ran in a session that never came past Lockgate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,7 @@ class Report:
     matched: int = 0
     # A person at the host let them run.
     answered: int = 0
-    # Calls of sessions that no plug ever told of, and calls from before one was there.
-    unwatched: dict[str, int] = field(default_factory=dict)
+    # Calls from before a plug was there.
     earlier: int = 0
     unreadable: int = 0
     skipped: list[str] = field(default_factory=list)
@@ -93,10 +93,12 @@ def run(args: argparse.Namespace) -> Exit:
         # Who uses other hosts only has no such folder, and their calls are looked at all the same.
         files, skipped = chosen(args.paths, age_s) if args.paths or os.path.isdir(projects()) else ([], [])
         report = Report(skipped=skipped)
+        # The oldest ruling that is kept: what ran before it ran before Lockgate was there.
+        began = min((kept.at for kept in host.decisions(after=-1, limit=1)), default=0.0)
         try:
             with progress(files, "comparing") as advance:
                 for whose in (each for listed in sessions_of(files).values() for each in listed):
-                    _compared(host, whose, report)
+                    _compared(host, whose, report, began)
                     advance(whose.path)
             for kept in _told(host):
                 report.gaps.append(_found(Gap.RAN_ANYWAY, kept))
@@ -129,7 +131,7 @@ def _host(config: str | None) -> Host:
     return Host(Gate(settings.policy), assemble.sessions_from_settings(settings))
 
 
-def _compared(host: Host, whose: transcripts.Transcript, report: Report) -> None:
+def _compared(host: Host, whose: transcripts.Transcript, report: Report, began: float) -> None:
     name = f"{whose.session}/{whose.agent}" if whose.agent else whose.session
     calls: dict[str, transcripts.Call] = {}
     results: list[transcripts.Result] = []
@@ -148,8 +150,12 @@ def _compared(host: Host, whose: transcripts.Transcript, report: Report) -> None
     # Names that a host of ours would never have given are names that it never told of.
     known = host.session(name) if name.isprintable() and len(name) <= 200 else None
     if known is None:
-        if ran:
-            report.unwatched[name] = len(ran)
+        for result in ran:
+            if result.at is not None and result.at < began:
+                report.earlier += 1
+            else:
+                call = calls.get(result.id) or transcripts.Call(result.id, result.tool, {}, result.at)
+                report.gaps.append(Found(Gap.UNWATCHED, name, call.id, call.tool, call.arguments, call.at))
         return
     report.sessions += 1
     rulings: dict[str, Kept] = {}
@@ -215,7 +221,6 @@ def _print_json(report: Report) -> None:
         "matched": report.matched,
         "answered_at_the_host": report.answered,
         "before_lockgate": report.earlier,
-        "unwatched_sessions": report.unwatched,
         "unreadable_lines": report.unreadable,
         "skipped": report.skipped,
         "complete": report.complete,
@@ -256,10 +261,8 @@ def _draw(report: Report) -> None:
         )
     if report.earlier:
         screen.print(Text(f"{counted(report.earlier, 'call')} ran before Lockgate was there", style="dim"))
-    if report.unwatched:
-        ran = sum(report.unwatched.values())
-        many = f"{counted(len(report.unwatched), 'session')} with {counted(ran, 'call')}"
-        screen.print(Text(f"{many} never came past Lockgate: lockgate doctor --claude-code", style="yellow"))
+    if any(found.gap is Gap.UNWATCHED for found in report.gaps):
+        screen.print(Text("why sessions do not come past: lockgate doctor --claude-code", style="yellow"))
     if report.unreadable:
         screen.print(Text(f"{counted(report.unreadable, 'line')} could not be read, and left out", style="yellow"))
     for each in report.skipped:

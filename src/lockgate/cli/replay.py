@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import stat
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 from lockgate import transcripts
 from lockgate.cli.exits import Exit
 from lockgate.cli.terminal import console, counted, excerpt, visible
-from lockgate.core.errors import InvalidTrace, LockgateError, quoted
+from lockgate.core.errors import InvalidTrace, LockgateError, printable, quoted
 from lockgate.core.vocabulary import Action, Decision
 from lockgate.gate import Gate, Session
 
@@ -133,6 +134,13 @@ def run(args: argparse.Namespace) -> Exit:
         report.complete = True
     except KeyboardInterrupt:
         interrupted = True
+    if report.complete and not report.calls:
+        # A replay of nothing must not look like a pass.
+        why = report.skipped[0] if report.skipped else f"{counted(report.unreadable, 'line')} could not be read"
+        raise LockgateError(
+            f"no call in {counted(len(files), 'file')} ({printable(why, 300)})",
+            hint="replay reads Claude Code's transcripts and traces: docs/how-to/replay.md",
+        )
     if args.json:
         _print_json(report)
     else:
@@ -155,7 +163,10 @@ def chosen(paths: Sequence[str], age_s: float | None) -> tuple[list[str], list[s
         if isinstance(found, Skipped):
             if found.failed:
                 skipped.append(f"{found.path}: {found.reason}")
-        elif age_s is None or os.stat(found).st_mtime >= time() - age_s:
+        elif not stat.S_ISREG((about := os.stat(found)).st_mode):
+            # A pipe or a device may never end.
+            skipped.append(f"{found}: not a regular file")
+        elif age_s is None or about.st_mtime >= time() - age_s:
             files.append(found)
     if not files:
         since = "" if age_s is None else " of that age"
@@ -247,6 +258,7 @@ def _of_transcript(file: str, gates: Sequence[Gate], report: Report) -> Iterator
     whose = transcripts.named(file)
     sessions: list[Session] = []
     calls = 0
+    unknown = False
 
     def into(content: str, source: str) -> None:
         for session in sessions:
@@ -255,10 +267,16 @@ def _of_transcript(file: str, gates: Sequence[Gate], report: Report) -> Iterator
     for entry in _agents(whose) if whose.agent else transcripts.read(file):
         if isinstance(entry, transcripts.Unreadable):
             report.unreadable += 1
+            # What stood there may have steered everything that follows.
+            unknown = True
+            for session in sessions:
+                session.context_known = False
             continue
         if not sessions:
             goal = _whole(entry.text) if isinstance(entry, transcripts.Prompt) else ""
             sessions = [gate.session(goal=goal) for gate in gates]
+            for session in sessions:
+                session.context_known = not unknown
             report.sessions += 1
             if goal:
                 continue
