@@ -392,6 +392,13 @@ _NOTHING = Trace()
 
 
 @lru_cache(maxsize=4096)
+def _replaced(tool: str, argument: str) -> bool:
+    """Whether an argument names what an edit takes away: it has to stand in the file, and carries nothing out."""
+    name = tool_words(re.sub(r"\[\d+\]", "", argument).rpartition(".")[2])
+    return name[:1] == ("old",) and not {"edit", "edits", "replace"}.isdisjoint(tool_words(tool))
+
+
+@lru_cache(maxsize=4096)
 def _intent(tool: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
     intent = tool_intent(tool)
     return (
@@ -528,6 +535,8 @@ class Lookup:
         self.values: list[Value] = []
         for leaf in leaves:
             text = leaf[1]
+            if "old" in leaf[0] and _replaced(tool, leaf[0]):
+                continue
             if text.isascii() and "\\" not in text and "%" not in text and "&" not in text:
                 data = text.lower().encode()
             else:
@@ -646,12 +655,16 @@ class Lookup:
     def _driving(self, entries: Sequence[Entry], driving: dict[str, Driving]) -> Driving | None:
         """The orders that name this tool, where some text could hold one and the user asked for nothing such."""
         verbs, objects = _intent(self.tool)
-        if not verbs or not objects or self.implied:
+        if not verbs or not objects or self.implied or self._is_told():
             return None
         remembered = driving.get(self.tool)
         if remembered is None:
             remembered = driving[self.tool] = Driving()
         return remembered if remembered.possible(entries, verbs, objects) else None
+
+    def _is_told(self) -> bool:
+        """Whether the tool runs whatever it is given: then its name says nothing, and what it is given is compared."""
+        return any(data and sink_of(leaf[0]) == "command" for leaf, data, _, _ in self.values)
 
     def _drive(
         self,
