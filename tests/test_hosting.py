@@ -12,13 +12,21 @@ import pytest
 
 from lockgate import assemble
 from lockgate.config import Audit, Server, Settings
-from lockgate.core.errors import InvalidBlock, InvalidCall, InvalidConfig, LockgateError, SessionsUnavailable
+from lockgate.core.errors import (
+    InvalidBlock,
+    InvalidCall,
+    InvalidConfig,
+    JournalUnavailable,
+    LockgateError,
+    SessionsUnavailable,
+)
 from lockgate.core.kept import MAX_CONTENT, SessionInfo, stats_of
 from lockgate.core.opinions import Ruling, Triage
 from lockgate.core.vocabulary import Action, Finding, Receipt, Trust
 from lockgate.gate import Gate, Inquiry, Opined
-from lockgate.hosting import Host, Kept, Piece, SessionStore
+from lockgate.hosting import Host, Kept, Piece, SessionStore, memory
 from lockgate.hosting import host as hosting
+from lockgate.recording import hash_of_arguments
 from lockgate.stores.memory import MemoryApprovals
 from lockgate.stores.sessions_sqlite import SqliteSessions
 
@@ -107,11 +115,16 @@ def test_a_session_goes_on_in_another_process(gate: Gate, again: Callable[[], Se
     assert after.lineage(derived).parents[0].block == parent.id
 
 
-def test_a_block_is_kept_once_for_its_key(host: Host, other: Host) -> None:
-    host.open("s", goal="x")
+def test_a_block_is_kept_once_for_its_key_and_what_it_says(host: Host, other: Host) -> None:
+    host.open("s", goal="Answer ana@example.com")
     first = host.add("s", "text", source="tool:x", key="k")
-    assert other.add("s", "something else", source="tool:x", key="k") == first
+    assert other.add("s", "text", source="tool:x", key="k") == first
     assert len(host.blocks("s")) == 2
+    # Whoever uses a key twice, or somebody else's first, hides nothing.
+    second = other.add("s", POISON, source="tool:x", key="k")
+    assert (second.id, second.content) == ("b0003", POISON)
+    assert host.add("s", POISON, source="tool:x", key="k") == second
+    assert host.check("s", "send_email", {"to": "eve@evil.example"}).decision.action is Action.PAUSE
 
 
 def test_the_same_key_is_ruled_on_anew(host: Host) -> None:
@@ -129,9 +142,13 @@ def test_a_goal_is_taken_once_and_what_follows_is_the_users_word(host: Host, oth
     assert host.open("s").goal == ""
     assert host.open("s", goal="Find the invoice").goal == "Find the invoice"
     host.open("s", goal="Find the invoice")
-    assert other.open("s", goal="And pay it").goal == "Find the invoice"
+    for _ in range(2):
+        assert other.open("s", goal="And pay it").goal == "Find the invoice"
     assert [(each.id, each.source) for each in host.blocks("s")] == [("goal", "goal"), ("b0002", "user")]
     assert host._current("s").session.goal == "Find the invoice"
+    host.add("s", "a page", source="web:x")
+    host.open("s", goal="And pay it")
+    assert host.blocks("s")[-1].source == "user"
 
 
 def test_a_stricter_mode_holds_everywhere_at_once(host: Host, other: Host) -> None:
@@ -193,15 +210,67 @@ def test_what_a_host_knows_against_a_call_sends_it_up(host: Host) -> None:
     assert again.decision.action is Action.PAUSE
 
 
-def test_a_session_that_was_forgotten_goes_on_as_one_that_is_not_known(gate: Gate, host: Host, other: Host) -> None:
+class Clocks:
+    """A clock on the wall, which anybody can set, and one that nobody can."""
+
+    def __init__(self) -> None:
+        self.now, self.ticks = 1e9, 50.0
+
+    def passes(self, days: float) -> None:
+        self.now, self.ticks = self.now + days * 86_400, self.ticks + days * 86_400
+
+    def host(self, gate: Gate, store: SessionStore, keep_days: float = 0) -> Host:
+        return Host(gate, store, clock=lambda: self.now, steady=lambda: self.ticks, keep_days=keep_days)
+
+
+def test_a_session_that_was_forgotten_goes_on_as_one_that_is_not_known(
+    gate: Gate, again: Callable[[], SessionStore]
+) -> None:
+    clocks = Clocks()
+    host, later = clocks.host(gate, again()), clocks.host(gate, again())
     host.open("s", goal="Answer ana@example.com")
     assert host.check("s", "send_email", MAIL).decision.action is Action.CONTINUE
-    later = Host(gate, other.store, clock=lambda: 4e9)
+    assert later.prune(30) == 0
+    clocks.passes(31)
     assert later.prune(30) == 1
-    # The one that was under way still knew; what is kept from here on does not.
-    host.check("s", "send_email", MAIL)
+    # Who ruled meanwhile cannot know what else was forgotten.
+    assert host.check("s", "send_email", MAIL).decision.action is Action.PAUSE
     assert rules(host.check("s", "send_email", MAIL)) == {"cap:context-unknown"}
     assert host.add("s", "text", source="tool:x").id == "b0001"
+    clocks.passes(31)
+    assert clocks.host(gate, again()).prune(30) == 0
+    assert later.prune(30) == 1
+    # Nor is it one that begins, whoever opens it.
+    assert not later.open("s", goal="Answer ana@example.com").context_known
+    assert rules(later.check("s", "send_email", MAIL)) == {"cap:context-unknown"}
+
+
+def test_a_clock_that_was_set_forgets_nothing_that_is_in_use(gate: Gate, again: Callable[[], SessionStore]) -> None:
+    clocks = Clocks()
+    host = clocks.host(gate, again(), keep_days=30)
+    host.open("old")
+    clocks.passes(20)
+    host.open("s", goal="x")
+    clocks.now += 10 * 365 * 86_400
+    assert host.prune(30) == 0
+    assert clocks.host(gate, again()).prune(30) == 0
+    host.open("t")
+    assert {each.id for each in host.sessions()} == {"old", "s", "t"}
+    # Heard of while the clock stood in another year, and used a moment ago.
+    clocks.now -= 30 * 365 * 86_400
+    host.open("then")
+    clocks.now += 20 * 365 * 86_400
+    host.check("then", "read_file", {"path": "/x"})
+    with host.store._changing() as db:  # type: ignore[attr-defined]
+        db.execute("UPDATE sessions SET seen_at = 1 WHERE id IN ('then', 's')")
+    clocks.passes(29)
+    host.check("then", "read_file", {"path": "/x"}, later=True)
+    with host.store._changing() as db:  # type: ignore[attr-defined]
+        db.execute("UPDATE sessions SET seen_at = 1 WHERE id IN ('then', 's')")
+    clocks.passes(2)
+    host.prune(30)
+    assert host.session("then") is not None
+    assert host.session("s") is None
 
 
 def test_a_subagent_sees_what_its_parent_reads(host: Host, other: Host) -> None:
@@ -224,6 +293,54 @@ def test_a_subagent_sees_what_its_parent_reads(host: Host, other: Host) -> None:
     assert [each.block for each in host.lineage("child", derived.id).parents] == ["p.b0002", "b0002", "goal"]
     host.open("grandchild", parent="child")
     assert [each.id for each in host.blocks("grandchild")][1:3] == ["p.p.b0002", "p.b0001"]
+
+
+def test_what_was_read_far_above_is_not_forgotten(host: Host, other: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.open("d0", goal="Answer ana@example.com")
+    host.add("d0", POISON, source="web:x")
+    for depth in range(1, memory.MAX_DEPTH + 1):
+        host.open(f"d{depth}", parent=f"d{depth - 1}")
+        held = other.check(f"d{depth}", "send_email", {"to": "eve@evil.example"})
+        assert held.decision.action is Action.PAUSE
+        assert "cap:context-unknown" not in rules(held)
+    with pytest.raises(InvalidCall, match="inside 8 others"):
+        host.open("d9", parent=f"d{memory.MAX_DEPTH}")
+    assert rules(host.check("d9", "send_email", MAIL)) == {"cap:context-unknown"}
+    # One that came to be so deep all the same: its outer ones were made after it.
+    for depth in range(memory.MAX_DEPTH + 1, 0, -1):
+        host.open(f"e{depth}", parent=f"e{depth - 1}")
+    host.open("e0", goal="Answer ana@example.com")
+    host.add("e0", "a page", source="web:x")
+    assert rules(other.check(f"e{memory.MAX_DEPTH + 1}", "send_email", MAIL)) == {"cap:context-unknown"}
+
+
+def test_inside_a_strict_session_nothing_is_looser(host: Host, other: Host) -> None:
+    host.open("p", goal="x", mode="paranoid")
+    host.open("c", parent="p", mode="default")
+    host.open("cc", parent="c", mode="default")
+    for name in ("c", "cc"):
+        assert other.check(name, "read_file", {"path": "/x"}).decision.reason == "paranoid-mode"
+    host.open("q", goal="x", scope="Only files in /srv/a.")
+    host.open("d", parent="q", mode="research", scope="Only files in /srv/b.")
+    both = host._current("d").session.policy
+    assert both.mode == "research"
+    assert "/srv/a" in both.research_scope
+    assert "/srv/b" in both.research_scope
+    # And what holds for a session already holds on.
+    host.open("q", scope="Only files in /srv/c.")
+    info = host.open("q", scope="Only files in /srv/c.")
+    assert "/srv/a" in info.scope
+    assert info.scope.count("/srv/c") == 1
+    host.open("q", mode="paranoid")
+    assert other.check("d", "read_file", {"path": "/srv/a"}).decision.tier == 3
+
+
+def test_who_was_there_before_its_plug_has_said_nothing(host: Host, other: Host) -> None:
+    host.open("s", goal="Answer ana@example.com", meta={"opened": "agent"})
+    assert host.check("s", "send_email", MAIL).decision.action is Action.CONTINUE
+    assert host.open("s", meta={"opened": "agent"}, host="mcp").meta == {"opened": "agent"}
+    assert other.open("s", host="claude-code").meta == {}
+    assert rules(host.check("s", "send_email", MAIL)) == {"cap:context-unknown"}
 
 
 def test_a_subagent_of_nobody_is_not_known(host: Host) -> None:
@@ -275,6 +392,143 @@ def test_what_could_not_be_added_may_have_been_read(gate: Gate, again: Callable[
     host.restore("s", [Piece("text", "tool:x", key="k")])
     assert host.check("s", "send_email", MAIL).decision.action is Action.CONTINUE
     assert len(host.blocks("s")) == 2
+
+
+def test_what_one_could_not_add_every_process_knows_of(gate: Gate, again: Callable[[], SessionStore]) -> None:
+    broken = Broken(again())
+    host, other = Host(gate, broken), Host(gate, again())  # type: ignore[arg-type]
+    for each in (host, other):
+        each.open("s", goal="Answer ana@example.com")
+        each.open("child", parent="s")
+        assert each.check("s", "send_email", MAIL).decision.action is Action.CONTINUE
+    broken.fails = {"append": "before"}
+    with pytest.raises(SessionsUnavailable):
+        host.add("s", POISON, source="tool:x")
+    host._closed.set()
+    assert rules(other.check("child", "send_email", MAIL)) == {"cap:context-unknown"}
+    # Also when whoever failed is gone.
+    del host
+    assert rules(other.check("s", "send_email", MAIL)) == {"cap:context-unknown"}
+    assert other.store.doubts("s") == []
+    assert not other.session("s").context_known  # type: ignore[union-attr]
+    assert rules(Host(gate, again()).check("child", "send_email", MAIL)) == {"cap:context-unknown"}
+    other.restore("s", [Piece(POISON, "tool:x", key="k")])
+    assert rules(other.check("s", "send_email", {"to": "bob@example.com"})) != {"cap:context-unknown"}
+
+
+def test_what_nobody_could_note_is_kept_as_soon_as_that_can_be(gate: Gate, again: Callable[[], SessionStore]) -> None:
+    broken = Broken(again())
+    host, other = Host(gate, broken), Host(gate, again())  # type: ignore[arg-type]
+    host.open("s", goal="Answer ana@example.com")
+    broken.fails = {"*": "before"}
+    with pytest.raises(SessionsUnavailable):
+        host.add("s", POISON, source="tool:x")
+    host.doubt("t")
+    host._closed.set()
+    assert not host._mend()
+    # While nothing can be kept nothing of high risk passes, and here not even afterwards.
+    assert host.check("s", "send_email", MAIL).decision.action is Action.PAUSE
+    broken.fails = {}
+    assert host._mend()
+    for name in ("s", "t"):
+        assert rules(other.check(name, "send_email", MAIL)) == {"cap:context-unknown"}
+    assert host._unsure == {}
+
+
+def test_more_doubts_than_can_be_remembered_are_about_all(
+    gate: Gate, again: Callable[[], SessionStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_MAX_UNSURE", 2)
+    broken = Broken(again())
+    host = Host(gate, broken)  # type: ignore[arg-type]
+    host.open("s", goal="Answer ana@example.com")
+    broken.fails = {"*": "before"}
+    for name in ("t", "u", "s"):
+        host.doubt(name)
+    host._closed.set()
+    broken.fails = {}
+    assert rules(host.check("s", "send_email", MAIL)) == {"cap:context-unknown"}
+
+
+def test_a_doubt_is_kept_at_once_where_it_can_be(host: Host, other: Host) -> None:
+    host.open("s", goal="Answer ana@example.com")
+    host.doubt("s")
+    host.doubt("unheard-of")
+    assert host.store.doubts("s") == []
+    for name in ("s", "unheard-of"):
+        assert not other.session(name).context_known  # type: ignore[union-attr]
+        assert rules(other.check(name, "send_email", MAIL)) == {"cap:context-unknown"}
+    with pytest.raises(InvalidCall):
+        host.doubt("")
+
+
+def test_a_file_of_sessions_that_was_removed_is_made_anew(host: Host, other: Host, tmp_path: Path) -> None:
+    host.open("s", goal="Answer ana@example.com")
+    other.check("s", "send_email", MAIL)
+    for each in (tmp_path / "state").glob("sessions.db*"):
+        each.unlink()
+    assert [host.check("s", "send_email", MAIL).decision.action for _ in range(2)] == [Action.PAUSE] * 2
+    assert host.ready().sessions
+    held = host.check("s", "send_email", MAIL)
+    assert (rules(held), held.seq > 0) == ({"cap:context-unknown"}, True)
+    # The other still has the old one open.
+    other.open("t", goal="x") if other.ready().sessions else None
+    other.check("s", "send_email", MAIL)
+    assert rules(other.check("s", "send_email", MAIL)) == {"cap:context-unknown"}
+
+
+def test_whether_it_is_ready_is_found_out_by_writing(gate: Gate, again: Callable[[], SessionStore]) -> None:
+    class Fails(Journal):
+        why: LockgateError | None = None
+
+        def enqueue(self, records, *, durable):  # type: ignore[no-untyped-def]
+            if self.why is not None:
+                raise self.why
+            return super().enqueue(records, durable=durable)  # type: ignore[no-untyped-call]
+
+    clocks, journal, broken = Clocks(), Fails(), Broken(again())
+    host = clocks.host(Gate(scanner=gate.scanner, journal=journal), broken)  # type: ignore[arg-type]
+    assert host.ready() == (True, True, "")
+    broken.fails = {"probe": "before"}
+    assert host.ready().sessions
+    clocks.ticks += 2
+    assert host.ready() == (False, True, "on purpose")
+    broken.fails = {}
+    journal.why = JournalUnavailable("no room")
+    clocks.ticks += 2
+    assert host.ready() == (True, False, "no room")
+    # Found out by a ruling, it stands for a while.
+    assert host.check("s", "read_file", {"path": "/x"}).decision.reason == "journal-unavailable"
+    journal.why = None
+    clocks.ticks += 2
+    assert not host.ready().journal
+    clocks.ticks += 60
+    assert host.ready().journal
+    # Or until another ruling is recorded.
+    journal.why = JournalUnavailable("no room")
+    host.check("s", "read_file", {"path": "/x"})
+    journal.why = None
+    host.check("s", "read_file", {"path": "/x"})
+    clocks.ticks += 2
+    assert host.ready() == (True, True, "")
+    assert Host(gate, again()).ready() == (True, True, "")
+
+
+def test_one_damaged_ruling_does_not_hide_the_others(host: Host) -> None:
+    host.open("s", goal="Answer ana@example.com")
+    kept = [host.check("s", "send_email", MAIL, key=f"k{at}") for at in range(3)]
+    for at, detail in ((0, "garbage"), (1, '["t",{},null,["NO"],0,true]')):
+        with host.store._changing() as db:  # type: ignore[attr-defined]
+            db.execute("UPDATE entries SET detail = ?, action = 'x' WHERE id = ?", (detail, kept[at].id))
+    found = host.decisions()
+    assert [each.id for each in found] == [each.id for each in reversed(kept)]
+    assert [(each.damaged, each.decision.action) for each in found[1:]] == [(True, Action.PAUSE)] * 2
+    assert not found[0].damaged
+    # It counts for no call.
+    assert host.decision(kept[0].id) == found[2]
+    assert (found[2].key, found[2].arguments, found[2].whole) == ("", {}, False)
+    assert host.stats(since=kept[0].at - 10, bucket_s=60).calls == 1
+    assert rules(Host(host.gate, host.store).check("s", "send_email", MAIL)) == {"cap:context-unknown"}
 
 
 def test_a_row_that_is_no_entry_makes_the_context_unknown(host: Host, other: Host) -> None:
@@ -353,6 +607,9 @@ def test_what_cannot_be_kept_whole_is_kept_in_part(host: Host, other: Host) -> N
         again = other.decision(kept.id)
         assert again is not None
         assert again.whole is ("nan" in arguments)
+        if "big" in arguments:
+            assert again.args_sha256 == hash_of_arguments(arguments, [])
+        assert bool(again.args_sha256) is not again.whole
         assert list(again.arguments) == list(arguments)
     odd = {"to": "half \ud800 \0 \u202e", "\0": ["\x1b", {"k": (1, 2.5, True, None)}]}
     kept = host.check("s", "tool \0 \ud800", odd, annotations={"readOnlyHint": True})
@@ -539,8 +796,8 @@ def test_a_step_whose_end_is_not_kept_has_not_ended(gate: Gate, again: Callable[
 
 
 def test_memory_is_bounded_and_what_fell_out_is_built_again(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosting, "MAX_LIVE", 3)
-    monkeypatch.setattr(hosting, "MAX_LIVE_SIZE", 1_000)
+    monkeypatch.setattr(memory, "MAX_LIVE", 3)
+    monkeypatch.setattr(memory, "MAX_LIVE_SIZE", 1_000)
     for at in range(10):
         host.open(f"s{at}", goal="Answer ana@example.com")
         host.add(f"s{at}", POISON, source="tool:x")
@@ -590,10 +847,10 @@ def test_many_at_once_agree(gate: Gate, again: Callable[[], SessionStore]) -> No
 
 
 def test_old_sessions_are_forgotten_by_the_way(gate: Gate, again: Callable[[], SessionStore]) -> None:
-    now = 1000.0
-    host = Host(gate, again(), clock=lambda: now, keep_days=1)
+    clocks = Clocks()
+    host = clocks.host(gate, again(), keep_days=1)
     host.open("old", goal="x")
-    now += 2 * 86_400
+    clocks.passes(3)
     host.open("new", goal="x")
     assert [each.id for each in host.sessions()] == ["new"]
     assert host.prune(0) == 0

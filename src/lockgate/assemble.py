@@ -89,7 +89,9 @@ def sessions_from_settings(settings: Settings) -> SessionStore:
     if settings.server.database:
         from lockgate.stores.sessions_postgres import PostgresSessions
 
-        return PostgresSessions(settings.server.database)
+        # What could not be kept there is noted here, for whoever rules next on this machine.
+        doubts = None if settings.state_dir is None else settings.state_dir / "sessions-doubted"
+        return PostgresSessions(settings.server.database, doubts=doubts)
     if settings.state_dir is None:
         raise InvalidConfig("there is no folder to keep sessions in", hint="set HOME or XDG_STATE_HOME")
     from lockgate.stores.sessions_sqlite import SqliteSessions

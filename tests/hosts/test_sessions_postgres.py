@@ -66,11 +66,11 @@ def place(server: LOG.Server, request: pytest.FixtureRequest) -> str:  # type: i
 
 
 @pytest.fixture
-def again(place: str) -> Iterator[Callable[[], SessionStore]]:
+def again(place: str, tmp_path: Path) -> Iterator[Callable[[], SessionStore]]:
     opened: list[PostgresSessions] = []
 
     def again() -> SessionStore:
-        opened.append(PostgresSessions(place))
+        opened.append(PostgresSessions(place, doubts=tmp_path / "doubted"))
         return opened[-1]
 
     yield again

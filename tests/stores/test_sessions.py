@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 from threading import Barrier
 
@@ -59,7 +60,7 @@ def block(text: str = "text", key: str = "", at: float = 100.0) -> Entry:
 def ruling(id: str = "d1", decision: Decision = PASSED, *, key: str = "", at: float = 100.0, tool: str = "t") -> Entry:
     arguments = {"to": "ana@example.com"}
     detail = spelled(tool, arguments, None, decision, 0)
-    return Entry(Sort.RULING, at, key, b"", detail, ruled(id, "api", tool, decision))
+    return Entry(Sort.RULING, at, key, b"", detail, ruled(id, "api", tool, decision, arguments))
 
 
 def ids(store: SessionStore, **asked: object) -> list[str]:
@@ -97,15 +98,34 @@ def test_entries_come_back_in_order_and_to_the_last_bit(store: SessionStore, aga
     assert again().feed((number,), rows[2].seq) == []
 
 
-def test_the_same_key_is_kept_once(store: SessionStore, again: Callable[[], SessionStore]) -> None:
+def test_the_same_is_kept_once_for_its_key(store: SessionStore, again: Callable[[], SessionStore]) -> None:
     number = new(store).number
     (first,) = store.append((number,), [block("one", "k")]) or []
-    (second,) = again().append((number,), [block("two", "k")]) or []
+    (second,) = again().append((number,), [block("one", "k")]) or []
     assert (second.seq, second.n, second.again) == (first.seq, first.n, True)
     assert len(store.feed((number,), 0)) == 1
     other = new(store, "s2").number
-    (third,) = store.append((other,), [block("two", "k")]) or []
+    (third,) = store.append((other,), [block("one", "k")]) or []
     assert not third.again
+
+
+def test_a_key_that_was_used_before_hides_nothing(store: SessionStore) -> None:
+    number = new(store).number
+    (first,) = store.append((number,), [block("one", "k")]) or []
+    (other,) = store.append((number,), [block("two", "k")]) or []
+    assert (other.again, other.n) == (False, 2)
+    # Asked once more it is the same, and so is the first.
+    for entry, put in ((block("two", "k"), other), (block("one", "k"), first)):
+        (more,) = store.append((number,), [entry]) or []
+        assert (more.seq, more.again) == (put.seq, True)
+    # Another source for the same text is something else too; and nobody can take all the names a text may get.
+    told = Entry(Sort.BLOCK, 100.0, "k", encoded("one"), '["user",null,null,[]]')
+    assert not (store.append((number,), [told]) or [])[0].again
+    third = block("three", "k")
+    taken = f"k {sha256(third.detail.encode() + bytes(1) + third.content).hexdigest()}"
+    store.append((number,), [block("squats", taken)])
+    assert not (store.append((number,), [third]) or [])[0].again
+    assert [bytes(row.content).decode() for row in store.feed((number,), 0)] == ["one", "two", "one", "squats", "three"]
 
 
 def test_the_same_key_is_ruled_on_anew_each_time(store: SessionStore) -> None:
@@ -179,11 +199,17 @@ def test_rulings_are_found_by_what_they_are(store: SessionStore) -> None:
     assert ids(store, rule="seed:x") == ["d2"]
     assert ids(store, rule="seed:") == []
     assert ids(store, q="ANA@example.com") == ["d3", "d2", "d1"]
+    # What people read is searched, not how it is written down; and "É" is "é".
+    assert ids(store, q="null") == ids(store, q="[") == []
+    assert ids(store, q="HELD") == ids(store, q="seed:x") == ["d2"]
+    store.append((two,), [ruling("d4", tool="ÉTÉ")])
+    assert ids(store, q="été") == ["d4"]
+    store.append((two,), [ruling("d5", tool="last")])
     assert ids(store, q="%") == ids(store, q="' OR 1=1 --") == ids(store, session="\0\ud800") == []
     middle = (store.ruling("d2") or pytest.fail("gone"))[0].seq
-    assert ids(store, after=middle) == ["d3"]
+    assert ids(store, after=middle) == ["d3", "d4", "d5"]
     assert ids(store, before=middle) == ["d1"]
-    assert ids(store, limit=1) == ["d3"]
+    assert ids(store, limit=1) == ["d5"]
     assert ids(store, after=10**40) == ids(store, before=-(10**40)) == []
 
 
@@ -207,8 +233,27 @@ def test_a_forgotten_session_is_gone_with_all_that_was_read(store: SessionStore)
     assert store.ruling("d1") is None
     assert store.append((old,), [block()]) is None
     assert ids(store) == ["d2"]
-    # Its number is nobody else's, ever.
-    assert new(store, "old").number > young
+    # Its number is nobody else's, ever; and who goes on with it does not begin.
+    again = new(store, "old")
+    assert again.number > young
+    assert not again.context_known
+    assert new(store, "another").context_known
+
+
+def test_sessions_that_are_used_are_spared(store: SessionStore) -> None:
+    for at in range(5):
+        new(store, f"s{at}", float(at))
+    assert store.newest() == 4.0
+    assert store.prune(100.0, 2, {"s0", "s1", "s2"}) == 2
+    assert store.prune(100.0, 2, {"s0", "s1", "s2"}) == 0
+    assert [each.id for each in store.sessions(limit=9, before=None, q="")] == ["s2", "s1", "s0"]
+
+
+def test_a_probe_writes_and_changes_nothing(store: SessionStore, again: Callable[[], SessionStore]) -> None:
+    store.probe()
+    first = new(store)
+    store.probe()
+    assert again().session("s1") == first
 
 
 def test_numbers_are_not_given_twice(store: SessionStore) -> None:

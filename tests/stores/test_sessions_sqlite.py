@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 
 import pytest
 
@@ -24,6 +24,12 @@ BLOCK = Entry(Sort.BLOCK, 1.0, "", b"text", '["tool:x",null,null,[]]')
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "state" / "sessions.db"
+
+
+@pytest.fixture(autouse=True)
+def _from_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers go on from the time at which a file was made."""
+    monkeypatch.setattr(sessions_sqlite, "time", lambda: 0.0)
 
 
 @pytest.fixture
@@ -110,6 +116,89 @@ def test_a_file_in_use_is_waited_for_and_then_refused(
         db.execute("ROLLBACK")
     db.close()
     assert store.append((1,), [BLOCK])
+
+
+def test_who_waits_in_a_row_waits_no_longer_than_one(store: SqliteSessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions_sqlite, "_BUSY_S", 0.05)
+    # The one in front waits for another process, and has not given up.
+    with store._writing, pytest.raises(SessionsUnavailable, match="busy"):
+        store.append((1,), [BLOCK])
+    monkeypatch.setattr(sessions_sqlite, "_BUSY_S", 5.0)
+    ticks = iter((100.0, 103.0))
+    monkeypatch.setattr(sessions_sqlite, "monotonic", lambda: next(ticks))
+    store._writing = Contended()  # type: ignore[assignment]
+    with store._changing() as db:
+        assert db.execute("PRAGMA busy_timeout").fetchone() == (2000,)
+    store._writing = Lock()
+    with store._changing() as db:
+        assert db.execute("PRAGMA busy_timeout").fetchone() == (5000,)
+
+
+class Contended:
+    """A lock that somebody lets go of while one waits."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: FBT001, FBT002
+        return blocking
+
+    def release(self) -> None:
+        pass
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a file in use cannot be removed")
+@pytest.mark.parametrize("endings", [("",), ("", "-wal", "-shm")], ids=["file", "all"])
+def test_a_file_that_was_removed_is_made_anew(
+    store: SqliteSessions, path: Path, endings: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.append((1,), [BLOCK])
+    for ending in endings:
+        path.with_name(f"sessions.db{ending}").unlink()
+    with pytest.raises(SessionsUnavailable, match="moved or replaced"):
+        store.append((1,), [BLOCK])
+    assert store.sessions(limit=9, before=None, q="") == []
+    monkeypatch.setattr(sessions_sqlite, "time", lambda: 7.0)
+    # Nothing of the old one is in the new one, and no number means something else there.
+    assert store.append((1,), [BLOCK]) is None
+    store.probe()
+    assert store.make(SessionInfo("t")).number == 7001
+    assert [each.id for each in store.sessions(limit=9, before=None, q="")] == ["t"]
+    assert store.feed((1,), 0) == []
+
+
+def test_a_probe_that_cannot_write_says_so(store: SqliteSessions) -> None:
+    with store._changing() as db:
+        db.execute("PRAGMA query_only = ON")
+    with pytest.raises(SessionsUnavailable, match="readonly"):
+        store.probe()
+    store.probe()
+
+
+def test_one_damaged_session_does_not_hide_the_others(store: SqliteSessions) -> None:
+    store.make(SessionInfo("t", meta={"cwd": "/x"}))
+    with store._changing() as db:
+        db.execute("UPDATE sessions SET meta = 'no json' WHERE id = 's'")
+    assert [(each.id, each.meta) for each in store.sessions(limit=9, before=None, q="")] == [
+        ("t", {"cwd": "/x"}),
+        ("s", {}),
+    ]
+
+
+def test_notes_are_taken_away_by_who_saw_them(store: SqliteSessions, path: Path) -> None:
+    other = SqliteSessions(path)
+    assert store.doubts("s") == []
+    store.doubt("s")
+    notes = other.doubts("s")
+    assert len(notes) == 1
+    store.doubt("s")
+    other.settle("s", notes)
+    assert len(store.doubts("s")) == 1
+    assert store.doubts("t") == []
+    store.settle("s", store.doubts("s"))
+    store.settle("s", ["gone"])
+    folder = path.with_name("sessions-doubted")
+    assert not folder.exists()
+    folder.write_text("something else")
+    with pytest.raises(SessionsUnavailable, match="in doubt"):
+        store.doubts("s")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")

@@ -10,9 +10,10 @@ import json
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import islice
 from typing import NamedTuple
 
 from lockgate.core.economics import fate_of
@@ -32,6 +33,8 @@ MAX_SIZE = 512 * 1024 * 1024
 MAX_ARGUMENTS = 1 << 20
 _MAX_VALUE = 2_000
 _MAX_VALUES = 200
+# Of one ruling so many characters can be searched.
+_MAX_WORDS = 20_000
 MAX_PAGE = 500
 
 
@@ -44,6 +47,9 @@ class Sort(StrEnum):
     MODE = "mode"
     STEP = "step"
 
+
+# A mark of a session that somebody else had opened before whose it is came: what was said there is not known.
+CLAIMED = "unknown: claimed"
 
 # Entries with a place in the context: they are counted together, and named by their number.
 BLOCKS = frozenset({Sort.BLOCK, Sort.GOAL})
@@ -64,6 +70,8 @@ class Ruled(NamedTuple):
     approval: str
     # Who said what above Tier 1, as `tier:said`.
     said: str
+    # What people look for: the names and values that were written, in small letters.
+    words: str
 
 
 class Entry(NamedTuple):
@@ -130,7 +138,9 @@ class Kept:
     """One ruled call, as kept. A `seq` of 0 is one that could not be.
 
     `context` is how many blocks of the session the ruling saw, `ran` what the host told afterwards: `ran`, `failed`,
-    `not-run`, or nothing. `whole` False says that the arguments were too large to be kept to the last character.
+    `not-run`, or nothing. `whole` False says that the arguments were too large to be kept to the last character;
+    `args_sha256` is then the hash of all of them, as the journal has it. `damaged` says that what was kept cannot be
+    read: all that is known of such a ruling is that there is one.
     """
 
     id: str
@@ -147,6 +157,8 @@ class Kept:
     context: int
     ran: str = ""
     whole: bool = True
+    args_sha256: str = ""
+    damaged: bool = False
 
 
 RAN = ("ran", "failed", "not-run")
@@ -171,6 +183,9 @@ def checked_name(text: object, what: str) -> str:
     """A session's id or an entry's key: visible text of some length, so that every store can hold it."""
     if not isinstance(text, str) or not text or len(text) > MAX_ID or not text.isprintable():
         raise InvalidCall(f"{what} must be 1 to {MAX_ID} visible characters, not {quoted(text)}")
+    if text in (".", ".."):
+        # Browsers take them out of an address before they ask.
+        raise InvalidCall(f"{what} must be more than dots, not {quoted(text)}")
     return text
 
 
@@ -203,8 +218,9 @@ def spelled(
     annotations: Mapping[str, object] | None,
     decision: Decision,
     context: int,
+    hash_all: Callable[[], str] = str,
 ) -> str:
-    """A ruling as it is kept."""
+    """A ruling as it is kept; `hash_all` is asked for the hash of arguments that are not kept whole."""
     receipt = decision.receipt
     at = None if receipt is None else (receipt.origin, receipt.index, receipt.leaf_hash.hex())
     ruling = (*decision[:-1], at)
@@ -216,7 +232,7 @@ def spelled(
         pass
     left = [_MAX_VALUES]
     cut = _cut(arguments, left, 0), _cut(annotations, left, 0)
-    return to_json((_cut(tool, left, 0), *cut, ruling, context, False))
+    return to_json((_cut(tool, left, 0), *cut, ruling, context, False, hash_all()))
 
 
 def _cut(value: object, left: list[int], depth: int) -> object:
@@ -235,7 +251,7 @@ def _cut(value: object, left: list[int], depth: int) -> object:
     return value if isinstance(value, int) and value.bit_length() < 2_048 else "…"
 
 
-def ruled(id: str, host: str, tool: str, decision: Decision) -> Ruled:
+def ruled(id: str, host: str, tool: str, decision: Decision, arguments: object = None) -> Ruled:
     rules = " ".join(dict.fromkeys(found.rule.replace(" ", "_") for found in decision.findings))
     return Ruled(
         id,
@@ -249,7 +265,38 @@ def ruled(id: str, host: str, tool: str, decision: Decision) -> Ruled:
         decision.cost_usd,
         decision.approval,
         " ".join(f"{ran.tier}:{ran.said}" for ran in decision.judged),
+        sought(
+            " ".join(
+                (tool, decision.reason.value, rules, decision.explanation, *islice(_texts(arguments), _MAX_VALUES))
+            )
+        ),
     )
+
+
+def sought(text: str) -> str:
+    """A text as it is searched, and searched for: whether letters are small or large makes no difference."""
+    if text.isascii() and "\0" not in text:
+        return text[:_MAX_WORDS].lower()
+    return plain(text, _MAX_WORDS).casefold()
+
+
+def _texts(value: object, left: int = 8) -> Iterator[str]:
+    """Names and values, as far as they are searched."""
+    if isinstance(value, str):
+        yield value[:_MAX_WORDS]
+    elif isinstance(value, dict | Mapping):
+        for name, inner in islice(value.items(), _MAX_VALUES):
+            yield str(name)[:_MAX_VALUE]
+            if type(inner) is str:
+                yield inner[:_MAX_WORDS]
+            elif left:
+                yield from _texts(inner, left - 1)
+    elif isinstance(value, list | tuple):
+        for inner in value[:_MAX_VALUES]:
+            if left:
+                yield from _texts(inner, left - 1)
+    elif isinstance(value, float) or (isinstance(value, int) and value.bit_length() < 2_048):
+        yield str(value)
 
 
 def decision_of(value: Sequence[object]) -> Decision:
@@ -278,7 +325,7 @@ def decision_of(value: Sequence[object]) -> Decision:
 def kept_of(row: Row, session: str, host: str) -> Kept:
     """A row of a ruling, or ValueError."""
     try:
-        tool, arguments, annotations, ruling, context, whole = json.loads(row.detail)
+        tool, arguments, annotations, ruling, context, whole, *hashed = json.loads(row.detail)
     except (TypeError, RecursionError) as error:
         raise ValueError("not a ruling") from error
     if not isinstance(arguments, dict) or not isinstance(annotations, dict | None):
@@ -298,7 +345,16 @@ def kept_of(row: Row, session: str, host: str) -> Kept:
         int(context),
         row.ran,
         whole is True,
+        str(hashed[0]) if hashed else "",
     )
+
+
+_DAMAGED = Decision(Action.PAUSE, 1, Reason.JOURNAL_UNAVAILABLE, Risk.HIGH, "this ruling is damaged in the store")
+
+
+def damaged_of(row: Row, session: str, host: str) -> Kept:
+    """What can be said of a row of a ruling that is none: not even its key, by which it would count for a call."""
+    return Kept(row.id, row.seq, session, host, row.n, row.at, "", "", {}, None, _DAMAGED, 0, whole=False, damaged=True)
 
 
 class Tally(NamedTuple):
@@ -348,6 +404,7 @@ class Stats:
 
 
 MAX_BUCKETS = 2_000
+_ACTIONS = frozenset(action.value for action in Action)
 
 
 def stats_of(tallies: Iterable[Tally], *, since: float, until: float, bucket_s: float) -> Stats:
@@ -359,6 +416,9 @@ def stats_of(tallies: Iterable[Tally], *, since: float, until: float, bucket_s: 
     fates: dict[str, Counter[str]] = {}
     calls, cost = 0, 0.0
     for each in tallies:
+        if each.action not in _ACTIONS:
+            # Damaged: it is counted nowhere.
+            continue
         place = int((each.at - since) // bucket_s)
         times, actions, costs = found.setdefault(
             place, ([array("d"), array("d"), array("d")], Counter(dict.fromkeys(Action, 0)), [0.0])

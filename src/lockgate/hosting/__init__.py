@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 from lockgate.core.kept import Bucket, Kept, RuleCount, SessionInfo, Stats
-from lockgate.hosting.host import Host, Piece, StepInfo
+from lockgate.hosting.host import Piece
+from lockgate.hosting.steps import Host, StepInfo
 from lockgate.hosting.store import SessionStore
+from lockgate.hosting.upkeep import Ready
 
-__all__ = ["Bucket", "Host", "Kept", "Piece", "RuleCount", "SessionInfo", "SessionStore", "Stats", "StepInfo"]
+__all__ = [
+    "Bucket",
+    "Host",
+    "Kept",
+    "Piece",
+    "Ready",
+    "RuleCount",
+    "SessionInfo",
+    "SessionStore",
+    "Stats",
+    "StepInfo",
+]

@@ -11,19 +11,20 @@ A session that nobody opened is one whose context is not known: every high-risk 
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
-from functools import partial
-from json import loads
-from math import isfinite
-from threading import Lock
-from time import time
+from math import inf, isfinite
 from typing import NamedTuple
 
-from lockgate.core.errors import InvalidBlock, InvalidCall, LockgateError, SessionsUnavailable, printable, quoted
+from lockgate.core.errors import (
+    InvalidBlock,
+    InvalidCall,
+    LockgateError,
+    SessionsUnavailable,
+    quoted,
+)
 from lockgate.core.kept import (
+    CLAIMED,
     MAX_BLOCKS,
     MAX_CONTENT,
     MAX_META,
@@ -39,29 +40,22 @@ from lockgate.core.kept import (
     Sort,
     Stats,
     checked_name,
+    damaged_of,
     encoded,
     kept_of,
-    ruled,
-    spelled,
     stats_of,
     to_json,
 )
 from lockgate.core.pipeline import unrecorded
-from lockgate.core.supervision import FINISH, assessment_of, commitment_of
 from lockgate.core.vocabulary import Action, Block, Decision, Finding, Kind, Lineage, Mode, Reason, ToolCall, Trust
-from lockgate.gate import MAX_HISTORY, Gate, Session
-from lockgate.hosting.live import NO_CALL, HostedRun, Live
-from lockgate.hosting.store import SessionStore
-from lockgate.steps import Step
+from lockgate.hosting.live import NO_CALL, Live
+from lockgate.hosting.memory import MAX_DEPTH, Pending, stricter_of
+from lockgate.hosting.upkeep import Upkeep, why_of
 
-# Sessions that are kept in memory, and the characters of all of them: those used longest ago go first.
-MAX_LIVE = 512
-MAX_LIVE_SIZE = 128 * 1024 * 1024
-# How many sessions a subagent's can be inside of.
-MAX_DEPTH = 8
-_PRUNE_EVERY_S = 3_600.0
-_PRUNED_AT_ONCE = 10
-_MAX_UNSURE = 10_000
+# Our own plugs, whose sessions have the names that their hosts give them; and what says in a session's meta that
+# somebody without one of them opened it.
+_PLUGS = frozenset({"claude-code", "mcp"})
+OPENED = "opened"
 _MAX_LATER = 64
 
 
@@ -76,55 +70,8 @@ class Piece(NamedTuple):
     key: str = ""
 
 
-class StepInfo(NamedTuple):
-    """A supervised step as it stands."""
-
-    session: str
-    name: str
-    goal: str
-    supervision: str
-    state: str
-    commitment: dict[str, object] | None
-    triggers: tuple[str, ...] = ()
-
-
-class _Ruling(NamedTuple):
-    """A ruling that is to be kept."""
-
-    id: str
-    host: str
-    at: float
-    key: str
-    content: bytes
-    tool: str
-    arguments: Mapping[str, object]
-    annotations: Mapping[str, object] | None
-    decision: Decision
-    context: int
-
-    def entry(self) -> Entry:
-        detail = spelled(self.tool, self.arguments, self.annotations, self.decision, self.context)
-        columns = ruled(self.id, self.host, self.tool, self.decision)
-        return Entry(Sort.RULING, self.at, self.key, self.content, detail, columns)
-
-
-class Host:
-    """Sessions in a store, ruled on by one gate. Safe for several threads; several hosts may share a store."""
-
-    def __init__(
-        self, gate: Gate, store: SessionStore, *, clock: Callable[[], float] = time, keep_days: float = 0
-    ) -> None:
-        self.gate = gate
-        self.store = store
-        self._clock = clock
-        self._keep_days = keep_days
-        self._pruned_at = 0.0
-        self._live: OrderedDict[str, Live] = OrderedDict()
-        # Sessions that somebody could not add to: whatever that was, the agent may have read it.
-        self._unsure: OrderedDict[str, None] = OrderedDict()
-        # Rulings that are in the journal and are still to be kept, by their sessions.
-        self._later: dict[str, list[_Ruling]] = {}
-        self._lock = Lock()
+class Hosting(Upkeep):
+    """Sessions in a store; `lockgate.hosting.Host` has their steps besides."""
 
     # Sessions
 
@@ -153,6 +100,7 @@ class Host:
             checked_name(parent, "a parent's id")
             if parent == id:
                 raise InvalidCall("a session cannot be inside itself")
+            self._refuse_too_deep(parent)
         if mode is not None or scope:
             # Its errors, before anything is kept.
             self.gate.session(mode=mode, scope=scope, id=id, resumed=False)
@@ -174,9 +122,12 @@ class Host:
         )
         info = self.store.make(asked)
         live = self._current(id)
-        tighter = bool(asked.mode or scope) and (asked.mode, scope) != (info.mode, info.scope)
-        if tighter and (not info.mode or asked.mode == Mode.PARANOID):
-            self._put(live, Entry(Sort.MODE, now, detail=to_json((asked.mode, scope))))
+        if host in _PLUGS and OPENED in info.meta and OPENED not in told:
+            # Somebody was here before whose session it is: what they said there counts for nobody.
+            self._put(live, Entry(Sort.MARK, now, detail=CLAIMED))
+        tighter = stricter_of((info.mode, info.scope), (asked.mode, scope))
+        if tighter != (info.mode, info.scope):
+            self._put(live, Entry(Sort.MODE, now, detail=to_json(tighter)))
         if info.ended_at:
             self.store.end(id, 0.0)
         if goal.strip():
@@ -184,11 +135,22 @@ class Host:
         found = self.store.session(id)
         return info if found is None else found
 
+    def _refuse_too_deep(self, parent: str) -> None:
+        at, depth = parent, 1
+        while above := self.store.session(at):
+            if not above.parent:
+                return
+            at, depth = above.parent, depth + 1
+            if depth > MAX_DEPTH:
+                raise InvalidCall(
+                    f"a session can be inside {MAX_DEPTH} others at most", hint="open it inside one further out"
+                )
+
     def _set_goal(self, live: Live, goal: str, *, inside: bool) -> None:
         if inside:
             if not any(block.source == "agent:goal" and block.content == goal for block in live.session.blocks):
                 self.add(live.id, goal, source="agent:goal")
-        elif live.session.goal != goal:
+        elif live.session.goal != goal and not _just_said(live, goal):
             self._put(live, Entry(Sort.GOAL, self._clock(), content=encoded(goal[:MAX_CONTENT])))
             self._current(live.id)
 
@@ -199,7 +161,7 @@ class Host:
             self._live.pop(session, None)
 
     def session(self, id: str) -> SessionInfo | None:
-        return self.store.session(id) if _is_name(id) else None
+        return self.store.session(id) if is_name(id) else None
 
     def sessions(self, *, limit: int = 50, before: int | None = None, q: str = "") -> list[SessionInfo]:
         """The newest first; `before` is the `number` of the last one of the page before."""
@@ -218,10 +180,10 @@ class Host:
         tainted_by: Sequence[str | Block] = (),
         key: str = "",
     ) -> Block:
-        """Take a piece of context in; it is kept when this returns. The same `key` again is the block that is there.
+        """Take a piece of context in; it is kept when this returns. The same again, by its `key`, is kept once.
 
         A text that is longer than the scanner reads is kept as far as that, and counts as one not read to its end.
-        Where it cannot be kept the session's context counts as unknown here from then on.
+        Where it cannot be kept the session's context counts as unknown from then on, wherever it goes on.
         """
         checked_name(session, "a session's id")
         if key:
@@ -247,23 +209,36 @@ class Host:
     def restore(self, session: str, blocks: Iterable[Piece]) -> SessionInfo:
         """Give a session back what it had read before: from here on its context is known.
 
-        Pieces whose key is there already are not taken in again.
+        Pieces that are there already, by their keys, are not taken in again.
         """
         live = self._current(checked_name(session, "a session's id"))
         pieces = [Piece(*piece) for piece in blocks]
         for piece in pieces:
             if piece.key:
                 checked_name(piece.key, "a block's key")
-        if pieces:
-            self._add(live, pieces)
-        self._know(live, known=True)
-        with self._lock:
-            self._unsure.pop(session, None)
+        try:
+            if pieces:
+                self._add(live, pieces)
+            self._know(live, known=True)
+        except (InvalidBlock, InvalidCall):
+            raise
+        except BaseException:
+            self._miss(session)
+            raise
         self._current(session)
         found = self.store.session(session)
         if found is None:
             raise SessionsUnavailable("the session that was kept cannot be read")
         return found
+
+    def doubt(self, session: str) -> None:
+        """Something that the agent may have read was not taken in: its context counts as unknown from here on.
+
+        A store that fails is no error: it is then noted where every process of this machine looks, and kept later.
+        """
+        self._miss(checked_name(session, "a session's id"))
+        with suppress(Exception):
+            self._current(session)
 
     def _add(self, live: Live, pieces: Sequence[Piece]) -> list[Put]:
         entries = []
@@ -288,16 +263,13 @@ class Host:
             entries.append(Entry(Sort.BLOCK, self._clock(), piece.key, content, to_json(detail)))
         return self._put(live, *entries)
 
-    def _know(self, live: Live, *, known: bool) -> None:
-        self._put(live, Entry(Sort.MARK, self._clock(), detail="known" if known else "unknown"))
-
     def blocks(self, session: str) -> list[Block]:
-        if not _is_name(session) or self.store.session(session) is None:
+        if not is_name(session) or self.store.session(session) is None:
             return []
         return list(self._current(session).session.blocks)
 
     def lineage(self, session: str, block: str) -> Lineage:
-        if not _is_name(session) or self.store.session(session) is None:
+        if not is_name(session) or self.store.session(session) is None:
             return Lineage(block, cut="missing")
         return self._current(session).session.lineage(block)
 
@@ -365,7 +337,7 @@ class Host:
                 alone = self.gate.session(id=session)
                 alone.context_known = False
                 live = Live(SessionInfo(session), alone, (0,))
-            return live, _why(error)
+            return live, why_of(error)
 
     def _keep(
         self,
@@ -383,15 +355,19 @@ class Host:
     ) -> Kept:
         """3. The ruling once it is kept, with what else follows from it; or what follows from its not being so."""
         id, now = f"d{os.urandom(8).hex()}", self._clock()
+        if decision.reason is Reason.JOURNAL_UNAVAILABLE:
+            self._unrecorded_at = self._steady()
+        elif decision.receipt is not None:
+            self._unrecorded_at = -inf
         if not why:
             content = b"" if called else NO_CALL
-            ruling = _Ruling(id, live.host, now, key, content, tool, arguments, annotations, decision, context)
+            ruling = Pending(id, live.host, now, key, content, tool, arguments, annotations, decision, context)
             if later and _passed(decision) and self._wait(live, ruling):
                 return Kept(id, 0, live.id, live.host, 0, now, key, tool, dict(arguments), None, decision, context)
             try:
                 put = self._put_ruling(live, id, ruling.entry(), *also)
             except Exception as error:  # noqa: BLE001  # whatever it is, the ruling may not be kept
-                why = _why(error)
+                why = why_of(error)
             else:
                 live.waits = live.waits or bool(decision.approval)
                 told = None if annotations is None else dict(annotations)
@@ -409,7 +385,7 @@ class Host:
         # Before it can be read by anybody: whoever catches up meanwhile must know that it is ours.
         live.mine.add(id)
         try:
-            put, *more = self._put(live, *entries)
+            put, *more = self._put(live, *entries, ruling=True)
         except BaseException:
             live.mine.discard(id)
             # It may be there all the same, and is then read as everybody else's.
@@ -421,7 +397,7 @@ class Host:
                 live.mine.discard(id)
         return put
 
-    def _wait(self, live: Live, ruling: _Ruling) -> bool:
+    def _wait(self, live: Live, ruling: Pending) -> bool:
         """Whether there is room for a ruling that is kept later; nobody else knows of it until then."""
         with self._lock:
             waiting = self._later.setdefault(live.id, [])
@@ -449,7 +425,7 @@ class Host:
         return self.store.outcome(session, key, ran)
 
     def decision(self, id: str) -> Kept | None:
-        found = self.store.ruling(id) if _is_name(id) else None
+        found = self.store.ruling(id) if is_name(id) else None
         return None if found is None else _read(*found)
 
     def decisions(
@@ -475,263 +451,38 @@ class Host:
             raise InvalidCall("stats need a time in seconds")
         return stats_of(self.store.tallies(since), since=since, until=self._clock(), bucket_s=bucket_s)
 
-    def prune(self, keep_days: float) -> int:
-        """Forget sessions that were last heard of so many days ago; how many those were."""
-        before, gone = self._clock() - keep_days * 86_400, 0
-        # A few at a time: whoever rules meanwhile waits for each of these.
-        while keep_days > 0 and (some := self.store.prune(before, _PRUNED_AT_ONCE)):
-            gone += some
-        return gone
-
     def close(self) -> None:
         with suppress(SessionsUnavailable):
             self.flush()
+        self._closed.set()
         with self._lock:
             self._live.clear()
         self.store.close()
 
-    # Steps
 
-    def step_begin(self, session: str, goal: str, *, supervision: str | None = None, parent: str = "") -> StepInfo:
-        """A supervised unit of work, as `Session.step` begins one; inside another one if `parent` names that."""
-        return self._step_entry(session, "begin", goal, supervision, parent)
-
-    def step_commit(self, session: str, step: str, commitment: Mapping[str, object]) -> StepInfo:
-        return self._step_entry(session, "commit", step, _plain(asdict(commitment_of(commitment))))
-
-    def step_abandon(self, session: str, step: str) -> StepInfo:
-        return self._step_entry(session, "abandon", step)
-
-    def step(self, session: str, step: str) -> StepInfo | None:
-        if not _is_name(session) or self.store.session(session) is None:
-            return None
-        live = self._current(session)
-        return _told(live, live.steps[step]) if step in live.steps else None
-
-    def step_check(
-        self,
-        session: str,
-        step: str,
-        tool: str,
-        arguments: Mapping[str, object],
-        *,
-        annotations: Mapping[str, object] | None = None,
-        key: str = "",
-    ) -> Kept:
-        """Rule on one call of a step before it runs."""
-        live, why = self._looked(session, key)
-        if why:
-            raise SessionsUnavailable(f"the step cannot be read: {why}")
-        running, context = live.step(step), live.session.size
-        decision = running.check(tool, arguments, annotations=annotations)
-        called = decision.reason is not Reason.RECONCILIATION
-        kept = self._keep(live, tool, arguments, annotations, decision, context, key, why, called=called)
-        self._catch_up(live)
-        if kept.seq and kept.decision.action is Action.CONTINUE and running.finished:
-            # Ended by another process while this one ruled: nobody has looked at this call there.
-            held = unrecorded(kept.decision, live.session.policy, "the step was finished meanwhile")
-            held = held._replace(action=Action.PAUSE, reason=Reason.RECONCILIATION)
-            return self._keep(live, tool, arguments, annotations, held, context, key, why)
-        return kept
-
-    def step_finish(self, session: str, step: str, assessment: Mapping[str, object]) -> Kept:
-        """Rule on the step: CONTINUE ends it, REORIENT leaves it open, PAUSE holds it. After a PAUSE, ask again."""
-        live, why = self._looked(session, "")
-        if why:
-            raise SessionsUnavailable(f"the step cannot be read: {why}")
-        running, context = live.step(step), live.session.size
-        told = assessment_of(assessment)
-        decision = running.finish(told)
-        stands = Entry(Sort.STEP, self._clock(), detail=to_json(("state", step, running.state)))
-        shown: dict[str, object] = {"step": step, "goal": running.goal, "assessment": _plain(asdict(told))}
-        kept = self._keep(live, FINISH, shown, None, decision, context, "", "", stands, called=False)
-        if not kept.seq:
-            # It is not known to have ended: what was kept counts.
-            live.outdated = True
-        return kept
-
-    def _step_entry(self, session: str, *detail: object) -> StepInfo:
-        live = self._current(checked_name(session, "a session's id"))
-        if detail[0] != "begin":
-            live.step(str(detail[1]))
-        (put,) = self._put(live, Entry(Sort.STEP, self._clock(), detail=to_json(detail)))
-        live = self._current(session)
-        done = live.begun.get(put.seq)
-        if isinstance(done, Step):
-            return _told(live, done)
-        if done is None:
-            raise SessionsUnavailable("the step that was kept cannot be read")
-        raise done
-
-    # In memory
-
-    def _current(self, session: str) -> Live:
-        """1. The session with all that is new in it; one that nobody opened is made as such."""
-        while True:
-            with self._lock:
-                live = self._live.get(session)
-                if live is not None:
-                    self._live.move_to_end(session)
-                unsure = session in self._unsure
-            if live is None:
-                live = self._built(session)
-                with self._lock:
-                    live = self._live.setdefault(session, live)
-            else:
-                self._catch_up(live)
-            live.session.context_known = not live.unknown and not unsure
-            if not live.outdated:
-                if live.grown:
-                    self._make_room(live)
-                return live
-            with self._lock:
-                if self._live.get(session) is live:
-                    del self._live[session]
-
-    def _built(self, session: str) -> Live:
-        now = self._clock()
-        info = self.store.session(session)
-        if info is None:
-            info = self.store.make(SessionInfo(session, created_at=now, seen_at=now, context_known=False))
-        chain, unknown, at = [info], {info.number} if not info.context_known else set(), info
-        while at.parent and len(chain) <= MAX_DEPTH:
-            above = self.store.session(at.parent)
-            if above is None or above in chain:
-                # What it has read through its parent is not known any more.
-                unknown.add(0)
-                break
-            if not above.context_known:
-                unknown.add(above.number)
-            chain.append(above)
-            at = above
-        numbers = tuple(each.number for each in chain)
-        rows = self.store.feed(numbers, 0, rulings_after=self.store.mark(info.number, MAX_HISTORY))
-        first = _first_open_step(rows)
-        if first:
-            # It is held to every call since it began.
-            rows = self.store.feed(numbers, 0, rulings_after=first)
-        # What was changed meanwhile counts, and below it what stands nearest.
-        modes = [tuple(loads(row.detail)) for row in rows if row.sort == Sort.MODE and row.session == info.number]
-        stand = [*reversed(modes), *((each.mode, each.scope) for each in chain)]
-        mode, scope = next((each for each in stand if any(each)), ("", ""))
-        live = Live(info, self._opened(info, mode, scope), numbers)
-        live.run = HostedRun(live.session, partial(self._catch_up, live))
-        live.unknown = unknown
-        with live.lock:
-            live.catch_up([row for row in rows if row.sort != Sort.MODE])
-            live.cursor = rows[-1].seq if rows else 0
-        return live
-
-    def _catch_up(self, live: Live) -> None:
-        with live.lock:
-            if not live.outdated:
-                live.catch_up(self.store.feed(live.chain, live.cursor))
-
-    def _opened(self, info: SessionInfo, mode: str, scope: str) -> Session:
-        try:
-            return self.gate.session(mode=mode or None, scope=scope, id=info.id, resumed=info.asked)
-        except LockgateError:
-            # The policy has changed, and has no room for it: then the strictest one.
-            return self.gate.session(mode=Mode.PARANOID, id=info.id, resumed=info.asked)
-
-    def _put(self, live: Live, *entries: Entry) -> list[Put]:
-        with self._lock:
-            waiting = self._later.pop(live.id, [])
-        try:
-            every = [*(each.entry() for each in waiting), *entries]
-            puts = self.store.append(live.chain, every) if every else []
-            if puts is None:
-                # Forgotten meanwhile: it goes on as one whose context is not known.
-                live.outdated = True
-                live = self._current(live.id)
-                puts = self.store.append(live.chain, every)
-            if puts is None:
-                raise SessionsUnavailable("the session is forgotten as soon as it is made")
-        except BaseException:
-            with self._lock:
-                self._later[live.id] = [*waiting, *self._later.get(live.id, ())]
-                if not self._later[live.id]:
-                    del self._later[live.id]
-            raise
-        return puts[len(waiting) :]
-
-    def _make_room(self, newest: Live) -> None:
-        newest.grown = False
-        with self._lock:
-            size = sum(live.size for live in self._live.values())
-            while len(self._live) > 1 and (len(self._live) > MAX_LIVE or size > MAX_LIVE_SIZE):
-                oldest = next(iter(self._live))
-                if oldest == newest.id:
-                    break
-                size -= self._live.pop(oldest).size
-
-    def _miss(self, session: str) -> None:
-        with self._lock:
-            self._unsure[session] = None
-            while len(self._unsure) > _MAX_UNSURE:
-                self._unsure.popitem(last=False)
-
-    def _prune_now_and_then(self, now: float) -> None:
-        if self._keep_days <= 0 or now - self._pruned_at < _PRUNE_EVERY_S:
-            return
-        self._pruned_at = now
-        # Somebody waits: who comes next goes on with it.
-        with suppress(SessionsUnavailable):
-            if self.store.prune(now - self._keep_days * 86_400, _PRUNED_AT_ONCE) == _PRUNED_AT_ONCE:
-                self._pruned_at = now - _PRUNE_EVERY_S
-
-
-def _first_open_step(rows: Iterable[Row]) -> int:
-    """Where the first step began, unless all are over; 0 where there is none."""
-    first = begun = over = 0
-    for row in rows:
-        if row.sort == Sort.STEP:
-            what, *told = loads(row.detail)
-            begun += what == "begin"
-            over += what == "abandon" or told[-1] == "finished"
-            first = first or row.seq
-    return first if begun > over else 0
+def _just_said(live: Live, goal: str) -> bool:
+    """Whether these were the user's words already, and nothing came after: then a host is asking once more."""
+    blocks = live.session.blocks
+    return bool(blocks) and blocks[-1].source == "user" and blocks[-1].content == goal[:MAX_CONTENT]
 
 
 def _read(row: Row, session: str, host: str) -> Kept:
     try:
         return kept_of(row, session, host)
-    except ValueError as error:
-        raise SessionsUnavailable(f"ruling {quoted(row.id)} is damaged") from error
+    except ValueError:
+        # One that is damaged must not hide the others.
+        return damaged_of(row, session, host)
 
 
 def _passed(decision: Decision) -> bool:
     return decision.tier == 1 and decision.action is Action.CONTINUE and decision.receipt is not None
 
 
-def _told(live: Live, step: Step) -> StepInfo:
-    promised = step.commitment
-    return StepInfo(
-        live.id,
-        step.name,
-        step.goal,
-        step.supervision.value,
-        step.state,
-        None if promised is None else _plain(asdict(promised)),
-        tuple(f"{trigger.cause.value}: {trigger.what}" for trigger in step.triggers),
-    )
-
-
-def _plain(fields: dict[str, object]) -> dict[str, object]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
-
-
-def _why(error: BaseException) -> str:
-    if isinstance(error, LockgateError):
-        return "; ".join(printable(part, 300) for part in (error.message, error.hint) if part)
-    return f"the sessions failed: {type(error).__name__}"
-
-
 def _id(block: str | Block) -> str:
     return block.id if isinstance(block, Block) else block
 
 
-def _is_name(text: str) -> bool:
+def is_name(text: str) -> bool:
     try:
         checked_name(text, "an id")
     except InvalidCall:

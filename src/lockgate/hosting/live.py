@@ -34,6 +34,8 @@ class Live:
         self.session = session
         # This session, and those it is inside of; the blocks of the second are `p.b0001` here, and so on.
         self.chain = chain
+        # The ids of those.
+        self.above: tuple[str, ...] = ()
         self._depth = {number: depth for depth, number in enumerate(chain)}
         self.lock = Lock()
         self.cursor = 0
@@ -44,6 +46,9 @@ class Live:
         self.mine: set[str] = set()
         # Whether a person may have been asked since the last question was voided.
         self.waits = info.asked
+        # When it was last asked for, by the steady clock; held while somebody keeps that its context is not known.
+        self.used = 0.0
+        self.settling = Lock()
         # It has to be built anew.
         self.outdated = False
         # Whether it has become larger since anybody looked whether there is room.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from lockgate.core.kept import Entry, Filter, Put, Row, SessionInfo, Tally
@@ -16,13 +16,17 @@ class SessionStore(Protocol):
     """
 
     def make(self, info: SessionInfo) -> SessionInfo:
-        """The session of this id: the one that is there, else this one, which is there from now on."""
+        """The session of this id: the one that is there, else this one, which is there from now on.
+
+        The context of one that was forgotten is not known, whatever this one says.
+        """
 
     def append(self, sessions: Sequence[int], entries: Sequence[Entry]) -> list[Put] | None:
         """Keep these in the first of the sessions, all or none, in this order; None where it is no more.
 
-        An entry whose key is there already is not kept again. What `Put.last` says is over all the sessions. With an
-        entry changes what it says of its session: the goal (the first one), mode, mark, and whether a person was asked.
+        An entry that is there already under its key is not kept again; one that says something else is. What
+        `Put.last` says is over all the sessions. With an entry changes what it says of its session: the goal (the
+        first one), mode, mark, and whether a person was asked.
         """
 
     def feed(self, sessions: Sequence[int], after: int, *, rulings_after: int = 0) -> list[Row]:
@@ -48,7 +52,25 @@ class SessionStore(Protocol):
 
     def tallies(self, since: float) -> Iterable[Tally]: ...
 
-    def prune(self, before: float, most: int) -> int:
+    def newest(self) -> float:
+        """When any session was last heard of; 0 where there is none."""
+
+    def prune(self, before: float, most: int, spare: Collection[str] = ()) -> int:
         """Forget sessions that were last heard of before that time, at most so many; how many those were."""
+
+    def doubt(self, session: str) -> None:
+        """Note, for everybody who shares the place where notes are left, that something could not be kept of it.
+
+        OSError where there is no such place. This has to work while nothing else does.
+        """
+
+    def doubts(self, session: str) -> list[str]:
+        """The notes on a session."""
+
+    def settle(self, session: str, notes: Sequence[str]) -> None:
+        """Take these notes away: what they stand for is kept."""
+
+    def probe(self) -> None:
+        """Write something, and change nothing; SessionsUnavailable where that fails."""
 
     def close(self) -> None: ...

@@ -59,12 +59,16 @@ class Page(NamedTuple):
 
 
 class SqliteBans:
-    """Who is banned, and until when. The file is made at once: a place that will not do is found at the start."""
+    """Who is banned, and until when. The file is made at once: a place that will not do is found at the start.
 
-    def __init__(self, path: Path, settings: LadderSettings) -> None:
+    Not by whoever only wants to look (`make` is False): the file of a gate is there already, or is another.
+    """
+
+    def __init__(self, path: Path, settings: LadderSettings, *, make: bool = True) -> None:
         self.path = path
         self._settings = settings
-        self._make()
+        if make:
+            self._make()
         with self._opened():
             pass
 
@@ -116,7 +120,9 @@ class SqliteBans:
     def _keep(self, db: sqlite3.Connection, key: str, known: Known, now_s: float) -> None:
         row = db.execute(f"{_SELECT} WHERE key = ?", (key,)).fetchone()
         there = self._known(row, now_s) if row else Known()
-        there = Known() if there == LIFTED else there
+        if there == LIFTED:
+            # Who has not heard yet that a ban was lifted tells of it still.
+            known, there = self._begun_since(row[2], known, now_s), Known()
         longer = Known((), max(known.locked_s, there.locked_s), max(known.quarantined_s, there.quarantined_s))
         # Within a second it is the same ban, heard of from another side: writing it again would wake every worker.
         if longer.locked_s - there.locked_s < 1 and longer.quarantined_s - there.quarantined_s < 1:
@@ -125,6 +131,21 @@ class SqliteBans:
         db.execute(
             "INSERT OR REPLACE INTO bans (key, locked_until, quarantined_until) VALUES (?, ?, ?)",
             (key, now_s + longer.locked_s, now_s + longer.quarantined_s),
+        )
+
+    def _begun_since(self, lifted_at: float, known: Known, now_s: float) -> Known:
+        """Of these bans those that began after that time; when in doubt they did."""
+
+        def left(seconds: float, mode: Standing) -> float:
+            tiers = (
+                (self._settings.tier1_mode, self._settings.tier1_cooldown_s),
+                (self._settings.tier2_mode, self._settings.tier2_cooldown_s),
+            )
+            shortest = min((cooldown_s for each, cooldown_s in tiers if each is mode), default=0.0)
+            return seconds if now_s + seconds - shortest > lifted_at else 0.0
+
+        return Known(
+            (), left(known.locked_s, Standing.EXECUTE_LOCKED), left(known.quarantined_s, Standing.FULL_QUARANTINE)
         )
 
     def _known(self, row: tuple[object, ...], now_s: float) -> Known:

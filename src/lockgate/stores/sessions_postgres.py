@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
 from threading import Lock
+from time import monotonic
 
 from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.kept import Entry, Put
-from lockgate.stores.postgres import Postgres
+from lockgate.stores.doubts import Doubts
+from lockgate.stores.postgres import BUSY_S, Postgres
 from lockgate.stores.sessions_sql import TABLES, Database, SqlSessions
 
-_VERSION = 1
+_VERSION = 2
 # "lkgs": whoever keeps something holds this lock.
 _LOCK = 0x6C6B6773
 _AT_ONCE = 64
@@ -30,6 +33,7 @@ class _Job:
         self.puts: list[Put] | None = None
         self.error: Exception | None = None
         self.done = False
+        self.until = monotonic() + BUSY_S
 
 
 class PostgresSessions(SqlSessions):
@@ -37,7 +41,9 @@ class PostgresSessions(SqlSessions):
 
     _find = "strpos"
 
-    def __init__(self, conninfo: str) -> None:
+    def __init__(self, conninfo: str, *, doubts: Path | None = None) -> None:
+        """`doubts` is a folder for what this machine must not forget while the database fails."""
+        self._doubts = Doubts(doubts)
         self._database = Postgres(
             conninfo, what="sessions", error=SessionsUnavailable, tables=TABLES, version=_VERSION, lock=_LOCK
         )
@@ -56,28 +62,45 @@ class PostgresSessions(SqlSessions):
         job = _Job(sessions, entries)
         self._waiting.append(job)
         while not job.done:
-            with self._turn:
+            if not self._turn.acquire(timeout=max(0.0, job.until - monotonic())):
+                with suppress(ValueError):
+                    self._waiting.remove(job)
+                # Somebody may be keeping it just now: it counts as not kept, as where a connection breaks.
+                raise self._database.busy()
+            try:
                 if not job.done:
-                    # Appending to a list and taking from its front are one step each to every other thread.
-                    self._commit([self._waiting.pop(0) for _ in range(min(len(self._waiting), _AT_ONCE))])
+                    # What is done to the list is one step each to every other thread.
+                    self._waiting.remove(job)
+                    jobs = [job]
+                    with suppress(IndexError):
+                        while len(jobs) < _AT_ONCE:
+                            jobs.append(self._waiting.pop(0))
+                    self._commit(jobs, job.until - monotonic())
+            finally:
+                self._turn.release()
         if job.error is not None:
             raise job.error
         return job.puts
 
-    def _commit(self, jobs: Sequence[_Job]) -> None:
-        written = False
+    def _commit(self, jobs: list[_Job], patience_s: float) -> None:
+        begun = written = False
         try:
-            with self._changing() as db:
+            with self._database.changing(patience_s) as db:
+                begun = True
                 for job in jobs:
                     job.puts = self._append(db, job.sessions, job.entries)
                 written = True
         except BaseException as error:
             own = isinstance(error, Exception)
-            if own and not written and len(jobs) > 1:
+            if own and begun and not written and len(jobs) > 1:
                 # Nothing was committed, and one of them may be to blame: each by itself.
                 for job in jobs:
-                    self._commit([job])
+                    self._commit([job], patience_s)
                 return
+            if not begun:
+                # Whoever waits for the others tries by itself, as long as it still may.
+                self._waiting[:0] = jobs[1:]
+                del jobs[1:]
             for job in jobs:
                 # Whoever left it there is told, also when whoever should have kept it was interrupted.
                 job.error = error if isinstance(error, Exception) else SessionsUnavailable("keeping was interrupted")
@@ -86,6 +109,9 @@ class PostgresSessions(SqlSessions):
         finally:
             for job in jobs:
                 job.done = True
+
+    def probe(self) -> None:
+        self._database.probe()
 
     def close(self) -> None:
         self._database.close()

@@ -5,13 +5,30 @@ Whoever has the tables says how a transaction begins and ends, and how an entry 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from hashlib import sha256
 from json import loads
 from typing import Any, Protocol
 
 from lockgate.core.errors import SessionsUnavailable
-from lockgate.core.kept import BLOCKS, Entry, Filter, Put, Row, SessionInfo, Sort, Tally, decoded, plain, to_json
+from lockgate.core.kept import (
+    BLOCKS,
+    CLAIMED,
+    Entry,
+    Filter,
+    Put,
+    Row,
+    SessionInfo,
+    Sort,
+    Tally,
+    decoded,
+    encoded,
+    plain,
+    sought,
+    to_json,
+)
+from lockgate.stores.doubts import Doubts
 
 _FETCHED_AT_ONCE = 1_000
 _MAX_GOAL = 2_000
@@ -57,8 +74,13 @@ CREATE TABLE entries (
     cost_usd REAL,
     approval TEXT,
     said TEXT,
+    words TEXT,
     ran TEXT NOT NULL DEFAULT ''
 );
+CREATE TABLE forgotten (
+    id TEXT PRIMARY KEY,
+    at REAL NOT NULL
+) WITHOUT ROWID;
 CREATE INDEX entries_by_session ON entries (session, seq);
 CREATE UNIQUE INDEX entries_by_key ON entries (session, sort, key) WHERE key != '' AND sort != 'ruling';
 CREATE UNIQUE INDEX entries_by_id ON entries (id) WHERE id IS NOT NULL;
@@ -71,7 +93,7 @@ _SESSION = (
 )
 _ROW = "e.seq, e.session, e.n, e.sort, e.at, e.key, e.content, e.detail, coalesce(e.id, ''), e.ran"
 _ENTRY = "session, n, sort, at, key, content, detail"
-_RULED = "id, host, tool, action, tier, reason, rules, latency_us, cost_usd, approval, said"
+_RULED = "id, host, tool, action, tier, reason, rules, latency_us, cost_usd, approval, said, words"
 _NEWEST = "SELECT coalesce(max(seq), 0) FROM entries WHERE session = ?"
 _STANDING = f"SELECT blocks, decisions, ({_NEWEST}) FROM sessions WHERE number = ?"  # noqa: S608
 
@@ -87,6 +109,7 @@ class SqlSessions:
 
     # What says at which place a text stands in another.
     _find = "instr"
+    _doubts: Doubts
 
     def _changing(self) -> AbstractContextManager[Database]:
         """One transaction, with every other writer kept out from the first read on."""
@@ -101,7 +124,7 @@ class SqlSessions:
         raise NotImplementedError
 
     def make(self, info: SessionInfo) -> SessionInfo:
-        values = (
+        before = (
             info.id,
             info.host,
             plain(info.goal, _MAX_GOAL),
@@ -112,22 +135,23 @@ class SqlSessions:
             info.created_at,
             info.seen_at,
             info.ended_at,
-            int(info.context_known),
-            int(info.asked),
-            0,
-            0,
-            0,
         )
-        columns, places = _SESSION.removesuffix(", number"), ", ".join("?" * len(values))
+        columns, places = _SESSION.removesuffix(", number"), ", ".join("?" * (len(before) + 5))
         with self._changing() as db:
             there = self._session(db, info.id)
             if there is not None:
                 return there
+            known = int(info.context_known and not self._forgotten(db, info.id))
+            values = (*before, known, int(info.asked), 0, 0, 0)
             db.execute(f"INSERT INTO sessions ({columns}) VALUES ({places})", values)  # noqa: S608
             made = self._session(db, info.id)
             if made is None:
                 raise SessionsUnavailable("the sessions do not keep what is put into them")
             return made
+
+    @staticmethod
+    def _forgotten(db: Database, id: str) -> bool:
+        return db.execute("SELECT 1 FROM forgotten WHERE id = ?", (_mark(id),)).fetchone() is not None
 
     def append(self, sessions: Sequence[int], entries: Sequence[Entry]) -> list[Put] | None:
         with self._changing() as db:
@@ -144,14 +168,14 @@ class SqlSessions:
         puts: list[Put] = []
         size, asked = 0, 0
         for entry in entries:
-            there = self._same(db, number, entry)
+            there, key = self._same(db, number, entry)
             if there is not None:
-                puts.append(Put(there[0], there[1], last, again=True))
+                puts.append(Put(*there, last, again=True))
                 continue
             blocks += entry.sort in BLOCKS
             decisions += entry.ruled is not None
             n = decisions if entry.ruled is not None else blocks if entry.sort in BLOCKS else 0
-            values = (number, n, entry.sort.value, entry.at, entry.key, entry.content, entry.detail)
+            values = (number, n, entry.sort.value, entry.at, key, entry.content, entry.detail)
             if entry.ruled is None:
                 seq = self._insert(db, _ENTRY, values)
                 _follow(db, number, entry)
@@ -169,15 +193,26 @@ class SqlSessions:
         return puts
 
     @staticmethod
-    def _same(db: Database, number: int, entry: Entry) -> tuple[int, int] | None:
-        """The entry that is there under this key."""
+    def _same(db: Database, number: int, entry: Entry) -> tuple[tuple[int, int] | None, str]:
+        """The same entry where it is there under its key already; else the key to keep it under.
+
+        Hosts use keys twice, and whoever knows the next one could use it first: what says something else is kept
+        whatever its key, under another that the same text finds again.
+        """
         if entry.ruled is not None or not entry.key:
-            return None
+            return None, entry.key
         statement = (
-            "SELECT seq, n FROM entries WHERE session = ? AND sort = ? AND key = ? AND key != '' AND sort != 'ruling'"
+            "SELECT seq, n, content, detail FROM entries "
+            "WHERE session = ? AND sort = ? AND key = ? AND key != '' AND sort != 'ruling'"
         )
-        found: tuple[int, int] | None = db.execute(statement, (number, entry.sort.value, entry.key)).fetchone()
-        return found
+        said = sha256(entry.detail.encode() + b"\0" + entry.content).hexdigest()
+        for key in (entry.key, f"{entry.key[:100]} {said}"):
+            found = db.execute(statement, (number, entry.sort.value, key)).fetchone()
+            if found is None:
+                return None, key
+            if bytes(found[2]) == entry.content and found[3] == entry.detail:
+                return (found[0], found[1]), key
+        return None, ""
 
     def feed(self, sessions: Sequence[int], after: int, *, rulings_after: int = 0) -> list[Row]:
         with self._reading() as db:
@@ -246,8 +281,8 @@ class SqlSessions:
             where.append(f"{self._find}(e.rules, ?) > 0")
             values.append(f" {plain(asked.rule)} ")
         if asked.q:
-            where.append(f"{self._find}(lower(e.detail), ?) > 0")
-            values.append(to_json(asked.q[:1_000])[1:-1].lower())
+            where.append(f"{self._find}(e.words, ?) > 0")
+            values.append(sought(asked.q[:1_000]))
         if asked.after:
             where.append("e.seq > ?")
             values.append(_bounded(asked.after))
@@ -291,13 +326,43 @@ class SqlSessions:
                 return
             after = rows[-1][-1]
 
-    def prune(self, before: float, most: int) -> int:
+    def newest(self) -> float:
+        with self._reading() as db:
+            found = None if db is None else db.execute("SELECT max(seen_at) FROM sessions").fetchone()
+            return float(found[0] or 0.0) if found else 0.0
+
+    def prune(self, before: float, most: int, spare: Collection[str] = ()) -> int:
         with self._changing() as db:
-            gone = db.execute("SELECT number FROM sessions WHERE seen_at < ? LIMIT ?", (before, most)).fetchall()
-            for (number,) in gone:
+            found = db.execute(
+                "SELECT number, id FROM sessions WHERE seen_at < ? ORDER BY seen_at LIMIT ?",
+                (before, most + len(spare)),
+            ).fetchall()
+            gone = [(number, id) for number, id in found if id not in spare][:most]
+            for number, id in gone:
                 db.execute("DELETE FROM entries WHERE session = ?", (number,))
                 db.execute("DELETE FROM sessions WHERE number = ?", (number,))
+                # Whoever goes on with it must not pass for one that begins.
+                db.execute("INSERT INTO forgotten VALUES (?, ?) ON CONFLICT (id) DO NOTHING", (_mark(id), before))
             return len(gone)
+
+    # What is in doubt is noted beside the tables: they may be what fails.
+
+    def doubt(self, session: str) -> None:
+        self._doubts.note(session)
+
+    def doubts(self, session: str) -> list[str]:
+        try:
+            return self._doubts.of(session)
+        except OSError as error:
+            raise SessionsUnavailable("what is in doubt about sessions cannot be read") from error
+
+    def settle(self, session: str, notes: Sequence[str]) -> None:
+        self._doubts.lift(session, notes)
+
+
+def _mark(id: str) -> str:
+    """What stays of a session's id."""
+    return sha256(encoded(id)).hexdigest()[:32]
 
 
 def _follow(db: Database, number: int, entry: Entry) -> None:
@@ -307,6 +372,8 @@ def _follow(db: Database, number: int, entry: Entry) -> None:
         db.execute("UPDATE sessions SET goal = ? WHERE number = ? AND goal = ''", (goal, number))
     elif entry.sort == Sort.MARK:
         db.execute("UPDATE sessions SET context_known = ? WHERE number = ?", (int(entry.detail == "known"), number))
+        if entry.detail == CLAIMED:
+            db.execute("UPDATE sessions SET meta = '{}' WHERE number = ?", (number,))
     elif entry.sort == Sort.MODE:
         mode, scope = loads(entry.detail)
         db.execute("UPDATE sessions SET mode = ?, scope = ? WHERE number = ?", (mode, plain(scope, _MAX_SCOPE), number))
@@ -319,7 +386,11 @@ def _bounded(number: int) -> int:
 
 def _info(row: tuple[Any, ...]) -> SessionInfo:
     id, host, goal, mode, scope, parent, meta, created_at, seen_at, ended_at, known, asked, *counts = row
-    told = loads(meta)
+    try:
+        told = loads(meta)
+    except ValueError:
+        # One that is damaged must not hide the others.
+        told = {}
     return SessionInfo(
         id, host, goal, mode, scope, parent, told, created_at, seen_at, ended_at, bool(known), bool(asked), *counts
     )

@@ -17,14 +17,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
+from time import monotonic, time
 
 from lockgate.core.errors import SessionsUnavailable, quoted
 from lockgate.private_files import Private
+from lockgate.stores.doubts import Doubts
 from lockgate.stores.sessions_sql import TABLES, Database, SqlSessions
 
 # "lkgs": other programs' databases are refused, and ours is known to tools that look.
 _APPLICATION = 0x6C6B6773
-_VERSION = 1
+_VERSION = 2
+# How long anybody waits to write, in the queue of this process and for other processes together.
 _BUSY_S = 5.0
 _MAX_IDLE = 8
 _FILE = Private("the sessions", "rule on calls in your name, and read what your agents read", "sessions", secret=True)
@@ -43,6 +46,7 @@ class SqliteSessions(SqlSessions):
     def __init__(self, path: Path) -> None:
         self.path = path
         self._name = str(path)
+        self._doubts = Doubts(path.with_name(f"{path.stem}-doubted"))
         self._unfit = False
         self._forget()
         _all.add(self)
@@ -51,6 +55,8 @@ class SqliteSessions(SqlSessions):
         # Owner: whoever writes; of the connections, whoever has taken one out of the list.
         self._writing = Lock()
         self._writer: sqlite3.Connection | None = None
+        # How long the writer's connection waits for other processes.
+        self._patience_s = 0.0
         self._idle: list[sqlite3.Connection] = []
         self._counting = Lock()
         self._busy = 0
@@ -59,6 +65,11 @@ class SqliteSessions(SqlSessions):
     def close(self) -> None:
         with self._writing:
             self._let_go()
+
+    def probe(self) -> None:
+        with self._changing() as db:
+            # The same again: nothing changes, and a page is written all the same.
+            db.execute(f"PRAGMA user_version = {_VERSION}")
 
     def _insert(self, db: Database, columns: str, values: Sequence[object]) -> int:
         places = ", ".join("?" * len(values))
@@ -69,26 +80,49 @@ class SqliteSessions(SqlSessions):
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
         """One change, whole or not at all, with every other writer kept out from the first read on."""
-        with self._failing(), self._writing:
-            db = self._writer
-            if db is None:
-                self._make()
-                db = self._writer = self._connected()
+        with self._failing():
+            patience_s = self._taken_turn()
             try:
-                db.execute("BEGIN IMMEDIATE")
-                try:
-                    yield db
-                except BaseException:
-                    db.execute("ROLLBACK")
-                    raise
-                db.execute("COMMIT")
-            except sqlite3.Error:
-                # Closing takes back what is open.
-                self._writer = None
-                _close(db)
+                yield from self._changed(patience_s)
+            finally:
+                self._writing.release()
+
+    def _changed(self, patience_s: float) -> Iterator[sqlite3.Connection]:
+        db = self._writer
+        if db is None:
+            self._make()
+            db = self._writer = self._connected()
+            self._patience_s = 0.0
+        try:
+            if patience_s != self._patience_s:
+                db.execute(f"PRAGMA busy_timeout = {patience_s * 1000:.0f}")
+                self._patience_s = patience_s
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+            except BaseException:
+                db.execute("ROLLBACK")
                 raise
-            # Afterwards: what was kept in a file that is gone is not acknowledged.
-            self._refuse_replaced()
+            db.execute("COMMIT")
+        except sqlite3.Error:
+            # Closing takes back what is open.
+            self._writer = None
+            _close(db)
+            raise
+        # Afterwards: what was kept in a file that is gone is not acknowledged.
+        self._refuse_replaced()
+
+    def _taken_turn(self) -> float:
+        """One's turn among this process's threads; how long one may still wait for other processes.
+
+        While somebody else holds the file all would wait in a row, each as long as the first and after it.
+        """
+        if self._writing.acquire(blocking=False):
+            return _BUSY_S
+        began = monotonic()
+        if not self._writing.acquire(timeout=_BUSY_S):
+            raise self._busy_for()
+        return max(0.0, _BUSY_S - (monotonic() - began))
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
@@ -149,8 +183,12 @@ class SqliteSessions(SqlSessions):
 
     def _refuse_replaced(self) -> None:
         """What is kept in a file that was moved away would be acknowledged and lost."""
-        status = os.stat(self._name)
-        if (status.st_dev, status.st_ino) != self._file:
+        try:
+            status = os.stat(self._name)
+            there = status.st_dev, status.st_ino
+        except FileNotFoundError:
+            there = None
+        if there is None or there != self._file:
             # Not closed, ever: that would remove the new file's write-ahead log, which has the same name.
             _abandoned.extend((self._writer, *self._idle))
             self._writer, self._idle = None, []
@@ -160,14 +198,22 @@ class SqliteSessions(SqlSessions):
         """The file with its tables, put in place whole: another process sees either none of it or all of it."""
         if os.path.lexists(self._name):
             return
+        # What is numbered after a file was lost must not be taken for what had the number in it.
+        first = int(time() * 1000)
         with (
             suppress(FileExistsError),
+            _alone_in(self.path.parent),
             _FILE.made(self.path) as new,
             closing(sqlite3.connect(new, isolation_level=None)) as db,
         ):
             db.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+            db.execute("INSERT INTO sqlite_sequence VALUES ('sessions', ?), ('entries', ?)", (first, first))
             if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
                 raise self._refused("cannot be made with a write-ahead log on this disk")
+            if not os.path.lexists(self._name):
+                # Left by a file that was removed: SQLite would read it into this one.
+                for ending in ("-wal", "-shm"):
+                    self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
 
     def _let_go(self) -> None:
         connections, self._writer, self._idle = [self._writer, *self._idle], None, []
@@ -198,7 +244,7 @@ class SqliteSessions(SqlSessions):
         except sqlite3.Error as error:
             name, said = getattr(error, "sqlite_errorname", ""), str(error).lower()
             if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-                raise self._refused(f"was busy for {_BUSY_S:.0f} seconds", hint="try again") from error
+                raise self._busy_for() from error
             if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or type(error) is sqlite3.DatabaseError:
                 raise self._refused("is damaged, or no file of sessions", hint=_ANEW) from error
             raise self._refused(f"cannot be used: {said}") from error
@@ -206,11 +252,33 @@ class SqliteSessions(SqlSessions):
             said = str(getattr(error, "strerror", None) or error).lower()
             raise self._refused(f"cannot be used: {said}") from error
 
+    def _busy_for(self) -> SessionsUnavailable:
+        return self._refused(f"was busy for {_BUSY_S:.0f} seconds", hint="try again")
+
     def _refused(self, why: str, *, hint: str = "") -> SessionsUnavailable:
         return SessionsUnavailable(f"the sessions in {quoted(self.path, 200)}: the file {why}", hint=hint)
 
 
 _ANEW = "move the file away to begin anew: the context of sessions that go on is then not known"
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Nobody else makes a file of sessions there meanwhile."""
+    try:
+        from fcntl import LOCK_EX, flock
+    except ImportError:
+        # Windows, where what is in use cannot be removed.
+        yield
+        return
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        flock(handle, LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _close(db: sqlite3.Connection) -> None:
