@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from random import Random
@@ -135,15 +135,22 @@ class Service(NamedTuple):
     url: str
     token: str
     agent: str
+    state: Path
 
     def call(self, method: str, path: str, body: object = None, *, token: str = "") -> tuple[int, Any]:
         connection = HTTPConnection(urlsplit(self.url).netloc, timeout=30)
         headers = {"authorization": f"Bearer {token or self.token}", "content-type": "application/json"}
-        connection.request(method, path, None if body is None else json.dumps(body), headers)
-        reply = connection.getresponse()
-        said = json.loads(reply.read())
-        connection.close()
-        return reply.status, said
+        with closing(connection):
+            sent = body if body is None or isinstance(body, bytes) else json.dumps(body)
+            connection.request(method, path, sent, headers)
+            reply = connection.getresponse()
+            return reply.status, json.loads(reply.read())
+
+    def address(self) -> str:
+        """What opens the page, once."""
+        command = [sys.executable, "-m", "lockgate.cli.main", "token", "--url"]
+        env = {**os.environ, "LOCKGATE_URL": self.url}
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
 
     def post(self, path: str, body: object) -> Any:
         status, said = self.call("POST", path, body, token=self.agent)
@@ -191,9 +198,10 @@ def serving(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Service]:
             try:
                 assert process.stdout is not None
                 for said in process.stdout:
-                    if found := re.search(r"(http://\S+)/#token=(\S+)", said):
-                        agent = (folder / "state" / "lockgate" / "agent-token").read_text().strip()
-                        yield Service(*found.groups(), agent)
+                    if found := re.search(r"(http://\S+)/#code=(\S+)", said):
+                        state = folder / "state" / "lockgate"
+                        tokens = [(state / name).read_text().strip() for name in ("token", "agent-token")]
+                        yield Service(found[1], *tokens, state)
                         break
                 else:
                     raise RuntimeError("lockgate serve has not said where it is")
@@ -224,8 +232,11 @@ class Watched(NamedTuple):
     wrong: list[str]
 
 
-def watched(browser: Browser, service: Service, **given: Any) -> Watched:
+def watched(browser: Browser, service: Service, *, token: str = "", **given: Any) -> Watched:
     context = browser.new_context(viewport={"width": 1360, "height": 860}, **given)
+    if token:
+        # As a tab that was opened with a code has it: a code is good for one tab only.
+        context.add_init_script(f"sessionStorage.setItem('lockgate-token', {json.dumps(token)})")
     context.add_init_script(
         "addEventListener('securitypolicyviolation', e => (window.__csp = [...(window.__csp || []), "
         "`${e.violatedDirective} ${e.blockedURI}`]))"
@@ -254,8 +265,8 @@ def settled(seen: Watched) -> None:
 
 @pytest.fixture
 def seen(browser: Browser, service: Service) -> Iterator[Watched]:
-    made = watched(browser, service)
-    made.page.goto(f"{service.url}/#token={service.token}")
+    made = watched(browser, service, token=service.token)
+    made.page.goto(f"{service.url}/#/decisions")
     expect(made.page.locator("#link-text")).to_have_text("live")
     yield made
     made.page.unroute_all(behavior="wait")
@@ -268,9 +279,40 @@ def page(seen: Watched) -> Page:
     return seen.page
 
 
+@pytest.fixture(scope="module")
+def _shared(browser: Browser, service: Service) -> Iterator[Watched]:
+    made = watched(browser, service, token=service.token)
+    made.page.goto(f"{service.url}/#/decisions")
+    expect(made.page.locator("#link-text")).to_have_text("live")
+    yield made
+    made.page.context.close()
+
+
+@pytest.fixture
+def shared(_shared: Watched) -> Iterator[Page]:
+    """One page for all tests that only look: opening one takes longer than most of them."""
+    _shared.page.set_viewport_size({"width": 1360, "height": 860})
+    yield _shared.page
+    _shared.page.unroute_all(behavior="wait")
+    settled(_shared)
+    _shared.page.evaluate("localStorage.clear()")
+
+
 def go(page: Page, place: str) -> None:
     page.evaluate("hash => { location.hash = hash }", place)
 
 
+def look(page: Page, decision: str) -> None:
+    """At one decision, and not before it is there: the one before it stays on the screen until then."""
+    go(page, f"#/decision/{decision}")
+    expect(page.locator(".crumbs")).to_contain_text(decision)
+
+
 def rows(page: Page) -> Any:
     return page.locator("table.stream tbody tr")
+
+
+def proof_of(page: Page) -> Any:
+    expect(page.locator("article.decision")).to_be_visible()
+    page.keyboard.press("v")
+    return page.locator(".proof .verdict")

@@ -1,4 +1,4 @@
-// The one place that talks to the service. The token travels in a header only; no cookie, no address holds it.
+// The one place that talks to the service. The token travels in a header only; no cookie and no address ever holds it.
 
 const KEPT = "lockgate-token";
 // A stream that says nothing at all for this long is dead, whatever the socket thinks: the service sends heartbeats.
@@ -11,13 +11,22 @@ export class Refused extends Error {
   }
 }
 
-// Out of the address bar before anything else happens: nobody should copy it from there or find it in the history.
-export function takeToken() {
-  const found = /^#token=([^&]*)/.exec(location.hash);
-  if (!found) return false;
+// The address may hold a code that is good once, for some minutes, and is given for the token here: browsers keep every
+// address they were at, so that what stands in one must be worth nothing afterwards. "none", "taken" or "refused".
+export async function takeCode() {
+  const found = /^#(code|token)=([^&]*)/.exec(location.hash);
+  if (!found) return "none";
   history.replaceState(null, "", `${location.pathname}#/decisions`);
-  keepToken(decodeURIComponent(found[1]));
-  return true;
+  if (found[1] === "token") return "refused";
+  try {
+    const reply = await fetch("/v1/exchange", { method: "POST", body: JSON.stringify({ code: decodeURIComponent(found[2]) }), headers: { "content-type": "application/json" }, credentials: "omit", cache: "no-store", redirect: "error", referrerPolicy: "no-referrer", signal: AbortSignal.timeout(20_000) });
+    const { token } = await reply.json();
+    if (!reply.ok || typeof token !== "string" || !token) return "refused";
+    keepToken(token);
+    return "taken";
+  } catch {
+    return "refused";
+  }
 }
 
 export function keepToken(text) {

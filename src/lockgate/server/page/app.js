@@ -1,7 +1,7 @@
 // Which view is on, the keys, the token, and the one stream of events that all views share.
 
 import { approvalsView } from "./approvals.js";
-import { ask, hasToken, keepToken, listen, Refused, takeToken } from "./api.js";
+import { ask, hasToken, keepToken, listen, Refused, takeCode } from "./api.js";
 import { decisionView } from "./decision.js";
 import { decisionsView } from "./decisions.js";
 import { journalView } from "./journal.js";
@@ -30,9 +30,11 @@ function go(hash, { focus = "" } = {}) {
 }
 
 async function route() {
-  if (takeToken()) start();
+  const code = await takeCode();
+  if (code === "taken") start();
   const [path, asked = ""] = location.hash.replace(/^#\/?/, "").split("?", 2);
-  const [place = "decisions", ...rest] = path.split("/");
+  const [named, ...rest] = path.split("/");
+  const place = named || "decisions";
   let id = rest.join("/");
   try {
     id = decodeURIComponent(id);
@@ -52,7 +54,7 @@ async function route() {
     else link.removeAttribute("aria-current");
   }
   if (!hasToken()) {
-    locked();
+    locked(code === "refused" ? "That address has been used, or is too old" : "");
     return;
   }
   // A view of its own each time: what an earlier one still draws lands in a node that nobody sees.
@@ -91,7 +93,7 @@ function failed(error) {
 
 // --- without a token
 
-function locked(wrong = false) {
+function locked(wrong = "") {
   stream?.abort();
   stream = null;
   linkState("locked");
@@ -117,11 +119,11 @@ function locked(wrong = false) {
     h(
       "section.empty",
       { id: "locked" },
-      h("h1", {}, wrong ? "That token is not right" : "This page needs your token"),
+      h("h1", {}, wrong || "This page needs your token"),
       h("p", {}, "It shows what your agents read and answers for you, so it opens only for whoever can read the token on this machine. Print it, and paste it here:"),
       shell("lockgate token"),
       form,
-      h("p.quiet", {}, "An address that holds it already: ", h("code", {}, "lockgate serve --print-url"), " prints one when the service starts. The token stays in this tab and is gone when you close it. An agent's token does not open this page."),
+      h("p.quiet", {}, "Or open an address that works once: ", h("code", {}, "lockgate token --url"), " prints one. The token is kept for this tab only. An agent's token does not open this page."),
     ),
   );
   document.title = "Locked · Lockgate";
@@ -129,7 +131,7 @@ function locked(wrong = false) {
 
 window.addEventListener("locked", () => {
   sessionStorage.removeItem("lockgate-token");
-  locked(true);
+  locked("That token is not right");
 });
 
 // --- the stream
@@ -248,6 +250,5 @@ themeButton.addEventListener("click", () => {
 
 drawTheme();
 window.addEventListener("hashchange", route);
-takeToken();
 start();
 route();

@@ -3,6 +3,7 @@
 
 import { ask } from "./api.js";
 import { canonical, hashOf } from "./proof.js";
+import { unseen } from "./seen.js";
 import { empty, h, line, lookalikes, part, passage, plural, shell, telling, tree, when } from "./show.js";
 
 // The second button cannot be pressed before this: the second click of a double click was not a second thought.
@@ -58,7 +59,7 @@ export function answerBox(given, { signal, tell, brief = false }) {
   const box = h("article.approval", { "aria-label": "call that waits", tabindex: "-1", "data-row": true, "data-approval": given.id });
   const { digest } = given;
   let done = false;
-  let hidden = 0;
+  let pieces = [];
   const clock = h("span.countdown", { role: "timer" });
   const outcome = h("div.outcome", { role: "status" });
   const reason = h("input", { name: "reason", placeholder: "why, for the record", maxlength: "1000", autocomplete: "off", "aria-label": "Reason, for the record" });
@@ -71,7 +72,13 @@ export function answerBox(given, { signal, tell, brief = false }) {
 
   draw();
   const ticking = setInterval(tick, 1000);
-  signal.addEventListener("abort", () => clearInterval(ticking));
+  // Called when the box is put on the page as well, which is when there is something to measure.
+  const sized = new ResizeObserver(() => gate());
+  sized.observe(box);
+  signal.addEventListener("abort", () => {
+    clearInterval(ticking);
+    sized.disconnect();
+  });
   tick();
   digestOf(given).then((own) => {
     if (own !== given.digest) stop("What is on this screen does not have the digest the service gave for it. Do not answer here; look with lockgate approvals show.");
@@ -79,6 +86,7 @@ export function answerBox(given, { signal, tell, brief = false }) {
 
   function armed(yes) {
     clearTimeout(settle);
+    if (yes && !gate()) return;
     sure.disabled = true;
     confirm.hidden = !yes;
     first.hidden = yes;
@@ -109,7 +117,7 @@ export function answerBox(given, { signal, tell, brief = false }) {
   }
 
   async function answer(word) {
-    if (done || (word === "approve" && sure.disabled)) return;
+    if (done || (word === "approve" && (sure.disabled || !gate()))) return;
     for (const each of [deny, arm, sure]) each.disabled = true;
     try {
       const said = await ask(`/v1/approvals/${part(given.id)}`, { body: { answer: word, digest, reason: reason.value } });
@@ -130,17 +138,16 @@ export function answerBox(given, { signal, tell, brief = false }) {
 
   function draw() {
     const shown = given.shown ?? {};
-    const cut = [];
-    const args = tree(given.arguments, "", (path, text) => {
-      const drawn = passage(text, { most: MOST_VALUE, onWhole: () => whole(drawn) });
-      if (drawn.dataset.cut) cut.push(drawn);
-      return drawn;
-    });
+    const drawn = (path, text) => {
+      const made = passage(text, { most: MOST_VALUE, flat: path === null, onWhole: () => { delete made.dataset.cut; gate(); } });
+      return made;
+    };
+    const args = tree(given.arguments, "", drawn);
     const sources = telling((shown.passages ?? []).map((each) => each.origin));
     const passages = (shown.passages ?? []).filter((each) => sources.includes(each.origin));
     const beware = lookalikes([given.tool, ...texts(given.arguments)]);
     box.replaceChildren(...[
-      h("header", {}, h("h2", {}, line(given.tool, 200)), clock),
+      h("header", {}, h("h2", {}, drawn(null, given.tool)), clock),
       given.would_do ? h("p.would", {}, line(given.would_do, 600)) : null,
       h("div.call-box", {}, args),
       ...beware.map(([word, codes]) => h("p.beware", {}, "Look closely: ", line(word, 80), ` holds letters that only look Latin (${codes})`)),
@@ -152,21 +159,20 @@ export function answerBox(given, { signal, tell, brief = false }) {
       first,
       outcome,
     ].filter(Boolean));
-    hidden = cut.length;
+    pieces = [...box.querySelectorAll("header .passage, .call-box dt, .call-box .passage, .call-box .value")];
     gate();
   }
 
-  // What was not on the screen cannot be approved.
-  function whole(drawn) {
-    delete drawn.dataset.cut;
-    hidden -= 1;
-    gate();
-  }
-
+  // What was not on the screen cannot be approved: not what was cut, and not what is drawn where nobody can see it.
   function gate() {
-    arm.disabled = hidden > 0;
-    arm.title = hidden ? `${plural(hidden, "value")} not shown whole: show first, then approve` : "";
-    arm.replaceChildren(hidden ? "Show all of it to approve" : "Approve…");
+    const cut = pieces.filter((each) => each.dataset.cut).length;
+    const lost = cut || !box.isConnected ? 0 : unseen(pieces).length;
+    const open = !cut && !lost && box.isConnected;
+    arm.disabled = !open;
+    arm.title = cut ? `${plural(cut, "piece")} not shown whole: show first, then approve` : lost ? `${plural(lost, "piece")} of this call cannot be seen in this window; lockgate approvals show has all of it` : "";
+    arm.replaceChildren(cut ? "Show all of it to approve" : lost ? "Cannot be seen whole here" : "Approve…");
+    if (!open && !confirm.hidden) armed(false);
+    return open;
   }
 
   box.update = (now) => {

@@ -64,7 +64,7 @@ function header(given, ruling) {
     "header.head",
     {},
     h("p.crumbs", {}, h("a", { href: "#/decisions" }, "Decisions"), " / ", h("span.mono", {}, line(given.id, 40))),
-    h("h1", {}, action(ruling.action), h("span.tool", {}, line(given.tool, 200))),
+    h("h1", {}, action(ruling.action), given.damaged ? h("i", {}, "damaged") : h("span.tool", {}, line(given.tool, 200))),
     h("p.explanation", {}, passage(ruling.explanation || ruling.reason, { flat: true, most: 700 })),
     h(
       "dl.strip",
@@ -98,10 +98,12 @@ function numbered(origins) {
 // --- the call
 
 function call(given, refs) {
+  if (given.damaged) return h("p.note.bad", {}, "What was kept of this ruling cannot be read. What it was about, and what came of it, is not known here; the journal has its record: lockgate audit verify, lockgate audit show.");
   const byPath = Map.groupBy(refs, (each) => each.argument);
   const hits = Map.groupBy(given.decision.findings.filter((each) => !each.rule.startsWith("origin:")), (each) => each.where);
   const drawn = new Set();
   const body = tree(given.arguments, "", (path, text) => {
+    if (path === null) return passage(text, { flat: true });
     drawn.add(path);
     return leaf(text, byPath.get(path) ?? [], hits.get(path) ?? []);
   });
@@ -109,7 +111,8 @@ function call(given, refs) {
   return h(
     "div.call-box",
     {},
-    h("div.call-name", {}, line(given.tool, 400)),
+    h("div.call-name", {}, passage(given.tool, { flat: true })),
+    given.whole === false ? h("p.note.in-part", {}, "Kept in part: these arguments were too large to be kept whole. Values are cut, and some may be missing.") : null,
     body,
     refs.length ? h("p.legend", {}, h("mark.origin.sample", {}, h("span.ref", {}, "1"), "from outside"), h("mark.origin.known.sample", {}, "also in the goal"), h("mark.finding.sample", {}, "a rule's find")) : h("p.quiet", {}, "No piece of these arguments was found in anything untrusted."),
     lost.length ? h("p.note", {}, "Also from outside: ", lost.map((each) => [line(each.argument, 80), " = ", line(each.value, 120), " "])) : null,
@@ -287,13 +290,11 @@ function receiptBox(given, id, { signal, tell }) {
       result = await verify(given, proof);
     } catch (error) {
       if (signal.aborted) return;
-      result = { good: false, steps: [{ ok: false, what: error.message, told: error.hint ? [error.hint] : [] }] };
+      result = { kind: "bad", verdict: "Not proven.", steps: [{ ok: false, what: error.message, told: error.hint ? [error.hint] : [] }] };
     }
     button.disabled = false;
-    // That a key is new here is no doubt about the proof; that a signature cannot be checked here is.
-    const certain = result.steps.slice(0, 5).every((each) => each.ok === true);
     out.replaceChildren(
-      h(`p.verdict.${result.good ? "good" : "bad"}`, {}, result.good ? (certain ? "Proven: this ruling is in the journal, unchanged." : "In the journal, unchanged, as far as this browser can tell.") : "Not proven."),
+      h(`p.verdict.${result.kind}`, {}, result.verdict),
       h("ol.steps", {}, result.steps.map((each) => h(`li.${each.ok === true ? "good" : each.ok === false ? "bad" : "open"}`, {}, h("span", {}, h("span.unseen", {}, each.ok === true ? "holds: " : each.ok === false ? "fails: " : "open: "), each.what), each.told.length ? h("details", {}, h("summary", {}, "shown"), h("pre.told", {}, shown(each.told.join("\n")))) : null))),
       proof?.checked?.length ? h("details", {}, h("summary", {}, `the service's own check: ${proof.verified ? "sound" : "not sound"}`), h("ul", {}, proof.checked.map((each) => h("li", {}, line(each, 400))))) : null,
     );

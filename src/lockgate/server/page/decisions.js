@@ -203,7 +203,7 @@ export function row(each, fresh = false) {
     h("td.when", {}, when(each.at)),
     h("td", {}, action(each.action)),
     h("td", {}, tier(each.tier)),
-    h("th.call", { scope: "row" }, h("a", { href: `#/decision/${part(each.id)}`, "data-row": true, "data-id": each.id }, line(each.tool, 80))),
+    h("th.call", { scope: "row" }, h("a", { href: `#/decision/${part(each.id)}`, "data-row": true, "data-id": each.id }, each.damaged ? h("i", {}, "damaged") : line(each.tool, 80))),
     h("td.why", {}, h("div", {}, each.rules.length ? h("span.rule", {}, line(each.rules[0], 48), each.rules.length > 1 ? ` +${each.rules.length - 1}` : "") : null, said(each))),
     h("td.session", {}, h("a", { href: `#/session/${part(each.session)}` }, line(each.session, 40)), h("span.quiet", {}, " ", line(each.host, 24))),
     h("td.num", {}, duration(each.latency_us)),

@@ -1,7 +1,8 @@
 // Whether a ruling is in the journal, worked out here and not believed: the tree of RFC 6962 with the browser's own
 // SHA-256, the head's signature with its own Ed25519.
 //
-// 1. The record is of the decision on screen: session, tool, arguments, action, tier.
+// 1. The record is of the decision on screen: session, tool, action, tier, reason, rules, where values came from; and of
+//    its arguments, hashed here. Explanations and the texts that were read are not in it.
 // 2. Its leaf hash is the one on the receipt.
 // 3. The proof leads from that leaf to a root.
 // 4. The head that is signed names the same root, for a tree of the same size, of the same journal.
@@ -126,16 +127,17 @@ export async function signedBy(checkpoint, vkey) {
   return (await crypto.subtle.verify("Ed25519", imported, line.data, encoder.encode(checkpoint.body))) ? "yes" : "no";
 }
 
-function remembered(origin, key) {
+// Only a proof that holds teaches this browser a key.
+function remembered(origin, key, holds) {
   let keys = {};
   try {
-    keys = JSON.parse(localStorage.getItem(KEYS) ?? "{}");
+    keys = JSON.parse(localStorage.getItem(KEYS)) ?? {};
   } catch {
     /* nothing kept that can be read is nothing kept */
   }
   if (Object.hasOwn(keys, origin)) return keys[origin] === key ? "yes" : "no";
-  localStorage.setItem(KEYS, JSON.stringify({ ...keys, [origin]: key }));
-  return "first";
+  if (holds) localStorage.setItem(KEYS, JSON.stringify({ ...keys, [origin]: key }));
+  return Object.keys(keys).length ? "other" : "first";
 }
 
 // A name as the journal writes it: as itself where it is plain, and otherwise as a hash.
@@ -143,9 +145,53 @@ async function named(text) {
   return /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}$/.test(text) && !text.startsWith("sha256:") ? text : `sha256:${await hashOf(text)}`;
 }
 
-// All six steps for a decision as the service gave it and the proof as it gave that. `{good, steps: [{ok, what, told}]}`;
-// `ok` is true, false, or null for what cannot be said here. Never throws: what goes wrong is a step that failed.
+async function blockNamed(text) {
+  return /^(goal|b[0-9]{1,9})$/.test(text) ? text : `sha256:${await hashOf(text)}`;
+}
+
+// What the record has to say for the decision on the screen to be the one that was recorded.
+async function expected(decision) {
+  const ruling = decision.decision;
+  const said = Object.fromEntries(ruling.tiers.map((each) => [each.tier, each.said]));
+  const labels = async (names, label) => [...new Set(await Promise.all(names.map(label)))].slice(0, 64);
+  return {
+    kind: "ruling",
+    session: await named(decision.session),
+    tool: await named(decision.tool),
+    action: ruling.action,
+    tier: ruling.tier,
+    reason: ruling.reason,
+    risk: ruling.risk,
+    rules: await labels(ruling.findings.map((each) => each.rule), named),
+    origins: await labels(ruling.origins.map((each) => each.block), blockNamed),
+    ...Object.fromEntries([1, 2, 3].map((tier) => [`tier${tier}_result`, said[tier] ?? "not-run"])),
+  };
+}
+
+// The arguments on the screen are hashed here, whatever the service says about them. That it may be honest all the same
+// where they differ (it kept them in part; they have no single JSON form) is no proof: then nothing can be said.
+async function argumentsStep(decision, proof, record, tell) {
+  const own = await hashOf(canonical(decision.arguments));
+  const told = [`SHA-256 of what is on the screen  ${own}`, `the record says                   ${record.args_sha256}`];
+  if (own === record.args_sha256) tell(true, "the record is of the arguments on the screen", told);
+  else if (decision.whole === false) tell(null, "the arguments cannot be compared: they were kept in part", told);
+  else if (proof.arguments === "") tell(null, "the arguments cannot be compared here: the service says that they have no single JSON form", told);
+  else tell(false, "the record is of the arguments on the screen", told);
+}
+
+// All steps for a decision as the service gave it and the proof as it gave that, and what follows from them:
+// `{kind, verdict, steps: [{ok, what, told}]}`. `ok` is true, false, or null for what cannot be said here. Never throws:
+// what goes wrong is a step that failed.
 export async function verify(decision, proof) {
+  const steps = await walked(decision, proof);
+  const [bad, open] = [steps.some((each) => each.ok === false), steps.filter((each) => each.ok === null)];
+  if (bad || steps.length < 7) return { kind: "bad", verdict: "Not proven.", steps };
+  if (!open.length) return { kind: "good", verdict: "Proven: this ruling is in the journal, unchanged.", steps };
+  if (open.every((each) => each.key)) return { kind: "open", verdict: "Proven against a key that is new to this browser.", steps };
+  return { kind: "open", verdict: "In the journal, but not all of it can be checked here.", steps };
+}
+
+async function walked(decision, proof) {
   const steps = [];
   const tell = (ok, what, told = []) => {
     steps.push({ ok, what, told: [told].flat() });
@@ -154,23 +200,14 @@ export async function verify(decision, proof) {
   try {
     if (!globalThis.crypto?.subtle) {
       tell(false, "this browser computes hashes only on https or on this machine's own address", "open the page as http://127.0.0.1 or through https");
-      return { good: false, steps };
+      return steps;
     }
     const receipt = decision.decision.receipt;
     const record = JSON.parse(proof.record);
-    const wanted = {
-      kind: "ruling",
-      session: await named(decision.session),
-      tool: await named(decision.tool),
-      // Arguments that have no single JSON form are hashed in another one, which only the service can make.
-      ...(proof.arguments === "" ? {} : { args_sha256: await hashOf(canonical(decision.arguments)) }),
-      action: decision.decision.action,
-      tier: decision.decision.tier,
-      reason: decision.decision.reason,
-      risk: decision.decision.risk,
-    };
-    const apart = Object.keys(wanted).filter((name) => record[name] !== wanted[name]);
-    tell(!apart.length, `the record is of this decision: session, tool, ${proof.arguments === "" ? "" : "arguments, "}action, tier, reason`, apart.map((name) => `${name}: the record says ${JSON.stringify(record[name])}, the screen ${JSON.stringify(wanted[name])}`));
+    const wanted = await expected(decision);
+    const apart = Object.keys(wanted).filter((name) => JSON.stringify(record[name]) !== JSON.stringify(wanted[name]));
+    tell(!apart.length, "the record is of this decision: session, tool, action, tiers, reason, rules, sources", apart.map((name) => `${name}: the record says ${JSON.stringify(record[name])}, the screen ${JSON.stringify(wanted[name])}`));
+    await argumentsStep(decision, proof, record, tell);
     const leaf = await leafHash(proof.record);
     tell(hex(leaf) === receipt.leaf_hash, "its hash is the one on the receipt", [`SHA-256(00 ‖ record) = ${hex(leaf)}`, `the receipt says ${receipt.leaf_hash}`]);
     const { steps: rungs, root } = await climb(leaf, receipt.index, proof.size, proof.proof);
@@ -180,15 +217,19 @@ export async function verify(decision, proof) {
     tell(same, "the signed head names the same journal, size and root", [`worked out  ${root}`, `the head    ${head.root}`, `${head.origin}, ${head.size} records`]);
     const signed = await signedBy(head, proof.key);
     tell(signed === "yes" ? true : signed === "no" ? false : null, "the head carries the signature of the journal's key", [proof.key, ...(signed === "yes" || signed === "no" ? [] : [signed])]);
-    if (signed === "yes") {
-      const known = remembered(head.origin, proof.key);
-      const words = { yes: "the key is the one this browser has seen before", no: "the key is not the one this browser has seen before", first: "the key is new to this browser, which will know it from now on" };
-      tell(known === "no" ? false : known === "yes" ? true : null, words[known], known === "no" ? "a journal changes its key only by rotation: lockgate audit verify tells" : []);
-    }
+    const known = remembered(head.origin, proof.key, steps.every((each) => each.ok === true));
+    const words = {
+      yes: "the key is the one this browser has seen before",
+      no: "the key is not the one this browser has seen before",
+      first: "the key is new to this browser: compare it with `lockgate audit keys`",
+      other: "this journal is not one that this browser has seen before: if nobody made a new one, ask why",
+    };
+    tell({ yes: true, no: false }[known] ?? null, words[known], known === "no" ? "a journal changes its key only by rotation: lockgate audit verify tells" : []);
+    steps.at(-1).key = true;
   } catch (error) {
     tell(false, "the proof cannot be read", String(error?.message ?? error));
   }
-  return { good: steps.length > 4 && steps.every((each) => each.ok !== false), steps };
+  return steps;
 }
 
 // RFC 6962, 2.1.2: whether the tree of `before` is the beginning of the tree of `now`.

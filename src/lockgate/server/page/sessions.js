@@ -1,6 +1,6 @@
 // Sessions, and one of them: its goal, what entered its context, and what was ruled in it.
 
-import { ask } from "./api.js";
+import { ask, Refused } from "./api.js";
 import { branch, trust } from "./decision.js";
 import { head, row } from "./decisions.js";
 import { empty, h, line, part, passage, plural, shell, spelled, when } from "./show.js";
@@ -31,6 +31,7 @@ function state(each) {
 }
 
 export async function sessionView(view, id, { signal, go }) {
+  if (id === "." || id === "..") throw new Refused(0, { message: "a browser folds a session of this name out of every address", hint: "its decisions are in the list, with session as the filter" });
   const [session, blocks, decisions] = await Promise.all([ask(`/v1/sessions/${part(id)}`, { signal }), ask(`/v1/sessions/${part(id)}/blocks`, { signal }), ask(`/v1/decisions?session=${part(id)}&limit=50`, { signal })]);
   const all = Object.fromEntries(blocks.blocks.map((each) => [each.id, each]));
   view.replaceChildren(

@@ -208,15 +208,17 @@ export function passage(text, { marks = [], offset = 0, flat = false, most = MOS
 }
 
 // JSON as a list to read: names, then values; texts keep their lines behind a bar, so that none can pose as another.
+// `text` draws both: (path, text) for a value, and (null, text) for a name.
 export function tree(value, path, text) {
   if (value instanceof Exact) return h("span.value.number", {}, value.source, value.rounded ? h("span.chip.hidden", {}, "⟨may be rounded⟩") : null);
+  if (value === "") return h("span.value.number", {}, '""');
   if (typeof value === "string") return h("div.value.text", {}, text(path, value));
   if (typeof value !== "object" || value === null) return h("span.value.number", {}, String(value));
   const list = Array.isArray(value);
   const entries = list ? value.map((item, at) => [at, item]) : Object.entries(value);
   if (!entries.length) return h("span.value.number", {}, list ? "[ ]" : "{ }");
   const down = (name) => (list ? `${path}[${name}]` : path ? `${path}.${name}` : name);
-  return h(`dl.args${list ? ".list" : ""}`, {}, entries.map(([name, item]) => h("div", {}, h("dt", {}, list ? `[${name}]` : line(name, 200)), h("dd", {}, tree(item, down(name), text)))));
+  return h(`dl.args${list ? ".list" : ""}`, {}, entries.map(([name, item]) => h("div", {}, h("dt", {}, list ? `[${name}]` : name === "" ? '""' : text(null, name)), h("dd", {}, tree(item, down(name), text)))));
 }
 
 // Origins a person needs to see. A piece inside another of the same argument and block says nothing more; and where the
