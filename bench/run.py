@@ -19,6 +19,7 @@ import detection
 import hostile
 import ingress
 import journal
+import judge
 import over
 import sessions
 import speed
@@ -31,7 +32,7 @@ from tables import Table
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "RESULTS.md"
-SECTIONS = ("speed", "detection", "over", "journal", "gate")
+SECTIONS = ("speed", "detection", "over", "judge", "journal", "gate")
 QUICK_FILES = 60
 
 Tick = Callable[[str], None]
@@ -61,6 +62,7 @@ def jobs(gate: Gate, traces: Sequence[Path], peers: Path | None, *, quick: bool)
         Job("speed", "install", 1, lambda _tick: [startup.core_install(HERE.parent / "src")]),
         Job("detection", "corpus", 5, lambda tick: _corpus(gate, tick)),
         Job("over", "files", 30, lambda tick: over.tables_of(gate, files, tick)),
+        Job("judge", "judge", 60, lambda tick: judge.tables_of(gate, given, files, quick=quick, tick=tick)),
         Job("journal", "tampering", 1, lambda _tick: [journal.tampering()]),
         Job("journal", "throughput", 45, lambda tick: [journal.throughput(effort, tick)]),
         Job("journal", "verification", 30, lambda tick: [journal.verification(effort, tick)]),
@@ -167,7 +169,7 @@ def results_page(done: Sequence[tuple[str, Table]], where: str) -> str:
         "",
         *summary(done).replace("\n  ", "\n- ").replace("\n-", "\n\n-", 1).split("\n"),
     ]
-    titles = dict(zip(SECTIONS, ("Speed", "Detection", "Over-escalation", "Journal", "Gate"), strict=True))
+    titles = dict(zip(SECTIONS, ("Speed", "Detection", "Over-escalation", "Embedded judge", "Journal", "Gate"), strict=True))
     for section in SECTIONS:
         chosen = [table for name, table in done if name == section]
         if chosen:
