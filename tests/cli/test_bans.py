@@ -32,6 +32,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place = tmp_path / "state" / "bans.db"
     monkeypatch.setenv("ABUSE_BANS_FILE", str(place))
     monkeypatch.setenv("ABUSE_SECRET", SECRET)
+    SqliteBans(place, SETTINGS)
     return place
 
 
@@ -72,6 +73,40 @@ def test_what_cannot_be_done_is_said(run: Run, file: Path, argv: list[str], word
     ended = run(*argv)
     assert ended.code == 2
     assert words in ended.err
+
+
+def test_a_file_that_is_not_there_is_not_made(run: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ban(file, named("alice"))
+    monkeypatch.setenv("ABUSE_BANS_FILE", str(file.parent / "misspelt" / "bans.db"))
+    ended = run("gate", "bans")
+    assert (ended.code, ended.out) == (2, "")
+    assert "no such file" in ended.err
+    assert not (file.parent / "misspelt").exists()
+
+
+def test_whoever_is_not_found_may_be_under_another_secret(
+    run: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ban(file, named("alice"))
+    monkeypatch.setenv("ABUSE_SECRET", SECRET[::-1])
+    ended = run("gate", "bans", "--lift", "alice")
+    assert ended.code == 1
+    assert "`alice` is not banned" in ended.err
+    assert "1 others are" in ended.err
+    assert "ABUSE_SECRET" in ended.err
+
+
+def test_a_ban_that_was_lifted_is_not_written_again_by_whoever_has_not_heard(tmp_path: Path) -> None:
+    file, who, now_s = SqliteBans(tmp_path / "bans.db", SETTINGS), Subject(PRINCIPAL, "c" * 32), time.time()
+    file.keep([(who, Known((), 800.0, 3000.0))], now_s)
+    assert file.lift(who.key, now_s + 1)
+    file.keep([(who, Known((), 798.0, 2998.0))], now_s + 2)
+    assert file.since(0, now_s + 2).bans == ((who, LIFTED),)
+    # A new one is.
+    cooldown_s = SETTINGS.tier2_cooldown_s
+    file.keep([(who, Known((), 0.0, cooldown_s))], now_s + 3)
+    ((_, known),) = file.since(0, now_s + 3).bans
+    assert (known.locked_s, round(known.quarantined_s)) == (0.0, cooldown_s)
 
 
 def test_bans_that_are_in_the_memory_of_the_gate_only_cannot_be_seen_from_outside(run: Run) -> None:

@@ -50,8 +50,8 @@ def test_whoever_holds_bodies_back_gives_way_to_everybody_else(monkeypatch: pyte
     gate = gated(Handler(), settings=AbuseSettings(read_idle_s=60, read_total_s=60))
 
     async def run() -> None:
-        held = [asyncio.ensure_future(call(gate, scope(), half_sent(900))) for _ in range(11)]
-        await until(gate, 11 * 900)
+        held = [asyncio.ensure_future(call(gate, scope(client=(f"192.0.2.{n}", 1)), half_sent(900))) for n in range(10)]
+        await until(gate, 9 * 900)
         innocent = [await post(gate, chat(HARMLESS + " word" * 99), client=(f"203.0.113.{n}", 1)) for n in range(20)]
         assert {each.status for each in innocent} == {200}
         done, waiting = await asyncio.wait(held, timeout=0)
@@ -72,8 +72,8 @@ def test_behind_one_address_a_small_body_goes_before_a_large_one(monkeypatch: py
     gate = gated(Handler(), settings=AbuseSettings(read_idle_s=60, read_total_s=60))
 
     async def run() -> None:
-        held = [asyncio.ensure_future(call(gate, scope(), half_sent(4_900))) for _ in range(2)]
-        await until(gate, 9_800)
+        held = [asyncio.ensure_future(call(gate, scope(), half_sent(2_450))) for _ in range(2)]
+        await until(gate, 4_900)
         assert (await post(gate, chat(HARMLESS + " word" * 100))).status == 200
         for each in held:
             each.cancel()
@@ -82,7 +82,9 @@ def test_behind_one_address_a_small_body_goes_before_a_large_one(monkeypatch: py
     asyncio.run(run())
 
 
-def test_one_network_gets_half_whatever_becomes_of_its_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_holds_as_much_as_it_leaves_free_whatever_becomes_of_its_bodies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(bodies, "MAX_HELD_BYTES", 10_000)
     pot = Bodies(max_bytes=4_000, idle_s=60, total_s=60)
 
@@ -103,7 +105,93 @@ def test_one_network_gets_half_whatever_becomes_of_its_bodies(monkeypatch: pytes
     async def run() -> None:
         # Whole bodies, which nobody can take back any more: an application that never reads them.
         assert [await whole("crowd", 1_000) for _ in range(7)] == ["held"] * 5 + ["busy"] * 2
-        assert [await whole("other", 1_000) for _ in range(3)] == ["held"] * 3
+        assert [await whole("other", 1_000) for _ in range(4)] == ["held"] * 2 + ["busy"] * 2
+        # However many do so, whoever comes next finds room.
+        assert [await whole(f"third-{n}", 200) for n in range(5)] == ["held"] * 5
+
+    asyncio.run(run())
+
+
+def test_where_those_who_hold_most_cannot_give_way_the_next_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "MAX_HELD_BYTES", 100_000)
+    asked = asyncio.Event()
+
+    async def fetch(_: object) -> str:
+        asked.set()
+        await asyncio.Event().wait()
+        return "safe"
+
+    gate = gated(Handler(), fetch=fetch, settings=AbuseSettings(verdict_timeout_s=60, read_idle_s=60, read_total_s=60))
+    quick = gated(Handler())
+    quick._bodies = gate._bodies
+
+    async def run() -> None:
+        whole = chat("word " * 9_000)
+        held = [asyncio.ensure_future(post(gate, whole, client=("192.0.2.1", 1)))]
+        await asked.wait()
+        for n in range(20):
+            coming = asyncio.ensure_future(call(gate, scope(client=(f"192.0.2.{2 + n % 5}", 1)), half_sent(9_000)))
+            held.append(coming)
+            await asyncio.sleep(0.001)
+        innocent = [
+            await post(quick, chat("word " * 1_500), client=(f"203.0.113.{n}", 1), user=f"u{n}") for n in range(8)
+        ]
+        assert [each.status for each in innocent] == [200] * 8
+        for each in held:
+            each.cancel()
+        await asyncio.gather(*held, return_exceptions=True)
+
+    asyncio.run(run())
+    assert (gate._bodies.held, gate._bodies._of, gate._bodies._of_wide) == (0, {}, {})
+
+
+def test_all_networks_of_one_customer_have_one_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "MAX_HELD_BYTES", 64_000)
+    gate = gated(Handler(), settings=AbuseSettings(read_idle_s=60, read_total_s=60))
+
+    async def run() -> None:
+        held = [
+            asyncio.ensure_future(call(gate, scope(client=(f"2001:db8:7:{n:x}::1", 1)), half_sent(1_000)))
+            for n in range(64)
+        ]
+        await until(gate, 32_000)
+        await asyncio.sleep(0)
+        assert gate._bodies.held == 32_000
+        assert len(gate._bodies._of) == 32
+        assert len(gate._bodies._of_wide) == 1
+        # A body that is larger than each of theirs.
+        assert (await post(gate, chat("word " * 3_000), client=("2001:db8:8::1", 1))).status == 200
+        for each in held:
+            each.cancel()
+        await asyncio.gather(*held, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_a_body_that_gives_way_as_its_end_arrives_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "MAX_HELD_BYTES", 10_000)
+    pot = Bodies(max_bytes=6_000, idle_s=60, total_s=60)
+
+    async def run() -> None:
+        end: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        parts = [{"type": "http.request", "body": b"x" * 5_000, "more_body": True}]
+
+        async def receive() -> dict[str, Any]:
+            return parts.pop() if parts else await end
+
+        first, second = Body(), Body()
+        first.network, second.network = "one", "two"
+        reading = asyncio.ensure_future(pot.read(receive, first))
+        await asyncio.sleep(0.01)
+        end.set_result({"type": "http.request", "body": b"x" * 1_000, "more_body": False})
+
+        async def whole() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"x" * 3_000, "more_body": False}
+
+        await pot.read(whole, second)
+        with pytest.raises(bodies.Stop):
+            await reading
+        assert (first.whole, first.size, pot.held) == (False, 0, 3_000)
 
     asyncio.run(run())
 
@@ -223,6 +311,29 @@ def test_a_key_that_nobody_has_checked_has_its_turn_in_its_networks() -> None:
     assert first != second
 
 
+def test_the_networks_of_one_customer_have_one_turn_and_each_theirs_in_it() -> None:
+    asked: list[str] = []
+
+    async def fetch(request: Any) -> str:
+        asked.append(request.whom)
+        return "safe"
+
+    gate = gated(Handler(), fetch=fetch)
+    for address in (
+        "2001:db8:7:1::1",
+        "2001:db8:7:1::2",
+        "2001:db8:7:2::1",
+        "2001:db8:8:1::1",
+        "192.0.2.1",
+        "192.0.2.2",
+    ):
+        asyncio.run(post(gate, chat(HARMLESS), client=(address, 1)))
+    turns = [each.split("/")[0] for each in asked]
+    assert asked[0] == asked[1] != asked[2]
+    assert turns[0] == turns[1] == turns[2]
+    assert len(set(turns)) == 4
+
+
 # --- what one request may cost
 
 
@@ -285,8 +396,8 @@ def ask(to: socket.socket, head: bytes = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\
     return heard
 
 
-def idle(port: int) -> socket.socket:
-    to = socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S)
+def idle(port: int, address: str = "127.0.0.1") -> socket.socket:
+    to = socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S, source_address=(address, 0))
     try:
         assert ask(to).startswith(b"HTTP/1.1 204 ")
     except BaseException:
@@ -315,6 +426,30 @@ def test_one_network_has_no_more_connections_than_its_share(listening: Any) -> N
         except (AssertionError, ConnectionError):
             threading.Event().wait(0.01)
     assert len(held) == 3
+    for each in held:
+        each.close()
+
+
+def test_whoever_comes_next_finds_a_place_and_whoever_finds_none_is_told_why(listening: Any) -> None:
+    port = listening(allowed, connections=8, each=7)
+    held = [idle(port) for _ in range(4)]
+    # Half of them: as many as it leaves to others.
+    with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as refused:
+        # Also to a client that is still sending.
+        refused.sendall(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n" + b"x" * 50_000)
+        assert b"x-guardrail-decision: deny" in ask(refused, b"x" * 50_000)
+    others = [idle(port, "127.0.0.2"), idle(port, "127.0.0.3"), idle(port, "127.0.0.4")]
+    for each in (*held, *others):
+        each.close()
+
+
+def test_where_all_places_are_taken_the_answer_is_the_gates_own(listening: Any) -> None:
+    port = listening(allowed, connections=2, trusts=lambda _: True)
+    held = [idle(port), idle(port)]
+    with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as refused:
+        heard = ask(refused)
+    assert heard.startswith(b"HTTP/1.1 503 ")
+    assert b"x-guardrail-decision: deny" in heard
     for each in held:
         each.close()
 

@@ -68,7 +68,7 @@ def test_openai_chat_with_tools() -> None:
         ("user", "Read my mail."),
         ("agent", "in"),
         ("tool:read", "Dear all"),
-        ("system", "read\nReads mail."),
+        ("offered", "read\nReads mail."),
     ]
     call = found.turns[2]
     assert (call.what, call.tool, call.arguments) == ("call", "read", {"box": "in"})

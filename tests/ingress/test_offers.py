@@ -31,7 +31,26 @@ ORDINARY: list[Any] = [
     {"model": "m", "messages": [HI]},
     {"model": "m", "messages": [HI], "tools": [], "tool_choice": "none", "functions": None, "tool_config": None},
     {"model": "m", "messages": [HI], "parallel_tool_calls": True, "tool_choice": "auto"},
-    {"model": "m", "messages": [HI], "metadata": {"tool": "vscode"}, "stream": True, "stream_options": {"x": True}},
+    {"model": "m", "messages": [HI], "metadata": {"tool": "vscode"}, "stream_options": {"include_usage": True}},
+    {"input": "x", "text": {"format": {"type": "json_schema", "schema": {"properties": {"search_terms": {}}}}}},
+    {
+        "contents": [{"parts": [{"text": "x"}]}],
+        "generationConfig": {"responseSchema": {"properties": {"function": {}}}},
+    },
+    {"messages": [HI], "min_tokens": 1, "skip_special_tokens": True, "logit_bias": {"50256": -100}},
+    {"model": "llama3", "prompt": "x", "options": {"num_ctx": 1, "stop": ["x"]}, "context": [1, 2]},
+    {
+        "id": "c1",
+        "messages": [
+            {
+                "id": "1",
+                "role": "user",
+                "createdAt": "2026",
+                "parts": [{"type": "step-start"}, {"type": "text", "text": "x"}],
+            }
+        ],
+        "trigger": "submit-message",
+    },
     {"messages": [{"role": "user", "content": '{"function": "f(x)=x^2"}'}]},
     {"messages": [{"role": "user", "content": "Which tools: hammer or saw?\ntools: both"}]},
     {"messages": [{"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": {"type": "x"}}]}]},
@@ -117,6 +136,32 @@ USING: list[Any] = [
     {"assistant_id": "a"},
     {"shell": True},
     [{"tools": OFFER}],
+    # A known part with something else in it.
+    {"messages": [{"role": "user", "content": [{"type": "text", "text": "hi", "tools": OFFER}]}]},
+    {"messages": [{"role": "user", "content": [{"type": "text", "text": "hi", "functionCall": {"name": "f"}}]}]},
+    {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x", "tools": OFFER}}]}]},
+    {"prompt": [{"type": "text", "text": "x", "tools": OFFER}]},
+    {"systemInstruction": {"parts": [{"text": "x", "tools": OFFER}]}},
+    # JSON where no words stand.
+    {"messages": json.dumps({"tools": OFFER})},
+    {"messages": [json.dumps({"tools": OFFER})]},
+    {"messages": [HI], "user": json.dumps({"tools": OFFER})},
+    {"messages": [HI], "stop": [json.dumps({"tools": OFFER})]},
+    {"messages": [{"role": "user", "content": "hi", "name": json.dumps({"tools": OFFER})}]},
+    {"messages": [HI], "metadata": {"x": json.dumps({"tools": OFFER})}},
+    {"input": "x", "options": {"stop": json.dumps({"tools": OFFER})}},
+    # Models and settings.
+    {"messages": [HI], "models": ["a/b:online"]},
+    {"messages": [HI], "options": {"model": "sonar"}},
+    {"input": "x", "parameters": {"code_interpreter": True}},
+    {"input": "x", "parameters": {"retrieval": True}},
+    {"messages": [HI], "options": {"extra": {"commands": ["bash"]}}},
+    {"messages": [HI], "chat_template_kwargs": {"xlam": [{"name": "bash"}]}},
+    # A result, and nobody's words after it.
+    {"messages": [HI, {"role": "tool", "tool_call_id": "c1", "content": "x"}, {"role": "user", "content": ""}]},
+    {"messages": [HI, {"role": "tool", "tool_call_id": "c1", "content": "x"}, {"role": "user", "content": " . "}]},
+    {"messages": [HI, {"role": "tool", "tool_call_id": "c1", "content": "x"}, {"role": "system", "content": "on"}]},
+    {"messages": [{"role": "assistant", "tool_calls": [CALL]}, 5]},
 ]
 
 
@@ -186,6 +231,10 @@ def test_addresses_that_run_something() -> None:
         assert uses({"prompt": "hi"}, path=path)
     for path in ("/v1/chat/completions", "/model/x/invoke", "/ask"):
         assert not uses({"prompt": "hi"}, path=path)
+    for path in ("/v1/tools.json", "/v1/tools;x=1", "/openai/deployments/sonar-pro/chat", "/v1/models/deep-research:x"):
+        assert uses({"prompt": "hi"}, path=path)
+    assert uses(b"", query=b"use_tools=1")
+    assert uses(b"", query=b"body=%7B%22tools%22%3A%5B1%5D%7D")
     assert uses(b"", query=b"tools=x")
     assert uses(b"", query=b"request[tools]=x")
     assert not uses(b"", query=b"toolbar=1&alt=sse")

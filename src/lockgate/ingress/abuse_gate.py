@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lockgate.abuse_settings import AbuseSettings
 from lockgate.adapters import LocalRuleAdapter, RemoteAdapter, VerifierAdapter
-from lockgate.core.assessment import PARTLY_READ, Assessment
+from lockgate.core.assessment import PARTLY_READ, RULES, Assessment
 from lockgate.core.errors import InvalidConfig, LockgateError
 from lockgate.core.incidents import incident_id
 from lockgate.core.questions import Verdict, Why
@@ -55,7 +55,7 @@ from lockgate.ingress.answers import (
     replayed,
 )
 from lockgate.ingress.bodies import Bodies, Body
-from lockgate.ingress.identity import Identity, OddCredential, Principal, Unidentified
+from lockgate.ingress.identity import Identity, OddCredential, Principal, Unidentified, wide
 from lockgate.ingress.ladder import Judged, Ladder
 from lockgate.ingress.offers import may_use_tools
 from lockgate.ingress.payload import Refused, normalize
@@ -248,11 +248,13 @@ class AbuseGateMiddleware:
         """Whose turn a request is in lanes: the principal's, where somebody has checked who that is.
 
         A key that nobody has checked may be made up, a new one for each request. There the network has a turn, and
-        everybody in it theirs.
+        everybody in it theirs; and so have the networks of one customer.
         """
-        if len(subjects) == 1 or self._identity.is_checked:
+        if len(subjects) > 1 and self._identity.is_checked:
             return subjects[0].key
-        return f"{subjects[-1].key}/{subjects[0].key}"
+        network = subjects[-1].key
+        crowd = wide(network)
+        return f"{crowd}/{network.removeprefix(crowd)}{subjects[0].key if len(subjects) > 1 else ''}"
 
     # --- 1 to 3
 
@@ -350,8 +352,10 @@ class AbuseGateMiddleware:
         incident, subjects, judged = _incident(), sender.subjects, sender.judged
         if await self._verdicts.is_outside(case):
             subjects = tuple(subject for subject in subjects if subject.kind == NETWORK)
+        elif assessment.reason == RULES and await self._verdicts.is_framed(case):
+            subjects = self._ladder.answerable(subjects)
         try:
-            judged = await self._ladder.record_unsafe(subjects)
+            judged = await self._ladder.record_unsafe(subjects) if subjects else judged
         except Exception as error:  # noqa: BLE001 - the request is not passed on, strike or no strike
             self._failed("ladder", error)
         gently = self._settings.override_mode == "clarify"
@@ -360,7 +364,7 @@ class AbuseGateMiddleware:
         reason = "clarify" if clarify else "unsafe"
         recorded = await self._recorded(assessment, case, f"{reason}:{incident}")
         LOG.warning(
-            "unsafe request: incident=%s client=%s reason=%s by=%s rules=%s mode=%s strikes=%d",
+            "unsafe request: incident=%s client=%s reason=%s by=%s rules=%s mode=%s strikes=%d counted=%s",
             incident,
             # A keyed hash, by which `lockgate gate bans` knows them.
             sender.subjects[0].key[:12],
@@ -369,6 +373,7 @@ class AbuseGateMiddleware:
             ",".join(map(label, assessment.rules)) or "-",
             mode_of(judged) or "-",
             judged.strikes,
+            ",".join(subject.kind for subject in subjects) or "no",
         )
         # An id that the journal does not have would send people looking for it; the log above has it in any case.
         return Stop(reason, judged=judged, incident=incident if recorded else "")

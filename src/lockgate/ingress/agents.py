@@ -14,7 +14,7 @@ from lockgate.core.errors import LockgateError
 from lockgate.core.payload import MAX_RULE_HITS
 from lockgate.core.vocabulary import Action
 from lockgate.gate import Gate
-from lockgate.ingress.turns import Turn
+from lockgate.ingress.turns import OFFERED, Turn
 
 # Earlier calls were checked when they were the latest ones.
 MAX_CALLS: Final = 32
@@ -33,7 +33,8 @@ def origins_of(turns: Sequence[Turn], gate: Gate) -> tuple[str, ...]:
     for turn in turns:
         try:
             if turn.what != "call":
-                session.add(turn.text, source=turn.source)
+                # Whoever offers a tool says what it does.
+                session.add(turn.text, source="system" if turn.source == OFFERED else turn.source)
             elif earlier:
                 earlier -= 1
             else:

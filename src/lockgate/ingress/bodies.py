@@ -1,8 +1,11 @@
 """Bodies as they arrive: counted, timed, and kept in one pot of memory that all networks share.
 
-Whoever sends many bodies that stop just before their end would else fill it, and nobody else's would be read. So where
-there is no room left, whoever has most in it gives way: of the network that holds most, the largest body that is still
-on its way. And half of the pot is all that one network gets, whatever becomes of its bodies.
+Whoever sends many bodies that stop just before their end would else fill it, and nobody else's would be read. So:
+
+1. A network may hold as much as it leaves free: one alone half of the pot, two a third each, and whoever comes next
+   finds room. Networks of IPv6 that one customer has are one.
+2. Where there is no room all the same, the largest body still on its way gives way of those who hold most, and never
+   one of somebody who holds less than whoever comes.
 """
 
 from __future__ import annotations
@@ -15,16 +18,16 @@ from types import CoroutineType, coroutine
 from typing import Any
 
 from lockgate.ingress.answers import Message, Receive, Stop
+from lockgate.ingress.identity import wide
 
-# Of all bodies together, and of those of one network.
+# Of all bodies together.
 MAX_HELD_BYTES = 256 << 20
-_SHARE = 2
 # A body of single bytes would take fifty times its size.
 _MANY_PARTS = 256
 
 
 class Body:
-    """A body as far as it has arrived, and the network it comes from."""
+    """A body as far as it has arrived, and the network it comes from, by its key (see `wide`)."""
 
     __slots__ = ("clock", "data", "network", "pushed_out", "size", "whole")
 
@@ -43,7 +46,9 @@ class Bodies:
     def __init__(self, *, max_bytes: int, idle_s: float, total_s: float) -> None:
         self._max_bytes, self._idle_s, self._total_s = max_bytes, idle_s, total_s
         self.held = 0
+        # By network, and by what it is a part of.
         self._of: Counter[str] = Counter()
+        self._of_wide: Counter[str] = Counter()
         # Those whose next part has yet to come, in the order they began to wait.
         self._waiting: dict[Body, None] = {}
 
@@ -81,15 +86,20 @@ class Bodies:
         size, body.size, body.data = body.size, 0, b""
         if size:
             self.held -= size
-            self._of[body.network] -= size
-            if not self._of[body.network]:
-                del self._of[body.network]
+            for counts, key in ((self._of, body.network), (self._of_wide, wide(body.network))):
+                counts[key] -= size
+                if not counts[key]:
+                    del counts[key]
 
     async def _wait(self, coming: Awaitable[Message], body: Body, ends: float) -> Message:
         try:
             async with asyncio.timeout_at(ends) as body.clock:
                 self._waiting[body] = None
-                return await coming
+                message = await coming
+            if body.pushed_out:
+                # Its next part came in the same moment.
+                raise Stop("busy")
+            return message
         except TimeoutError:
             raise Stop("busy" if body.pushed_out else "body-too-slow") from None
         finally:
@@ -100,25 +110,26 @@ class Bodies:
         body.size += size
         self.held += size
         self._of[body.network] += size
+        network = wide(body.network)
+        self._of_wide[network] += size
         if body.size > self._max_bytes:
             raise Stop("body-too-large")
-        if self._of[body.network] > max(MAX_HELD_BYTES // _SHARE, self._max_bytes):
-            self._push_out(body.network, larger_than=body.size)
-        while self.held > MAX_HELD_BYTES:
-            most = max(self._of, key=self._of.__getitem__)
-            own = most == body.network or self._of[most] <= self._of[body.network]
-            self._push_out(body.network if own else most, larger_than=body.size if own else 0)
+        while self._of_wide[network] > MAX_HELD_BYTES - self.held:
+            self._push_out(body)
 
-    def _push_out(self, network: str, *, larger_than: int) -> None:
-        """End the largest body of a network that is still on its way; Stop where there is none, or none as large."""
-        theirs = (body for body in self._waiting if body.network == network)
-        largest = max(theirs, key=lambda body: body.size, default=None)
-        if largest is None or largest.size <= larger_than or largest.clock is None:
+    def _push_out(self, newcomer: Body) -> None:
+        """End the body that is first to give way to this one; Stop where there is none."""
+        mine = self._held_by(newcomer)
+        largest = max(self._waiting, key=self._held_by, default=newcomer)
+        if largest.clock is None or self._held_by(largest) <= mine:
             raise Stop("busy")
         del self._waiting[largest]
         largest.pushed_out = True
         self.let_go(largest)
         largest.clock.reschedule(asyncio.get_running_loop().time())
+
+    def _held_by(self, body: Body) -> tuple[int, int, int]:
+        return self._of_wide[wide(body.network)], self._of[body.network], body.size
 
 
 @coroutine

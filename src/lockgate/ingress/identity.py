@@ -6,6 +6,8 @@
    X-Forwarded-For counts only where the connection comes from a configured proxy, and is read from the right, where
    that proxy wrote: what stands further left was sent by the client.
 
+Of IPv6 a customer has many networks. Where something is shared out, all of a /48 have one share, see `wide`.
+
 Both are kept as HMACs. A plain hash of an address is no secret: all of IPv4 is hashed in half an hour.
 """
 
@@ -39,6 +41,9 @@ _MAX_ADDRESS = 64
 # Addresses and names whose work is not done again.
 MAX_REMEMBERED = 4096
 _MAX_REMEMBERED_CHARACTERS = 256
+_SIXTY_FOUR = "/64"
+# Letters of a network's key that are its customer's.
+_WIDE = 16
 # Where a translator stands before the server, every IPv4 client would else be in one and the same /64.
 _TRANSLATED = IPv6Network("64:ff9b::/96")
 
@@ -116,7 +121,10 @@ class Identity:
         keyed = self._keyed.copy()
         # The kind has no zero byte in it, so that a principal called like an address is not that network.
         keyed.update(kind.encode() + b"\0" + value.encode("utf-8", "surrogatepass"))
-        return Subject(kind, keyed.hexdigest()[:32])
+        key = keyed.hexdigest()[:32]
+        if kind == NETWORK and value.endswith(_SIXTY_FOUR):
+            key = wide(self._hashed(NETWORK, _customer(value)).key) + key[:_WIDE]
+        return Subject(kind, key)
 
     def network_of(self, scope: Scope) -> str:
         """The network that a request comes from, as a text that is the same for all of it."""
@@ -143,6 +151,22 @@ class Identity:
         if address is None:
             return self._unix
         return any(address in proxy for proxy in self._proxies)
+
+
+def wide(key: str) -> str:
+    """What a network's key begins with: the same for all networks that one customer has."""
+    return key[:_WIDE]
+
+
+def wide_network(network: str) -> str:
+    """The network that a network of `network_of` is a part of, where one customer has many."""
+    return _customer(network) if network.endswith(_SIXTY_FOUR) else network
+
+
+def _customer(network: str) -> str:
+    # Providers give a customer a /56 or a /48, of which each is free to make 2^16 networks.
+    address = int(IPv6Address(network.removesuffix(_SIXTY_FOUR)))
+    return f"{IPv6Address(address >> 80 << 80)}/48"
 
 
 def _named(name: object) -> str:
@@ -242,4 +266,4 @@ def _masked(address: _Address | None) -> str:
         return "unknown"
     if isinstance(address, IPv4Address):
         return str(address)
-    return f"{IPv6Address(int(address) >> 64 << 64)}/64"
+    return f"{IPv6Address(int(address) >> 64 << 64)}{_SIXTY_FOUR}"

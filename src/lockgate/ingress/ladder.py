@@ -57,6 +57,8 @@ MAX_UNSHARED = 10_000
 # Requests of slowed networks that wait at one time, of one network and altogether, where nobody is signed in. They cost
 # a connection each.
 MAX_HELD_EACH, MAX_HELD = 32, 2_000
+# Refusals of one subject in the window that are no strike: words that may only be about an attack. Then they count.
+MAX_SPARED = 10
 # Ends of bans that are nearer to each other than this are one ban, heard of on two ways.
 SAME_S = 1.0
 _Turn = tuple[Sequence[tuple[Subject, Known]], int, bool, float]
@@ -106,7 +108,8 @@ class Ladder:
     """Strikes and what follows from them, for one event loop at a time.
 
     `count` is called with what should be counted: `evicted`, `evicted-ban` (forgotten before their time, for want of
-    room), `store-error`, `bans-error`, and `unshared` (a strike that only this process will ever know of).
+    room), `store-error`, `bans-error`, `unshared` (a strike that only this process will ever know of), and `uncounted`
+    (a refusal that was no strike).
     """
 
     def __init__(
@@ -138,6 +141,7 @@ class Ladder:
         self._loaded = bans is None
         self._bans_fail = False
         self._held: Counter[Subject] = Counter()
+        self._spared: dict[Subject, tuple[float, ...]] = {}
 
     async def standing(self, subjects: Sequence[Subject]) -> Judged:
         """How these subjects stand; to be asked before anything else is done for their request."""
@@ -177,6 +181,26 @@ class Ladder:
         shared = await self._share(subjects)
         kept = await self._synced(KEEP_S)
         return self._judge(subjects, degraded=not (kept and shared))
+
+    def answerable(self, subjects: Sequence[Subject]) -> tuple[Subject, ...]:
+        """Those whom a refusal that need be no strike is one for: they have been spared often enough in the window.
+
+        Counted in this process only. Each for itself: whoever shares an address answers for their own words.
+        """
+        now = self._clock()
+        left: list[Subject] = []
+        for subject in subjects:
+            times = tuple(at for at in self._spared.pop(subject, ()) if now - at < self._settings.window_s)
+            if len(times) >= MAX_SPARED:
+                left.append(subject)
+            else:
+                times = (*times, now)
+            self._spared[subject] = times
+            if len(self._spared) > self._settings.max_subjects:
+                del self._spared[next(iter(self._spared))]
+        if len(left) < len(subjects):
+            self._count("uncounted")
+        return tuple(left)
 
     async def hold(self, subjects: Sequence[Subject], judged: Judged) -> bool:
         """Wait as long as a slowed network has to; False at once where too many of it wait already.

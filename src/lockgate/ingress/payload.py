@@ -269,8 +269,13 @@ def _fields(reading: Reading, fields: Iterable[tuple[str, str]]) -> None:
 
 def _field(reading: Reading, name: str, value: str) -> None:
     values, strict = _json_in(value, must=False)
+    begin = len(reading.turns)
     for inside in values:
         reading.json({name: inside})
+    # Only a body has a system turn: what calls itself one in a query or a form is anybody's.
+    for place, turn in enumerate(reading.turns[begin:], begin):
+        if turn.source == "system":
+            reading.turns[place] = turn._replace(source="request")
     if not strict:
         reading.field(name, value, "user" if name.lower() in _USERS_FIELDS else "request")
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockgate.core.errors import InvalidConfig
 from lockgate.ingress.answers import OWN, App, Receive, Scope, Send, marks
-from lockgate.ingress.identity import own_network
+from lockgate.ingress.identity import own_network, wide_network
 
 if TYPE_CHECKING:
     import uvicorn
@@ -23,14 +23,18 @@ if TYPE_CHECKING:
 _CONTENT = json.dumps(
     {
         "type": "error",
-        "error": {"type": "guardrail", "code": "busy", "message": "too many connections from this network"},
+        "error": {"type": "guardrail", "code": "busy", "message": "too many connections"},
     },
     separators=(",", ":"),
 ).encode("ascii")
 _TOO_MANY = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
-    b"x-guardrail-decision: deny\r\nretry-after: 1\r\nconnection: close\r\n\r\n%s" % (len(_CONTENT), _CONTENT)
+    b"x-guardrail-decision: deny\r\nretry-after: 1\r\nconnection: close\r\n\r\n%s"
 )
+
+
+# How long, and how many, refused connections are read from: a client that is still sending would not see the answer.
+LINGER_S, MAX_LINGERING = 1.0, 64
 
 
 def healthy(app: App) -> App:
@@ -73,15 +77,19 @@ def server(
     head_bytes: int = 1 << 17,
     head_s: float = 10.0,
     ready: Callable[[], None],
+    too_many: bytes = _CONTENT,
 ) -> uvicorn.Server:
     """A server that calls `ready` when it listens; `.run(sockets=[…])` serves until a signal comes.
 
     `head_s` is how long a client may take to send a request's head, `head_bytes` how large that may be before anybody
     has looked at it, `connections` how many may be open, and `each` how many of them from one network (a quarter, if
-    nothing else is said). Proxies that `trusts` knows bring everybody's, and have no limit of their own.
+    nothing else is said; of IPv6 all of a /48 are one). Nor does a network have more than it leaves to others, so that
+    whoever comes next finds a place. Proxies that `trusts` knows bring everybody's, and have no limit but that of all.
+    Whoever finds no place is told `too_many`.
     """
     most = max(1, connections // 4) if each is None else each
     open_now: Counter[str] = Counter()
+    lingering: set[asyncio.Transport] = set()
     try:
         import uvicorn
         from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -100,12 +108,21 @@ def server(
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             peer = transport.get_extra_info("peername")
             address = str(peer[0]) if isinstance(peer, tuple) and peer else ""
-            self._network = "" if trusts(address) else own_network(address)
-            if self._network and open_now[self._network] >= most:
+            self._network = "" if trusts(address) else wide_network(own_network(address))
+            free = connections - len(self.connections)
+            # One that may have all of them is everybody's.
+            share = min(most, free) if most < connections else most
+            if free <= 0 or (self._network and open_now[self._network] >= share):
                 # Told at once and before anything is read: reading is what they would keep others from.
                 self._refused = True
-                transport.write(_TOO_MANY)
-                transport.close()
+                transport.write(_TOO_MANY % (len(too_many), too_many))
+                if len(lingering) >= MAX_LINGERING or not transport.can_write_eof():
+                    transport.close()
+                    return
+                self.transport = transport
+                lingering.add(transport)
+                transport.write_eof()
+                self.loop.call_later(LINGER_S, transport.close)
                 return
             open_now[self._network] += 1
             super().connection_made(transport)
@@ -123,6 +140,7 @@ def server(
 
         def connection_lost(self, exc: Exception | None) -> None:
             if self._refused:
+                lingering.discard(self.transport)
                 return
             open_now[self._network] -= 1
             if not open_now[self._network]:
@@ -164,7 +182,6 @@ def server(
         "proxy_headers": False,  # who the client is, is for the gate to find out
         "server_header": False,
         "date_header": False,
-        "limit_concurrency": connections,
         "h11_max_incomplete_event_size": head_bytes,
         "timeout_keep_alive": 5,
         "timeout_graceful_shutdown": 5,

@@ -99,7 +99,8 @@ _KEYS: Final = {
     ),
     **dict.fromkeys("system system_prompt instructions system_instruction systeminstruction".split(), "system"),
 }
-# What describes tools: the system's words.
+# What describes tools. It counts as the sender's, and is often written by somebody else: a server that offers them.
+OFFERED: Final = "offered"
 _TOOLS: Final = frozenset(
     "tools functions function_declarations functiondeclarations mcp_servers plugins tool_config toolconfig"
     " web_search_options".split()
@@ -146,6 +147,8 @@ _KEPT: Final = ("previous_response_id", "conversation", "conversation_id", "thre
 # The client's words, where no message says whose.
 _SHAPELESS: Final = ("request", "user")
 _OUTSIDE: Final = ("tool:", "document:", f"{_ANSWER}:", f"{_PAPER}:")
+# Whatever roles are written inside these.
+_NOBODYS: Final = (*_OUTSIDE, OFFERED)
 _FROM_OUTSIDE: Final = (f"{_ANSWER}:", f"{_PAPER}:", f"{_ECHO}:")
 _NONE: Final[frozenset[str]] = frozenset()
 
@@ -326,7 +329,7 @@ class Reading:
         if not isinstance(text, str) or not isinstance(role, str) or text[:5].lower() == "data:":
             return False
         speaker = _ROLES.get(role.lower())
-        if speaker is None or source.startswith(_OUTSIDE) or (not text[:1].isalpha() and begins_like_json(text)):
+        if speaker is None or source.startswith(_NOBODYS) or (not text[:1].isalpha() and begins_like_json(text)):
             return False
         self.end_turn()
         self._api = True
@@ -392,7 +395,7 @@ class Reading:
         kind = body.get("type")
         kind = kind.lower() if isinstance(kind, str) else ""
         outside = source.startswith(_OUTSIDE)
-        if not outside:
+        if not outside and source != OFFERED:
             source, outside = self._speaker(body, kind, source, key)
         if kind in _MEDIA_PARTS:
             self.flags[_MEDIA_PARTS[kind]] = None
@@ -415,9 +418,12 @@ class Reading:
                 self.flags["opaque"] = None
             inner = source
             if lower in _TOOLS and not outside:
-                inner = "system"
+                inner = OFFERED
             elif source == "request":
                 inner = _KEYS.get(lower, source)
+                if inner == "system" and key:
+                    # Under a key that nobody knows it may be anything's.
+                    inner = source
             # What only the model's maker can read, and has to get back: no file, and letters to everybody else.
             left.append((value, inner, _SEALED if kind == _SEALED and lower == "data" else lower))
         return left

@@ -9,21 +9,20 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, get_args
 
 from lockgate.abuse_settings import AbuseSettings
 from lockgate.adapters import LocalRuleAdapter, RemoteAdapter
-from lockgate.core.assessment import NO_FINDINGS, RULES, RULES_UNSURE, Assessment
+from lockgate.core.assessment import RULES, Assessment
 from lockgate.core.payload import Payload, PolicyContext
 from lockgate.core.questions import Verdict, Why
 from lockgate.core.record import MAX_RULES
 from lockgate.gate import Gate
 from lockgate.ingress.agents import origins_of
 from lockgate.ingress.answers import Scope, Stop
-from lockgate.ingress.framed import without_framed
+from lockgate.ingress.framed import without_framed, without_house_rules
 from lockgate.ingress.payload import Inspected, Normalized, payload_of
 from lockgate.ingress.turns import SEPARATOR
 from lockgate.lanes import Full, Lane
@@ -46,8 +45,8 @@ T = TypeVar("T")
 class Request(NamedTuple):
     """What `fetch_verdict` is asked about; the payload is the seed's normalized shape.
 
-    `whom` is who sent it, as the ladder knows them: a keyed hash. Whatever has places to give should share them out by
-    it, so that one client's crowd takes nobody else's.
+    `whom` is who sent it, as the ladder knows them: a keyed hash, or two (`crowd/one`) where nobody has checked them.
+    Whatever has places to give should share them out by it, so that one client's crowd takes nobody else's.
     """
 
     scope: Scope
@@ -113,16 +112,34 @@ class Verdicts:
         return inspected, all(one.complete for one in inspected) and len(inspected) == len(found.uploads)
 
     async def on(self, case: Case, ends: float) -> Assessment:
-        """What is said of a request, after a second look at one that only reads like an attack."""
+        """What is said of a request; where the rules alone call it unsafe, without what its system turn says of itself.
+
+        Where there is no time for a second look, the first one counts.
+        """
         assessment = await self._said(case, ends)
         if assessment.verdict == "unsafe" and assessment.reason == RULES:
-            # Where there is no time for it, the first look counts.
-            with suppress(Stop):
-                looked = await self.worked(partial(without_framed, case.found), len(case.body), case.whom)
-                if looked is not None and (await self._said(case._replace(found=looked.found), ends)).verdict == "safe":
-                    reason = RULES_UNSURE if looked.verdict == "unclear" else NO_FINDINGS
-                    return assessment._replace(verdict=looked.verdict, reason=reason)
+            rest = await self._of_rest(without_house_rules, case, ends)
+            if rest is not None:
+                return assessment._replace(verdict=rest.verdict, reason=rest.reason)
         return assessment
+
+    async def is_framed(self, case: Case) -> bool:
+        """Whether what the rules call unsafe is only talked about, as far as one can tell: refused, and no strike."""
+        return await self._of_rest(without_framed, case, self._ends()) is not None
+
+    async def _of_rest(
+        self, without: Callable[[Normalized], Normalized | None], case: Case, ends: float
+    ) -> Assessment | None:
+        """What is said of the rest, if there is one and it was read and is not unsafe."""
+        try:
+            rest = await self.worked(partial(without, case.found), len(case.body), case.whom)
+            said = await self._said(case._replace(found=rest), ends) if rest is not None else None
+        except Stop:
+            return None
+        return said if said is not None and said.read and said.verdict != "unsafe" else None
+
+    def _ends(self) -> float:
+        return perf_counter() + self._settings.verdict_timeout_s
 
     async def is_outside(self, case: Case) -> bool:
         """Whether what is unsafe came from outside: from the answers to calls in it alone, not from the client's words.
@@ -140,11 +157,14 @@ class Verdicts:
             return False
         words = found._replace(turns=own, uploads=tuple(found.uploads[number] for number in files), flags=())
         inspected = [case.inspected[number] for number in files] if len(case.inspected) == len(found.uploads) else ()
-        ends = perf_counter() + self._settings.verdict_timeout_s
+        case = case._replace(found=words, inspected=inspected)
         try:
-            return (await self.on(case._replace(found=words, inspected=inspected), ends)).verdict == "safe"
+            said = await self.on(case, self._ends())
         except Stop:
             return False
+        if said.verdict != "unsafe":
+            return said.read
+        return said.reason == RULES and await self.is_framed(case)
 
     async def _said(self, case: Case, ends: float) -> Assessment:
         found = case.found

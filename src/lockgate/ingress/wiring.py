@@ -75,13 +75,13 @@ def shared(settings: AbuseSettings) -> ValkeyStrikes | None:
     return ValkeyStrikes(f"{scheme}://{password}{place}", settings.ladder)
 
 
-def bans(settings: AbuseSettings) -> SqliteBans | None:
-    """The file that bans are kept in, if there is one."""
+def bans(settings: AbuseSettings, *, make: bool = True) -> SqliteBans | None:
+    """The file that bans are kept in, if one is named."""
     if not settings.bans_file:
         return None
     from lockgate.stores.abuse_bans import SqliteBans
 
-    return SqliteBans(Path(settings.bans_file), settings.ladder)
+    return SqliteBans(Path(settings.bans_file), settings.ladder, make=make)
 
 
 def inspector(settings: AbuseSettings, gate: Gate) -> Inspector:
