@@ -1,14 +1,14 @@
 """What the service takes: checks under load beside an echo route on the same server, and the hook one at a time.
 
-    python bench/service.py [--checks N] [--connections N] [--workers N]
+    python bench/service.py [--checks N] [--connections N] [--workers N] [--live N]
 
 One `lockgate serve` in a home of its own, with one route more that only reads its body and sends it back, behind the
 same door, token and cap: what is left between the two is the ruling, the journal and the store. This process is the
 clients: each keeps its connection open and sends the next request when it has the answer to the last. Sessions are
 mixed: some have read nothing, some a harmless page, some a poisoned one, and now and then a client begins a new one.
 
-Memory is the server's resident size after half of the requests, when as many sessions are in it as it holds, and at
-their end.
+Memory is the server's resident size after each quarter of the requests. `--live` is how many sessions are held in
+memory (64 here, 512 in the product), so that there are as many as it holds long before the first of these.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from tables import Row, Table, plain, time_text
 CONNECTIONS = 64
 CHECKS = 20_000
 HOOKS = 400
+LIVE = 64
 TURN = 20
 # Checks of one session before its client begins another.
 SESSION = 10
@@ -55,6 +56,7 @@ CALLS = (
 def _serve() -> None:
     """The service with the echo route, in this process."""
     from lockgate.cli.main import main
+    from lockgate.hosting import memory
     from lockgate.server import app, routes
     from lockgate.server.exchange import Answer, Request, Who
     from lockgate.server.openapi import Route
@@ -63,6 +65,7 @@ def _serve() -> None:
     async def echo(_: app.Api, request: Request) -> object:
         return Answer(request.data)
 
+    memory.MAX_LIVE = int(os.environ["LIVE"])
     body = anything("anything")
     extra = Route("POST", "/v1/echo", "send it back", echo, Who.AGENT, body, body=body, raw=True)
     assert app.Api.__init__.__kwdefaults__ is not None
@@ -91,10 +94,10 @@ class Served(NamedTuple):
 
 
 @contextmanager
-def served(workers: int) -> Iterator[Served]:
+def served(workers: int, live: int) -> Iterator[Served]:
     with TemporaryDirectory() as home:
         names = ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")
-        env = {**os.environ, **dict.fromkeys(names, home), "PYTHONPATH": os.pathsep.join(sys.path)}
+        env = {**os.environ, **dict.fromkeys(names, home), "PYTHONPATH": os.pathsep.join(sys.path), "LIVE": str(live)}
         for name in ("LOCKGATE_TOKEN", "LOCKGATE_AGENT_TOKEN", "LOCKGATE_CONFIG"):
             env.pop(name, None)
         command = [sys.executable, __file__, "serve", "--workers", str(workers)]
@@ -143,12 +146,12 @@ class Load(NamedTuple):
     waits: list[float]
     seconds: float
     cpu_s: float
-    memory_mb: tuple[float, float]
+    # After each quarter.
+    memory_mb: list[float]
 
     def row(self, name: str) -> Row:
         p50, p99 = median(self.waits), quantiles(self.waits, n=100)[98]
         rate, cpu = len(self.waits) / self.seconds, self.cpu_s / len(self.waits)
-        first, last = self.memory_mb
         cells = {
             "route": name,
             "requests": f"{len(self.waits):,}",
@@ -156,16 +159,18 @@ class Load(NamedTuple):
             "p50": time_text(p50),
             "p99": time_text(p99),
             "server CPU": time_text(cpu),
-            "memory": f"{first:,.0f} → {last:,.0f} MB",
+            "memory": f"{', '.join(f'{each:,.0f}' for each in self.memory_mb)} MB",
         }
-        values = {"rate": rate, "p50_s": p50, "p99_s": p99, "cpu_s": cpu, "first_mb": first, "last_mb": last}
+        values = {"rate": rate, "p50_s": p50, "p99_s": p99, "cpu_s": cpu}
+        values |= {f"mb_after_{25 * quarter}": each for quarter, each in enumerate(self.memory_mb, 1)}
         return Row(cells, numbers={f"{name}, {key}": value for key, value in values.items()})
 
 
 async def loaded(to: Served, *, connections: int, count: int, echo: bool) -> Load:
     clients = [await Client(to).open() for _ in range(connections)]
     waits: list[float] = []
-    memory = [to.memory_mb()]
+    quarters = [count * part // 4 for part in (1, 2, 3)]
+    memory: list[float] = []
 
     async def work(number: int, client: Client) -> None:
         name, made = "", 0
@@ -184,15 +189,15 @@ async def loaded(to: Served, *, connections: int, count: int, echo: bool) -> Loa
                 body = {"tool": tool, "arguments": arguments, "key": str(made)}
                 waits.append((await client.post(f"/v1/sessions/{name}/checks", body))[0])
             made += 1
-            if len(waits) == count // 2:
-                memory[0] = to.memory_mb()
+            if len(memory) < len(quarters) and len(waits) >= quarters[len(memory)]:
+                memory.append(to.memory_mb())
 
     cpu_s, began = to.cpu_s(), perf_counter()
     await asyncio.gather(*(work(number, client) for number, client in enumerate(clients)))
     seconds = perf_counter() - began
     for client in clients:
         client.close()
-    return Load(waits, seconds, to.cpu_s() - cpu_s, (memory[0], to.memory_mb()))
+    return Load(waits, seconds, to.cpu_s() - cpu_s, [*memory, to.memory_mb()])
 
 
 class Turns(NamedTuple):
@@ -228,15 +233,18 @@ async def hooked(to: Served, count: int) -> tuple[Turns, Turns]:
     return hooks, echoes
 
 
-def table(*, checks: int = CHECKS, hooks: int = HOOKS, connections: int = CONNECTIONS, workers: int = 1) -> Table:
-    with served(workers) as to:
+def table(
+    *, checks: int = CHECKS, hooks: int = HOOKS, connections: int = CONNECTIONS, workers: int = 1, live: int = LIVE
+) -> Table:
+    with served(workers, live) as to:
         asyncio.run(loaded(to, connections=4, count=100, echo=False))
         echo = asyncio.run(loaded(to, connections=connections, count=checks, echo=True))
         check = asyncio.run(loaded(to, connections=connections, count=checks, echo=False))
         hook, bare = asyncio.run(hooked(to, hooks))
     more = median(hook.waits) - median(bare.waits)
     rows = [echo.row("echo"), check.row("check"), bare.row("echo, one at a time"), hook.row("hook, one at a time")]
-    note = f"The hook's median is {time_text(more)} above the echo's. {connections} connections, {workers} worker(s)."
+    note = f"The hook's median is {time_text(more)} above the echo's. {connections} connections, {workers} worker(s), "
+    note += f"{live} sessions in memory."
     return Table("The service", COLUMNS, rows, note=note)
 
 
@@ -246,6 +254,7 @@ def main() -> None:
     parser.add_argument("--hooks", type=int, default=HOOKS)
     parser.add_argument("--connections", type=int, default=CONNECTIONS)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--live", type=int, default=LIVE)
     print("\n".join(plain(table(**vars(parser.parse_args())))))
 
 

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
+import os
+import subprocess
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
+from time import monotonic
 
 import pytest
 
+from lockgate.cli import serve
 from lockgate.cli.main import main
 from lockgate.cli.serve import _is_loopback, _refuse_outside
 from lockgate.core.errors import InvalidConfig
@@ -80,3 +89,81 @@ def test_odd_options_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for options in (["--port", "70000"], ["--workers", "0"], ["--workers", "x"], ["--connections", "0"], ["now"]):
         assert main(["serve", *options]) == 2
     assert "lockgate: error" in capsys.readouterr().err
+
+
+class _Healthy(BaseHTTPRequestHandler):
+    said = b'{"status":"ok"}'
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.said)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class _Other(_Healthy):
+    said = b"<html>"
+
+
+@pytest.mark.parametrize(
+    ("handler", "said"),
+    [(_Healthy, "a lockgate serve runs on `127.0.0.1` port"), (_Other, "address already in use\n")],
+    ids=["ours", "somebody else's"],
+)
+def test_a_port_that_is_taken_says_by_whom(
+    capsys: pytest.CaptureFixture[str], handler: type[BaseHTTPRequestHandler], said: str
+) -> None:
+    with HTTPServer(("127.0.0.1", 0), handler) as taken:
+        thread = Thread(target=taken.serve_forever, daemon=True)
+        thread.start()
+        try:
+            assert main(["serve", "--port", str(taken.server_address[1])]) == 2
+        finally:
+            taken.shutdown()
+            thread.join()
+    err = capsys.readouterr().err
+    assert said in err
+    assert "while attempting" not in err
+
+
+def test_another_address_of_loopback_is_answered_to() -> None:
+    parser = argparse.ArgumentParser()
+    serve.describe(parser)  # type: ignore[arg-type]
+    plan = serve._plan(parser.parse_args(["--host", "127.0.0.2", "--port", "0"]))
+    with plan.listening:
+        port = plan.listening.getsockname()[1]
+        assert plan.url == f"http://127.0.0.2:{port}"
+        assert f"127.0.0.2:{port}" in plan.door.hosts
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="workers need fork")
+@pytest.mark.parametrize("says_ready", [True, False])
+def test_workers_that_keep_dying_are_given_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, *, says_ready: bool
+) -> None:
+    started = []
+
+    def start(_plan: object, _folder: object, workers: dict[int, serve._Worker], _alive: object) -> None:
+        read, write = os.pipe()
+        if says_ready:
+            os.write(write, b"1")
+        os.close(write)
+        process = subprocess.Popen([sys.executable, "-S", "-c", ""] if says_ready else ["/bin/sh", "-c", "kill -9 $$"])
+        # Waited for by `_watch`, under its own number.
+        process.returncode = 0
+        started.append(process.pid)
+        workers[read] = serve._Worker(process.pid, monotonic())
+
+    monkeypatch.setattr(serve, "_start", start)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    monkeypatch.setattr(serve, "_YOUNG_S", 3_600.0)
+    workers: dict[int, serve._Worker] = {}
+    start(None, None, workers, None)
+    announced: list[int] = []
+    ended = serve._watch(None, tmp_path, workers, (0, 0), lambda: announced.append(1))  # type: ignore[arg-type]
+    assert ended == 70
+    assert len(started) == serve._MOST_YOUNG + 1
+    assert announced == [1] * says_ready
+    assert "workers keep dying" in caplog.text

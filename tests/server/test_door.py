@@ -150,8 +150,9 @@ def test_no_route_with_a_token_answers_without_one_or_to_less_than_it_takes(besi
     for name in route.names:
         path = path.replace(f"{{{name}}}", "x")
     assert besieged(route.method, path, who=None, data=b"{}").status == 401
-    status = besieged(route.method, path, who=Who.AGENT, data=b"{}").status
-    assert (status == 403) == (route.who is Who.PERSON)
+    reply = besieged(route.method, path, who=Who.AGENT, data=b"{}")
+    assert (b"needs-a-person" in reply.body) == (route.who is Who.PERSON)
+    assert reply.status == 403 or route.who is Who.AGENT
 
 
 def test_whatever_is_under_v1_takes_a_token_also_what_is_not_there(besieged: Asking) -> None:
@@ -205,6 +206,11 @@ def test_a_proxy_s_name_is_let_in_when_it_was_allowed() -> None:
     assert not gets_in("10.0.0.5")
     assert not gets_in("example.com")
     assert not gets_in("lockgate.example.com", "https://evil.example.com")
+
+
+def test_a_door_of_another_loopback_address_is_told_so() -> None:
+    assert "127.0.0.2:7717" in door(7717, ["127.0.0.2:7717"]).hosts
+    assert "127.0.0.2:7717" not in door(7717).hosts
 
 
 @pytest.mark.parametrize("name", ["", "*", "*.example.com", "http://x", "a b", "x/y", "evil.example\n", "-x", "x:y"])

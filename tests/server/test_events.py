@@ -15,8 +15,9 @@ from lockgate import assemble
 from lockgate.config import Settings
 from lockgate.core.errors import SessionsUnavailable
 from lockgate.hosting import Host
-from lockgate.server import events
+from lockgate.server import auth, events, schemas
 from lockgate.server.exchange import Who
+from lockgate.server.schemas import misfit
 
 WAIT_S = 30.0
 
@@ -244,3 +245,55 @@ def test_nothing_that_somebody_wrote_can_end_an_event(ask: Asking, house: Host) 
             assert client.headers[b"cache-control"] == b"no-store"
 
     asyncio.run(follow())
+
+
+def test_whoever_s_token_was_changed_hears_no_more(
+    make: Callable[..., Asking], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events.Events.__init__, "__kwdefaults__", {"look_s": 0.01, "heartbeat_s": 0.05})
+    monkeypatch.setattr(auth, "LOOK_S", 0.0)
+    ask = make()
+
+    async def follow() -> None:
+        client = Listening(ask)
+        await client.part()
+        assert await client.part() == b": still here\n\n"
+        path = ask.tokens.path(Who.PERSON)
+        assert path is not None
+        auth.make(path, Who.PERSON, instead=True)
+        ask.host.open("after", goal="not for them")
+        ask.host.check("after", "read_file", {})
+        while (part := await client.part()) is not None:
+            assert b"decision" not in part
+        await client.leave()
+        assert ask.api.events._listeners == 0
+
+    asyncio.run(follow())
+
+
+def test_a_damaged_ruling_is_told_as_such_and_holds_up_nobody(ask: Asking, house: Host) -> None:
+    house.open("s1", goal="g")
+    first, second = (house.check("s1", "read_file", {"path": name}) for name in ("a", "b"))
+    damage(house, first.id)
+    listed = ask("GET", "/v1/decisions").json["decisions"]
+    assert [(each["id"], each["damaged"]) for each in listed] == [(second.id, False), (first.id, True)]
+    one = ask("GET", f"/v1/decisions/{first.id}").json
+    assert (one["damaged"], one["action"], one["whole"]) == (True, "PAUSE", False)
+    assert misfit(one, schemas.DETAIL) == ""
+    assert ask("GET", f"/v1/decisions/{first.id}/proof").code == "no-receipt"
+
+    async def follow() -> None:
+        async with listening(ask, f"after={first.seq - 1}") as client:
+            assert (await client.next()).data["damaged"]
+            assert (await client.next()).data["id"] == second.id
+
+    asyncio.run(follow())
+
+
+def damage(house: Host, id: str) -> None:
+    import sqlite3
+
+    path = house.store.path  # type: ignore[attr-defined]
+    with sqlite3.connect(path) as direct:
+        assert direct.execute("UPDATE entries SET detail = 'garbage' WHERE id = ?", (id,)).rowcount == 1
+    direct.close()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,8 @@ from asking import POISON, Asking
 
 from lockgate.core.errors import JournalUnavailable, SessionsUnavailable
 from lockgate.core.merkle import verify_inclusion
-from lockgate.hosting import Host
-from lockgate.server import app
+from lockgate.hosting import Host, upkeep
+from lockgate.server import app, proofs
 from lockgate.server.exchange import Who
 from lockgate.server.openapi import document
 from lockgate.server.routes import ROUTES
@@ -447,7 +449,7 @@ def test_stores_that_fail_are_unavailable_and_never_a_pass(
     def broken(*_: object, **__: object) -> None:
         raise SessionsUnavailable("the disk is full")
 
-    for name in ("feed", "append", "session", "sessions", "rulings", "ruling", "make", "tallies"):
+    for name in ("feed", "append", "session", "sessions", "rulings", "ruling", "make", "tallies", "probe"):
         monkeypatch.setattr(house.store, name, broken)
     for method, path, body in (
         ("GET", "/v1/sessions", None),
@@ -462,11 +464,14 @@ def test_stores_that_fail_are_unavailable_and_never_a_pass(
         assert (reply.status, reply.code) == (503, "unavailable"), path
     reply = ask("GET", "/readyz", who=None)
     assert (reply.status, reply.json["sessions"]) == (503, False)
+    assert "disk" not in reply.body.decode()
     ruled = ask("POST", "/v1/sessions/s1/checks", {"tool": "bash", "arguments": {"command": "rm -r /"}})
     assert (ruled.status, ruled.json["action"], ruled.json["seq"]) == (200, "PAUSE", 0)
 
 
 def test_a_journal_that_fails_shows(ask: Asking, house: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Asked again at once, it is found out again.
+    monkeypatch.setattr(upkeep, "_READY_S", 0.0)
     ruled = ask("POST", "/v1/sessions/s1/checks", {"tool": "read", "arguments": {}}).json
 
     class Broken:
@@ -544,4 +549,39 @@ def test_an_agent_s_routes_are_these_and_no_others() -> None:
         "GET /openapi.json",
         "GET /healthz",
         "GET /readyz",
+        "POST /v1/exchange",
     }
+
+
+# --- what was too large to be kept
+
+
+def test_arguments_that_were_kept_in_part_are_told_and_compared_by_their_hash(ask: Asking, house: Host) -> None:
+    # More than is kept, in a body that is taken: a character of two bytes stands for six of the store's.
+    body = {"tool": "write_file", "arguments": {"path": "a", "content": "é" * 400_000}}
+    data = json.dumps(body, ensure_ascii=False).encode()
+    ruled = ask("POST", "/v1/sessions/s1/checks", data=data).json
+    one = fits("GET /v1/decisions/{decision}", ask("GET", f"/v1/decisions/{ruled['id']}"))
+    assert one["whole"] is False
+    assert len(one["arguments"]["content"]) < 400_000
+    proof = fits("GET /v1/decisions/{decision}/proof", ask("GET", f"/v1/decisions/{ruled['id']}/proof"))
+    assert proof["verified"], proof["checked"]
+    assert (proof["whole"], proof["arguments"]) == (False, "")
+    kept = house.decision(ruled["id"])
+    assert kept is not None
+    for hashed, said in (("", "cannot be compared"), ("0" * 64, "NOT: the record is of the same arguments")):
+        found = proofs.of_decision(house.gate, replace(kept, args_sha256=hashed))
+        assert not found["verified"]
+        assert said in str(found["checked"])
+        assert ("NOT" in str(found["checked"])) == bool(hashed)
+    small = ask("POST", "/v1/sessions/s1/checks", {"tool": "read", "arguments": {"a": 1}}).json
+    assert ask("GET", f"/v1/decisions/{small['id']}").json["whole"] is True
+    proof = ask("GET", f"/v1/decisions/{small['id']}/proof").json
+    assert (proof["verified"], proof["whole"], proof["arguments"]) == (True, True, '{"a":1}')
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_session_has_no_name_that_a_browser_folds_away(ask: Asking, name: str) -> None:
+    assert ask("POST", "/v1/sessions", {"id": name}).status == 422
+    assert ask("POST", f"/v1/sessions/{name}/checks", {"tool": "read", "arguments": {}}).status == 422
+    assert ask("POST", f"/v1/sessions/{name}/blocks", {"content": "x", "source": "web:x"}).status == 422

@@ -121,11 +121,11 @@ def test_a_killed_worker_and_the_end_lose_nothing_that_was_acknowledged(home: li
     threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(4)]
     for thread in threads:
         thread.start()
-    wait_for(20)
+    wait_for(8)
     before = service.workers()
     assert len(before) == 2
     os.kill(before[0], signal.SIGKILL)
-    wait_for(40)
+    wait_for(16)
     # Told to end in the middle of it all.
     service.process.send_signal(signal.SIGTERM)
     _, said = service.process.communicate(timeout=WAIT_S)
@@ -135,7 +135,7 @@ def test_a_killed_worker_and_the_end_lose_nothing_that_was_acknowledged(home: li
     assert service.process.returncode == 0, said
     assert "a worker ended and is replaced" in said
     assert "read_file" not in said
-    assert len(acknowledged) >= 60
+    assert len(acknowledged) >= 24
     host = assemble.host_from_settings(Settings(state_dir=tmp_path / "state" / "lockgate"))
     try:
         journal: Any = host.gate.journal
@@ -155,7 +155,9 @@ def test_a_killed_worker_and_the_end_lose_nothing_that_was_acknowledged(home: li
 def test_one_process_serves_and_ends_its_streams(home: list[Service], tmp_path: Path) -> None:
     service = Service(tmp_path, "--print-url", "--open-metrics")
     home.append(service)
-    assert f"#token={service.token}" in service.said
+    address = re.search(r"http://127\.0\.0\.1:\d+/#code=(\S+)", service.said)
+    assert address is not None
+    assert service.token not in service.said
     assert (tmp_path / "state" / "lockgate" / "token").stat().st_mode & 0o077 == 0
     listener = service.client()
     listener.request("GET", "/v1/events", headers={"Authorization": f"Bearer {service.token}"})
@@ -163,6 +165,14 @@ def test_one_process_serves_and_ends_its_streams(home: list[Service], tmp_path: 
     assert stream.status == 200
     assert stream.readline() == b"retry: 2000\n"
     client = service.client()
+    # What was printed opens the page once.
+    for status in (200, 403):
+        body = json.dumps({"code": address[1]})
+        client.request("POST", "/v1/exchange", body, {"Content-Type": "application/json"})
+        reply = client.getresponse()
+        said = reply.read()
+        assert reply.status == status
+        assert (json.loads(said) == {"token": service.token}) == (status == 200)
     ruled = service.ask(client, "POST", "/v1/sessions/s1/checks", {"tool": "read_file", "arguments": {}})
     while not (line := stream.readline()).startswith(b"id: "):
         assert line
@@ -185,7 +195,9 @@ def test_one_process_serves_and_ends_its_streams(home: list[Service], tmp_path: 
         raw.close()
     client.close()
     code, said = service.end()
-    assert (code, said) == (0, "")
+    assert code == 0
+    # On a slow machine it says that it is not ready yet, and nothing else.
+    assert [line for line in said.splitlines() if not line.startswith("lockgate serve: getting ready")] == []
     with suppress(OSError, http.client.HTTPException):
         stream.read()
     listener.close()

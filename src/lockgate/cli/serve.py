@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from errno import EADDRINUSE
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,11 +15,13 @@ from lockgate.cli.exits import Exit
 if TYPE_CHECKING:
     from pathlib import Path
     from socket import socket
+    from threading import Timer
     from types import FrameType
 
     from lockgate.cli.parser import Parser
     from lockgate.config import Settings
     from lockgate.server.auth import Door, Tokens
+    from lockgate.server.codes import Codes
 
 _HELP = """\
 Runs the service that agents on this machine ask before each tool call, and the page on which a person sees
@@ -30,7 +34,7 @@ example:
 
 It listens on 127.0.0.1, port 7717, where only programs of this machine can reach it. Two tokens let them in;
 both are made at the first start, in files that only you can read: `lockgate token` prints yours, which can do
-everything, and `lockgate token --agent` the one for plugs, which cannot answer approvals or read anything.
+everything, and `lockgate token --agent` the one for plugs, which cannot answer approvals, list or browse.
 
 Another address (--host) is refused unless you have set a token yourself, or one was made before, and
 `server.allowed_hosts` of the configuration names what clients call this machine.
@@ -51,6 +55,11 @@ _HEAD_BYTES = 1 << 16
 # A worker that lives shorter than this is started again more slowly, and after so many times not at all.
 _YOUNG_S = 5.0
 _MOST_YOUNG = 5
+# After so long without a death, what was before counts no more.
+_CALM_S = 60.0
+# How long a start may take before it says why.
+_SLOW_S = 2.0
+_ASK_S = 3.0
 
 
 def describe(parser: Parser) -> None:
@@ -59,7 +68,7 @@ def describe(parser: Parser) -> None:
     parser.add_argument("--host", metavar="ADDRESS", help="listen here (`server.host`: 127.0.0.1)")
     parser.add_argument("--port", metavar="N", type=_port, help="and on this port (`server.port`: 7717); 0 is any")
     parser.add_argument("--workers", metavar="N", type=_workers, help="processes that serve (`server.workers`: 1)")
-    parser.add_argument("--print-url", action="store_true", help="print the page's address with its token")
+    parser.add_argument("--print-url", action="store_true", help="print an address that opens the page, once")
     parser.add_argument("--open-metrics", action="store_true", help="/metrics needs no token; on loopback only")
     parser.add_argument("--connections", metavar="N", type=_count, default=1000, help="open at once, per worker (1000)")
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
@@ -71,6 +80,7 @@ class _Plan(NamedTuple):
 
     settings: Settings
     tokens: Tokens
+    codes: Codes
     door: Door
     listening: socket
     url: str
@@ -81,14 +91,26 @@ class _Plan(NamedTuple):
 
 def run(args: argparse.Namespace) -> Exit:
     import logging
+    from threading import Timer
 
     plan = _plan(args)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
     with plan.listening:
-        announce = _announcement(plan, shows_token=args.print_url or sys.stdout.isatty())
-        if plan.workers == 1:
-            return _work(plan, None, announce)
-        return _supervise(plan, announce)
+        slow = Timer(_SLOW_S, _say_slow)
+        slow.daemon = True
+        announce = _announcement(plan, slow, opens=args.print_url or sys.stdout.isatty())
+        try:
+            if plan.workers == 1:
+                slow.start()
+                return _work(plan, None, announce, tells=True)
+            # Not before the workers are there: a child has no use for half a thread.
+            return _supervise(plan, announce, slow)
+        finally:
+            slow.cancel()
+
+
+def _say_slow() -> None:
+    print("lockgate serve: getting ready; the first time, its rules are compiled", file=sys.stderr, flush=True)
 
 
 def _plan(args: argparse.Namespace) -> _Plan:
@@ -98,6 +120,7 @@ def _plan(args: argparse.Namespace) -> _Plan:
     from lockgate import assemble
     from lockgate.core.errors import InvalidConfig, LockgateError, quoted
     from lockgate.server.auth import Tokens, door, was_set
+    from lockgate.server.codes import Codes
     from lockgate.verifier_settings import verifier_settings
 
     if find_spec("uvicorn") is None:
@@ -123,15 +146,45 @@ def _plan(args: argparse.Namespace) -> _Plan:
         # for the client's word that it has the first: 40 ms.
         listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=made.detach())
     except (OSError, UnicodeError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else "no such address"
+        if isinstance(error, OSError) and error.errno == EADDRINUSE and _is_ours(address, port):
+            raise LockgateError(
+                f"a lockgate serve runs on {quoted(address)} port {port} already",
+                hint="use that one (`lockgate token --url` opens its page), or --port for another",
+            ) from None
+        # Without what Python adds to it.
+        why = error.strerror.partition(" (")[0] if isinstance(error, OSError) and error.strerror else "no such address"
         raise LockgateError(
             f"cannot listen on {quoted(address)} port {port}: {why.lower()}", hint="--host and --port say where"
         ) from None
     host, port = listening.getsockname()[:2]
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    name = f"[{host}]" if ":" in host else host
+    # Loopback has more addresses than the three with names.
+    names = (*server.allowed_hosts, *([f"{name}:{port}"] if _is_loopback(host) else []))
     return _Plan(
-        settings, tokens, door(port, server.allowed_hosts), listening, url, workers, args.connections, args.open_metrics
+        settings=settings,
+        tokens=tokens,
+        codes=Codes(settings.state_dir),
+        door=door(port, names),
+        listening=listening,
+        url=f"http://{name}:{port}",
+        workers=workers,
+        connections=args.connections,
+        open_metrics=args.open_metrics,
     )
+
+
+def _is_ours(address: str, port: int) -> bool:
+    """Whether whoever has this port answers as the service does."""
+    from http.client import HTTPConnection, HTTPException
+
+    client = HTTPConnection(address, port, timeout=_ASK_S)
+    try:
+        client.request("GET", "/healthz", headers={"Host": f"127.0.0.1:{port}"})
+        return client.getresponse().read(100) == b'{"status":"ok"}'
+    except (OSError, HTTPException):
+        return False
+    finally:
+        client.close()
 
 
 def _is_loopback(address: str) -> bool:
@@ -167,17 +220,23 @@ def _refuse_outside(address: str, allowed: tuple[str, ...], token_set: bool) -> 
         )
 
 
-def _announcement(plan: _Plan, *, shows_token: bool) -> Callable[[], None]:
+def _announcement(plan: _Plan, slow: Timer, *, opens: bool) -> Callable[[], None]:
     from lockgate.cli.terminal import visible
-    from lockgate.server.exchange import Who
+    from lockgate.core.errors import LockgateError
 
     def announce() -> None:
+        slow.cancel()
         several = f", {plan.workers} workers" if plan.workers > 1 else ""
         print(visible(f"lockgate serve: {plan.url}{several}"))
-        if shows_token:
-            print(visible(f"the page: {plan.url}/#token={plan.tokens.token(Who.PERSON)}"))
+        code = ""
+        if opens:
+            # Where none can be kept, the page asks for the token itself.
+            with suppress(LockgateError, OSError):
+                code = plan.codes.make()
+        if code:
+            print(visible(f"the page, once and within 5 minutes: {plan.url}/#code={code}"))
         else:
-            print("the page: add #token= and what `lockgate token` prints")
+            print("the page: `lockgate token --url` prints an address that opens it")
         sys.stdout.flush()
 
     return announce
@@ -191,15 +250,17 @@ def _end(_signal: int, _frame: FrameType | None) -> None:
     raise _Ended
 
 
-def _work(plan: _Plan, counted_in: Path | None, ready: Callable[[], None]) -> Exit:
-    """Serve until a signal comes, then finish what is under way and sign the journal."""
+def _work(plan: _Plan, counted_in: Path | None, ready: Callable[[], None], *, tells: bool) -> Exit:
+    """Serve until a signal comes, then finish what is under way and sign the journal. One of all workers `tells`."""
     import signal
 
     from lockgate import assemble
     from lockgate.cli.approvals import _user
+    from lockgate.cli.terminal import visible
     from lockgate.ingress.serving import server
     from lockgate.server.app import Api
     from lockgate.server.counting import Counts, label_of
+    from lockgate.server.exchange import busy
     from lockgate.server.routes import ROUTES
     from lockgate.verifier_settings import verifier_settings
 
@@ -209,18 +270,37 @@ def _work(plan: _Plan, counted_in: Path | None, ready: Callable[[], None]) -> Ex
         preset=plan.settings.policy.judge_preset,
     )
     host = assemble.host_from_settings(plan.settings)
+    can = host.ready()
+    if tells and not (can.sessions and can.journal):
+        # It serves all the same: what cannot be kept is not let run, and /readyz says so.
+        print(
+            visible(f"lockgate: warning: {can.why}; until that is mended, high-risk calls wait"),
+            file=sys.stderr,
+            flush=True,
+        )
     api = Api(
         host,
         plan.tokens,
         plan.door,
         adapter=adapter,
+        codes=plan.codes,
         whoever=f"{_user()} over http",
         open_metrics=plan.open_metrics,
         keep_days=plan.settings.server.keep_days,
         counts=Counts(map(label_of, ROUTES), folder=counted_in),
         stopping=lambda: serving.should_exit,
     )
-    serving = server(api, connections=plan.connections, head_bytes=_HEAD_BYTES, ready=ready)
+    serving = server(
+        api,
+        connections=plan.connections,
+        # All agents of this machine are one network: there is nobody to share with.
+        each=plan.connections if _is_loopback(plan.listening.getsockname()[0]) else None,
+        head_bytes=_HEAD_BYTES,
+        ready=ready,
+        too_many=busy().answer.body,
+    )
+    # One more than we let in: what the server says by itself is not in our words.
+    serving.config.limit_concurrency = plan.connections + 1
     serving.config.timeout_graceful_shutdown = GRACE_S
     # The server ends in good order, and then sends itself the signal once more: what is to be closed still is.
     before = signal.signal(signal.SIGTERM, _end)
@@ -236,7 +316,7 @@ def _work(plan: _Plan, counted_in: Path | None, ready: Callable[[], None]) -> Ex
     return Exit.CLEAR
 
 
-def _supervise(plan: _Plan, announce: Callable[[], None]) -> Exit:
+def _supervise(plan: _Plan, announce: Callable[[], None], slow: Timer) -> Exit:
     """Several workers on one socket, each a process. One that dies is replaced; a connection it had not taken stays."""
     import os
     import signal
@@ -249,7 +329,8 @@ def _supervise(plan: _Plan, announce: Callable[[], None]) -> Exit:
     with TemporaryDirectory(prefix="lockgate-") as folder:
         try:
             for _ in range(plan.workers):
-                _start(plan, Path(folder), workers, (alive_read, alive_write))
+                _start(plan, Path(folder), workers, (alive_read, alive_write), tells=not workers)
+            slow.start()
             return _watch(plan, Path(folder), workers, (alive_read, alive_write), announce)
         except (_Ended, KeyboardInterrupt):
             return Exit.CLEAR
@@ -269,7 +350,9 @@ class _Worker(NamedTuple):
     started_s: float
 
 
-def _start(plan: _Plan, folder: Path, workers: dict[int, _Worker], alive: tuple[int, int]) -> None:
+def _start(
+    plan: _Plan, folder: Path, workers: dict[int, _Worker], alive: tuple[int, int], *, tells: bool = False
+) -> None:
     """One more worker, known by a pipe: it says when it is ready, and its end is the pipe's."""
     import os
     import signal
@@ -306,7 +389,7 @@ def _start(plan: _Plan, folder: Path, workers: dict[int, _Worker], alive: tuple[
         def ready() -> None:
             os.write(told_write, b"1")
 
-        code = _told(lambda: _work(plan, folder, ready))
+        code = _told(lambda: _work(plan, folder, ready, tells=tells))
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -339,11 +422,10 @@ def _watch(
 
     log = logging.getLogger("lockgate.serve")
     starting = set(workers)
-    young = 0
+    young, last_s = 0, monotonic()
     while True:
         for pipe in select(list(workers), [], [])[0]:
             if os.read(pipe, 1):
-                young = 0
                 starting.discard(pipe)
                 if not starting and announce is not None:
                     announce()
@@ -357,7 +439,11 @@ def _watch(
                 return Exit(code) if code in set(Exit) else Exit.BROKEN
             starting.discard(pipe)
             log.warning("a worker ended and is replaced: pid=%d code=%d", worker.pid, code)
-            if monotonic() - worker.started_s < _YOUNG_S:
+            now_s = monotonic()
+            if now_s - last_s > _CALM_S:
+                young = 0
+            last_s = now_s
+            if now_s - worker.started_s < _YOUNG_S:
                 young += 1
                 if young > _MOST_YOUNG:
                     log.error("workers keep dying: giving up")

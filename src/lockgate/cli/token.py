@@ -16,10 +16,15 @@ Prints the token that opens the service and its page, and nothing else; makes it
 example:
   $ lockgate token
   $ lockgate token --agent
+  $ lockgate token --url
   $ curl -H "Authorization: Bearer $(lockgate token)" http://127.0.0.1:7717/v1/decisions
 
 There are two. A person's can do everything: keep it from agents, it answers approvals. An agent's (--agent) can open
-sessions, add what was read, check calls and tell outcomes, and nothing else; plugs use that one.
+sessions, speak for those, add what was read, check calls and tell outcomes; it cannot answer approvals, list or browse.
+Plugs use that one.
+
+--url prints an address that opens the page of the service on this machine, once and within 5 minutes: a browser keeps
+every address, so the token is not in it. The service is looked for at LOCKGATE_URL, or where the configuration has it.
 
 --rotate makes a new one. A running service takes it within a second, and the old one is worth nothing from then on.
 Where LOCKGATE_TOKEN or LOCKGATE_AGENT_TOKEN is set, that is the token, and no file is looked at.
@@ -29,9 +34,10 @@ Exit code 0: printed; 2: the file can be read by others, or cannot be made.
 
 
 def describe(parser: Parser) -> None:
-    parser.usage = "lockgate token [--agent] [--rotate] [options]"
+    parser.usage = "lockgate token [--agent | --url] [--rotate] [options]"
     parser.description = _HELP
     parser.add_argument("--agent", action="store_true", help="the token for plugs")
+    parser.add_argument("--url", action="store_true", help="an address that opens the page, once")
     parser.add_argument("--rotate", action="store_true", help="make a new one in its place")
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
     parser.set_defaults(run=run)
@@ -41,13 +47,17 @@ def run(args: argparse.Namespace) -> Exit:
     import os
 
     from lockgate import assemble
+    from lockgate.cli.terminal import visible
     from lockgate.core.errors import InvalidConfig, LockgateError
     from lockgate.server.auth import FILES, VARIABLES, checked, make
+    from lockgate.server.codes import Codes
     from lockgate.server.exchange import Who
 
     who = Who.AGENT if args.agent else Who.PERSON
+    if args.url and args.agent:
+        raise LockgateError("an agent's token does not open the page", hint="leave --agent out")
     given = os.environ.get(VARIABLES[who], "").strip()
-    if given:
+    if given and not (args.url and not args.rotate):
         if args.rotate:
             raise LockgateError(
                 f"{VARIABLES[who]} is set, and is the token", hint="change it there, and start the service anew"
@@ -59,5 +69,17 @@ def run(args: argparse.Namespace) -> Exit:
         raise InvalidConfig(
             "there is no folder to keep tokens in", hint=f"set HOME or XDG_STATE_HOME, or {VARIABLES[who]}"
         )
-    print(make(settings.state_dir / FILES[who], who, instead=args.rotate))
+    codes = Codes(settings.state_dir)
+    if args.rotate and who is Who.PERSON:
+        # They would give whoever has one the new token.
+        codes.forget()
+    token = given or make(settings.state_dir / FILES[who], who, instead=args.rotate)
+    if args.url:
+        server = settings.server
+        name = f"[{server.host}]" if ":" in server.host else server.host
+        place = "127.0.0.1" if server.host in ("0.0.0.0", "::") else name  # noqa: S104 - what others listen on
+        url = os.environ.get("LOCKGATE_URL", "").strip().rstrip("/") or f"http://{place}:{server.port}"
+        print(visible(f"{url}/#code={codes.make()}"))
+    else:
+        print(token)
     return Exit.CLEAR

@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from inspect import iscoroutinefunction
 from os.path import basename
-from time import perf_counter, time
+from time import monotonic, perf_counter, time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lockgate.core.errors import (
@@ -38,6 +39,7 @@ from lockgate.core.errors import (
 from lockgate.lanes import Full, Lane
 from lockgate.server import proofs
 from lockgate.server.auth import Door, Tokens, bearer
+from lockgate.server.codes import Codes
 from lockgate.server.counting import Counts
 from lockgate.server.events import Events
 from lockgate.server.exchange import (
@@ -58,7 +60,7 @@ from lockgate.server.exchange import (
 )
 from lockgate.server.openapi import Route, Table
 from lockgate.server.routes import ROUTES
-from lockgate.server.schemas import misfit
+from lockgate.server.schemas import HALVES, misfit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,6 +86,13 @@ HEADERS: tuple[Header, ...] = (
 )
 FORGET_S = 3_600.0
 _GUARDED = (b"/v1", b"/hooks", b"/metrics")
+# Where the page gets its token from has none yet.
+_EXCHANGE = b"/v1/exchange"
+MAX_EXCHANGES = 30
+# Below this a body is read on the loop.
+_SMALL = 1 << 14
+# Problems that are over in a moment, or are not about what the body says: whoever sent it sends it again.
+_COMES_AGAIN = frozenset({"busy", "body-too-slow", "not-yours"})
 _INVALID = (InvalidBlock, InvalidCall, InvalidConfig, InvalidPattern, InvalidPayload)
 
 
@@ -113,6 +122,7 @@ class Api:
         open_metrics: bool = False,
         keep_days: float = 0,
         counts: Counts | None = None,
+        codes: Codes | None = None,
         reading: Reading | None = None,
         stopping: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time,
@@ -123,11 +133,31 @@ class Api:
         self.routes = tuple(routes)
         self._tokens, self._door, self._open_metrics = tokens, door, open_metrics
         self._reading = reading or Reading()
+        self.codes = codes or Codes(None)
+        self._exchanges: deque[float] = deque(maxlen=MAX_EXCHANGES)
         self._keep_days = keep_days
         self._table = Table(routes)
         # Stores wait for their disk and their locks, and each other: more threads would only wait as well.
         self._lane = Lane(16, most=2_048)
+        # Large bodies one after another: the parser keeps every other thread waiting while it reads one.
+        self._large = Lane(1, most=256)
         self.events = Events(self, stopping=stopping)
+
+    @property
+    def token(self) -> str:
+        """The person's token as it is now; a Problem where none lets anybody in."""
+        try:
+            return self._tokens.token(Who.PERSON)
+        except KeyError:
+            raise Problem(503, "unavailable", "the token cannot be read now") from None
+
+    def may_exchange(self) -> bool:
+        """Whether one more code may be tried: nobody guesses one, but each try is a look at the disk."""
+        now_s = monotonic()
+        if len(self._exchanges) == MAX_EXCHANGES and now_s - self._exchanges[0] < 60.0:
+            return False
+        self._exchanges.append(now_s)
+        return True
 
     @property
     def people(self) -> People:
@@ -173,8 +203,9 @@ class Api:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = perf_counter()
         route: Route | None = None
+        request: Request | None = None
         unread = True
-        answer: Answer | Stream | None
+        answer: Answer | Stream
         try:
             # 1. Host and 2. Origin.
             self._door.check(scope)
@@ -190,7 +221,9 @@ class Api:
                     "an agent's token cannot do this",
                     hint="`lockgate token` prints the one that can",
                 )
+            given = bearer(scope)
             request = Request(params, route.read_query(scope.get("query_string", b"")), who)
+            request.counts = lambda: given is not None and self._tokens.who(given) is who
             # 5. Body.
             if route.body is not None and not await self._read(route, request, scope, receive):
                 return
@@ -199,10 +232,17 @@ class Api:
             answer = await self._work(route, request)
         except Problem as problem:
             answer = problem.answer
+            if request is not None and route is not None and route.takes_in and problem.code not in _COMES_AGAIN:
+                await self._doubt(request)
         except Exception as error:  # noqa: BLE001 - whoever asked hears that there is no ruling
             # Not its own words, which may quote what was sent.
             LOG.error("a request failed: route=%s error=%s", route.path if route else "", _place(error))
             answer = Problem(500, "internal", "this is a bug in lockgate: nothing follows from it").answer
+            if request is not None and route is not None and route.takes_in:
+                await self._doubt(request)
+        finally:
+            if request is not None:
+                self._reading.let_go(request.held)
         # 7. Answer.
         status = answer.status if isinstance(answer, Answer) else 200
         self.counts.answered(route, status, perf_counter() - began)
@@ -217,6 +257,8 @@ class Api:
         if who is not None:
             return who
         open_to_all = self._open_metrics and path == b"/metrics"
+        if path == _EXCHANGE:
+            return Who.ANYBODY
         if any(path == each or path.startswith(each + b"/") for each in _GUARDED) and not open_to_all:
             raise Problem(
                 401,
@@ -242,6 +284,7 @@ class Api:
         data = await self._reading.read(receive, route.most)
         if data is None:
             return False
+        request.held = len(data)
         # A form can be sent by any page, JSON cannot: this is asked for even where the rest would do.
         kind = given.get("content-type", "").partition(";")[0].strip().lower()
         if kind != JSON and (data or kind):
@@ -250,8 +293,20 @@ class Api:
         if route.raw:
             request.data = data
             return True
-        request.body = await self._off_loop(partial(_read_body, route, data), small=len(data) < 1 << 14)
+        read = partial(_read_body, route, data)
+        request.body = read() if len(data) < _SMALL else await self._off_loop(read, self._large)
         return True
+
+    async def _doubt(self, request: Request) -> None:
+        """What was refused the agent may have read all the same: who wrote it may have wanted it refused."""
+        doubt = partial(self.host.doubt, request.params["session"])
+        # A name that no session can have is none that anybody rules in.
+        with suppress(InvalidCall):
+            try:
+                await self._off_loop(doubt)
+            except Problem:
+                # Rather now, with everybody waiting, than not at all.
+                doubt()
 
     async def _work(self, route: Route, request: Request) -> Answer | Stream:
         try:
@@ -267,11 +322,9 @@ class Api:
             LOG.error("a store failed: route=%s error=%s", route.path, type(error).__name__)
             raise Problem(503, "unavailable", error.message, hint=error.hint) from None
 
-    async def _off_loop(self, work: Callable[[], Any], *, small: bool = False) -> Any:
-        if small:
-            return work()
+    async def _off_loop(self, work: Callable[[], Any], lane: Lane | None = None) -> Any:
         try:
-            future = self._lane.start(work)
+            future = (lane or self._lane).start(work)
         except Full:
             raise busy() from None
         outcome = await asyncio.wrap_future(future)
@@ -316,8 +369,9 @@ async def _left(receive: Receive) -> None:
 
 
 def _read_body(route: Route, data: bytes) -> Mapping[str, Any]:
-    body = read_object(data)
-    bad = misfit(body, route.body or {})
+    schema = route.body or {}
+    body = read_object(data, [name for name, each in schema.get("properties", {}).items() if HALVES in each])
+    bad = misfit(body, schema)
     if bad:
         raise Problem(422, "bad-body", bad, hint="/docs shows what this takes")
     return body

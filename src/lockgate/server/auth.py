@@ -6,8 +6,9 @@
             speak to us, and there is no CORS that would let one.
 3. Token.   A header, never a cookie or a query: a browser sends nothing of it by itself, and no log holds it.
 
-The person's token can do everything. The agent's cannot answer approvals and cannot read: an agent finds the token of
-its own plug, and must not be able to approve its own calls with it.
+The person's token can do everything. The agent's asks, and speaks for the sessions that it opened (`agents.py`); it
+cannot answer approvals, list or browse. It is a plug's token: whoever has it can say over /hooks what the plug says, so
+it is to be kept from agents as well.
 """
 
 from __future__ import annotations

@@ -61,8 +61,11 @@ class Events:
         self._changed = asyncio.Event()
         self._ended = False
 
-    async def follow(self, after: int | None) -> Listener:
-        """What a listener is sent: everything after this ruling; without one, everything from now on."""
+    async def follow(self, after: int | None, counts: Callable[[], bool] = lambda: True) -> Listener:
+        """What a listener is sent: everything after this ruling; without one, everything from now on.
+
+        `counts` is whether the token still does: a listener whose token was changed hears no more.
+        """
         if self._listeners >= MAX_LISTENERS:
             raise Problem(503, "busy", "too many are listening already", headers=((b"retry-after", b"10"),))
         self._listeners += 1
@@ -76,12 +79,12 @@ class Events:
         except BaseException:
             self.leave()
             raise
-        return Listener(self, self._told(self._last if after is None else after))
+        return Listener(self, self._told(self._last if after is None else after, counts))
 
-    async def _told(self, seen: int) -> AsyncGenerator[bytes, None]:
+    async def _told(self, seen: int, counts: Callable[[], bool]) -> AsyncGenerator[bytes, None]:
         notices = self._noticed
         yield f"retry: 2000\n: after {seen}\n\n".encode("ascii")
-        while not self._ended:
+        while not self._ended and counts():
             changed = self._changed
             if seen < self._floor:
                 page = await self._api.later(partial(self._after, seen))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from lockgate import __version__
 from lockgate.core.approvals import OPEN, State, is_id
 from lockgate.core.catalogue import ENTRIES, find
-from lockgate.core.errors import InvalidPayload, LockgateError
+from lockgate.core.errors import InvalidPayload
 from lockgate.core.payload import parse_payload
+from lockgate.core.vocabulary import Kind, Trust
 from lockgate.core.wire import block_to_dict, lineage_to_dict
-from lockgate.server import proofs, views
-from lockgate.server.exchange import Answer, Problem, Request, Stream, encoded
+from lockgate.server import agents, proofs, views
+from lockgate.server.exchange import Answer, Problem, Request, Stream, busy, encoded
 from lockgate.server.openapi import document
 
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ _DAY_S = 86_400.0
 
 def open_session(api: Api, request: Request) -> object:
     body = request.body
-    given = {name: body[name] for name in ("goal", "host", "mode", "scope", "parent") if body.get(name)}
-    return views.session(api.host.open(body.get("id", ""), **given))
+    given = {name: body[name] for name in ("host", "mode", "scope", "parent") if body.get(name)}
+    info = agents.opened(api.host, request, body.get("id", ""), body.get("goal", ""), given)
+    return views.session(info, told=agents.speaks(api.host, request, info.id))
 
 
 def list_sessions(api: Api, request: Request) -> object:
@@ -48,7 +50,7 @@ def one_session(api: Api, request: Request) -> object:
 def end_session(api: Api, request: Request) -> object:
     _session(api, request)
     api.host.end(request.params["session"])
-    return views.session(_session(api, request))
+    return views.session(_session(api, request), told=agents.speaks(api.host, request, request.params["session"]))
 
 
 def _session(api: Api, request: Request) -> SessionInfo:
@@ -64,6 +66,8 @@ def _session(api: Api, request: Request) -> SessionInfo:
 def add_block(api: Api, request: Request) -> object:
     body = request.body
     given = {name: body[name] for name in ("trust", "kind", "tainted_by", "key") if body.get(name)}
+    if not agents.may_add(api.host, request, body["source"]):
+        given |= {"trust": Trust.UNTRUSTED.word, "kind": Kind.DATA.value}
     block = api.host.add(request.params["session"], body["content"], source=body["source"], **given)
     told = block_to_dict(block)
     # Whoever sent it has it.
@@ -109,7 +113,8 @@ async def check(api: Api, request: Request) -> object:
         key=body.get("key", ""),
     )
     api.counts.ruled(kept.decision)
-    return views.ruled(kept)
+    told = agents.is_plain(request, kept) or await api.later(partial(agents.hears, api.host, kept))
+    return views.ruled(kept, told=told)
 
 
 def tell_outcome(api: Api, request: Request) -> object:
@@ -122,6 +127,7 @@ def tell_outcome(api: Api, request: Request) -> object:
 
 
 def begin_step(api: Api, request: Request) -> object:
+    agents.may_step(api.host, request)
     body, name = request.body, request.params["session"]
     begun = api.host.step_begin(name, body["goal"], supervision=body.get("supervision"), parent=body.get("parent", ""))
     if "commitment" in body:
@@ -130,6 +136,7 @@ def begin_step(api: Api, request: Request) -> object:
 
 
 def one_step(api: Api, request: Request) -> object:
+    agents.may_step(api.host, request)
     found = api.host.step(request.params["session"], request.params["step"])
     if found is None:
         raise Problem(404, "no-such-step", "there is no such step in this session")
@@ -298,7 +305,7 @@ def one_rule(_: Api, request: Request) -> object:
 
 
 async def events(api: Api, request: Request) -> object:
-    return Stream(await api.events.follow(request.query.get("after")), "text/event-stream")
+    return Stream(await api.events.follow(request.query.get("after"), request.counts), "text/event-stream")
 
 
 async def claude_code(api: Api, request: Request) -> object:
@@ -310,6 +317,20 @@ async def claude_code(api: Api, request: Request) -> object:
 # About the service itself
 
 
+def exchange(api: Api, request: Request) -> object:
+    """The token for whoever opened the page's address first; a page of another origin does not get this far."""
+    if not api.may_exchange():
+        raise busy()
+    if not api.codes.spend(request.body["code"]):
+        raise Problem(
+            403,
+            "bad-code",
+            "this address was opened before, or is too old",
+            hint="`lockgate token --url` prints a new one",
+        )
+    return {"token": api.token}
+
+
 def metrics(api: Api, _: Request) -> object:
     return Answer(api.counts.render_all().encode("utf-8"), kind="text/plain; version=0.0.4; charset=utf-8")
 
@@ -319,14 +340,10 @@ async def health(_: Api, __: Request) -> object:
 
 
 def ready(api: Api, _: Request) -> object:
-    """Whether sessions can be read and the journal be opened; nobody without a token learns more than that."""
-    try:
-        api.host.sessions(limit=1)
-        sessions = True
-    except LockgateError:
-        sessions = False
-    recorded = proofs.standing(api.host.gate)["state"] in ("sound", "off")
-    said = {"ready": sessions and recorded, "sessions": sessions, "journal": recorded}
+    """Whether sessions and the journal can be written; nobody without a token learns more than that."""
+    can = api.host.ready()
+    recorded = can.journal and proofs.standing(api.host.gate)["state"] in ("sound", "off")
+    said = {"ready": can.sessions and recorded, "sessions": can.sessions, "journal": recorded}
     return Answer(encoded(said), 200 if said["ready"] else 503)
 
 

@@ -56,6 +56,8 @@ class Route:
     most: int = MAX_BODY
     # Whether the body is handed on as it came.
     raw: bool = False
+    # Whether it is something that the agent has read: where it is refused, the session's context is not known.
+    takes_in: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -150,6 +150,8 @@ def _signed(note: bytes, vkey: str) -> bool:
 
 def of_decision(gate: Gate, kept: Kept) -> dict[str, object]:
     """All four steps for a ruling that was kept."""
+    if kept.damaged:
+        raise Problem(404, "no-receipt", "what was kept of this ruling cannot be read, so nothing can be compared")
     receipt = kept.decision.receipt
     if receipt is None:
         raise Problem(404, "no-receipt", "this ruling is not in the journal", hint="the journal was off or failed then")
@@ -173,14 +175,20 @@ def of_decision(gate: Gate, kept: Kept) -> dict[str, object]:
     }
     for name, value in said.items():
         good &= _says(checked, f"the record says the same {name}", fields.get(name) == value)
-    hashed = hash_of_arguments(kept.arguments, leaves_of(kept.arguments)[0])
-    good &= _says(checked, "the record is of the same arguments", fields.get("args_sha256") == hashed)
+    # Of those that were too large their hash is kept, where they have one.
+    hashed = hash_of_arguments(kept.arguments, leaves_of(kept.arguments)[0]) if kept.whole else kept.args_sha256
     text = ""
+    if hashed:
+        good &= _says(checked, "the record is of the same arguments", fields.get("args_sha256") == hashed)
+    else:
+        # Nothing speaks against it, and nothing for it.
+        checked.append("the arguments cannot be compared: they were too large to be kept whole")
+        good = False
     with suppress(InvalidCall):
         # Where the record hashes another form of them, this text would prove nothing to anybody.
         plain = canonical(kept.arguments)
         text = plain if digest_of(plain) == hashed else ""
-    return {**found, "verified": good, "checked": checked, "arguments": text}
+    return {**found, "verified": good, "checked": checked, "arguments": text, "whole": kept.whole}
 
 
 def grown(gate: Gate, old: int, origin: str) -> dict[str, object]:

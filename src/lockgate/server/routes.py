@@ -5,6 +5,7 @@ from __future__ import annotations
 from lockgate.core.approvals import State
 from lockgate.server import handlers as do
 from lockgate.server import schemas as of
+from lockgate.server.codes import MAX_CODE
 from lockgate.server.exchange import Who
 from lockgate.server.openapi import Param, Route
 from lockgate.server.schemas import listed, maybe, number, record, ref, text, whole, word
@@ -20,7 +21,7 @@ _ORIGIN = Param("origin", text("which shard of the log; without it, the newest",
 _Q = Param("q", text("only those in which this stands", most=of.MAX_ID))
 _ADDED = {name: each for name, each in of.BLOCK["properties"].items() if name != "content"}
 _LISTED_BLOCK = record("", {**of.BLOCK["properties"], "length": whole("of the whole content")})
-_PROVED = record("", {**of.PROOF["properties"], "arguments": {"type": "string"}})
+_PROVED = record("", {**of.PROOF["properties"], "arguments": {"type": "string"}, "whole": {"type": "boolean"}})
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -61,6 +62,7 @@ ROUTES: tuple[Route, ...] = (
         record("A block without its content.", _ADDED),
         body=of.ADD_BLOCK,
         most=_MOST_BLOCK,
+        takes_in=True,
     ),
     Route(
         "GET",
@@ -272,6 +274,16 @@ ROUTES: tuple[Route, ...] = (
         body=of.anything("an event of Claude Code"),
         most=_MOST_HOOK,
         raw=True,
+    ),
+    Route(
+        "POST",
+        "/v1/exchange",
+        "give the page the token for the code in its address, once",
+        do.exchange,
+        Who.ANYBODY,
+        record("", {"token": {"type": "string"}}),
+        body=record("", {"code": text("from the address that was printed", least=1, most=MAX_CODE)}),
+        also={503: "asked too often"},
     ),
     Route("GET", "/metrics", "counts and times for Prometheus", do.metrics, Who.PERSON, "text/plain"),
     Route("GET", "/healthz", "that it runs", do.health, Who.ANYBODY, ref("Health")),

@@ -22,6 +22,11 @@ MAX_LIMIT = 200
 LINE: Final = r"^[^\x00-\x1f\x7f]*$"
 
 
+# What a page says is taken in whatever it holds, also half of a surrogate pair: who writes the page must not be able to
+# choose that it is refused.
+HALVES: Final = "x-halves"
+
+
 def text(doc: str, *, least: int = 0, most: int = MAX_NAME, line: bool = True) -> Schema:
     made: dict[str, Any] = {"type": "string", "description": doc, "maxLength": most}
     if least:
@@ -106,7 +111,7 @@ OPEN_SESSION = record(
 ADD_BLOCK = record(
     "Something that entered the agent's context.",
     {
-        "content": text("the text itself", most=MAX_CONTENT, line=False),
+        "content": {**text("the text itself", most=MAX_CONTENT, line=False), HALVES: True},
         "source": text("where it came from: `tool:…`, `file:…`, `web:…`, `user`, `agent`, …", least=1),
     },
     {
@@ -232,6 +237,7 @@ SUMMARY = record(
         "rules": listed("ids of the rules that hit", {"type": "string"}),
         "would_do": {"type": "string", "description": "the call in one line, cut"},
         "ran": {"type": "string", "description": "what the host told afterwards: empty, ran, failed or not-run"},
+        "damaged": {"type": "boolean", "description": "true: what was kept of it cannot be read any more"},
     },
 )
 BLOCK = record(
@@ -260,7 +266,7 @@ LINEAGE = record(
 SESSION = record(
     "An agent's run.",
     {
-        **{name: {"type": "string"} for name in ("id", "host", "goal", "mode", "parent", "scope")},
+        **{name: {"type": "string"} for name in ("id", "host", "mode", "parent")},
         "number": {"type": "integer", "description": "rises with every session: the cursor of the list"},
         "opened_at": NUMBER,
         "seen_at": NUMBER,
@@ -268,6 +274,10 @@ SESSION = record(
         "blocks": {"type": "integer"},
         "decisions": {"type": "integer"},
         "context_known": {"type": "boolean", "description": "false: what it read before is not known here"},
+    },
+    {
+        name: {"type": "string", "description": "not told to an agent's token that did not open the session"}
+        for name in ("goal", "scope")
     },
 )
 STEP = record(
@@ -305,6 +315,7 @@ DETAIL = record(
         SUMMARY,
         number={"type": "integer"},
         arguments=ARGUMENTS,
+        whole={"type": "boolean", "description": "false: the arguments were too large to be kept, and are cut"},
         annotations=maybe(ANNOTATIONS),
         decision=ref("Decision"),
         blocks={"type": "object", "additionalProperties": ref("ShownBlock")},
@@ -480,7 +491,7 @@ def _text_misfit(value: str, schema: Schema, path: str) -> str:
         return f"{path} has more than {schema['maxLength']:,} characters"
     if len(value) < schema.get("minLength", 0):
         return f"{path} must not be empty"
-    if not is_text(value):
+    if HALVES not in schema and not is_text(value):
         return f"{path} holds half of a surrogate pair, which is no character"
     if "pattern" in schema and not re.search(schema["pattern"].removesuffix("$") + r"\Z", value):
         return f"{path} must be one line, without control characters" if schema["pattern"] == LINE else f"{path} is odd"

@@ -11,6 +11,7 @@ from lockgate.core.catalogue import Entry, entry_for
 from lockgate.core.errors import InvalidCall
 from lockgate.core.vocabulary import lineage
 from lockgate.core.wire import decision_to_dict, lineage_to_dict
+from lockgate.server.agents import heard
 
 if TYPE_CHECKING:
     from lockgate.core.approvals import Approval
@@ -23,10 +24,10 @@ _MOST_BLOCKS = 200
 MOST_LINE = 240
 
 
-def ruled(kept: Kept) -> dict[str, Any]:
-    """A ruling as whoever asked for it gets it."""
+def ruled(kept: Kept, *, told: bool = True) -> dict[str, Any]:
+    """A ruling as whoever asked for it gets it; `told` is whether they may have read what it rests on."""
     where = {"id": kept.id, "seq": kept.seq, "session": kept.session, "number": kept.number, "at": kept.at}
-    return {**decision_to_dict(kept.decision), **where}
+    return {**decision_to_dict(kept.decision if told else heard(kept.decision)), **where}
 
 
 def summary(kept: Kept) -> dict[str, Any]:
@@ -43,6 +44,7 @@ def summary(kept: Kept) -> dict[str, Any]:
         "rules": list(dict.fromkeys(found.rule for found in kept.decision.findings)),
         "would_do": _would_do(kept),
         "ran": kept.ran,
+        "damaged": kept.damaged,
     }
 
 
@@ -80,6 +82,7 @@ def detail(kept: Kept, blocks: Iterable[Block], goal: str, approval: Approval | 
         **summary(kept),
         "number": kept.number,
         "arguments": kept.arguments,
+        "whole": kept.whole,
         "annotations": kept.annotations,
         "decision": decision_to_dict(kept.decision),
         "blocks": {name: _shown(known[name], marked.get(name, ())) for name in named},
@@ -117,13 +120,13 @@ def question(approval: Approval) -> dict[str, Any]:
     return told
 
 
-def session(info: SessionInfo) -> dict[str, Any]:
+def session(info: SessionInfo, *, told: bool = True) -> dict[str, Any]:
+    """A session; `told` is whether its goal and its scope may be known to whoever asks."""
     return {
+        **({"goal": info.goal, "scope": info.scope} if told else {}),
         "id": info.id,
         "host": info.host,
-        "goal": info.goal,
         "mode": info.mode,
-        "scope": info.scope,
         "parent": info.parent,
         "number": info.number,
         "opened_at": info.created_at,

@@ -1,0 +1,116 @@
+"""What the agent's token may say, and what it is told.
+
+An agent may find the token of its own plug. With it, it must not be able to say in its user's name that a call is
+wanted, nor to read what other agents have read.
+
+1. Own.   A session that was opened over HTTP with the agent's token is that token's, if what it is inside of is too.
+          All programs that have the token are one here: whoever runs several that must not trust each other runs
+          several services.
+2. Say.   In its own sessions the token says what the host says: the user's words, and whom to trust. In any other it
+          can only add text, and that is untrusted whatever it is said to be.
+3. Hear.  A ruling in any other session comes without a word of what that session has read.
+
+What comes over /hooks is a plug's, which says what its host says; who has the token can send that too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lockgate.core.errors import LockgateError
+from lockgate.core.vocabulary import Decision, Finding
+from lockgate.server.exchange import Problem, Request, Who
+
+if TYPE_CHECKING:
+    from lockgate.hosting import Host, Kept, SessionInfo
+
+# In the notes of a session when it is made, and never later.
+OPENED = {"opened": "agent"}
+# Whose words count as orders or wishes; an agent's own are worth what it has read.
+_SPEAKERS = ("user", "system", "goal", "supervisor")
+# Programs that say who they are by being there: what they open is not opened over HTTP.
+_PLUGS = ("claude-code", "mcp")
+_MOST_INSIDE = 16
+_UNTOLD = "what this rests on is told to a person only, since another program opened the session"
+
+
+def is_own(host: Host, info: SessionInfo | None) -> bool:
+    """1. Whether a session and all that it is inside of were opened with the agent's token."""
+    for _ in range(_MOST_INSIDE):
+        if info is None or any(info.meta.get(name) != value for name, value in OPENED.items()):
+            return False
+        if not info.parent:
+            return True
+        info = host.session(info.parent)
+    return False
+
+
+def speaks(host: Host, request: Request, session: str) -> bool:
+    """Whether whoever asks speaks for the user of this session."""
+    return request.who is Who.PERSON or is_own(host, host.session(session))
+
+
+def opened(host: Host, request: Request, id: str, goal: str, given: dict[str, Any]) -> SessionInfo:
+    """2. The session that is opened; only who speaks for its user says its goal."""
+    if request.who is Who.PERSON:
+        return host.open(id, goal=goal, **given)
+    if given.get("host", "").partition(":")[0] in _PLUGS:
+        raise Problem(
+            403, "not-yours", "this host opens its sessions itself", hint="give `host` the name of your own program"
+        )
+    # Made first, and then looked at: somebody else may have made it in between.
+    info = host.open(id, meta=OPENED, **given)
+    if not goal.strip():
+        return info
+    if not is_own(host, info):
+        raise _not_yours()
+    return host.open(info.id, goal=goal)
+
+
+def may_add(host: Host, request: Request, source: str) -> bool:
+    """2. Whether a block is taken as what it says it is; if not, it is untrusted."""
+    if speaks(host, request, request.params["session"]):
+        return True
+    if source.partition(":")[0] in _SPEAKERS:
+        raise _not_yours()
+    return False
+
+
+def may_step(host: Host, request: Request) -> None:
+    """2. Steps are held to their session's goal, and their errors quote it."""
+    if not speaks(host, request, request.params["session"]):
+        raise _not_yours()
+
+
+def _not_yours() -> Problem:
+    return Problem(
+        403,
+        "not-yours",
+        "an agent's token says nothing in the name of a session's user that it has not opened",
+        hint="open a session of your own, or use a person's token",
+    )
+
+
+def is_plain(request: Request, kept: Kept) -> bool:
+    """3. Whether whoever asked for a ruling may have it as it is, whatever the session: most say nothing of it."""
+    ruling = kept.decision
+    says_nothing = ruling.tier == 1 and not (ruling.findings or ruling.origins or ruling.correction)
+    return says_nothing or request.who is Who.PERSON
+
+
+def hears(host: Host, kept: Kept) -> bool:
+    """3. Whether the agent's token may hear what a ruling rests on; in doubt, not."""
+    try:
+        return is_own(host, host.session(kept.session))
+    except LockgateError:
+        return False
+
+
+def heard(ruling: Decision) -> Decision:
+    """3. A ruling without the words of what its session has read: what was ruled, and which rules hit."""
+    return ruling._replace(
+        explanation=_UNTOLD,
+        correction="",
+        findings=tuple(Finding(found.rule, "", 0, 0) for found in ruling.findings),
+        origins=(),
+    )

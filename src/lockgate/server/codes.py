@@ -1,0 +1,74 @@
+"""What stands in the page's address instead of the token: a code that is good once, and for a few minutes.
+
+A browser keeps every address it has opened, shares it with the person's other machines, and any program of that person
+can read it there. What it keeps of ours is worth nothing by then. A code is a file of the state folder, named by its
+hash: whoever removes the file has spent it, and of several workers and processes one does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_urlsafe
+from time import time
+
+from lockgate.server.auth import KEPT
+
+FOLDER = "page-codes"
+GOOD_S = 300.0
+MAX_CODE = 100
+
+
+class Codes:
+    """The codes in a folder; none can be made without one."""
+
+    def __init__(self, state_dir: Path | None, *, clock: Callable[[], float] = time) -> None:
+        self._folder = None if state_dir is None else state_dir / FOLDER
+        self._clock = clock
+
+    def make(self) -> str:
+        """A new code; empty where there is nowhere to keep it."""
+        if self._folder is None:
+            return ""
+        self._sweep(GOOD_S)
+        code = token_urlsafe(32)
+        with KEPT.made(self._folder / _name(code)) as new:
+            # The file's own time is the file system's, which may be another machine's.
+            new.write_text(f"{self._clock():.3f}\n", encoding="ascii")
+        return code
+
+    def spend(self, code: str) -> bool:
+        """Whether this code was good; it is not any more."""
+        if self._folder is None or not 0 < len(code) <= MAX_CODE:
+            return False
+        path = self._folder / _name(code)
+        try:
+            KEPT.check(self._folder, folder=True)
+            KEPT.check(path)
+            made_s = float(path.read_text(encoding="ascii"))
+            # Only one of those who try can do this.
+            os.unlink(path)
+        except (OSError, ValueError, KEPT.error):
+            return False
+        return 0 <= self._clock() - made_s <= GOOD_S
+
+    def forget(self) -> None:
+        """No code that was made is good any more."""
+        self._sweep(-1.0)
+
+    def _sweep(self, older_s: float) -> None:
+        if self._folder is None:
+            return
+        with suppress(OSError):
+            for path in self._folder.iterdir():
+                with suppress(OSError, ValueError):
+                    if older_s < 0 or self._clock() - float(path.read_text(encoding="ascii")) > older_s:
+                        path.unlink()
+
+
+def _name(code: str) -> str:
+    # By its hash: how long a look for it takes, and what stands in the folder, say nothing about it.
+    return sha256(code.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,137 @@
+"""The code in the page's address: good once, for a few minutes, for one of all who try."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asking import HOST, Asking
+
+from lockgate.cli.main import main
+from lockgate.server import app
+from lockgate.server.codes import FOLDER, GOOD_S, Codes
+from lockgate.server.exchange import Who
+
+
+class Clock:
+    now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def codes(tmp_path: Path) -> Codes:
+    return Codes(tmp_path / "codes", clock=Clock())
+
+
+def test_a_code_gives_the_token_once(make: Callable[..., Asking], codes: Codes) -> None:
+    ask = make(codes=codes)
+    code = codes.make()
+    page = {"Origin": f"http://{HOST}", "Sec-Fetch-Site": "same-origin"}
+    reply = ask("POST", "/v1/exchange", {"code": code}, who=None, headers=page)
+    assert reply.status == 200
+    assert reply.json == {"token": ask.tokens.token(Who.PERSON)}
+    assert reply.headers["cache-control"] == "no-store"
+    again = ask("POST", "/v1/exchange", {"code": code}, who=None, headers=page)
+    assert (again.status, again.code) == (403, "bad-code")
+    assert "lockgate token --url" in again.json["error"]["hint"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example:7717"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "none"},
+        {"Content-Type": "text/plain"},
+    ],
+    ids=str,
+)
+def test_no_other_page_can_spend_it(make: Callable[..., Asking], codes: Codes, headers: dict[str, str]) -> None:
+    ask = make(codes=codes)
+    code = codes.make()
+    assert ask("POST", "/v1/exchange", {"code": code}, who=None, headers=headers).status in (403, 415)
+    assert codes.spend(code)
+
+
+def test_a_code_is_good_for_minutes_and_for_one_of_many(tmp_path: Path) -> None:
+    clock = Clock()
+    codes = Codes(tmp_path, clock=clock)
+    late, early, good = (codes.make() for _ in range(3))
+    clock.now += GOOD_S
+    assert codes.spend(good)
+    assert not codes.spend(good)
+    clock.now += 0.1
+    assert not codes.spend(late)
+    # A clock that was put back makes none good.
+    clock.now -= GOOD_S + 1
+    assert not codes.spend(early)
+    contested = codes.make()
+    with ThreadPoolExecutor(8) as crowd:
+        assert sum(crowd.map(lambda _: Codes(tmp_path, clock=clock).spend(contested), range(32))) == 1
+    for odd in ("", "x", "../token", "\ud800", "a" * 101):
+        assert not codes.spend(odd)
+
+
+def test_what_is_kept_of_a_code_is_not_the_code_and_is_nobody_elses(tmp_path: Path) -> None:
+    clock = Clock()
+    codes = Codes(tmp_path, clock=clock)
+    code = codes.make()
+    (file,) = (tmp_path / FOLDER).iterdir()
+    assert code not in file.name + file.read_text()
+    assert file.stat().st_mode & 0o077 == 0
+    assert (tmp_path / FOLDER).stat().st_mode & 0o077 == 0
+    # What others could have written makes nobody a person.
+    os.chmod(tmp_path / FOLDER, 0o777)
+    assert not codes.spend(code)
+    os.chmod(tmp_path / FOLDER, 0o700)
+    # Those that nobody opened do not stay.
+    clock.now += GOOD_S + 1
+    codes.make()
+    assert len(list((tmp_path / FOLDER).iterdir())) == 1
+    codes.forget()
+    assert list((tmp_path / FOLDER).iterdir()) == []
+    assert Codes(None).make() == ""
+    assert not Codes(None).spend("x")
+
+
+def test_codes_cannot_be_tried_without_end(make: Callable[..., Asking], codes: Codes) -> None:
+    ask = make(codes=codes)
+    tried = [ask("POST", "/v1/exchange", {"code": "x"}, who=None).status for _ in range(app.MAX_EXCHANGES + 1)]
+    assert tried == [403] * app.MAX_EXCHANGES + [503]
+
+
+def test_the_command_prints_an_address_without_the_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    for name in ("LOCKGATE_TOKEN", "LOCKGATE_URL", "LOCKGATE_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+    def printed(*options: str) -> tuple[int, str, str]:
+        code = main(["token", *options])
+        return code, *(text.strip() for text in capsys.readouterr())
+
+    token = printed()[1]
+    said = printed("--url")[1]
+    address, _, code = said.partition("/#code=")
+    assert address == "http://127.0.0.1:7717"
+    assert token not in said
+    kept = Codes(tmp_path / "lockgate")
+    assert kept.spend(code)
+    assert not kept.spend(code)
+    monkeypatch.setenv("LOCKGATE_URL", "http://127.0.0.1:9000/")
+    assert printed("--url")[1].startswith("http://127.0.0.1:9000/#code=")
+    # A new token, and none of the old codes gives it away.
+    old: Any = printed("--url")[1].partition("#code=")[2]
+    assert printed("--rotate")[1] != token
+    assert not kept.spend(old)
+    assert printed("--url", "--agent")[0] == 2

@@ -1,0 +1,110 @@
+"""Where a call really leads, whatever it says: links, other names, the folder the agent stands in, our own address."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lockgate.core.scanner import Scanner
+from lockgate.gate import Gate
+from lockgate.hosting import Host
+from lockgate.server import hook_files, hook_own
+from lockgate.stores.sessions_sqlite import SqliteSessions
+
+
+class Place:
+    """A home, a project in it, and what is found in calls made there."""
+
+    def __init__(self, home: Path, host: Host) -> None:
+        self.home, self.work, self.host = home, home / "work", host
+        for folder in ("work/.claude/agents", "claude", "state/lockgate", ".config/lockgate"):
+            (home / folder).mkdir(parents=True)
+        (self.work / ".claude" / "settings.json").write_text("{}")
+        (home / "claude" / "settings.json").write_text("{}")
+
+    def found(self, tool: str, cwd: Path | None = None, host: str = "127.0.0.1:9000", **arguments: object) -> set[str]:
+        headers = {"host": host}
+        return {each.rule for each in hook_own.findings(self.host, tool, arguments, str(cwd or self.work), headers)}
+
+    def write(self, path: str | Path, cwd: Path | None = None) -> set[str]:
+        return self.found("Write", cwd, file_path=str(path), content="{}")
+
+
+@pytest.fixture
+def place(tmp_path: Path, scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    monkeypatch.setattr(hook_files, "config_folders", lambda: (str(tmp_path / "claude"),))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    host = Host(Gate(scanner=scanner), SqliteSessions(tmp_path / "db" / "sessions.db"))
+    yield Place(tmp_path, host)
+    host.close()
+
+
+def test_every_way_to_the_settings_is_one(place: Place) -> None:
+    os.symlink(place.work / ".claude", place.work / "c")
+    os.symlink(place.work / ".claude" / "settings.json", place.work / "s")
+    os.symlink(place.work / ".claude" / "settings.local.json", place.work / "not-there-yet")
+    os.link(place.home / "claude" / "settings.json", place.work / "twin")
+    for path in ("c/settings.json", "s", "not-there-yet", "twin", "./twin", "c/../c/settings.local.json"):
+        assert place.write(path) == {"execution:own-guard"}, path
+        assert place.found("Bash", command=f"echo x > {path}") == {"execution:own-guard"}, path
+    assert place.write("settings.json", cwd=place.work / ".claude") == {"execution:own-guard"}
+    assert place.write("../settings.json", cwd=place.work / ".claude" / "agents") == {"execution:own-guard"}
+
+
+def test_folders_that_are_called_otherwise_are_known(place: Place) -> None:
+    for path in (
+        place.home / "claude" / "settings.json",
+        "~/claude/settings.json",
+        "$HOME/claude/settings.json",
+        f"file://{place.home}/claude/settings.json",
+        place.home / "claude" / "projects" / "-w" / "x.jsonl",
+        place.home / ".config" / "lockgate" / "config.toml",
+    ):
+        assert place.write(path) == {"execution:own-guard"}, path
+    assert place.found("Bash", command="rm $HOME/claude/settings.json") == {"execution:own-guard"}
+    assert place.found("Bash", command="cat $HOME/claude/settings.json") == set()
+    assert place.found("Read", file_path=str(place.home / "claude" / "settings.json")) == set()
+    os.symlink(place.home / "state" / "lockgate", place.work / "here")
+    for tool, name in (("Read", "file_path"), ("Grep", "path")):
+        assert place.found(tool, **{name: str(place.home / "state" / "lockgate" / "token")}) == {"execution:own-token"}
+        assert place.found(tool, **{name: "here/token"}) == {"execution:own-token"}
+
+
+def test_our_own_address_is_known(place: Place) -> None:
+    call = "curl http://localhost:9000/v1/sessions/x/blocks -d '{}'"
+    assert place.found("Bash", command=call) == {"execution:own-approval"}
+    assert place.found("Bash", command=call, host="127.0.0.1:9001") == set()
+    assert place.found("WebFetch", url="http://127.0.0.1:9000/hooks/claude-code") == {"execution:own-approval"}
+    assert place.found("Bash", command=call, host="") == set()
+
+
+def test_our_checkpoint_stays_in_a_list_of_servers(place: Place) -> None:
+    wrapped = json.dumps({"mcpServers": {"notes": {"command": "lockgate", "args": ["mcp", "--", "notes"]}}})
+    file = place.work / ".mcp.json"
+    file.write_text(wrapped)
+    bare = json.dumps({"mcpServers": {"notes": {"command": "notes"}}})
+    more = wrapped.replace('{"notes"', '{"other": {"command": "x"}, "notes"')
+    assert place.found("Write", file_path=str(file), content=bare) == {"execution:own-guard"}
+    assert place.found("Write", file_path=".mcp.json", content="{}") == {"execution:own-guard"}
+    assert place.found("Write", file_path=str(file), content=more) == set()
+    edit = {"file_path": str(file), "old_string": '"command": "lockgate", "args": ["mcp", "--", "notes"]'}
+    assert place.found("Edit", **edit, new_string='"command": "notes"') == {"execution:own-guard"}
+    assert place.found("Edit", **{**edit, "old_string": '"notes"'}, new_string='"remarks"') == set()
+    file.write_text(bare)
+    assert place.found("Write", file_path=str(file), content="{}") == set()
+
+
+def test_ordinary_calls_lead_where_they_say(place: Place) -> None:
+    os.symlink(place.work / ".claude" / "agents", place.work / "agents")
+    for path in ("src/a.py", "agents/a.md", ".claude/agents/b.md", "CLAUDE.md", "x y/z", "\0", "settings.json", ""):
+        assert place.write(path) == set(), path
+    for command in ("ls -la", "git add .claude && git commit -m x", "make test", "cat c/settings.json", "x" * 9000):
+        assert place.found("Bash", command=command) == set(), command
+    words = " ".join(f"a{number}/b" for number in range(1000))
+    assert place.found("Bash", command=words) == set()
