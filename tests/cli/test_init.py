@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +18,7 @@ from lockgate.cli import wiring
 from lockgate.cli.doctor import State
 from lockgate.config import Settings
 from lockgate.core.errors import LockgateError
+from lockgate.hook import proxied
 from lockgate.integrations import claude_code
 from lockgate.integrations.claude_code import EVENTS, Form, unwired, wired
 
@@ -24,6 +26,7 @@ Run = Callable[..., Any]
 
 HTTP = Form("/opt/lockgate", "http://127.0.0.1:7717", "lga_" + "t" * 40)
 COMMAND = Form("lockgate")
+ALONE = Form("/usr/bin/python3", words=("-I", "-S", "/opt/lib/lockgate/hook.py"))
 
 THEIRS = """{
 \t"$schema": "https://json.schemastore.org/claude-code-settings.json",
@@ -52,7 +55,7 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("form", [HTTP, COMMAND], ids=["http", "command"])
+@pytest.mark.parametrize("form", [HTTP, COMMAND, ALONE], ids=["http", "command", "alone"])
 @pytest.mark.parametrize("text", TEXTS)
 def test_putting_in_keeps_everything_and_taking_out_leaves_no_trace(text: str, form: Form) -> None:
     before = TEXTS[text]
@@ -125,6 +128,7 @@ def test_a_failure_blocks_where_a_call_waits_and_never_where_an_agent_stops() ->
         ('{"hooks": {"PreToolUse": [{"hooks": {}}]}}', "no list of hooks"),
         ('{"hooks": {}, "hooks": {}}', "twice"),
         ("[" * 100_000, "not JSON"),
+        ("\ufeff{}", "byte order mark"),
     ],
     ids=lambda value: str(len(value)),
 )
@@ -204,6 +208,122 @@ def test_a_person_is_shown_the_change_without_the_token_and_may_say_no(
     monkeypatch.setattr("builtins.input", lambda _: "y")
     assert run("init", "claude-code", at_terminal=True).code == 0
     assert _user(home).exists()
+
+
+def test_what_others_have_written_is_not_shown(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets = ("sk-ant-1", "key in a header", "hunter2", "caf\u00e9")
+    theirs = json.dumps(
+        {
+            "env": {"ANTHROPIC_API_KEY": secrets[0], "OTHER": secrets[3]},
+            "hooks": {
+                event: [{"hooks": [{"type": "http", "url": "http://x/y", "headers": {"X-Api-Key": secrets[1]}}]}]
+                for event in EVENTS
+            },
+            "apiKeyHelper": f"echo {secrets[2]}",
+        },
+        indent=2,
+    )
+    path = _user(home)
+    path.parent.mkdir()
+    monkeypatch.setattr("builtins.input", lambda _: "y")
+    for text in (theirs, json.dumps(json.loads(theirs))):
+        path.write_text(text)
+        for options in ([], ["--remove"]):
+            ended = run("init", "claude-code", *options, at_terminal=True)
+            assert ended.code == 0
+            assert "/hooks/claude-code" in ended.out
+            assert not [secret for secret in (*secrets, "caf\\u00e9", "lga_") if secret in ended.out]
+        assert path.read_text() == text
+
+
+def test_what_was_kept_is_never_lost(run: Run, home: Path) -> None:
+    path = _user(home)
+    path.parent.mkdir()
+    for text in (THEIRS, '{"model": "opus"}\n', THEIRS):
+        path.write_text(text)
+        assert run("init", "claude-code", "--command", "--yes").code == 0
+    kept = [path.with_name(f"settings.json.before-lockgate{end}").read_text() for end in ("", "-1")]
+    assert kept == [THEIRS, '{"model": "opus"}\n']
+    assert not path.with_name("settings.json.before-lockgate-2").exists(), "it is there already"
+
+
+def test_a_copy_that_is_a_link_is_not_written_through(run: Run, home: Path) -> None:
+    path = _user(home)
+    path.parent.mkdir()
+    path.write_text(THEIRS)
+    (home / "elsewhere").write_text("mine")
+    path.with_name("settings.json.before-lockgate").symlink_to(home / "elsewhere")
+    assert run("init", "claude-code", "--yes").code == 0
+    assert (home / "elsewhere").read_text() == "mine"
+    assert path.with_name("settings.json.before-lockgate-1").read_text() == THEIRS
+
+
+@pytest.mark.parametrize("scope", ["user", "project", "local"])
+def test_settings_that_switch_all_hooks_off_are_told(run: Run, home: Path, scope: str) -> None:
+    path = claude_code.settings_path(scope, cwd=Path.cwd(), environ=os.environ)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('{"disableAllHooks": true}')
+    ended = run("init", "claude-code", "--yes")
+    assert ended.code == 0
+    assert f"{os.path.realpath(path)} disables all hooks" in ended.out
+
+
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "no_proxy", "PYTHONPATH", "LD_PRELOAD", "NODE_OPTIONS", "LOCKGATE_URL"])
+def test_variables_of_a_folder_that_lead_hooks_elsewhere_are_told(run: Run, home: Path, name: str) -> None:
+    folder = Path.cwd() / ".claude"
+    folder.mkdir()
+    (folder / "settings.json").write_text(json.dumps({"env": {name: "x", "EDITOR": "vi"}}))
+    (note,) = [line for line in run("init", "claude-code", "--yes").out.splitlines() if "can lead our hooks" in line]
+    assert f"`{name}`" in note
+    assert "EDITOR" not in note
+
+
+def test_the_command_heeds_no_variable(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    evil = home / "evil"
+    evil.mkdir()
+    (evil / "sitecustomize.py").write_text("import os; os._exit(0)")
+    assert run("init", "claude-code", "--command", "--url", "http://127.0.0.1:9", "--yes").code == 0
+    (group,) = json.loads(_user(home).read_text())["hooks"]["PreToolUse"]
+    (hook,) = group["hooks"]
+    ended = subprocess.run(
+        [hook["command"], *hook["args"]],
+        input=b'{"hook_event_name":"PreToolUse"}',
+        env={"PYTHONPATH": str(evil), "HOME": str(home), "LOCKGATE_AGENT_TOKEN": "lga_" + "t" * 40},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 2, ended.stderr
+    assert b"lockgate" in ended.stderr
+
+
+def test_the_service_is_asked_where_it_is(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = home / "mine.toml"
+    config.write_text("[server]\nport = 7801\n")
+    asked: list[str] = []
+
+    def answers(url: str) -> bool:
+        asked.append(url)
+        return False
+
+    monkeypatch.setattr(wiring, "service_answers", answers)
+    ended = run("init", "claude-code", "--yes", "--config", str(config))
+    assert "http://127.0.0.1:7801/hooks/claude-code" in _user(home).read_text()
+    assert "nothing answers at http://127.0.0.1:7801" in ended.out
+    assert "--url" in ended.out
+    assert run("init", "claude-code", "--yes", "--config", str(config), "--url", "http://localhost:7802").code == 0
+    text = _user(home).read_text()
+    assert "http://localhost:7802/hooks/claude-code" in text
+    assert "7801" not in text
+    assert asked == ["http://127.0.0.1:7801", "http://localhost:7802"]
+
+
+@pytest.mark.parametrize("url", ["https://x:1", "127.0.0.1:7717", "http://a@127.0.0.1:1", "http://example.com:7717"])
+def test_no_token_goes_to_an_odd_address(run: Run, home: Path, url: str) -> None:
+    ended = run("init", "claude-code", "--yes", "--url", url)
+    assert ended.code == 2
+    assert "--url" in ended.err or "machine" in ended.err
+    assert not _user(home).exists()
 
 
 def test_what_is_committed_holds_no_token_and_no_path(run: Run, home: Path) -> None:
@@ -433,8 +553,12 @@ def test_hooks_in_two_files_ask_twice(home: Path, monkeypatch: pytest.MonkeyPatc
         ({"HTTP_PROXY": "http://proxy:3128"}, True),
         ({"http_proxy": "http://proxy:3128", "NO_PROXY": "localhost,127.0.0.1"}, False),
         ({"http_proxy": "http://proxy:3128", "no_proxy": "example.com"}, True),
+        # Claude Code takes this one for plain HTTP too.
+        ({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "localhost"}, True),
+        ({"HTTP_PROXY": "http://proxy:3128", "no_proxy": "127.0.0.1", "NO_PROXY": "localhost"}, True),
+        ({"HTTP_PROXY": "", "https_proxy": "http://proxy:3128", "NO_PROXY": "*"}, False),
     ],
-    ids=["none", "proxy", "spared", "another spared"],
+    ids=["none", "proxy", "spared", "another spared", "https", "one spelling", "all spared"],
 )
 def test_a_proxy_that_would_be_asked_in_our_place_is_noticed(environ: dict[str, str], caught: bool) -> None:  # noqa: FBT001
-    assert wiring.proxied(environ, "http://127.0.0.1:7717") is caught
+    assert proxied(environ, "http://127.0.0.1:7717") is caught

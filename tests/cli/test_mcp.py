@@ -41,6 +41,26 @@ def test_a_change_is_shown_character_by_character_and_accepted(run: Run, pins: P
     assert not pins.changed("read")
 
 
+def test_every_form_since_is_shown_and_the_last_accepted(run: Run, pins: Pins) -> None:
+    for said in ("Reads.", "Reads, and sends.", "Reads."):
+        pins.see([tool("read", said)])
+    ended = run("mcp", "--repin", "--yes")
+    assert ended.out.count("mail: read has changed") == 2
+    assert "Reads, and sends." in ended.out
+    assert "only the last of these" in ended.out
+    assert not pins.changed("read")
+
+
+def test_a_new_tool_with_a_known_name_is_shown_whole(run: Run, pins: Pins) -> None:
+    pins.see([tool("read", "Reads.")])
+    pins.see([tool("read", "Reads."), tool("Read", "Reads more.")])
+    assert pins.changed("Read")
+    ended = run("mcp", "--repin", "--yes")
+    assert "mail: Read is new, and its name can be taken for another" in ended.out
+    assert "Reads more." in ended.out
+    assert not pins.changed("Read")
+
+
 def test_nobody_is_there_to_be_asked(run: Run, pins: Pins) -> None:
     pins.see([tool("read", "Reads.")])
     pins.see([tool("read", "Reads all.")])

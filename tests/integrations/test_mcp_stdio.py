@@ -156,6 +156,16 @@ def test_calls_results_and_rulings_through_pipes(start: Start, environment: dict
     host.close()
 
 
+def test_what_the_environment_says_to_us_is_not_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOCKGATE_TOKEN", "LOCKGATE_AGENT_TOKEN", "LOCKGATE_CONFIG", "lockgate_gate_token"):
+        monkeypatch.setenv(name, "lga_secret")
+    monkeypatch.setenv("TRACKER_TOKEN", "its own")
+    child = mcp_stdio.started([sys.executable, "-S", "-c", "import os, json; print(json.dumps(dict(os.environ)))"])
+    said, _ = child.communicate(timeout=LIMIT_S)
+    assert json.loads(said)["TRACKER_TOKEN"] == "its own"
+    assert "lga_secret" not in said.decode()
+
+
 def test_the_servers_exit_is_ours(start: Start) -> None:
     coded, killed, ended = start(how="code"), start(how="signal"), start()
     assert coded.process.wait(LIMIT_S) == 7

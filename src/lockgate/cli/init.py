@@ -32,7 +32,7 @@ example:
 claude-code writes hooks into settings.json: --user (the default) for all of your sessions, --project for everybody
 who works in this folder, --local for you in this folder. Yours ask the service over HTTP, with the agent's token in
 the file, which only you can read; a project's is shared, so there a command asks, which holds no token. --command
-has the command ask in your own files too.
+has the command ask in your own files too. The service is where [server] in your configuration says, or at --url.
 
 mcp puts `lockgate mcp` in front of each server that a client's configuration names.
 
@@ -54,6 +54,9 @@ def describe(parser: Parser) -> None:
     ):
         scopes.add_argument(f"--{scope}", dest="scope", action="store_const", const=scope, help=said)
     parser.add_argument("--command", action="store_true", help="claude-code: have a command ask the service")
+    parser.add_argument(
+        "--url", metavar="URL", default="", help="claude-code: where the service is, if not as configured"
+    )
     parser.add_argument("--server", metavar="NAME", action="append", help="mcp: only this server; may be repeated")
     parser.add_argument("--remove", action="store_true", help="take out what was put in")
     parser.add_argument("--yes", action="store_true", help="do not ask")
@@ -81,12 +84,14 @@ def _claude_code(args: argparse.Namespace) -> Exit:
     form = None
     if not args.remove:
         _refuse_old()
-        form = _form(scope, assemble.settings_from_environment(args.config), command=args.command)
+        form = _form(scope, assemble.settings_from_environment(args.config), command=args.command, url=args.url)
+    elif args.url:
+        raise LockgateError("--url has no effect with --remove")
     plan = claude_code.plan(path, form, within=within)
     if not _agreed(args, str(plan.path), plan.diff, empty=plan.empty):
         return Exit.FLAGGED
     kept = None if plan.empty else claude_code.apply(plan)
-    notes = [] if form is None else _notes(scope, form)
+    notes = [] if form is None else [*_in_the_way(cwd), *_notes(scope, form)]
     if args.json:
         said = {"path": str(plan.path), "changed": not plan.empty, "kept": None if kept is None else str(kept)}
         print(json.dumps({**said, "notes": notes}, indent=2))
@@ -100,32 +105,84 @@ def _claude_code(args: argparse.Namespace) -> Exit:
     return Exit.CLEAR
 
 
-def _form(scope: str, settings: Settings, *, command: bool) -> Form:
+def _form(scope: str, settings: Settings, *, command: bool, url: str) -> Form:
     from lockgate.integrations.claude_code import Form
     from lockgate.server.auth import FILES, VARIABLES, checked, make
     from lockgate.server.exchange import Who
 
+    url = _url(url, command=command or scope == "project") or _url_of(settings, scope)
     if scope == "project":
         # Other machines have it elsewhere, and their own service and token.
-        return Form("lockgate")
-    url = f"http://{settings.server.host}:{settings.server.port}"
-    if command:
-        return Form(_program(), url)
-    given = os.environ.get(VARIABLES[Who.AGENT], "").strip()
-    if given:
-        return Form(_program(), url, checked(given, VARIABLES[Who.AGENT]))
-    if settings.state_dir is None:
-        raise LockgateError("there is no folder to keep tokens in", hint="set HOME or XDG_STATE_HOME")
-    return Form(_program(), url, make(settings.state_dir / FILES[Who.AGENT], Who.AGENT))
+        return Form("lockgate", url)
+    token = ""
+    if not command:
+        given = os.environ.get(VARIABLES[Who.AGENT], "").strip()
+        if not given and settings.state_dir is None:
+            raise LockgateError("there is no folder to keep tokens in", hint="set HOME or XDG_STATE_HOME")
+        folder = settings.state_dir or Path()
+        token = checked(given, VARIABLES[Who.AGENT]) if given else make(folder / FILES[Who.AGENT], Who.AGENT)
+    program, *words = _program()
+    return Form(program, url, token, tuple(words))
 
 
-def _program() -> str:
-    """This very program: another of its name may come first on the path of whoever starts the hook."""
-    beside = Path(sys.executable).parent / "lockgate"
-    for path in (Path(sys.argv[0]), beside):
-        if path.name in ("lockgate", "lockgate.exe") and path.is_file():
-            return str(path.absolute())
-    return "lockgate"
+def _url_of(settings: Settings, scope: str) -> str:
+    from lockgate.hook import DEFAULT_URL
+
+    host = settings.server.host
+    # A port of this machine's is nothing for everybody's file.
+    return (
+        DEFAULT_URL if scope == "project" else f"http://{f'[{host}]' if ':' in host else host}:{settings.server.port}"
+    )
+
+
+def _url(url: str, *, command: bool) -> str:
+    """The address that was given, if it is one; nothing where none was."""
+    from lockgate.hook import Failed, place
+
+    if not url:
+        return ""
+    try:
+        host, _ = place(url)
+    except Failed as error:
+        raise LockgateError(f"{quoted(url)}: {error}", hint="for example --url http://127.0.0.1:7717") from None
+    if not command and host not in ("127.0.0.1", "::1", "localhost"):
+        raise LockgateError(
+            f"{quoted(url)} is not on this machine, and would get the token without encryption",
+            hint="give the address of a tunnel on this machine",
+        )
+    return url.rstrip("/")
+
+
+def _program() -> list[str]:
+    """The command that asks, with its words: no other of its name, and no variable, comes in between."""
+    from lockgate import hook
+
+    if sys.executable and Path(hook.__file__).is_file():
+        return [sys.executable, "-I", "-S", str(Path(hook.__file__).absolute())]
+    return ["lockgate", "hook"]
+
+
+def _in_the_way(cwd: Path) -> list[str]:
+    """What in Claude Code's settings here would keep the hooks from being asked, or from being heard."""
+    from lockgate.integrations import claude_code, json_text
+
+    notes = []
+    places = [claude_code.settings_path(scope, cwd=cwd, environ=os.environ) for scope in ("user", "project", "local")]
+    for number, path in enumerate(dict.fromkeys(map(os.path.realpath, places))):
+        try:
+            settings = json_text.parsed(claude_code.read_settings(Path(path)) or "{}")
+        except (OSError, LockgateError):
+            notes.append(f"{path} cannot be read: look whether it switches hooks off")
+            continue
+        if settings.get("disableAllHooks") not in (None, False):
+            notes.append(f"{path} disables all hooks, ours too: take `disableAllHooks` out of it")
+        # One's own variables are as one wants them; a folder's came with it.
+        if number and (names := claude_code.steering(settings)):
+            said = ", ".join(quoted(name) for name in names[:8])
+            notes.append(
+                f"{path} sets {said}, which can lead our hooks elsewhere: take them out unless you put them in"
+            )
+    return notes
 
 
 def _refuse_old() -> None:
@@ -141,12 +198,14 @@ def _refuse_old() -> None:
 
 
 def _notes(scope: str, form: Form) -> list[str]:
-    from lockgate.cli.wiring import proxied, service_answers
+    from lockgate.cli.wiring import service_answers
+    from lockgate.hook import proxied
 
     notes = []
     if not service_answers(form.url):
         notes.append(
-            "the service does not run, and without it Claude Code runs no tool: start it with `lockgate serve`"
+            f"nothing answers at {form.url}, and without the service Claude Code runs no tool: start it with"
+            " `lockgate serve`; one that listens elsewhere needs `port` under [server] in config.toml, or --url here"
         )
         notes.append("docs/how-to/service.md has it start with your session")
     if form.token and proxied(os.environ, form.url):
@@ -163,8 +222,8 @@ def _notes(scope: str, form: Form) -> list[str]:
 def _mcp(args: argparse.Namespace) -> Exit:
     from lockgate.integrations import mcp_config
 
-    if args.scope or args.command:
-        raise LockgateError("--user, --project, --local and --command are for claude-code")
+    if args.scope or args.command or args.url:
+        raise LockgateError("--user, --project, --local, --command and --url are for claude-code")
     if not args.file:
         raise LockgateError("no configuration given", hint="lockgate init mcp CONFIG.json, e.g. .mcp.json")
     plan = mcp_config.plan(Path(args.file), servers=args.server or (), remove=args.remove)

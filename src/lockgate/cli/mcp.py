@@ -140,6 +140,7 @@ def _remote(args: argparse.Namespace) -> int:
 
 def _coming(args: argparse.Namespace, reached_by: Sequence[str], *, or_else: Callable[[], None]) -> Future[Parts]:
     """What calls are ruled with, put together while the server starts; what cannot be ends everything."""
+    import gc
     from concurrent.futures import Future
     from threading import Thread
 
@@ -147,7 +148,10 @@ def _coming(args: argparse.Namespace, reached_by: Sequence[str], *, or_else: Cal
 
     def make() -> None:
         try:
-            parts.set_result(_parts(args, reached_by))
+            made = _parts(args, reached_by)
+            # What rules are made of stays: nobody's call should wait while it is looked through for rubbish.
+            gc.freeze()
+            parts.set_result(made)
         except BaseException as error:  # noqa: BLE001  # told where the command ends
             parts.set_exception(error)
             or_else()
@@ -276,18 +280,23 @@ def _repin(args: argparse.Namespace) -> Exit:
 def _accept(pins: Pins, name: str, waiting: Sequence[Pin], *, yes: bool) -> Exit:
     import json
     from difflib import unified_diff
+    from itertools import pairwise
 
     from lockgate.cli.terminal import visible
 
     shown: dict[str, str] = {}
     for pin in waiting:
-        assert pin.waiting is not None  # noqa: S101
-        shown[pin.tool.name] = pin.waiting.digest
-        print(f"{visible(name)}: {visible(pin.tool.name)} has changed")
-        before, after = (json.dumps(tool.fields, indent=2, ensure_ascii=False) for tool in (pin.tool, pin.waiting))
-        # Everything that the server wrote stands behind a bar, with every character showing.
-        for line in list(unified_diff(before.split("\n"), after.split("\n"), lineterm="", n=1))[2:]:
-            print(f"  │ {visible(line)}")
+        shown[pin.tool.name] = pin.latest.digest
+        for before, after in pairwise((pin.tool, *pin.waiting)):
+            new = before.digest == after.digest
+            said = "is new, and its name can be taken for another" if new else "has changed"
+            print(f"{visible(name)}: {visible(pin.tool.name)} {said}")
+            was, now = (json.dumps(tool.fields, indent=2, ensure_ascii=False).split("\n") for tool in (before, after))
+            # Everything that the server wrote stands behind a bar, with every character showing.
+            for line in list(unified_diff([] if new else was, now, lineterm="", n=1))[2:]:
+                print(f"  │ {visible(line)}")
+        if len(pin.waiting) > 1:
+            print("  only the last of these forms would be accepted")
     if not _agreed("accept these, and count their descriptions as read by a person", yes=yes):
         print("nothing was changed: their calls go on waiting for a person")
         return Exit.FLAGGED

@@ -1,9 +1,13 @@
 """Lockgate in Claude Code's settings: which hooks stand there, how they are put in, and how they are taken out again.
 
 Two forms. `http` has Claude Code ask the service itself: the only form in which garbage counts as a failure too. It
-needs the agent's token in the settings, so it is for files that stay with one person. `command` starts `lockgate hook`,
-which finds the token by itself: for files that are shared. SessionStart is never asked over HTTP, so it is always a
-command; without it a session that begins is not known from one that was forked.
+needs the agent's token in the settings, so it is for files that stay with one person. `command` starts a program, which
+finds the token by itself: for files that are shared. SessionStart is never asked over HTTP, so it is always a command;
+without it a session that begins is not known from one that was forked. UserPromptSubmit is one too: it sees the
+variables that Claude Code goes by, and stops a prompt while a proxy would answer in our place.
+
+A folder's settings can set variables for whatever Claude Code starts. So where a file is one person's own, the command
+is Python itself, told to heed none (`-I -S`), with the one file that it needs.
 
 `onFailure: block` turns our own failure into a no. It is left out where a no would do harm: an agent that is not
 allowed to stop goes on for ever.
@@ -11,6 +15,7 @@ allowed to stop goes on for ever.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -56,21 +61,26 @@ EVENTS: Mapping[str, Wire] = {
 }
 
 
+# Always a command: the first is never asked over HTTP, and the second finds out whether anything else would be.
+_COMMANDS = ("SessionStart", "UserPromptSubmit")
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What is to stand in a file: `token` empty is the command form."""
+    """What is to stand in a file: `token` empty is the command form. `words` come after the command."""
 
     command: str
     url: str = DEFAULT_URL
     token: str = ""
+    words: tuple[str, ...] = ("hook",)
 
     def hook(self, event: str) -> dict[str, object]:
         wire = EVENTS[event]
         ends: dict[str, object] = {"timeout": wire.seconds}
         if wire.blocks:
             ends["onFailure"] = "block"
-        if not self.token or event == "SessionStart":
-            words = ["hook", "claude-code", *(["--url", self.url] if self.url != DEFAULT_URL else [])]
+        if not self.token or event in _COMMANDS:
+            words = [*self.words, "claude-code", "--url", self.url, *(["--http"] if self.token else [])]
             return {"type": "command", "command": self.command, "args": words, **ends}
         headers = {"Authorization": f"Bearer {self.token}", "X-Lockgate-Entrypoint": f"${ENTRYPOINT}"}
         return {"type": "http", "url": self.url + PATH, **ends, "headers": headers, "allowedEnvVars": [ENTRYPOINT]}
@@ -89,6 +99,8 @@ def is_ours(hook: object) -> bool:
     args, command = hook.get("args"), hook.get("command")
     if hook.get("type") != "command" or not isinstance(args, list) or not isinstance(command, str):
         return False
+    if args[:2] == ["-I", "-S"] and args[3:4] == ["claude-code"]:
+        return bool(re.search(r"[\\/]lockgate[\\/]hook\.py$", str(args[2])))
     return args[:2] == ["hook", "claude-code"] and re.split(r"[\\/]", command)[-1] in ("lockgate", "lockgate.exe")
 
 
@@ -175,6 +187,22 @@ def _first(text: str, settings: Mapping[str, object]) -> list[tuple[int, int]]:
     return []
 
 
+# What else stands there
+
+# Variables that decide whom Claude Code asks, or what runs in the place of what it starts.
+_STEERING = re.compile(
+    r"(?:https?|all|no)_proxy|python.+|ld_.+|dyld_.+|node_.+|bun_.+|lockgate_.+|xdg_.+|claude_config_dir|home|path"
+    r"|ssl_cert_.+|bash_env|env|shell|userprofile",
+    re.IGNORECASE,
+)
+
+
+def steering(settings: Mapping[str, object]) -> list[str]:
+    """Variables in these settings' `env` that can lead a hook elsewhere, or put another program in its place."""
+    variables = settings.get("env")
+    return [name for name in variables if _STEERING.fullmatch(name)] if isinstance(variables, dict) else []
+
+
 # Files
 
 
@@ -205,15 +233,36 @@ class Plan:
 
     @property
     def diff(self) -> str:
-        """The change as a unified diff; a token in it is not shown."""
-        lines = unified_diff(
-            _SECRET.sub("Bearer …", self.before).splitlines(),
-            _SECRET.sub("Bearer …", self.after).splitlines(),
-            "before",
-            "after",
-            lineterm="",
-        )
-        return "\n".join(lines)
+        """The change as a unified diff: our own lines, between those of others without what they say."""
+        ours_say = {text for side in (self.before, self.after) for *_, hook in _ours_in(side) for text in _texts(hook)}
+        before, after = (_shown(side, ours_say).splitlines() for side in (self.before, self.after))
+        return "\n".join(unified_diff(before, after, "before", "after", lineterm="", n=1))
+
+
+def _ours_in(text: str) -> list[tuple[str, Mapping[str, object], Mapping[str, object]]]:
+    return ours(json_text.parsed(text)) if text.strip() else []
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(each)
+
+
+def _shown(text: str, ours_say: set[str]) -> str:
+    """Settings for a screen: whatever is not ours may be a secret, wherever it stands; and our token is one."""
+
+    def masked(match: re.Match[str]) -> str:
+        said = json.loads(match[0], strict=False)
+        return _SECRET.sub("Bearer …", match[0]) if said in ours_say or said == "*" else '"•••"'
+
+    return _STRING.sub(lambda match: match[0] if match[1] else masked(match), text)
+
+
+# A JSON string, and whether it is a name.
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?')
 
 
 def plan(path: Path, form: Form | None, *, within: Path) -> Plan:
@@ -264,10 +313,21 @@ def apply(change: Plan) -> Path | None:
     kept = None
     if change.before:
         mode = stat.S_IMODE(os.stat(change.path).st_mode) & (0o600 if change.secret else 0o777)
-        kept = change.path.with_name(f"{change.path.name}.before-lockgate")
-        _replace(kept, change.before, mode)
+        kept = _kept(change.path, change.before, mode)
     _replace(change.path, change.after, mode)
     return kept
+
+
+def _kept(path: Path, text: str, mode: int) -> Path:
+    """Where the file as it was is kept: beside it, and never in the place of another one that was kept before."""
+    for number in range(1_000):
+        place = path.with_name(f"{path.name}.before-lockgate{f'-{number}' if number else ''}")
+        if not os.path.lexists(place):
+            _replace(place, text, mode)
+            return place
+        if not place.is_symlink() and place.is_file() and place.read_bytes() == text.encode("utf-8"):
+            return place
+    raise LockgateError(f"{quoted(path, 200)} has been kept a thousand times", hint="move its copies away")
 
 
 def _replace(path: Path, text: str, mode: int) -> None:

@@ -28,6 +28,10 @@ class Item(NamedTuple):
 
 def parsed(text: str) -> dict[str, object]:
     """The object that the text is; a key that stands there twice is refused, for nobody knows which of them counts."""
+    if text.startswith("\ufeff"):
+        raise LockgateError(
+            "this begins with a byte order mark, which is not JSON", hint="save it as UTF-8 without one"
+        )
     try:
         found = json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:

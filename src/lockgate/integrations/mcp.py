@@ -31,7 +31,7 @@ from lockgate.core.errors import InvalidBlock, InvalidCall, printable, quoted
 from lockgate.core.vocabulary import Action, Finding, Reason
 from lockgate.integrations import mcp_wire as wire
 from lockgate.integrations.mcp_asking import STATE, Answers, Asking, Call, failure, said_by
-from lockgate.integrations.mcp_pins import Pins, prose_of, values_of
+from lockgate.integrations.mcp_pins import Pins, prose_of, rest_of, values_of
 from lockgate.integrations.mcp_wire import Era, Message
 
 if TYPE_CHECKING:
@@ -80,6 +80,21 @@ class Ruler(Protocol):
 Send = Callable[[bytes, object], None]
 
 
+class _Asked(NamedTuple):
+    """What a request asked for; `ended` is the key of the call that its answer ends."""
+
+    method: str
+    about: str
+    ended: str
+
+
+class _Heard(NamedTuple):
+    """A message of the server, and what it answers."""
+
+    item: object
+    asked: _Asked | None
+
+
 class _Said(NamedTuple):
     source: str
     value: object
@@ -116,6 +131,7 @@ class Checkpoint:
         clock: Callable[[], float] = time,
     ) -> None:
         self._coming = parts
+        self._here: Parts | None = None
         self._server = server
         self._to_client = to_client
         self._to_server = to_server
@@ -123,10 +139,11 @@ class Checkpoint:
         self._era = Era()
         self._annotations: dict[str, Mapping[str, object]] = {}
         self._described: set[str] = set()
-        self._queue: deque[_Said | _Listed | _Ended] = deque()
+        # The first one stays until it is noted: whoever finds nothing here need not wait for whoever notes.
+        self._queue: deque[_Heard | _Said | _Listed | _Ended] = deque()
         self._noting = Lock()
         # What was asked for under which id: where an answer came from, and which call it ends.
-        self._awaited: OrderedDict[tuple[str, object], tuple[str, str]] = OrderedDict()
+        self._awaited: OrderedDict[tuple[str, object], _Asked] = OrderedDict()
         self._awaiting = Lock()
         self._asking = Asking(
             server, lambda: self._parts, send=self._answer, approved=partial(self._decide, ask=False), clock=clock
@@ -136,7 +153,9 @@ class Checkpoint:
 
     @property
     def _parts(self) -> Parts:
-        return self._coming.result()
+        if self._here is None:
+            self._here = self._coming.result()
+        return self._here
 
     # 1. Read.
 
@@ -228,14 +247,21 @@ class Checkpoint:
         if key is None or not isinstance(method, str):
             return
         params = message.get("params")
-        about = ""
+        about = None
         if isinstance(params, dict):
-            about = next((part for part in (params.get("name"), params.get("uri")) if isinstance(part, str)), "")
-        source = f"mcp:{self._server}:{method} {about}".rstrip() if not ended else f"mcp:{self._server}:{about}"
+            about = params.get("name") or params.get("uri")
         with self._awaiting:
-            self._awaited[key] = (source[:200], ended)
-            while len(self._awaited) > _MAX_AWAITED:
+            self._awaited[key] = _Asked(method[:80], about[:200] if isinstance(about, str) else "", ended)
+            if len(self._awaited) > _MAX_AWAITED:
                 self._awaited.popitem(last=False)
+
+    def _asked(self, id: object) -> _Asked | None:
+        """What an answer of this id answers; once."""
+        key = wire.id_key(id)
+        if key is None:
+            return None
+        with self._awaiting:
+            return self._awaited.pop(key, None)
 
     # 2. Noted.
 
@@ -246,12 +272,26 @@ class Checkpoint:
         try:
             message = wire.read_loosely(line)
         except InvalidCall as error:
-            _log.warning("a message of the server `%s` is not passed on: %s", printable(self._server), error.message)
+            self._unread(line, error.message)
             return
-        for item in message if isinstance(message, list) else [message]:
-            self._queue_up(item)
-        # Queued before it is passed on: the client's next call finds it, however fast it comes.
+        for item in message if isinstance(message, list) else (message,):
+            if not isinstance(item, dict):
+                self._queue.append(_Heard(item, None))
+            elif not wire.is_notice(item):
+                self._queue.append(
+                    _Heard(item, None if isinstance(item.get("method"), str) else self._asked(item.get("id")))
+                )
+        # Queued before it is passed on: the client's next call finds it, however fast it comes. All else comes after.
         self._to_client(line)
+
+    def _unread(self, line: bytes, why: str) -> None:
+        _log.warning("a message of the server `%s` is not passed on: %s", printable(self._server), why)
+        for id in wire.answered_by(line):
+            asked = self._asked(id)
+            if asked is not None:
+                self._answer(wire.failed(id, wire.FAILED, f"the server's answer is not passed on by Lockgate: {why}"))
+                if asked.ended:
+                    self._queue.append(_Ended(asked.ended, "failed"))
 
     def idle(self) -> None:
         """Nobody waits for anything just now: a good moment to note what was passed on."""
@@ -263,36 +303,45 @@ class Checkpoint:
         except Exception as error:  # noqa: BLE001  # it stays in the queue, and no call is ruled on before it is out
             _log.warning("what the server sent cannot be noted: %s", said_by(error))
 
-    def _queue_up(self, item: object) -> None:
-        source, ended = f"mcp:{self._server}", ""
+    def _taken_apart(self, item: object, asked: _Asked | None) -> list[_Said | _Listed | _Ended]:
+        """What is to be noted of a message."""
+        source = f"mcp:{self._server}"
         if not isinstance(item, dict):
-            self._queue.append(_Said(source, item))
-            return
-        if wire.is_notice(item):
-            return
+            return [_Said(source, item)]
         method = item.get("method")
         if isinstance(method, str):
             source = f"{source}:{method[:80]}"
-        elif (key := wire.id_key(item.get("id"))) is not None:
-            with self._awaiting:
-                source, ended = self._awaited.pop(key, (source, ""))
+        elif asked is not None:
+            source = f"{source}:{asked.about}" if asked.ended else f"{source}:{asked.method} {asked.about}".rstrip()
         said = {name: value for name, value in item.items() if name not in ("jsonrpc", "id", "method")}
+        parts: list[_Said | _Listed | _Ended] = []
         for name, value in said.items():
             # By its shape, not by the id it came under: whatever a client may take for a list of tools is one.
-            if isinstance(value, dict) and isinstance(value.get("tools"), list):
-                self._queue.append(_Listed(value["tools"]))
-                said[name] = {each: inner for each, inner in value.items() if each != "tools"}
-        self._queue.append(_Said(source, said))
-        if ended:
+            if isinstance(value, dict) and isinstance(tools := value.get("tools"), list):
+                parts.append(_Listed(tools))
+                # Only where it was asked for is it nothing but one.
+                if asked is not None and asked.method == wire.LIST:
+                    said[name] = {**value, "tools": [rest_of(tool) for tool in tools]}
+        parts.append(_Said(source[:200], said))
+        if asked is not None and asked.ended:
             result = item.get("result")
             failed = "error" in item or not isinstance(result, dict) or result.get("isError") is True
-            self._queue.append(_Ended(ended, "failed" if failed else "ran"))
+            parts.append(_Ended(asked.ended, "failed" if failed else "ran"))
+        return parts
 
     def _note(self) -> None:
         """Empty the queue into the session; what cannot be noted stays, and raises."""
+        if not self._queue:
+            return
         with self._noting:
             while self._queue:
                 item = self._queue[0]
+                if isinstance(item, _Heard):
+                    first, *more = self._taken_apart(*item)
+                    self._queue[0] = first
+                    for at, part in enumerate(more, 1):
+                        self._queue.insert(at, part)
+                    continue
                 try:
                     if isinstance(item, _Said):
                         self._add(item.source, wire.text_of(item.value))

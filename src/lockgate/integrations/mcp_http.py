@@ -15,6 +15,7 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from socket import SHUT_RDWR
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -155,6 +156,9 @@ class Remote:
         ) as response:
             if under_way is not None:
                 under_way.answer.append(response)
+                # Whoever gave it up before could not hang up yet.
+                if under_way.given_up.is_set():
+                    return "given up"
             status, kind = response.status_code, response.headers.get("content-type", "").partition(";")[0].strip()
             if items and items[0].get("method") == wire.INITIALIZE and response.headers.get(_SESSION):
                 self._session = response.headers[_SESSION]
@@ -206,7 +210,7 @@ class Remote:
         if message is None:
             # Not for us to repair: whoever reads it next says what is wrong with it.
             self._deliver(data.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n")
-            return []
+            return [wire.id_key(id) for id in wire.answered_by(data)]
         items = [item for item in (message if isinstance(message, list) else [message]) if isinstance(item, dict)]
         for item in items:
             result = item.get("result")
@@ -261,8 +265,7 @@ class Remote:
             return not self._session and not self._version
         under_way.given_up.set()
         for response in under_way.answer:
-            with suppress(Exception):
-                response.close()
+            _hang_up(response)
         return True
 
     def _listen(self) -> None:
@@ -310,6 +313,14 @@ class _Refused(Exception):
         super().__init__(said)
         self.said = said
         self.error: wire.Message = {"code": wire.FAILED, **error}
+
+
+def _hang_up(response: httpx2.Response) -> None:
+    """End a stream that another thread may wait on: a socket that is only closed stays open until that one wakes."""
+    with suppress(Exception):
+        response.extensions["network_stream"].get_extra_info("socket").shutdown(SHUT_RDWR)
+    with suppress(Exception):
+        response.close()
 
 
 def _refused(response: httpx2.Response, *, known: bool) -> _Refused:

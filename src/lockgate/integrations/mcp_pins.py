@@ -4,9 +4,11 @@ One file per server, which is its name and the command or address it is reached 
 server. What it holds is the user's word about what the server may offer: it is read only while nobody else could have
 written it.
 
-1. Seen first.  A tool's name, title, description, schemas and annotations are pinned as they are.
-2. Changed.     The new form waits beside the pinned one, and calls of the tool go to a person until one accepts it.
-3. Accepted.    The new form takes the pin's place. From then on its description counts as vetted.
+1. Seen first.  A tool's name, title, description, schemas and annotations are pinned as they are. One whose name
+                can be taken for that of another waits for a person from the beginning.
+2. Changed.     The new form waits beside the pinned one, and calls of the tool go to a person until one accepts it,
+                whatever the server lists meanwhile: one that goes back to what was pinned has changed twice.
+3. Accepted.    The form listed last takes the pin's place. From then on its description counts as vetted.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -21,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
+from lockgate.core.confusables import LOOKALIKES
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.private_files import Private, sync_folder
 
@@ -32,6 +36,8 @@ MAX_TOOLS = 2_000
 MAX_TOOL = 1 << 18
 _MAX_FILE = 1 << 26
 _LONG_NAME = 32
+# Forms of one tool that are kept to be shown: the last of them is the one that can be accepted.
+_MAX_FORMS = 4
 
 
 class Tool(NamedTuple):
@@ -51,16 +57,30 @@ def tool_of(said: object) -> Tool | None:
     return Tool(name, fields, sha256(_text(fields).encode("ascii")).hexdigest())
 
 
+def look_of(name: str) -> str:
+    """A name as it looks and as lenient servers read it: without case, marks, breaks, and what does not show."""
+    parts = (LOOKALIKES.get(ch, ch) for ch in unicodedata.normalize("NFKD", name[:_MAX_NAME]))
+    return "".join(ch for part in parts for ch in part.casefold() if ch.isalnum())
+
+
+_MAX_NAME = 1_000
+
+
 def _text(fields: object) -> str:
     return json.dumps(fields, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
 
 
 class Pin(NamedTuple):
-    """What was pinned of a tool; `accepted` when a person has looked at it, `waiting` what the server says now."""
+    """What was pinned of a tool, and whether a person has looked at it; `waiting`: what it was listed as since."""
 
     tool: Tool
     accepted: bool = False
-    waiting: Tool | None = None
+    waiting: tuple[Tool, ...] = ()
+
+    @property
+    def latest(self) -> Tool:
+        """What a person can accept."""
+        return self.waiting[-1] if self.waiting else self.tool
 
 
 class Seen(NamedTuple):
@@ -83,9 +103,12 @@ class Pins:
         self._path = path
         self._server = server
         self._held: dict[str, Pin] = {}
-        self._changed: dict[str, Tool] = {}
+        # What was listed in this run, last; and how the names look that a person has to look at first.
+        self._listed: dict[str, Tool] = {}
+        self._doubted: set[str] = set()
         self._unreadable = ""
         self._read()
+        self._doubt()
 
     @property
     def unreadable(self) -> str:
@@ -98,42 +121,59 @@ class Pins:
         with self._locked():
             self._read()
             before = dict(self._held)
-            found = [self._one(tool) for tool in tools]
+            looks = {look_of(name) for name in self._held}
+            for tool in tools:
+                self._one(tool, looks)
             if self._held != before and not self._unreadable:
                 self._write()
-        return found
+            self._doubt()
+        return [Seen(tool, self._is_doubted(tool), self._is_accepted(tool)) for tool in tools]
 
-    def _one(self, tool: Tool) -> Seen:
+    def _one(self, tool: Tool, looks: set[str]) -> None:
+        self._listed[tool.name] = tool
+        if len(_text(tool.fields)) > MAX_TOOL:
+            # Its place is kept, so that it does not pass for a new one once it is shorter.
+            said = {"name": tool.name[:_MAX_NAME], "description": f"too long to be kept: {tool.digest}"}
+            tool = tool_of(said) or tool
         pin = self._held.get(tool.name)
-        if pin is None and not self._unreadable and self._fits(tool):
-            self._held[tool.name] = pin = Pin(tool)
-        if pin is None or pin.tool.digest != tool.digest:
-            self._changed[tool.name] = tool
-            if pin is not None and self._fits(tool) and (pin.waiting is None or pin.waiting.digest != tool.digest):
-                self._held[tool.name] = pin._replace(waiting=tool)
-            return Seen(tool, True, False)
-        self._changed.pop(tool.name, None)
-        return Seen(tool, False, pin.accepted)
+        if pin is not None:
+            if pin.latest.digest != tool.digest:
+                self._held[tool.name] = pin._replace(waiting=(*pin.waiting, tool)[-_MAX_FORMS:])
+        elif not self._unreadable and len(self._held) < MAX_TOOLS:
+            look = look_of(tool.name)
+            # One that can be taken for another, or whose name does not show whole.
+            doubtful = look in looks or not tool.name.isprintable()
+            self._held[tool.name] = Pin(tool, waiting=(tool,) if doubtful else ())
+            looks.add(look)
 
-    def _fits(self, tool: Tool) -> bool:
-        return (tool.name in self._held or len(self._held) < MAX_TOOLS) and len(_text(tool.fields)) <= MAX_TOOL
+    def _doubt(self) -> None:
+        self._doubted.update(look_of(pin.tool.name) for pin in self._held.values() if pin.waiting)
+        self._doubted.update(look_of(name) for name, tool in self._listed.items() if self._is_doubted(tool))
+
+    def _is_doubted(self, tool: Tool) -> bool:
+        pin = self._held.get(tool.name)
+        return pin is None or bool(pin.waiting) or pin.tool.digest != tool.digest
+
+    def _is_accepted(self, tool: Tool) -> bool:
+        pin = self._held.get(tool.name)
+        return pin is not None and pin.accepted and pin.tool.digest == tool.digest
 
     def changed(self, name: str) -> bool:
-        """Whether this tool is not what was pinned, and nobody has accepted it since."""
-        tool = self._changed.get(name)
-        if tool is None:
+        """Whether this tool, or one that it could be taken for, is not what was pinned, and nobody has accepted it."""
+        if not self._doubted:
+            return False
+        look = look_of(name)
+        if look not in self._doubted:
             return False
         # Somebody may have accepted it meanwhile.
         self._read()
-        pin = self._held.get(name)
-        if pin is None or pin.tool.digest != tool.digest:
-            return True
-        del self._changed[name]
-        return False
+        self._doubted.clear()
+        self._doubt()
+        return look in self._doubted
 
     def waiting(self) -> list[Pin]:
         """The tools whose new form waits for a person."""
-        return [pin for pin in self._held.values() if pin.waiting is not None]
+        return [pin for pin in self._held.values() if pin.waiting]
 
     def every(self) -> list[Pin]:
         return list(self._held.values())
@@ -145,9 +185,8 @@ class Pins:
             done: list[str] = []
             for name, digest in digests.items():
                 pin = self._held.get(name)
-                shown = None if pin is None else pin.waiting or pin.tool
-                if shown is not None and shown.digest == digest:
-                    self._held[name] = Pin(shown, accepted=True)
+                if pin is not None and pin.latest.digest == digest:
+                    self._held[name] = Pin(pin.latest, accepted=True)
                     done.append(name)
             self._write()
         return done
@@ -184,7 +223,7 @@ class Pins:
                 "digest": pin.tool.digest,
                 "tool": pin.tool.fields,
                 "accepted": pin.accepted,
-                "waiting": None if pin.waiting is None else pin.waiting.fields,
+                "waiting": [tool.fields for tool in pin.waiting],
             }
             for name, pin in self._held.items()
         }
@@ -227,10 +266,13 @@ def _parsed(data: bytes) -> dict[str, Pin]:
         raise ValueError("another kind of file")
     pins: dict[str, Pin] = {}
     for name, each in kept["tools"].items():
-        tool, waiting = tool_of(each["tool"]), each["waiting"]
+        tool, waiting = tool_of(each["tool"]), list(each["waiting"])
         if tool is None or tool.name != name or tool.digest != each["digest"]:
             raise ValueError("a pin that does not fit its tool")
-        pins[name] = Pin(tool, each["accepted"] is True, None if waiting is None else tool_of(waiting))
+        forms = tuple(form for form in map(tool_of, waiting) if form is not None)
+        if len(forms) != len(waiting):
+            raise ValueError("what waits is no tool")
+        pins[name] = Pin(tool, each["accepted"] is True, forms)
     return pins
 
 
@@ -252,10 +294,26 @@ def prose_of(tool: Tool) -> str:
 
 def values_of(tools: Sequence[Tool]) -> str:
     """What else stands in tools' schemas: defaults, examples, choices. No prose, so no sentence of it gives orders."""
-    skipped = ("title", "description", "name", "type", "format", "$schema", "$ref", "required", "pattern")
+    said = (each for tool in tools for each in _strings(tool.fields))
+    # What only says how a schema is built, as far as it does.
+    built = ("name", "type", "format", "$schema", "$ref", "required")
     return "\n".join(
-        dict.fromkeys(text for tool in tools for field, text in _strings(tool.fields) if field not in skipped)
+        dict.fromkeys(
+            text
+            for field, text in said
+            if field not in ("title", "description") and not (field in built and _BUILT.fullmatch(text))
+        )
     )
+
+
+_BUILT = re.compile(r"[\w-]{1,64}|#[\w/$-]{0,200}|https?://json-schema\.org/[\w/-]{1,60}#?")
+
+
+def rest_of(said: object) -> object:
+    """What is in a tool besides what is pinned, and everything that is no tool: text like any other."""
+    if tool_of(said) is None or not isinstance(said, dict):
+        return said
+    return {field: value for field, value in said.items() if field not in _FIELDS}
 
 
 def _strings(fields: object) -> Iterator[tuple[str, str]]:

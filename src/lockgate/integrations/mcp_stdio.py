@@ -17,9 +17,13 @@ from threading import Lock, Thread
 
 from lockgate.core.errors import LockgateError, quoted
 
-_READ = 1 << 18
+# What a pipe holds. Much more at a time would cost a mapping of memory for every message.
+_READ = 1 << 16
 # Longer than what anybody sends on purpose; a line without an end must not fill the memory.
 MAX_LINE = 256 * 1024 * 1024
+# How long nothing must have come for it to be quiet. Whoever was just passed something is woken on the processor of
+# whoever passed it on, and would have to wait there until that one is done with what else it does.
+_QUIET_MS = 2
 # How long a server may take to end by itself when its client has gone, and then to obey.
 GRACE_S = 5.0
 # What is passed on to the server. Ctrl-C reaches it by itself, where there is a terminal.
@@ -33,7 +37,7 @@ class TooLong(LockgateError):
 def lines(fd: int, *, limit: int = MAX_LINE, idle: Callable[[], None] | None = None) -> Iterator[bytes]:
     """The lines that come out of a descriptor, with their ends; the last one may have none.
 
-    `idle` is called whenever all that has come so far is passed on.
+    `idle` is called whenever all that has come so far is passed on, and it is quiet.
     """
     parts: list[bytes] = []
     size = 0
@@ -59,12 +63,12 @@ def lines(fd: int, *, limit: int = MAX_LINE, idle: Callable[[], None] | None = N
 
 
 def _is_there(fd: int) -> bool:
-    """Whether there is something to read already; False where that cannot be told."""
+    """Whether there is something to read, or soon will be; False where that cannot be told."""
     if not hasattr(select, "poll"):
         return False
     watched = select.poll()
     watched.register(fd, select.POLLIN)
-    return bool(watched.poll(0))
+    return bool(watched.poll(_QUIET_MS))
 
 
 class Sink:
@@ -96,9 +100,14 @@ class Sink:
 
 
 def started(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    """The server, with pipes of ours; what it says on standard error goes where ours goes."""
+    """The server, with pipes of ours; what it says on standard error goes where ours goes.
+
+    What the environment says to us is not for it: there may be tokens in it, and whoever has one can speak for others.
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.upper().startswith("LOCKGATE_")}
+    pipe = subprocess.PIPE
     try:
-        return subprocess.Popen(list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)  # noqa: S603
+        return subprocess.Popen(list(command), stdin=pipe, stdout=pipe, bufsize=0, env=environment)  # noqa: S603
     except OSError as error:
         raise LockgateError(
             f"the server {quoted(command[0])} cannot be started: {(error.strerror or type(error).__name__).lower()}",

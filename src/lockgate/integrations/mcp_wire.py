@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from base64 import b64decode
 from collections.abc import Mapping
 from typing import NamedTuple, Never
 
 from lockgate.core.errors import InvalidCall
 
-CALL = "tools/call"
+CALL, LIST = "tools/call", "tools/list"
 INITIALIZE = "initialize"
 CANCELLED = "notifications/cancelled"
 ELICIT = "elicitation/create"
@@ -46,8 +47,38 @@ _NOTICES = frozenset(
         "notifications/roots/list_changed",
     }
 )
-_LABELS = frozenset({"type", "mimeType", "resultType", "jsonrpc", "protocolVersion", "progressToken", "role"})
-_MOST_LABEL = 64
+# What stands under a label is left out only if it is one of the words that the protocol has for it: in a label of a
+# server's own making a sentence fits as well as anywhere.
+_LABELS: Mapping[str, frozenset[str]] = {
+    "jsonrpc": frozenset({"2.0"}),
+    "protocolVersion": frozenset({"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"}),
+    "resultType": frozenset({"complete", "input_required"}),
+    "role": frozenset({"user", "assistant"}),
+    "type": frozenset(
+        "text image audio resource resource_link tool_use tool_result object string number integer boolean array"
+        " null".split()
+    ),
+    "mimeType": frozenset(
+        "text/plain text/html text/markdown text/csv text/css text/xml text/javascript application/json"
+        " application/xml application/pdf application/zip application/octet-stream image/png image/jpeg image/gif"
+        " image/webp image/svg+xml audio/mpeg audio/wav audio/ogg video/mp4".split()
+    ),
+}
+# The protocol's own names. Any other name in a message is a server's, and is read like what stands under it.
+_OWN_NAMES = frozenset(
+    "result error params code message data content structuredContent isError text blob uri uriTemplate name title"
+    " description annotations audience priority lastModified destructiveHint idempotentHint openWorldHint"
+    " readOnlyHint resource resources resourceTemplates contents prompts messages arguments required tools icons"
+    " sizes src theme inputSchema outputSchema properties items enum default capabilities serverInfo version"
+    " instructions listChanged subscribe completions completion values total hasMore nextCursor logging prompt"
+    " experimental tasks execution taskSupport size _meta mode requestedSchema elicitationId url roots"
+    " systemPrompt modelPreferences maxTokens".split()
+) | frozenset(_LABELS)
+_OWN_META = re.compile(r"io\.modelcontextprotocol/[A-Za-z]{1,32}")
+# Characters that no text has, and what is looked at in bytes that are mostly those.
+_ODD = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
+_RUN = re.compile(r"[^\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]{24,}")
+_TEXT_SHARE = 0.6
 _MOST_DEPTH = 200
 
 Message = dict[str, object]
@@ -65,14 +96,7 @@ def read_strictly(line: bytes) -> object:
         raise InvalidCall("the message is not UTF-8") from None
     if "\r" in text.rstrip("\r\n"):
         raise InvalidCall("the message has a carriage return in it")
-    try:
-        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)
-    except RecursionError:
-        raise InvalidCall("the message is nested too deeply") from None
-    except ValueError as error:
-        raise InvalidCall(
-            "the message is not JSON" if isinstance(error, json.JSONDecodeError) else str(error)
-        ) from None
+    return _decoded_by(_STRICT, text)
 
 
 def read_loosely(line: bytes) -> object:
@@ -83,8 +107,24 @@ def read_loosely(line: bytes) -> object:
     text = line.decode("utf-8", "replace")
     if "\r" in text.rstrip("\r\n"):
         raise InvalidCall("the message has a carriage return in it")
+    return _decoded_by(_LOOSE, text)
+
+
+def answered_by(line: bytes) -> list[object]:
+    """The ids that a message which is not passed on may have answered: whoever asked must not wait for ever."""
     try:
-        return json.loads(text, strict=False, object_pairs_hook=_once)
+        said = json.loads(line.decode("utf-8", "replace"), strict=False)
+    except (ValueError, RecursionError):
+        return []
+    items = said if isinstance(said, list) else [said]
+    return [item["id"] for item in items if isinstance(item, dict) and "id" in item and "method" not in item]
+
+
+def _decoded_by(decoder: json.JSONDecoder, text: str) -> object:
+    if text.startswith("\ufeff"):
+        raise InvalidCall("the message is not JSON")
+    try:
+        return decoder.decode(text)
     except RecursionError:
         raise InvalidCall("the message is nested too deeply") from None
     except ValueError as error:
@@ -109,6 +149,11 @@ def _finite(digits: str) -> float:
     if not math.isfinite(value):
         raise ValueError("the message has a number that is too large")
     return value
+
+
+# Made once: making a decoder takes longer than reading a short message with it.
+_STRICT = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)
+_LOOSE = json.JSONDecoder(strict=False, object_pairs_hook=_once)
 
 
 def misleading(message: Mapping[str, object]) -> str:
@@ -213,24 +258,26 @@ def is_notice(message: Mapping[str, object]) -> bool:
 def text_of(value: object) -> str:
     """All text somewhere in a value, a line for each: what a model may come to read of it.
 
-    Numbers count, for an account may be one, and so do names that are no plain words. Pictures and sounds do not; a
-    resource's bytes do when they are text.
+    Numbers count, for an account may be one, and so does every name that is not the protocol's own. Bytes count as
+    far as they are text: pictures and sounds are not.
     """
     found: list[str] = []
+    names: set[str] = set()
     pending: list[tuple[str, object, int]] = [("", value, 0)]
     while pending:
         name, item, depth = pending.pop()
         if isinstance(item, str):
-            if item and not (name in _LABELS and len(item) <= _MOST_LABEL):
+            if item and item not in _LABELS.get(name, ()):
                 found.append(_decoded(item) if name == "blob" else item)
         elif isinstance(item, dict):
             picture = item.get("type") in ("image", "audio")
             inner: list[tuple[str, object, int]] = []
             for key, each in item.items():
-                if not key.isidentifier() and not key.startswith("io.modelcontextprotocol/"):
+                # Once: a table has the same names in every row.
+                if key not in _OWN_NAMES and key not in names and not _OWN_META.fullmatch(key):
+                    names.add(key)
                     inner.append(("", key, depth))
-                if not (picture and key == "data" and isinstance(each, str) and _is_base64(each)):
-                    inner.append((key, each, depth + 1))
+                inner.append(("blob" if picture and key == "data" else key, each, depth + 1))
             # Deeper than any result is, and than anything that is looked at elsewhere: as one text.
             pending += reversed(inner) if depth < _MOST_DEPTH else [("", json.dumps(item)[:_MOST_FLAT], depth)]
         elif isinstance(item, list):
@@ -240,7 +287,7 @@ def text_of(value: object) -> str:
                 pending.append(("", json.dumps(item)[:_MOST_FLAT], depth))
         elif isinstance(item, int | float) and not isinstance(item, bool):
             found.append(_digits(item))
-    return "\n".join(found).encode("utf-8", "replace").decode("utf-8")
+    return "\n".join(text for text in found if text).encode("utf-8", "replace").decode("utf-8")
 
 
 _MOST_FLAT = 1 << 20
@@ -255,16 +302,17 @@ def _digits(value: int | float) -> str:
 
 
 def _decoded(blob: str) -> str:
+    """What bytes say: all of it where they are text, also with a bad byte here and there; else what is text in them."""
+    plain = "".join(blob.split()).translate(_URL_SAFE).rstrip("=")
     try:
-        return b64decode(blob, validate=True).decode("utf-8")
+        data = b64decode(plain + "=" * (-len(plain) % 4), validate=True)
     except ValueError:
-        # Bytes are no text, and what is no base64 may be.
-        return "" if _is_base64(blob) else blob
+        # What is no base64 may be text as it stands.
+        return blob
+    # Without the empty halves of letters in UTF-16.
+    text = data.replace(b"\0", b"").decode("utf-8", "replace")
+    odd = len(_ODD.findall(text))
+    return text if len(text) - odd > len(text) * _TEXT_SHARE else "\n".join(_RUN.findall(text))
 
 
-def _is_base64(text: str) -> bool:
-    try:
-        b64decode(text, validate=True)
-    except ValueError:
-        return False
-    return True
+_URL_SAFE = str.maketrans("-_", "+/")
