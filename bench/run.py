@@ -169,7 +169,9 @@ def results_page(done: Sequence[tuple[str, Table]], where: str) -> str:
         "",
         *summary(done).replace("\n  ", "\n- ").replace("\n-", "\n\n-", 1).split("\n"),
     ]
-    titles = dict(zip(SECTIONS, ("Speed", "Detection", "Over-escalation", "Embedded judge", "Journal", "Gate"), strict=True))
+    titles = dict(
+        zip(SECTIONS, ("Speed", "Detection", "Over-escalation", "Embedded judge", "Journal", "Gate"), strict=True)
+    )
     for section in SECTIONS:
         chosen = [table for name, table in done if name == section]
         if chosen:
