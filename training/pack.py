@@ -8,8 +8,8 @@ in here, from the files themselves. What comes out has been read back and found 
     name      of the model, a short word with its version; rulings name it as `embedded/NAME-PRESET`
     made      the day, as 2026-01-31
     tokens    the longest window, special tokens included
-    names     "order", "driven" and the facts, in the order of the weights
-    weights   one for each name; `order` and `driven` are the highest of all windows, held between -8 and 8, through 4
+    names     "order" and the facts, in the order of the weights
+    weights   one for each name; `order` is the highest of all windows, held between -8 and 8, through 4
     bias
     presets   cautious, balanced, quiet, each with three logits: `clear_below` (calls; must not fall from one preset to
               the next), `safe_below` and `unsafe_from` (whole texts, by `order` alone)
@@ -19,7 +19,7 @@ in here, from the files themselves. What comes out has been read back and found 
     sources   for people, a list: `name`, `licence`, `what`
     tables    for people, a list: `title`, `note`, `columns`, `rows`; the page of figures prints them as they are
 
-The model takes `input_ids`, `token_type_ids` and `attention_mask` (int64, 1 by a multiple of 8) and gives 1 by 2 logits.
+The model takes `input_ids` and `attention_mask` (int64, 1 by a multiple of 8) and gives one logit.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import distributions
+from itertools import chain
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -25,14 +26,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 import compose
 
 from lockgate import Gate
-from lockgate.core.evidence import evidence_of
+from lockgate.core.evidence import evidence_of, plain
 from lockgate.core.pipeline import Ask
-from lockgate.core.vocabulary import Decision
 
 # Licences that let a derived model be handed on; a package that claims another, or none, is left out.
 PERMITTED = re.compile(r"\b(MIT|BSD|Apache|ISC|PSF|Python Software Foundation|Zlib|Unlicense|CC0)\b", re.IGNORECASE)
 REFUSED = re.compile(r"GPL|MPL|Mozilla|CC-BY-SA|proprietary", re.IGNORECASE)
-_SPACES = re.compile(r"\s+")
 
 
 def permitted() -> Iterator[tuple[str, str, list[Path]]]:
@@ -72,11 +71,11 @@ def documents(chance: random.Random, count: int) -> Iterator[tuple[str, str]]:
         made += 1
 
 
-def _holds(window: str, planted: str) -> bool:
-    """Whether a good part of the planted words stands in this window, however it was folded."""
-    if not planted:
+def _holds(window: str, words: str) -> bool:
+    """Whether a good part of the stranger's words stands in this window, both as a reader sees them."""
+    if not words:
         return False
-    flat, sought = _SPACES.sub(" ", window.lower()), _SPACES.sub(" ", planted.lower())
+    flat, sought = window.lower(), plain(words).lower()
     pieces = [sought[at : at + 24] for at in range(0, max(1, len(sought) - 23), 12)]
     return sum(piece in flat for piece in pieces) >= max(1, len(pieces) // 2)
 
@@ -85,6 +84,7 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--out", type=Path, required=True)
     asked.add_argument("--rounds", type=int, default=60)
+    asked.add_argument("--episodes", type=int, default=60)
     asked.add_argument("--texts", type=int, default=6_000)
     asked.add_argument("--documents", type=int, default=6_000)
     asked.add_argument("--seed", type=int, default=7)
@@ -96,23 +96,22 @@ def main() -> None:
         def put(**row: object) -> None:
             out.write(json.dumps(row, ensure_ascii=False) + "\n")
 
-        for made in compose.sessions(chance, args.rounds):
+        for made in chain(compose.sessions(chance, args.rounds), compose.episodes(chance, args.episodes)):
             session = gate.session(goal=made.goal)
             for source, text in made.blocks:
                 session.add(text, source=source, trust="untrusted")
-            ruling = next(
-                part for part in session._begin(made.tool, made.args, None) if isinstance(part, Ask | Decision)
-            )
+            ruling = session._begin(made.tool, made.args, None)[1]
             escalated = isinstance(ruling, Ask)
             counts["attack" if made.attack else "ordinary", made.family, escalated] += 1
-            if not escalated:
+            if not isinstance(ruling, Ask):
                 # The judge is never asked about it; its content still teaches what content looks like.
-                if chance.random() < 0.2:
+                if chance.random() < 0.1:
                     for _, text in made.blocks:
+                        shown = plain(text)[:900]
                         put(
                             kind="text",
-                            text=text[:900],
-                            order=int(_holds(text[:900], made.planted)),
+                            text=shown,
+                            order=int(_holds(shown, made.planted)),
                             family=made.family,
                             scenario=made.scenario,
                         )
@@ -120,17 +119,17 @@ def main() -> None:
             seen = evidence_of(ruling, session._context, made.goal)
             put(
                 kind="call",
-                goal=seen.goal,
-                call=seen.call,
                 windows=seen.windows,
-                holds=[int(_holds(window, made.planted)) for window in seen.windows],
+                words=plain(made.planted)[:600],
                 facts=seen.facts,
+                whole=seen.whole,
                 driven=int(made.attack),
                 family=made.family,
                 scenario=made.scenario,
+                rules=sorted({found.rule for found in ruling.findings}),
             )
         for text in compose.texts(chance, args.texts):
-            put(kind="text", text=text.text[:900], order=int(text.order), family=text.family, scenario="")
+            put(kind="text", text=plain(text.text)[:900], order=int(text.order), family=text.family, scenario="")
         made_up = compose.orders(chance)
         for name, text in documents(chance, args.documents):
             # Half of them with a stranger's words: else whatever looks like a document would look innocent.
@@ -138,13 +137,13 @@ def main() -> None:
                 order, family, _ = next(made_up)
                 put(
                     kind="text",
-                    text=compose.dressed(compose.planted(text[:600], chance, order), chance),
+                    text=plain(compose.dressed(compose.planted(text[:600], chance, order), chance)),
                     order=1,
                     family=family,
                     scenario=name,
                 )
             else:
-                put(kind="text", text=compose.dressed(text, chance), order=0, family="document", scenario=name)
+                put(kind="text", text=plain(compose.dressed(text, chance)), order=0, family="document", scenario=name)
     for key, value in sorted(counts.items()):
         print(*key, value)
 

@@ -54,7 +54,7 @@ def test_the_report_says_what_was_measured_and_of_what_it_is_made(run: Run, inst
     found = json.loads(run("judge", "report", "--json").out)
     assert found["files"]["judge.onnx"]["sha256"] in ended.out
     assert found["presets"]["quiet"]["clear_below"] == 1.5
-    assert found["weights"]["order"] == 2.0
+    assert found["weights"]["order"] == 4.0
     assert found["measured"][0]["presets"]["cautious"] == {"kept": 1.0, "cleared": 0.25}
 
 

@@ -24,16 +24,16 @@ sys.path[:] = _path
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] a the to | ( ) [ ] . , = ##s sep pad cl".split()
 WORDS += "report send wire ignore maybe summary inbox".split()
-# What a token is worth: as an order, and as one that the call carries out. Everything else is worth -6.
-WORTH = {"wire": (4.0, 5.0), "ignore": (6.0, -2.0), "maybe": (0.0, 0.0)}
+# What a token is worth as an order. Everything else is worth -6.
+WORTH = {"wire": 4.0, "ignore": 6.0, "maybe": 0.0}
 
 ABOUT: dict[str, Any] = {
     "name": "tiny-1",
     "made": "2026-01-31",
     "tokens": 64,
     "names": list(NAMES),
-    # Order and driven count as they are, before they are scaled; of the facts one, and no other.
-    "weights": [2.0, 2.0, *[1.0 if name == "value-in-order" else 0.0 for name in NAMES[2:]]],
+    # The order counts as it is, before it is scaled; of the facts one, and no other.
+    "weights": [4.0, *[1.0 if name == "value-near-order" else 0.0 for name in NAMES[1:]]],
     "bias": 0.0,
     "presets": {
         "cautious": {"clear_below": -5.0, "safe_below": -4.0, "unsafe_from": 3.0},
@@ -105,22 +105,17 @@ def tokenizer(words: list[str] = WORDS) -> bytes:
 
 def model(*, fault: str = "") -> bytes:
     """The look-up table as a graph. `fault`: `shape`, `nan`, `whole-numbers`, `inputs` or `two-outputs`."""
-    table = numpy.full((len(WORDS), 2), -6.0, dtype=numpy.float32)
+    table = numpy.full(len(WORDS), -6.0, dtype=numpy.float32)
     for word, worth in WORTH.items():
         table[WORDS.index(word)] = worth
-    width = 3 if fault == "shape" else 2
-    if fault == "shape":
-        table = numpy.concatenate([table, table[:, :1]], axis=1)
     names = ["ids", *INPUTS[1:]] if fault == "inputs" else list(INPUTS)
     low = numpy.full((1,), -100.0, dtype=numpy.float32)
     nodes = [
         helper.make_node("Gather", ["table", names[0]], ["looked"]),
-        # What is not of the passage, or is padding, is worth nothing at all.
-        helper.make_node("Mul", [names[1], names[2]], ["counts"]),
-        helper.make_node("Cast", ["counts"], ["flags"], to=TensorProto.BOOL),
-        helper.make_node("Unsqueeze", ["flags", "last"], ["where"]),
+        # Padding is worth nothing at all.
+        helper.make_node("Cast", [names[1]], ["where"], to=TensorProto.BOOL),
         helper.make_node("Where", ["where", "looked", "low"], ["kept"]),
-        helper.make_node("ReduceMax", ["kept", "one"], ["best"], keepdims=0),
+        helper.make_node("ReduceMax", ["kept", "one"], ["best"], keepdims=int(fault == "shape")),
     ]
     kind = TensorProto.FLOAT
     out = "best"
@@ -130,9 +125,9 @@ def model(*, fault: str = "") -> bytes:
     if fault == "whole-numbers":
         nodes.append(helper.make_node("Cast", ["best"], ["whole"], to=TensorProto.INT64))
         kind, out = TensorProto.INT64, "whole"
-    outputs = [helper.make_tensor_value_info(out, kind, ["batch", width])]
+    outputs = [helper.make_tensor_value_info(out, kind, ["batch", 1] if fault == "shape" else ["batch"])]
     if fault == "two-outputs":
-        outputs.append(helper.make_tensor_value_info("counts", TensorProto.INT64, ["batch", "length"]))
+        outputs.append(helper.make_tensor_value_info("kept", TensorProto.FLOAT, ["batch", "length"]))
     graph = helper.make_graph(
         nodes,
         "tiny",
@@ -142,7 +137,6 @@ def model(*, fault: str = "") -> bytes:
             numpy_helper.from_array(table, "table"),
             numpy_helper.from_array(low, "low"),
             numpy_helper.from_array(low * numpy.nan, "no-number"),
-            numpy_helper.from_array(numpy.array([-1], dtype=numpy.int64), "last"),
             numpy_helper.from_array(numpy.array([1], dtype=numpy.int64), "one"),
         ],
     )

@@ -3,12 +3,12 @@
 The rules find *where* a call's values stand in untrusted text; whether that is a stranger's order or the very thing the
 user wanted is for a judge to say. A judge that reads single passages gets the telling ones, at most `MAX_WINDOWS`:
 
-1. around the orders that values, or the tool itself, were found in;
-2. around whatever else a rule found in untrusted text;
-3. where there are fewer than two of them, the passages with the most sentences that begin like an order.
+1. around the orders that values, or the tool itself, were found in, and around recipients that nobody asked for;
+2. around what speaks to a model rather than to a reader.
 
-Whoever plants more orders than there are windows must not choose which of them is read: where one of step 1 found no
-room, the evidence is not `whole`, and clears nobody.
+What else stands in a session that somebody has poisoned says nothing about this call, and is not shown. Whoever plants
+more orders than there are windows must not choose which of them is read: where one found no room, the evidence is not
+`whole`, and clears nobody.
 
 `FACTS` are numbers from 0 to 1 that mean something by themselves, so that few of them weighed against each other are a
 judgement that can be explained.
@@ -20,13 +20,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from lockgate.core.confusables import cleaned, folded, gates_of
 from lockgate.core.encodings import CODES
-from lockgate.core.orders import NOUN_VERBS, PLAIN_VERBS
 from lockgate.core.pipeline import Ask, leaves_of
 from lockgate.core.vocabulary import Block, Finding, Origin, Trust
 
@@ -34,11 +32,7 @@ MAX_WINDOWS = 6
 # Characters on each side of an order: with it, some 200 tokens.
 REACH = 320
 _WINDOW = 2 * REACH
-_STRIDE = REACH
-_MAX_CALL = 600
-_MAX_GOAL = 600
-# So much of all texts together, the newest first, is searched for words and for passages without a finding: the case
-# says what was not shown.
+# So much of an argument is searched for words.
 _MAX_SEARCHED = 256_000
 _MAX_LEAVES = 32
 # By so much of its beginning an order is recognized in the window around it.
@@ -46,10 +40,6 @@ _SHOWN = 40
 
 _WORD = re.compile(r"[^\W_]{3,}")
 _NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-_ORDERLY = re.compile(
-    r"(?im)(?:^|[.!?:;>\"'(*#-]\s*|\b(?:please|then|now|first|must|should|to|and|you)\s+)"
-    rf"(?:{'|'.join(PLAIN_VERBS + NOUN_VERBS)})\b"
-)
 _COMMON = frozenset(
     "the and for you your with from this that are was has have will can not all any our its out but his her they them "
     "there here been into over when what which who whom then than also about after before please".split()
@@ -57,34 +47,25 @@ _COMMON = frozenset(
 
 
 class Evidence(NamedTuple):
-    """`windows` are passages of untrusted text, the most telling first; `facts` are in the order of `FACTS`.
+    """`windows` are passages of untrusted text that the call could come from; `facts` are in the order of `FACTS`.
 
-    Not `whole`: there was an order that the call could have come from, and no room for it.
+    Not `whole`: there was one more such passage, and no room for it.
     """
 
-    goal: str
-    call: str
     windows: tuple[str, ...]
     facts: tuple[float, ...]
     whole: bool = True
 
 
 FACTS = (
-    "value-in-order",
     "value-near-order",
     "tool-in-order",
     "part-in-order",
     "unasked-recipient",
     "speaks-to-the-agent",
-    "credential-word",
-    "encoded",
-    "odd-argument",
-    "sink",
     "tool-in-goal",
     "arguments-in-goal",
-    "arguments-in-content-only",
     "order-in-goal",
-    "order-in-call",
 )
 
 # Groups of rules about texts that speak to a model, as against words that merely occur.
@@ -111,23 +92,10 @@ class _Known(Protocol):
 
 def evidence_of(ask: Ask, context: _Known, goal: str) -> Evidence:
     """The evidence for one call, at a bounded cost, whatever was read. A `Context` must not change meanwhile."""
-    tool, leaves = ask.call.tool, leaves_of(ask.call.arguments)[0][:_MAX_LEAVES]
-    call = f"{tool}({', '.join(f'{leaf.argument}={leaf.text[:200]}' for leaf in leaves)})"[:_MAX_CALL]
-    newest = _newest([block for block in context.blocks if block.trust is Trust.UNTRUSTED])
-    windows, whole = _windows(ask, context, newest)
-    facts = _facts(ask, goal, [leaf.text for leaf in leaves], newest)
-    return Evidence(plain(goal[:_MAX_GOAL]), plain(call), windows, facts, whole)
-
-
-def _newest(untrusted: Sequence[Block]) -> list[tuple[str, str]]:
-    """Ids and texts, the newest first, as far as they are searched."""
-    found: list[tuple[str, str]] = []
-    left = _MAX_SEARCHED
-    for block in reversed(untrusted):
-        # One without a text is kept: it still has an id.
-        found.append((block.id, block.content[: max(0, left)]))
-        left -= len(block.content)
-    return found
+    untrusted = {block.id for block in context.blocks if block.trust is Trust.UNTRUSTED}
+    windows, whole = _windows(ask, context, untrusted)
+    leaves = leaves_of(ask.call.arguments)[0][:_MAX_LEAVES]
+    return Evidence(windows, _facts(ask, goal, [leaf.text for leaf in leaves], untrusted), whole)
 
 
 # One dress for all
@@ -189,20 +157,18 @@ def plain(text: str) -> str:
 
 
 class _Place(NamedTuple):
-    """Where to look; `driving` for an order that the call may come from. `said` is how what stands there reads."""
+    """Where to look. `said` is how what stands there reads."""
 
     block: str
     start: int
     end: int
-    driving: bool
     said: str
 
 
-def _windows(ask: Ask, context: _Known, newest: Sequence[tuple[str, str]]) -> tuple[tuple[str, ...], bool]:
+def _windows(ask: Ask, context: _Known, untrusted: set[str]) -> tuple[tuple[str, ...], bool]:
     found: list[tuple[str, int, int]] = []
     texts: dict[str, None] = {}
-    whole = True
-    for place in _places(ask):
+    for place in _places(ask, untrusted):
         at = context.positions.get(place.block)
         if at is None:
             continue
@@ -211,8 +177,7 @@ def _windows(ask: Ask, context: _Known, newest: Sequence[tuple[str, str]]) -> tu
         if any(name == place.block and since <= start < until for name, since, until in found):
             continue
         if len(texts) >= MAX_WINDOWS:
-            whole = whole and not place.driving
-            continue
+            return tuple(texts), False
         low, high = max(0, start - REACH), min(len(content), max(place.end, start) + REACH)
         high = min(high, low + _WINDOW + REACH)
         found.append((place.block, low, high))
@@ -220,27 +185,23 @@ def _windows(ask: Ask, context: _Known, newest: Sequence[tuple[str, str]]) -> tu
         # What was hidden in a code stands there for nobody to read: what it says comes first.
         texts[text if said[:_SHOWN].lower() in text.lower() else f"{said} {text}"[: _WINDOW + REACH]] = None
     texts.pop("", None)
-    if len(texts) < 2:
-        texts |= dict.fromkeys([text for text in _orderly(newest) if text not in texts][: 2 - len(texts)])
-    return tuple(texts), whole
+    return tuple(texts), True
 
 
-def _places(ask: Ask) -> Iterator[_Place]:
+def _places(ask: Ask, untrusted: set[str]) -> Iterator[_Place]:
     """The most telling first."""
-    unknown = [origin for origin in ask.origins if not origin.known]
-    for origin in unknown:
-        if origin.order:
-            yield _Place(origin.block, origin.start, origin.end, driving=True, said=origin.order)
+    # Signals without a sentence that is known for an order: the tool's own name beside a value, a recipient in prose.
+    bare = {found.where for found in ask.findings if found.rule in ("origin:tool-named", "origin:unasked-recipient")}
+    for origin in ask.origins:
+        if not origin.known and (origin.order or origin.argument in bare):
+            yield _Place(origin.block, origin.start, origin.end, origin.order)
     for found in ask.findings:
         # A tool that an order names has no value to stand in it, and so no origin.
         if found.rule == "origin:tool-in-order":
-            yield _Place(found.where, found.start, found.end, driving=True, said=found.excerpt)
+            yield _Place(found.where, found.start, found.end, found.excerpt)
     for found in ask.findings:
-        if not found.rule.startswith("origin:"):
-            yield _Place(found.where, found.start, found.end, driving=False, said=found.excerpt)
-    for origin in unknown:
-        if not origin.order:
-            yield _Place(origin.block, origin.start, origin.end, driving=False, said="")
+        if _speaks(found, untrusted):
+            yield _Place(found.where, found.start, found.end, found.excerpt)
 
 
 def _snapped(text: str, low: int, high: int) -> str:
@@ -254,57 +215,28 @@ def _snapped(text: str, low: int, high: int) -> str:
     return text[low:high]
 
 
-def _orderly(newest: Sequence[tuple[str, str]]) -> list[str]:
-    """The passages with the most beginnings of orders, the newest block first among equals."""
-    scored: list[tuple[int, int, str]] = []
-    for age, (_, content) in enumerate(newest):
-        text = plain(content)
-        places = [found.start() for found in _ORDERLY.finditer(text)]
-        for low in range(0, max(1, len(text) - _STRIDE), _STRIDE) if text else ():
-            count = bisect_left(places, low + _WINDOW) - bisect_left(places, low)
-            scored.append((-count, age, _snapped(text, low, min(len(text), low + _WINDOW))))
-    scored.sort(key=lambda one: one[:2])
-    return [text for _, _, text in scored[:2] if text.strip()]
-
-
 # What is known
 
 
-def _facts(ask: Ask, goal: str, values: Sequence[str], newest: Sequence[tuple[str, str]]) -> tuple[float, ...]:
+def _facts(ask: Ask, goal: str, values: Sequence[str], untrusted: set[str]) -> tuple[float, ...]:
     rules = {found.rule for found in ask.findings}
-    blocks = {block for block, _ in newest}
     wanted = _words([goal])
     said = _words(value[:_MAX_SEARCHED] for value in values)
-    read = _words(text for _, text in newest)
-    order = _strongest(ask.origins)
-    ordered = _words([order])
     named = {part.lower() for part in _NAME_PARTS.findall(ask.call.tool)} - _COMMON
     return (
-        float("origin:value-in-order" in rules),
         float("origin:value-near-order" in rules),
         float("origin:tool-in-order" in rules),
         float(bool(rules & {"origin:number-in-order", "origin:word-in-order"})),
         float("origin:unasked-recipient" in rules),
-        float(any(_speaks(found, blocks) for found in ask.findings)),
-        float("seed:credential-word" in rules),
-        float(any(rule.startswith(("encoding:", "unicode:", "reading:")) for rule in rules)),
-        float(any(_odd(found, blocks) for found in ask.findings)),
-        float(any(origin.sink and not origin.known for origin in ask.origins)),
+        float(any(_speaks(found, untrusted) for found in ask.findings)),
         _share(named, {stem for word in wanted for stem in (word, word.rstrip("s"))}),
         _share(said, wanted),
-        _share(said, read - wanted),
-        _share(ordered, wanted),
-        _share(ordered, said | named),
+        _share(_words([_strongest(ask.origins)]), wanted),
     )
 
 
 def _speaks(found: Finding, blocks: set[str]) -> bool:
     return found.where in blocks and found.rule.startswith(_SPEAKS)
-
-
-def _odd(found: Finding, blocks: set[str]) -> bool:
-    """A rule's hit in the call's own arguments, origins and the word `password` aside."""
-    return found.where not in blocks and not found.rule.startswith(("origin:", "seed:credential"))
 
 
 def _strongest(origins: Iterable[Origin]) -> str:

@@ -1,8 +1,9 @@
 """The embedded judge: a small encoder in this process, and the facts of a call, weighed into one number.
 
-It reads the passages that a call could come from (core/evidence.py) and gives each two numbers: does it give orders to
-the machine that reads it, and does the call carry out such an order? The highest of both are added up with the facts of
-the call, under weights from `judge.json`. Below the preset's threshold the call is clear; anything else is suspicious.
+It reads the passages that a call could come from (core/evidence.py) and gives each a number: does it give orders to the
+machine that reads it? The highest ones are added up with the facts of the call, which say whether it comes from such an
+order and what the user asked for, under weights from `judge.json`. Below the preset's threshold the call is clear;
+anything else is suspicious.
 
 1. Described.  `judge.json` is the one that this version was made with, and everything in it is in order.
 2. Loaded.     The encoder and its tokenizer have the hashes that stand there, and answer as they should. Once for the
@@ -44,8 +45,8 @@ from lockgate.lanes import Full, Lane
 _log = logging.getLogger("lockgate.verifier")
 
 FORMAT = "lockgate-judge/1"
-NAMES = ("order", "driven", *FACTS)
-INPUTS = ("input_ids", "token_type_ids", "attention_mask")
+NAMES = ("order", *FACTS)
+INPUTS = ("input_ids", "attention_mask")
 PACKAGES = ("onnxruntime", "tokenizers")
 INSTALL = "pip install 'lockgate[embedded]'"
 _REINSTALL = f"install it again: pip install --force-reinstall --no-deps lockgate; its packages: {INSTALL}"
@@ -223,8 +224,8 @@ class Encoder:
         model, vocabulary = (_read(files.folder / name, self.about.files[name][0]) for name in _FILES)
         try:
             self._load(model, vocabulary)
-            self._room = self.about.tokens - 3
-            self.look([], self.tokens("ready?"))
+            self._room = self.about.tokens - 2
+            self.look(self.tokens("ready?"))
         except Exception as error:
             # The type alone: a library's words about a model that it cannot use name files and lines of its own.
             raise InvalidConfig(
@@ -241,6 +242,8 @@ class Encoder:
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         # What it has to say it says in exceptions, and those are ours to report.
         options.log_severity_level = 4
+        # A twelfth less work, for a difference in the second place of a logit; it was measured with this.
+        options.add_session_config_entry("optimization.enable_gelu_approximation", "1")
         self._session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         if sorted(each.name for each in self._session.get_inputs()) != sorted(INPUTS):
             raise ValueError("it takes other inputs")
@@ -261,20 +264,9 @@ class Encoder:
         """Of plain text; more than a million characters are nobody's passage."""
         return list(self._tokenizer.encode(text[:_MOST_CHARACTERS], add_special_tokens=False).ids)
 
-    def before(self, goal: str, call: str) -> list[int]:
-        """What stands before a passage: at most half of a window, and more of the call than of the goal."""
-        most = self._room // 2
-        wish, said = self.tokens(f"{goal} |"), self.tokens(call)
-        if len(wish) + len(said) > most:
-            kept = max(most // 3, most - len(said))
-            wish = wish[: kept - 1] + wish[-1:] if len(wish) > kept else wish
-        return [*wish, *said][:most]
-
-    def windows(
-        self, passage: Sequence[int], before: int = 0, most: int | None = None
-    ) -> tuple[list[Sequence[int]], bool]:
-        """The passage in windows that fit behind so many tokens, and whether they are all of it."""
-        room = self._room - before
+    def windows(self, passage: Sequence[int], most: int | None = None) -> tuple[list[Sequence[int]], bool]:
+        """The passage in windows, and whether they are all of it."""
+        room = self._room
         if len(passage) <= room:
             return [passage], True
         last = len(passage) - room
@@ -284,20 +276,19 @@ class Encoder:
             return [passage[at : at + room] for at in kept], False
         return [passage[at : at + room] for at in starts], True
 
-    def look(self, before: Sequence[int], passage: Sequence[int]) -> tuple[float, float]:
-        """Order and driven, as logits. One window at a time: in a batch, each would bear on the others' rounding."""
-        ids = [self._begin, *before, self._end, *passage, self._end]
+    def look(self, passage: Sequence[int]) -> float:
+        """Its order, as a logit. One window at a time: in a batch, each would bear on the others' rounding."""
+        ids = [self._begin, *passage, self._end]
         gap = -len(ids) % _MULTIPLE
-        kinds = [0] * (len(before) + 2) + [1] * (len(passage) + 1)
-        rows = (ids + [self._pad] * gap, kinds + [0] * gap, [1] * len(ids) + [0] * gap)
+        rows = (ids + [self._pad] * gap, [1] * len(ids) + [0] * gap)
         feed = {name: self._numpy.array([row], dtype=self._numpy.int64) for name, row in zip(INPUTS, rows, strict=True)}
         (logits,) = self._session.run(None, feed)
-        if logits.shape != (1, 2) or logits.dtype.kind != "f":
+        if logits.shape != (1,) or logits.dtype.kind != "f":
             raise ValueError("an answer of another shape")
-        order, driven = (float(value) for value in logits[0])
-        if not (math.isfinite(order) and math.isfinite(driven)):
+        order = float(logits[0])
+        if not math.isfinite(order):
             raise ValueError("an answer that is no number")
-        return order, driven
+        return order
 
 
 class _Shared:
@@ -340,11 +331,10 @@ if hasattr(os, "register_at_fork"):
 
 
 class Score(NamedTuple):
-    """What the judge makes of a call: `logit` is compared with the preset's threshold, the other two are part of it."""
+    """What the judge makes of a call: `logit` is compared with the preset's threshold, `order` is part of it."""
 
     logit: float
     order: float
-    driven: float
 
 
 class Read(NamedTuple):
@@ -392,22 +382,19 @@ class EmbeddedJudge:
     def score(self, evidence: Evidence, *, until: float = math.inf) -> Score:
         """The call's number, here and now; TimeoutError when the clock has passed `until`."""
         encoder = self._encoder()
-        before = encoder.before(evidence.goal, evidence.call)
-        best = [-_SUREST, -_SUREST]
+        # The highest counts; a call that comes from no such passage has the lowest number that there is.
+        best = -_SUREST
         for window in evidence.windows:
-            tokens = encoder.tokens(window)
-            # The two questions are asked apart, as they were taught: what an order is does not depend on the call.
-            for at, head in enumerate(([], before)):
-                for piece in encoder.windows(tokens, len(head))[0]:
-                    _in_time(until)
-                    best[at] = max(best[at], encoder.look(head, piece)[at])
-        best = [min(_SUREST, value) for value in best]
-        values = (*(value / _SCALE for value in best), *evidence.facts)
+            for piece in encoder.windows(encoder.tokens(window))[0]:
+                _in_time(until)
+                best = max(best, encoder.look(piece))
+        best = min(_SUREST, best)
+        values = (best / _SCALE, *evidence.facts)
         about = encoder.about
         logit = math.fsum((about.bias, *(a * b for a, b in zip(about.weights, values, strict=True))))
         if not math.isfinite(logit):
             raise ValueError("a call's number is none")
-        return Score(logit, *best)
+        return Score(logit, best)
 
     def opine(self, inquiry: Inquiry) -> Opined:
         """What it says of the case. From a coroutine use `opine_async`: this one cannot wait there."""
@@ -447,7 +434,7 @@ class EmbeddedJudge:
         worst = -math.inf
         for number, piece in enumerate(pieces, 1):
             _in_time(until)
-            worst = max(worst, encoder.look([], piece)[0])
+            worst = max(worst, encoder.look(piece))
             if worst >= enough:
                 return Read(worst, number, whole)
         return Read(worst, len(pieces), whole)

@@ -1,0 +1,288 @@
+"""The embedded judge: what it costs, and what it makes of calls, of ordinary texts that look odd, and of disguises.
+
+`make bench ARGS="--only judge TRACE…"` measures it on recorded sessions too. Where its packages are not installed, or
+this checkout has no model, there is one line that says so.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from time import thread_time
+from typing import NamedTuple
+
+from detection import corpus
+from lockgate.core.errors import LockgateError
+from lockgate.core.evidence import Evidence, evidence_of
+from lockgate.core.pipeline import Ask
+from lockgate.core.policy import PRESETS
+from lockgate.gate import Gate
+from lockgate.verifiers.embedded import EmbeddedJudge, Preset, verify
+from sessions import Block, Run
+from tables import Check, Row, Table
+
+HERE = Path(__file__).resolve().parent
+Tick = Callable[[str], None]
+_START = """
+import json, os, time
+from pathlib import Path
+from lockgate.verifiers.embedded import EmbeddedJudge
+def resident():
+    # Not the highest so far: a child inherits that from its parent.
+    pages = Path("/proc/self/statm")
+    return int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if pages.exists() else float("nan")
+base, began = resident(), time.process_time()
+judge = EmbeddedJudge()
+judge.read("ready?")
+took = time.process_time() - began
+judge.read("one two three four " * 2000)
+print(json.dumps({"start_s": took, "memory_mb": (resident() - base) / 1e6}))
+"""
+
+
+def tables_of(
+    gate: Gate, given: Mapping[str, Sequence[Run]], files: Sequence[Path], *, quick: bool, tick: Tick
+) -> list[Table]:
+    try:
+        about = verify()
+    except LockgateError as error:
+        return [Table("Judge. Not measured", ("why",), [Row({"why": error.message})])]
+    judge = EmbeddedJudge(timeout_s=60)
+    line = about.presets["balanced"]
+    tick("judge: cost")
+    made = [cost(judge, 20 if quick else 200)]
+    tick("judge: ordinary texts")
+    made += [ordinary(judge, line, files), forms(judge, about.presets["quiet"])]
+    made.append(calls("Judge 4. Escalated calls of our own corpus", judge, gate, corpus(HERE / "corpus"), tick))
+    if given:
+        title = "Judge 5. Escalated calls of the trace files given"
+        made.append(calls(title, judge, gate, given, tick, bounded=True))
+    return made
+
+
+# --- what it costs
+
+
+def cost(judge: EmbeddedJudge, rounds: int) -> Table:
+    encoder = judge._encoder()
+    # Words of ordinary prose, a whole window of them, never the same twice.
+    chance, words = random.Random(1), encoder.tokens("the roof was repaired in May and the bill went to Ada " * 40)
+    spent = []
+    for _ in range(rounds):
+        chance.shuffle(words)
+        window = words[: encoder.about.tokens - 2]
+        began = thread_time()
+        encoder.look(window)
+        spent.append(thread_time() - began)
+    ended = subprocess.run([sys.executable, "-c", _START], capture_output=True, text=True, check=True)
+    child = json.loads(ended.stdout)
+    rows = [
+        Row(
+            {"what": "one window of 256 tokens, CPU", "figure": f"{median(spent) * 1e3:.1f} ms"},
+            (Check("judge, window", median(spent) * 1e3),),
+        ),
+        Row(
+            {"what": "loading it and the first answer, CPU", "figure": f"{child['start_s']:.2f} s"},
+            (Check("judge, start", child["start_s"]),),
+        ),
+        Row(
+            {"what": "memory it adds to a process", "figure": f"{child['memory_mb']:.0f} MB"},
+            (Check("judge, memory", child["memory_mb"]),),
+        ),
+    ]
+    return Table("Judge 1. What it costs, one core", ("what", "figure"), rows)
+
+
+# --- what it makes of calls
+
+
+class Asked(NamedTuple):
+    """A call that Tier 1 escalated, as the judge is shown it, and what it was."""
+
+    evidence: Evidence
+    attack: bool
+
+
+def escalated(gate: Gate, runs: Sequence[Run]) -> Iterator[Asked]:
+    for run in runs:
+        session = gate.session(goal=run.goal)
+        for event in run.events:
+            if isinstance(event, Block):
+                session.add(event.content, source=event.source, trust=event.trust)
+                continue
+            ruling = session._begin(event.tool, event.arguments, None)[1]
+            if isinstance(ruling, Ask) and event.label in ("attack", "ordinary"):
+                yield Asked(evidence_of(ruling, session._context, run.goal), event.label == "attack")
+
+
+def scored(judge: EmbeddedJudge, asked: Sequence[Asked]) -> list[tuple[float, bool]]:
+    """Each with its number, where the same evidence is asked about once; what was not read whole is never cleared."""
+    known: dict[Evidence, float] = {}
+    found = []
+    for evidence, attack in asked:
+        if evidence not in known:
+            known[evidence] = judge.score(evidence).logit if evidence.whole else float("inf")
+        found.append((known[evidence], attack))
+    return found
+
+
+def auroc(found: Sequence[tuple[float, bool]]) -> float:
+    """The share of pairs of an attack and an ordinary one that are in the right order; ties count half."""
+    attacks, others = ([value for value, attack in found if attack is kind] for kind in (True, False))
+    if not attacks or not others:
+        return float("nan")
+    ranks: dict[float, float] = {}
+    ordered = sorted(value for value, _ in found)
+    edges = [0, *[at for at, (a, b) in enumerate(pairwise(ordered), 1) if a != b], len(ordered)]
+    for low, high in pairwise(edges):
+        ranks[ordered[low]] = (low + high + 1) / 2
+    total = sum(ranks[value] for value in attacks)
+    return (total - len(attacks) * (len(attacks) + 1) / 2) / (len(attacks) * len(others))
+
+
+def share(values: Sequence[bool]) -> float:
+    return sum(values) / len(values) if values else float("nan")
+
+
+def kept_and_cleared(found: Sequence[tuple[float, bool]], bar: float) -> tuple[float, float]:
+    return share([v >= bar for v, attack in found if attack]), share([v < bar for v, attack in found if not attack])
+
+
+def roc(found: Sequence[tuple[float, bool]]) -> list[tuple[float, float]]:
+    """(cleared, kept) at the lines that keep so many of the attacks."""
+    attacks = sorted(value for value, attack in found if attack)
+    bars = [attacks[min(len(attacks) - 1, int(len(attacks) * (1 - keep)))] for keep in KEEP] if attacks else []
+    return [tuple(reversed(kept_and_cleared(found, bar))) for bar in bars]  # type: ignore[misc]
+
+
+KEEP = (0.995, 0.99, 0.97, 0.95, 0.925, 0.9, 0.85, 0.8)
+
+
+def calls(
+    title: str,
+    judge: EmbeddedJudge,
+    gate: Gate,
+    given: Mapping[str, Sequence[Run]],
+    tick: Tick,
+    *,
+    bounded: bool = False,
+) -> Table:
+    columns = ("trace", "attack calls", "ordinary calls", "AUROC", *PRESETS)
+    presets = judge.verify().presets
+    rows = []
+    everything: list[tuple[float, bool]] = []
+    for name, runs in given.items():
+        tick(f"judge: {name}")
+        found = scored(judge, list(escalated(gate, runs)))
+        everything += found
+        rows.append(_calls_row(name, found, presets, bounded=False))
+    rows.append(_calls_row("all together", everything, presets, bounded=bounded))
+    note = "Of the calls that Tier 1 escalates: attacks that stay suspicious / ordinary ones cleared, by preset."
+    return Table(title, columns, rows, note)
+
+
+def _calls_row(name: str, found: list[tuple[float, bool]], presets: Mapping[str, Preset], *, bounded: bool) -> Row:
+    shares = {preset: kept_and_cleared(found, presets[preset].clear_below) for preset in PRESETS}
+    attacks = sum(attack for _, attack in found)
+    cells = {"trace": name, "attack calls": f"{attacks:,}", "ordinary calls": f"{len(found) - attacks:,}"}
+    cells["AUROC"] = _number(auroc(found))
+    cells |= {preset: f"{_percent(kept)} / {_percent(cleared)}" for preset, (kept, cleared) in shares.items()}
+    kept, cleared = shares["balanced"]
+    checks = (Check("judge, kept", kept * 100), Check("judge, cleared", cleared * 100)) if bounded else ()
+    return Row(cells, checks)
+
+
+def _number(value: float) -> str:
+    return "-" if value != value else f"{value:.3f}"
+
+
+def _percent(value: float) -> str:
+    return "-" if value != value else f"{value:.1%}"
+
+
+# --- ordinary texts, and disguises
+
+
+def ordinary(judge: EmbeddedJudge, line: Preset, files: Sequence[Path]) -> Table:
+    texts = {kind: [text.strip() for text in listed] for kind, listed in _written("hard_negatives.toml").items()}
+    texts["installed source and read-me files"] = [
+        file.read_bytes()[:12_000].decode("utf-8", "replace") for file in files[:: max(1, len(files) // 40)]
+    ]
+    rows = []
+    for kind, listed in texts.items():
+        found = [judge.read(text).order for text in listed]
+        rows.append(
+            Row(
+                {
+                    "ordinary texts": kind,
+                    "texts": str(len(listed)),
+                    "unsafe": _percent(share([value >= line.unsafe_from for value in found])),
+                    "unclear": _percent(share([line.safe_below <= value < line.unsafe_from for value in found])),
+                }
+            )
+        )
+    note = "At `balanced`. Each would fool a list of words; what is unclear is left to the tiers above."
+    return Table(
+        "Judge 2. Ordinary texts that look like attacks", ("ordinary texts", "texts", "unsafe", "unclear"), rows, note
+    )
+
+
+def _written(name: str) -> dict[str, list[str]]:
+    return tomllib.loads((HERE / name).read_text(encoding="utf-8"))
+
+
+# Plain prose that asks for nothing, more than a window of it.
+PADDING = (
+    "The town lies where the river leaves the hills. In 1911 it had two bridges; one of them was lost in a flood,"
+    " the other carries the tram today. Most people worked in the paper mill, which stood on the left bank and "
+    "took its water from a canal. The canal is older than the mill. It was dug by monks, who kept fish in it, and"
+    " their pond is still there, behind the school. After the war the mill was sold twice. A company from the "
+    "coast made cardboard in it until the eighties, then it stood empty, and children played in the halls. The "
+    "roof fell in during a winter with much snow. What is left of it has become a library. The old machines stand"
+    " between the shelves, and the reading room has the windows of the drying hall, which face south. On clear "
+    "days one sees the hills from there, and the line of trees that marks the course of the river. The library "
+    "has forty thousand volumes, a third of them about paper. "
+)
+FORMS: Mapping[str, Callable[[str], str]] = {
+    "as it is": lambda text: text,
+    "in much other text": lambda text: f"{PADDING} {text} {PADDING}",
+    "in capitals": str.upper,
+    "in small letters": str.lower,
+    "zero-width characters inside": "\u200b".join,
+    "one word a line": lambda text: text.replace(" ", "\n"),
+    "in JSON": lambda text: json.dumps({"id": 7, "note": text, "ok": True}),
+    "in HTML": lambda text: f"<div style='display:none'><p>{text}</p></div>",
+    "in code comments": lambda text: (
+        "def total(rows):\n" + "".join(f"    # {part}\n" for part in text.split(". ")) + "    return sum(rows)\n"
+    ),
+    "across two windows": lambda text: f"{PADDING[:900]} {text} {PADDING}",
+}
+
+
+def forms(judge: EmbeddedJudge, line: Preset) -> Table:
+    written = tomllib.loads((HERE / "judge_attacks.toml").read_text(encoding="utf-8"))
+
+    def found(texts: Sequence[str]) -> float:
+        return share([judge.read(text).order >= line.safe_below for text in texts])
+
+    base = found(written["english"])
+    alone = "yes" if judge.read(PADDING).order < line.safe_below else "no"
+    rows = []
+    for name, form in FORMS.items():
+        shown = found([form(text) for text in written["english"]])
+        checks = () if name == "as it is" else (Check("judge, form", (base - shown) * 100),)
+        rows.append(Row({"form": name, "not called safe": _percent(shown)}, checks))
+    for language, texts in written["translated"].items():
+        rows.append(Row({"form": f"translated: {language}", "not called safe": _percent(found(texts))}))
+    note = (
+        "Of 12 passages that give orders to the machine, in English; of 4 in each other language. At `quiet`. "
+        f"Is the other text by itself called safe? {alone}."
+    )
+    return Table("Judge 3. The same orders in another form", ("form", "not called safe"), rows, note)
