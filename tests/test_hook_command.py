@@ -335,3 +335,36 @@ def test_it_loads_next_to_nothing() -> None:
     )  # fmt: skip
     loaded = set(ended.stderr.decode().splitlines()[-1].split())
     assert not loaded & {"json", "re", "argparse", "socket", "ssl", "asyncio", "typing", "enum", "http", "urllib.parse"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "let"),
+    [
+        ({}, True),
+        ({"HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": "localhost"}, False),
+        ({"http_proxy": "http://127.0.0.1:9"}, False),
+        ({"HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "localhost,127.0.0.1"}, True),
+        ({"HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1", "no_proxy": "x"}, False),
+    ],
+    ids=["none", "https", "http", "spared", "one spelling"],
+)
+def test_a_prompt_waits_while_a_proxy_would_answer_the_host(
+    service: Callable[..., Service], variables: dict[str, str], let: object
+) -> None:
+    there = service(http({}))
+    words = ("claude-code", "--url", there.url, "--http")
+    ended = run(there.url, event("UserPromptSubmit"), words=words, **variables)
+    assert (ended.returncode == 0) is let
+    assert bool(there.heard) is let
+    if not let:
+        assert ended.returncode == 2
+        assert b"PROXY" in ended.stderr
+    # The command itself goes straight to the service, whatever is set.
+    assert run(there.url, event(), words=words[:3], **variables).returncode == 0
+
+
+def test_the_address_in_the_settings_is_not_the_environments_to_change(service: Callable[..., Service]) -> None:
+    ours, theirs = service(http({})), service(http({}))
+    assert run(theirs.url, event(), words=("claude-code", "--url", ours.url)).returncode == 0
+    assert len(ours.heard) == 1
+    assert theirs.heard == []

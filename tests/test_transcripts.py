@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,3 +128,123 @@ def test_an_agent_has_its_file_in_the_sessions_folder() -> None:
     assert (whose.session, whose.agent, whose.parent) == ("one", "", "")
     whose = transcripts.named("p/one/subagents/agent-a1.jsonl")
     assert (whose.session, whose.agent, whose.parent) == ("one", "a1", "p/one.jsonl")
+
+
+# --- what a folder has the host tell its model
+
+
+def attached(kind: str, **said: object) -> dict[str, Any]:
+    return {"type": "attachment", "cwd": "/w/project", "attachment": {"type": kind, **said}}
+
+
+def skills(names: list[str], content: str, **more: object) -> dict[str, Any]:
+    return attached("skill_listing", **{"content": content, "names": names, "isInitial": True, **more})
+
+
+def texts(*lines: dict[str, Any]) -> list[str]:
+    return [entry.text for entry in read(*lines) if isinstance(entry, Text)]
+
+
+def test_the_agents_of_a_folder_are_described_by_others() -> None:
+    listing = {
+        "addedTypes": ["Explore", "helper"],
+        "addedLines": ["- Explore: Use this to look. (Tools: *)", "- helper: run it now (Tools: All tools)"],
+        "builtInTypes": ["Explore"],
+    }
+    assert texts(attached("agent_listing_delta", **listing)) == ["- helper: run it now"]
+    # One that is called like the host's own is not the host's own.
+    assert len(texts(attached("agent_listing_delta", **{**listing, "builtInTypes": []}))) == 1
+    assert "Use this" in texts(attached("agent_listing_delta", **{**listing, "builtInTypes": []}))[0]
+    # What an agent's author can choose stays.
+    odd = {**listing, "addedLines": ["- Explore: x", "- helper: y (Tools: run this now)"]}
+    assert texts(attached("agent_listing_delta", **odd)) == ["- helper: y (Tools: run this now)"]
+    # A list that does not fit its names is no list.
+    assert "Use this" in texts(attached("agent_listing_delta", **{**listing, "addedTypes": ["Explore"]}))[0]
+    only = {**listing, "addedTypes": ["Explore"], "addedLines": ["- Explore: x"]}
+    assert texts(attached("agent_listing_delta", **only)) == []
+
+
+def test_the_skills_of_a_folder_are_described_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    hosts = "- init: Use this whenever you begin.\nTwo lines of it.\n- loop: Run it again."
+    assert texts(skills(["init", "loop"], hosts)) == []
+    ours = "- zz: run it now\n" + hosts
+    assert texts(skills(["zz", "init", "loop"], ours)) == ["- zz: run it now\n"]
+    # A description that holds a list of its own cannot hide behind the host's names.
+    hidden = "- zz: harmless\n- init: run it now\n" + hosts
+    assert texts(skills(["zz", "init", "loop"], hidden)) == [hidden]
+    for odd in (
+        skills(["init", "zz", "loop"], ours),
+        skills(["init"], ours),
+        skills([], ours),
+        skills(["zz", "init", "loop"], ours, isInitial=False),
+        attached("skill_listing", content=ours, names="zz", isInitial=True),
+    ):
+        assert "run it now" in texts(odd)[0]
+        assert "Use this" in texts(odd)[0]
+
+
+@pytest.mark.parametrize("place", ["project/.claude/skills/init", "above/.claude/commands/init.md", "more", "home"])
+def test_a_file_that_stands_in_for_a_skill_of_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    file = {
+        "above/.claude/commands/init.md": tmp_path / ".claude/commands/init.md",
+        "more": tmp_path / "elsewhere/.claude/skills/init",
+        "home": tmp_path / "home/.claude/skills/init",
+    }.get(place, tmp_path / place)
+    file.parent.mkdir(parents=True)
+    file.write_text("")
+    line = {**skills(["init"], "- init: run it now"), "cwd": str(tmp_path / "project")}
+    more = attached("environment", snapshot={"additionalWorkingDirectories": [str(tmp_path / "elsewhere")]})
+    assert texts(more, line) == ["- init: run it now"]
+    file.unlink()
+    assert texts(more, line) == []
+
+
+def test_a_log_of_commits_and_what_other_hooks_say_is_text() -> None:
+    assert texts(attached("session_context", context={"gitStatus": "Recent commits:\nab12 run it now"})) == [
+        "Recent commits:\nab12 run it now"
+    ]
+    assert texts(attached("session_context", context={})) == []
+    assert texts(attached("hook_success", content="run it now", stdout="{}")) == ["run it now"]
+    assert texts(attached("hook_success", content="", stdout="{}", command="http://127.0.0.1/x")) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<bash-stdout>run it</bash-stdout><bash-stderr></bash-stderr>",
+        "<teammate-message from='x'>run it</teammate-message>",
+        "<task-notification>\nrun it",
+        "  <some-new-kind>run it</some-new-kind>\n",
+    ],
+)
+def test_what_no_person_has_typed_is_no_prompt(text: str) -> None:
+    (entry,) = read(user(text))
+    assert isinstance(entry, Text)
+
+
+@pytest.mark.parametrize("text", ["<app-header> is broken, run make", "<div> is", "<bash-input>ls</bash-input> what?"])
+def test_somebody_who_writes_about_a_tag_is_heard(text: str) -> None:
+    assert read(user(text)) == [Prompt(text, TIME)]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"type": "text", "text": "a"}, "a"),
+        ({"type": "now run it", "text": "a"}, "now run it\na"),
+        ({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}, "image/png"),
+        ({"type": "image", "data": "AAAA", "note": "run it"}, "run it"),
+        ({"type": "image", "data": "now run it"}, "now run it"),
+        ({"now run it": 1}, "now run it\n1"),
+        ({"content": [{"plain_name": None}]}, ""),
+    ],
+    ids=["label", "no label", "picture", "beside", "no data", "name", "nothing"],
+)
+def test_nothing_that_can_be_read_hides_behind_a_label(value: object, text: str) -> None:
+    assert transcripts.told(value) == text

@@ -64,17 +64,33 @@ def main(argv: list[str] | None = None) -> int:
 def _options(words: list[str]) -> str:
     """The address of the service. On the command line it is the user's; from the environment it must be this machine,
     since a project's settings can set variables for us.
+
+    `--http` says that the host asks about all else by itself: what it has read of the environment has to lead it there.
     """
     if words[:1] != ["claude-code"]:
         raise Failed("unknown host: use lockgate hook claude-code")
-    if words[1:2] == ["--url"] and len(words) == 3:
+    if words[1:2] == ["--url"] and words[3:] in ([], ["--http"]):
+        if words[3:] and proxied(os.environ, words[2]):
+            raise Failed(
+                "HTTP_PROXY or HTTPS_PROXY is set, and Claude Code would ask us through it: if it is yours, set "
+                "NO_PROXY=127.0.0.1 too; if this folder's settings set it, do not work here"
+            )
         return words[2]
     if words[1:]:
-        raise Failed("unexpected option: use lockgate hook claude-code [--url URL]")
+        raise Failed("unexpected option: use lockgate hook claude-code [--url URL [--http]]")
     url = os.environ.get("LOCKGATE_URL", "") or DEFAULT_URL
     if place(url)[0] not in ("127.0.0.1", "::1", "localhost"):
         raise Failed("LOCKGATE_URL is not on this machine: give the address as --url in the settings of the user")
     return url
+
+
+def proxied(environment: Mapping[str, str], url: str) -> bool:
+    """Whether a host would send what is meant for this address to a proxy: of all spellings, each has to spare it."""
+    names = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY")
+    if not any(environment.get(name) for name in names):
+        return False
+    spared = [environment[name] for name in ("no_proxy", "NO_PROXY") if environment.get(name)]
+    return not spared or not all({place(url)[0], "*"} & set(each.replace(",", " ").split()) for each in spared)
 
 
 def place(url: str) -> tuple[str, int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import BinaryIO
@@ -19,13 +19,33 @@ from typing import BinaryIO
 MAX_LINE_BYTES = 32 * 1024 * 1024
 # Deep enough for every reply of a tool, shallow enough for whoever walks it.
 _MAX_DEPTH = 64
-# What the host itself tells its model: names of tools and agents, the date, its own prompt. Unlisted kinds may carry
-# files, resources and whatever comes to exist later.
+_MAX_FOLDERS = 32
+# What the host itself tells its model: names of tools, the date, its own prompt. Unlisted kinds may carry files,
+# resources and whatever comes to exist later.
 _HOSTS_OWN = frozenset(
-    "environment model deferred_tools_delta agent_listing_delta skill_listing session_context date prompt_snapshot "
-    "remote_session_change todo_reminder hook_success hook_cancelled hook_error_during_execution "
-    "hook_non_blocking_error hook_blocking_error hook_stopped_continuation plan_mode plan_mode_exit".split()
+    "environment model deferred_tools_delta date prompt_snapshot remote_session_change todo_reminder hook_cancelled "
+    "hook_error_during_execution hook_non_blocking_error hook_blocking_error hook_stopped_continuation plan_mode "
+    "plan_mode_exit".split()
 )
+# The skills that come with the host. What it lists besides is described by whoever wrote the folder or the plugin.
+_HOSTS_SKILLS = frozenset(
+    "dataviz update-config keybindings-help code-review simplify fewer-permission-prompts loop claude-api run init "
+    "workflow-authoring plugin-authoring security-review review pr-comments schedule verify batch debug".split()
+)
+# How the host hands its model what no person has typed: results of commands and agents in the background, messages of
+# other agents. Somebody who asks about a tag of their own is still heard.
+_MACHINE = re.compile(
+    r"\s*<(?:(?:task-notification|(?:teammate|agent|own|tool|cross-session)-message|(?:bash|local-command)-std(?:out|err)"
+    r"|local-command-caveat|system-reminder|channel|tick|artifact-room-event|webhook-payload|slack-messages|other-user"
+    r"|coordinator-task|turn-ended|new-diagnostics|mcp-resource|persisted-output|repl-output|fork-boilerplate"
+    r"|skill-watcher-idle-wake)[\s>/]|([a-z]+(?:-[a-z]+)+)[\s>])"
+)
+# What only says what kind of thing something is; anything longer may be a sentence.
+_LABEL = re.compile(r"[\w.+$-]{1,64}(?:/[\w.+-]{1,64})?")
+# What the host says behind an agent's description; only names, since the agent's author lists them.
+_TOOLS = re.compile(r" \(Tools: (?:\*|All tools|(?:All tools except )?[\w*]+(?:, [\w*]+)*)\)$")
+_PICTURES = ("image", "base64", "redacted_thinking")
+_BINARY = re.compile(r"[A-Za-z0-9+/_=-]*")
 # Who starts a turn without a person having said anything.
 _NOBODY = frozenset({"system", "loop_wakeup", "schedule_wakeup", "poll_event"})
 # How versions that did not yet say so in a key of its own began the result of a call that was not let run.
@@ -109,6 +129,7 @@ def read(path: str) -> Iterator[Entry]:
 
 def entries(stream: BinaryIO) -> Iterator[Entry]:
     tools: dict[str, str] = {}
+    folders: list[str] = []
     number = 0
     while data := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -127,7 +148,7 @@ def entries(stream: BinaryIO) -> Iterator[Entry]:
         if not isinstance(line, dict):
             yield Unreadable(number)
             continue
-        for entry in _entry(line):
+        for entry in _entry(line, folders):
             if isinstance(entry, Call):
                 tools[entry.id] = entry.tool
             elif isinstance(entry, Result) and entry.id in tools:
@@ -135,11 +156,12 @@ def entries(stream: BinaryIO) -> Iterator[Entry]:
             yield entry
 
 
-def _entry(line: Mapping[str, object]) -> Iterator[Entry]:
+def _entry(line: Mapping[str, object], folders: list[str]) -> Iterator[Entry]:
+    """What is in a line; `folders` is where else the host takes skills from, as far as lines before have said so."""
     at = _time(line.get("timestamp"))
     sort = line.get("type")
     if sort == "attachment":
-        yield from _attached(line, at)
+        yield from _attached(line, at, folders)
         return
     message = line.get("message")
     if sort not in ("user", "assistant") or not isinstance(message, dict):
@@ -171,19 +193,89 @@ def _said(line: Mapping[str, object], text: str, at: float | None) -> Prompt | T
     if line.get("isCompactSummary") is True or line.get("isSidechain") is True:
         # A summary of its own, or what one agent tells another: as trusted as what it had read.
         return Text(text, "agent:claude-code", at)
-    if line.get("isMeta") is True or line.get("promptSource") in _NOBODY:
+    if line.get("isMeta") is True or line.get("promptSource") in _NOBODY or is_machine(text):
         return Text(text, "tool:claude-code", at)
     return Prompt(text, at)
 
 
-def _attached(line: Mapping[str, object], at: float | None) -> Iterator[Text]:
+def is_machine(text: str) -> bool:
+    """Whether this is what the host says in a user's place, although nobody has typed it."""
+    found = _MACHINE.match(text)
+    return found is not None and (found[1] is None or text.rstrip().endswith(f"</{found[1]}>"))
+
+
+def _attached(line: Mapping[str, object], at: float | None, folders: list[str]) -> Iterator[Text]:
     attachment = line.get("attachment")
-    if not isinstance(attachment, dict) or attachment.get("type") in _HOSTS_OWN:
+    if not isinstance(attachment, dict):
         return
-    text = told({key: value for key, value in attachment.items() if key != "type"})
+    if attachment.get("type") in _HOSTS_OWN:
+        snapshot = attachment.get("snapshot")
+        more = snapshot.get("additionalWorkingDirectories") if isinstance(snapshot, dict) else None
+        folders += [each for each in more if isinstance(each, str)] if isinstance(more, list) else []
+        return
+    match attachment.get("type"):
+        case "agent_listing_delta":
+            text = _agents(attachment)
+        case "skill_listing":
+            text = _skills(attachment, [_word(line.get("cwd")), *folders])
+        case "hook_success":
+            # What other hooks have the model read; ours say nothing there.
+            text = told(attachment.get("content"))
+        case _:
+            text = told({key: value for key, value in attachment.items() if key != "type"})
     if text:
         name = attachment.get("filename") or attachment.get("path") or attachment.get("type")
         yield Text(text, f"file:{_word(name)}"[:1000], at)
+
+
+def _agents(attachment: Mapping[str, object]) -> str:
+    """The agents that a listing describes, without those that come with the host."""
+    names, lines, own = (attachment.get(key) for key in ("addedTypes", "addedLines", "builtInTypes"))
+    if not isinstance(names, list) or not isinstance(lines, list) or len(names) != len(lines):
+        return told(dict(attachment))
+    hosts = own if isinstance(own, list) else []
+    added = [told(line) for name, line in zip(names, lines, strict=True) if name not in hosts]
+    return "\n".join(_TOOLS.sub("", line) for line in added)
+
+
+def _skills(attachment: Mapping[str, object], folders: Sequence[str]) -> str:
+    """The skills that a listing describes, without those that come with the host.
+
+    The host does not say which do. A name that it has itself is its own where no file of that name is in the folders it
+    would take one from; and only where the list can be taken apart in one way: a description may hold a whole list.
+    """
+    content, names = attachment.get("content"), attachment.get("names")
+    if not isinstance(content, str) or not isinstance(names, list) or attachment.get("isInitial") is not True:
+        return told(dict(attachment))
+    starts: list[tuple[int, str]] = []
+    for name in names:
+        places = [at.start() for at in re.finditer(rf"^- {re.escape(str(name))}(?::|$)", content, re.MULTILINE)]
+        if len(places) != 1:
+            return content
+        starts.append((places[0], str(name)))
+    if not starts or starts != sorted(starts) or starts[0][0] != 0:
+        return content
+    ends = [*(start for start, _ in starts[1:]), len(content)]
+    return "".join(
+        content[start:end]
+        for (start, name), end in zip(starts, ends, strict=True)
+        if name not in _HOSTS_SKILLS or _has_skill(folders, name)
+    )
+
+
+def _has_skill(folders: Sequence[str], name: str) -> bool:
+    """Whether a file stands in for a skill of the host: in these folders or above them, or among the user's own."""
+    home = os.path.join(os.path.expanduser("~"), ".claude")
+    bases = {home, os.environ.get("CLAUDE_CONFIG_DIR") or home}
+    for folder in folders:
+        for _ in range(_MAX_FOLDERS):
+            bases.add(os.path.join(folder, ".claude"))
+            folder = os.path.dirname(folder)
+    return not all(folders) or any(
+        os.path.lexists(os.path.join(base, path))
+        for base in bases
+        for path in (f"skills/{name}", f"commands/{name}.md")
+    )
 
 
 def _result(line: Mapping[str, object], part: Mapping[str, object], at: float | None) -> Result:
@@ -200,18 +292,24 @@ def _result(line: Mapping[str, object], part: Mapping[str, object], at: float | 
     return Result(_word(part.get("tool_use_id")), "", text, outcome, by_a_person, at)
 
 
-def told(value: object, depth: int = 0) -> str:
+def told(value: object, depth: int = 0, *, picture: bool = False) -> str:
     """All text of a reply, in its order: what a model may have read of it. Pictures and the like are left out."""
     if isinstance(value, str):
         return value
     if depth > _MAX_DEPTH or value is None or isinstance(value, bool):
         return ""
     if isinstance(value, dict):
-        if value.get("type") in ("image", "base64", "redacted_thinking"):
-            return ""
-        return "\n".join(said for key, item in value.items() if key != "type" and (said := told(item, depth + 1)))
+        picture = picture or value.get("type") in _PICTURES
+        said: list[str] = []
+        for key, item in value.items():
+            # A name that is not one may be a sentence.
+            said.append("" if not isinstance(key, str) or _LABEL.fullmatch(key) else key)
+            drop = _LABEL if key == "type" else _BINARY if picture and key == "data" else None
+            if drop is None or not isinstance(item, str) or not drop.fullmatch(item):
+                said.append(told(item, depth + 1, picture=picture))
+        return "\n".join(filter(None, said))
     if isinstance(value, list):
-        return "\n".join(said for item in value if (said := told(item, depth + 1)))
+        return "\n".join(filter(None, (told(item, depth + 1, picture=picture) for item in value)))
     return str(value)
 
 

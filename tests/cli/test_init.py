@@ -562,3 +562,26 @@ def test_hooks_in_two_files_ask_twice(home: Path, monkeypatch: pytest.MonkeyPatc
 )
 def test_a_proxy_that_would_be_asked_in_our_place_is_noticed(environ: dict[str, str], caught: bool) -> None:  # noqa: FBT001
     assert proxied(environ, "http://127.0.0.1:7717") is caught
+
+
+def test_variables_of_a_folder_that_lead_our_hooks_elsewhere_are_told(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wiring, "service_answers", lambda _: False)
+    (home / ".claude").mkdir(exist_ok=True)
+    local = home / ".claude" / "settings.local.json"
+    local.write_text(json.dumps({"env": {"HTTPS_PROXY": "http://x", "PYTHONPATH": "y", "DEBUG": "1"}}))
+    state, said = _checked(home, _sound())["local"]
+    assert state is State.FAIL
+    assert "HTTPS_PROXY" in said
+    assert "DEBUG" not in said
+    local.write_text(json.dumps({"env": {"DEBUG": "1"}}))
+    assert _checked(home, _sound())["local"][0] is State.OK
+
+
+def test_a_prompt_asked_over_http_does_not_see_a_proxy(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wiring, "service_answers", lambda _: False)
+    said = _sound()
+    said["hooks"]["UserPromptSubmit"][0]["hooks"][0] = dict(said["hooks"]["PreToolUse"][0]["hooks"][0])  # type: ignore[index]
+    assert _checked(home, said)["user"] == (State.FAIL, _checked(home, said)["user"][1])
+    assert "UserPromptSubmit" in _checked(home, said)["user"][1]

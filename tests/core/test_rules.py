@@ -8,7 +8,7 @@ from collections.abc import Callable
 import hyperscan
 import pytest
 
-from lockgate.core.rules import BY_ID, FAMILIES, OWN, RULES, RULESET_VERSION, Rule, Scope, own_readings
+from lockgate.core.rules import BY_ID, FAMILIES, RULES, RULESET_VERSION, Rule, Scope
 
 Scan = Callable[[str], set[str]]
 
@@ -306,103 +306,3 @@ def test_a_language_knows_more_than_one_wording(rule: str, text: str, scan: Scan
 )
 def test_ordinary_text_does_not_speak_to_an_agent(text: str, scan: Scan) -> None:
     assert not {name for name in scan(text) if BY_ID[name].scope is Scope.AGENT}
-
-
-# --- a person's own part
-
-
-def own(scan: Scan, *values: str) -> set[str]:
-    """What the rules on a person's own part find in a call's values, in every reading that they have."""
-    return {found for text in own_readings(values) for found in scan(text)} & {rule.id for rule in OWN}
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "lockgate approvals approve 3f9a --yes",
-        "lockgate approvals deny 3f9a",
-        "LOCKGATE APPROVALS APPROVE x",
-        "/usr/bin/lockgate approvals approve x",
-        "python -m lockgate.cli.main approvals approve x",
-        "lockgate 'approvals' 'approve' x",
-        "lockgate\tapprovals\tapprove x",
-        "lockgate approvals \\\n approve x",
-        "lockgate approvals --reason 'looks fine' approve x --yes",
-        'lockgate approvals --who ana --reason "all good" approve x --yes',
-        "lockgate approvals --all --full --json --yes --config=x approve x",
-        "lockgate approvals list; lockgate approvals approve x",
-        "lockgate approvals a''pprove x",
-        "lockgate appro''vals approve x",
-        'lock""gate approvals de\\ny x',
-        "lockgate approvals $(echo approve) x",
-        "V=approve; lockgate approvals $V x",
-        'lockgate approvals "$V" x',
-        "L=lockgate; $L approvals approve x",
-        "xargs lockgate approvals <<< 'approve x --yes'",
-        "echo approve x --yes | xargs lockgate approvals",
-        "ls | xargs -I{} lockgate approvals {} x",
-        "python -c \"from lockgate.cli.main import main; main(['approvals','approve','x','--yes'])\"",
-        "python -c \"from lockgate.cli.main import main; main(['approvals', '--who', 'x', 'approve', 'x'])\"",
-        "python -c \"from lockgate.stores.sqlite import SqliteApprovals as S; S = SqliteApprovals(p); S.answer('x')\"",
-        'python -c "import lockgate.cli.approvals as a; a._answer(store, call, args)"',
-    ],
-)
-def test_no_spelling_lets_an_agent_answer_for_a_person(command: str, scan: Scan) -> None:
-    assert own(scan, command) == {"execution:own-approval"}
-
-
-def test_a_program_and_its_words_may_be_values_of_their_own(scan: Scan) -> None:
-    assert own(scan, "lockgate", "approvals", "approve", "3f9a") == {"execution:own-approval"}
-    assert own(scan, "lockgate", "approvals", "list") == set()
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "sqlite3 ~/.local/state/lockgate/approvals.db \"update approvals set state='granted'\"",
-        "sqlite3 approvals.db .dump",
-        "rm ~/.local/state/lockgate/approvals.d''b-wal",
-        "rm -rf ~/.local/state/lock*",
-        "rm -rf ~/.local/state/$D",
-        'cp /tmp/a.db "$XDG_STATE_HOME"/lockgate/',
-        "cd ${XDG_STATE_HOME}/lockgate && cp /tmp/x .",
-        "find / -path '*lockgate*' -name '*.db'",
-        "truncate -s0 /home/ana/.local/state/lockgate/ledger.jsonl",
-        r"del C:\Users\ana\.local\state\lockgate\approvals.db",
-    ],
-)
-def test_the_files_of_the_gate_are_known(command: str, scan: Scan) -> None:
-    assert own(scan, command) == {"execution:own-state"}
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "lockgate approvals list",
-        "lockgate approvals list --all --json",
-        "lockgate approvals --json list",
-        "lockgate approvals show 3f9a --full",
-        "lockgate approvals show 3f9a # then a person may approve it",
-        "lockgate approvals list | xargs -n1 lockgate approvals show",
-        "lockgate approvals --help",
-        "lockgate rules && lockgate stats",
-        "pip install lockgate && lockgate demo",
-        "git clone https://code.example/x/lockgate",
-        "cd lockgate && pytest tests/cli/test_approvals.py -k approve",
-        "vim src/lockgate/cli/approvals.py # how it asks to approve",
-        "cat docs/how-to/approvals.md | grep approve",
-        "from lockgate.stores.sqlite import SqliteApprovals\ngate = Gate(approvals=SqliteApprovals(path))",
-        "Lockgate asks a person; approvals expire after five minutes",
-        "the approvals of the board: approve or deny",
-        "gh pr review --approve",
-        "ls ~/.local/state/nvim",
-        "cat expense_approvals.dbf",
-    ],
-)
-def test_what_answers_nobody_is_let_be(command: str, scan: Scan) -> None:
-    assert own(scan, command) == set()
-
-
-def test_most_calls_need_no_look_at_a_persons_own_part() -> None:
-    assert own_readings(["git status", "a'b\\c", "x" * 1000]) == ()
-    assert own_readings([]) == ()

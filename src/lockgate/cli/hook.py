@@ -31,14 +31,15 @@ not be told.
 
 
 def describe(parser: Parser) -> None:
-    parser.usage = "lockgate hook claude-code [--url URL]"
+    parser.usage = "lockgate hook claude-code [--url URL [--http]]"
     parser.description = _HELP
     parser.add_argument("host", metavar="claude-code", choices=["claude-code"], help="whose event it is")
     parser.add_argument("--url", metavar="URL", help="where the service is")
+    parser.add_argument("--http", action="store_true", help="fail if a proxy is between Claude Code and the service")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     from lockgate.hook import main
 
-    return main([args.host, *(["--url", args.url] if args.url else [])])
+    return main([args.host, *(["--url", args.url] if args.url else []), *(["--http"] if args.http else [])])

@@ -82,15 +82,6 @@ def service_answers(url: str) -> bool:
         return False
 
 
-def proxied(environ: Mapping[str, str], url: str) -> bool:
-    """Whether Claude Code would send what is meant for this address to a proxy."""
-    from lockgate.hook import place
-
-    proxy = environ.get("http_proxy") or environ.get("HTTP_PROXY")
-    spared = (environ.get("no_proxy") or environ.get("NO_PROXY") or "").replace(",", " ").split()
-    return bool(proxy) and not {place(url)[0], "*"} & set(spared)
-
-
 def checks(settings: Settings, cwd: Path, environ: Mapping[str, str]) -> Iterator[Check]:
     """Every check in turn."""
     yield _version()
@@ -98,11 +89,7 @@ def checks(settings: Settings, cwd: Path, environ: Mapping[str, str]) -> Iterato
     yield from _files(cwd, environ, found)
     yield _events(found)
     yield _matchers(found)
-    http = sorted({str(each.hook.get("url", "")) for each in found if each.hook.get("type") == "http"})
-    for url in http:
-        if proxied(environ, url):
-            hint = "set NO_PROXY=127.0.0.1 where Claude Code starts, or: lockgate init claude-code --command"
-            yield Check("proxy", State.FAIL, "HTTP_PROXY is set, and Claude Code would ask us through it", hint)
+    yield from _proxies(found, environ)
     url = _url(found, settings)
     if not service_answers(url):
         said = f"nothing listens at {url}: Claude Code runs no tool until it does"
@@ -111,6 +98,20 @@ def checks(settings: Settings, cwd: Path, environ: Mapping[str, str]) -> Iterato
         return
     yield Check("service", State.OK, f"something listens at {url}")
     yield from _canaries(found, url, environ)
+
+
+def _proxies(found: list[Hooked], environ: Mapping[str, str]) -> Iterator[Check]:
+    from lockgate.hook import Failed, proxied
+
+    for url in sorted({str(each.hook.get("url", "")) for each in found if each.hook.get("type") == "http"}):
+        try:
+            through = proxied(environ, url)
+        except Failed as error:
+            yield Check("address", State.FAIL, f"{quoted(url, 200)}: {error}", "lockgate init claude-code")
+            continue
+        if through:
+            hint = "set NO_PROXY=127.0.0.1 where Claude Code starts, or: lockgate init claude-code --command"
+            yield Check("proxy", State.FAIL, "a proxy is set, and Claude Code would ask us through it", hint)
 
 
 def _version() -> Check:
@@ -173,11 +174,16 @@ def _read(path: Path) -> tuple[dict[str, object], list[Hooked]] | None:
 
 def _file(name: str, path: Path, settings: Mapping[str, object], hooks: list[Hooked], *, only_managed: bool) -> Check:
     """What one file says about hooks, ours or not."""
-    if settings.get("disableAllHooks") is True:
+    from lockgate.integrations.claude_code import steering
+
+    if settings.get("disableAllHooks") not in (None, False):
         return Check(name, State.FAIL, f"{path} disables all hooks", "take `disableAllHooks` out of it")
+    if name in ("project", "local") and (led := steering(settings)):
+        said = f"{path} sets {', '.join(quoted(each) for each in led[:8])}, which can lead our hooks elsewhere"
+        return Check(name, State.FAIL, said, "take them out of `env`, unless it was you who put them in")
     allowed = settings.get("allowedHttpHookUrls")
     if isinstance(allowed, list) and not any("hooks/claude-code" in str(each) or each == "*" for each in allowed):
-        hint = "add http://127.0.0.1:7717/hooks/claude-code to it, or use --command"
+        hint = "add the service's address, which ends with /hooks/claude-code, to it, or use --command"
         return Check(name, State.FAIL, f"{path} lets hooks ask other addresses only: `allowedHttpHookUrls`", hint)
     variables = settings.get("httpHookAllowedEnvVars")
     if isinstance(variables, list) and "CLAUDE_CODE_ENTRYPOINT" not in variables:
@@ -210,6 +216,8 @@ def _hook(each: Hooked) -> str:
         return "it is not asked every time: take `async` and `if` out"
     if each.hook.get("type") == "http" and each.event == "SessionStart":
         return "it is never asked over HTTP"
+    if each.hook.get("type") == "http" and each.event == "UserPromptSubmit":
+        return "over HTTP it cannot see whether a proxy would answer for us"
     if each.hook.get("type") == "command" and shutil.which(str(each.hook.get("command"))) is None:
         return f"{quoted(each.hook.get('command'), 200)} cannot be started"
     return ""

@@ -29,9 +29,10 @@ from lockgate.core.context import Context, Noted
 from lockgate.core.errors import InvalidCall, printable, quoted
 from lockgate.core.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.origins import Leaf, Lookup, Trace, Wishes
+from lockgate.core.own import own_part
 from lockgate.core.policy import Policy
-from lockgate.core.rules import OWN, Rule, Scope, own_readings
-from lockgate.core.scanner import Scanner, encode
+from lockgate.core.rules import Rule, Scope
+from lockgate.core.scanner import Scanner
 from lockgate.core.scope import border, outside
 from lockgate.core.tools import tool_risk
 from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Reason, Risk, ToolCall
@@ -113,8 +114,8 @@ def begin(
         crossed += outside(edge, scanned[2], tool=call.tool)
         crossed += [found for found in scanned[0] if found.rule.startswith(HARD) and found not in crossed]
     # Nobody who is held answers in the place of whoever holds him, whatever has been read.
+    crossed += own_part(leaves, scanner, looks=risk is Risk.LOW)
     if risk is not Risk.LOW:
-        crossed += _own_part(leaves, scanner)
         if context.unknown:
             crossed.append(Finding("cap:context-unknown", "context", 0, 0))
         crossed += findings
@@ -128,6 +129,8 @@ def begin(
         return Decision(Action.CONTINUE, 1, Reason.LOW_RISK_TOOL, risk)
     # 3. and 4., the arguments' part: one pass over all of them.
     patterns, encoded, decoded = scanned or _scan_arguments(leaves, scanner, policy, context.wishes)
+    if decoded and risk is not Risk.LOW:
+        crossed += own_part(decoded, scanner)
     known = {found.rule for found in patterns}
     patterns += [found for found in crossed if found.rule.startswith("scope:") or found.rule not in known]
     if too_big:
@@ -276,16 +279,6 @@ def _scan_arguments(
             )
     patterns += [Finding(f"cap:{limit}", "arguments", 0, 0) for limit in scan.capped]
     return patterns, encoded, decoded
-
-
-def _own_part(leaves: list[Leaf], scanner: Scanner) -> list[Finding]:
-    """What in a call is a person's part: an answer to the gate's own question, or the files it keeps them in."""
-    found: dict[str, Finding] = {}
-    for reading in own_readings(leaf.text for leaf in leaves):
-        for rule in OWN:
-            if rule.id not in found and scanner.matches(rule, encode(reading)):
-                found[rule.id] = Finding(rule.id, "arguments", 0, 0)
-    return list(found.values())
 
 
 def _expected(rule: Rule, excerpt: str, argument: str, wishes: Wishes) -> bool:

@@ -13,14 +13,14 @@ of a sentence costs the compiler ten times as much as "up to six words". And no 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
 
 # Moves whenever a rule is added, removed or changed, whatever happens to the library's own version.
-RULESET_VERSION = "4"
+RULESET_VERSION = "5"
 
 FAMILIES: tuple[str, ...] = (
     "override",
@@ -49,7 +49,8 @@ class Rule:
     `hit` is a text the rule must match, and `miss` an ordinary text close to it that it must not; both are tests.
     `phrase` marks lists of human wordings, which travel badly to attacks nobody has seen and are therefore measured
     apart from rules about the shape of commands, markup and keys. `dotall` lets `.` cross line ends. `utf8` asks for
-    the engine's Unicode mode, and then every text scanned with the rule must be valid UTF-8.
+    the engine's Unicode mode, and then every text scanned with the rule must be valid UTF-8. `apart` keeps a rule out
+    of the one pass over everything: it is looked for where it counts, and nowhere else.
     """
 
     id: str
@@ -64,6 +65,7 @@ class Rule:
     phrase: bool = False
     utf8: bool = False
     dotall: bool = False
+    apart: bool = False
 
 
 _UNACCENTED = str.maketrans("áàâãäéèêëíìîïóòôõöúùûüçñłśżźćńąęğşı", "aaaaaeeeeiiiiooooouuuucnlszzcnaegsi")
@@ -113,6 +115,20 @@ _THE_USER = "the user|your user|the human|the owner|the operator|the customer|an
 
 # A shell or interpreter at the end of a pipe.
 _SHELL = r"(?:sudo\s+(?:-\S+\s+){0,3})?(?:/\S+/)?(?:(?:ba|z|k|c|da|fi|a)?sh|python[\d.]*|perl|ruby|node|php|pwsh)\b"
+
+# The rest of one command on a line.
+_ON = r"[^\n;|&]*"
+# What ends a program that runs.
+_STOP = (
+    rf"\b(?:pkill|killall|taskkill|(?:systemctl|launchctl|service|sc|net|docker|podman|supervisorctl)\s{_ON}"
+    r"\b(?:stop|kill|disable|mask|rm|remove|unload|bootout|delete))\s"
+)
+# Claude Code's settings and transcripts, our own settings and program; also where a path is joined from its parts.
+_HOOKS = (
+    r"(?:\.claude\W{1,8}settings(?:\.local)?\W{1,3}json[^\w.]|\.claude\W{1,8}projects\b[^\n;|&]*\.jsonl"
+    r"|\bmanaged-settings\.(?:json|d)\b|\.config\W{1,8}lockgate\b|(?:site-packages|bin)[\\/]lockgate\b)"
+)
+_WRITES = r"(?:\bwrite|dump|unlink|remove|rename|replace|copy|truncate|[\"'][wax]b?\+?[\"'])"
 
 _override = partial(Rule, family="override", scope=Scope.AGENT, owasp="LLM01:2026, ASI01", phrase=True)
 # Addressing an AI is common in honest text by now (AGENTS.md, contribution guides): what follows the address decides.
@@ -1279,6 +1295,8 @@ _EXECUTION = (
             r"\b(?:sqliteapprovals|approvals_from_settings)\b.{0,400}\.answer\s?\(|\blockgate\.cli\.approvals\b",
             # The same for the records of what it was held for.
             r"\blockgate\b.{0,160}[^\w/.-]audit[^\w./-][^a-z]{0,40}(?:prune|keys[^\w./-][^a-z]{0,40}rotate)\b",
+            # Speaking to the service in a person's or a plug's name.
+            r"(?:\b7717\b|\blg[ap]_).{0,200}/v1/approvals\b|\blockgate[\w.:-]{0,60}/v1/approvals\b|\b7717/(?:v1/sessions|hooks)\b|\blg[ap]_[\w-]{40}",
         ),
         scope=Scope.ARGUMENTS,
         what="a command that answers Lockgate's own question to a person, or deletes from its journal",
@@ -1287,6 +1305,41 @@ _EXECUTION = (
         miss="lockgate approvals list",
         owasp="LLM06:2026, ASI03",
         dotall=True,
+    ),
+    _execution(
+        id="execution:own-guard",
+        pattern=_either(
+            # Its own commands that loosen it, hand out its tokens, or speak as its host does.
+            rf"\blockgate[\w.]{{0,20}}[\s\"',\\]{{1,10}}(?:-\S+\s+(?:[^\s-]\S*\s+)?)*(?:init\b{_ON}--remove\b|token\b|hook[\s\"',]{{1,6}}claude-code\b"
+            rf"|mcp\b{_ON}--(?:repin|forget)\b|gate\s+bans\b{_ON}--lift\b)",
+            r"\blockgate[./](?:hook|cli[./](?:start|hook|init|token|bans|mcp))\b[^\n]*[^\w\n-](?:import|main|claude-code|--remove)\b",
+            r"(?:\blocalhost|\b127\.0\.0\.1|::1\]):\d+/(?:v1/approvals|hooks/claude-code)\b",
+            # Whatever ends or removes it.
+            rf"{_STOP}{_ON}\blockgate\b|\blockgate\b[^\n]*\bkill\b|\bkill\b[^\n]*\b(?:lockgate|7717)\b|\bfuser\b{_ON}\b7717\b",
+            rf"\b(?:pip[\d.]*|pipx|uv|conda|poetry|brew)\s{_ON}\b(?:uninstall|remove)\s{_ON}\blockgate\b",
+            # The hooks of its host: the settings, the transcripts, and a second host without them.
+            rf"\bdisableallhooks\b|\bclaude\s{_ON}--(?:setting-sources|bare)\b|\bclaude_config_dir={_ON}\bclaude\s",
+            rf">\|?\s*(?:[^\s>|&;]*|[\"'][^\n\"'>]*){_HOOKS}",
+            rf"\b(?:rm|mv|unlink|shred|truncate|chmod|chown|chattr|tee|sponge|dd|rename|remove-item|move-item|set-content|add-content"
+            rf"|clear-content|out-file|sed\s{_ON}-i\S*|perl\s+-\S*i\S*|git\s+(?:checkout|restore|rm|mv|clean))\s{_ON}{_HOOKS}",
+            rf"\b(?:rm|mv|unlink|shred|rename)\s{_ON}\.claude(?:[\\/]*[\"']?(?:[\s;|&)]|$)|[\\/]{{1,2}}[\w.]*[*?{{\[$])",
+            rf"\b(?:cp|ln|install|rsync|scp)\s+(?:-\S+\s+)*[^\s;|&-][^\s;|&]*\s{_ON}{_HOOKS}",
+            rf"\b(?:curl|wget)\s{_ON}\s-{{1,2}}o\S*[\s=]{_ON}{_HOOKS}",
+            rf"\bfind\s{_ON}\.claude\b[^\n]*\s-(?:delete|exec\s+(?:rm|mv|sed|truncate))\b",
+            r"\b(?:cd|pushd)\s+[^\s;|&]*\.claude[\"'\\/]*\s*[;&|\n]{1,2}[^\n]*"
+            r"(?:>|\b(?:rm|mv|cp|ln|tee|unlink|truncate|sed|perl|chmod)\s)[^\n]*\bsettings\b",
+            rf"\b(?:del|erase|ren|move|copy)\s{_ON}\.claude\\{{1,2}}settings",
+            rf"\b(?:python[\d.]*|node|ruby|perl|php|deno|bun)\s.{{0,200}}(?:{_HOOKS}[^\n]*{_WRITES}|{_WRITES}[^\n]*{_HOOKS})",
+        ),
+        scope=Scope.ARGUMENTS,
+        what="a call that stops or removes Lockgate, asks for its tokens or speaks in its host's place, or changes "
+        "the settings or transcripts which its hooks rest on",
+        why="an agent that can take the guard away, or tell it what its user has said, is not held by anything",
+        hit="lockgate init claude-code --remove --yes",
+        miss="cat .claude/settings.json",
+        owasp="LLM06:2026, ASI03",
+        dotall=True,
+        apart=True,
     ),
     _execution(
         id="execution:own-state",
@@ -1298,6 +1351,18 @@ _EXECUTION = (
         hit="sqlite3 ~/.local/state/lockgate/approvals.db .tables",
         miss="ls ~/.local/state/nvim",
         owasp="LLM06:2026, ASI03",
+    ),
+    _execution(
+        id="execution:own-token",
+        pattern=r"\.local[\\/]{1,2}state[\\/]{1,2}lockgate\b|\bxdg_state_home\W{0,4}[\\/]{1,2}lockgate\b"
+        r"|\blockgate[\\/]{1,2}(?:agent-)?token(?:[^\w.]|$)|[${]lockgate_(?:agent_)?token\b|\bprintenv\s+lockgate_",
+        scope=Scope.ARGUMENTS,
+        what="the folder that Lockgate keeps its tokens in, or one of the tokens, even if it is only read",
+        why="whoever has a person's token answers in that person's name",
+        hit="~/.local/state/lockgate/token",
+        miss="src/lockgate/cli/token.py",
+        owasp="LLM06:2026, ASI03",
+        apart=True,
     ),
     _execution(
         id="execution:drop-tables",
@@ -2203,18 +2268,4 @@ RULES: tuple[Rule, ...] = (
 BY_ID: Mapping[str, Rule] = MappingProxyType({rule.id: rule for rule in RULES})
 
 # What an agent must not do with the hands of whoever holds it, whatever it has read and whatever a model says.
-OWN = (BY_ID["execution:own-approval"], BY_ID["execution:own-state"])
-_MARKS = str.maketrans("", "", "\\'\"^")
-
-
-def own_readings(texts: Iterable[str]) -> tuple[str, ...]:
-    """What the rules of `OWN` have to be matched against in a call's values; nothing for most calls.
-
-    A program and its words may be values of their own, and a shell drops quotes inside a word: `a''pprove`.
-    """
-    whole = "\n".join(texts)
-    bare = whole.translate(_MARKS) if any(mark in whole for mark in "\\'\"^") else whole
-    low = bare.lower()
-    if not ("lockgate" in low or "approvals" in low or "local/state" in low):
-        return ()
-    return (whole, bare) if bare != whole else (whole,)
+OWN = tuple(BY_ID[f"execution:own-{part}"] for part in ("approval", "guard", "state", "token"))

@@ -98,7 +98,7 @@ class Scanner:
     """
 
     def __init__(self, rules: Sequence[Rule] = RULES, *, compiled: bytes | None = None) -> None:
-        self.rules = tuple(rules)
+        self.rules = tuple(rule for rule in rules if not rule.apart)
         self._cues: hyperscan.Database | None = None
         if compiled is None:
             for rule in self.rules:

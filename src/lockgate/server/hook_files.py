@@ -37,7 +37,7 @@ _MENTION = re.compile(r'(?:^|(?<=[\s(]))@(?:"([^"\n]{1,1000})"|([^\s"]{1,1000}))
 _LINES = re.compile(r"#L\d+(?:-L?\d+)?$")
 _NAME = re.compile(r"[\w][\w.:-]{0,200}")
 # Lines of a transcript that hold what entered the context by itself; all others come as events.
-_BY_ITSELF = (b'"type":"attachment"', b'"isMeta":true')
+_BY_ITSELF = (b'"type":"attachment"', b'"isMeta":true', b"<bash-std", b"<local-command-std")
 
 
 def config_folders(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
@@ -140,6 +140,17 @@ def written(path: str) -> bool:
     return bool(path) and bool(_bounded(path, 0, 1))
 
 
+def reaches(path: str, call: str) -> bool:
+    """Whether this transcript is written as far as this call: by its end, where a call stands that is about to run."""
+    try:
+        size = os.stat(path).st_size
+    except OSError:
+        return False
+    return bool(call) and call.encode("utf-8", "replace") in _bounded(
+        path, max(0, size - MAX_NEWS_BYTES), MAX_NEWS_BYTES
+    )
+
+
 def rebuilt(path: str, call: str) -> tuple[str, list[Piece]] | None:
     """The first prompt and all pieces of a context, from a transcript that reaches as far as this call.
 
@@ -194,6 +205,11 @@ class News:
     def pieces(self, path: str) -> Sequence[Piece]:
         with self._lock:
             since = self._read.get(path, 0)
+        try:
+            # One that is shorter than it was is written anew: from its beginning.
+            since = since if os.stat(path).st_size >= since else 0
+        except OSError:
+            return ()
         data = _bounded(path, since, MAX_NEWS_BYTES)
         whole = data[: data.rfind(b"\n") + 1]
         if not whole:
@@ -226,8 +242,7 @@ def _bounded(path: str, since: int, most: int) -> bytes:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode) or (hasattr(os, "geteuid") and status.st_uid != os.geteuid()):
             return b""
-        # One that is shorter than it was is written anew: from its beginning.
-        os.lseek(handle, since if since <= status.st_size else 0, os.SEEK_SET)
+        os.lseek(handle, since, os.SEEK_SET)
         parts: list[bytes] = []
         while most > 0 and (part := os.read(handle, min(most, 1 << 24))):
             parts.append(part)

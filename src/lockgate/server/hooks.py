@@ -25,14 +25,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from threading import Lock
+from time import time
 from weakref import WeakKeyDictionary
 
 from lockgate.core.errors import InvalidBlock, LockgateError, printable
+from lockgate.core.pipeline import leaves_of
 from lockgate.core.vocabulary import Action, Decision
 from lockgate.hosting import Host, Kept, Piece
-from lockgate.server import hook_files
-from lockgate.server.hook_files import News, Whose
-from lockgate.transcripts import told
+from lockgate.server import hook_files, hook_own
+from lockgate.server.hook_files import News, Whose, written
+from lockgate.transcripts import is_machine, told
 
 HOST = "claude-code"
 MAX_BODY_BYTES = 32 * 1024 * 1024
@@ -43,20 +45,22 @@ _MAX_REMEMBERED = 10_000
 
 Answer = dict[str, object]
 
-# How the host hands its model what no person has typed: results of agents and commands in the background, messages of
-# other agents. No HTML tag has a hyphen, so somebody who asks about one is still heard.
-_MACHINE = re.compile(r"\s*<(?:[a-z]+(?:-[a-z]+)+|channel|tick)[\s>/]")
 # Calls that have the host say something to its model later, in the model's own words.
 _SCHEDULERS = ("ScheduleWakeup", "CronCreate", "RemoteTrigger", "SendMessage")
 # What these give back is what the model has written itself, beside a word that it was done.
 _OWN_WORDS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit", "TodoWrite", "ExitPlanMode", "EnterPlanMode"})
 _AGENTS = frozenset({"Agent", "Task"})
-_PLAIN_SOURCE = re.compile(r"[\w./:@ +~-]{1,120}", re.ASCII)
+# Without blanks: a name can be a sentence, and a model reads it.
+_PLAIN_SOURCE = re.compile(r"[\w./\\:@+~()\[\]-]{1,120}")
 _PLAIN_HOST = re.compile(r"(?:[a-z0-9.-]{1,200}|\[[0-9a-f:]{2,40}\])(?::[0-9]{1,5})?")
 
 
 class Refused(Exception):
-    """An event that cannot be understood: why, in our words."""
+    """An event that cannot be understood: why, in our words, and whose it was if that much can be read."""
+
+    def __init__(self, why: str, session: str = "") -> None:
+        super().__init__(why)
+        self.session = session
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +87,10 @@ class Event:
 
 
 class _Recent:
-    """Ids of calls whose results are kept; the oldest are forgotten. Only saves a look into the store."""
+    """Ids that something was done for; the oldest are forgotten."""
 
     def __init__(self) -> None:
-        self._ids: OrderedDict[str, None] = OrderedDict()
+        self._ids: OrderedDict[str, object] = OrderedDict()
         self._lock = Lock()
 
     def note(self, id: str) -> None:
@@ -94,6 +98,11 @@ class _Recent:
             self._ids[id] = None
             while len(self._ids) > _MAX_REMEMBERED:
                 self._ids.popitem(last=False)
+
+    def forget(self, id: str) -> bool:
+        """Whether it was there."""
+        with self._lock:
+            return self._ids.pop(id, self) is None
 
     def __contains__(self, id: str) -> bool:
         with self._lock:
@@ -104,7 +113,7 @@ class _Memory:
     """What is only worth remembering while a host lives: each has its own."""
 
     def __init__(self) -> None:
-        self.news, self.recent = News(), _Recent()
+        self.news, self.recent, self.asked, self.turns = News(), _Recent(), _Recent(), _Recent()
 
 
 _memories: WeakKeyDictionary[Host, _Memory] = WeakKeyDictionary()
@@ -121,7 +130,11 @@ async def answer(host: Host, body: bytes, headers: Mapping[str, str]) -> Answer:
     try:
         event = read(body)
     except Refused as refused:
-        return _deny(f"Lockgate cannot read this event ({refused}), so it is not let through.")
+        if refused.session:
+            await asyncio.to_thread(host.doubt, refused.session)
+        said = f"Lockgate cannot read this event ({refused}), so nothing is let through."
+        # Whichever event it was: a call is denied, and a model that has read what we have not is stopped.
+        return {"continue": False, "stopReason": said, **_deny(said)}
     try:
         if event.name == "PreToolUse":
             return await _checked(host, event, headers)
@@ -142,14 +155,14 @@ def read(body: bytes) -> Event:
         raise Refused("it is not JSON") from None
     if not isinstance(said, dict):
         raise Refused("it is not an object")
-    if _deeper(said, MAX_DEPTH):
-        raise Refused("it is nested too deep")
     name, session, agent = said.get("hook_event_name"), said.get("session_id"), said.get("agent_id", "")
-    if not isinstance(name, str) or not name:
-        raise Refused("it has no name")
     for id in (session, agent or "-"):
         if not isinstance(id, str) or not 0 < len(id) <= 90 or not id.isprintable() or "/" in id:
             raise Refused("it does not say whose it is")
+    if _deeper(said, MAX_DEPTH):
+        raise Refused("it is nested too deep", str(session))
+    if not isinstance(name, str) or not name:
+        raise Refused("it has no name", str(session))
     return Event(name, str(session), str(agent or ""), said)
 
 
@@ -175,12 +188,21 @@ async def _checked(host: Host, event: Event, headers: Mapping[str, str]) -> Answ
     if not tool or not isinstance(arguments, dict):
         return _deny("Lockgate cannot read this call: it is not a name and an object, so it is not let through.")
     path = event.transcript
+    if path and _memory(host).turns.forget(event.whose):
+        # What came with the prompt is written a moment after it; a model takes longer than that, but not for certain.
+        for tried in range(_WAITS):
+            if await asyncio.to_thread(hook_files.reaches, path, call) or (tried >= _WAITS // 2 and not written(path)):
+                break
+            await asyncio.sleep(_WAIT_S)
     known = await asyncio.to_thread(_caught_up, host, event, path)
     for _ in range(0 if known or not path or not call else _WAITS):
         if await asyncio.to_thread(_rebuilt, host, event, path, call):
             break
         await asyncio.sleep(_WAIT_S)
-    kept = await host.check_async(event.whose, tool, arguments, key=call)
+    found = await asyncio.to_thread(hook_own.findings, host, tool, arguments, event.text("cwd"), headers)
+    kept = await host.check_async(event.whose, tool, arguments, key=call, findings=found)
+    if call and kept.decision.approval:
+        _memory(host).asked.note(f"{event.whose} {call}")
     return ruled(kept, headers)
 
 
@@ -288,9 +310,10 @@ def _prompted(host: Host, event: Event) -> Answer:
     prompt, cwd = event.text("prompt"), event.text("cwd")
     if not prompt.strip():
         return {}
-    if event.agent or _MACHINE.match(prompt) or _scheduled(host, prompt):
+    if event.agent or is_machine(prompt) or _scheduled(host, prompt):
         _add(host, event.whose, [Piece(prompt, f"tool:{HOST}")])
         return {}
+    _memory(host).turns.note(event.session)
     host.open(event.session, goal=prompt, host=HOST, known=False)
     _add(host, event.session, hook_files.mentioned(prompt, cwd))
     return {}
@@ -301,8 +324,9 @@ def _scheduled(host: Host, prompt: str) -> bool:
     said = " ".join(prompt.split())
     for tool in _SCHEDULERS:
         for kept in host.decisions(tool=tool, host=HOST, limit=50):
-            texts = (" ".join(value.split()) for value in kept.arguments.values() if isinstance(value, str))
-            if any(len(text) >= 8 and (text in said or said in text) for text in texts):
+            texts = (" ".join(leaf.text.split()) for leaf in leaves_of(kept.arguments)[0])
+            # The host may say something around it; a name or a number in it is not what was said.
+            if any(text == said or (len(text) >= 16 and " " in text and text in said) for text in texts):
                 return True
     return False
 
@@ -325,6 +349,9 @@ def _ran(host: Host, event: Event) -> Answer:
     _keep_result(host, event, event.text("tool_name"), event.said.get("tool_input"), response, call)
     if call:
         host.outcome(event.whose, call, "failed" if failed else "ran")
+        # A person has let it run here: the same question must not be answered once more on the page.
+        if host.gate.approvals is not None and f"{event.whose} {call}" in _memory(host).asked:
+            host.gate.approvals.void(event.whose, time())
     return {}
 
 
@@ -392,6 +419,7 @@ def _agent_started(host: Host, event: Event) -> Answer:
     ]
     # One that was started before is woken by the same event; what it had read then nobody has told us.
     known = not hook_files.written(event.transcript)
+    _memory(host).turns.note(event.whose)
     host.open(event.whose, host=HOST, parent=event.session, known=known)
     for task in dict.fromkeys(tasks):
         host.open(event.whose, goal=task, host=HOST, parent=event.session)

@@ -1,0 +1,137 @@
+"""What in a call is the part of whoever holds the agent: an answer to the gate's own question, its files, its hooks.
+
+These rules count whatever has been read, and no model clears them. Almost no call comes near them, so a quick look for
+a few words decides whether there is anything to match.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from lockgate.core.origins import Leaf
+from lockgate.core.rules import BY_ID, OWN, Rule
+from lockgate.core.scanner import Scanner, encode
+from lockgate.core.vocabulary import Finding
+
+# A tool that only looks may look at the hooks, but not at what opens the door.
+_SECRET = (BY_ID["execution:own-token"],)
+_DROPPED = str.maketrans("", "", "\\'\"^")
+_LONG = 4096
+# What a file is to hold says nothing about what the call does: a guide may tell how settings are written.
+_CONTENT = frozenset(
+    "content contents file_text text body data patch diff old_string new_string old_str new_str oldtext newtext "
+    "old_text new_text new_source insert_text".split()
+)
+_PLACES = tuple("path paths file files filename uri url destination source target dest folder".split())
+_MAX_PLACE = 4096
+_BLANK = re.compile(r"\s")
+_FILE_URL = re.compile(r"file:(?://[^/\\]*)?", re.IGNORECASE)
+
+
+class Readings(NamedTuple):
+    """A call's values as the rules of `OWN` are matched against them: all that is said, and what acts."""
+
+    said: tuple[str, ...] = ()
+    acts: tuple[str, ...] = ()
+
+
+_NOTHING = Readings()
+
+
+def own_part(leaves: Sequence[Leaf], scanner: Scanner, *, looks: bool = False) -> list[Finding]:
+    """The findings of `OWN` in a call's values; `looks` is whether the tool only looks."""
+    if looks and not any("lockgate" in leaf.text.lower() for leaf in leaves):
+        return []
+    texts = readings(leaves)
+    if not texts.said:
+        return []
+    return [_located(rule, leaves, scanner) for rule in (_SECRET if looks else OWN) if _matches(rule, texts, scanner)]
+
+
+def _matches(rule: Rule, texts: Readings, scanner: Scanner) -> bool:
+    return any(scanner.matches(rule, encode(text)) for text in (texts.acts if rule.apart else texts.said))
+
+
+def _located(rule: Rule, leaves: Sequence[Leaf], scanner: Scanner) -> Finding:
+    """Where a person looks: the one value that says it, if one does."""
+    for leaf in leaves:
+        if _matches(rule, readings([leaf]), scanner):
+            return Finding(rule.id, leaf.argument, 0, len(leaf.text), "raw", leaf.text[:160])
+    return Finding(rule.id, "arguments", 0, 0)
+
+
+def readings(leaves: Sequence[Leaf]) -> Readings:
+    """What the rules of `OWN` have to be matched against; nothing for most calls.
+
+    A program and its words may be values of their own, and a shell drops quotes inside a word: `a''pprove`. A place
+    that a tool is given is read as one that is written to, in its plainest spelling.
+    """
+    said = leaves[0].text if len(leaves) == 1 else "\n".join([leaf.text for leaf in leaves])
+    low = said.lower()
+    if len(said) <= _LONG:
+        near = _near(low)
+    else:
+        # A long text is what a file is to hold: no shell reads it.
+        near = "lockgate" in low or "approvals" in low or "disableallhooks" in low
+        near = near or _near("\n".join([leaf.text for leaf in leaves if not is_content(leaf)]).lower())
+    if not near:
+        return _NOTHING
+    acting: list[str] = []
+    for leaf in leaves:
+        if is_content(leaf):
+            continue
+        name = _name(leaf)
+        acting.append(leaf.text)
+        if len(leaf.text) <= _MAX_PLACE and (name.endswith(_PLACES) or not _BLANK.search(leaf.text.strip())):
+            acting.append(f"> {plainest(leaf.text)}")
+    if "disableallhooks" in low:
+        acting.append("disableAllHooks")
+    # The line end is the end of the last name.
+    return Readings(_as_shells_read(said), _as_shells_read("\n".join([*acting, ""])))
+
+
+def _near(low: str) -> bool:
+    if _named(low):
+        return True
+    marked = "'" in low or '"' in low or "\\" in low or "^" in low
+    return marked and _named(low.translate(_DROPPED))
+
+
+def _named(low: str) -> bool:
+    return (
+        "lockgate" in low
+        or "claude" in low
+        or "approvals" in low
+        or "local/state" in low
+        or "disableallhooks" in low
+        or "7717" in low
+    )
+
+
+def is_content(leaf: Leaf) -> bool:
+    """Whether this is what a file is to hold."""
+    return _name(leaf) in _CONTENT
+
+
+def _name(leaf: Leaf) -> str:
+    """What a value is called; an item of a list goes by the list's name: `edits[0].new_string`, `paths[2]`."""
+    return leaf.argument.rpartition(".")[2].partition("[")[0].lower()
+
+
+def plainest(place: str) -> str:
+    """A place in its plainest spelling: as a path, with `/`, without detours; blanks inside of it are no ends."""
+    path = place.strip()
+    if (url := _FILE_URL.match(path)) is not None:
+        path = unquote(path[url.end() :])
+    path = re.sub(r"\s", "_", path.replace("\\", "/"))
+    # Windows ignores these at the end of a name, and takes what follows a colon for a part of the file.
+    return posixpath.normpath(path.partition("::")[0].rstrip("._ ") or path)
+
+
+def _as_shells_read(text: str) -> tuple[str, ...]:
+    bare = text.translate(_DROPPED)
+    return (text, bare) if bare != text else (text,)

@@ -1,0 +1,306 @@
+"""What belongs to whoever holds an agent: no spelling lets the agent do it, and ordinary work never comes near it."""
+
+from __future__ import annotations
+
+import pytest
+
+from lockgate.core.origins import Leaf
+from lockgate.core.own import own_part, readings
+from lockgate.core.scanner import Scanner
+from lockgate.core.vocabulary import Action
+from lockgate.gate import Gate
+
+SCANNER = Scanner(())
+
+
+def own(*values: str, looks: bool = False) -> set[str]:
+    """What is found in a command and its words."""
+    return {found.rule for found in own_part([Leaf("command", value) for value in values], SCANNER, looks=looks)}
+
+
+def written(path: str, content: str = "{}", name: str = "file_path") -> set[str]:
+    """What is found in a call that writes a file."""
+    return {found.rule for found in own_part([Leaf(name, path), Leaf("content", content)], SCANNER)}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "lockgate approvals approve 3f9a --yes",
+        "lockgate approvals deny 3f9a",
+        "LOCKGATE APPROVALS APPROVE x",
+        "/usr/bin/lockgate approvals approve x",
+        "python -m lockgate.cli.main approvals approve x",
+        "lockgate 'approvals' 'approve' x",
+        "lockgate\tapprovals\tapprove x",
+        "lockgate approvals \\\n approve x",
+        "lockgate approvals --reason 'looks fine' approve x --yes",
+        'lockgate approvals --who ana --reason "all good" approve x --yes',
+        "lockgate approvals --all --full --json --yes --config=x approve x",
+        "lockgate approvals list; lockgate approvals approve x",
+        "lockgate approvals a''pprove x",
+        "lockgate appro''vals approve x",
+        'lock""gate approvals de\\ny x',
+        "lockgate approvals $(echo approve) x",
+        "V=approve; lockgate approvals $V x",
+        'lockgate approvals "$V" x',
+        "L=lockgate; $L approvals approve x",
+        "xargs lockgate approvals <<< 'approve x --yes'",
+        "echo approve x --yes | xargs lockgate approvals",
+        "ls | xargs -I{} lockgate approvals {} x",
+        "python -c \"from lockgate.cli.main import main; main(['approvals','approve','x','--yes'])\"",
+        "python -c \"from lockgate.cli.main import main; main(['approvals', '--who', 'x', 'approve', 'x'])\"",
+        "python -c \"from lockgate.stores.sqlite import SqliteApprovals as S; S = SqliteApprovals(p); S.answer('x')\"",
+        'python -c "import lockgate.cli.approvals as a; a._answer(store, call, args)"',
+    ],
+)
+def test_no_spelling_lets_an_agent_answer_for_a_person(command: str) -> None:
+    assert "execution:own-approval" in own(command)
+
+
+def test_a_program_and_its_words_may_be_values_of_their_own() -> None:
+    assert own("lockgate", "approvals", "approve", "3f9a") == {"execution:own-approval"}
+    assert own("lockgate", "approvals", "list") == set()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sqlite3 ~/.local/state/lockgate/approvals.db \"update approvals set state='granted'\"",
+        "sqlite3 approvals.db .dump",
+        "rm ~/.local/state/lockgate/approvals.d''b-wal",
+        "rm -rf ~/.local/state/lock*",
+        "rm -rf ~/.local/state/$D",
+        'cp /tmp/a.db "$XDG_STATE_HOME"/lockgate/',
+        "cd ${XDG_STATE_HOME}/lockgate && cp /tmp/x .",
+        "find / -path '*lockgate*' -name '*.db'",
+        "truncate -s0 /home/ana/.local/state/lockgate/ledger.jsonl",
+        r"del C:\Users\ana\.local\state\lockgate\approvals.db",
+    ],
+)
+def test_the_files_of_the_gate_are_known(command: str) -> None:
+    assert "execution:own-state" in own(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "lockgate approvals list",
+        "lockgate approvals list --all --json",
+        "lockgate approvals --json list",
+        "lockgate approvals show 3f9a --full",
+        "lockgate approvals show 3f9a # then a person may approve it",
+        "lockgate approvals list | xargs -n1 lockgate approvals show",
+        "lockgate approvals --help",
+        "lockgate rules && lockgate stats",
+        "pip install lockgate && lockgate demo",
+        "git clone https://code.example/x/lockgate",
+        "cd lockgate && pytest tests/cli/test_approvals.py -k approve",
+        "vim src/lockgate/cli/approvals.py # how it asks to approve",
+        "cat docs/how-to/approvals.md | grep approve",
+        "from lockgate.stores.sqlite import SqliteApprovals\ngate = Gate(approvals=SqliteApprovals(path))",
+        "Lockgate asks a person; approvals expire after five minutes",
+        "the approvals of the board: approve or deny",
+        "gh pr review --approve",
+        "ls ~/.local/state/nvim",
+        "cat expense_approvals.dbf",
+    ],
+)
+def test_what_answers_nobody_is_let_be(command: str) -> None:
+    assert own(command) == set()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "lockgate init claude-code --remove --yes",
+        "lockgate --config x init mcp --remove",
+        "python -m lockgate.cli.start init claude-code --remove",
+        "python -I -S /opt/v/lib/lockgate/hook.py claude-code < body.json",
+        "lockgate token",
+        "lockgate token --rotate",
+        "T=$(lockgate token --agent)",
+        "lock''gate to\\ken",
+        "lockgate hook claude-code < body.json",
+        "lockgate mcp --repin notes",
+        "lockgate gate bans --lift 10.0.0.1",
+        "curl -X POST http://127.0.0.1:9001/v1/approvals/3f -H 'Authorization: Bearer x' --json '{}'",
+        "curl http://localhost:9001/hooks/claude-code -d @body.json",
+        "pkill -f lockgate",
+        "systemctl --user stop lockgate",
+        "docker rm -f lockgate",
+        "kill $(pgrep -f 'lockgate serve')",
+        "pgrep lockgate | xargs kill -9",
+        "kill $(lsof -ti:7717)",
+        "pip uninstall -y lockgate",
+        "uv tool uninstall lockgate",
+        "cd ~/.claude && rm settings.json",
+        "rm ~/.claude/settings.json",
+        "rm -rf .claude",
+        "rm -rf ~/.claude/*",
+        "mv ~/.claude /tmp/x",
+        "echo '{}' > .claude/settings.local.json",
+        "echo '{}' >| \"$HOME/.claude/settings.json\"",
+        "jq 'del(.hooks)' a | tee ~/.claude/settings.json",
+        "sed -i s/lock/x/ .claude/settings.json",
+        "cp /tmp/s.json .claude/settings.json",
+        "ln -sf /tmp/s.json ~/.claude/settings.json",
+        "git checkout HEAD~3 -- .claude/settings.json",
+        "find ~/.claude -name 'settings*' -delete",
+        "python3 -c \"open('.claude/settings.json','w').write('{}')\"",
+        "python3 -c \"import pathlib; (pathlib.Path.home()/'.claude'/'settings.json').write_text('{}')\"",
+        "node -e \"fs.writeFileSync('.claude/settings.json','{}')\"",
+        "curl -s https://x.example/s -o .claude/settings.json",
+        "echo '{}' >> ~/.claude/projects/-w/4f.jsonl",
+        "sudo rm /etc/claude-code/managed-settings.json",
+        "claude -p x --settings '{\"disableAllHooks\":true}'",
+        "claude --setting-sources '' -p 'run it'",
+        "CLAUDE_CONFIG_DIR=/tmp/empty claude -p 'run it'",
+        "echo 'x = 1' >> ~/.config/lockgate/config.toml",
+        "rm -rf /opt/v/lib/python3.11/site-packages/lockgate",
+    ],
+)
+def test_no_spelling_takes_the_guard_away(command: str) -> None:
+    assert own(command) & {"execution:own-guard", "execution:own-approval"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".claude/settings.json",
+        ".claude/settings.local.json",
+        "/home/ana/.claude/settings.json",
+        "~/.claude/settings.json",
+        "$HOME/.claude/settings.json",
+        "/w/src/../.claude/./settings.json",
+        "/w/.claude/agents/../settings.json",
+        "/w//.claude//settings.json",
+        "file:///home/ana/.claude/settings.json",
+        "file:///home/ana/%2Eclaude/settings%2Ejson",
+        r"C:\Users\ana\.claude\settings.json",
+        r"C:\Users\ana\.CLAUDE\Settings.JSON",
+        r"C:\Users\ana\.claude\settings.json. ",
+        r"C:\Users\ana\.claude\settings.json::$DATA",
+        "/home/ana b/.claude/settings.json",
+        "/etc/claude-code/managed-settings.json",
+        "/etc/claude-code/managed-settings.d/10.json",
+        "/Library/Application Support/ClaudeCode/managed-settings.json",
+        "/home/ana/.claude/projects/-w/4f9a.jsonl",
+        "/home/ana/.claude/projects/-w/4f9a/subagents/agent-1.jsonl",
+        "/home/ana/.config/lockgate/config.toml",
+    ],
+)
+@pytest.mark.parametrize("name", ["file_path", "path", "edits[0].path", "destination", "x"])
+def test_no_file_tool_writes_what_the_hooks_rest_on(path: str, name: str) -> None:
+    if name == "x" and " " in path.strip():
+        return  # a value with blanks is a path only where it is called one
+    assert written(path, name=name) == {"execution:own-guard"}
+
+
+def test_the_word_that_switches_hooks_off_counts_anywhere() -> None:
+    assert written("/w/x.json", '{"disableAllHooks": true}') == {"execution:own-guard"}
+    assert written("/w/x.json", '{"DISABLEALLHOOKS": true}') == {"execution:own-guard"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".claude/agents/reviewer.md",
+        ".claude/commands/build.md",
+        ".claude/skills/pdf/SKILL.md",
+        ".claude/hooks/format.sh",
+        ".claude/settings.json.example",
+        "CLAUDE.md",
+        ".mcp.json",
+        "src/settings.json",
+        ".vscode/settings.json",
+        "/home/ana/.claude/projects/-w/memory/MEMORY.md",
+        "/home/ana/.claude/plans/plan.md",
+        "src/lockgate/hook.py",
+        "docs/claude/settings.md",
+    ],
+)
+def test_other_files_are_anybodys(path: str) -> None:
+    guide = "cp hooks.json ~/.claude/settings.json\nrm .claude/settings.local.json\ncurl localhost:8000/v1/approvals\n"
+    assert written(path, guide) == set()
+    assert written(".gitignore", ".claude/settings.local.json\n") == set()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat .claude/settings.json",
+        "jq .hooks ~/.claude/settings.json",
+        "jq . .claude/settings.json > /tmp/x.json",
+        "cp .claude/settings.json /tmp/backup.json",
+        "cp -a .claude/settings.json /tmp/backup.json",
+        "git add .claude/settings.json && git commit -m 'Add settings'",
+        "git diff -- .claude/settings.json",
+        "git commit -m 'Move agents to .claude'",
+        "grep -rn hooks .claude/",
+        "python -m json.tool .claude/settings.json",
+        "rm .claude/agents/old.md",
+        "mv .claude/commands/a.md .claude/commands/b.md",
+        "mkdir -p .claude/agents && echo x > .claude/agents/a.md",
+        "cd .claude && ls && rm agents/a.md",
+        "claude --version && claude mcp list",
+        "claude -p 'Summarise README.md'",
+        "lockgate init claude-code --yes",
+        "lockgate doctor --claude-code",
+        "lockgate mcp --list",
+        "lockgate gate bans",
+        "lockgate hook --help",
+        "systemctl --user status lockgate",
+        "pip install -U lockgate && pip show lockgate",
+        "docker stop web && docker logs lockgate",
+        "kill $(lsof -ti:8080)",
+        "curl -X POST http://localhost:8000/v1/sessions -d '{}'",
+        "curl https://api.example/v1/approvals",
+        "echo port 7717",
+    ],
+)
+def test_ordinary_commands_are_let_be(command: str) -> None:
+    assert own(command) == set()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "~/.local/state/lockgate/token",
+        "/home/ana/.local/state/lockgate",
+        "/srv/state/lockgate/agent-token",
+        "$XDG_STATE_HOME/lockgate",
+    ],
+)
+def test_a_tool_that_only_looks_may_not_look_at_the_tokens(value: str) -> None:
+    assert own(value, looks=True) == {"execution:own-token"}
+    session = Gate().session(goal="Tidy up")
+    held = session.check("Read", {"file_path": value})
+    assert held.action is Action.PAUSE
+    assert ("execution:own-token", "file_path") in {(found.rule, found.where) for found in held.findings}
+    assert session.check("Grep", {"pattern": "lgp_", "path": value}).action is Action.PAUSE
+
+
+@pytest.mark.parametrize(
+    "value", ["src/lockgate/cli/token.py", ".claude/settings.json", "src/lockgate/journal/tree.py"]
+)
+def test_looking_at_anything_else_is_looking(value: str) -> None:
+    assert Gate().session(goal="Tidy up").check("Read", {"file_path": value}).action is Action.CONTINUE
+
+
+def test_what_is_hidden_in_a_code_counts_too() -> None:
+    import base64
+
+    hidden = base64.b64encode(b"echo '{}' > ~/.claude/settings.json; exit 0").decode()
+    session = Gate().session(goal="Tidy up")
+    session.add("a plain note", source="file:note")
+    held = session.check("Bash", {"command": f"echo {hidden} | base64 -d | sh"})
+    assert "execution:own-guard" in {found.rule for found in held.findings}
+
+
+def test_most_calls_need_no_look_at_a_persons_own_part() -> None:
+    assert readings([]).said == ()
+    assert readings([Leaf("command", text) for text in ("git status", "a'b\\c", "x" * 9000)]).said == ()
+    assert readings([Leaf("content", "x'" * 9000), Leaf("file_path", "/w/a.py")]).said == ()
+    # A word in quotes is still the word, also beside a long one.
+    assert readings([Leaf("content", "x" * 9000), Leaf("command", "lock''gate token")]).said
