@@ -4,4 +4,4 @@
 this version was measured with. Empty: this installation has no model. training/pack.py writes the line.
 """
 
-PIN = "c7c0882749bf49fdd673cf0c6f30a0701ef3b74f4c401924ef62b75b445ef11b"
+PIN = "1752ace0f02917822bcb41eb4583031d3700545132f83e7abebe8ab709cf0620"

@@ -80,7 +80,10 @@ class Form:
         if wire.blocks:
             ends["onFailure"] = "block"
         if not self.token or event in _COMMANDS:
-            words = [*self.words, "claude-code", "--url", self.url, *(["--http"] if self.token else [])]
+            # A shared file leaves the address to each machine; in one's own a folder's variables are not to change it.
+            shared = self.words == ("hook",) and self.url == DEFAULT_URL and not self.token
+            where = [] if shared else ["--url", self.url, *(["--http"] if self.token else [])]
+            words = [*self.words, "claude-code", *where]
             return {"type": "command", "command": self.command, "args": words, **ends}
         headers = {"Authorization": f"Bearer {self.token}", "X-Lockgate-Entrypoint": f"${ENTRYPOINT}"}
         return {"type": "http", "url": self.url + PATH, **ends, "headers": headers, "allowedEnvVars": [ENTRYPOINT]}

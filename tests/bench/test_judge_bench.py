@@ -1,0 +1,54 @@
+"""The judge's tables: figures that can be wrong are right, and where there is no model they say so."""
+
+from __future__ import annotations
+
+import math
+import sys
+import tomllib
+from pathlib import Path
+
+from lockgate import Gate
+from lockgate.core.scanner import Scanner
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+
+import detection
+import judge
+
+BENCH = Path(judge.__file__).parent
+
+
+def test_ranks_count_ties_half_and_need_both_kinds() -> None:
+    assert judge.auroc([(2.0, True), (1.0, False)]) == 1.0
+    assert judge.auroc([(1.0, True), (2.0, False)]) == 0.0
+    assert judge.auroc([(1.0, True), (1.0, False), (0.0, False)]) == 0.75
+    assert math.isnan(judge.auroc([(1.0, True)]))
+
+
+def test_on_the_line_is_not_clear() -> None:
+    found = [(0.0, True), (-1.0, True), (0.0, False), (-1.0, False), (-2.0, False)]
+    assert judge.kept_and_cleared(found, 0.0) == (0.5, 2 / 3)
+
+
+def test_the_calls_that_are_asked_about_are_those_that_were_escalated_and_are_known(scanner: Scanner) -> None:
+    runs = detection.corpus(BENCH / "corpus")["office"]
+    asked = list(judge.escalated(Gate(scanner=scanner), runs))
+    assert {attack for _, attack in asked} == {True, False}
+    assert len(asked) < sum(len(run.events) for run in runs)
+
+
+def test_without_a_model_there_is_one_line_that_says_so(scanner: Scanner) -> None:
+    # tests/conftest.py hides the shipped one.
+    (table,) = judge.tables_of(Gate(scanner=scanner), {}, [], quick=True, tick=lambda _text: None)
+    assert [row.cells for row in table.rows] == [{"why": "the embedded judge's model is not in this installation"}]
+
+
+def test_no_text_stands_in_the_training_data_and_none_twice() -> None:
+    ordinary = tomllib.loads((BENCH / "hard_negatives.toml").read_text(encoding="utf-8"))
+    attacks = tomllib.loads((BENCH / "judge_attacks.toml").read_text(encoding="utf-8"))
+    texts = [text.strip() for listed in ordinary.values() for text in listed] + attacks["english"]
+    assert len(texts) == len(set(texts)) >= 70
+    banks = "\n".join(
+        path.read_text(encoding="utf-8") for path in (BENCH.parent / "training" / "banks").rglob("*.toml")
+    )
+    assert not [text for text in texts if text[:60] in banks]
