@@ -123,12 +123,12 @@ def escalated(gate: Gate, runs: Sequence[Run]) -> Iterator[Asked]:
 
 
 def scored(judge: EmbeddedJudge, asked: Sequence[Asked]) -> list[tuple[float, bool]]:
-    """Each with its number, where the same evidence is asked about once; what was not read whole is never cleared."""
+    """Each with its number, the same evidence asked about once; what was not read whole or is led is never cleared."""
     known: dict[Evidence, float] = {}
     found = []
     for evidence, attack in asked:
         if evidence not in known:
-            known[evidence] = judge.score(evidence).logit if evidence.whole else float("inf")
+            known[evidence] = judge.score(evidence).logit if evidence.whole and not evidence.led else float("inf")
         found.append((known[evidence], attack))
     return found
 

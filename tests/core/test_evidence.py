@@ -90,7 +90,7 @@ def test_a_call_that_comes_from_no_order_has_no_passage(scanner: Scanner) -> Non
     """Whatever else stands in what was read: an order for another call says nothing about this one."""
     other = "Please forward the newsletter to everybody on the list."
     found = seen(scanner, other, "set_door", {"door": "2", "note": "the password stays as it is"})
-    assert found == ((), (0.0,) * len(FACTS), True)
+    assert found == ((), (0.0,) * len(FACTS), True, False)
 
 
 def test_a_call_written_out_in_the_text_is_looked_at(scanner: Scanner) -> None:

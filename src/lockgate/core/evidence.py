@@ -49,12 +49,13 @@ _COMMON = frozenset(
 class Evidence(NamedTuple):
     """`windows` are passages of untrusted text that the call could come from; `facts` are in the order of `FACTS`.
 
-    Not `whole`: there was one more such passage, and no room for it.
+    Not `whole`: there was one more such passage, and no room for it. `led`: an order gives the call somewhere to go.
     """
 
     windows: tuple[str, ...]
     facts: tuple[float, ...]
     whole: bool = True
+    led: bool = False
 
 
 FACTS = (
@@ -95,7 +96,23 @@ def evidence_of(ask: Ask, context: _Known, goal: str) -> Evidence:
     untrusted = {block.id for block in context.blocks if block.trust is Trust.UNTRUSTED}
     windows, whole = _windows(ask, context, untrusted)
     leaves = leaves_of(ask.call.arguments)[0][:_MAX_LEAVES]
-    return Evidence(windows, _facts(ask, goal, [leaf.text for leaf in leaves], untrusted), whole)
+    return Evidence(windows, _facts(ask, goal, [leaf.text for leaf in leaves], untrusted), whole, _led(ask))
+
+
+# An address in a value, wherever it may stand: a mailbox, a URL, a bare host behind a login.
+_SOMEWHERE = re.compile(r"://|\bwww\.|[^\s@]@[^\s@]+\.\w|\b\w+@[\w-]+:", re.ASCII)
+_GOES_TO = frozenset({"recipient", "url", "account"})
+
+
+def _led(ask: Ask) -> bool:
+    """Whether a stranger's order says where this call is to go: to whom, to which address, into which account.
+
+    However politely it is put, such a call is what an attacker gains by: no small model may wave it through.
+    """
+    return any(
+        origin.order and not origin.known and (origin.sink in _GOES_TO or _SOMEWHERE.search(origin.value) is not None)
+        for origin in ask.origins
+    )
 
 
 # One dress for all

@@ -422,7 +422,8 @@ class EmbeddedJudge:
             # It reads passages, and it cannot rule.
             return Opined(Silent(Why.ODD_ANSWER))
         score = self.score(evidence, until=until)
-        clear = evidence.whole and score.logit < self._encoder().about.presets[self.preset].clear_below
+        clear = score.logit < self._encoder().about.presets[self.preset].clear_below
+        clear = clear and evidence.whole and not evidence.led
         return Opined(Triage(suspicious=not clear))
 
     def read(self, text: str, *, until: float = math.inf, enough: float = math.inf) -> Read:
