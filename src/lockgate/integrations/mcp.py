@@ -266,7 +266,7 @@ class Checkpoint:
     # 2. Noted.
 
     def from_server(self, line: bytes) -> None:
-        """One message of the server: passed on as it is, and noted before the next call is ruled on."""
+        """One message of the server: noted, and then passed on as it is."""
         if not line.strip():
             return
         try:
@@ -281,7 +281,9 @@ class Checkpoint:
                 self._queue.append(
                     _Heard(item, None if isinstance(item.get("method"), str) else self._asked(item.get("id")))
                 )
-        # Queued before it is passed on: the client's next call finds it, however fast it comes. All else comes after.
+        # Noted before it is passed on: the client's next call may come by another server's pump, which sees only what is
+        # kept. What cannot be noted yet stays queued, and no call is ruled on here before it is out.
+        self.idle()
         self._to_client(line)
 
     def _unread(self, line: bytes, why: str) -> None:
