@@ -281,8 +281,8 @@ class Checkpoint:
                 self._queue.append(
                     _Heard(item, None if isinstance(item.get("method"), str) else self._asked(item.get("id")))
                 )
-        # Noted before it is passed on: the client's next call may come by another server's pump, which sees only what is
-        # kept. What cannot be noted yet stays queued, and no call is ruled on here before it is out.
+        # Noted before it is passed on: the client's next call may come by another server's pump, which sees only what
+        # is kept. What cannot be noted yet stays queued, and no call is ruled on here before it is out.
         self.idle()
         self._to_client(line)
 
