@@ -1,5 +1,8 @@
 """Sessions that something could not be added to, noted in a folder while their own store fails.
 
+Or not yet: whoever lets an agent read something before it is added says so first, and takes the note away afterwards.
+If it dies meanwhile the note stays, and is a doubt like any other.
+
 One folder per session and one file per note, so that whoever has dealt with the notes it saw takes away those and no
 other. Every process that shares the folder sees a note at once; looking costs one question to the system.
 """
@@ -11,6 +14,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+
+from lockgate.core.kept import EXPECTED
 
 # Whoever may add blocks may name sessions: above this a note is refused, and whoever could not leave one remembers it.
 _MAX_NOTES = 10_000
@@ -42,6 +47,31 @@ class Doubts:
                     raise
             else:
                 return
+
+    def expect(self, session: str) -> str:
+        """Leave a note on what is about to be added, and its name; OSError where that cannot be done.
+
+        The folder it was in stays: the next one is left a moment later.
+        """
+        if not self._folder:
+            raise OSError("no folder for notes")
+        place, name = self._of(session), f"{EXPECTED}{os.urandom(8).hex()}"
+        for left in reversed(range(8)):
+            try:
+                os.close(os.open(f"{place}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            except FileNotFoundError:
+                if not left:
+                    raise
+                os.makedirs(place, mode=0o700, exist_ok=True)
+                if len(os.listdir(self._folder)) > _MAX_NOTES:
+                    raise OSError("too many notes") from None
+            else:
+                break
+        return name
+
+    def arrived(self, session: str, note: str) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(f"{self._of(session)}/{note}")
 
     def of(self, session: str) -> list[str]:
         # Nearly always there is no such folder: asked in the cheapest way, for this is asked before every ruling.
