@@ -472,7 +472,7 @@ def test_a_worker_that_died_in_between_is_replaced(scanner: Scanner) -> None:
     left = inspector._idle[0]._process
     del inspector
     gc.collect()
-    assert left.poll() is not None
+    assert left.wait(timeout=30) is not None
 
 
 @pytest.mark.parametrize(
