@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 from lockgate.core.strikes import KINDS, PRINCIPAL, LadderSettings, Record, Subject
 
-_NEW = Record()
+# What is known of nobody; those of whom nothing is known have this very one.
+NEW = Record()
 # What is forgotten at once when nothing but bans is left to forget.
 _SHARE = 100
 
@@ -42,7 +43,7 @@ class MemoryStrikes:
 
     def get(self, subject: Subject) -> Record:
         key = bytes.fromhex(subject.key)
-        return self._banned.get(key) or self._struck[subject.kind].get(key) or _NEW
+        return self._banned.get(key) or self._struck[subject.kind].get(key) or NEW
 
     def put(self, subject: Subject, record: Record, now: float) -> None:
         kind, key = subject.kind, bytes.fromhex(subject.key)

@@ -80,12 +80,14 @@ class SqliteSessions(SqlSessions):
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
         """One change, whole or not at all, with every other writer kept out from the first read on."""
-        with self._failing():
+        try:
             patience_s = self._taken_turn()
             try:
                 yield from self._changed(patience_s)
             finally:
                 self._writing.release()
+        except _FAILURES as error:
+            raise self._failed(error) from error
 
     def _changed(self, patience_s: float) -> Iterator[sqlite3.Connection]:
         db = self._writer
@@ -127,7 +129,9 @@ class SqliteSessions(SqlSessions):
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
         """A connection of one's own; None while there is no file yet."""
-        with self._failing(), self._counted():
+        with self._counting:
+            self._busy += 1
+        try:
             try:
                 db: sqlite3.Connection | None = self._idle.pop()
             except IndexError:
@@ -146,16 +150,33 @@ class SqliteSessions(SqlSessions):
                 self._idle.append(db)
             else:
                 _close(db)
-
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
-        with self._counting:
-            self._busy += 1
-        try:
-            yield
+        except _FAILURES as error:
+            raise self._failed(error) from error
         finally:
             with self._counting:
                 self._busy -= 1
+
+    @contextmanager
+    def _glancing(self) -> Iterator[sqlite3.Connection | None]:
+        """By the writer's connection where that is free: what it wrote itself it need not read from the disk again."""
+        if not self._writing.acquire(blocking=False):
+            with self._reading() as db:
+                yield db
+            return
+        try:
+            if self._writer is None:
+                with self._reading() as db:
+                    yield db
+                return
+            try:
+                yield self._writer
+            except sqlite3.Error as error:
+                db, self._writer = self._writer, None
+                if db is not None:
+                    _close(db)
+                raise self._failed(error) from error
+        finally:
+            self._writing.release()
 
     def _connected(self) -> sqlite3.Connection:
         if self._unfit:
@@ -236,21 +257,14 @@ class SqliteSessions(SqlSessions):
         self._counting.release()
         self._writing.release()
 
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """What goes wrong, in our words."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            name, said = getattr(error, "sqlite_errorname", ""), str(error).lower()
-            if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-                raise self._busy_for() from error
-            if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or type(error) is sqlite3.DatabaseError:
-                raise self._refused("is damaged, or no file of sessions", hint=_ANEW) from error
-            raise self._refused(f"cannot be used: {said}") from error
-        except (OSError, ValueError) as error:
-            said = str(getattr(error, "strerror", None) or error).lower()
-            raise self._refused(f"cannot be used: {said}") from error
+    def _failed(self, error: Exception) -> SessionsUnavailable:
+        """What went wrong, in our words."""
+        name, said = getattr(error, "sqlite_errorname", ""), str(getattr(error, "strerror", None) or error).lower()
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            return self._busy_for()
+        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or type(error) is sqlite3.DatabaseError:
+            return self._refused("is damaged, or no file of sessions", hint=_ANEW)
+        return self._refused(f"cannot be used: {said}")
 
     def _busy_for(self) -> SessionsUnavailable:
         return self._refused(f"was busy for {_BUSY_S:.0f} seconds", hint="try again")
@@ -259,6 +273,7 @@ class SqliteSessions(SqlSessions):
         return SessionsUnavailable(f"the sessions in {quoted(self.path, 200)}: the file {why}", hint=hint)
 
 
+_FAILURES = (sqlite3.Error, OSError, ValueError)
 _ANEW = "move the file away to begin anew: the context of sessions that go on is then not known"
 
 
