@@ -682,8 +682,14 @@ def test_what_passed_may_be_kept_with_what_is_kept_next(
     kept = host.check("s", "send_email", MAIL, key="k", later=True)
     assert (kept.decision.action, kept.seq) == (Action.CONTINUE, 0)
     assert other.decisions() == []
+    # What became of it is kept with it, and afterwards at once.
     assert host.outcome("s", "k", "ran")
+    assert not host.outcome("s", "another", "ran")
+    assert other.decisions() == []
+    host.flush("s")
     assert [(each.id, each.ran) for each in other.decisions()] == [(kept.id, "ran")]
+    assert host.outcome("s", "k", "failed")
+    assert [each.ran for each in other.decisions()] == ["failed"]
     host.check("s", "send_email", MAIL, later=True)
     host.add("s", POISON, source="tool:x")
     assert len(other.decisions()) == 2

@@ -74,6 +74,8 @@ class Ruled(NamedTuple):
     said: str
     # What people look for: the names and values that were written, in small letters.
     words: str
+    # What became of the call, where that is known already.
+    ran: str = ""
 
 
 class Entry(NamedTuple):

@@ -427,12 +427,21 @@ class Hosting(Upkeep):
                 self._put(self._current(each))
 
     def outcome(self, session: str, key: str, ran: str) -> bool:
-        """Note what became of a call: `ran`, `failed` or `not-run`. False where no ruling has this key."""
+        """Note what became of a call: `ran`, `failed` or `not-run`. False where no ruling has this key.
+
+        For a ruling that is kept later it is kept with it.
+        """
         if ran not in RAN:
             raise InvalidCall(f"unknown outcome {quoted(ran)}", hint=f"use one of: {', '.join(RAN)}")
         checked_name(session, "a session's id")
         checked_name(key, "a call's key")
-        self.flush(session)
+        with self._lock:
+            waiting = self._later.get(session, [])
+            for at, ruling in enumerate(waiting):
+                # Not kept yet: then with it.
+                if ruling.key == key:
+                    waiting[at] = ruling._replace(ran=ran)
+                    return True
         return self.store.outcome(session, key, ran)
 
     def decision(self, id: str) -> Kept | None:

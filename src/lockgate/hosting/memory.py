@@ -52,13 +52,14 @@ class Pending(NamedTuple):
     annotations: Mapping[str, object] | None
     decision: Decision
     context: int
+    ran: str = ""
 
     def entry(self) -> Entry:
         detail = spelled(
             self.tool, self.arguments, self.annotations, self.decision, self.context, partial(_hash_of, self.arguments)
         )
         columns = ruled(self.id, self.host, self.tool, self.decision, self.arguments)
-        return Entry(Sort.RULING, self.at, self.key, self.content, detail, columns)
+        return Entry(Sort.RULING, self.at, self.key, self.content, detail, columns._replace(ran=self.ran))
 
 
 class Memory:

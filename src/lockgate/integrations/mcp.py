@@ -343,6 +343,11 @@ class Checkpoint:
             source = f"{source}:{asked.about}" if asked.ended else f"{source}:{asked.method} {asked.about}".rstrip()
         said = {name: value for name, value in item.items() if name not in ("jsonrpc", "id", "method")}
         parts: list[_Said | _Listed | _Ended] = []
+        if asked is not None and asked.ended:
+            result = item.get("result")
+            failed = "error" in item or not isinstance(result, dict) or result.get("isError") is True
+            # First, so that it is kept with the ruling, which is kept with what comes next.
+            parts.append(_Ended(asked.ended, "failed" if failed else "ran"))
         for name, value in said.items():
             # By its shape, not by the id it came under: whatever a client may take for a list of tools is one.
             if isinstance(value, dict) and isinstance(tools := value.get("tools"), list):
@@ -351,10 +356,6 @@ class Checkpoint:
                 if asked is not None and asked.method == wire.LIST:
                     said[name] = {**value, "tools": [rest_of(tool) for tool in tools]}
         parts.append(_Said(source[:200], said))
-        if asked is not None and asked.ended:
-            result = item.get("result")
-            failed = "error" in item or not isinstance(result, dict) or result.get("isError") is True
-            parts.append(_Ended(asked.ended, "failed" if failed else "ran"))
         return parts
 
     def _note(self) -> None:

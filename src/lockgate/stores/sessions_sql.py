@@ -93,7 +93,7 @@ _SESSION = (
 )
 _ROW = "e.seq, e.session, e.n, e.sort, e.at, e.key, e.content, e.detail, coalesce(e.id, ''), e.ran"
 _ENTRY = "session, n, sort, at, key, content, detail"
-_RULED = "id, host, tool, action, tier, reason, rules, latency_us, cost_usd, approval, said, words"
+_RULED = "id, host, tool, action, tier, reason, rules, latency_us, cost_usd, approval, said, words, ran"
 _NEWEST = "SELECT coalesce(max(seq), 0) FROM entries WHERE session = ?"
 _STANDING = f"SELECT blocks, decisions, ({_NEWEST}) FROM sessions WHERE number = ?"  # noqa: S608
 
