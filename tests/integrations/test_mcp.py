@@ -486,6 +486,18 @@ def test_an_answer_that_cannot_be_passed_on_is_an_error_for_whoever_asked(rig: R
     assert rig.client == [], "nobody waits for it any more"
 
 
+@pytest.mark.parametrize(
+    "form", ['{"jsonrpc":"2.0","id":%d,"result":%s}\n', '[{"result":%.0s{"a":"]}\\""},"id":%d,"x":%s}]\n']
+)
+def test_an_answer_that_is_too_deep_is_an_error_for_whoever_asked(rig: Rig, form: str) -> None:
+    id = rig.call("read_inbox", {})
+    rig.forget()
+    deep = "[" * 200_000 + "]" * 200_000
+    rig.answers((form % ((id, deep) if form[0] == "{" else ("", id, deep))).encode())
+    assert rig.told()["id"] == id
+    assert "nested too deeply" in rig.told()["error"]["message"]
+
+
 def test_broken_letters_of_the_server_are_passed_on_and_noted(rig: Rig) -> None:
     line = b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"\xff ' + POISON.encode() + b'"}]}}\n'
     rig.answers(line)

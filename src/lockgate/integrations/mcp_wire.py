@@ -113,11 +113,34 @@ def read_loosely(line: bytes) -> object:
 def answered_by(line: bytes) -> list[object]:
     """The ids that a message which is not passed on may have answered: whoever asked must not wait for ever."""
     try:
-        said = json.loads(line.decode("utf-8", "replace"), strict=False)
+        said = json.loads(_outer(line.decode("utf-8", "replace")), strict=False)
     except (ValueError, RecursionError):
         return []
     items = said if isinstance(said, list) else [said]
     return [item["id"] for item in items if isinstance(item, dict) and "id" in item and "method" not in item]
+
+
+def _outer(text: str) -> str:
+    """A JSON text with `null` for all that is deep inside, however deep that is."""
+    kept: list[str] = []
+    depth = start = 0
+    for part in _TEXT_OR_BRACKET.finditer(text):
+        if part[0] in "[{":
+            depth += 1
+            if depth == _DEEP:
+                kept.append(text[start : part.start()])
+        elif part[0] in "]}":
+            if depth == _DEEP:
+                kept.append("null")
+                start = part.end()
+            depth -= 1
+    return "".join((*kept, text[start:] if depth < _DEEP else ""))
+
+
+# Deeper than the names of a message, and of the messages of a batch.
+_DEEP = 3
+# A text without an end goes to the end, so that none is begun twice.
+_TEXT_OR_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[][{}]', re.DOTALL)
 
 
 def _decoded_by(decoder: json.JSONDecoder, text: str) -> object:
