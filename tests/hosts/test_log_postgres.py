@@ -26,7 +26,7 @@ from lockgate import keys
 from lockgate.core.errors import JournalDamaged, JournalUnavailable
 from lockgate.journal import Journal
 from lockgate.log import Store
-from lockgate.stores import log_postgres
+from lockgate.stores import postgres
 from lockgate.stores.log_postgres import PostgresLog
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "stores"))
@@ -232,10 +232,10 @@ def test_a_commit_in_doubt_is_settled(store: PostgresLog, *, heard: bool) -> Non
 def test_a_stopped_writer_does_not_stop_the_others(
     store: Store, again: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_postgres, "_BUSY_S", 2)
+    monkeypatch.setattr(postgres, "BUSY_S", 2)
     with store.writing(durable=True) as log:
         log.open_shard("first")
-    monkeypatch.setattr(log_postgres, "_BUSY_S", 1)
+    monkeypatch.setattr(postgres, "BUSY_S", 1)
     stuck = again()
     stopped = stuck.writing(durable=True)
     assert stopped.__enter__().current() is not None

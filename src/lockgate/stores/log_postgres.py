@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError, quoted
 from lockgate.core.merkle import HASH, Frontier, Tile
 from lockgate.log import Head, Row, Shard
+from lockgate.stores.postgres import BUSY_S, connected, drop
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 _VERSION = 2
 # Taken while the tables are made: making one twice at the same time is an error even with IF NOT EXISTS.
 _MAKING = 0x6C6B676A
-_BUSY_S = 5
 _MAX_IDLE_READERS = 4
 _FETCHED_AT_ONCE = 1024
 
@@ -221,12 +221,12 @@ class PostgresLog:
                 yield _Reading(db)
                 db.execute("ROLLBACK")
             except BaseException:
-                _drop(db)
+                drop(db)
                 raise
             if len(self._idle) < _MAX_IDLE_READERS:
                 self._idle.append(db)
             else:
-                _drop(db)
+                drop(db)
 
     @contextmanager
     def writing(self, *, durable: bool) -> Iterator[_Writing]:  # noqa: ARG002  # everything is
@@ -248,7 +248,7 @@ class PostgresLog:
             connections = [*self._idle, *([self._db] if self._db is not None else ())]
             self._idle, self._db = [], None
         for db in connections:
-            _drop(db)
+            drop(db)
 
     def _viewing(self) -> Connection[Any]:
         """A connection with a transaction that sees one moment; an idle one may have been hung up on."""
@@ -261,7 +261,7 @@ class PostgresLog:
                 try:
                     db.execute(statement)
                 except OperationalError:
-                    _drop(db)
+                    drop(db)
                 else:
                     return db
         db = self._connected()
@@ -281,7 +281,7 @@ class PostgresLog:
                     self._take_back(db)
                     raise
                 # The server was started again, or somebody in between gave up on an idle connection.
-                _drop(db)
+                drop(db)
             else:
                 return db
         self._db = db = self._connected()
@@ -306,7 +306,7 @@ class PostgresLog:
         try:
             db.execute("COMMIT")
         except Error as error:
-            _drop(db)
+            drop(db)
             self._db = None
             if change.last is None or not self._settled(*change.last):
                 raise error
@@ -325,42 +325,11 @@ class PostgresLog:
         try:
             db.execute("ROLLBACK")
         except Error:
-            _drop(db)
+            drop(db)
             self._db = None
 
     def _connected(self) -> Connection[Any]:
-        try:
-            from psycopg import connect
-        except ImportError:
-            raise LockgateError(
-                "a log in PostgreSQL needs the package `psycopg`", hint="pip install 'lockgate[postgres]'"
-            ) from None
-
-        # A host that went away must not hold up a ruling for as long as TCP would wait for it.
-        db = connect(
-            self._conninfo,
-            autocommit=True,
-            connect_timeout=_BUSY_S,
-            keepalives_idle=_BUSY_S,
-            keepalives_interval=_BUSY_S,
-            keepalives_count=2,
-            tcp_user_timeout=2_000 * _BUSY_S,
-            application_name="lockgate",
-        )
-        try:
-            fsync, synchronous = (db.execute(f"SHOW {name}").fetchone() for name in ("fsync", "synchronous_commit"))
-            if fsync is None or fsync[0] != "on":
-                raise self._refused("runs with `fsync` off, and would lose what it acknowledged")
-            if synchronous is None or synchronous[0] in ("off", "local"):
-                db.execute("SET synchronous_commit = on")
-            db.execute(f"SET lock_timeout = '{_BUSY_S}s'")
-            db.execute(f"SET statement_timeout = '{6 * _BUSY_S}s'")
-            # A process that was stopped with the lock in its hand loses it.
-            db.execute(f"SET idle_in_transaction_session_timeout = '{_BUSY_S}s'")
-        except BaseException:
-            _drop(db)
-            raise
-        return db
+        return connected(self._conninfo, "a log in PostgreSQL needs", LockgateError, self._refused)
 
     @staticmethod
     def _made(db: Connection[Any]) -> bool:
@@ -378,7 +347,7 @@ class PostgresLog:
                 db.execute(_SCHEMA)
             db.execute("COMMIT")
         except BaseException:
-            _drop(db)
+            drop(db)
             self._db = None
             raise
 
@@ -393,7 +362,7 @@ class PostgresLog:
             from psycopg import Error, errors
 
             if isinstance(error, errors.LockNotAvailable):
-                raise self._refused(f"was busy for {_BUSY_S} seconds", hint="try again") from error
+                raise self._refused(f"was busy for {BUSY_S} seconds", hint="try again") from error
             if isinstance(error, errors.IntegrityError):
                 raise JournalDamaged(
                     f"the log does not take what comes next: {quoted(error.diag.message_primary or '')}"
@@ -406,11 +375,6 @@ class PostgresLog:
     @staticmethod
     def _refused(why: str, *, hint: str = "") -> JournalUnavailable:
         return JournalUnavailable(f"the log's database {why}", hint=hint)
-
-
-def _drop(db: Connection[Any]) -> None:
-    with suppress(Exception):
-        db.close()
 
 
 _all: weakref.WeakSet[PostgresLog] = weakref.WeakSet()

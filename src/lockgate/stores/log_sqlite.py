@@ -6,9 +6,6 @@ looked at before and after each transaction. An append to a file that was moved 
 Whoever can write the file can write a log, so it is used only where nobody but its owner can write it or its folder.
 The triggers stop accidents, not people: those are found by the heads and the seals. What else somebody has put into the
 file could change what we write on its way, so that a file with more or less in it than we made is refused.
-
-SQLite remembers per process which locks it holds. A child would inherit that memory and not the locks: so before a fork
-every connection is closed.
 """
 
 from __future__ import annotations
@@ -17,7 +14,6 @@ import os
 import re
 import sqlite3
 import sys
-import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -30,6 +26,7 @@ from lockgate.core.errors import JournalDamaged, JournalUnavailable, quoted
 from lockgate.core.merkle import HASH, Frontier, Tile
 from lockgate.log import Head, Row, Shard
 from lockgate.private_files import Private
+from lockgate.stores.forks import minded
 
 # "lkgj": other programs' databases are refused, and ours is known to tools that look.
 _APPLICATION = 0x6C6B676A
@@ -200,7 +197,7 @@ class SqliteLog:
         self._unfit = False
         self._abandoned = False
         self._forget()
-        _all.add(self)
+        minded(self)
 
     def _forget(self) -> None:
         # Owner: whoever is in a transaction of this process.
@@ -290,10 +287,7 @@ class SqliteLog:
                 self._looking.notify_all()
 
     def _quieten(self) -> bool:
-        """Before a fork: wait until nobody uses the file, close it, and keep everybody out.
-
-        False if that did not come about in time: by somebody who waits for the fork, say.
-        """
+        # It may not come about: by somebody who waits for the fork, say.
         if not self._lock.acquire(timeout=_BUSY_S):
             return False
         self._looking.acquire()
@@ -310,6 +304,13 @@ class SqliteLog:
     def _go_on(self) -> None:
         self._looking.release()
         self._lock.release()
+
+    def _start_anew(self, *, quiet: bool) -> None:
+        if not quiet or self._abandoned:
+            self._unfit = True
+            if self._db is not None:
+                self._abandon(self._db)
+        self._forget()
 
     def _ready(self, *, durable: bool) -> sqlite3.Connection:
         if self._db is None:
@@ -505,36 +506,3 @@ def _bytes(value: object) -> bytes:
     if not isinstance(value, bytes):
         raise JournalDamaged("the log has something else where bytes should be")
     return value
-
-
-_all: weakref.WeakSet[SqliteLog] = weakref.WeakSet()
-# Owner: whoever is forking.
-_forking = Lock()
-_quiet: list[SqliteLog] = []
-
-
-def _before_fork() -> None:
-    _forking.acquire()
-    _quiet.extend(log for log in list(_all) if log._quieten())
-
-
-def _in_parent() -> None:
-    while _quiet:
-        _quiet.pop()._go_on()
-    _forking.release()
-
-
-def _in_child() -> None:
-    global _forking
-    _forking = Lock()
-    for log in list(_all):
-        if log not in _quiet or log._abandoned:
-            log._unfit = True
-            if log._db is not None:
-                log._abandon(log._db)
-        log._forget()
-    _quiet.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from threading import Lock
@@ -88,7 +88,7 @@ class Postgres:
             try:
                 db.execute("COMMIT")
             except BaseException:
-                _drop(db)
+                drop(db)
                 raise
             self._rest(db)
 
@@ -100,7 +100,7 @@ class Postgres:
             try:
                 yield Speaking(db) if self._made(db) else None
             except BaseException:
-                _drop(db)
+                drop(db)
                 raise
             self._rest(db)
 
@@ -112,7 +112,7 @@ class Postgres:
     def close(self) -> None:
         while self._idle:
             with suppress(IndexError):
-                _drop(self._idle.pop())
+                drop(self._idle.pop())
 
     def _begun(self, patience_s: float) -> Connection[Any]:
         """A transaction with the lock; nothing was sent before it, so a connection that was hung up on is replaced."""
@@ -131,7 +131,7 @@ class Postgres:
                         db.execute(f"SET LOCAL lock_timeout = {max(1, int(patience_s * 1000))}".encode())
                     db.execute("SELECT pg_advisory_xact_lock(%s)", (self._number,))
             except BaseException as error:
-                _drop(db)
+                drop(db)
                 if fresh or not isinstance(error, OperationalError) or not db.broken:
                     raise
             else:
@@ -154,16 +154,16 @@ class Postgres:
             if not db.closed and not select([db.fileno()], [], [], 0)[0]:
                 return True
         except Exception:  # noqa: BLE001  # whatever it is, another one is better
-            _drop(db)
+            drop(db)
         else:
-            _drop(db)
+            drop(db)
         return False
 
     def _take_back(self, db: Connection[Any]) -> None:
         try:
             db.execute("ROLLBACK")
         except Exception:  # noqa: BLE001  # closing takes back what is open
-            _drop(db)
+            drop(db)
         else:
             self._rest(db)
 
@@ -171,40 +171,10 @@ class Postgres:
         if len(self._idle) < _MAX_IDLE and not db.closed:
             self._idle.append(db)
         else:
-            _drop(db)
+            drop(db)
 
     def _connected(self) -> Connection[Any]:
-        try:
-            from psycopg import connect
-        except ImportError:
-            raise self._error(
-                f"{self._what} in PostgreSQL need the package `psycopg`", hint="pip install 'lockgate[postgres]'"
-            ) from None
-        # A host that went away must not hold up a ruling for as long as TCP would wait for it.
-        db = connect(
-            self._conninfo,
-            autocommit=True,
-            connect_timeout=BUSY_S,
-            keepalives_idle=BUSY_S,
-            keepalives_interval=BUSY_S,
-            keepalives_count=2,
-            tcp_user_timeout=2_000 * BUSY_S,
-            application_name="lockgate",
-        )
-        try:
-            fsync, synchronous = (db.execute(f"SHOW {name}").fetchone() for name in ("fsync", "synchronous_commit"))
-            if fsync is None or fsync[0] != "on":
-                raise self._refused("runs with `fsync` off, and would lose what it acknowledged")
-            if synchronous is None or synchronous[0] in ("off", "local"):
-                db.execute("SET synchronous_commit = on")
-            db.execute(f"SET lock_timeout = '{BUSY_S}s'")
-            db.execute(f"SET statement_timeout = '{6 * BUSY_S}s'")
-            # A process that was stopped with the lock in its hand loses it.
-            db.execute(f"SET idle_in_transaction_session_timeout = '{BUSY_S}s'")
-        except BaseException:
-            _drop(db)
-            raise
-        return db
+        return connected(self._conninfo, f"{self._what} in PostgreSQL need", self._error, self._refused)
 
     def _made(self, db: Connection[Any]) -> bool:
         if self._there:
@@ -254,7 +224,42 @@ class Postgres:
         return self._error(f"the database of the {self._what} {why}", hint=hint)
 
 
-def _drop(db: Connection[Any]) -> None:
+def connected(
+    conninfo: str, needs: str, error: type[LockgateError], refused: Callable[[str], LockgateError]
+) -> Connection[Any]:
+    """A connection that loses nothing it acknowledged, and waits for nobody for long."""
+    try:
+        from psycopg import connect
+    except ImportError:
+        raise error(f"{needs} the package `psycopg`", hint="pip install 'lockgate[postgres]'") from None
+    # A host that went away must not hold up a ruling for as long as TCP would wait for it.
+    db = connect(
+        conninfo,
+        autocommit=True,
+        connect_timeout=BUSY_S,
+        keepalives_idle=BUSY_S,
+        keepalives_interval=BUSY_S,
+        keepalives_count=2,
+        tcp_user_timeout=2_000 * BUSY_S,
+        application_name="lockgate",
+    )
+    try:
+        fsync, synchronous = (db.execute(f"SHOW {name}").fetchone() for name in ("fsync", "synchronous_commit"))
+        if fsync is None or fsync[0] != "on":
+            raise refused("runs with `fsync` off, and would lose what it acknowledged")
+        if synchronous is None or synchronous[0] in ("off", "local"):
+            db.execute("SET synchronous_commit = on")
+        db.execute(f"SET lock_timeout = '{BUSY_S}s'")
+        db.execute(f"SET statement_timeout = '{6 * BUSY_S}s'")
+        # A process that was stopped with the lock in its hand loses it.
+        db.execute(f"SET idle_in_transaction_session_timeout = '{BUSY_S}s'")
+    except BaseException:
+        drop(db)
+        raise
+    return db
+
+
+def drop(db: Connection[Any]) -> None:
     with suppress(Exception):
         db.close()
 

@@ -4,15 +4,13 @@ One writer at a time, so that `seq` is the order in which entries can be read. A
 when it is acknowledged: a killed process loses nothing, a power cut may lose the last moments, in which the agents
 that this was about died as well. What has to outlive that is in the journal.
 
-Connections are kept, because opening one costs more than a ruling. SQLite remembers per process which locks it holds,
-and a child would inherit that memory and not the locks: so before a fork every connection is closed.
+Connections are kept, because opening one costs more than a ruling.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -22,6 +20,7 @@ from time import monotonic, time
 from lockgate.core.errors import SessionsUnavailable, quoted
 from lockgate.private_files import Private
 from lockgate.stores.doubts import Doubts
+from lockgate.stores.forks import minded
 from lockgate.stores.sessions_sql import TABLES, Database, SqlSessions
 
 # "lkgs": other programs' databases are refused, and ours is known to tools that look.
@@ -49,7 +48,7 @@ class SqliteSessions(SqlSessions):
         self._doubts = Doubts(path.with_name(f"{path.stem}-doubted"))
         self._unfit = False
         self._forget()
-        _all.add(self)
+        minded(self)
 
     def _forget(self) -> None:
         # Owner: whoever writes; of the connections, whoever has taken one out of the list.
@@ -243,7 +242,6 @@ class SqliteSessions(SqlSessions):
                 _close(db)
 
     def _quieten(self) -> bool:
-        """Before a fork: wait until nobody uses the file, and close it. False if that did not come about in time."""
         if not self._writing.acquire(timeout=_BUSY_S):
             return False
         self._counting.acquire()
@@ -256,6 +254,12 @@ class SqliteSessions(SqlSessions):
     def _go_on(self) -> None:
         self._counting.release()
         self._writing.release()
+
+    def _start_anew(self, *, quiet: bool) -> None:
+        if not quiet:
+            self._unfit = True
+            _abandoned.extend((self._writer, *self._idle))
+        self._forget()
 
     def _failed(self, error: Exception) -> SessionsUnavailable:
         """What went wrong, in our words."""
@@ -301,34 +305,4 @@ def _close(db: sqlite3.Connection) -> None:
         db.close()
 
 
-_all: weakref.WeakSet[SqliteSessions] = weakref.WeakSet()
 _abandoned: list[object] = []
-# Owner: whoever is forking.
-_forking = Lock()
-_quiet: list[SqliteSessions] = []
-
-
-def _before_fork() -> None:
-    _forking.acquire()
-    _quiet.extend(each for each in list(_all) if each._quieten())
-
-
-def _in_parent() -> None:
-    while _quiet:
-        _quiet.pop()._go_on()
-    _forking.release()
-
-
-def _in_child() -> None:
-    global _forking
-    _forking = Lock()
-    for each in list(_all):
-        if each not in _quiet:
-            each._unfit = True
-            _abandoned.extend((each._writer, *each._idle))
-        each._forget()
-    _quiet.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
