@@ -91,15 +91,17 @@ def measure(candidates: Mapping[str, Work], rounds: int) -> dict[str, list[float
 
 
 def bare_pass(scanner: Scanner) -> Callable[[bytes], None]:
-    """The engine alone: the same compiled database, bytes in, matches thrown away."""
-    database = scanner._database
-    scratch = hyperscan.Scratch(database)
+    """The engine alone: the same compiled databases, bytes in, matches thrown away."""
+    always, beyond = scanner._database, scanner._beyond
+    scratch, scratch_beyond = hyperscan.Scratch(always), hyperscan.Scratch(beyond)
 
     def ignore(*_match: object) -> None:
         return None
 
     def scan(data: bytes) -> None:
-        database.scan(data, match_event_handler=ignore, scratch=scratch)
+        always.scan(data, match_event_handler=ignore, scratch=scratch)
+        if not data.isascii():
+            beyond.scan(data, match_event_handler=ignore, scratch=scratch_beyond)
 
     return scan
 

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from time import process_time
+from typing import Any
 
 import hyperscan
 import pytest
@@ -10,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate import InvalidPattern
-from lockgate.core.readings import GATES
+from lockgate.core.readings import BEYOND_ASCII, GATES
 from lockgate.core.rules import RULES
 from lockgate.core.scanner import (
     MAX_TEXT,
@@ -210,6 +213,69 @@ def test_a_broken_dump_is_refused_cleanly(scanner: Scanner, broken: object) -> N
 def test_the_pass_holds_every_gate_and_every_rule_and_the_cues_apart() -> None:
     assert len(expressions(RULES)) == len(GATES) + len(RULES)
     assert all(isinstance(pattern, str) and flags >= 0 for pattern, flags in expressions(RULES) + cue_expressions())
+
+
+# --- ASCII and beyond
+
+
+def met_by_ascii(pieces: Any) -> bool:
+    """Whether a text of ASCII alone can match a pattern, as the standard library has parsed it."""
+    return all(_met(str(kind), value) for kind, value in pieces)
+
+
+def _met(kind: str, value: Any) -> bool:
+    match kind:
+        case "LITERAL":
+            return bool(value < 128)
+        case "RANGE":
+            return bool(value[0] < 128)
+        case "IN":
+            return str(value[0][0]) == "NEGATE" or any(_met(str(sort), one) for sort, one in value)
+        case "BRANCH":
+            return any(met_by_ascii(branch) for branch in value[1])
+        case "SUBPATTERN":
+            return met_by_ascii(value[3])
+        case "MAX_REPEAT" | "MIN_REPEAT":
+            return value[0] == 0 or met_by_ascii(value[2])
+        case "ANY" | "AT" | "CATEGORY" | "NOT_LITERAL":
+            return True
+    raise NotImplementedError(kind)
+
+
+def parsed(pattern: str) -> Any:
+    return import_module("re._parser").parse(pattern, re.DOTALL)
+
+
+def test_it_is_known_what_ascii_can_match() -> None:
+    assert all(met_by_ascii(parsed(each)) for each in ("e|é", "né?", "n(?:é|É){0,2}", "[é-]", "[^é]", "[^é-ü]"))
+    assert not any(met_by_ascii(parsed(each)) for each in ("é|É", "ané", "[\\x80-\\xff]a", "n(?:é|É)+", "(?:a|b)é{2}"))
+
+
+def test_only_what_ascii_cannot_match_is_left_out_where_a_text_is_ascii() -> None:
+    beyond = {*BEYOND_ASCII, *(at for at, rule in enumerate(RULES, len(GATES)) if rule.beyond_ascii)}
+    unmet = {at for at, (pattern, _) in enumerate(expressions(RULES)) if not met_by_ascii(parsed(pattern))}
+    assert beyond == unmet
+    assert len(unmet) > len(BEYOND_ASCII)
+
+
+def _collect(number: int, _start: int, end: int, _flags: int, found: list[tuple[int, int]]) -> None:
+    found.append((number, end))
+
+
+def test_two_databases_find_what_one_would(scanner: Scanner) -> None:
+    listed = expressions(scanner.rules)
+    whole = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    whole.compile(
+        expressions=[encode(pattern) for pattern, _ in listed],
+        ids=list(range(len(listed))),
+        elements=len(listed),
+        flags=[flags for _, flags in listed],
+    )
+    for rule in scanner.rules:
+        for text in (rule.hit, rule.miss, f"é {rule.hit}", f"{rule.hit}\u200b", f"не {rule.hit.upper()} “ok”"):
+            found: list[tuple[int, int]] = []
+            whole.scan(encode(text), match_event_handler=_collect, context=found)
+            assert sorted(scanner._matches(encode(text))) == sorted(found)
 
 
 # --- patterns of an installation

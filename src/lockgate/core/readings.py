@@ -14,7 +14,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lockgate.core import encodings
-from lockgate.core.confusables import CLOSEST, Hidden, cleaned, folded, gates_of, hidden, pattern, wordlike
+from lockgate.core.confusables import (
+    CLOSEST,
+    Hidden,
+    bytes_pattern,
+    cleaned,
+    folded,
+    gates_of,
+    hidden,
+    pattern,
+    wordlike,
+)
 from lockgate.core.encodings import CODES, COMPRESSED, JWT, Decoded, Run
 
 DEPTH = 3
@@ -111,10 +121,9 @@ _CODED_LETTER = "(?:4[1-9a-f]|5[0-9a]|6[1-9a-f]|7[0-9a])"
 _SELECTOR = r"(?:\xef\xb8[\x80-\x8f]|\xf3\xa0[\x84-\x87][\x80-\xbf])"
 
 # Matched against UTF-8 bytes: caseless, dot matches all, one match each; a name may come more than once. Plain literals
-# and single repeated classes are nearly free in a pass that looks for literals anyway; a general expression doubles its
-# cost, for every ordinary text there is.
-GATES: tuple[tuple[str, str], ...] = (
-    ("run", rf"[a-z0-9+/_-]{{{SHORTEST_RUN}}}"),
+# are nearly free in a pass that looks for literals anyway; an expression without one has its own automaton, which runs
+# over every ordinary text there is.
+_IN_ASCII: tuple[tuple[str, str], ...] = (
     # Three letters of text at a time are four of base64, whose letter case matters.
     (
         "base64",
@@ -137,8 +146,11 @@ GATES: tuple[tuple[str, str], ...] = (
         rf"\\(?:u[0-9a-f]{{4}}|x{_CODED_LETTER}|u\{{[0-9a-f]|1[0-7]{{2}}\\1)|[a-z,]\\[nrt](?-i:[a-z]{{2}})|:\\/\\/",
     ),
     ("quoted", r"[a-z]=\r?\n[a-z]|=[4-7][0-9a-f]=[4-7][0-9a-f]=[2-7][0-9a-f]"),
+    # `t h e`: text written out letter by letter contains one of these before long.
+    *(("spaced", _either((sep + sep.join(t) + sep).encode() for t in _COMMON if t.isalpha())) for sep in " .-_"),
+)
+_BEYOND_ASCII: tuple[tuple[str, str], ...] = (
     ("invisible", r"\xe2\x80\x8b|\xe2\x81[\xa0-\xa4\xaa-\xaf]|[\x01-\xff]\xef\xbb\xbf|\xc2\xad|\xe1\xa0\x8e|\xcd\x8f"),
-    ("invisible", r"[a-z][\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]{1,8}[a-z]"),
     ("invisible", r"\xe1\x85[\x9f\xa0]|\xe3\x85\xa4|\xef\xbe\xa0|\xef\xbf[\xb9-\xbb]|(?:\xe2\x80[\x8c\x8d]){4}"),
     # Joiners and direction marks belong to the scripts that need them; beside Latin, Greek or Cyrillic they do not.
     ("invisible", r"(?:[\x21-\x7f]|[\xc3-\xd3][\x80-\xbf])\xe2\x80[\x8c-\x8f]|\xe2\x80[\x8c-\x8f][a-z]"),
@@ -156,9 +168,30 @@ GATES: tuple[tuple[str, str], ...] = (
     ("mixed", _either((ch + a).encode() for ch in CLOSEST for a in _LATIN)),
     ("mixed", r"\xe1[\x8e\x8f][\x80-\xbf]|\xea\x93[\x90-\xbf]"),
     ("marks", rf"[a-z]{_either(_utf8(_MARKS))}|{_either(_utf8(_MARKS))}{{2}}"),
-    # `t h e`: text written out letter by letter contains one of these before long.
-    *(("spaced", _either((sep + sep.join(t) + sep).encode() for t in _COMMON if t.isalpha())) for sep in " .-_"),
 )
+GATES = (*_IN_ASCII, *_BEYOND_ASCII)
+# The numbers of those that no text of ASCII alone can open.
+BEYOND_ASCII = range(len(_IN_ASCII), len(GATES))
+# Two more have no literal in them, so they are read off a map of the text instead: of which byte is of which sort.
+_CONTROLS = (*range(9), *range(14, 27), *range(28, 32), 127)
+_RUN, _CONTROL = b"x", b"!"
+_SORTS = b"".join(
+    _RUN if byte in b"+/_-" or bytes([byte]).isalnum() else _CONTROL if byte in _CONTROLS else b" "
+    for byte in range(256)
+)
+_LONG_RUN = _RUN * SHORTEST_RUN
+GATE_NAMES = frozenset(name for name, _ in GATES) | {"run"}
+
+
+def shapes(data: bytes) -> tuple[str, ...]:
+    """The gates that fire on the shape of a text: a long run, or control characters within a word."""
+    sorts = data.translate(_SORTS)
+    fired = ("run",) if _LONG_RUN in sorts else ()
+    if _CONTROL in sorts and bytes_pattern(rb"[A-Za-z][\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]{1,8}[A-Za-z]").search(data):
+        return (*fired, "invisible")
+    return fired
+
+
 # A decoded text has been through no pass: everything that one look cannot rule out is tried.
 _NESTED = frozenset({"run", "base64", "hex", "percent", "entity", "escape"})
 _CLEANING = frozenset({"invisible", "space", "tags", "selectors", "bidi"})

@@ -50,7 +50,8 @@ class Rule:
     `phrase` marks lists of human wordings, which travel badly to attacks nobody has seen and are therefore measured
     apart from rules about the shape of commands, markup and keys. `dotall` lets `.` cross line ends. `utf8` asks for
     the engine's Unicode mode, and then every text scanned with the rule must be valid UTF-8. `apart` keeps a rule out
-    of the one pass over everything: it is looked for where it counts, and nowhere else.
+    of the one pass over everything: it is looked for where it counts, and nowhere else. `beyond_ascii` says that no
+    text of ASCII alone can match, so that it need not be looked for there; a test holds it to that.
     """
 
     id: str
@@ -66,6 +67,7 @@ class Rule:
     utf8: bool = False
     dotall: bool = False
     apart: bool = False
+    beyond_ascii: bool = False
 
 
 _UNACCENTED = str.maketrans("áàâãäéèêëíìîïóòôõöúùûüçñłśżźćńąęğşı", "aaaaaeeeeiiiiooooouuuucnlszzcnaegsi")
@@ -1773,7 +1775,13 @@ _TOOL = (
 )
 
 
-def _in(language: str, *, override: tuple[str, str, str], concealment: tuple[str, str, str]) -> tuple[Rule, Rule]:
+def _in(
+    language: str,
+    *,
+    override: tuple[str, str, str],
+    concealment: tuple[str, str, str],
+    beyond_ascii: bool = False,
+) -> tuple[Rule, Rule]:
     """The two commonest moves in one more language, each given as pattern, hit and miss."""
     return (
         _override(
@@ -1784,6 +1792,7 @@ def _in(language: str, *, override: tuple[str, str, str], concealment: tuple[str
             hit=override[1],
             miss=override[2],
             dotall=True,
+            beyond_ascii=beyond_ascii,
         ),
         _concealment(
             id=f"concealment:{language.lower()}",
@@ -1793,6 +1802,7 @@ def _in(language: str, *, override: tuple[str, str, str], concealment: tuple[str
             hit=concealment[1],
             miss=concealment[2],
             dotall=True,
+            beyond_ascii=beyond_ascii,
         ),
     )
 
@@ -2023,6 +2033,7 @@ _LANGUAGES = (
     ),
     *_in(
         "Russian",
+        beyond_ascii=True,
         override=(
             _either(
                 _other(
@@ -2050,6 +2061,7 @@ _LANGUAGES = (
     ),
     *_in(
         "Ukrainian",
+        beyond_ascii=True,
         override=(
             _either(
                 _other(
@@ -2101,6 +2113,7 @@ _LANGUAGES = (
     ),
     *_in(
         "Chinese",
+        beyond_ascii=True,
         override=(
             _either(
                 r"(?:忽略|无视|無視|忘记|忘記|忘掉|不要遵循|不要遵守|不要理会).{0,6}(?:之前|以前|先前|此前|上述|以上|前面|所有|系统|系統|你的).{0,15}(?:指令|指示|提示|命令|规则|規則|内容|內容)",
@@ -2117,6 +2130,7 @@ _LANGUAGES = (
     ),
     *_in(
         "Japanese",
+        beyond_ascii=True,
         override=(
             _either(
                 r"(?:これまで|今まで|以前|前述|上記|すべて|全て|システム).{0,12}(?:指示|命令|指令|プロンプト|ルール).{0,12}(?:無視|忘れ|従わない|破棄)",
@@ -2133,6 +2147,7 @@ _LANGUAGES = (
     ),
     *_in(
         "Korean",
+        beyond_ascii=True,
         override=(
             _either(
                 _other(
@@ -2156,6 +2171,7 @@ _LANGUAGES = (
     ),
     *_in(
         "Arabic",
+        beyond_ascii=True,
         override=(
             _either(
                 _other("تجاهل|انس|أهمل|لا تتبع", 2, "التعليمات|الأوامر|الاوامر|التوجيهات|الإرشادات|تعليماتك|ما سبق"),
@@ -2176,6 +2192,7 @@ _LANGUAGES = (
     ),
     *_in(
         "Hindi",
+        beyond_ascii=True,
         override=(
             _either(
                 _other(
@@ -2195,6 +2212,7 @@ _LANGUAGES = (
     ),
     *_in(
         "Vietnamese",
+        beyond_ascii=True,
         override=(
             _either(
                 _other(

@@ -2,13 +2,14 @@
 
 The engine is hyperscan (Vectorscan): no backtracking, so the cost is linear in the text whatever the text says.
 It reports where a match ends; where a finding starts is looked up afterwards, in a window, only for hits.
+What cannot match in ASCII is compiled apart: most texts have nothing else, and the less the engine reads the better.
 Order cues are a second, dearer set of patterns: they are looked for only around what a call shares with a text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock, local
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import hyperscan
 
 from lockgate.core import orders
 from lockgate.core.errors import InvalidPattern, quoted
-from lockgate.core.readings import GATES, EncodedSegment, Reading, readings
+from lockgate.core.readings import BEYOND_ASCII, GATES, EncodedSegment, Reading, readings, shapes
 from lockgate.core.rules import RULES, Rule, Scope
 from lockgate.core.vocabulary import Finding
 
@@ -26,6 +27,9 @@ MAX_TEXT = 16 * 1024 * 1024
 _RULE_FLAGS = hyperscan.HS_FLAG_CASELESS | hyperscan.HS_FLAG_SINGLEMATCH
 # Not UCP with it: that mode has no \\b, and word boundaries matter more than the case of exotic letters.
 _UTF8 = hyperscan.HS_FLAG_UTF8
+
+# Patterns with their flags, by the number that the engine reports for each.
+Listed = Mapping[int, tuple[str, int]]
 
 
 class Hit(NamedTuple):
@@ -81,7 +85,7 @@ def check_pattern(pattern: str) -> None:
             hint="write what may stand around the word instead, e.g. a space or [^a-z]",
         )
     try:
-        _compile([(pattern, _rule_flags(custom_rules([pattern])[0]))])
+        _compile({0: (pattern, _rule_flags(custom_rules([pattern])[0]))})
     except hyperscan.error as error:
         raise InvalidPattern(
             f"pattern {quoted(pattern)} cannot be used: {str(error).rstrip('.').lower()}",
@@ -104,18 +108,24 @@ class Scanner:
             for rule in self.rules:
                 if rule.family == "custom":
                     check_pattern(rule.pattern)
-            self._database = _compile(expressions(self.rules))
+            listed = dict(enumerate(expressions(self.rules)))
+            beyond = {*BEYOND_ASCII, *(at for at, rule in enumerate(self.rules, len(GATES)) if rule.beyond_ascii)}
+            self._database = _compile({number: listed[number] for number in listed if number not in beyond})
+            self._beyond = _compile({number: listed[number] for number in listed if number in beyond})
         else:
-            size = int.from_bytes(compiled[:8], "big")
-            self._database = hyperscan.loadb(compiled[8 : 8 + size], hyperscan.HS_MODE_BLOCK)
-            self._cues = hyperscan.loadb(compiled[8 + size :], hyperscan.HS_MODE_BLOCK)
+            first = 16 + int.from_bytes(compiled[:8], "big")
+            second = first + int.from_bytes(compiled[8:16], "big")
+            self._database = hyperscan.loadb(compiled[16:first], hyperscan.HS_MODE_BLOCK)
+            self._beyond = hyperscan.loadb(compiled[first:second], hyperscan.HS_MODE_BLOCK)
+            self._cues = hyperscan.loadb(compiled[second:], hyperscan.HS_MODE_BLOCK)
         self._compiling = Lock()
         self._threads = local()
         self._locators: dict[str, hyperscan.Database] = {}
 
     def dump(self) -> bytes:
-        rules = bytes(hyperscan.dumpb(self._database))
-        return len(rules).to_bytes(8, "big") + rules + bytes(hyperscan.dumpb(self._cue_database()))
+        plain, beyond = bytes(hyperscan.dumpb(self._database)), bytes(hyperscan.dumpb(self._beyond))
+        sizes = len(plain).to_bytes(8, "big") + len(beyond).to_bytes(8, "big")
+        return sizes + plain + beyond + bytes(hyperscan.dumpb(self._cue_database()))
 
     def scan(self, text: str) -> Scan:
         """Scan a text in all its readings."""
@@ -128,10 +138,11 @@ class Scanner:
             text = text[:MAX_TEXT]
             capped.append("text")
         data = encode(text)
-        matches = self._matches(data)
-        if not matches and not capped:
+        matches, shaped = self._matches(data), shapes(data)
+        if not matches and not shaped and not capped:
             return None
         hits, gates = self._sort(matches)
+        gates = gates.union(shaped)
         parts = [_raw(data, hits)]
         segments: tuple[EncodedSegment, ...] = ()
         if gates:
@@ -168,7 +179,11 @@ class Scanner:
         found: list[tuple[int, int]] = []
         database = self._database
         database.scan(data, match_event_handler=_collect, context=found, scratch=self._scratch("rules", database))
-        return found
+        if data.isascii():
+            return found
+        database = self._beyond
+        database.scan(data, match_event_handler=_collect, context=found, scratch=self._scratch("beyond", database))
+        return sorted(found, key=lambda match: match[1])
 
     def _scratch(self, name: str, database: hyperscan.Database) -> hyperscan.Scratch:
         # Two scans on one scratch fail in the engine, so every thread has its own.
@@ -182,7 +197,7 @@ class Scanner:
         if self._cues is None:
             with self._compiling:
                 if self._cues is None:
-                    self._cues = _compile(cue_expressions())
+                    self._cues = _compile(dict(enumerate(cue_expressions())))
         return self._cues
 
     def finding(self, hit: Hit, part: Part, where: str) -> Finding:
@@ -216,7 +231,7 @@ class Scanner:
         locator = self._locators.get(rule.id)
         if locator is None:
             flags = _rule_flags(rule) & ~hyperscan.HS_FLAG_SINGLEMATCH
-            locator = self._locators[rule.id] = _compile([(rule.pattern, flags)])
+            locator = self._locators[rule.id] = _compile({0: (rule.pattern, flags)})
         return locator
 
     def _start_of(self, hit: Hit, data: bytes) -> int:
@@ -293,12 +308,12 @@ def _rule_flags(rule: Rule) -> int:
     return _RULE_FLAGS | (_UTF8 if rule.utf8 else 0) | (hyperscan.HS_FLAG_DOTALL if rule.dotall else 0)
 
 
-def _compile(listed: Sequence[tuple[str, int]]) -> hyperscan.Database:
+def _compile(listed: Listed) -> hyperscan.Database:
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
     database.compile(
-        expressions=[encode(pattern) for pattern, _ in listed],
-        ids=list(range(len(listed))),
+        expressions=[encode(pattern) for pattern, _ in listed.values()],
+        ids=list(listed),
         elements=len(listed),
-        flags=[flags for _, flags in listed],
+        flags=[flags for _, flags in listed.values()],
     )
     return database
