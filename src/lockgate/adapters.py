@@ -27,9 +27,19 @@ from secrets import token_bytes, token_hex
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
-from lockgate.core.assessment import REASONS, Assessment, View, Weighed, unanswered, view, weigh
+from lockgate.core.assessment import (
+    NO_FINDINGS,
+    REASONS,
+    Assessment,
+    View,
+    Weighed,
+    unanswered,
+    view,
+    viewed,
+    weigh,
+)
 from lockgate.core.errors import InvalidPayload
-from lockgate.core.payload import Payload, parse_payload, payload_digest
+from lockgate.core.payload import Payload, PolicyContext, parse_payload, payload_digest
 from lockgate.core.policy import Policy
 from lockgate.core.prompts import assess_question
 from lockgate.core.questions import Answer, NoAnswer, Question, Verdict, Why
@@ -64,6 +74,8 @@ MAX_CHARACTERS_ON_LOOP = 4_000
 MAX_CHARACTERS_ORDINARY = 64 * 1024
 MAX_TENANT_CHARACTERS = 256
 _SECRET = token_bytes(32)
+# What is said where the rules have found nothing: the verdict, why, no rule, and no digest.
+_SAFE: tuple[Verdict, str, tuple[str, ...], str] = ("safe", NO_FINDINGS, (), "")
 # Consequences of what has been reported already, or of the caller's own code: thousands a second are possible.
 _NOT_NEWS = frozenset({Why.CIRCUIT_OPEN, Why.BUSY, Why.CALLED_IN_LOOP})
 
@@ -273,26 +285,30 @@ class LocalRuleAdapter(_Adapter):
         found = yield from self._read(payload, seen, driver)
         return found.alone if found is not None else unanswered(None, Why.CALLED_IN_LOOP)
 
-    def at_once(self, payload: Payload) -> Assessment | None:
-        """What `examine_async` says of a small payload, without all that only those need who may have to wait.
+    def at_once(self, text: str, context: PolicyContext) -> Assessment | None:
+        """What `examine_async` says of a small text alone, without all that only those need who may have to wait.
 
         None where it is not small, or anything else is in the way: then that one is asked. No digest where nothing was
         found.
         """
-        text = payload.prompt_text
         if type(self) is not LocalRuleAdapter or len(text) > MAX_CHARACTERS_ON_LOOP:
             return None
         began = self._clock()
+        verdict, reason, rules, digest = _SAFE
         try:
-            found = view(payload, self._scanner)
+            scan = self._scanner.look(text)
+            if scan is not None:
+                payload = Payload(text, policy_context=context)
+                found = viewed(payload, scan)
+                verdict, reason, _ = found.alone
+                rules = found.rules
+                digest = "" if verdict == "safe" else _digest(payload)
         except Exception:  # noqa: BLE001 - it fails there once more, where it is reported
             return None
-        verdict, reason, why = found.alone
-        digest = "" if verdict == "safe" else _digest(payload)
         latency_ms = (self._clock() - began) * 1000
-        assessment = Assessment(verdict, self._name, reason, latency_ms, found.rules, digest)
+        assessment = Assessment(verdict, self._name, reason, latency_ms, rules, digest)
         span = self._tracing.start()
-        self._report(assessment, why, "", span)
+        self._report(assessment, None, "", span)
         span.end()
         return assessment
 

@@ -22,6 +22,7 @@ from lockgate import InvalidConfig, adapters
 from lockgate.abuse_settings import AbuseSettings
 from lockgate.adapters import LocalRuleAdapter, RemoteAdapter
 from lockgate.core.questions import Answer, NoAnswer, Why
+from lockgate.core.scanner import Scanner
 from lockgate.core.strikes import PRINCIPAL, Heard, Known
 from lockgate.ingress import abuse_gate, bodies, wiring
 from lockgate.ingress.abuse_gate import AbuseGateMiddleware, Request
@@ -103,7 +104,7 @@ def test_rules_of_our_own_that_break_are_no_verifier_that_is_down(monkeypatch: p
     def broken(*_: object) -> Any:
         raise AttributeError
 
-    monkeypatch.setattr(adapters, "view", broken)
+    monkeypatch.setattr(Scanner, "look", broken)
     handler = Handler()
     for text in (ATTACK, ATTACK + LARGE):
         reply = asyncio.run(post(gated(handler), chat(text)))

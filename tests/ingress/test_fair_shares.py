@@ -82,6 +82,26 @@ def test_behind_one_address_a_small_body_goes_before_a_large_one(monkeypatch: py
     asyncio.run(run())
 
 
+def test_nothing_is_kept_of_whoever_holds_nothing() -> None:
+    pot = Bodies(max_bytes=4_000, idle_s=60, total_s=60)
+
+    async def run() -> None:
+        for number in range(200):
+            body = Body()
+            body.network = f"{number:016x}{number:016x}"
+            parts = [b"", b"x" * (number % 2), b""]
+
+            async def receive(parts: list[bytes] = parts) -> dict[str, Any]:
+                return {"type": "http.request", "body": parts.pop(), "more_body": bool(parts)}
+
+            await pot.read(receive, body)
+            assert pot.held == number % 2
+            pot.let_go(body)
+        assert (pot.held, pot._of, pot._of_wide) == (0, {}, {})
+
+    asyncio.run(run())
+
+
 def test_a_network_holds_as_much_as_it_leaves_free_whatever_becomes_of_its_bodies(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

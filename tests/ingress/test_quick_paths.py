@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate.adapters import LocalRuleAdapter
-from lockgate.core.payload import InvalidPayload, Payload, parse_payload
+from lockgate.core.payload import InvalidPayload, Payload, PolicyContext, parse_payload
 from lockgate.core.strikes import Subject
 from lockgate.ingress import turns
 from lockgate.ingress.identity import MAX_REMEMBERED, Identity
+from lockgate.ingress.json_text import Refusal, read_json
 from lockgate.ingress.payload import Normalized, Refused, normalize
 from lockgate.metrics import Metrics
 
@@ -59,7 +60,14 @@ def test_a_plain_message_is_read_as_any_other_would_be(value: Any) -> None:
 
 
 CHATS = st.fixed_dictionaries(
-    {"messages": st.lists(st.fixed_dictionaries({"role": WORDS, "content": WORDS | VALUES}), max_size=5)},
+    {
+        "messages": st.lists(
+            st.fixed_dictionaries({"role": WORDS | VALUES, "content": WORDS | VALUES})
+            | st.fixed_dictionaries({"role": WORDS, "content": WORDS})
+            | VALUES,
+            max_size=5,
+        )
+    },
     optional={
         "model": WORDS | st.integers(),
         "temperature": st.none() | st.floats(0, 1) | WORDS,
@@ -78,6 +86,23 @@ def test_a_plain_chat_is_read_as_any_other_would_be(value: Any) -> None:
     quick = said(body)
     with patch.object(turns.Reading, "_plain_chat", lambda *_: False):
         assert said(body) == quick
+    with patch.object(turns, "MAX_TURNS", 2), patch.object(turns, "MAX_PROMPT_CHARACTERS", 40):
+        quick = said(body)
+        with patch.object(turns.Reading, "_plain_chat", lambda *_: False):
+            assert said(body) == quick
+
+
+@pytest.mark.parametrize("around", ["", " ", "\n\t \r", "\x0b", "\xa0", "\ufeff", "x", "{}", ",", "\x00"], ids=ascii)
+@pytest.mark.parametrize("value", ['{"a": 1}', "[1]", "1", '"a"', "", "{", '{"a": 1'])
+def test_json_is_what_the_standard_decoder_takes_for_it(value: str, around: str) -> None:
+    for text in (value, around + value, value + around, around + value + around):
+        try:
+            expected = json.JSONDecoder().decode(text)
+        except ValueError:
+            with pytest.raises(Refusal):
+                read_json(text)
+        else:
+            assert read_json(text) == expected
 
 
 @given(st.text() | WORDS | st.sampled_from([ATTACK, "echo aGVsbG8gd29ybGQgaGVsbG8gd29ybGQ= | base64 -d | sh"]))
@@ -85,7 +110,7 @@ def test_a_plain_chat_is_read_as_any_other_would_be(value: Any) -> None:
 def test_what_the_rules_say_at_once_is_what_they_say_to_whoever_waits(text: str) -> None:
     adapter = LocalRuleAdapter(metrics=Metrics())
     payload = Payload(text)
-    once, waited = adapter.at_once(payload), asyncio.run(adapter.examine_async(payload))
+    once, waited = adapter.at_once(text, PolicyContext()), asyncio.run(adapter.examine_async(payload))
     asked = adapter.examine({"prompt_text": text})
     assert once is not None
     assert once[:3] == waited[:3] == asked[:3]

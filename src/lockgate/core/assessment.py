@@ -107,7 +107,11 @@ _NOTHING: Final = View("safe")
 
 
 def view(payload: Payload, scanner: Scanner) -> View:
-    scan = scanner.look(payload.prompt_text)
+    return viewed(payload, scanner.look(payload.prompt_text))
+
+
+def viewed(payload: Payload, scan: Scan | None) -> View:
+    """The view on a payload whose text was looked at; where nothing was found there and it is plain, it is safe."""
     # 1. and 2., the text.
     loud: list[str] = []
     quiet: list[str] = []

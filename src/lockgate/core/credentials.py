@@ -6,7 +6,6 @@ time is linear in the text whatever the text says.
 
 from __future__ import annotations
 
-import base64
 import binascii
 import re
 from bisect import bisect_left, bisect_right
@@ -17,12 +16,15 @@ from lockgate.core.confusables import wordlike
 from lockgate.core.sensitive import DIGIT, HUMP, PLACEHOLDER, Found, crowded, places, reads
 
 
-def credentials(text: str, low: str) -> Iterator[Found]:
-    """Every credential in a text, overlaps included; `low` is the text with its ASCII letters in lower case."""
-    yield from _private_keys(text, low)
-    yield from _keys(text, low)
-    yield from _labelled(text, low)
-    yield from _headers(text, low)
+def credentials(text: str, low: str, marks: frozenset[str]) -> Iterator[Found]:
+    """Every credential in a text, overlaps included; `low` is the text with its ASCII letters in lower case.
+
+    `marks` are those of MARKS that may be in it; for no other is it searched.
+    """
+    yield from _private_keys(text, low, marks)
+    yield from _keys(text, low, marks)
+    yield from _labelled(text, low, marks)
+    yield from _headers(text, low, marks)
     if "://" in text:
         yield from _url_credentials(text)
 
@@ -71,10 +73,14 @@ _TELEGRAM = re.compile(r"(?<![0-9])[0-9]{8,10}:[A-Za-z0-9_-]{35}(?![A-Za-z0-9])"
 _JWT = re.compile(r"[A-Za-z0-9_-]{9,}+(?:\.[A-Za-z0-9_-]*+){0,4}")
 
 
-def _keys(text: str, low: str) -> Iterator[Found]:
-    for shapes, strict in ((_PLAIN_SHAPES, False), (_SHORT_SHAPES, True)):
+_PREFIXES = frozenset(prefix for prefix, _ in (*_PLAIN_SHAPES, *_SHORT_SHAPES))
+_JWT_MARK = "eyj"
+
+
+def _keys(text: str, low: str, marks: frozenset[str]) -> Iterator[Found]:
+    for shapes, strict in ((_PLAIN_SHAPES, False), (_SHORT_SHAPES, True)) if marks & _PREFIXES else ():
         for prefix, body in shapes:
-            at = low.find(prefix)
+            at = low.find(prefix) if prefix in marks else -1
             while at >= 0:
                 end = at + len(prefix)
                 glued = strict and at > 0 and text[at - 1].isascii() and text[at - 1].isalnum()
@@ -83,13 +89,13 @@ def _keys(text: str, low: str) -> Iterator[Found]:
                     if _keylike(match[0], strict=strict):
                         yield Found("api-key", at, end)
                 at = low.find(prefix, end)
-    at = low.find("eyj")
+    at = low.find(_JWT_MARK) if _JWT_MARK in marks else -1
     while at >= 0:
         match = _JWT.match(text, at)
         if match and "." in match[0] and len(match[0]) >= 24:
             yield Found("jwt", *match.span())
-        at = low.find("eyj", match.end() if match else at + 3)
-    if ":" in text:
+        at = low.find(_JWT_MARK, match.end() if match else at + 3)
+    if _TELEGRAM_SHAPE in marks:
         for match in _TELEGRAM.finditer(text):
             yield Found("api-key", *match.span())
 
@@ -121,20 +127,23 @@ _PUTTY_LINES = re.compile(
 MOST_KEY_CHARACTERS = 16_384
 
 
-def _private_keys(text: str, low: str) -> Iterator[Found]:
+_PUTTY_MARK, _PRIVATE_MARK = "private-lines:", "private key"
+
+
+def _private_keys(text: str, low: str, marks: frozenset[str]) -> Iterator[Found]:
     """Blocks between their lines, and what is left of one whose begin or end is missing.
 
     Only what looks like base64 is taken: between two such lines an attacker could otherwise hide a page of orders.
     """
     # PuTTY's own format names the number of lines instead.
-    at = low.find("private-lines:")
+    at = low.find(_PUTTY_MARK) if _PUTTY_MARK in marks else -1
     while at >= 0:
         lines = _PUTTY_LINES.match(text, at)
         at = lines.end() if lines else at + 1
         if lines:
             yield Found("private-key", *lines.span(1))
-        at = low.find("private-lines:", at)
-    if "private key" not in low:
+        at = low.find(_PUTTY_MARK, at)
+    if _PRIVATE_MARK not in marks or _PRIVATE_MARK not in low:
         return
     begins = [match.span() for match in _BEGIN.finditer(text)]
     ends = [match.span() for match in _END.finditer(text)]
@@ -179,11 +188,13 @@ _PIECE = re.compile("[A-Za-z0-9]{20,}")
 MOST_RUN_CHARACTERS = 65_536
 
 
-def runs(text: str, inside: Callable[[str], Iterator[Found]]) -> Iterator[Found]:
+def runs(text: str, marks: frozenset[str], inside: Callable[[str], Iterator[Found]]) -> Iterator[Found]:
     """Generated keys of no known shape, bytes of media, and whatever `inside` finds in a run that decodes to text.
 
     A run that says something else is left alone: whoever is asked should see that it is there.
     """
+    if _RUN_SHAPE not in marks:
+        return
     opened: list[tuple[tuple[int, int], str]] = []
     size = 0
     for match in _RUN.finditer(text):
@@ -217,9 +228,9 @@ def _inside_of(opened: list[tuple[tuple[int, int], str]], inside: Callable[[str]
             done = number
 
 
-def generated(text: str) -> Iterator[Found]:
+def generated(text: str, marks: frozenset[str]) -> Iterator[Found]:
     """Only the generated keys of no known shape."""
-    for match in _RUN.finditer(text):
+    for match in _RUN.finditer(text) if _RUN_SHAPE in marks else ():
         yield from _generated(match)
 
 
@@ -248,7 +259,7 @@ def decoded(run: str) -> str:
             return said
     body = run.rstrip("=")[:MOST_RUN_CHARACTERS].translate(_STANDARD)
     try:
-        return _printable(base64.b64decode(body[: len(body) - (len(body) % 4 == 1)] + "==", validate=False))
+        return _printable(binascii.a2b_base64(body[: len(body) - (len(body) % 4 == 1)] + "=="))
     except binascii.Error:
         return ""
 
@@ -338,13 +349,15 @@ _NUMERIC = (
 )
 _LABEL = re.compile(f"(?P<numeric>{_NUMERIC})|(?P<strong>{_STRONG})|(?P<weak>{_WEAK})")
 # How the labels above begin: these are searched for first.
-_LABEL_MARKS = """
+_LABEL_MARKS = frozenset(
+    """
     pass pwd pw kennwort contrase senha mot wachtwoord hasło пароль Пароль 密码 密碼 パスワード 비밀번호 암호
     client secret token api access private auth account master signing encryption shared storage
     licen service sess subscription webhook credential jsessionid csrf xsrf sig hmac conn dsn x-amz-
     jwt oauth recovery backup activation invite login sid key pat bearer pin cvv cvc otp tan one
     security verification confirmation 2fa mfa
-""".split()
+    """.split()
+)
 _AFTER_LABEL = re.compile(
     r"[\w.-]{0,32}(?:\[[\w\"'-]{0,32}\])?[\"'`\\\])*]{0,4}\s{0,4}(?:=>|->|:=|={1,2}|[:：＝>|])[>\s]{0,4}"
 )
@@ -378,12 +391,12 @@ _CODE = re.compile(
 )
 
 
-def _labelled(text: str, low: str) -> Iterator[Found]:
+def _labelled(text: str, low: str, marks: frozenset[str]) -> Iterator[Found]:
     at = 0
     # Values that overlap, one label inside the value of the last, would be judged over and over.
     left = SPARE_JUDGED + JUDGED_PER_CHARACTER * len(text)
     inherited = -1
-    for number, place in enumerate(places(low, _LABEL_MARKS)):
+    for number, place in enumerate(places(low, marks & _LABEL_MARKS)):
         if number > crowded(text):
             left = -1
         match = _LABEL.match(low, place) if place >= at else None
@@ -422,11 +435,11 @@ def _labelled(text: str, low: str) -> Iterator[Found]:
         if span:
             at = max(at, span[1])
             yield Found("secret", *span)
-    for words, pattern in _COMMANDS:
-        for place in places(low, words):
+    for words, pattern in _COMMANDS if marks & _COMMAND_MARKS else ():
+        for place in places(low, marks & words):
             if match := pattern.match(text, place):
                 yield Found("secret", *match.span(1))
-    yield from _options(text, low)
+    yield from _options(text, low, marks)
 
 
 SPARE_JUDGED, JUDGED_PER_CHARACTER = 4096, 2
@@ -477,10 +490,13 @@ _P_GLUED = re.compile(r"\s-p[\"']?([^\s\"']{3,128})")
 _P_SPACED = re.compile(r"\s-p[ =]{1,4}[\"']?([^\s\"'-][^\s\"']{2,127})")
 
 
-def _options(text: str, low: str) -> Iterator[Found]:
-    if not any(command in low for command in (*_GLUED, *_SPACED)):
+_P_MARK, _P_COMMANDS = " -p", frozenset((*_GLUED, *_SPACED))
+
+
+def _options(text: str, low: str, marks: frozenset[str]) -> Iterator[Found]:
+    if _P_MARK not in marks or not any(command in low for command in marks & _P_COMMANDS):
         return
-    for number, place in enumerate(places(low, (" -p",))):
+    for number, place in enumerate(places(low, (_P_MARK,))):
         if number > crowded(text):
             yield Found("secret", place, len(text))
             return
@@ -493,17 +509,17 @@ def _options(text: str, low: str) -> Iterator[Found]:
 
 _COMMANDS = (
     (
-        ("-u ", "-u=", "--user", "--proxy-user"),
+        frozenset(("-u ", "-u=", "--user", "--proxy-user")),
         re.compile(r"(?<![\w-])(?:-u|--user|--proxy-user)[ =]{1,4}[\"']?([^\s:\"']{1,64}:[^\s\"']{1,128})"),
     ),
-    (("login",), re.compile(r"login\s{1,8}\S{1,64}\s{1,8}password\s{1,8}(\S{1,128})", re.IGNORECASE)),
+    (frozenset(("login",)), re.compile(r"login\s{1,8}\S{1,64}\s{1,8}password\s{1,8}(\S{1,128})", re.IGNORECASE)),
     (
-        ("wifi:",),
+        frozenset(("wifi:",)),
         re.compile(r"wifi:(?:[A-OQ-Z]:(?:[^;\\\n]|\\.){0,64}+;){0,4}P:((?:[^;\\\n]|\\.){1,128}+)", re.IGNORECASE),
     ),
-    (("identified",), re.compile(r"identified\s{1,4}by\s{1,4}'([^'\n]{1,128})'", re.IGNORECASE)),
+    (frozenset(("identified",)), re.compile(r"identified\s{1,4}by\s{1,4}'([^'\n]{1,128})'", re.IGNORECASE)),
     (
-        ("seed", "recovery", "mnemonic", "secret"),
+        frozenset(("seed", "recovery", "mnemonic", "secret")),
         re.compile(
             r"(?:seed|recovery|mnemonic|secret)(?: recovery)?(?: (?:phrase|words?))?[^a-z\n]{1,12}"
             r"((?:[a-z]{3,8}[ \n]{1,2}){11,23}[a-z]{3,8})",
@@ -511,6 +527,9 @@ _COMMANDS = (
         ),
     ),
 )
+
+
+_COMMAND_MARKS = frozenset[str]().union(*(words for words, _ in _COMMANDS))
 
 
 def _option(low: str, start: int) -> bool:
@@ -609,8 +628,12 @@ _CRUMB = re.compile(r"([\w.!#$%&'*+^`|~-]{1,128})=([^;\s,]{4,4096})")
 _COOKIE_ATTRIBUTES = frozenset("path expires domain max-age samesite priority version".split())
 
 
-def _headers(text: str, low: str) -> Iterator[Found]:
-    for number, place in enumerate(places(low, ("authorization", "bearer"))):
+_AUTHORIZATION_MARKS = frozenset(("authorization", "bearer"))
+_BASIC_MARK, _COOKIE_MARK = "basic", "cookie"
+
+
+def _headers(text: str, low: str, marks: frozenset[str]) -> Iterator[Found]:
+    for number, place in enumerate(places(low, marks & _AUTHORIZATION_MARKS)):
         if number > crowded(text) // 4:
             yield Found("token", place, len(text))
             return
@@ -621,11 +644,11 @@ def _headers(text: str, low: str) -> Iterator[Found]:
             value = match[2].rstrip("\\,;})]")
             if not _ours(match[2]) and (PLACEHOLDER.match(match[2]) or _authorizes(match, value[:256])):
                 yield Found("token", match.start(2), match.start(2) + len(value))
-    if "basic" in low:
+    if _BASIC_MARK in marks and _BASIC_MARK in low:
         for match in _BASIC.finditer(text):
             if ":" in decoded(match[1]):
                 yield Found("token", *match.span(1))
-    if "cookie" in low:
+    if _COOKIE_MARK in marks and _COOKIE_MARK in low:
         for match in _COOKIE.finditer(text):
             for crumb in _CRUMB.finditer(match[1]):
                 if crumb[1].lower() in _COOKIE_ATTRIBUTES or _ours(crumb[2]):
@@ -660,3 +683,12 @@ def _url_credentials(text: str) -> Iterator[Found]:
     for match in _SLASHED_USERINFO.finditer(text):
         if not PLACEHOLDER.search(match[1]):
             yield Found("url-credentials", *match.span(1))
+
+
+# All that is searched for above, in a text in lower case.
+MARKS = _PREFIXES | _LABEL_MARKS | _COMMAND_MARKS | _P_COMMANDS | _AUTHORIZATION_MARKS
+MARKS |= {_JWT_MARK, _PUTTY_MARK, _PRIVATE_MARK, _P_MARK, _BASIC_MARK, _COOKIE_MARK}
+
+_TELEGRAM_SHAPE, _RUN_SHAPE = "a number, a colon and a key", "a run"
+# What the engine looks for before anything slower does.
+SHAPES = {_TELEGRAM_SHAPE: "[0-9]{8}:[a-z0-9_-]{35}", _RUN_SHAPE: "[a-z0-9+/_-]{15}"}

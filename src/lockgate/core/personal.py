@@ -13,21 +13,23 @@ from itertools import accumulate
 from lockgate.core.sensitive import DIGIT, Found, crowded, places
 
 
-def personal(text: str, low: str, ruleset: str, *, joined: bool = False) -> Iterator[Found]:
+def personal(text: str, low: str, marks: frozenset[str], ruleset: str, *, joined: bool = False) -> Iterator[Found]:
     """Everything personal in a text, overlaps included; `joined` when its line breaks were taken out.
 
+    `marks` are those of MARKS that may be in it; for no other is it searched.
     With the rule set `secrets` only numbers that are as good as a key: what a call sends something to stays.
     """
     places_to_send = ruleset != "secrets"
     if places_to_send:
-        yield from _emails(text, low)
+        yield from _emails(text, low, marks)
     if DIGIT.search(text):
-        if places_to_send:
+        if places_to_send and _IBAN_SHAPE in marks:
             yield from _ibans(text, joined=joined)
-        yield from _cards(text)
-        yield from _numbers(text, low, ruleset)
+        if _CARD_SHAPE in marks:
+            yield from _cards(text)
+        yield from _numbers(text, low, marks, ruleset)
     if ruleset in _RULESETS:
-        yield from _extra(text, low, ruleset)
+        yield from _extra(text, low, marks, ruleset)
 
 
 # --- addresses
@@ -40,11 +42,11 @@ _SPELLED_DOMAIN = re.compile(
 )
 # In an address this `@` ends what `url-credentials` takes out, and the host behind it stays.
 _USERINFO_BEFORE = re.compile(r"://(?:[^\s/?#@]{0,256}|[^\s/?#@:]{0,64}:(?![0-9]{1,5}/)[^\s@]{1,256})$")
-_SPELLED_MARKS = [f"{bracket}{space}at" for bracket in "[({<" for space in ("", " ")]
+_SPELLED_MARKS = frozenset(f"{bracket}{space}at" for bracket in "[({<" for space in ("", " "))
 _SHARED_ADDRESSES = frozenset(["git", "hg", "svn"])
 
 
-def _emails(text: str, low: str) -> Iterator[Found]:
+def _emails(text: str, low: str, marks: frozenset[str]) -> Iterator[Found]:
     at = text.find("@")
     while at >= 0:
         domain = _AT_DOMAIN.match(text, at)
@@ -55,7 +57,7 @@ def _emails(text: str, low: str) -> Iterator[Found]:
                 if name and name.lower() not in _SHARED_ADDRESSES:
                     yield Found("email", at - len(name), domain.end())
         at = text.find("@", domain.end() if domain else at + 1)
-    for mark in places(low, _SPELLED_MARKS):
+    for mark in places(low, marks & _SPELLED_MARKS):
         if domain := _SPELLED_DOMAIN.match(text, mark):
             before = text[max(0, mark - 66) : mark].rstrip(" ")
             if local := _LOCAL_BACKWARDS.match(before[::-1]):
@@ -305,16 +307,22 @@ _PHONES = _Numbers(
         9,
     ),
 )
+
+
+def _any_of(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
 # Between a label and its number.
 _TO_NUMBER = r"[ \t_-]{0,2}(?:number|nummer|num|no\.?|nr\.?|id|#)?[\"' \t]{0,3}(?:is|was|[:=#.])?[\"' \t#]{0,3}"
 _NATIONAL_WORDS = (
     r"ssn|social[ -]security|itin|passport|national[ -](?:id|insurance)|nin|nhs|tax(?:payer)?[ -]?(?:id|file)|"
     r"steuer|tin|sin|aadhaar|pesel|bsn|personnummer|identity card|driver'?s? licen[cs]e|driving licen[cs]e"
 )
-_LABELLED: tuple[tuple[str, list[str], re.Pattern[str], int], ...] = (
+_LABELLED: tuple[tuple[str, frozenset[str], re.Pattern[str], int], ...] = (
     (
         "national-number",
-        "ssn social itin passport national nin nhs tax steuer tin sin aadhaar pesel bsn personn identity driv".split(),
+        _any_of("ssn social itin passport national nin nhs tax steuer tin sin aadhaar pesel bsn personn identity driv"),
         re.compile(
             rf"(?<![a-z])(?:{_NATIONAL_WORDS})(?![a-z]){_TO_NUMBER}"
             r"((?=[A-Za-z.-]{0,6}[0-9])(?:[0-9]{2,6}(?:[ .-][0-9]{2,6}){1,6}|[A-Za-z0-9][A-Za-z0-9.-]{4,19}))",
@@ -324,7 +332,7 @@ _LABELLED: tuple[tuple[str, list[str], re.Pattern[str], int], ...] = (
     ),
     (
         "phone",
-        "phone tel mobile cell fax whatsapp handy".split(),
+        _any_of("phone tel mobile cell fax whatsapp handy"),
         re.compile(
             r"(?:phone|tel(?:ephone|efon)?|mobile|cell|fax|whatsapp|handy)(?![a-z])"
             rf"{_TO_NUMBER}(\(?[0-9](?:[ ().\u2010-\u2013/-]{{0,2}}[0-9]){{5,14}})(?![0-9])",
@@ -334,7 +342,7 @@ _LABELLED: tuple[tuple[str, list[str], re.Pattern[str], int], ...] = (
     ),
     (
         "phone",
-        "call text ring dial reach".split(),
+        _any_of("call text ring dial reach"),
         re.compile(
             r"(?<![a-z])(?:(?:call|text|ring|dial)(?: (?:me|us|him|her|them))?|reach (?:me|us|him|her|them))"
             r"(?: (?:back|now|today))?(?: (?:on|at|under|via))?:? {1,2}"
@@ -345,7 +353,7 @@ _LABELLED: tuple[tuple[str, list[str], re.Pattern[str], int], ...] = (
     ),
     (
         "national-number",
-        ["social"],
+        _any_of("social"),
         # The word alone is said of many things; of nine digits only this.
         re.compile(
             r"(?<![a-z])social(?![a-z])(?:,| number| no\.?)?(?: is| was|:)?[ #]{1,2}([0-9]{9})(?![0-9])", re.IGNORECASE
@@ -355,23 +363,28 @@ _LABELLED: tuple[tuple[str, list[str], re.Pattern[str], int], ...] = (
 )
 
 
-def _numbers(text: str, low: str, ruleset: str) -> Iterator[Found]:
+def _numbers(text: str, low: str, marks: frozenset[str], ruleset: str) -> Iterator[Found]:
     for area in _DIGIT_AREA.finditer(text):
-        start, end = max(0, area.start() - 8), min(len(text), area.end() + 4)
-        for span in _NATIONAL.spans(text, start, end):
-            yield Found("national-number", *span)
-        if ruleset != "secrets":
+        first, last = area.span()
+        start, end = max(0, first - 8), min(len(text), last + 4)
+        # Most are a year or a count.
+        if last - first >= _NATIONAL_LEAST or text[first - 1 : first].isalpha():
+            for span in _NATIONAL.spans(text, start, end):
+                yield Found("national-number", *span)
+        if ruleset != "secrets" and last - first >= _PHONE_LEAST:
             for span in _PHONES.spans(text, start, end):
                 yield Found("phone", *span)
     for kind, words, pattern, least in _LABELLED:
         if ruleset == "secrets" and kind == "phone":
             continue
-        for place in places(low, words):
+        for place in places(low, marks & words):
             hit = pattern.match(text, place)
             if hit and len(DIGIT.findall(hit[1])) >= least and not (kind == "phone" and _DATE_LIKE.match(hit[1])):
                 yield Found(kind, *hit.span(1))
 
 
+# The least from the first digit of a number to its last, but for one of four digits right behind letters.
+_NATIONAL_LEAST, _PHONE_LEAST = 6, 8
 # A stretch with four digits or more close together; around it there is room for letters and signs.
 _DIGIT_AREA = re.compile("[0-9](?:[^0-9]{0,4}+[0-9]){3,}+")
 
@@ -387,8 +400,8 @@ _RECORD = rf"{_TO_NUMBER}((?=[A-Za-z-]{{0,6}}[0-9])[A-Za-z0-9][A-Za-z0-9-]{{3,24
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1?[0-9]{1,2})"
 
 
-def _extra_rule(kind: str, words: str, source: str) -> tuple[str, list[str], re.Pattern[str]]:
-    return kind, words.split(), re.compile(source, re.IGNORECASE)
+def _extra_rule(kind: str, words: str, source: str) -> tuple[str, frozenset[str], re.Pattern[str]]:
+    return kind, _any_of(words), re.compile(source, re.IGNORECASE)
 
 
 _BIRTH = _extra_rule(
@@ -443,9 +456,9 @@ _IP_ADDRESSES = (
 )
 
 
-def _extra(text: str, low: str, ruleset: str) -> Iterator[Found]:
+def _extra(text: str, low: str, marks: frozenset[str], ruleset: str) -> Iterator[Found]:
     for kind, words, pattern in _RULESETS[ruleset]:
-        for place in places(low, words):
+        for place in places(low, marks & words):
             if match := pattern.match(text, place):
                 yield Found(kind, *match.span(1))
     if ruleset == "hipaa":
@@ -453,3 +466,16 @@ def _extra(text: str, low: str, ruleset: str) -> Iterator[Found]:
             for match in pattern.finditer(text):
                 if match[0].count(":") != 2 or "::" in match[0]:
                     yield Found("ip-address", *match.span())
+
+
+# All that is searched for above, in a text in lower case.
+MARKS = _SPELLED_MARKS.union(
+    *(words for _, words, _, _ in _LABELLED), *(words for rules in _RULESETS.values() for _, words, _ in rules)
+)
+
+_IBAN_SHAPE, _CARD_SHAPE = "letters and digits of an account", "digits of a card"
+# What the engine looks for before anything slower does; a sign between digits has up to three bytes.
+SHAPES = {
+    _IBAN_SHAPE: "[a-z]{2}[ -]?[0-9]{2}(?:[ \\t.-]{0,2}[a-z0-9]){11}",
+    _CARD_SHAPE: "[0-9](?:[^0-9]{0,5}[0-9]){11}",
+}

@@ -21,8 +21,11 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from lockgate.core import credentials as _credentials
+from lockgate.core import personal as _personal
 from lockgate.core.confusables import BIDI, CONTROLS, INVISIBLE, LOOKALIKES, SPACES, wordlike
 from lockgate.core.credentials import credentials, decoded, generated, runs
+from lockgate.core.marks import Marks
 from lockgate.core.personal import personal
 from lockgate.core.sensitive import DIGIT, HUMP, KINDS, Found, lowered
 
@@ -200,17 +203,22 @@ def _merged(removals: list[_Removal]) -> list[_Removal]:
 
 def _found(text: str, ruleset: str, *, joined: bool) -> Iterator[Found]:
     low = lowered(text)
-    yield from credentials(text, low)
-    yield from personal(text, low, ruleset, joined=joined)
-    yield from runs(text, lambda said: _inside(said, ruleset))
+    marks = _MARKS.within(low)
+    yield from credentials(text, low, marks)
+    yield from personal(text, low, marks, ruleset, joined=joined)
+    yield from runs(text, marks, lambda said: _inside(said, ruleset))
 
 
 def _inside(said: str, ruleset: str) -> Iterator[Found]:
     """What a decoded run holds; what is encoded in it once more stays encoded."""
     low = lowered(said)
-    yield from credentials(said, low)
-    yield from personal(said, low, ruleset)
-    yield from generated(said)
+    marks = _MARKS.within(low)
+    yield from credentials(said, low, marks)
+    yield from personal(said, low, marks, ruleset)
+    yield from generated(said, marks)
+
+
+_MARKS = Marks(_credentials.MARKS | _personal.MARKS, {**_credentials.SHAPES, **_personal.SHAPES})
 
 
 # --- 5. what nobody reads
@@ -339,13 +347,13 @@ class _View:
             return start + (place - at + last) * step
         return end if last else start
 
-    def edited(self, pattern: re.Pattern[str], said: Callable[[re.Match[str]], str]) -> _View:
-        """The reading in which every match says something else; this one when none does."""
+    def edited(self, matches: Iterable[re.Match[str]], said: Callable[[re.Match[str]], str]) -> _View:
+        """The reading in which every one of these matches in it says something else; this one when none does."""
         view = _View("", self)
         edits = view._edits
         pieces: list[str] = []
         done = size = 0
-        for match in pattern.finditer(self.text):
+        for match in matches:
             plain = said(match)
             if plain == match[0]:
                 continue
@@ -385,9 +393,20 @@ _CODES = re.compile(
     + r"|\\++(?:u\{[0-9A-Fa-f]{1,6}\}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|x[0-9A-Fa-f]{2}|[\"'`/nrt&=@:+.-])?+"
     r"|&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,24});"
 )
+_CODE_BEGINS = re.compile(r"[%\\&]")
 _QUOTED_PRINTABLE = re.compile(rf"=\r?\n|{_BYTES.format('=', '[0-9A-F]')}")
 _RUN_MARKS = (("\\u", 16), ("\\x", 16), ("&#x", 16), ("&#", 10))
 _BLANKS = {"n": "\n", "r": "\n", "t": "\t"}
+
+
+def _codes(text: str) -> Iterator[re.Match[str]]:
+    """What `_CODES` finds in a text, looked for only where one may begin: elsewhere it costs fifty times as much."""
+    at = 0
+    while begin := _CODE_BEGINS.search(text, at):
+        match = _CODES.match(text, begin.start())
+        at = match.end() if match else begin.end()
+        if match:
+            yield match
 
 
 def _said(match: re.Match[str]) -> str:
@@ -420,10 +439,30 @@ _WRAP = re.compile(
     r"(?P<word>(?=[A-Za-z]?[a-z]{1,3}[,.;:!?)]{0,2}(?:\s|\Z)))?"
     rf"|{_JOINED_STRINGS.pattern}"
 )
+# The most that it matches before a line break, and what stands right before one that it begins at.
+_BEFORE_WRAP = 19
+_WRAP_BEGINS = frozenset(" \t\r\"'`\\+.&")
 _SPLIT_NUMBER = re.compile(r"[-\u2010-\u2013./()+][ \t\"'`\\]*(?:\r?\n|\\n)")
 _WORD_AFTER = re.compile(r"([A-Za-z]?[a-z]{1,19})[,.;:!?)]{0,2}(?:\s|\Z)")
 _STATEMENT = re.compile(r"[A-Za-z_][\w.-]{0,40}+ ?[:=](?![=\s]|\Z)|[A-Za-z_][\w.-]{0,40}+[:=] ")
 _WORD_BEFORE_REVERSED = re.compile(r"[,.;:!?)]{0,2}([a-z]{1,19}[A-Za-z]?)(?:[\s(\"']|\Z)")
+
+
+def _wraps(text: str) -> Iterator[re.Match[str]]:
+    """What `_WRAP` finds in a text, looked for only around line breaks, unless it is full of them or joins strings."""
+    if text.count("\n") > len(text) // 8 or _JOINED_STRINGS.search(text):
+        yield from _WRAP.finditer(text)
+        return
+    done = 0
+    while (line := text.find("\n", done)) >= 0:
+        if text[line - 1 : line] not in _WRAP_BEGINS:
+            match = _WRAP.match(text, line)
+        else:
+            match = _WRAP.search(text, max(done, line - _BEFORE_WRAP))
+        if match is None:
+            return
+        yield match
+        done = match.end()
 
 
 def _glued(match: re.Match[str]) -> str:
@@ -432,13 +471,14 @@ def _glued(match: re.Match[str]) -> str:
         return "\n"
     text, (start, end) = match.string, match.span()
     # Most often one character says that there is no word.
-    after = _WORD_AFTER.match(text, end) if text[end : end + 1].isalpha() else None
+    if text[end : end + 1].isalpha() and (after := _WORD_AFTER.match(text, end)) and _is_word(after[1]):
+        return "\n"
     touching = text[start - 1 : start]
-    before = None
     if touching.isalpha() or touching in ",.;:!?)":
         before = _WORD_BEFORE_REVERSED.match(text[max(0, start - 24) : start][::-1])
-    prose = (after and _is_word(after[1])) or (before and _is_word(before[1][::-1]))
-    return "\n" if prose or _STATEMENT.match(text, end) else ""
+        if before and _is_word(before[1][::-1]):
+            return "\n"
+    return "\n" if _STATEMENT.match(text, end) else ""
 
 
 def _is_word(letters: str) -> bool:
@@ -453,13 +493,13 @@ def _views(text: str) -> Iterator[_View]:
     codes = plain
     if "%" in text or "\\" in text or "&" in text:
         for _ in range(MOST_DECODINGS):
-            deeper = codes.edited(_CODES, _said)
+            deeper = codes.edited(_codes(codes.text), _said)
             if deeper is codes:
                 break
             codes = deeper
             yield codes
     if "=\n" in text or "=\r\n" in text or "=3D" in text:
-        soft = codes.edited(_QUOTED_PRINTABLE, _soft)
+        soft = codes.edited(_QUOTED_PRINTABLE.finditer(codes.text), _soft)
         if soft is not codes:
             yield soft
             codes = soft
@@ -467,7 +507,7 @@ def _views(text: str) -> Iterator[_View]:
     if shown is not codes:
         yield shown
     if "\n" in shown.text or _JOINED_STRINGS.search(shown.text):
-        joined = shown.edited(_WRAP, _glued)
+        joined = shown.edited(_wraps(shown.text), _glued)
         if joined is not shown:
             joined.joined = True
             yield joined
@@ -494,7 +534,7 @@ def _shown(view: _View) -> _View:
         gone = "".join(re.escape(ch) for ch, plain in longer.items() if not plain)
         wide = "".join(re.escape(ch) for ch, plain in longer.items() if plain)
         either = "|".join(part for part in (gone and f"[{gone}]+", wide and f"[{wide}]") if part)
-        view = view.edited(re.compile(either), lambda match: longer[match[0][0]])
+        view = view.edited(re.compile(either).finditer(view.text), lambda match: longer[match[0][0]])
     return view
 
 

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from hmac import new as new_hmac
 from inspect import iscoroutinefunction
 from os import urandom
@@ -55,7 +55,7 @@ from lockgate.ingress.answers import (
     replayed,
 )
 from lockgate.ingress.bodies import Bodies, Body
-from lockgate.ingress.identity import Identity, OddCredential, Principal, Unidentified, wide
+from lockgate.ingress.identity import MAX_REMEMBERED, Identity, OddCredential, Principal, Unidentified, wide
 from lockgate.ingress.ladder import Judged, Ladder
 from lockgate.ingress.offers import may_use_tools
 from lockgate.ingress.payload import Refused, normalize
@@ -75,6 +75,9 @@ LOG = logging.getLogger("lockgate.abuse_gate")
 STALE_S = 0.25
 _TOO_BUSY = (Why.BUSY.value, Why.DEADLINE.value)
 _SECRET = urandom(32)
+_NORMAL = Standing.NORMAL
+# What names of headers about the content begin with.
+_C = (b"c", b"C")
 
 
 class _Sender(NamedTuple):
@@ -116,6 +119,7 @@ class AbuseGateMiddleware:
         self._app, self._settings, self._metrics, self._journal = app, settings, metrics, journal
         self._adapter = adapter or (wiring.adapter() if fetch_verdict is None else None)
         self._identity = wiring.identity(settings, identity, principal)
+        self._whom = lru_cache(MAX_REMEMBERED)(self._turn_of)
         self._ladder = ladder or wiring.ladder(settings, metrics)
         self._gate = gate or Gate()
         # The rules are compiled now, and the cues that calls are checked with: that takes seconds, which the first
@@ -212,23 +216,21 @@ class AbuseGateMiddleware:
             if not body.whole:
                 return "", judged
             # 4. Parse.
-            data, path, query = body.data, scope["path"], scope.get("query_string", b"")
-            whom = self._whom(subjects)
-            work = partial(normalize, data, content_type, path=path, query=query)
+            data, whom = body.data, self._whom(subjects)
+            work = partial(normalize, data, content_type, path=scope["path"], query=scope.get("query_string", b""))
             found = await self._verdicts.worked(work, len(data), whom)
             if isinstance(found, Refused):
                 raise Stop(found.reason, status=found.status)
+            case = Case(scope, content_type, data, found, whom)
             # 5. Lock. Whoever holds back the end of a body until they are banned is banned.
-
-            def uses_tools() -> Awaitable[bool]:
-                work = partial(may_use_tools, data, content_type, path, query)
-                return self._verdicts.worked(work, len(data), whom)
-
-            judged = await self._still(subjects, judged, asked_at, uses_tools)
+            if self._may_have_changed(judged, asked_at):
+                judged = await self._still(subjects, judged, asked_at, case)
             # 6. Verify.
             ends = perf_counter() + self._settings.verdict_timeout_s
-            inspected, complete = await self._verdicts.inspected(found, whom, ends) if found.uploads else ((), True)
-            case = Case(scope, data, found, inspected, whom)
+            complete = True
+            if found.uploads:
+                inspected, complete = await self._verdicts.inspected(found, whom, ends)
+                case = case._replace(inspected=inspected)
             assessment = await self._verdicts.on(case, ends)
             if not assessment.read:
                 # Nobody's verifier is down: these are our own rules, and whoever keeps them busy must not get past.
@@ -236,15 +238,18 @@ class AbuseGateMiddleware:
                 raise Stop("busy" if assessment.reason in _TOO_BUSY else "unavailable")
             if not complete and assessment.verdict == "safe":
                 assessment = assessment._replace(verdict="unclear", reason=PARTLY_READ)
-            if assessment.verdict != "unsafe":
-                judged = await self._still(subjects, judged, asked_at, uses_tools)
+            if assessment.verdict != "unsafe" and self._may_have_changed(judged, asked_at):
+                judged = await self._still(subjects, judged, asked_at, case)
             # 7. Act.
+            if assessment.verdict == "safe" and complete and self._journal is None:
+                # Nearly all, and there is nothing else to do.
+                return "allow", judged
             return await self._act(assessment, case, _Sender(subjects, judged), unread=not complete), judged
         except Stop as stop:
             stop.judged = stop.judged or judged
             raise
 
-    def _whom(self, subjects: tuple[Subject, ...]) -> str:
+    def _turn_of(self, subjects: tuple[Subject, ...]) -> str:
         """Whose turn a request is in lanes: the principal's, where somebody has checked who that is.
 
         A key that nobody has checked may be made up, a new one for each request. There the network has a turn, and
@@ -265,9 +270,9 @@ class AbuseGateMiddleware:
         length = 0
         for name, value in scope["headers"]:
             size += len(name) + len(value) + 4
-            name = name.lower()
-            if name[:8] != b"content-":
+            if name[:1] not in _C:
                 continue
+            name = name.lower()
             if name == b"content-type":
                 if content_type is not None and content_type != value:
                     # Frameworks differ on which of the two counts: one would be read by us, the other by them.
@@ -293,7 +298,7 @@ class AbuseGateMiddleware:
         try:
             judged = await self._ladder.standing(subjects)
             banned = judged.standing is Standing.FULL_QUARANTINE
-            slowed = not banned and not await self._ladder.hold(subjects, judged)
+            slowed = not banned and judged.delay_s > 0 and not await self._ladder.hold(subjects, judged)
         except Exception as error:  # noqa: BLE001 - whoever is banned would pass if this were a good standing
             self._failed("ladder", error)
             raise Stop("unavailable") from None
@@ -303,9 +308,11 @@ class AbuseGateMiddleware:
             raise Stop("slowed", judged=judged)
         return subjects, judged
 
-    async def _still(
-        self, subjects: tuple[Subject, ...], judged: Judged, asked_at: float, uses_tools: Callable[[], Awaitable[bool]]
-    ) -> Judged:
+    def _may_have_changed(self, judged: Judged, asked_at: float) -> bool:
+        """Whether to ask how they stand by now: not of most, where nobody is banned and hardly any time has passed."""
+        return judged.standing is not _NORMAL or self._ladder.has_bans or perf_counter() - asked_at > STALE_S
+
+    async def _still(self, subjects: tuple[Subject, ...], judged: Judged, asked_at: float, case: Case) -> Judged:
         """How they stand by now, if they may still come in: much can have happened since, on other connections."""
         try:
             if perf_counter() - asked_at > STALE_S:
@@ -317,9 +324,14 @@ class AbuseGateMiddleware:
             raise Stop("unavailable") from None
         if judged.standing is Standing.FULL_QUARANTINE:
             raise Stop("quarantined", judged=judged)
-        if judged.standing is Standing.EXECUTE_LOCKED and await uses_tools():
+        if judged.standing is Standing.EXECUTE_LOCKED and await self._uses_tools(case):
             raise Stop("tools-locked", judged=judged)
         return judged
+
+    async def _uses_tools(self, case: Case) -> bool:
+        scope, data = case.scope, case.body
+        work = partial(may_use_tools, data, case.content_type, scope["path"], scope.get("query_string", b""))
+        return await self._verdicts.worked(work, len(data), case.whom)
 
     # --- 7
 
@@ -337,7 +349,7 @@ class AbuseGateMiddleware:
             reason = "artifact-unread"
         incident = _incident() if reason else ""
         acted = f"{reason}:{incident}" if reason else "allow" if safe else "unclear"
-        recorded = await self._recorded(assessment, case, acted)
+        recorded = self._journal is None or await self._recorded(assessment, case, acted)
         if reason:
             raise Stop(reason, incident=incident if recorded else "")
         # A verdict that nobody can prove afterwards is worth no more than none.

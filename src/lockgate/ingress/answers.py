@@ -20,6 +20,8 @@ Headers = Sequence[tuple[bytes, bytes]]
 DECISIONS: Final = ("allow", "unclear", "clarify", "deny")
 MODES: Final = ("execute_locked", "full_quarantine", "slowed", "degraded")
 _OURS = b"x-guardrail-"
+# Nearly all names begin otherwise.
+_FIRST = (b"x", b"X")
 # In a message that starts an answer: it is ours, from behind the gate. Only code in this process can write it.
 OWN: Final = "lockgate.own"
 _REASON = re.compile("[a-z0-9][a-z0-9:-]{0,39}")
@@ -97,8 +99,8 @@ class Stop(Exception):
 def mode_of(judged: Judged | None) -> str:
     if judged is None:
         return ""
-    standing = judged.standing.value
-    return standing if standing in MODES else "degraded" if judged.degraded else ""
+    standing = judged.standing
+    return standing.value if standing in MODES else "degraded" if judged.degraded else ""
 
 
 def marks(decision: str, mode: str, incident: str = "") -> Headers:
@@ -113,7 +115,7 @@ def marks(decision: str, mode: str, incident: str = "") -> Headers:
 def cleaned(scope: Scope) -> Scope:
     """The scope without headers that only the gate may set; the very same one where there are none."""
     for name, _ in scope["headers"]:
-        if _is_ours(name):
+        if name[:1] in _FIRST and _is_ours(name):
             return {**scope, "headers": [(name, value) for name, value in scope["headers"] if not _is_ours(name)]}
     return scope
 
@@ -128,7 +130,11 @@ def marked(send: Send, added: Headers) -> Send:
                 # Not the application's answer but one of ours in its place, which says itself what it is.
                 message = {key: value for key, value in message.items() if key != OWN}
             else:
-                kept = [(name, value) for name, value in message.get("headers", ()) if not _is_ours(bytes(name))]
+                kept = [
+                    (name, value)
+                    for name, value in message.get("headers", ())
+                    if name[:1] not in _FIRST or not _is_ours(bytes(name))
+                ]
                 message = {**message, "headers": kept if kind == "http.response.trailers" else [*kept, *added]}
         await send(message)
 
@@ -150,5 +156,5 @@ def replayed(body: bytes, receive: Receive, taken: Callable[[], None]) -> Receiv
 
 
 def _is_ours(name: bytes) -> bool:
-    # Also with underscores: behind WSGI and some proxies the two are one name. Nearly all others begin otherwise.
-    return name[:1] in b"xX" and name.lower().replace(b"_", b"-").startswith(_OURS)
+    # Also with underscores: behind WSGI and some proxies the two are one name.
+    return name.lower().replace(b"_", b"-").startswith(_OURS)

@@ -11,7 +11,6 @@ Whoever sends many bodies that stop just before their end would else fill it, an
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Generator
 from functools import partial
 from types import CoroutineType, coroutine
@@ -46,16 +45,15 @@ class Bodies:
     def __init__(self, *, max_bytes: int, idle_s: float, total_s: float) -> None:
         self._max_bytes, self._idle_s, self._total_s = max_bytes, idle_s, total_s
         self.held = 0
-        # By network, and by what it is a part of.
-        self._of: Counter[str] = Counter()
-        self._of_wide: Counter[str] = Counter()
+        # By network, and by what it is a part of; whoever holds nothing is in neither.
+        self._of: dict[str, int] = {}
+        self._of_wide: dict[str, int] = {}
         # Those whose next part has yet to come, in the order they began to wait.
         self._waiting: dict[Body, None] = {}
 
     async def read(self, receive: Receive, body: Body) -> None:
         """All of it, or Stop. A client that leaves leaves a body that is not whole."""
-        now = asyncio.get_running_loop().time
-        ends = now() + self._total_s
+        ends: float | None = None
         parts: list[bytes] = []
         more = True
         while more:
@@ -68,14 +66,19 @@ class Bodies:
                 except StopIteration as done:
                     message = done.value
             if message is None:
-                message = await self._wait(coming, body, min(ends, now() + self._idle_s))
-            if message["type"] == "http.disconnect":
-                return
-            if message["type"] != "http.request":
+                now = asyncio.get_running_loop().time()
+                # From the first wait on: until then no time has passed.
+                ends = now + self._total_s if ends is None else ends
+                message = await self._wait(coming, body, min(ends, now + self._idle_s))
+            kind = message["type"]
+            if kind != "http.request":
+                if kind == "http.disconnect":
+                    return
                 raise Stop("not-http")
             part = message.get("body", b"")
             more = bool(message.get("more_body", False))
-            self._take(body, len(part))
+            if part:
+                self._take(body, len(part))
             parts.append(part)
             if len(parts) > _MANY_PARTS:
                 parts = [b"".join(parts)]
@@ -86,10 +89,8 @@ class Bodies:
         size, body.size, body.data = body.size, 0, b""
         if size:
             self.held -= size
-            for counts, key in ((self._of, body.network), (self._of_wide, wide(body.network))):
-                counts[key] -= size
-                if not counts[key]:
-                    del counts[key]
+            _less(self._of, body.network, size)
+            _less(self._of_wide, wide(body.network), size)
 
     async def _wait(self, coming: Awaitable[Message], body: Body, ends: float) -> Message:
         try:
@@ -109,12 +110,12 @@ class Bodies:
     def _take(self, body: Body, size: int) -> None:
         body.size += size
         self.held += size
-        self._of[body.network] += size
-        network = wide(body.network)
-        self._of_wide[network] += size
+        network, crowd = body.network, wide(body.network)
+        self._of[network] = self._of.get(network, 0) + size
+        self._of_wide[crowd] = self._of_wide.get(crowd, 0) + size
         if body.size > self._max_bytes:
             raise Stop("body-too-large")
-        while self._of_wide[network] > MAX_HELD_BYTES - self.held:
+        while self._of_wide[crowd] > MAX_HELD_BYTES - self.held:
             self._push_out(body)
 
     def _push_out(self, newcomer: Body) -> None:
@@ -129,7 +130,15 @@ class Bodies:
         largest.clock.reschedule(asyncio.get_running_loop().time())
 
     def _held_by(self, body: Body) -> tuple[int, int, int]:
-        return self._of_wide[wide(body.network)], self._of[body.network], body.size
+        return self._of_wide.get(wide(body.network), 0), self._of.get(body.network, 0), body.size
+
+
+def _less(counts: dict[str, int], key: str, size: int) -> None:
+    left = counts[key] - size
+    if left:
+        counts[key] = left
+    else:
+        del counts[key]
 
 
 @coroutine

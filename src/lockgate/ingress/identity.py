@@ -201,7 +201,7 @@ def signed_in(scope: Scope) -> Name | None:
         # Nobody, although somebody is signed in, would be a way out of every ban.
         raise LookupError("an authenticated user without a name")
     state = scope.get("state")
-    name = state.get("principal") if isinstance(state, Mapping) else None
+    name = state.get("principal") if type(state) is dict or isinstance(state, Mapping) else None
     # Whatever else it is, whoever asked says so: zero is a user's number, and False is a mistake.
     return None if name == "" else name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple, Never
+from typing import Final, NamedTuple, Never, cast
 
 MAX_DEPTH: Final = 64
 # Of a number: to make one of thousands takes as long as to read a book.
@@ -56,9 +56,21 @@ def read_json(text: str) -> object:
     """The value, or Refusal: for what is not JSON, and for what two parsers might read differently."""
     _refuse_much(text)
     try:
-        return _DECODER.decode(text)
+        # What `decode` does, without looking for blanks where there are none.
+        value, end = _DECODER.raw_decode(text, 0 if text[:1] == "{" else _after_blanks(text, 0))
     except (ValueError, RecursionError):
         raise Refusal("not-json") from None
+    if end != len(text) and _after_blanks(text, end) != len(text):
+        raise Refusal("not-json")
+    return cast(object, value)
+
+
+_BLANKS = re.compile(r"[ \t\n\r]*+")
+
+
+def _after_blanks(text: str, at: int) -> int:
+    match = _BLANKS.match(text, at)
+    return match.end() if match is not None else at
 
 
 def read_leniently(text: str) -> list[object]:

@@ -126,8 +126,10 @@ def readings(data: bytes, charset: str = "") -> tuple[list[str], bool]:
     odd = b"\x00" in data or data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     if not odd and charset in ("", "utf-8"):
         # Nearly all.
-        with suppress(UnicodeError):
+        try:
             return [data.decode("utf-8").removeprefix("\ufeff")], True
+        except UnicodeError:
+            pass
     found: dict[str, None] = {}
     detected = json.detect_encoding(data)
     for name in (detected, charset):

@@ -42,7 +42,7 @@ from lockgate.core.strikes import (
     struck,
 )
 from lockgate.lanes import Full, Lane
-from lockgate.stores.abuse_memory import MemoryStrikes
+from lockgate.stores.abuse_memory import NEW, MemoryStrikes
 
 # How often bans of other workers are looked for in the file.
 POLL_S = 1.0
@@ -100,7 +100,6 @@ class Judged(NamedTuple):
     delay_s: float = 0.0
 
 
-_UNKNOWN = Record()
 _GOOD, _GOOD_BUT_DEGRADED = Judged(Standing.NORMAL, 0, 0, False), Judged(Standing.NORMAL, 0, 0, True)
 
 
@@ -147,7 +146,7 @@ class Ladder:
         """How these subjects stand; to be asked before anything else is done for their request."""
         if not self._settings.enabled:
             return Judged(Standing.NORMAL, 0, 0, False)
-        kept = await self._synced(READ_S)
+        kept = self._bans is None or await self._synced(READ_S)
         judged = self._judge(subjects, degraded=not (kept and self._shares))
         if self._store is None:
             return judged
@@ -156,6 +155,11 @@ class Ladder:
             return judged
         shared = await self._share(subjects)
         return self._judge(subjects, degraded=not (kept and shared))
+
+    @property
+    def has_bans(self) -> bool:
+        """Whether anybody might be banned, by what this process knows: False says that nobody is."""
+        return self._table.has_bans
 
     def known(self, subjects: Sequence[Subject], before: Judged) -> Judged:
         """How they stand by what this process has learned since they were judged; nobody is asked.
@@ -236,7 +240,7 @@ class Ladder:
 
     def _judge(self, subjects: Sequence[Subject], *, degraded: bool) -> Judged:
         for subject in subjects:
-            if self._table.get(subject) != _UNKNOWN:
+            if self._table.get(subject) is not NEW:
                 break
         else:
             # Nearly everybody.
@@ -292,7 +296,7 @@ class Ladder:
                 self._change(subject, record, now, told=told, kept=kept)
 
     def _forget(self, subject: Subject, now: float) -> None:
-        self._table.put(subject, _UNKNOWN, now)
+        self._table.put(subject, NEW, now)
         for waiting in (self._untold, self._unkept, self._unshared):
             waiting.pop(subject, None)
 

@@ -153,13 +153,18 @@ def _body(reading: Reading, body: bytes, content_type: str) -> bool:
     if media.startswith("multipart/"):
         _multipart(reading, body, given.get("boundary", ""), _charset(given.get("charset", "")))
         return False
-    charset = _charset(given.get("charset", ""))
+    charset = _charset(given["charset"]) if "charset" in given else ""
     form = media == "application/x-www-form-urlencoded"
     declared = media in ("application/json", "text/json") or media.endswith("+json")
     textual = form or declared or media.startswith("text/")
     texts, whole = readings(body, charset) if textual or _may_be_text(body) else ([], True)
     if textual and not whole:
         raise Refusal("bad-text")
+    if declared and len(texts) == 1:
+        # Nearly all, and what follows comes to no more than this.
+        value = read_json(texts[0])
+        reading.json(value)
+        return isinstance(value, dict) and value.get("stream") is True
     stream, strict = False, bool(texts)
     spoken = textual and media != "text/html"
     kind = ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from itertools import pairwise
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -51,6 +52,7 @@ MAX_NO_FILE: Final = 16_384
 
 # Between two turns in one text. No labels: a rule that looks for forged turns would find ours.
 SEPARATOR: Final = "\n\n"
+_BETWEEN: Final = len(SEPARATOR)
 
 NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
@@ -80,6 +82,8 @@ class Upload(NamedTuple):
     kind: str = ""
     outside: bool = False
 
+
+_TEXT_OF: Final = attrgetter("text")
 
 # --- who speaks
 
@@ -130,6 +134,7 @@ SETTINGS: Final = frozenset(
 _PARTS: Final = frozenset("text content parts prompt input output".split())
 # Keys of nearly every request about which there is nothing to ask: no tools, no files.
 _COMMON: Final = frozenset("model messages role content type text temperature max_tokens top_p stream".split())
+_NO_SCALARS: Final = (str, list, dict)
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.$:@/-]{1,32}")
 _MIME = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,80}(?:;\s?[a-z0-9-]{1,20}=[a-z0-9.-]{1,20})*+;base64")
@@ -261,7 +266,7 @@ class Reading:
         if len(self.turns) >= MAX_TURNS:
             raise Refusal("too-many-parts")
         # No verdict is given on less than all of it, so what nobody could judge in one piece is not let in.
-        self._characters += len(turn.text) + len(SEPARATOR)
+        self._characters += len(turn.text) + _BETWEEN
         if self._characters > MAX_PROMPT_CHARACTERS:
             raise Refusal("too-much-text")
         self.turns.append(turn)
@@ -298,27 +303,37 @@ class Reading:
         messages = body.get("messages")
         if type(messages) is not list or self._pieces or self._before or self._heard:
             return False
+        if not body.keys() <= _COMMON:
+            return False
         for name, value in body.items():
-            if name == "model":
-                if type(value) is not str or _NAME.fullmatch(value) is None:
+            if isinstance(value, _NO_SCALARS) and value is not messages:
+                if name != "model" or type(value) is not str or _NAME.fullmatch(value) is None:
                     return False
-            elif value is not messages and (name not in _COMMON or isinstance(value, str | list | dict)):
-                return False
         said: list[Turn] = []
-        for message in messages:
-            if type(message) is not dict or len(message) != 2:
-                return False
-            text, role = message.get("content"), message.get("role")
-            if type(text) is not str or type(role) is not str or text[:5].lower() == "data:":
-                return False
-            speaker = _ROLES.get(role.lower())
-            if speaker is None or (not text[:1].isalpha() and begins_like_json(text)):
-                return False
-            if text and not text.isspace():
+        try:
+            for message in messages:
+                if type(message) is not dict or len(message) != 2:
+                    return False
+                text, role = message["content"], message["role"]
+                speaker = _ROLES.get(role) or _ROLES[role.lower()]
+                first = text[:1]
+                if first in "dD" or not first.isalpha():
+                    if text[:5].lower() == "data:" or begins_like_json(text):
+                        return False
+                    if not text or text.isspace():
+                        continue
                 said.append(Turn("text", speaker, text))
+        except (AttributeError, KeyError, TypeError):
+            # Another key, another role, or something that is no text.
+            return False
         self._kept = False
-        for turn in said:
-            self._turn(turn)
+        characters = self._characters + sum(map(len, map(_TEXT_OF, said))) + len(said) * _BETWEEN
+        if len(self.turns) + len(said) <= MAX_TURNS and characters <= MAX_PROMPT_CHARACTERS:
+            self.turns += said
+            self._characters = characters
+        else:
+            for turn in said:
+                self._turn(turn)
         return True
 
     def _message(self, body: dict[str, Any], source: str, key: str) -> bool:

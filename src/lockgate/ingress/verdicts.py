@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, get_args
 
@@ -39,6 +40,8 @@ _VERDICTS: tuple[str, ...] = get_args(Verdict)
 _DIGEST = re.compile("[0-9a-f]{64}")
 _UNANSWERED = Assessment("unclear", OTHER, Why.INTERNAL.value, 0.0)
 
+_WHAT, _TEXT = attrgetter("what"), attrgetter("text")
+
 T = TypeVar("T")
 
 
@@ -62,10 +65,11 @@ class Case(NamedTuple):
     """A request that was read, with what is in its attachments."""
 
     scope: Scope
+    content_type: str
     body: bytes
     found: Normalized
-    inspected: Sequence[Inspected]
     whom: str
+    inspected: Sequence[Inspected] = ()
 
 
 class Verdicts:
@@ -83,6 +87,7 @@ class Verdicts:
     ) -> None:
         self._settings, self._gate, self._inspector = settings, gate, inspector
         self._fetch, self._own, self._failed = fetch, own, failed
+        self._local = own if isinstance(own, LocalRuleAdapter) else None
         self._context = PolicyContext(settings.pii_ruleset, override_mode=settings.override_mode)
         # One thread each: reading keeps the processor busy, and more of them would only take turns with the loop.
         # Whoever sends megabytes keeps nobody waiting but others who do.
@@ -116,7 +121,7 @@ class Verdicts:
 
         Where there is no time for a second look, the first one counts.
         """
-        assessment = await self._said(case, ends)
+        assessment = self._at_once(case.found) or await self._said(case, ends)
         if assessment.verdict == "unsafe" and assessment.reason == RULES:
             rest = await self._of_rest(without_house_rules, case, ends)
             if rest is not None:
@@ -133,10 +138,12 @@ class Verdicts:
         """What is said of the rest, if there is one and it was read and is not unsafe."""
         try:
             rest = await self.worked(partial(without, case.found), len(case.body), case.whom)
-            said = await self._said(case._replace(found=rest), ends) if rest is not None else None
+            if rest is None:
+                return None
+            said = self._at_once(rest) or await self._said(case._replace(found=rest), ends)
         except Stop:
             return None
-        return said if said is not None and said.read and said.verdict != "unsafe" else None
+        return said if said.read and said.verdict != "unsafe" else None
 
     def _ends(self) -> float:
         return perf_counter() + self._settings.verdict_timeout_s
@@ -166,14 +173,19 @@ class Verdicts:
             return said.read
         return said.reason == RULES and await self.is_framed(case)
 
+    def _at_once(self, found: Normalized) -> Assessment | None:
+        """What the rules say, where it is they who are asked, about few words and nothing else; else None."""
+        if self._local is None or found.uploads or found.flags or "call" in map(_WHAT, found.turns):
+            return None
+        return self._local.at_once(SEPARATOR.join(map(_TEXT, found.turns)), self._context)
+
     async def _said(self, case: Case, ends: float) -> Assessment:
         found = case.found
-        calls = "call" in [turn.what for turn in found.turns]
+        calls = "call" in map(_WHAT, found.turns)
         if self._own is not None and not (calls or found.uploads or found.flags):
             # Words and nothing else: no name in it is anybody's, so there is nothing to be checked about its shape.
-            plain = Payload(SEPARATOR.join([turn.text for turn in found.turns]), policy_context=self._context)
-            said = self._own.at_once(plain) if isinstance(self._own, LocalRuleAdapter) else None
-            return said or await self._examined(self._own, plain, case.whom)
+            plain = Payload(SEPARATOR.join(map(_TEXT, found.turns)), policy_context=self._context)
+            return await self._examined(self._own, plain, case.whom)
         work = partial(self._payload, found, case.inspected, calls)
         # Checking calls takes longer than their size says.
         size = len(case.body) + (MAX_BYTES_ON_LOOP if calls or case.inspected else 0)

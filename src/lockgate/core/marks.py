@@ -1,0 +1,73 @@
+"""Which of many words and shapes are in a text, all in one pass: a search for each takes forty times as long."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from threading import Lock, local
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import hyperscan
+
+# In a text of fewer characters hundreds of searches take less than a program that runs once takes to get the engine
+# ready.
+SHORT = 512
+
+
+class Marks:
+    """What to look for, known to the engine at the first text that is long enough; safe to share between threads.
+
+    Words are meant letter for letter. Shapes have names, and are patterns of the engine's over bytes of UTF-8: each is
+    in every text that has what it stands for, and in few others.
+    """
+
+    def __init__(self, words: Iterable[str], shapes: Mapping[str, str]) -> None:
+        patterns = {**{word: re.escape(word) for word in words}, **shapes}
+        self.all = frozenset(patterns)
+        self._names, self._patterns = [*patterns], [*patterns.values()]
+        self._database: hyperscan.Database | None = None
+        self._compiling = Lock()
+        self._threads = local()
+
+    def within(self, text: str) -> frozenset[str]:
+        """The words that are in a text, and the names of the shapes; of a short one all, which may be in it."""
+        if len(text) < SHORT:
+            return self.all
+        found: list[int] = []
+        database = self._compiled()
+        # Two scans on one scratch fail in the engine, so every thread has its own.
+        scratch = self._threads.__dict__.get("scratch")
+        if scratch is None:
+            scratch = self._threads.__dict__["scratch"] = _scratch(database)
+        # Halves of pairs are no UTF-8, and nothing else either: no word can be found in one.
+        database.scan(
+            text.encode("utf-8", "surrogatepass"), match_event_handler=_collect, context=found, scratch=scratch
+        )
+        return frozenset([self._names[number] for number in found])
+
+    def _compiled(self) -> hyperscan.Database:
+        if self._database is None:
+            with self._compiling:
+                if self._database is None:
+                    import hyperscan
+
+                    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+                    database.compile(
+                        expressions=[pattern.encode() for pattern in self._patterns],
+                        ids=list(range(len(self._patterns))),
+                        elements=len(self._patterns),
+                        flags=[hyperscan.HS_FLAG_SINGLEMATCH | hyperscan.HS_FLAG_DOTALL] * len(self._patterns),
+                    )
+                    self._database = database
+        return self._database
+
+
+def _scratch(database: hyperscan.Database) -> hyperscan.Scratch:
+    import hyperscan
+
+    return hyperscan.Scratch(database)
+
+
+def _collect(number: int, _start: int, _end: int, _flags: int, found: Any) -> None:
+    found.append(number)
