@@ -28,7 +28,6 @@ SEEDS = [
 ]
 
 
-
 def one_input(data: bytes) -> None:
     text = data.decode("utf-8", "surrogateescape")
     found = readings(text, GATE_NAMES)
