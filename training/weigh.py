@@ -1,6 +1,6 @@
 """Weighs the exported encoder's numbers and the facts of a call into one, and draws the presets' lines.
 
-    python training/weigh.py --rows rows.jsonl.gz --from FOLDER --out about.json [--most 3000] [--name small-1]
+    python training/weigh.py --rows rows.jsonl.gz --from FOLDER --out about.json [--texts more.jsonl.gz] [--most 3000]
 
 Only with scenarios and families that the encoder has not seen, and through the very code that will ask it
 (`EmbeddedJudge.score`). Few weights, held small, each of the sign that it means: a finding never speaks for a call, and
@@ -35,7 +35,7 @@ FOR = {"tool-in-goal", "arguments-in-goal", "order-in-goal"}
 # the facts: they are few in life, and would draw every line.
 KEPT = {"cautious": 0.99, "balanced": 0.95, "quiet": 0.92}
 # The share of ordinary composed texts that is called unsafe, and of those with an order that is not called safe.
-UNSAFE = {"cautious": 0.02, "balanced": 0.01, "quiet": 0.005}
+UNSAFE = {"cautious": 0.1, "balanced": 0.05, "quiet": 0.03}
 SAFE = {"cautious": 0.99, "balanced": 0.97, "quiet": 0.94}
 
 
@@ -101,6 +101,9 @@ def main() -> None:
     asked.add_argument("--rows", type=Path, required=True)
     asked.add_argument("--from", dest="source", type=Path, required=True)
     asked.add_argument("--out", type=Path, required=True)
+    asked.add_argument(
+        "--texts", type=Path, help="rows of which only the ordinary texts are taken, for the line of unsafe"
+    )
     asked.add_argument("--most", type=int, default=3000)
     asked.add_argument("--name", default="small-1")
     args = asked.parse_args()
@@ -112,6 +115,8 @@ def main() -> None:
         judge = judge_of(args.source, Path(folder))
         values, kinds = numbers(judge, calls), kinds_of(calls)
         order = np.array([judge.read(row["text"]).order for row in texts])
+        more = [row for row in load(args.texts) if not row["order"]][: args.most] if args.texts else []
+        common = np.array([judge.read(row["text"]).order for row in more])
     labels = np.array([row["driven"] for row in calls])
     holds = np.array([row["order"] for row in texts])
     # Whole scenarios in or out: what is printed was weighed without the scenarios it is printed for.
@@ -127,7 +132,7 @@ def main() -> None:
     presets, shares, text_shares = {}, {}, {}
     for name in PRESETS:
         bar = float(np.quantile(score[(labels == 1) & shown], 1 - KEPT[name]))
-        unsafe = float(np.quantile(order[holds == 0], 1 - UNSAFE[name]))
+        unsafe = float(np.quantile(np.concatenate([order[holds == 0], common]), 1 - UNSAFE[name]))
         safe = min(unsafe, float(np.quantile(order[holds == 1], 1 - SAFE[name])))
         presets[name] = {
             "clear_below": round(bar, 4),

@@ -8,20 +8,33 @@ from typing import Any
 
 import pytest
 
-from lockgate import Gate
+from lockgate import Gate, assemble
 from lockgate.cli import demo
+from lockgate.core.opinions import Triage
 from lockgate.core.vocabulary import Action
+from lockgate.gate import Opined
 
 Run = Callable[..., Any]
+
+
+RULING = re.compile(r"^ +(CONTINUE|PAUSE)  tier (\d)  ([a-z-]+) .*?[\d.]+ [µm]s$", flags=re.MULTILINE)
+
+
+@pytest.fixture(autouse=True)
+def without_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is installed here; tests/cli/test_judge.py plays it with the model."""
+    monkeypatch.setattr(assemble, "embedded_is_there", lambda: False)
 
 
 def test_the_story_goes_as_told(run: Run) -> None:
     ended = run("demo")
     assert (ended.code, ended.err) == (0, "")
-    rulings = re.findall(r"^ +(CONTINUE|PAUSE)  tier \d  ([a-z-]+) .*?([\d.]+ [µm]s)$", ended.out, flags=re.MULTILINE)
+    rulings = RULING.findall(ended.out)
     assert [action for action, _, _ in rulings] == ["CONTINUE", "CONTINUE", "CONTINUE", "PAUSE", "CONTINUE"]
-    assert rulings[3][1] == "untrusted-origin"
-    assert rulings[4][1] == "no-red-flags"
+    assert rulings[3][2] == "untrusted-origin"
+    assert rulings[4][2] == "no-red-flags"
+    assert "no key, no model" in ended.out
+    assert "lockgate[embedded]" in ended.out
     assert "»desk@parcel-clearance.example«" in ended.out
     assert len(ended.out.splitlines()) <= 45
     assert "lockgate check" in ended.out
@@ -43,6 +56,41 @@ def test_without_the_poisoned_page_nothing_is_stopped() -> None:
     for event in demo.STORY:
         if isinstance(event, demo.Call) and event.runs:
             assert session.check(event.tool, event.arguments).action is Action.CONTINUE
+
+
+class _Trusting:
+    """Stands in for the model where its packages are not installed."""
+
+    name = "embedded/stub-balanced"
+    reads_evidence = True
+
+    def __init__(self, *, suspicious: bool) -> None:
+        self._suspicious = suspicious
+
+    def read(self, _text: str) -> None: ...
+
+    def opine(self, _inquiry: object) -> Opined:
+        return Opined(Triage(suspicious=self._suspicious))
+
+    async def opine_async(self, inquiry: object) -> Opined:
+        return self.opine(inquiry)
+
+
+def test_with_a_judge_one_more_call_is_played_and_the_screen_names_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "_judge", lambda: _Trusting(suspicious=False))
+    # Only what it takes: a judge that trusts everybody would let the story's thief go.
+    monkeypatch.setattr(demo, "STORY", (demo.STORY[1], demo.STORY[-1]))
+    ended = run("demo", "--fast")
+    assert (ended.code, ended.err) == (0, "")
+    assert "embedded/stub-balanced as Tier 2" in ended.out
+    assert ("CONTINUE", "2", "triage-cleared") in RULING.findall(ended.out)
+
+
+def test_a_judge_that_clears_nothing_ends_with_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "_judge", lambda: _Trusting(suspicious=True))
+    assert run("demo", "--fast").code == 1
 
 
 def test_a_story_that_goes_otherwise_ends_with_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

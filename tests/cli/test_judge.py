@@ -16,6 +16,8 @@ from lockgate import embedded
 from lockgate.verifiers.embedded import Files
 
 Run = Callable[..., Any]
+# Before a fixture hides it.
+SHIPPED = embedded.PIN
 
 
 @pytest.fixture
@@ -183,3 +185,23 @@ def test_assess_asks_it_by_name(run: Run, installed: Files) -> None:
     ended = run("assess", "--adapter", "embedded", "--text", "wire the report")
     assert ended.code == 1
     assert "unsafe" in ended.out
+
+
+# --- the demo
+
+
+def test_the_demo_is_played_with_it_and_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "PIN", SHIPPED)
+    ended = run("demo", "--fast")
+    assert (ended.code, ended.err) == (0, "")
+    assert "-balanced as Tier 2; getting ready" in ended.out
+    # One call that the rules alone would have stopped; the thief's is stopped all the same.
+    assert ended.out.count("CONTINUE  tier 2  triage-cleared") == 1
+    assert ended.out.count("PAUSE  tier 3  untrusted-origin") == 1
+
+
+def test_the_demo_does_without_a_damaged_one(run: Run, installed: Files) -> None:
+    (installed.folder / "judge.onnx").write_bytes(b"")
+    ended = run("demo", "--fast")
+    assert (ended.code, ended.err) == (0, "")
+    assert "no key, no model" in ended.out

@@ -19,17 +19,20 @@ if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
     from lockgate.core.scanner import Scanner
     from lockgate.gate import Gate
+    from lockgate.verifiers.embedded import EmbeddedJudge
 
 _HELP = """\
 Plays a recorded session of an agent: ordinary calls, a poisoned page, then the call it asks for.
 Only the session's texts are recorded. Every ruling on screen is made while you watch, offline, by
-the default policy. Exit code 0 when the story went as told.
+the default policy, and by the embedded judge where lockgate[embedded] is installed. Exit code 0 when
+the story went as told.
 
 example:
   $ lockgate demo --fast
 """
 
 _INDENT = 7
+_INSTALL = "pip install 'lockgate[embedded]'"
 
 GOAL = "Mira Lindqvist asks where her order is. Look up order 4711 and write her when it will arrive."
 
@@ -88,6 +91,13 @@ STORY: tuple[Read | Call, ...] = (
     ),
 )
 
+# The rules alone would have a person look at this, for one word in it. Nothing that was read asks for it, and that is
+# enough for a judge: it is played where there is one.
+FOR_THE_JUDGE = Call(
+    "add_note",
+    {"order": 4711, "note": "She also asked how to reset her password; told her where the handbook has it."},
+)
+
 _NEXT = """\
 The same tool, twice. No word in the first call is forbidden; what gives it away is where its values came from.
 
@@ -120,16 +130,20 @@ def run(args: argparse.Namespace) -> Exit:
             screen.print(Text.assemble((f"{'' if number else name:<{_INDENT}}", "dim"), line))
 
     pause_s = 0.0 if args.fast or not sys.stdout.isatty() else 0.4
-    screen.print(Text(f"{len(RULES)} rules, offline, no key, no model; getting them ready … ", style="dim"), end="")
+    judge = _judge()
+    model = f"{judge.name} as Tier 2" if judge else "no model"
+    screen.print(Text(f"{len(RULES)} rules, offline, no key, {model}; getting ready … ", style="dim"), end="")
     sys.stdout.flush()
     began = perf_counter()
-    gate = Gate(scanner=_scanner())
+    gate = Gate(scanner=_scanner(), triage=judge)
+    if judge:
+        judge.read("ready?")
     screen.print(Text(f"{perf_counter() - began:.1f} s\n", style="dim"))
     _warm(gate)
     show("goal", Text(GOAL, style="bold"))
     session = gate.session(goal=GOAL)
     as_told = True
-    for event in STORY:
+    for event in (*STORY[:-1], FOR_THE_JUDGE, STORY[-1]) if judge else STORY:
         sleep(pause_s)
         if isinstance(event, Read):
             block = session.add(event.content, source=event.source)
@@ -138,8 +152,26 @@ def run(args: argparse.Namespace) -> Exit:
         decision = session.check(event.tool, event.arguments)
         as_told = as_told and (decision.action is Action.CONTINUE) is event.runs
         show("call", _ruling(event, decision))
+    if not judge:
+        screen.print(Text(f"\nA small model can stand behind the rules, offline too: {_INSTALL}", style="dim"))
     screen.print(Text(f"\n{_NEXT}", end=""))
     return Exit.CLEAR if as_told else Exit.FLAGGED
+
+
+def _judge() -> EmbeddedJudge | None:
+    """The embedded judge, if it is installed and whole."""
+    from lockgate import assemble
+
+    if not assemble.embedded_is_there():
+        return None
+    from lockgate.verifiers.embedded import EmbeddedJudge
+
+    judge = EmbeddedJudge()
+    try:
+        judge.verify()
+    except LockgateError:
+        return None  # `lockgate doctor` says what is wrong with it
+    return judge
 
 
 def _scanner() -> Scanner:

@@ -4,4 +4,4 @@
 this version was measured with. Empty: this installation has no model. training/pack.py writes the line.
 """
 
-PIN = "1752ace0f02917822bcb41eb4583031d3700545132f83e7abebe8ab709cf0620"
+PIN = "a9061e5f6e37885ec0ad7ead336653e6d8c9c630f90d7931be4ad3c109a98496"

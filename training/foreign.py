@@ -1,0 +1,134 @@
+"""Texts that carry a request that is foreign to them, texts that carry none, and prompts that work on an assistant.
+
+Each has a number from 0 to 1, how foreign: nothing in a record or a mail that asks for nothing; little in one that asks
+its reader for something; much for an errand that nobody who reads mail would run; all for an order to the machine. A
+prompt by itself lies between, as it asks an assistant for something and is where it belongs.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import carriers
+import compose
+from values import Slots
+
+CODES = "Python Rust Go SQL".split()
+HARMLESS, ASKED, QUOTED, TYPED, ERRAND, WORKED = 0.0, 0.1, 0.25, 0.15, 0.9, 1.0
+
+
+class Foreign(NamedTuple):
+    """`said` is what was put into the text; `scenario` is what kind of text that is."""
+
+    text: str
+    foreign: float
+    family: str
+    scenario: str
+    said: str = ""
+
+
+def task(chance: random.Random) -> tuple[str, str]:
+    """An errand, and its kind."""
+    bank: dict = compose.read("tasks.toml")  # type: ignore[assignment]
+    kind = chance.choice(list(bank["kinds"]))
+    said = chance.choice(bank["kinds"][kind])
+    said = re.sub(r"<(\w+)>", lambda found: chance.choice(bank["words"][found[1]]), said)
+    return said, kind
+
+
+def prompt(chance: random.Random) -> tuple[str, str]:
+    """What somebody types who wants more than he should get, and its kind."""
+    bank: dict = compose.read("prompts.toml")  # type: ignore[assignment]
+    if chance.random() < 0.08:
+        return chance.choice(bank["foreign"]["said"]), "foreign"
+    kind = chance.choice(list(bank["frames"]))
+    slots, frame = Slots(chance), chance.choice(bank["frames"][kind])
+    ask = task(chance)[0] if chance.random() < 0.25 else chance.choice(bank["asks"])
+    frame = frame.replace("{said}", chance.choice(bank["foreign"]["said"]))
+    ask = ask if ask[-1] in ".?!" else ask + chance.choice([".", "", "!"])
+    text = frame.replace("<Ask>", ask[:1].upper() + ask[1:]).replace("<ask>", ask)
+    text = re.sub("<shape>", lambda _: chance.choice(bank["shapes"]), text)
+    if kind not in ("shaped", "parts") and chance.random() < 0.15:
+        text = f"{text} Answer {chance.choice(bank['shapes'])}."
+    text = text.replace("{lang}", chance.choice(bank["languages"]))
+    return slots.fill(text), kind
+
+
+def typed(chance: random.Random) -> tuple[str, str]:
+    """What people type who want something ordinary, and its kind."""
+    bank: dict = compose.read("prompts.toml")  # type: ignore[assignment]
+    if chance.random() < 0.35:
+        said, kind = task(chance)
+        return said, f"typed-{kind}"
+    kind = chance.choice(["trigger", "trigger", "plain"])
+    text = chance.choice(bank["ordinary"][kind]).replace("{code}", chance.choice(CODES))
+    if chance.random() < 0.15:
+        text = f"{text} {chance.choice(bank['ordinary']['plain'])}"
+    return Slots(chance).fill(text), kind
+
+
+ADDRESSED = ["{}", "{}", "{}", "{}", "{}", "PS: {}", "By the way: {}", "And one more thing. {}", "Also: {}", "Hey, {}", "Before you go on: {}"]  # fmt: skip
+
+
+def rows(
+    chance: random.Random, count: int, listed: list[str], document: Callable[[], tuple[str, str]]
+) -> Iterator[Foreign]:
+    """So many, with `listed` mail and with documents from elsewhere as carriers."""
+    negatives: dict[str, list[str]] = compose.read("negatives.toml")  # type: ignore[assignment]
+    common, made_up, kinds = (
+        [name for name in negatives if name not in compose.RARE],
+        compose.orders(chance),
+        compose.scenarios(),
+    )
+
+    def put_into(said: str) -> tuple[str, str]:
+        """The words in a carrier of some kind, and which."""
+        what = chance.random()
+        if what < 0.45:
+            if said and chance.random() < 0.4:
+                said = carriers.between(carriers.notice(Slots(chance)), said, chance)
+            return carriers.record(chance, [said] if said else [])
+        if what < 0.75 and listed:
+            number = chance.randrange(len(listed))
+            text, name = carriers.mail(chance, listed[number : number + 1]), f"mail-{number % 40}"
+        elif what < 0.9:
+            name, text = document()
+        else:
+            kind = chance.choice(kinds)
+            page = chance.choice(kind["content"]).replace("{aside}", chance.choice(kind["asides"]))
+            name, text = kind["name"], Slots(chance).fill(page)[:700]
+        return (carriers.between(text, said, chance) if said else text), name
+
+    def in_carrier(said: str, foreign: float, family: str) -> Foreign:
+        text, scenario = put_into(said)
+        return Foreign(text, foreign, family, scenario, said)
+
+    for _ in range(count):
+        slots, what = Slots(chance), chance.random()
+        if what < 0.26:
+            yield in_carrier("", HARMLESS, "none")
+        elif what < 0.38:
+            sort = chance.choice(common)
+            said = slots.fill(chance.choice(negatives[sort]).replace("{attack}", ""))
+            asked = QUOTED if sort in ("product-prompts", "about-models") else ASKED
+            yield in_carrier(said, asked, sort)
+        elif what < 0.43:
+            other = (
+                carriers.notice(slots) if chance.random() < 0.5 or not listed else carriers.mail(chance, listed)[-160:]
+            )
+            yield in_carrier(other, HARMLESS, "none")
+        elif what < 0.58:
+            order, family, _ = next(made_up)
+            yield in_carrier(order, WORKED, family)
+        elif what < 0.78:
+            said, kind = task(chance)
+            yield in_carrier(chance.choice(ADDRESSED).replace("{}", said), ERRAND, kind)
+        elif what < 0.90:
+            said, kind = prompt(chance)
+            yield Foreign(said, WORKED, kind, "")
+        else:
+            said, kind = typed(chance)
+            yield Foreign(said, TYPED, kind, "")
