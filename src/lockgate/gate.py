@@ -403,14 +403,34 @@ class Session:
         """
         began = perf_counter_ns()
         leaves, ruling, seen = self._begin(tool, arguments, annotations, findings)
-        if isinstance(ruling, Ask) or (seen and self._watchers) or (self._heard and ruling.risk is Risk.HIGH):
+        if isinstance(ruling, Ask) or self._waits_for(ruling, seen):
             with self._watched(tool, leaves):
                 decision = _drive(self._settled(ToolCall(tool, arguments), ruling, seen, began))
-        else:
-            decision = _timed(ruling, began)
-            if seen is not None:
-                decision = self._recorded(tool, seen, decision)
-        return self._end(tool, leaves, decision)
+            return self._end(tool, leaves, decision)
+        return self._end(tool, leaves, self._at_once(tool, ruling, seen, began))
+
+    def check_at_once(
+        self,
+        tool: str,
+        arguments: Mapping[str, object],
+        *,
+        annotations: Mapping[str, object] | None = None,
+        findings: Sequence[Finding] = (),
+    ) -> Decision | None:
+        """The same where Tier 1 and the journal settle it; None where anybody else is asked, and nothing was done."""
+        began = perf_counter_ns()
+        leaves, ruling, seen = self._begin(tool, arguments, annotations, findings)
+        if isinstance(ruling, Ask) or self._waits_for(ruling, seen):
+            return None
+        return self._end(tool, leaves, self._at_once(tool, ruling, seen, began))
+
+    def _waits_for(self, ruling: Decision, seen: Seen | None) -> bool:
+        """Whether somebody has to be heard, or told, before what Tier 1 says counts."""
+        return bool(seen and self._watchers) or (self._heard and ruling.risk is Risk.HIGH)
+
+    def _at_once(self, tool: str, ruling: Decision, seen: Seen | None, began: int) -> Decision:
+        decision = _timed(ruling, began)
+        return decision if seen is None else self._recorded(tool, seen, decision)
 
     async def check_async(
         self,

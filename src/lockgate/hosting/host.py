@@ -326,10 +326,30 @@ class Hosting(Upkeep):
             return await to_thread(
                 self.check, session, tool, arguments, annotations=annotations, key=key, findings=findings
             )
-        live, why = await to_thread(self._looked, session, key)
+        passed = await to_thread(self._passed_at_once, session, tool, arguments, annotations, key, findings)
+        if isinstance(passed, Kept):
+            return passed
+        live, why = passed
         context = live.session.size
         decision = await live.session.check_async(tool, arguments, annotations=annotations, findings=findings)
         return await to_thread(self._keep, live, tool, arguments, annotations, decision, context, key, why)
+
+    def _passed_at_once(
+        self,
+        session: str,
+        tool: str,
+        arguments: Mapping[str, object],
+        annotations: Mapping[str, object] | None,
+        key: str,
+        findings: Sequence[Finding],
+    ) -> Kept | tuple[Live, str]:
+        """All three in one thread for what Tier 1 settles, which is nearly everything; else what there is of them."""
+        live, why = self._looked(session, key)
+        context = live.session.size
+        decision = live.session.check_at_once(tool, arguments, annotations=annotations, findings=findings)
+        if decision is None:
+            return live, why
+        return self._keep(live, tool, arguments, annotations, decision, context, key, why)
 
     def _looked(self, session: str, key: str) -> tuple[Live, str]:
         """1. The session as it stands now; and why it does not, where the store cannot say."""
