@@ -32,7 +32,8 @@ from typing import Any, NamedTuple
 from tables import Row, Table, plain, time_text
 
 CONNECTIONS = 64
-CHECKS = 20_000
+# An hour of as many agents as there are connections, each of which calls a tool every ten seconds.
+CHECKS = CONNECTIONS * 360
 HOOKS = 400
 LIVE = 64
 TURN = 20
