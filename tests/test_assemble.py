@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,7 +107,14 @@ def test_without_a_folder_nothing_is_kept(workshop: Workshop, tmp_path: Path, mo
 
 
 def test_other_rules_are_kept_in_another_file(workshop: Workshop, folder: Path) -> None:
-    sets = [RULES, RULES[:-1], (*RULES, *custom_rules(["falcon"])), (*RULES, *custom_rules(["falcon", "eagle"]))]
+    apart = [replace(rule, beyond_ascii=True) for rule in custom_rules(["falcon"])]
+    sets = [
+        RULES,
+        RULES[:-1],
+        (*RULES, *custom_rules(["falcon"])),
+        (*RULES, *custom_rules(["falcon", "eagle"])),
+        (*RULES, *apart),
+    ]
     for rules in sets:
         make(folder, rules)
     assert workshop.made == (len(sets), 0)

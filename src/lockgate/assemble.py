@@ -20,6 +20,7 @@ from lockgate import __version__, recording
 from lockgate.config import POSTGRES, Audit, Settings, beside, discover, key_files
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError, quoted
 from lockgate.core.models import EMBEDDED, NOBODY
+from lockgate.core.readings import BEYOND_ASCII
 from lockgate.core.rules import RULES, Rule
 from lockgate.core.scanner import Scanner, check_pattern, cue_expressions, custom_rules, expressions
 from lockgate.gate import Gate, Judge
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 TRIAGE_KEY, SUPERVISOR_KEY = "security.verification.triage_model", "supervision.model"
 
-_MAGIC = b"lockgate rules 1\n"
+_MAGIC = b"lockgate rules 2\n"
 _MAX_HELD = 1 << 16
 _MAX_CACHED = 64 * 1024 * 1024
 
@@ -603,6 +604,9 @@ def _key(rules: tuple[Rule, ...]) -> str:
     parts = [
         str(getattr(hyperscan, "__version__", "")),
         *(f"{flags}:{pattern}" for pattern, flags in expressions(rules) + cue_expressions()),
+        # Which of them are compiled apart.
+        *(rule.id for rule in rules if rule.beyond_ascii),
+        str(BEYOND_ASCII),
     ]
     return sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()[:32]
 

@@ -24,15 +24,12 @@ class Tracing:
     def start(self) -> Span:
         if self._tracer is None:
             return _NONE
-        try:
-            begun = self._tracer.start_span(NAME)
-            if not begun.is_recording():
+        span = Span()
+        with suppress(Exception):
+            span._span = self._tracer.start_span(NAME)
+            if not span._span.is_recording():
                 # The API without anybody who collects: what it is told goes nowhere.
                 return _NONE
-        except Exception:  # noqa: BLE001  # whatever is wrong with somebody's tracer, it is no concern of the ruling
-            return _NONE
-        span = Span()
-        span._span = begun
         return span
 
 

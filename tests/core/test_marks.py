@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate.core import credentials, marks, personal, redaction
-from lockgate.core.marks import SHORT, Marks
+from lockgate.core.marks import SHORT, WORTH, Marks
 from lockgate.core.redaction import redact
 from lockgate.core.sensitive import lowered
 
@@ -20,6 +20,13 @@ WORDS = credentials.MARKS | personal.MARKS
 FILLER = "So it goes on for a while, as letters do. "
 LONG = FILLER * (SHORT // len(FILLER) + 1)
 LOOK = redaction._MARKS
+
+
+@pytest.fixture(autouse=True)
+def _ready() -> None:
+    """As in a process that has seen texts enough."""
+    LOOK._compiled()
+
 
 SECRETS = (
     "sk-proj-aB3dE5fG7hK9mN1pQ2sT4",
@@ -149,6 +156,7 @@ def test_codes_are_found_as_one_search_finds_them(text: str) -> None:
 
 def test_threads_do_not_get_in_each_others_way() -> None:
     look = Marks(["needle", "pin"], {"digits": "[0-9]{9}"})
+    look._before = WORTH
     texts = [LONG + "needle", LONG + "pin 123456789", LONG]
     expected = [{"needle"}, {"pin", "digits"}, set[str]()]
     wrong: list[object] = []
@@ -165,6 +173,15 @@ def test_threads_do_not_get_in_each_others_way() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def test_the_engine_is_made_ready_once_it_is_worth_it() -> None:
+    look = Marks(["needle"], {})
+    for _ in range(WORTH // len(LONG)):
+        assert look.within(LONG) == {"needle"}
+        assert look._database is None
+    assert look.within(LONG) == set()
+    assert look.within(LONG) == set()
 
 
 def test_in_a_short_text_everything_is_searched_for() -> None:

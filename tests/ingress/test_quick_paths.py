@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -11,12 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+sys.path.insert(0, str(Path(__file__).parent))
+from asgi import HARMLESS, Clock, Handler, chat, gated, no_wait, post
+
+from lockgate.abuse_settings import AbuseSettings
 from lockgate.adapters import LocalRuleAdapter
 from lockgate.core.payload import InvalidPayload, Payload, PolicyContext, parse_payload
-from lockgate.core.strikes import Subject
+from lockgate.core.strikes import Standing, Subject
 from lockgate.ingress import turns
+from lockgate.ingress.answers import cleaned, marked
 from lockgate.ingress.identity import MAX_REMEMBERED, Identity
 from lockgate.ingress.json_text import Refusal, read_json
+from lockgate.ingress.ladder import Judged, Ladder
 from lockgate.ingress.payload import Normalized, Refused, normalize
 from lockgate.metrics import Metrics
 
@@ -203,3 +211,32 @@ def test_a_name_that_claims_to_be_one_of_ours_is_looked_at() -> None:
 
     with pytest.raises(InvalidPayload):
         parse_payload({"prompt_text": "", "policy_context": {"block_mode": Ours("a name with spaces")}})
+
+
+# What is not as it should be takes no short way.
+
+
+@pytest.mark.parametrize("name", ["X-Guardrail-Decision", "x_guardrail_mode"])
+def test_a_header_whose_name_is_no_bytes_is_not_let_through(name: str) -> None:
+    with pytest.raises(TypeError):
+        cleaned({"headers": [(name, b"allow")]})
+
+    async def send(_message: object) -> None:
+        raise AssertionError("it went out")
+
+    start = {"type": "http.response.start", "status": 200, "headers": [(name, b"allow")]}
+    with pytest.raises(TypeError):
+        asyncio.run(marked(send, ())(start))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("way", ["known", "hold"])
+def test_a_ladder_of_somebody_s_own_is_asked_every_time(way: str) -> None:
+    class Own(Ladder):
+        def known(self, subjects: Any, before: Judged) -> Judged:
+            return before._replace(standing=Standing.FULL_QUARANTINE) if way == "known" else before
+
+        async def hold(self, subjects: Any, judged: Judged) -> bool:
+            return way != "hold"
+
+    gate = gated(Handler(), ladder=Own(AbuseSettings().ladder, clock=Clock(), sleep=no_wait))
+    assert asyncio.run(post(gate, chat(HARMLESS))).status == 429

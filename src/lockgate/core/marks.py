@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import hyperscan
 
-# In a text of fewer characters hundreds of searches take less than a program that runs once takes to get the engine
-# ready.
+# In a text of fewer characters hundreds of searches take hardly longer than one pass.
 SHORT = 512
+# To get the engine ready takes as long as to search for everything in so many characters: a program that looks at one
+# text never does.
+WORTH = 200_000
 
 
 class Marks:
-    """What to look for, known to the engine at the first text that is long enough; safe to share between threads.
+    """What to look for, known to the engine once there were texts enough; safe to share between threads.
 
     Words are meant letter for letter. Shapes have names, and are patterns of the engine's over bytes of UTF-8: each is
     in every text that has what it stands for, and in few others.
@@ -27,13 +29,19 @@ class Marks:
         self.all = frozenset(patterns)
         self._names, self._patterns = [*patterns], [*patterns.values()]
         self._database: hyperscan.Database | None = None
+        # Characters that were searched for everything; it need not be exact.
+        self._before = 0
         self._compiling = Lock()
         self._threads = local()
 
     def within(self, text: str) -> frozenset[str]:
-        """The words that are in a text, and the names of the shapes; of a short one all, which may be in it."""
+        """The words that are in a text, and the names of the shapes; or all, which may be in it."""
         if len(text) < SHORT:
             return self.all
+        if self._database is None:
+            self._before += len(text)
+            if self._before < WORTH:
+                return self.all
         found: list[int] = []
         database = self._compiled()
         # Two scans on one scratch fail in the engine, so every thread has its own.

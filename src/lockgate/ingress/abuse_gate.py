@@ -216,7 +216,7 @@ class AbuseGateMiddleware:
             if not body.whole:
                 return "", judged
             # 4. Parse.
-            data, whom = body.data, self._whom(subjects)
+            data, whom = body.data, self._whom(tuple(subjects))
             work = partial(normalize, data, content_type, path=scope["path"], query=scope.get("query_string", b""))
             found = await self._verdicts.worked(work, len(data), whom)
             if isinstance(found, Refused):
@@ -298,7 +298,8 @@ class AbuseGateMiddleware:
         try:
             judged = await self._ladder.standing(subjects)
             banned = judged.standing is Standing.FULL_QUARANTINE
-            slowed = not banned and judged.delay_s > 0 and not await self._ladder.hold(subjects, judged)
+            held = judged.delay_s > 0 or type(self._ladder) is not Ladder
+            slowed = held and not banned and not await self._ladder.hold(subjects, judged)
         except Exception as error:  # noqa: BLE001 - whoever is banned would pass if this were a good standing
             self._failed("ladder", error)
             raise Stop("unavailable") from None
@@ -310,7 +311,13 @@ class AbuseGateMiddleware:
 
     def _may_have_changed(self, judged: Judged, asked_at: float) -> bool:
         """Whether to ask how they stand by now: not of most, where nobody is banned and hardly any time has passed."""
-        return judged.standing is not _NORMAL or self._ladder.has_bans or perf_counter() - asked_at > STALE_S
+        return (
+            judged.standing is not _NORMAL
+            # One of somebody's own may know more than ours.
+            or type(self._ladder) is not Ladder
+            or self._ladder.has_bans
+            or perf_counter() - asked_at > STALE_S
+        )
 
     async def _still(self, subjects: tuple[Subject, ...], judged: Judged, asked_at: float, case: Case) -> Judged:
         """How they stand by now, if they may still come in: much can have happened since, on other connections."""

@@ -115,7 +115,7 @@ def marks(decision: str, mode: str, incident: str = "") -> Headers:
 def cleaned(scope: Scope) -> Scope:
     """The scope without headers that only the gate may set; the very same one where there are none."""
     for name, _ in scope["headers"]:
-        if name[:1] in _FIRST and _is_ours(name):
+        if (type(name) is not bytes or name[:1] in _FIRST) and _is_ours(name):
             return {**scope, "headers": [(name, value) for name, value in scope["headers"] if not _is_ours(name)]}
     return scope
 
@@ -133,7 +133,7 @@ def marked(send: Send, added: Headers) -> Send:
                 kept = [
                     (name, value)
                     for name, value in message.get("headers", ())
-                    if name[:1] not in _FIRST or not _is_ours(bytes(name))
+                    if (type(name) is bytes and name[:1] not in _FIRST) or not _is_ours(bytes(name))
                 ]
                 message = {**message, "headers": kept if kind == "http.response.trailers" else [*kept, *added]}
         await send(message)
