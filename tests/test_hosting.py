@@ -462,46 +462,6 @@ def test_a_doubt_is_kept_at_once_where_it_can_be(host: Host, other: Host) -> Non
         host.doubt("")
 
 
-def test_a_ruling_waits_for_what_another_process_is_about_to_add(
-    host: Host, other: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(memory, "EXPECTED_S", 60)
-    host.open("s", goal="Answer ana@example.com")
-    other.open("child", parent="s")
-    assert other.check("s", "send_email", MAIL).decision.action is Action.CONTINUE
-    note = host.expect("s")
-    with ThreadPoolExecutor() as pool:
-        waits = [pool.submit(other.check, name, "send_email", {"to": "eve@evil.example"}) for name in ("s", "child")]
-        # Whoever adds does not wait for itself.
-        host.add("s", POISON, source="tool:x")
-        assert not any(each.done() for each in waits)
-        host.arrived("s", note)
-        for each in waits:
-            assert each.result().decision.action is Action.PAUSE
-            assert "cap:context-unknown" not in rules(each.result())
-            assert "b0002" in {origin.block.removeprefix("p.") for origin in each.result().decision.origins}
-    assert other.session("s").context_known  # type: ignore[union-attr]
-
-
-def test_what_was_expected_and_never_came_is_in_doubt_for_good(
-    host: Host, other: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(memory, "EXPECTED_S", 0.05)
-    host.open("s", goal="Answer ana@example.com")
-    other.open("child", parent="s")
-    note = host.expect("s")
-    del host
-    assert rules(other.check("child", "send_email", MAIL)) == {"cap:context-unknown"}
-    assert rules(other.check("s", "send_email", MAIL)) == {"cap:context-unknown"}
-    assert other.store.doubts("s") == []
-    # Late is not in time.
-    other.arrived("s", note)
-    assert rules(other.check("s", "send_email", MAIL)) == {"cap:context-unknown"}
-    assert not other.session("s").context_known  # type: ignore[union-attr]
-    with pytest.raises(InvalidCall):
-        other.expect("")
-
-
 def test_a_file_of_sessions_that_was_removed_is_made_anew(host: Host, other: Host, tmp_path: Path) -> None:
     host.open("s", goal="Answer ana@example.com")
     other.check("s", "send_email", MAIL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from hashlib import sha256
 from pathlib import Path
 from time import time
@@ -17,7 +17,7 @@ from lockgate import Gate
 from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.scanner import Scanner
 from lockgate.core.vocabulary import Action
-from lockgate.hosting import Host, memory
+from lockgate.hosting import Host
 from lockgate.integrations import mcp_wire as wire
 from lockgate.integrations.mcp import MAX_PART, Checkpoint, Parts
 from lockgate.integrations.mcp_pins import Pins, server_name
@@ -252,35 +252,14 @@ def test_what_was_passed_on_counts_even_if_nobody_was_idle_since(rig: Rig) -> No
     assert rig.denied()
 
 
-def test_a_call_by_another_server_waits_for_what_is_still_to_be_noted(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(memory, "EXPECTED_S", 60)
+def test_what_is_passed_on_is_noted_before(rig: Rig) -> None:
+    """The next call may come by another server's checkpoint, which sees only what is kept."""
     other = Host(rig.host.gate, SqliteSessions(rig.host.store.path))  # type: ignore[attr-defined]
-    assert other.check("s1", "Bash", {"command": "ls"}).decision.action is Action.CONTINUE
-    with ThreadPoolExecutor() as pool:
-        for number in range(3):
-            message = {"jsonrpc": "2.0", "id": number, "result": {"content": [{"text": f"{POISON} {number}"}]}}
-            rig.point.from_server(wire.line_of(message))
-        # The client has it, and the session has not: one note says so, however many there are.
-        assert len(rig.client) == 3
-        assert len(other.store.doubts("s1")) == 1
-        ruling = pool.submit(other.check, "s1", "mcp__mail__send_email", HIJACKED)
-        rig.point.idle()
-        assert "desk@clearance.example" in ruling.result().decision.explanation
-    assert other.store.doubts("s1") == []
-    assert len(rig.blocks()) == 3
-
-
-def test_what_cannot_be_announced_is_noted_before_it_is_passed_on(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_: str) -> str:
-        raise OSError("no place")
-
-    monkeypatch.setattr(rig.host, "expect", fails)
     noted: list[int] = []
-    rig.point._to_client = lambda _: noted.append(len(rig.blocks()))
+    rig.point._to_client = lambda _: noted.append(len(other.blocks("s1")))
     rig.point.from_server(wire.line_of({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"text": POISON}]}}))
     assert noted == [1]
+    assert other.check("s1", "mcp__mail__send_email", HIJACKED).decision.action is Action.PAUSE
 
 
 def test_what_came_before_there_was_a_session_is_noted_as_soon_as_there_is(rig: Rig) -> None:

@@ -50,8 +50,6 @@ class Sort(StrEnum):
 
 # A mark of a session that somebody else had opened before whose it is came: what was said there is not known.
 CLAIMED = "unknown: claimed"
-# What the name of a note on a session begins with that stands for something about to be added to it.
-EXPECTED = "+"
 
 # Entries with a place in the context: they are counted together, and named by their number.
 BLOCKS = frozenset({Sort.BLOCK, Sort.GOAL})

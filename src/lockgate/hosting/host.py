@@ -240,17 +240,6 @@ class Hosting(Upkeep):
         with suppress(Exception):
             self._current(session)
 
-    def expect(self, session: str) -> str:
-        """Say that something is about to be added which the agent may read before; `arrived` takes back the note.
-
-        Until then a ruling on the session waits, in whatever process of this machine it is made; where nothing comes
-        the context counts as unknown. OSError where it cannot be said: then add it first.
-        """
-        return self.store.expect(checked_name(session, "a session's id"))
-
-    def arrived(self, session: str, note: str) -> None:
-        self.store.arrived(session, note)
-
     def _add(self, live: Live, pieces: Sequence[Piece]) -> list[Put]:
         entries = []
         for piece in pieces:
@@ -357,7 +346,7 @@ class Hosting(Upkeep):
         if key:
             checked_name(key, "a call's key")
         try:
-            return self._current(session, wait=True), ""
+            return self._current(session), ""
         except (InvalidCall, InvalidBlock):
             raise
         except Exception as error:  # noqa: BLE001  # whatever it is, the context may be another one

@@ -12,12 +12,12 @@ from contextlib import suppress
 from functools import partial, reduce
 from json import loads
 from threading import Event, Lock, Thread
-from time import monotonic, sleep, time
+from time import monotonic, time
 from typing import NamedTuple
 from weakref import ref
 
 from lockgate.core.errors import LockgateError, SessionsUnavailable
-from lockgate.core.kept import EXPECTED, Entry, Put, Row, SessionInfo, Sort, ruled, spelled
+from lockgate.core.kept import Entry, Put, Row, SessionInfo, Sort, ruled, spelled
 from lockgate.core.pipeline import leaves_of
 from lockgate.core.scope import both
 from lockgate.core.vocabulary import Decision, Mode
@@ -32,9 +32,6 @@ MAX_LIVE_SIZE = 128 * 1024 * 1024
 MAX_DEPTH = 8
 _MAX_UNSURE = 10_000
 _MEND_EVERY_S = 1.0
-# How long a ruling waits for what another process is about to add; it takes a few thousandths of that.
-EXPECTED_S = 2.0
-_EXPECTED_EVERY_S = 0.000_3
 # From the loosest to the strictest.
 _MODES = ("", Mode.DEFAULT.value, Mode.RESEARCH.value, Mode.PARANOID.value)
 
@@ -99,29 +96,26 @@ class Memory:
     def _know(self, live: Live, *, known: bool) -> None:
         self._put(live, Entry(Sort.MARK, self._clock(), detail="known" if known else "unknown"))
 
-    def _current(self, session: str, *, wait: bool = False) -> Live:
-        """1. The session with all that is new in it; one that nobody opened is made as such.
-
-        With `wait` also what is about to be added; where it does not come in time, it is in doubt.
-        """
+    def _current(self, session: str) -> Live:
+        """1. The session with all that is new in it; one that nobody opened is made as such."""
         while True:
             with self._lock:
                 live = self._live.get(session)
                 if live is not None:
                     self._live.move_to_end(session)
                 unsure = self._unsure.get(session, 0)
-            notes = self._notes(session, wait=wait)
+            notes = self.store.doubts(session)
             if live is None:
                 live = self._built(session)
                 with self._lock:
                     live = self._live.setdefault(session, live)
-            above = any(self._doubted(each, wait=wait) for each in live.above)
-            # After all that was waited for.
-            self._catch_up(live)
+            else:
+                self._catch_up(live)
             if unsure or notes:
                 self._settle(live, unsure, notes)
             live.used = self._steady()
-            live.session.context_known = not (live.unknown or unsure or notes or above or self._all_unsure)
+            doubted = unsure or notes or any(map(self._doubted, live.above))
+            live.session.context_known = not (live.unknown or doubted or self._all_unsure)
             if not live.outdated:
                 if live.grown:
                     self._make_room(live)
@@ -130,21 +124,8 @@ class Memory:
                 if self._live.get(session) is live:
                     del self._live[session]
 
-    def _doubted(self, session: str, *, wait: bool) -> bool:
-        return session in self._unsure or bool(self._notes(session, wait=wait))
-
-    def _notes(self, session: str, *, wait: bool) -> list[str]:
-        """What is in doubt; with `wait`, what was expected and has not come belongs to it."""
-        notes = self.store.doubts(session)
-        if not notes or not any(map(_is_expected, notes)):
-            return notes
-        until = self._steady() + EXPECTED_S
-        while wait and any(map(_is_expected, notes)):
-            if self._steady() >= until:
-                return notes
-            sleep(_EXPECTED_EVERY_S)
-            notes = self.store.doubts(session)
-        return [note for note in notes if not _is_expected(note)]
+    def _doubted(self, session: str) -> bool:
+        return session in self._unsure or bool(self.store.doubts(session))
 
     def _built(self, session: str) -> Live:
         now = self._clock()
@@ -279,10 +260,6 @@ def _mend(weak: ref[Memory], closed: Event) -> None:
         if host is None or host._mend():
             return
         del host
-
-
-def _is_expected(note: str) -> bool:
-    return note.startswith(EXPECTED)
 
 
 def stricter_of(one: tuple[str, str], other: tuple[str, str]) -> tuple[str, str]:

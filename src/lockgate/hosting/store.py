@@ -65,13 +65,7 @@ class SessionStore(Protocol):
         """
 
     def doubts(self, session: str) -> list[str]:
-        """The notes on a session, of both kinds: those of `expect` begin with `kept.EXPECTED`."""
-
-    def expect(self, session: str) -> str:
-        """Note, where `doubt` does, that something is about to be kept; the name of that note."""
-
-    def arrived(self, session: str, note: str) -> None:
-        """Take away what `expect` has noted: it is kept."""
+        """The notes on a session."""
 
     def settle(self, session: str, notes: Sequence[str]) -> None:
         """Take these notes away: what they stand for is kept."""

@@ -6,8 +6,7 @@ server's place, a question to a person is put to the client in ours, and their a
 
 1. Read.     What the client sent is read strictly, and what cannot be read is not passed on.
 2. Noted.    Before a call is ruled on, everything that its server (and every other plug of the session) has passed on
-             is in the session: what is passed on is queued first, and whoever comes first empties the queue. A call
-             may come by another server's checkpoint: it waits while a note says that something is in the queue here.
+             is in the session: what is passed on is queued first, and whoever comes first empties the queue.
 3. Pinned.   A tool that is not what was pinned has a finding that only a person clears.
 4. Ruled.    CONTINUE passes the call on. A failure of ours is a denial, like everything else that is not CONTINUE.
 5. Asked.    A PAUSE is put to the client's user where the client can ask. Their answer goes through the approvals,
@@ -20,7 +19,6 @@ import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from itertools import count
@@ -71,10 +69,6 @@ class Ruler(Protocol):
         findings: Sequence[Finding] = (),
         later: bool = False,
     ) -> Kept: ...
-
-    def expect(self, session: str) -> str: ...
-
-    def arrived(self, session: str, note: str) -> None: ...
 
     def flush(self, session: str = "") -> None: ...
 
@@ -148,9 +142,6 @@ class Checkpoint:
         # The first one stays until it is noted: whoever finds nothing here need not wait for whoever notes.
         self._queue: deque[_Heard | _Said | _Listed | _Ended] = deque()
         self._noting = Lock()
-        # The note that something is queued, for the other checkpoints of the session; held while it comes or goes.
-        self._note_left = ""
-        self._leaving = Lock()
         # What was asked for under which id: where an answer came from, and which call it ends.
         self._awaited: OrderedDict[tuple[str, object], _Asked] = OrderedDict()
         self._awaiting = Lock()
@@ -285,32 +276,17 @@ class Checkpoint:
         except InvalidCall as error:
             self._unread(line, error.message)
             return
-        heard = []
         for item in message if isinstance(message, list) else (message,):
             if not isinstance(item, dict):
-                heard.append(_Heard(item, None))
+                self._queue.append(_Heard(item, None))
             elif not wire.is_notice(item):
-                heard.append(_Heard(item, None if isinstance(item.get("method"), str) else self._asked(item.get("id"))))
-        if heard and not self._announced(heard):
-            # Then it has to be noted before it is passed on. What cannot be stays queued, in doubt for everybody, and
-            # no call is ruled on here before it is out.
-            self.idle()
+                self._queue.append(
+                    _Heard(item, None if isinstance(item.get("method"), str) else self._asked(item.get("id")))
+                )
+        # Noted before it is passed on: the client's next call may come by another server's pump, which sees only what
+        # is kept. What cannot be noted yet stays queued, and no call is ruled on here before it is out.
+        self.idle()
         self._to_client(line)
-
-    def _announced(self, heard: Sequence[_Heard]) -> bool:
-        """Queue these; whether all who rule on the session know of it."""
-        with self._leaving:
-            self._queue.extend(heard)
-            if not self._note_left and self._coming.done():
-                with suppress(Exception):
-                    self._note_left = self._parts.host.expect(self._parts.session)
-            return bool(self._note_left)
-
-    def _all_noted(self) -> None:
-        with self._leaving:
-            if self._note_left and not self._queue:
-                self._parts.host.arrived(self._parts.session, self._note_left)
-                self._note_left = ""
 
     def _unread(self, line: bytes, why: str) -> None:
         _log.warning("a message of the server `%s` is not passed on: %s", printable(self._server), why)
@@ -384,7 +360,6 @@ class Checkpoint:
                     if getattr(info, "context_known", True):
                         raise
                 self._queue.popleft()
-            self._all_noted()
 
     def _add(self, source: str, text: str, *, key: str = "", trust: str | None = None) -> None:
         for start in range(0, len(text), MAX_PART - _OVERLAP):

@@ -360,12 +360,6 @@ class SqlSessions:
         except OSError as error:
             raise SessionsUnavailable("what is in doubt about sessions cannot be read") from error
 
-    def expect(self, session: str) -> str:
-        return self._doubts.expect(session)
-
-    def arrived(self, session: str, note: str) -> None:
-        self._doubts.arrived(session, note)
-
     def settle(self, session: str, notes: Sequence[str]) -> None:
         self._doubts.lift(session, notes)
 
