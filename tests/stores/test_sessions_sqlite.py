@@ -10,12 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 from threading import Event, Lock, Thread
+from time import sleep
 
 import pytest
 
-from lockgate.core.errors import LockgateError, SessionsUnavailable
+from lockgate.core.errors import JournalUnavailable, LockgateError, SessionsUnavailable
 from lockgate.core.kept import Entry, SessionInfo, Sort
 from lockgate.stores import sessions_sqlite
+from lockgate.stores.log_sqlite import SqliteLog
 from lockgate.stores.sessions_sqlite import SqliteSessions
 
 BLOCK = Entry(Sort.BLOCK, 1.0, "", b"text", '["tool:x",null,null,[]]')
@@ -219,8 +221,12 @@ def test_a_forked_child_goes_on_by_itself(store: SqliteSessions) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_child_that_was_forked_in_the_middle_of_a_read_is_refused(store: SqliteSessions) -> None:
+def test_a_child_that_was_forked_in_the_middle_of_a_read_is_refused(store: SqliteSessions, tmp_path: Path) -> None:
     store.append((1,), [BLOCK])
+    # Nobody uses it: but the reader may hold a lock that all of SQLite shares.
+    log = SqliteLog(tmp_path / "log.db")
+    with log.writing(durable=False):
+        pass
     reads, goes_on = Event(), Event()
 
     def read() -> None:
@@ -237,6 +243,8 @@ def test_a_child_that_was_forked_in_the_middle_of_a_read_is_refused(store: Sqlit
         try:
             store.session("s")
         except SessionsUnavailable:
+            with pytest.raises(JournalUnavailable), log.writing(durable=False):
+                pass
             done = 0
         finally:
             os._exit(done)
@@ -244,6 +252,36 @@ def test_a_child_that_was_forked_in_the_middle_of_a_read_is_refused(store: Sqlit
     reader.join()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert store.session("s") is not None
+    with log.writing(durable=False):
+        pass
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_waits_for_who_is_about_to_be_done_reading(
+    store: SqliteSessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions_sqlite, "_QUIET_S", 60)
+    store.append((1,), [BLOCK])
+    reads = Event()
+
+    def read() -> None:
+        with store._reading():
+            reads.set()
+            sleep(0.1)
+
+    reader = Thread(target=read)
+    reader.start()
+    assert reads.wait(60)
+    child = os.fork()
+    if child == 0:
+        done = 1
+        try:
+            done = 0 if store.session("s") is not None else 1
+        finally:
+            os._exit(done)
+    reader.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_writers_killed_at_random_lose_nothing_that_was_acknowledged(path: Path) -> None:

@@ -136,8 +136,6 @@ def run(args: argparse.Namespace) -> Exit:
     sys.stdout.flush()
     began = perf_counter()
     gate = Gate(scanner=_scanner(), triage=judge)
-    if judge:
-        judge.read("ready?")
     screen.print(Text(f"{perf_counter() - began:.1f} s\n", style="dim"))
     _warm(gate)
     show("goal", Text(GOAL, style="bold"))
@@ -167,10 +165,12 @@ def _judge() -> EmbeddedJudge | None:
     from lockgate.verifiers.embedded import EmbeddedJudge
 
     judge = EmbeddedJudge()
+    # Whatever is wrong with it is told by `lockgate doctor`.
     try:
         judge.verify()
-    except LockgateError:
-        return None  # `lockgate doctor` says what is wrong with it
+        judge.read("ready?")
+    except Exception:  # noqa: BLE001  # an engine that cannot be loaded may say so in any way
+        return None
     return judge
 
 

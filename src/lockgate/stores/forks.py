@@ -1,7 +1,8 @@
 """Files that SQLite has open when the process forks.
 
 SQLite remembers per process which locks it holds. A child would inherit that memory and not the locks: so before a fork
-every connection is closed, and a child whose parent could not close one in time does not use that file.
+every connection is closed. Where one could not be in time, a thread that is not in the child may hold a lock of
+SQLite's own there: the child then uses none of the files.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ def _in_parent() -> None:
 def _in_child() -> None:
     global _forking
     _forking = Lock()
-    for each in list(_all):
-        each._start_anew(quiet=any(each is one for one in _quiet))
+    stores = list(_all)
+    for each in stores:
+        each._start_anew(quiet=len(_quiet) == len(stores))
     _quiet.clear()
 
 

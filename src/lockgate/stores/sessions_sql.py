@@ -219,7 +219,8 @@ class SqlSessions:
         return None, ""
 
     def feed(self, sessions: Sequence[int], after: int, *, rulings_after: int = 0) -> list[Row]:
-        with self._glancing() as db:
+        # From the beginning it may be much: then nobody who writes waits for it.
+        with self._glancing() if after else self._reading() as db:
             if db is None:
                 return []
             if len(sessions) == 1 and not rulings_after:

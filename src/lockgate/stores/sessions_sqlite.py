@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from threading import Lock
+from threading import Condition, Lock
 from time import monotonic, time
 
 from lockgate.core.errors import SessionsUnavailable, quoted
@@ -29,6 +29,8 @@ _VERSION = 2
 # How long anybody waits to write, in the queue of this process and for other processes together.
 _BUSY_S = 5.0
 _MAX_IDLE = 8
+# How long a fork waits for those who read.
+_QUIET_S = 1.0
 _FILE = Private("the sessions", "rule on calls in your name, and read what your agents read", "sessions", secret=True)
 
 _PRAGMAS = (("synchronous", "NORMAL"), ("secure_delete", "ON"), ("trusted_schema", "OFF"), ("wal_autocheckpoint", 4096))
@@ -57,7 +59,7 @@ class SqliteSessions(SqlSessions):
         # How long the writer's connection waits for other processes.
         self._patience_s = 0.0
         self._idle: list[sqlite3.Connection] = []
-        self._counting = Lock()
+        self._counting = Condition(Lock())
         self._busy = 0
         self._file: tuple[int, int] | None = None
 
@@ -154,6 +156,7 @@ class SqliteSessions(SqlSessions):
         finally:
             with self._counting:
                 self._busy -= 1
+                self._counting.notify_all()
 
     @contextmanager
     def _glancing(self) -> Iterator[sqlite3.Connection | None]:
@@ -245,7 +248,7 @@ class SqliteSessions(SqlSessions):
         if not self._writing.acquire(timeout=_BUSY_S):
             return False
         self._counting.acquire()
-        if self._busy:
+        if not self._counting.wait_for(lambda: not self._busy, _QUIET_S):
             self._go_on()
             return False
         self._let_go()
