@@ -54,6 +54,10 @@ class Marks:
         )
         return frozenset([self._names[number] for number in found])
 
+    def make_ready(self) -> None:
+        """For a process that will see many texts, and has time now."""
+        self._compiled()
+
     def _compiled(self) -> hyperscan.Database:
         if self._database is None:
             with self._compiling:

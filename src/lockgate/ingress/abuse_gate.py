@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lockgate.abuse_settings import AbuseSettings
 from lockgate.adapters import LocalRuleAdapter, RemoteAdapter, VerifierAdapter
+from lockgate.core import redaction
 from lockgate.core.assessment import PARTLY_READ, RULES, Assessment
 from lockgate.core.errors import InvalidConfig, LockgateError
 from lockgate.core.incidents import incident_id
@@ -125,6 +126,8 @@ class AbuseGateMiddleware:
         # The rules are compiled now, and the cues that calls are checked with: that takes seconds, which the first
         # request does not have.
         self._gate.scanner.cues(b"")
+        if isinstance(self._adapter, RemoteAdapter):
+            redaction.make_ready()
         self._inspector = inspector or wiring.inspector(settings, self._gate)
         # Those of our own making are ours to close.
         self._closes = [part for part, given in ((self._ladder, ladder), (self._inspector, inspector)) if given is None]
