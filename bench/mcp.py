@@ -32,7 +32,7 @@ for line in sys.stdin.buffer:
         os.write(1, json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}).encode() + b"\\n")
 """
 LIMIT_MS = 0.6
-# An agent thinks between calls, for longer than this; what was read is noted in that time.
+# An agent thinks between calls, for longer than this.
 PAUSE_S = 0.005
 WARM = 20
 

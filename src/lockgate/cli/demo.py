@@ -130,11 +130,11 @@ def run(args: argparse.Namespace) -> Exit:
             screen.print(Text.assemble((f"{'' if number else name:<{_INDENT}}", "dim"), line))
 
     pause_s = 0.0 if args.fast or not sys.stdout.isatty() else 0.4
+    began = perf_counter()
     judge = _judge()
     model = f"{judge.name} as Tier 2" if judge else "no model"
     screen.print(Text(f"{len(RULES)} rules, offline, no key, {model}; getting ready … ", style="dim"), end="")
     sys.stdout.flush()
-    began = perf_counter()
     gate = Gate(scanner=_scanner(), triage=judge)
     screen.print(Text(f"{perf_counter() - began:.1f} s\n", style="dim"))
     _warm(gate)
