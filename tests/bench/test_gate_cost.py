@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -12,7 +14,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
 import ingress
-from ingress import Slice
+from ingress import Round, Slice
+from lockgate.core.payload import Payload
+from lockgate.core.prompts import assess_question, parse_verdict
+from lockgate.core.questions import Reply, Said
+from lockgate.verifiers.compatible import Compatible
 
 
 def test_bodies_are_distinct_chats_of_two_kilobytes() -> None:
@@ -64,3 +70,51 @@ def test_clients_keep_their_connections_and_see_every_answer() -> None:
     assert (first.unclear, second.unclear) == (0, 0)
     assert second.cpu_s >= 0
     assert to.process.returncode == 0
+
+
+def rounds(*, rate: int = 100, wait: float = 0.01, end: float = 0.01, unclear: int = 0) -> list[Round]:
+    """Rounds of one second in which others had so many answers; `end` is what the last few of them took."""
+    alone, during = Slice(1.0, [0.01] * 100), Slice(1.0, [wait] * rate)
+    whole = Slice(1.5, [wait] * rate + [end] * 10)
+    return [Round(alone, during, whole, Slice(0.5, [0.5] * 16, unclear))] * 3
+
+
+@pytest.mark.parametrize(
+    ("silent", "answered", "kept"),
+    [
+        # Both slow others by half: that is the asking.
+        ({"rate": 50, "wait": 0.04}, {"rate": 50, "wait": 0.04}, [True, True]),
+        ({"rate": 50}, {"rate": 100}, [False, True]),
+        ({"wait": 0.02}, {}, [True, False]),
+        # While they wait nobody notices, but when they give up.
+        ({"end": 0.1}, {}, [True, False]),
+        # It answered nothing that counted, so it shows nothing.
+        ({"rate": 50}, {"rate": 50, "unclear": 16}, [False, False]),
+    ],
+    ids=["alike", "fewer", "later", "later at the end", "unheard"],
+)
+def test_waiting_is_held_against_a_provider_that_answers(
+    silent: dict[str, float], answered: dict[str, float], kept: list[bool]
+) -> None:
+    rows = ingress._beside({"remote": rounds(**silent), "answered": rounds(**answered), "own": rounds()})
+    checks = [{check.bound: check.ok for check in row.checks} for row in rows]
+    assert checks[0] == {"gate, deadline": True, **dict(zip(("gate, waiting", "gate, waiting p99"), kept, strict=True))}
+    assert checks[1:] == [{}, {"gate, deadline": True, "gate, others": True}]
+
+
+def test_the_provider_that_answers_is_understood() -> None:
+    nonce = "0123456789abcdef" * 2
+    question, _ = assess_question(Payload("What does the blue mug cost?"), [], [], nonce)
+    with ingress.served("model") as model:
+        provider = Compatible("none", f"http://127.0.0.1:{model.port}/v1")
+        asked = provider.request(question, "")
+        connection = HTTPConnection("127.0.0.1", model.port, timeout=30)
+        try:
+            connection.request("POST", urlsplit(asked.url).path, asked.body, dict(asked.headers))
+            reply = connection.getresponse()
+            headers = {name.lower(): value for name, value in reply.getheaders()}
+            answer = provider.answer(question, Reply(reply.status, headers, reply.read()))
+        finally:
+            connection.close()
+    assert isinstance(answer, Said)
+    assert parse_verdict(answer.text, nonce) == "safe"
