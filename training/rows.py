@@ -18,12 +18,19 @@ HELD_FAMILIES = {"story", "precondition", "pressure", "marketing", "changes"}
 HELD_FAMILIES |= {"translating", "slanting", "typed-translating", "typed-slanting", "drifting", "rank", "plain"}
 
 
+# Of the banks with many kinds, some kinds by their name.
+MANY = ("belonging-", "bare-", "errands-", "answering-", "working-")
+
+
 def held(name: str, share: float = 0.3) -> bool:
     return int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) / 0xFFFFFFFF < share
 
 
 def apart(row: dict) -> bool:
-    return row["family"] in HELD_FAMILIES or bool(row["scenario"] and held(row["scenario"]))
+    family, scenario = row["family"], row["scenario"]
+    if family in HELD_FAMILIES or (family.startswith(MANY) and held(family, 0.15)):
+        return True
+    return bool(scenario and held(scenario))
 
 
 def load(path: Path) -> list[dict]:

@@ -1,6 +1,6 @@
 """Weighs the exported encoder's numbers and the facts of a call into one, and draws the presets' lines.
 
-    python training/weigh.py --rows rows.jsonl.gz --from FOLDER --out about.json [--texts more.jsonl.gz] [--most 3000]
+    python training/weigh.py --rows rows.jsonl.gz --from FOLDER --out about.json [--most 3000]
 
 Only with scenarios and families that the encoder has not seen, and through the very code that will ask it
 (`EmbeddedJudge.score`). Few weights, held small, each of the sign that it means: a finding never speaks for a call, and
@@ -31,11 +31,14 @@ from lockgate.verifiers.embedded import NAMES, EmbeddedJudge, Files
 
 # What speaks for a call: the user's own words stand in it.
 FOR = {"tool-in-goal", "arguments-in-goal", "order-in-goal"}
+# What the encoder says counts half of what the composed rows would have it count: it has seen how their writers write, and
+# of the words of other people it knows less. The facts are found the same way in anybody's words.
+ENCODER = 0.5
 # How many of the composed attack calls that come from a passage stay suspicious. Those that come from none are left to
 # the facts: they are few in life, and would draw every line.
-KEPT = {"cautious": 0.99, "balanced": 0.95, "quiet": 0.92}
-# The share of ordinary composed texts that is called unsafe, and of those with an order that is not called safe.
-UNSAFE = {"cautious": 0.1, "balanced": 0.05, "quiet": 0.03}
+KEPT = {"cautious": 0.99, "balanced": 0.9, "quiet": 0.85}
+# The share of ordinary composed texts that is called unsafe, and of those with a foreign request that is not called safe.
+UNSAFE = {"cautious": 0.02, "balanced": 0.01, "quiet": 0.005}
 SAFE = {"cautious": 0.99, "balanced": 0.97, "quiet": 0.94}
 
 
@@ -52,6 +55,11 @@ def judge_of(source: Path, into: Path) -> EmbeddedJudge:
         "presets": lines,
     }
     return EmbeddedJudge(files=Files(into, pack(source, about, into)))
+
+
+def holds_foreign(row: dict) -> bool:
+    """Whether a text carries a foreign request: an order to the machine always is one, where nothing else is said."""
+    return row.get("foreign", row["order"]) > 0.5
 
 
 def numbers(judge: EmbeddedJudge, rows: list[dict]) -> np.ndarray:
@@ -101,39 +109,36 @@ def main() -> None:
     asked.add_argument("--rows", type=Path, required=True)
     asked.add_argument("--from", dest="source", type=Path, required=True)
     asked.add_argument("--out", type=Path, required=True)
-    asked.add_argument(
-        "--texts", type=Path, help="rows of which only the ordinary texts are taken, for the line of unsafe"
-    )
     asked.add_argument("--most", type=int, default=3000)
-    asked.add_argument("--name", default="small-1")
+    asked.add_argument("--name", default="small-2")
     args = asked.parse_args()
-    rows = [row for row in load(args.rows) if apart(row)]
+    rows = [row for row in load(args.rows) if row["kind"] != "plain" and apart(row)]
     random.Random(5).shuffle(rows)
     calls = [row for row in rows if row["kind"] == "call" and row["whole"]][: args.most]
     texts = [row for row in rows if row["kind"] == "text"][: args.most]
     with tempfile.TemporaryDirectory() as folder:
         judge = judge_of(args.source, Path(folder))
         values, kinds = numbers(judge, calls), kinds_of(calls)
-        order = np.array([judge.read(row["text"]).order for row in texts])
-        more = [row for row in load(args.texts) if not row["order"]][: args.most] if args.texts else []
-        common = np.array([judge.read(row["text"]).order for row in more])
+        foreign = np.array([judge.read(row["text"]).foreign for row in texts])
     labels = np.array([row["driven"] for row in calls])
-    holds = np.array([row["order"] for row in texts])
+    holds = np.array([int(holds_foreign(row)) for row in texts])
     # Whole scenarios in or out: what is printed was weighed without the scenarios it is printed for.
     groups = sorted({row["scenario"] for row in calls})
     apart_from = np.zeros(len(calls))
     for part in range(5):
         inside = np.array([groups.index(row["scenario"]) % 5 == part for row in calls])
         weights, bias = fitted(values[~inside], labels[~inside], kinds[~inside], list(NAMES))
+        weights[NAMES.index("order")] *= ENCODER
         apart_from[inside] = values[inside] @ weights + bias
     weights, bias = fitted(values, labels, kinds, list(NAMES))
+    weights[NAMES.index("order")] *= ENCODER
     score = values @ weights + bias
     shown = np.array([bool(row["windows"]) for row in calls])
     presets, shares, text_shares = {}, {}, {}
     for name in PRESETS:
         bar = float(np.quantile(score[(labels == 1) & shown], 1 - KEPT[name]))
-        unsafe = float(np.quantile(np.concatenate([order[holds == 0], common]), 1 - UNSAFE[name]))
-        safe = min(unsafe, float(np.quantile(order[holds == 1], 1 - SAFE[name])))
+        unsafe = float(np.quantile(foreign[holds == 0], 1 - UNSAFE[name]))
+        safe = min(unsafe, float(np.quantile(foreign[holds == 1], 1 - SAFE[name])))
         presets[name] = {
             "clear_below": round(bar, 4),
             "safe_below": round(safe, 4),
@@ -144,8 +149,8 @@ def main() -> None:
             "cleared": round(float((apart_from[labels == 0] < bar).mean()), 4),
         }
         text_shares[name] = {
-            "kept": round(float((order[holds == 1] >= safe).mean()), 4),
-            "cleared": round(float((order[holds == 0] < safe).mean()), 4),
+            "kept": round(float((foreign[holds == 1] >= safe).mean()), 4),
+            "cleared": round(float((foreign[holds == 0] < safe).mean()), 4),
         }
     about = {
         "name": args.name,
@@ -169,7 +174,7 @@ def main() -> None:
                 "set": "composed, families and documents kept apart",
                 "attacks": int(holds.sum()),
                 "ordinary": int((holds == 0).sum()),
-                "auroc": round(auroc(order, holds), 4),
+                "auroc": round(auroc(foreign, holds), 4),
                 "presets": text_shares,
             },
         ],
