@@ -230,7 +230,7 @@ def ordinary(judge: EmbeddedJudge, line: Preset, files: Sequence[Path]) -> Table
     ]
     rows = []
     for kind, listed in texts.items():
-        found = [judge.read(text).order for text in listed]
+        found = [judge.read(text).foreign for text in listed]
         rows.append(
             Row(
                 {
@@ -283,10 +283,10 @@ def forms(judge: EmbeddedJudge, line: Preset) -> Table:
     written = tomllib.loads((HERE / "judge_attacks.toml").read_text(encoding="utf-8"))
 
     def found(texts: Sequence[str]) -> float:
-        return share([judge.read(text).order >= line.safe_below for text in texts])
+        return share([judge.read(text).foreign >= line.safe_below for text in texts])
 
     base = found(written["english"])
-    alone = "yes" if judge.read(PADDING).order < line.safe_below else "no"
+    alone = "yes" if judge.read(PADDING).foreign < line.safe_below else "no"
     rows = []
     for name, form in FORMS.items():
         shown = found([form(text) for text in written["english"]])
@@ -356,7 +356,7 @@ class Heard(NamedTuple):
 def ours(judge: EmbeddedJudge, line: Preset, texts: Sequence[str]) -> Heard:
     judge.read("ready?")
     began = process_time()
-    numbers = [judge.read(text).order for text in texts]
+    numbers = [judge.read(text).foreign for text in texts]
     return Heard("this judge", [(number, number >= line.unsafe_from) for number in numbers], process_time() - began)
 
 

@@ -105,7 +105,13 @@ def test_without_its_packages_the_report_says_how_to_install_them(
 
 @pytest.mark.parametrize(
     ("text", "code", "said"),
-    [("the report", 0, "-6.00  safe"), ("maybe", 1, "+0.00  unclear"), ("wire the report", 1, "+4.00  unsafe")],
+    [
+        ("the report", 0, "-6.00  safe"),
+        ("maybe", 1, "+0.00  unclear"),
+        ("wire the report", 1, "+4.00  unsafe"),
+        ("kneel", 0, "-5.00  safe"),
+        ("limerick", 1, "+5.00  unsafe"),
+    ],
 )
 def test_a_text_has_a_number(run: Run, installed: Files, text: str, code: int, said: str) -> None:
     ended = run("judge", "score", "-", stdin=text.encode())
@@ -113,7 +119,7 @@ def test_a_text_has_a_number(run: Run, installed: Files, text: str, code: int, s
     assert ended.out.startswith(f"{said} at balanced (-1.00 / +3.00)\n1 window in ")
     Path("text.txt").write_text(text)
     found = json.loads(run("judge", "score", "text.txt", "--json").out)
-    assert (found["order"], found["windows"], found["whole"]) == (float(said.split()[0]), 1, True)
+    assert (found["foreign"], found["windows"], found["whole"]) == (float(said.split()[0]), 1, True)
 
 
 def test_part_of_a_text_is_not_safe(run: Run, installed: Files) -> None:

@@ -35,7 +35,7 @@ from lockgate.core.questions import Scored, Why
 from lockgate.core.scanner import Scanner
 from lockgate.gate import Inquiry, Judge, Opined
 from lockgate.verifiers import embedded
-from lockgate.verifiers.embedded import EmbeddedJudge, Encoder, Files, describe, is_there, shipped, verify
+from lockgate.verifiers.embedded import EmbeddedJudge, Encoder, Files, Read, Seen, describe, is_there, shipped, verify
 
 # As it was before the test run hides it: see tests/conftest.py.
 SHIPPED = shipped()
@@ -216,7 +216,22 @@ def test_without_a_pin_there_is_no_model(files: Files) -> None:
     assert said(judge, CALM) == Silent(Why.INTERNAL)
 
 
-@pytest.mark.parametrize("fault", ["garbage", "shape", "nan", "whole-numbers", "inputs", "two-outputs", "no-tokenizer"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "garbage",
+        "shape",
+        "one-column",
+        "three-columns",
+        "old",
+        "nan-order",
+        "nan-foreign",
+        "whole-numbers",
+        "inputs",
+        "two-outputs",
+        "no-tokenizer",
+    ],
+)
 def test_a_model_that_answers_oddly_is_refused_though_its_hash_is_right(tmp_path: Path, fault: str) -> None:
     files = tiny_judge.make(tmp_path, fault=fault)
     verify(files)
@@ -232,19 +247,27 @@ def test_a_tokenizer_without_its_special_tokens_is_refused(tmp_path: Path, word:
         Encoder(files)
 
 
-def test_an_answer_that_is_no_number_later_on_is_silence(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("column", range(2))
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_an_answer_that_is_no_number_later_on_is_silence(
+    files: Files, monkeypatch: pytest.MonkeyPatch, column: int, value: float
+) -> None:
     loaded = Encoder(files)
 
     class Odd:
         def run(self, *_: object) -> list[Any]:
             import numpy
 
-            return [numpy.array([[0.0, numpy.inf]], dtype=numpy.float32)]
+            answer = numpy.full((1, 2), -6.0, dtype=numpy.float32)
+            answer[0, column] = value
+            return [answer]
 
     monkeypatch.setattr(loaded, "_session", Odd())
     judge = EmbeddedJudge(files=files)
     monkeypatch.setattr(judge, "_encoder", lambda: loaded)
     assert said(judge, CALM) == Silent(Why.INTERNAL)
+    with pytest.raises(ValueError, match="no number"):
+        judge.rate("the report")
 
 
 def preset_lines(**changes: float) -> dict[str, Any]:
@@ -254,7 +277,8 @@ def preset_lines(**changes: float) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": "lockgate-judge/2"}, "its format is not"),
+        ({"format": "lockgate-judge/1"}, "its format is not lockgate-judge/2"),
+        ({"format": "lockgate-judge/3"}, "its format is not lockgate-judge/2"),
         ({"names": ["order", "mood"]}, "made for other facts"),
         ({"weights": [1.0]}, "a weight for each name"),
         ({"weights": [math.nan, *tiny_judge.ABOUT["weights"][1:]]}, "a number in it is none"),
@@ -552,6 +576,28 @@ def test_form_does_not_matter(files: Files, form: str) -> None:
 
 
 # --- whole texts
+
+
+def test_calls_go_by_the_first_number_and_texts_by_the_second(files: Files, encoder: Encoder) -> None:
+    assert encoder.look(encoder.tokens("kneel")) == Seen(order=5.0, foreign=-5.0)
+    assert encoder.look(encoder.tokens("limerick")) == Seen(order=-5.0, foreign=5.0)
+    judge = EmbeddedJudge(files=files)
+    order, request = CALM._replace(windows=("kneel",)), CALM._replace(windows=("limerick",))
+    assert (judge.score(order).order, judge.score(request).order) == (5.0, -5.0)
+    assert (said(judge, order), said(judge, request)) == (SUSPICIOUS, CLEAR)
+    assert (judge.read("kneel"), judge.read("limerick")) == (Read(-5.0, 1, True), Read(5.0, 1, True))
+    assert judge.rate("kneel") == (Scored(False, (("order", 0.0),)), True)
+    assert judge.rate("limerick") == (Scored(True, (("order", 1.0),)), True)
+
+
+def test_a_text_has_the_highest_of_its_windows_and_enough_is_enough(files: Files) -> None:
+    judge = EmbeddedJudge(files=files)
+    words = ["report"] * 300
+    words[0], words[150], words[299] = "kneel", "limerick", "ignore"
+    text = " ".join(words)
+    whole, some = judge.read(text), judge.read(text, enough=5.0)
+    assert (whole.foreign, some.foreign) == (6.0, 5.0)
+    assert 1 < some.windows < whole.windows
 
 
 def test_a_text_is_safe_unsafe_or_neither(files: Files) -> None:

@@ -23,9 +23,17 @@ _spec.loader.exec_module(_pack)
 sys.path[:] = _path
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] a the to | ( ) [ ] . , = ##s sep pad cl".split()
-WORDS += "report send wire ignore maybe summary inbox".split()
-# What a token is worth as an order. Everything else is worth -6.
-WORTH = {"wire": 4.0, "ignore": 6.0, "maybe": 0.0}
+WORDS += "report send wire ignore maybe summary inbox kneel limerick".split()
+# What a token is worth: as an order, and as a foreign request. Everything else is worth -6 as either.
+WORTH = {
+    "wire": (4.0, 4.0),
+    "ignore": (6.0, 6.0),
+    "maybe": (0.0, 0.0),
+    "kneel": (5.0, -5.0),
+    "limerick": (-5.0, 5.0),
+}
+# Faults: another number of columns than two.
+COLUMNS = {"one-column": 1, "three-columns": 3}
 
 ABOUT: dict[str, Any] = {
     "name": "tiny-1",
@@ -104,30 +112,40 @@ def tokenizer(words: list[str] = WORDS) -> bytes:
 
 
 def model(*, fault: str = "") -> bytes:
-    """The look-up table as a graph. `fault`: `shape`, `nan`, `whole-numbers`, `inputs` or `two-outputs`."""
-    table = numpy.full(len(WORDS), -6.0, dtype=numpy.float32)
+    """The look-up table as a graph.
+
+    `fault`: `shape`, `one-column`, `three-columns`, `old` (one number, as the first format had it), `nan-order`,
+    `nan-foreign`, `whole-numbers`, `inputs` or `two-outputs`.
+    """
+    columns = COLUMNS.get(fault, 2)
+    table = numpy.full((len(WORDS), columns), -6.0, dtype=numpy.float32)
     for word, worth in WORTH.items():
-        table[WORDS.index(word)] = worth
+        table[WORDS.index(word), :2] = worth[:columns]
+    odd = numpy.array([[numpy.nan if fault == f"nan-{name}" else 1.0 for name in ("order", "foreign")]])
     names = ["ids", *INPUTS[1:]] if fault == "inputs" else list(INPUTS)
     low = numpy.full((1,), -100.0, dtype=numpy.float32)
     nodes = [
         helper.make_node("Gather", ["table", names[0]], ["looked"]),
         # Padding is worth nothing at all.
-        helper.make_node("Cast", [names[1]], ["where"], to=TensorProto.BOOL),
+        helper.make_node("Cast", [names[1]], ["there"], to=TensorProto.BOOL),
+        helper.make_node("Unsqueeze", ["there", "last"], ["where"]),
         helper.make_node("Where", ["where", "looked", "low"], ["kept"]),
         helper.make_node("ReduceMax", ["kept", "one"], ["best"], keepdims=int(fault == "shape")),
     ]
     kind = TensorProto.FLOAT
-    out = "best"
-    if fault == "nan":
-        nodes.append(helper.make_node("Mul", ["best", "no-number"], ["none"]))
+    out, shape = "best", ["batch", 1, columns] if fault == "shape" else ["batch", columns]
+    if fault.startswith("nan-"):
+        nodes.append(helper.make_node("Mul", ["best", "odd"], ["none"]))
         out = "none"
+    if fault == "old":
+        nodes.append(helper.make_node("Gather", ["best", "first"], ["flat"], axis=1))
+        out, shape = "flat", ["batch"]
     if fault == "whole-numbers":
         nodes.append(helper.make_node("Cast", ["best"], ["whole"], to=TensorProto.INT64))
         kind, out = TensorProto.INT64, "whole"
-    outputs = [helper.make_tensor_value_info(out, kind, ["batch", 1] if fault == "shape" else ["batch"])]
+    outputs = [helper.make_tensor_value_info(out, kind, shape)]
     if fault == "two-outputs":
-        outputs.append(helper.make_tensor_value_info("kept", TensorProto.FLOAT, ["batch", "length"]))
+        outputs.append(helper.make_tensor_value_info("kept", TensorProto.FLOAT, ["batch", "length", columns]))
     graph = helper.make_graph(
         nodes,
         "tiny",
@@ -136,8 +154,10 @@ def model(*, fault: str = "") -> bytes:
         [
             numpy_helper.from_array(table, "table"),
             numpy_helper.from_array(low, "low"),
-            numpy_helper.from_array(low * numpy.nan, "no-number"),
+            numpy_helper.from_array(odd.astype(numpy.float32), "odd"),
             numpy_helper.from_array(numpy.array([1], dtype=numpy.int64), "one"),
+            numpy_helper.from_array(numpy.array([-1], dtype=numpy.int64), "last"),
+            numpy_helper.from_array(numpy.array(0, dtype=numpy.int64), "first"),
         ],
     )
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])

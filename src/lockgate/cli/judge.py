@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _HELP = """\
 report  what the embedded judge is made of, and what each preset was measured at: how many attack calls
         it kept, and how many ordinary ones it cleared
-score   its number for a text (a file, or - for standard input): does it give orders to the machine that
-        reads it? A number is no verdict: documents are full of orders to people
+score   its number for a text (a file, or - for standard input): does it carry a request that is foreign
+        to it? A number is no verdict: documents are full of requests to people
 
 example:
   $ lockgate judge report
@@ -80,14 +80,14 @@ def _score(judge: EmbeddedJudge, about: Described, text: str, *, as_json: bool) 
     found = judge.read(text)
     took_us = (perf_counter() - began) * 1e6
     line = about.presets[judge.preset]
-    said = "unsafe" if found.order >= line.unsafe_from else "unclear" if found.order >= line.safe_below else "safe"
+    said = "unsafe" if found.foreign >= line.unsafe_from else "unclear" if found.foreign >= line.safe_below else "safe"
     if said == "safe" and not found.whole:
         said = "unclear"
     if as_json:
         print(json.dumps({**found._asdict(), "verdict": said, "preset": judge.preset, "latency_us": round(took_us)}))
     else:
         part = "" if found.whole else " of a longer text"
-        print(f"{found.order:+.2f}  {said} at {judge.preset} ({line.safe_below:+.2f} / {line.unsafe_from:+.2f})")
+        print(f"{found.foreign:+.2f}  {said} at {judge.preset} ({line.safe_below:+.2f} / {line.unsafe_from:+.2f})")
         print(f"{counted(found.windows, 'window')}{part} in {duration(took_us)}")
     return Exit.CLEAR if said == "safe" else Exit.FLAGGED
 

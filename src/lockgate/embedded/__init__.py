@@ -4,4 +4,4 @@
 this version was measured with. Empty: this installation has no model. training/pack.py writes the line.
 """
 
-PIN = "a9061e5f6e37885ec0ad7ead336653e6d8c9c630f90d7931be4ad3c109a98496"
+PIN = "040827c0619aee088d6fc1f059a26582f6355a20cb60e51275814ea5ccc1d93b"

@@ -5,6 +5,9 @@ machine that reads it? The highest ones are added up with the facts of the call,
 order and what the user asked for, under weights from `judge.json`. Below the preset's threshold the call is clear;
 anything else is suspicious.
 
+A whole text is another question, and the encoder has another number for it: does the passage carry a request that is
+foreign to it? No facts come to that one.
+
 1. Described.  `judge.json` is the one that this version was made with, and everything in it is in order.
 2. Loaded.     The encoder and its tokenizer have the hashes that stand there, and answer as they should. Once for the
                process, at the first question; again in a forked child, where the parent's locks mean nothing.
@@ -44,7 +47,7 @@ from lockgate.lanes import Full, Lane
 
 _log = logging.getLogger("lockgate.verifier")
 
-FORMAT = "lockgate-judge/1"
+FORMAT = "lockgate-judge/2"
 NAMES = ("order", *FACTS)
 INPUTS = ("input_ids", "attention_mask")
 PACKAGES = ("onnxruntime", "tokenizers")
@@ -214,6 +217,17 @@ def _word(value: object) -> str:
 # --- 2. loaded
 
 
+class Seen(NamedTuple):
+    """A window's two logits.
+
+    `order`: does it give orders to the machine that reads it? For calls. `foreign`: does it carry a request that is
+    foreign to it? For whole texts.
+    """
+
+    order: float
+    foreign: float
+
+
 class Encoder:
     """The model and its tokenizer, checked and ready. Several threads may ask at once; each answer is by itself."""
 
@@ -276,19 +290,20 @@ class Encoder:
             return [passage[at : at + room] for at in kept], False
         return [passage[at : at + room] for at in starts], True
 
-    def look(self, passage: Sequence[int]) -> float:
-        """Its order, as a logit. One window at a time: in a batch, each would bear on the others' rounding."""
+    def look(self, passage: Sequence[int]) -> Seen:
+        """What it makes of one window. One at a time: in a batch, each would bear on the others' rounding."""
         ids = [self._begin, *passage, self._end]
         gap = -len(ids) % _MULTIPLE
         rows = (ids + [self._pad] * gap, [1] * len(ids) + [0] * gap)
         feed = {name: self._numpy.array([row], dtype=self._numpy.int64) for name, row in zip(INPUTS, rows, strict=True)}
         (logits,) = self._session.run(None, feed)
-        if logits.shape != (1,) or logits.dtype.kind != "f":
+        if logits.shape != (1, len(Seen._fields)) or logits.dtype.kind != "f":
             raise ValueError("an answer of another shape")
-        order = float(logits[0])
-        if not math.isfinite(order):
+        seen = Seen(*(float(logit) for logit in logits[0]))
+        # Both, whichever is asked for: a model that gives one such number is not the one that was measured.
+        if not all(map(math.isfinite, seen)):
             raise ValueError("an answer that is no number")
-        return order
+        return seen
 
 
 class _Shared:
@@ -338,9 +353,9 @@ class Score(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A whole text: the highest number of its windows, how many were read, and whether they are all of it."""
+    """A whole text: the highest `foreign` of its windows, how many were read, and whether they are all of it."""
 
-    order: float
+    foreign: float
     windows: int
     whole: bool
 
@@ -387,7 +402,7 @@ class EmbeddedJudge:
         for window in evidence.windows:
             for piece in encoder.windows(encoder.tokens(window))[0]:
                 _in_time(until)
-                best = max(best, encoder.look(piece))
+                best = max(best, encoder.look(piece).order)
         best = min(_SUREST, best)
         values = (best / _SCALE, *evidence.facts)
         about = encoder.about
@@ -427,7 +442,7 @@ class EmbeddedJudge:
         return Opined(Triage(suspicious=not clear))
 
     def read(self, text: str, *, until: float = math.inf, enough: float = math.inf) -> Read:
-        """Whether a whole text gives orders to the machine that reads it; a window from `enough` on ends it."""
+        """Whether a whole text carries a request that is foreign to it; a window from `enough` on ends it."""
         encoder = self._encoder()
         flat = plain(text[:_MOST_CHARACTERS])
         pieces, whole = encoder.windows(encoder.tokens(flat), most=MOST_WINDOWS)
@@ -435,7 +450,7 @@ class EmbeddedJudge:
         worst = -math.inf
         for number, piece in enumerate(pieces, 1):
             _in_time(until)
-            worst = max(worst, encoder.look(piece))
+            worst = max(worst, encoder.look(piece).foreign)
             if worst >= enough:
                 return Read(worst, number, whole)
         return Read(worst, len(pieces), whole)
@@ -444,8 +459,9 @@ class EmbeddedJudge:
         """The same as an endpoint's rating, and whether all of the text was read."""
         line = self._encoder().about.presets[self.preset]
         found = self.read(text, until=until, enough=line.unsafe_from)
-        unsafe = found.order >= line.unsafe_from
-        sure = 1.0 if unsafe else 0.5 if found.order >= line.safe_below else 0.0
+        unsafe = found.foreign >= line.unsafe_from
+        sure = 1.0 if unsafe else 0.5 if found.foreign >= line.safe_below else 0.0
+        # A public name, and older than the number.
         return Scored(unsafe, (("order", sure),)), found.whole
 
     def warm(self) -> None:
