@@ -126,11 +126,12 @@ _NEAR = 200
 
 def _spoken_to(ask: Ask, untrusted: set[str]) -> bool:
     """Whether the order that this call carries out also speaks to the machine: claims to be its master, asks it to keep
-    something from people, or the like. That is no request among people, however a model reads it.
+    something from people, or the like. That is no request among people, however a model reads it. A rule is found once
+    in a text, where it first holds: whatever comes after that may be spoken to as well.
     """
     orders = [origin for origin in ask.origins if origin.order and not origin.known]
     return any(
-        found.where == origin.block and found.start < origin.end + _NEAR and found.end > origin.start - _NEAR
+        found.where == origin.block and found.start < origin.end + _NEAR
         for found in ask.findings
         if _speaks(found, untrusted)
         for origin in orders
