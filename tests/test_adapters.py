@@ -438,7 +438,8 @@ def test_an_answer_is_counted_and_nothing_is_said(
         lambda: Said(None),  # type: ignore[arg-type]
         lambda: Scored(False, (("x", SECRET),)),  # type: ignore[arg-type]
     ],
-    ids=repr,
+    # Without addresses, which differ from process to process.
+    ids=["error", "stop", "timeout", "cancelled", "config", "nothing", "text", "said nothing", "scored with text"],
 )
 def test_a_broken_client_or_provider_is_unclear(wrong: Any, make: Make, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
