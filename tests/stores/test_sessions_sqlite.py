@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from threading import Event, Lock, Thread
 from time import sleep
@@ -292,3 +293,72 @@ def test_writers_killed_at_random_lose_nothing_that_was_acknowledged(path: Path)
     report = json.loads(done.stdout)
     assert (report["kills"], report["lost"]) == (4, 0)
     assert report["acknowledged"] >= 4
+
+
+# Stamps: whoever sees the same one need not read.
+
+
+@pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="only where files and mappings are one")
+def test_a_stamp_is_another_one_after_every_change_of_anybody(store: SqliteSessions, path: Path) -> None:
+    other = SqliteSessions(path)
+    seen = [store.stamp()]
+    assert len(seen[0]) == 96
+    for change in (
+        lambda: store.append((1,), [BLOCK]),
+        lambda: other.append((1,), [BLOCK]),
+        lambda: other.end("s", 1.0),
+        lambda: store.make(SessionInfo("t")),
+        lambda: run(path, "store.append((1,), [BLOCK])"),
+        lambda: other.prune(10.0, 1),
+    ):
+        change()
+        assert store.stamp() not in seen
+        seen.append(store.stamp())
+    for look in (lambda: store.feed((1,), 0), lambda: other.session("s"), lambda: run(path, "store.feed((1,), 1)")):
+        look()
+        assert store.stamp() == seen[-1]
+    # What was begun and taken back is no change.
+    with suppress(ZeroDivisionError), other._changing() as db:
+        db.execute("UPDATE sessions SET ended_at = 3")
+        assert store.stamp() == seen[-1]
+        raise ZeroDivisionError
+    assert store.stamp() == seen[-1]
+    assert other.stamp() == store.stamp()
+    for each in (store, other):
+        each.close()
+        assert each.stamp() == b""
+
+
+def run(path: Path, statement: str) -> None:
+    """In another process."""
+    made = f"""
+from pathlib import Path
+from lockgate.core.kept import Entry, Sort
+from lockgate.stores.sessions_sqlite import SqliteSessions
+BLOCK = Entry(Sort.BLOCK, 1.0, "", b"text", '["tool:x",null,null,[]]')
+store = SqliteSessions(Path({str(path)!r}))
+{statement}
+"""
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", made], check=True, env=environ, timeout=60)
+
+
+@pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="only where files and mappings are one")
+def test_a_stamp_is_of_the_file_that_is_used(store: SqliteSessions, path: Path) -> None:
+    old = store.stamp()
+    for ending in ("", "-wal", "-shm"):
+        path.with_name(f"sessions.db{ending}").rename(path.with_name(f"old.db{ending}"))
+    with pytest.raises(SessionsUnavailable, match="moved or replaced"):
+        store.append((1,), [BLOCK])
+    assert store.stamp() == b""
+    store.make(SessionInfo("s"))
+    new = store.stamp()
+    assert new not in (b"", old)
+    run(path, "store.append((1,), [BLOCK])")
+    assert store.stamp() != new
+
+
+def test_one_who_only_reads_has_no_stamp(store: SqliteSessions, path: Path) -> None:
+    reader = SqliteSessions(path)
+    assert reader.session("s") is not None
+    assert reader.stamp() == b""

@@ -8,6 +8,23 @@ from typing import Protocol
 from lockgate.core.kept import Entry, Filter, Put, Row, SessionInfo, Tally
 
 
+class Mark(Protocol):
+    """Whether texts are passed on in a session that are not kept yet, as everybody who shares the store can see.
+
+    `begun` is how many have been.
+    """
+
+    begun: int
+
+    def begin(self) -> bool:
+        """One is about to be; False where it has to be kept first."""
+
+    def kept(self, upto: int) -> None:
+        """So many of them are kept, by the count of `begun` from before the last of them was."""
+
+    def close(self) -> None: ...
+
+
 class SessionStore(Protocol):
     """Where sessions are kept. Safe for several threads and several processes.
 
@@ -31,6 +48,9 @@ class SessionStore(Protocol):
 
     def feed(self, sessions: Sequence[int], after: int, *, rulings_after: int = 0) -> list[Row]:
         """What is new in these sessions since that `seq`, in order; of rulings only the first session's."""
+
+    def stamp(self) -> bytes:
+        """Something that is another one once anything was kept by anybody; empty where that cannot be told."""
 
     def mark(self, session: int, count: int) -> int:
         """The `seq` after which there are at most so many rulings of the session."""
@@ -69,6 +89,15 @@ class SessionStore(Protocol):
 
     def settle(self, session: str, notes: Sequence[str]) -> None:
         """Take these notes away: what they stand for is kept."""
+
+    def passing(self, session: str) -> Mark | None:
+        """A mark with which texts of this session can be passed on before they are kept; None where none can be."""
+
+    def passed(self, session: str) -> None:
+        """Return once all that others have marked as passed on is kept, or is noted as a doubt.
+
+        SessionsUnavailable where it is not, for a while.
+        """
 
     def probe(self) -> None:
         """Write something, and change nothing; SessionsUnavailable where that fails."""

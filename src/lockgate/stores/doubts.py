@@ -9,11 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
 # Whoever may add blocks may name sessions: above this a note is refused, and whoever could not leave one remembers it.
 _MAX_NOTES = 10_000
+
+
+@lru_cache(1024)
+def mark_of(session: str) -> str:
+    """What stands for a session's id where the id itself has no room."""
+    return sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 class Doubts:
@@ -23,13 +30,17 @@ class Doubts:
         self._folder = "" if folder is None else str(folder)
 
     def _of(self, session: str) -> str:
-        return f"{self._folder}/{sha256(session.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+        return f"{self._folder}/{mark_of(session)}"
 
     def note(self, session: str) -> None:
         """OSError where it cannot be left."""
+        self.note_mark(mark_of(session))
+
+    def note_mark(self, mark: str) -> None:
+        """The same where only this is known of the session."""
         if not self._folder:
             raise OSError("no folder for notes")
-        place = self._of(session)
+        place = f"{self._folder}/{mark}"
         for left in reversed(range(8)):
             try:
                 os.makedirs(place, mode=0o700, exist_ok=True)

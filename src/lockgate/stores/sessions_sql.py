@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from hashlib import sha256
 from json import loads
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.kept import (
@@ -23,12 +23,14 @@ from lockgate.core.kept import (
     Sort,
     Tally,
     decoded,
-    encoded,
     plain,
     sought,
     to_json,
 )
-from lockgate.stores.doubts import Doubts
+from lockgate.stores.doubts import Doubts, mark_of
+
+if TYPE_CHECKING:
+    from lockgate.stores.passing import Mark
 
 _FETCHED_AT_ONCE = 1_000
 _MAX_GOAL = 2_000
@@ -155,7 +157,7 @@ class SqlSessions:
 
     @staticmethod
     def _forgotten(db: Database, id: str) -> bool:
-        return db.execute("SELECT 1 FROM forgotten WHERE id = ?", (_mark(id),)).fetchone() is not None
+        return db.execute("SELECT 1 FROM forgotten WHERE id = ?", (mark_of(id),)).fetchone() is not None
 
     def append(self, sessions: Sequence[int], entries: Sequence[Entry]) -> list[Put] | None:
         with self._changing() as db:
@@ -347,7 +349,7 @@ class SqlSessions:
                 db.execute("DELETE FROM entries WHERE session = ?", (number,))
                 db.execute("DELETE FROM sessions WHERE number = ?", (number,))
                 # Whoever goes on with it must not pass for one that begins.
-                db.execute("INSERT INTO forgotten VALUES (?, ?) ON CONFLICT (id) DO NOTHING", (_mark(id), before))
+                db.execute("INSERT INTO forgotten VALUES (?, ?) ON CONFLICT (id) DO NOTHING", (mark_of(id), before))
             return len(gone)
 
     # What is in doubt is noted beside the tables: they may be what fails.
@@ -364,10 +366,16 @@ class SqlSessions:
     def settle(self, session: str, notes: Sequence[str]) -> None:
         self._doubts.lift(session, notes)
 
+    # Only where all who share the tables are on one machine.
 
-def _mark(id: str) -> str:
-    """What stays of a session's id."""
-    return sha256(encoded(id)).hexdigest()[:32]
+    def stamp(self) -> bytes:
+        return b""
+
+    def passing(self, session: str) -> Mark | None:  # noqa: ARG002
+        return None
+
+    def passed(self, session: str) -> None:
+        pass
 
 
 def _follow(db: Database, number: int, entry: Entry) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from lockgate.core.errors import SessionsUnavailable, quoted
 from lockgate.private_files import Private
 from lockgate.stores.doubts import Doubts
 from lockgate.stores.forks import minded
+from lockgate.stores.passing import Mark, Passing
 from lockgate.stores.sessions_sql import TABLES, Database, SqlSessions
 
 # "lkgs": other programs' databases are refused, and ours is known to tools that look.
@@ -29,6 +31,8 @@ _VERSION = 2
 # How long anybody waits to write, in the queue of this process and for other processes together.
 _BUSY_S = 5.0
 _MAX_IDLE = 8
+# Both copies of the header of SQLite's index, of 48 bytes each.
+_HEADER = 96
 # How long a fork waits for those who read.
 _QUIET_S = 1.0
 _FILE = Private("the sessions", "rule on calls in your name, and read what your agents read", "sessions", secret=True)
@@ -48,6 +52,7 @@ class SqliteSessions(SqlSessions):
         self.path = path
         self._name = str(path)
         self._doubts = Doubts(path.with_name(f"{path.stem}-doubted"))
+        self._passing = Passing(path.with_name(f"{path.stem}-passing"), self._doubts)
         self._unfit = False
         self._forget()
         minded(self)
@@ -62,6 +67,8 @@ class SqliteSessions(SqlSessions):
         self._counting = Condition(Lock())
         self._busy = 0
         self._file: tuple[int, int] | None = None
+        # The writer whose index of the write-ahead log this is a descriptor of.
+        self._indexed: tuple[sqlite3.Connection | None, int] = (None, -1)
 
     def close(self) -> None:
         with self._writing:
@@ -71,6 +78,46 @@ class SqliteSessions(SqlSessions):
         with self._changing() as db:
             # The same again: nothing changes, and a page is written all the same.
             db.execute(f"PRAGMA user_version = {_VERSION}")
+
+    def stamp(self) -> bytes:
+        writer, fd = self._indexed
+        if writer is None or writer is not self._writer:
+            writer = self._writer
+            if writer is None or sys.platform not in ("linux", "darwin"):
+                return b""
+            try:
+                fd = self._index()
+            except OSError:
+                return b""
+            self._indexed = writer, fd
+        # As long as that connection is open nobody removes the index. It begins with its header, twice: that counts the
+        # transactions, and has a checksum over all that was ever written to the write-ahead log.
+        try:
+            header = os.pread(fd, _HEADER, 0)
+        except OSError:
+            return b""
+        return header if len(header) == _HEADER and writer is self._writer else b""
+
+    def _index(self) -> int:
+        name = f"{self._name}-shm"
+        with _indexing:
+            there = os.stat(self._name)
+            status = os.stat(name)
+            fd = _indexes.get((status.st_dev, status.st_ino))
+            if fd is None:
+                # Never closed: that would open every lock that SQLite has on the file in this process.
+                fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+                status = os.fstat(fd)
+                _indexes[status.st_dev, status.st_ino] = fd
+            if (there.st_dev, there.st_ino) != self._file or not os.path.samestat(there, os.stat(self._name)):
+                raise OSError("replaced")
+            return fd
+
+    def passing(self, session: str) -> Mark | None:
+        return self._passing.mark(session)
+
+    def passed(self, session: str) -> None:
+        self._passing.wait(session, _BUSY_S)
 
     def _insert(self, db: Database, columns: str, values: Sequence[object]) -> int:
         places = ", ".join("?" * len(values))
@@ -309,3 +356,15 @@ def _close(db: sqlite3.Connection) -> None:
 
 
 _abandoned: list[object] = []
+# Descriptors of indexes, by their device and number: one each, however many stores there are.
+_indexes: dict[tuple[int, int], int] = {}
+_indexing = Lock()
+
+
+def _forked() -> None:
+    global _indexing
+    _indexing = Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
