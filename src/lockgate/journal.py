@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from hmac import compare_digest
 from itertools import islice
 from logging import getLogger
 from threading import Event, Lock, Thread, current_thread
@@ -39,6 +40,7 @@ from lockgate.log import (
     clock_fits,
     consistency,
     damaged,
+    found_since,
     frontier_of,
     inclusion,
     named,
@@ -46,6 +48,8 @@ from lockgate.log import (
     old_records,
     recognised,
     told_ms,
+    waited,
+    waiting,
     walked,
 )
 from lockgate.log import Signer as Signer
@@ -59,6 +63,9 @@ MAX_UNSIGNED_S = 60.0
 _MAX_BATCH = 1024
 _MAX_BATCH_BYTES = 4 << 20
 _SWEPT_AT_ONCE = 512
+# So many appends can wait in the spool, and none that is larger than this.
+_MAX_PROMISED = 64
+_MAX_PROMISED_BYTES = 64 << 10
 # Retention is looked after this often, and by all processes together writes no more prune records than that.
 RETENTION_S = 3_600.0
 _DAY_MS = 86_400_000
@@ -71,10 +78,12 @@ _log = getLogger("lockgate.journal")
 class _Ticket:
     """Somebody's records on their way into the log. Done once it has receipts or an error."""
 
-    __slots__ = ("durable", "error", "receipts", "rows", "weight")
+    __slots__ = ("durable", "error", "receipts", "rows", "since", "weight")
 
-    def __init__(self, rows: list[Row], weight: int, *, durable: bool) -> None:
+    def __init__(self, rows: list[Row], weight: int, *, durable: bool, since: tuple[int, int] | None = None) -> None:
         self.rows, self.weight, self.durable = rows, weight, durable
+        # Where the log ended when they began to wait in the spool, if they did.
+        self.since = since
         self.receipts: tuple[Receipt, ...] | None = None
         self.error: JournalUnavailable | None = None
 
@@ -118,6 +127,8 @@ class Journal:
         # Why the last head could not be signed, or why nothing is deleted though it should be; empty when all is well.
         self.problem = ""
         self._kept_because = ""
+        # What of other processes' could not be read.
+        self._unread = ""
         self._signer = signer
         self._seal: Seal | None = None
         self._verify = verify
@@ -143,6 +154,13 @@ class Journal:
     def _begin(self) -> None:
         """Everything that a fork leaves in pieces: locks that nobody will open, and a thread that is not here."""
         self._waiting: deque[_Ticket] = deque()
+        # Owner of `_spooling`: who changes what waits in the spool; `_promised` is how many tickets that are.
+        self._spooling = Lock()
+        self._promised = 0
+        self._last_waits = b""
+        # Of those, the ones that could not be stored: nobody knows whether they are. And whether the last write failed.
+        self._unstored: list[_Ticket] = []
+        self._behind = False
         # Owner of `_writing`: who appends. Owner of `_signing`: who signs. Taken in this order where both are.
         self._writing = Lock()
         self._signing = Lock()
@@ -176,9 +194,117 @@ class Journal:
         self._waiting.append(ticket)
         return partial(self._stored, ticket)
 
+    def promise(self, records: Sequence[bytes]) -> Callable[[], tuple[Receipt, ...]] | None:
+        """As `enqueue`, for records that need not outlive a power cut: when this returns, they outlive this process.
+
+        They are in the spool then, and whoever uses the log next stores them if this process ends before. None, with
+        nothing done, where they can only be stored. What is returned stores them; should that fail it can be called
+        again, and until then nothing more is promised.
+        """
+        spool, tip, seal = self.store.spool, self._tip, self._seal
+        if spool is None or tip is None or seal is None or seal.signer is not self._signer or self._behind:
+            return None
+        shard, _ = tip
+        if shard.vkey != seal.signer.key.vkey:
+            # The key was rotated by somebody else: the next append finds the shard that goes with it.
+            return None
+        weight = sum(map(len, records))
+        if not 0 < len(records) <= _MAX_PROMISED or weight > _MAX_PROMISED_BYTES or not all(records):
+            return None
+        rows = [Row(leaf_hash(each), bytes(each)) for each in records]
+        ticket = _Ticket(rows, weight, durable=False, since=(shard.number, shard.size))
+        try:
+            self._refuse_unfit()
+            with self._spooling:
+                if self._promised >= _MAX_PROMISED:
+                    return None
+                waits, last = waiting(shard, records, seal, self._last_waits)
+                spool.put(waits)
+                self._promised, self._last_waits = self._promised + 1, last
+                self._waiting.append(ticket)
+        except (OSError, JournalUnavailable):
+            return None
+        return partial(self._stored, ticket)
+
+    def _keep_promises(self, tickets: list[_Ticket]) -> None:
+        """Store records that waited in a spool, unless they are stored already. All or nothing; under `_writing`."""
+        with self.store.writing(durable=True) as log:
+            shard = self._continued(log)
+            frontier = frontier_of(shard.edge)
+            found: list[tuple[Shard, int]] = []
+            for ticket in tickets:
+                assert ticket.since is not None  # noqa: S101
+                there = found_since(log, *ticket.since, ticket.rows[0].leaf)
+                if there is None:
+                    tip = _appended(log, shard, frontier, ticket.rows, self._sealing())
+                    if tip is None:
+                        raise damaged("the log changed while everybody else was kept out")
+                    there = shard, frontier.size
+                    shard, frontier = tip
+                found.append(there)
+        self._seen, self._tip = (shard.number, shard.edge), None
+        for ticket, (where, first) in zip(tickets, found, strict=True):
+            ticket.receipts = tuple([Receipt(where.origin, at, row.leaf) for at, row in enumerate(ticket.rows, first)])
+        self._ask_for_head(sum(len(ticket.rows) for ticket in tickets))
+
+    def _kept(self, count: int) -> None:
+        """So many promises are kept: with the last, nothing waits any more."""
+        if count and self.store.spool is not None:
+            with self._spooling:
+                self._promised -= count
+                if not self._promised:
+                    self.store.spool.clear()
+                    self._last_waits = b""
+
+    def _try_again(self) -> None:
+        """Keep the promises that could not be kept; under `_writing`."""
+        late, self._unstored = self._unstored, []
+        try:
+            self._keep_promises(late)
+        except BaseException:
+            self._unstored = late
+            raise
+        self._kept(len(late))
+
+    def _take_over(self) -> None:
+        """Store what processes that are gone have left waiting; under `_writing`."""
+        if self.store.spool is None:
+            return
+        for each in self.store.spool.take_over(self._taken_over):
+            self._unread = self.problem = f"records that a process left waiting cannot be read: {quoted(each, 200)}"
+            _log.warning("%s", self.problem)
+
+    def _taken_over(self, data: bytes) -> bool:
+        """Whether all that waited there was somebody's with the log's key, and is stored."""
+        with self.store.reading() as log:
+            vkeys = {shard.number: shard.vkey for shard in log.shards()}
+        tickets: list[_Ticket] = []
+        last, whole = b"", True
+        try:
+            for each in waited(data):
+                seal = self._seal_of(vkeys.get(each.shard, ""))
+                if seal is None or not compare_digest(seal.over_waiting(last + each.data), each.seal):
+                    raise ValueError("not written with the key")
+                rows = [Row(leaf_hash(body), body) for body in each.bodies]
+                tickets.append(_Ticket(rows, len(each.data), durable=True, since=(each.shard, each.size)))
+                last = each.seal
+        except ValueError:
+            whole = False
+        if tickets:
+            self._keep_promises(tickets)
+        return whole
+
+    def _seal_of(self, vkey: str) -> Seal | None:
+        if vkey == self._signer.key.vkey:
+            return self._sealing()
+        signer = self._find_signer(vkey) if vkey and self._find_signer is not None else None
+        return Seal(signer, self._verify) if signer is not None and signer.key.vkey == vkey else None
+
     def _stored(self, ticket: _Ticket) -> tuple[Receipt, ...]:
         # Whoever comes first writes for everybody who waits by then: one commit, one sync, many records.
         with self._writing:
+            if ticket.since is not None and ticket.error is not None:
+                self._write([])
             while ticket.receipts is None and ticket.error is None:
                 batch = self._batch()
                 if not batch:
@@ -204,11 +330,16 @@ class Journal:
         return batch
 
     def _write(self, batch: list[_Ticket]) -> None:
+        rows = [row for ticket in batch for row in ticket.rows]
         try:
             self._refuse_unfit()
             if self._known is None:
                 self._open()
-            rows = [row for ticket in batch for row in ticket.rows]
+            if self._unstored:
+                self._try_again()
+            if not rows:
+                self._behind = False
+                return
             with self.store.writing(durable=any(ticket.durable for ticket in batch)) as log:
                 tip = self._tip and _appended(log, *self._tip, rows, self._sealing())
                 if tip is None:
@@ -218,21 +349,27 @@ class Journal:
                         raise damaged("the log changed while everybody else was kept out")
         except JournalUnavailable as error:
             self._note_damage(error)
-            for ticket in batch:
-                ticket.error = error
+            self._fail(batch, error)
             return
         except BaseException as error:
             # Nobody may wait for ever for what this thread had taken over.
-            for ticket in batch:
-                ticket.error = JournalUnavailable(f"the writer stopped: {type(error).__name__}")
+            self._fail(batch, JournalUnavailable(f"the writer stopped: {type(error).__name__}"))
             raise
+        self._behind = False
         self._tip, (shard, frontier) = tip, tip
         self._seen = (shard.number, shard.edge)
         origin, first = shard.origin, frontier.size - len(rows)
         for ticket in batch:
             ticket.receipts = tuple([Receipt(origin, at, row.leaf) for at, row in enumerate(ticket.rows, first)])
             first += len(ticket.rows)
+        self._kept(sum(ticket.since is not None for ticket in batch))
         self._ask_for_head(len(rows))
+
+    def _fail(self, batch: list[_Ticket], error: JournalUnavailable) -> None:
+        self._behind = True
+        self._unstored += [ticket for ticket in batch if ticket.since is not None]
+        for ticket in (*batch, *self._unstored):
+            ticket.error = error
 
     def _continued(self, log: Transaction) -> Shard:
         """The shard to append to where somebody else was the last to: if they had the key, and this process has it."""
@@ -283,6 +420,7 @@ class Journal:
         if frontier.size > start.size:
             # Somebody was stopped before they could sign.
             self._ask_for_head(frontier.size - start.size)
+        self._take_over()
 
     def begin(self, log: Transaction) -> None:
         """Open the first shard, in a transaction of somebody who may have made its key there."""
@@ -407,7 +545,7 @@ class Journal:
             self._unsigned += count
             self._changed.set()
             raise
-        self.problem = self._kept_because
+        self.problem = self._kept_because or self._unread
         # Whoever appended meanwhile has set the event again, and waits from about now.
         self._unsigned_since = self._ticks() if self._changed.is_set() else None
         return newest.note
@@ -467,6 +605,9 @@ class Journal:
         # Asked again each time: `checkpoint` clears the events, and may do so just after `close` has set them.
         while not self._closed and self._woken():
             try:
+                # What it cannot store the next one may; signing does not wait for it.
+                with suppress(Exception), self._writing:
+                    self._take_over()
                 self.checkpoint()
             except Exception as error:  # noqa: BLE001  # `problem` tells, and in time the appends do
                 self.problem = self.problem or type(error).__name__
@@ -634,8 +775,10 @@ class Journal:
         """Sign what is unsigned, and let go of the store. Never raises."""
         if self._closed:
             return
-        if self._waiting:
+        if self._waiting or self._unstored:
             with suppress(Exception), self._writing:
+                if self._unstored:
+                    self._write([])
                 while batch := self._batch():
                     self._write(batch)
         if self._known is not None:
@@ -647,6 +790,11 @@ class Journal:
         self._hurry.set()
         if self._thread is not None and self._thread is not current_thread():
             self._thread.join(_CLOSE_S)
+        # Not while somebody still stores what waits, or two would; then the end of the process lets go of it.
+        if self.store.spool is not None and self._writing.acquire(timeout=_CLOSE_S):
+            with self._spooling:
+                self.store.spool.close(remove=not self._promised)
+            self._writing.release()
         self.store.close()
 
     def __enter__(self) -> Journal:

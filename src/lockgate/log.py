@@ -16,11 +16,13 @@ signed by putting it behind the newest head.
 from __future__ import annotations
 
 import hmac
+import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import cache
-from hashlib import sha256
+from hashlib import blake2b, sha256
+from itertools import accumulate, pairwise
 from typing import NamedTuple, Protocol
 
 from lockgate.core.errors import InvalidNote, JournalDamaged, JournalUnavailable, LockgateError, quoted
@@ -137,8 +139,24 @@ class Transaction(Snapshot, Protocol):
         """Delete these bodies, which are below what was pruned."""
 
 
+class Spool(Protocol):
+    """Where records are safe from the end of this process, however it ends, until the log has them."""
+
+    def put(self, data: bytes) -> None:
+        """OSError or JournalUnavailable where it is not there for others when this returns."""
+
+    def clear(self) -> None:
+        """The log has all of it."""
+
+    def take_over(self, take: Callable[[bytes], bool]) -> list[str]:
+        """Hand over what processes that are gone have left; what `take` cannot read is set aside, and named."""
+
+    def close(self, *, remove: bool) -> None:
+        """Let go of it: what is left is somebody else's."""
+
+
 class Store(Protocol):
-    """Where the log is kept.
+    """Where the log is kept. `spool` is None where there is no place for records that wait.
 
     - `writing` commits when its block ends and takes everything back when it raises: all or nothing, for other
       threads, for other processes, and after a crash at any moment.
@@ -150,6 +168,9 @@ class Store(Protocol):
     - After a fork the child may go on using it, and so may the parent, each with connections of its own. A child that
       was forked while another thread was in a transaction that did not end may be refused for good instead.
     """
+
+    @property
+    def spool(self) -> Spool | None: ...
 
     def reading(self) -> AbstractContextManager[Snapshot]: ...
 
@@ -195,6 +216,12 @@ class Seal:
     def over(self, shard: Shard) -> bytes:
         said = b"%d %d %d\n%b%b" % (shard.number, shard.pruned, len(shard.edge), shard.edge, shard.vkey.encode())
         return hmac.digest(self._key, said, "sha256")
+
+    def over_waiting(self, data: bytes) -> bytes:
+        """The same for records that wait: else whoever can write there could have anything appended."""
+        # Another function than that of the other seals, so that none of them is ever one of these; and a cheaper one,
+        # for this is in the way of calls.
+        return blake2b(data, digest_size=32, key=self._key, person=b"waiting").digest()
 
     def check(self, shards: Iterable[Shard]) -> None:
         for shard in shards:
@@ -368,6 +395,75 @@ def clock_fits(log: Snapshot, now_ms: int, retention_days: int) -> bool:
         if at := bisect_right(there, now_ms - least_ms, key=lambda index, of=shard.number: told_ms(log, of, index)):  # type: ignore[misc]
             return told_ms(log, shard.number, there[at - 1]) >= now_ms - most_ms
     return False
+
+
+# Waiting
+
+
+class Waited(NamedTuple):
+    """Records that waited together, and where the log ended when they began to."""
+
+    shard: int
+    size: int
+    bodies: list[bytes]
+    data: bytes
+    seal: bytes
+
+
+_WAITING = b"lkgw"
+_FRAME = struct.Struct(">4sI32s")
+_SINCE = struct.Struct(">IQI")
+_LENGTH = struct.Struct(">I")
+
+
+def waiting(shard: Shard, bodies: Sequence[bytes], seal: Seal, before: bytes) -> tuple[bytes, bytes]:
+    """Records in the form in which they wait, and their seal, which is also over that of those before them."""
+    data = b"".join(
+        (
+            _SINCE.pack(shard.number, shard.size, len(bodies)),
+            *[_LENGTH.pack(len(each)) for each in bodies],
+            *bodies,
+        )
+    )
+    sealed = seal.over_waiting(before + data)
+    return _FRAME.pack(_WAITING, len(data), sealed) + data, sealed
+
+
+def waited(data: bytes) -> Iterator[Waited]:
+    """What waits, up to where zeros begin; ValueError for what is none. Whose work it is only the seals tell."""
+    at = 0
+    while len(data) - at >= _FRAME.size:
+        magic, length, seal = _FRAME.unpack_from(data, at)
+        at += _FRAME.size
+        if magic == bytes(4):
+            return
+        if magic != _WAITING:
+            raise ValueError("not waiting records")
+        said = data[at : at + length]
+        at += length
+        if len(said) != length:
+            raise ValueError("not waiting records")
+        try:
+            shard, size, count = _SINCE.unpack_from(said)
+            lengths = [each for (each,) in _LENGTH.iter_unpack(said[_SINCE.size : _SINCE.size + count * _LENGTH.size])]
+        except struct.error as error:
+            raise ValueError("not waiting records") from error
+        ends = list(accumulate(lengths, initial=_SINCE.size + count * _LENGTH.size))
+        if len(lengths) != count or not lengths or ends[-1] != length:
+            raise ValueError("not waiting records")
+        yield Waited(shard, size, [said[start:end] for start, end in pairwise(ends)], said, seal)
+    if any(data[at:]):
+        raise ValueError("not waiting records")
+
+
+def found_since(log: Snapshot, shard: int, size: int, leaf: bytes) -> tuple[Shard, int] | None:
+    """Where a record is that was appended, if it was, after the log ended there."""
+    for each in log.shards():
+        if each.number >= shard:
+            for index, there in log.leaves(each.number, size if each.number == shard else 0, each.size):
+                if there == leaf:
+                    return each, index
+    return None
 
 
 # Showing

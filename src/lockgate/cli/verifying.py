@@ -128,8 +128,24 @@ def _looked(args: argparse.Namespace, place: Place, asked: _Asked) -> tuple[_Ask
             report.fault(2, What.UNSIGNED, unsealed)
     for said in wrong:
         report.fault(5, What.BAD_HELD_HEAD, said)
-    report.remarks += remark
+    report.remarks += [*remark, *_waiting(place)]
     return asked, report
+
+
+def _waiting(place: Place) -> Iterator[str]:
+    """What was promised, and is not in the log yet."""
+    from lockgate.cli.terminal import counted
+    from lockgate.stores.spool import beside
+
+    # Beside the URL of a database there is nothing.
+    waiting, unreadable = beside(Path(place.log))
+    if waiting:
+        yield (
+            f"records wait in {counted(len(waiting), 'file')} beside the log: whoever uses it next stores them, "
+            "and so does `lockgate audit head --sign`"
+        )
+    for each in unreadable:
+        yield f"records that waited were not written with the log's key, or are damaged, and were set aside: {each}"
 
 
 def _beside(place: Place) -> tuple[list[bytes], list[str], list[str]]:

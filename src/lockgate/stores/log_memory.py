@@ -111,6 +111,8 @@ class _Log:
 class MemoryLog:
     """For tests and for trying things out."""
 
+    spool = None
+
     def __init__(self) -> None:
         self._log = _Log()
         self._lock = Lock()

@@ -200,6 +200,8 @@ def _one(rows: int) -> None:
 class PostgresLog:
     """A log in the database that `conninfo` names; its tables are made when something is first written."""
 
+    spool = None
+
     def __init__(self, conninfo: str) -> None:
         self._conninfo = conninfo
         self._forget()

@@ -27,6 +27,7 @@ from lockgate.core.merkle import HASH, Frontier, Tile
 from lockgate.log import Head, Row, Shard
 from lockgate.private_files import Private
 from lockgate.stores.forks import minded
+from lockgate.stores.spool import FileSpool, folder_of
 
 # "lkgj": other programs' databases are refused, and ours is known to tools that look.
 _APPLICATION = 0x6C6B676A
@@ -193,6 +194,7 @@ class SqliteLog:
         # As text, once: this is looked at twice in every append.
         self._names = tuple(f"{path}{ending}" for ending in ("", "-wal", "-shm"))
         self._folder = str(path.parent)
+        self.spool = FileSpool(folder_of(path))
         # What SQLite remembers of the file is its parent's: a forked child must not touch it.
         self._unfit = False
         self._abandoned = False
