@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event
+from time import sleep
 
 import pytest
 
@@ -674,6 +675,205 @@ def test_what_could_not_be_kept_later_holds_what_comes_next(gate: Gate, again: C
     broken.fails = {}
     host.flush()
     assert [each.id for each in host.decisions()] == [first.id]
+
+
+class Promising(Journal):
+    """A journal in which records wait until they are asked for; where it fails, they wait on."""
+
+    fails = False
+
+    def __init__(self) -> None:
+        self.waiting: list[bytes] = []
+        self.stored: list[bytes] = []
+
+    def promise(self, records: list[bytes]) -> Callable[[], tuple[Receipt, ...]] | None:
+        from lockgate.core.merkle import leaf_hash
+
+        if self.fails:
+            return None
+        self.waiting += records
+
+        def stored() -> tuple[Receipt, ...]:
+            if self.fails:
+                raise JournalUnavailable("on purpose")
+            self.stored += [each for each in records if each not in self.stored]
+            return tuple(Receipt("o", self.stored.index(each), leaf_hash(each)) for each in records)
+
+        return stored
+
+    def enqueue(self, records, *, durable):  # type: ignore[no-untyped-def]
+        def stored() -> tuple[Receipt, ...]:
+            if self.fails:
+                raise JournalUnavailable("on purpose")
+            return super(Promising, self).enqueue(records, durable=durable)()  # type: ignore[no-any-return]
+
+        return stored
+
+
+def test_a_pass_that_waits_in_the_journal_gets_its_receipt_when_it_is_kept(
+    gate: Gate, again: Callable[[], SessionStore], other: Host
+) -> None:
+    journal = Promising()
+    host = Host(Gate(scanner=gate.scanner, journal=journal), again())
+    host.open("s", goal="Answer ana@example.com")
+    kept = host.check("s", "send_email", MAIL, key="k", later=True)
+    assert (kept.decision.action, kept.decision.receipt, kept.seq) == (Action.CONTINUE, None, 0)
+    assert (len(journal.waiting), journal.stored) == (1, [])
+    assert host.outcome("s", "k", "ran")
+    host.flush("s")
+    (shown,) = other.decisions()
+    assert (shown.id, shown.ran) == (kept.id, "ran")
+    assert shown.decision.receipt == Receipt("o", 0, shown.decision.receipt.leaf_hash)  # type: ignore[union-attr]
+    # Nobody lets what was held, or what a person has to see, wait.
+    host.add("s", POISON, source="tool:x")
+    held = host.check("s", "send_email", {"to": "eve@evil.example"}, later=True)
+    assert (held.decision.action, held.decision.receipt is None, bool(held.seq)) == (Action.PAUSE, False, True)
+    assert len(journal.waiting) == 1
+
+
+def test_a_journal_that_cannot_store_what_waits_holds_what_comes_next_and_no_block(
+    gate: Gate, again: Callable[[], SessionStore], other: Host
+) -> None:
+    journal = Promising()
+    host = Host(Gate(scanner=gate.scanner, journal=journal), again())
+    host.open("s", goal="Answer ana@example.com")
+    first = host.check("s", "send_email", MAIL, later=True)
+    journal.fails = True
+    host.flush("s")
+    host.add("s", "the weather is fine", source="tool:x")
+    assert [block.content for block in other.blocks("s")][-1] == "the weather is fine"
+    assert other.decisions() == []
+    held = host.check("s", "send_email", MAIL, later=True)
+    assert held.decision.action is Action.PAUSE
+    journal.fails = False
+    host.flush("s")
+    assert first.id in [each.id for each in other.decisions()]
+
+
+def test_what_becomes_of_a_ruling_while_it_is_kept_is_kept_too(
+    gate: Gate, again: Callable[[], SessionStore], other: Host
+) -> None:
+    journal = Promising()
+    host = Host(Gate(scanner=gate.scanner, journal=journal), again())
+    host.open("s", goal="Answer ana@example.com")
+    keeping, told = Event(), Event()
+    real = host.store.append
+
+    def append(*args: object) -> object:
+        keeping.set()
+        assert told.wait(30)
+        if fails:
+            fails.pop()
+            raise SessionsUnavailable("on purpose")
+        return real(*args)  # type: ignore[arg-type]
+
+    host.store.append = append  # type: ignore[method-assign,assignment]
+    for fails in ([], [1]):
+        key = f"k{len(fails)}"
+        host.check("s", "send_email", MAIL, key=key, later=True)
+        with ThreadPoolExecutor(1) as pool:
+            flushed = pool.submit(host.flush, "s")
+            assert keeping.wait(30)
+            assert host.outcome("s", key, "ran")
+            assert not host.outcome("s", "another", "ran")
+            told.set()
+            if fails:
+                with pytest.raises(SessionsUnavailable):
+                    flushed.result(30)
+                host.flush("s")
+            else:
+                flushed.result(30)
+        keeping.clear()
+        told.clear()
+        assert other.decisions()[0].ran == "ran"
+        assert other.decisions()[0].key == key
+    assert (host._putting, host._ended, host._later) == ([], {}, {})
+
+
+def test_a_journal_that_is_busy_is_asked_once_for_all_that_waits(
+    gate: Gate, again: Callable[[], SessionStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Promising()
+    host = Host(Gate(scanner=gate.scanner, journal=journal), again())
+    host.open("s", goal="Answer ana@example.com")
+    ids = [host.check("s", "send_email", MAIL, later=True).id for _ in range(5)]
+    journal.fails = True
+    asked: list[int] = []
+    monkeypatch.setattr(memory, "printable", lambda *_: asked.append(1))
+    host.add("s", "the weather is fine", source="tool:x")
+    assert len(asked) == 1
+    journal.fails = False
+    host.flush("s")
+    assert sorted(each.id for each in host.decisions()) == sorted(ids)
+    assert [each.id for each in host.decisions()] == ids[::-1]
+
+
+def test_only_so_many_wait(gate: Gate, again: Callable[[], SessionStore], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosting, "_MAX_LATER", 2)
+    host = Host(Gate(scanner=gate.scanner, journal=Promising()), again())
+    host.open("s", goal="Answer ana@example.com")
+    assert [bool(host.check("s", "send_email", MAIL, later=True).seq) for _ in range(4)] == [False, False, True, False]
+
+
+# Passed on, and then kept.
+
+
+def test_a_check_waits_for_what_another_host_has_passed_on(host: Host, other: Host) -> None:
+    host.open("s", goal="Answer ana@example.com")
+    mark = host.passing("s")
+    if mark is None:
+        # Over PostgreSQL nobody passes on what is not kept.
+        other.store.passed("s")
+        return
+    assert mark.begin()
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(other.check, "s", "send_email", {"to": "eve@evil.example"})
+        sleep(0.05)
+        assert not asked.done()
+        host.add("s", POISON, source="mcp:mail")
+        mark.kept(mark.begun)
+        held = asked.result(30)
+    assert held.decision.action is Action.PAUSE
+    assert "cap:context-unknown" not in rules(held)
+    assert held.context == 2
+    mark.close()
+
+
+def test_a_subagents_check_waits_for_what_its_parent_is_passed(host: Host, other: Host) -> None:
+    host.open("s", goal="Answer ana@example.com")
+    host.open("inside", parent="s")
+    mark = host.passing("s")
+    if mark is None:
+        return
+    assert other.check("inside", "send_email", MAIL).decision.action is Action.CONTINUE
+    assert mark.begin()
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(other.check, "inside", "send_email", {"to": "eve@evil.example"})
+        sleep(0.05)
+        assert not asked.done()
+        host.add("s", POISON, source="mcp:mail")
+        mark.kept(mark.begun)
+        assert asked.result(30).decision.action is Action.PAUSE
+    mark.close()
+
+
+def test_what_is_passed_on_and_never_kept_holds_every_call(
+    host: Host, other: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.open("s", goal="Answer ana@example.com")
+    mark = host.passing("s")
+    if mark is None:
+        return
+    monkeypatch.setattr("lockgate.stores.sessions_sqlite._BUSY_S", 0.0)
+    assert mark.begin()
+    held = other.check("s", "send_email", MAIL).decision
+    assert held.action is Action.PAUSE
+    assert "does not keep it" in held.explanation
+    # Whoever keeps something need not wait: else two of them would wait for each other.
+    other.add("s", "the weather is fine", source="tool:x")
+    # One that is gone before it has: then nobody knows what the agent has read.
+    mark.close()
+    assert "cap:context-unknown" in rules(other.check("s", "send_email", MAIL))
 
 
 # People, and what an agent was told.

@@ -48,6 +48,7 @@ from lockgate.core.vocabulary import (
     Mode,
     Ran,
     Reason,
+    Receipt,
     Risk,
     ToolCall,
     Trust,
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from lockgate.core.approvals import Bound, Pending, Taken
     from lockgate.core.cases import Case, Snapshot
     from lockgate.core.evidence import Evidence
-    from lockgate.recording import Journal, Seen
+    from lockgate.recording import Journal, Promised, Seen
     from lockgate.steps import Step, Watcher
 
 # Calls of a session that the supervisor is told of; longer values are cut.
@@ -424,6 +425,29 @@ class Session:
             return None
         return self._end(tool, leaves, self._at_once(tool, ruling, seen, began))
 
+    def check_later(
+        self,
+        tool: str,
+        arguments: Mapping[str, object],
+        *,
+        annotations: Mapping[str, object] | None = None,
+        findings: Sequence[Finding] = (),
+    ) -> tuple[Decision, Promised | None]:
+        """`check` for a caller who need not have the receipt yet: with a ruling that lacks it comes what gets it.
+
+        Such a ruling is on record as far as this process's end goes, and in the log once that function has returned.
+        """
+        began = perf_counter_ns()
+        leaves, ruling, seen = self._begin(tool, arguments, annotations, findings)
+        if isinstance(ruling, Ask) or self._waits_for(ruling, seen):
+            with self._watched(tool, leaves):
+                decision = _drive(self._settled(ToolCall(tool, arguments), ruling, seen, began))
+            return self._end(tool, leaves, decision), None
+        decision, promised = _timed(ruling, began), None
+        if seen is not None:
+            decision, promised = self._promised(tool, seen, decision)
+        return self._end(tool, leaves, decision), promised
+
     def _waits_for(self, ruling: Decision, seen: Seen | None) -> bool:
         """Whether somebody has to be heard, or told, before what Tier 1 says counts."""
         return bool(seen and self._watchers) or (self._heard and ruling.risk is Risk.HIGH)
@@ -475,10 +499,31 @@ class Session:
         answer = yield self._stored(partial(self._recorded, tool, seen, decision, who))
         return answer if isinstance(answer, Decision) else self._unrecorded(decision, answer)
 
+    def _promised(self, tool: str, seen: Seen, decision: Decision) -> tuple[Decision, Promised | None]:
+        """The ruling once it is in the journal or waits to be, with its receipt or what gets it."""
+        assert self._recorder is not None  # noqa: S101
+        if not _passed(decision):
+            return self._recorded(tool, seen, decision), None
+        try:
+            got = self._recorder.promised(
+                seen,
+                self._context.blocks,
+                tool,
+                decision,
+                mode=self.policy.mode._value_,
+                policy_hash=self.policy.hash,
+            )
+        except JournalUncosigned as error:
+            return self._uncosigned(tool, seen, decision, error), None
+        except Exception as error:  # noqa: BLE001  # whatever it is, the ruling is not on record
+            return self._unrecorded(decision, error), None
+        if isinstance(got, Receipt):
+            return Decision._make((*decision[:-1], got)), None
+        return decision, got
+
     def _recorded(self, tool: str, seen: Seen, decision: Decision, who: str = "") -> Decision:
         """The ruling once it is in the journal, with its receipt; or what follows from its not being there."""
         assert self._recorder is not None  # noqa: S101
-        passed = decision.tier == 1 and decision.action is Action.CONTINUE and decision.reason in _PASSES
         try:
             receipt = self._recorder.ruled(
                 seen,
@@ -489,26 +534,30 @@ class Session:
                 policy_hash=self.policy.hash,
                 approved_by=who,
                 # A pass outlives this process, and everything that somebody may have to answer for a power cut too.
-                durable=not passed,
+                durable=not _passed(decision),
             )
         except JournalUncosigned as error:
-            # It is on record, and does not count: what is returned instead has to be on record after it.
-            held = self._unrecorded(decision, error)
-            if held.action is not decision.action:
-                with suppress(JournalUnavailable):
-                    self._recorder.ruled(
-                        seen,
-                        self._context.blocks,
-                        tool,
-                        held,
-                        mode=self.policy.mode._value_,
-                        policy_hash=self.policy.hash,
-                        witnessed=False,
-                    )
-            return held
+            return self._uncosigned(tool, seen, decision, error)
         except Exception as error:  # noqa: BLE001  # whatever it is, the ruling is not on record
             return self._unrecorded(decision, error)
         return Decision._make((*decision[:-1], receipt))
+
+    def _uncosigned(self, tool: str, seen: Seen, decision: Decision, error: JournalUncosigned) -> Decision:
+        """It is on record, and does not count: what is returned instead has to be on record after it."""
+        assert self._recorder is not None  # noqa: S101
+        held = self._unrecorded(decision, error)
+        if held.action is not decision.action:
+            with suppress(JournalUnavailable):
+                self._recorder.ruled(
+                    seen,
+                    self._context.blocks,
+                    tool,
+                    held,
+                    mode=self.policy.mode._value_,
+                    policy_hash=self.policy.hash,
+                    witnessed=False,
+                )
+        return held
 
     def _unrecorded(self, decision: Decision, answer: object) -> Decision:
         why = "the journal failed"
@@ -985,6 +1034,10 @@ def _unfit(answer: object) -> str:
     if answer.differs:
         return f"a person approved a call with another {' and '.join(answer.differs)}"
     return ""
+
+
+def _passed(decision: Decision) -> bool:
+    return decision.tier == 1 and decision.action is Action.CONTINUE and decision.reason in _PASSES
 
 
 def _timed(ruling: Decision, began: int) -> Decision:

@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from threading import Lock
 from time import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict
@@ -50,6 +51,10 @@ class Journal(Protocol):
     """
 
     def enqueue(self, records: Sequence[bytes], *, durable: bool) -> Callable[[], tuple[Receipt, ...]]: ...
+
+
+# Gets the receipt of a record that waits, by storing it; may be called again where it raised JournalUnavailable.
+Promised = Callable[[], Receipt]
 
 
 def unwitnessed(journal: Journal) -> Journal:
@@ -99,8 +104,20 @@ class Recorder:
         witness.
         """
         journal = self._journal if witnessed else unwitnessed(self._journal)
+        receipt = self._tried(journal, build, durable=durable)
+        assert isinstance(receipt, Receipt)  # noqa: S101
+        return receipt
+
+    def promise(self, build: Build) -> Receipt | Promised:
+        """As `put`, for what need not outlive a power cut: what can wait outlives this process when this returns.
+
+        A journal says with `promise` that records can wait: it takes them as `enqueue` does, or returns None.
+        """
+        return self._tried(self._journal, build, durable=False, later=True)
+
+    def _tried(self, journal: Journal, build: Build, *, durable: bool, later: bool = False) -> Receipt | Promised:
         try:
-            return self._put(journal, build, durable=durable)
+            return self._put(journal, build, durable=durable, later=later)
         except JournalUnavailable:
             raise
         except LockgateError as error:
@@ -109,13 +126,15 @@ class Recorder:
             # In its own words, which may hold anything.
             raise JournalUnavailable(f"the journal failed: {type(error).__name__}") from error
 
-    def _put(self, journal: Journal, build: Build, *, durable: bool) -> Receipt:
+    def _put(self, journal: Journal, build: Build, *, durable: bool, later: bool) -> Receipt | Promised:
+        promise = getattr(journal, "promise", None) if later else None
         with self._lock:
             first, owned, listed = self._seq + 1, self._lost, self._listed
             try:
                 # 1. Number.
                 records = [*self._gaps(), *build(self._next)] if owned else list(build(self._next))
-                wait = (
+                waits = None if promise is None or owned else promise(records)
+                wait = waits or (
                     journal.enqueue(records, durable=durable)
                     if 0 < len(records) <= _AT_ONCE
                     else _enqueued(journal, records, durable=durable)
@@ -124,6 +143,10 @@ class Recorder:
                 self._lose(first, self._seq, listed, error)
                 raise
             last, self._lost = self._seq, []
+            if waits is not None:
+                # As good as stored: whoever uses the log next does it, should this process end before.
+                self._stored = max(self._stored, last)
+                return partial(_redeemed, waits, records)
         try:
             # 2. Wait.
             receipts = wait()
@@ -254,6 +277,18 @@ def _enqueued(journal: Journal, records: list[bytes], *, durable: bool) -> Calla
     return lambda: [receipt for wait in waits for receipt in wait()]
 
 
+def _redeemed(wait: Callable[[], Sequence[Receipt]], records: Sequence[bytes]) -> Receipt:
+    try:
+        receipts = wait()
+    except JournalUnavailable:
+        raise
+    except Exception as error:
+        raise JournalUnavailable(f"the journal failed: {type(error).__name__}") from error
+    if len(receipts) != len(records) or any(map(_odd, receipts, records)):
+        raise JournalUnavailable("the journal gave a receipt for another record")
+    return receipts[-1]
+
+
 def _odd(receipt: object, data: bytes) -> bool:
     return not isinstance(receipt, Receipt) or receipt.leaf_hash != leaf_hash(data)
 
@@ -290,7 +325,33 @@ class SessionRecorder(Recorder):
         witnessed: bool = True,
     ) -> Receipt:
         """`blocks` is the session's own list, which only grows: what the records do not list yet is listed here."""
+        build = self._ruling(seen, blocks, tool, decision, mode=mode, policy_hash=policy_hash, approved_by=approved_by)
+        return self.put(build, durable=durable, witnessed=witnessed)
 
+    def promised(
+        self,
+        seen: Seen,
+        blocks: Sequence[Block],
+        tool: str,
+        decision: Decision,
+        *,
+        mode: str,
+        policy_hash: str,
+    ) -> Receipt | Promised:
+        """As `ruled`, for what need not outlive a power cut."""
+        return self.promise(self._ruling(seen, blocks, tool, decision, mode=mode, policy_hash=policy_hash))
+
+    def _ruling(
+        self,
+        seen: Seen,
+        blocks: Sequence[Block],
+        tool: str,
+        decision: Decision,
+        *,
+        mode: str,
+        policy_hash: str,
+        approved_by: str = "",
+    ) -> Build:
         def build(number: Callable[[], Numbered]) -> list[bytes]:
             records: list[bytes] = []
             fresh: Sequence[tuple[str, str, str]] = ()
@@ -321,7 +382,7 @@ class SessionRecorder(Recorder):
             )
             return records
 
-        return self.put(build, durable=durable, witnessed=witnessed)
+        return build
 
 
 def hash_of_arguments(arguments: object, leaves: Iterable[Leaf]) -> str:
@@ -428,6 +489,10 @@ class Declared:
             journal = self._journal
             assert journal is not None  # noqa: S101
         return journal.enqueue(records, durable=durable)
+
+    def promise(self, records: Sequence[bytes]) -> Callable[[], tuple[Receipt, ...]] | None:
+        promise = getattr(self._journal, "promise", None)
+        return None if promise is None else promise(records)
 
     @property
     def unwitnessed(self) -> Journal:

@@ -50,7 +50,9 @@ from lockgate.core.pipeline import unrecorded
 from lockgate.core.vocabulary import Action, Block, Decision, Finding, Kind, Lineage, Mode, Reason, ToolCall, Trust
 from lockgate.hosting.live import NO_CALL, Live
 from lockgate.hosting.memory import MAX_DEPTH, Pending, stricter_of
+from lockgate.hosting.store import Mark
 from lockgate.hosting.upkeep import Upkeep, why_of
+from lockgate.recording import Promised
 
 # Our own plugs, whose sessions have the names that their hosts give them; and what says in a session's meta that
 # somebody without one of them opened it.
@@ -240,6 +242,13 @@ class Hosting(Upkeep):
         with suppress(Exception):
             self._current(session)
 
+    def passing(self, session: str) -> Mark | None:
+        """For whoever passes texts on before they are added: a mark that makes every ruling elsewhere wait for them.
+
+        None where the store has none: then they are added first.
+        """
+        return self.store.passing(checked_name(session, "a session's id"))
+
     def _add(self, live: Live, pieces: Sequence[Piece]) -> list[Put]:
         entries = []
         for piece in pieces:
@@ -289,13 +298,19 @@ class Hosting(Upkeep):
         """Rule on one call before it runs: only CONTINUE lets it run. `key` is what the host calls it.
 
         `findings` is what the host knows against the call itself: with any, it is escalated. `later` lets what passed
-        at Tier 1 and is in the journal be kept with whatever is next kept of this session, or by `flush`: its `seq`
-        is 0 until then. Everything else is kept at once all the same.
+        at Tier 1 be kept, and stored in the journal where it waits until then, with whatever is next kept of this
+        session, or by `flush`: it has no `seq` before, and perhaps no receipt. Everything else is kept at once all
+        the same.
         """
         live, why = self._looked(session, key)
         context = live.session.size
-        decision = live.session.check(tool, arguments, annotations=annotations, findings=findings)
-        return self._keep(live, tool, arguments, annotations, decision, context, key, why, later=later)
+        if not later:
+            decision = live.session.check(tool, arguments, annotations=annotations, findings=findings)
+            return self._keep(live, tool, arguments, annotations, decision, context, key, why)
+        decision, promised = live.session.check_later(tool, arguments, annotations=annotations, findings=findings)
+        return self._keep(
+            live, tool, arguments, annotations, decision, context, key, why, later=True, promised=promised
+        )
 
     async def check_async(
         self,
@@ -346,6 +361,13 @@ class Hosting(Upkeep):
         if key:
             checked_name(key, "a call's key")
         try:
+            with self._lock:
+                live = self._live.get(session)
+            if live is None:
+                live = self._current(session)
+            # Before it catches up: what other processes have passed on by now is in it then.
+            for each in (session, *live.above):
+                self.store.passed(each)
             return self._current(session), ""
         except (InvalidCall, InvalidBlock):
             raise
@@ -372,6 +394,7 @@ class Hosting(Upkeep):
         *also: Entry,
         called: bool = True,
         later: bool = False,
+        promised: Promised | None = None,
     ) -> Kept:
         """3. The ruling once it is kept, with what else follows from it; or what follows from its not being so."""
         id, now = f"d{os.urandom(8).hex()}", self._clock()
@@ -381,8 +404,21 @@ class Hosting(Upkeep):
             self._unrecorded_at = -inf
         if not why:
             content = b"" if called else NO_CALL
-            ruling = Pending(id, live.host, now, key, content, tool, arguments, annotations, decision, context)
-            if later and _passed(decision) and self._wait(live, ruling):
+            ruling = Pending(
+                id,
+                live.id,
+                live.host,
+                now,
+                key,
+                content,
+                tool,
+                arguments,
+                annotations,
+                decision,
+                context,
+                promised=promised,
+            )
+            if later and (promised is not None or _passed(decision)) and self._wait(live, ruling):
                 return Kept(id, 0, live.id, live.host, 0, now, key, tool, dict(arguments), None, decision, context)
             try:
                 put = self._put_ruling(live, id, ruling.entry(), *also)
@@ -451,6 +487,9 @@ class Hosting(Upkeep):
                 if ruling.key == key:
                     waiting[at] = ruling._replace(ran=ran)
                     return True
+            if any(ruling.key == key and ruling.session == session for ruling in self._putting):
+                self._ended[session, key] = ran
+                return True
         return self.store.outcome(session, key, ran)
 
     def decision(self, id: str) -> Kept | None:

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial, reduce
 from json import loads
+from logging import getLogger
 from threading import Event, Lock, Thread
 from time import monotonic, time
 from typing import NamedTuple
 from weakref import ref
 
-from lockgate.core.errors import LockgateError, SessionsUnavailable
+from lockgate.core.errors import JournalUnavailable, LockgateError, SessionsUnavailable, printable
 from lockgate.core.kept import Entry, Put, Row, SessionInfo, Sort, ruled, spelled
 from lockgate.core.pipeline import leaves_of
 from lockgate.core.scope import both
@@ -24,6 +25,9 @@ from lockgate.core.vocabulary import Decision, Mode
 from lockgate.gate import MAX_HISTORY, Gate, Session
 from lockgate.hosting.live import HostedRun, Live
 from lockgate.hosting.store import SessionStore
+from lockgate.recording import Promised
+
+_log = getLogger("lockgate.hosting")
 
 # Sessions that are kept in memory, and the characters of all of them: those used longest ago go first.
 MAX_LIVE = 512
@@ -40,6 +44,7 @@ class Pending(NamedTuple):
     """A ruling that is to be kept."""
 
     id: str
+    session: str
     host: str
     at: float
     key: str
@@ -50,12 +55,15 @@ class Pending(NamedTuple):
     decision: Decision
     context: int
     ran: str = ""
+    promised: Promised | None = None
 
     def entry(self) -> Entry:
+        """JournalUnavailable where it waits to be stored in the journal, and cannot be."""
+        decision = self.decision if self.promised is None else self.decision._replace(receipt=self.promised())
         detail = spelled(
-            self.tool, self.arguments, self.annotations, self.decision, self.context, partial(_hash_of, self.arguments)
+            self.tool, self.arguments, self.annotations, decision, self.context, partial(_hash_of, self.arguments)
         )
-        columns = ruled(self.id, self.host, self.tool, self.decision, self.arguments)
+        columns = ruled(self.id, self.host, self.tool, decision, self.arguments)
         return Entry(Sort.RULING, self.at, self.key, self.content, detail, columns._replace(ran=self.ran))
 
 
@@ -90,6 +98,9 @@ class Memory:
         self._mender: Thread | None = None
         # Rulings that are in the journal and are still to be kept, by their sessions.
         self._later: dict[str, list[Pending]] = {}
+        # Those of them that are just being kept, and what became of which meanwhile.
+        self._putting: list[Pending] = []
+        self._ended: dict[tuple[str, str], str] = {}
         self._lock = Lock()
         self._closed = Event()
 
@@ -163,8 +174,13 @@ class Memory:
 
     def _catch_up(self, live: Live) -> None:
         with live.lock:
-            if not live.outdated:
+            if live.outdated:
+                return
+            # From before it is read: what is kept meanwhile makes another one.
+            stamp = self.store.stamp()
+            if not stamp or stamp != live.stamp:
                 live.catch_up(self.store.feed(live.chain, live.cursor))
+                live.stamp = stamp
 
     def _opened(self, info: SessionInfo, stand: Iterable[tuple[str, str]]) -> Session:
         try:
@@ -193,8 +209,12 @@ class Memory:
     def _put(self, live: Live, *entries: Entry, ruling: bool = False) -> list[Put]:
         with self._lock:
             waiting = self._later.pop(live.id, [])
+            # What becomes of them meanwhile is kept once they are.
+            self._putting += waiting
+        late: list[Pending] = []
         try:
-            every = [*(each.entry() for each in waiting), *entries]
+            ready, late = _ready(waiting)
+            every = [*ready, *entries]
             puts = self.store.append(live.chain, every) if every else []
             if puts is None:
                 # Forgotten meanwhile, or its file lost: it goes on as one whose context is not known.
@@ -206,12 +226,25 @@ class Memory:
             if puts is None:
                 raise SessionsUnavailable("the session is forgotten as soon as it is made")
         except BaseException:
-            with self._lock:
-                self._later[live.id] = [*waiting, *self._later.get(live.id, ())]
-                if not self._later[live.id]:
-                    del self._later[live.id]
+            late = waiting
             raise
-        return puts[len(waiting) :]
+        finally:
+            ended = self._put_away(live.id, waiting, late) if waiting else []
+        for key, ran in ended:
+            self.store.outcome(live.id, key, ran)
+        return puts[len(ready) :]
+
+    def _put_away(self, session: str, waiting: list[Pending], late: list[Pending]) -> list[tuple[str, str]]:
+        """Those of the waiting that are late wait on; what became of the others meanwhile."""
+        with self._lock:
+            for each in waiting:
+                self._putting.remove(each)
+            told = {each.id: self._ended.pop((session, each.key), "") for each in waiting}
+            again = [each._replace(ran=told[each.id] or each.ran) for each in late]
+            if again:
+                self._later[session] = [*again, *self._later.get(session, ())]
+            gone = {each.id for each in late}
+            return [(each.key, told[each.id]) for each in waiting if told[each.id] and each.id not in gone]
 
     def _make_room(self, newest: Live) -> None:
         newest.grown = False
@@ -260,6 +293,19 @@ def _mend(weak: ref[Memory], closed: Event) -> None:
         if host is None or host._mend():
             return
         del host
+
+
+def _ready(waiting: Sequence[Pending]) -> tuple[list[Entry], list[Pending]]:
+    """The rulings that can be kept now, and those that the journal has not stored yet."""
+    ready: list[Entry] = []
+    for at, each in enumerate(waiting):
+        try:
+            ready.append(each.entry())
+        except JournalUnavailable as error:
+            # Nor are those after it tried: each may have to wait for it as long.
+            _log.warning("rulings wait to be stored in the journal: %s", printable(error.message, 300))
+            return ready, list(waiting[at:])
+    return ready, []
 
 
 def stricter_of(one: tuple[str, str], other: tuple[str, str]) -> tuple[str, str]:
