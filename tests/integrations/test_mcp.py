@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from base64 import b64encode
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from time import time
+from threading import Barrier, BrokenBarrierError
+from time import monotonic, sleep, time
 from typing import Any
 
 import pytest
@@ -18,6 +23,7 @@ from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.scanner import Scanner
 from lockgate.core.vocabulary import Action
 from lockgate.hosting import Host
+from lockgate.integrations import mcp
 from lockgate.integrations import mcp_wire as wire
 from lockgate.integrations.mcp import MAX_PART, Checkpoint, Parts
 from lockgate.integrations.mcp_pins import Pins, server_name
@@ -252,14 +258,155 @@ def test_what_was_passed_on_counts_even_if_nobody_was_idle_since(rig: Rig) -> No
     assert rig.denied()
 
 
-def test_what_is_passed_on_is_noted_before(rig: Rig) -> None:
+def other_host(rig: Rig) -> Host:
+    """Another process, as far as anybody can tell."""
+    return Host(rig.host.gate, SqliteSessions(rig.host.store.path))  # type: ignore[attr-defined]
+
+
+def poisoned(more: str = "") -> bytes:
+    return wire.line_of({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"text": POISON + more}]}})
+
+
+@pytest.fixture
+def slow(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nobody notes anything by themselves."""
+    monkeypatch.setattr(mcp, "_SOON_S", 3600.0)
+    yield
+    rig.point.close()
+
+
+@pytest.mark.usefixtures("slow")
+def test_a_call_by_another_checkpoint_waits_for_what_is_passed_on(rig: Rig) -> None:
     """The next call may come by another server's checkpoint, which sees only what is kept."""
-    other = Host(rig.host.gate, SqliteSessions(rig.host.store.path))  # type: ignore[attr-defined]
+    other = other_host(rig)
+    rig.point.from_server(poisoned())
+    assert len(rig.client) == 1
+    assert other.blocks("s1") == []
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(other.check, "s1", "mcp__mail__send_email", HIJACKED)
+        sleep(0.05)
+        assert not asked.done()
+        rig.point.idle()
+        held = asked.result(30)
+    assert held.decision.action is Action.PAUSE
+    assert held.context == 1
+
+
+def test_what_was_passed_on_is_noted_in_a_moment_and_so_is_the_ruling(rig: Rig) -> None:
+    """Whatever the server and the client do from there on: nothing, say."""
+    other = other_host(rig)
+    rig.point.from_server(poisoned())
+    assert other.check("s1", "mcp__mail__send_email", HIJACKED).context == 1
+    until = monotonic() + 30
+    while not other.blocks("s1") and monotonic() < until:
+        sleep(0.01)
+    assert len(other.blocks("s1")) == 1
+
+
+def test_two_threads_with_a_first_answer_each_have_one_mark(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a server over HTTP brings them."""
+    real, barrier = rig.host.passing, Barrier(2)
+
+    def passing(session: str) -> object:
+        with suppress(BrokenBarrierError):
+            barrier.wait(0.2)
+        return real(session)
+
+    monkeypatch.setattr(rig.host, "passing", passing)
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(rig.point.from_server, poisoned(f" {number}")) for number in range(2)]:
+            done.result(30)
+    rig.point.idle()
+    assert other_host(rig).check("s1", "mcp__mail__send_email", HIJACKED).context == 2
+
+
+@pytest.mark.usefixtures("slow")
+def test_a_checkpoint_does_not_wait_for_itself(rig: Rig) -> None:
+    rig.point.from_server(poisoned())
+    rig.forget()
+    began = monotonic()
+    rig.call("send_email", HIJACKED)
+    assert rig.denied()
+    assert monotonic() - began < 4
+    # And neither does anybody else from then on.
+    assert other_host(rig).check("s1", "mcp__mail__send_email", HIJACKED).context == 1
+
+
+@pytest.mark.parametrize("why", ["long", "many", "unmarked", "failing"])
+def test_all_else_is_noted_before_it_is_passed_on(rig: Rig, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    other = other_host(rig)
     noted: list[int] = []
-    rig.point._to_client = lambda _: noted.append(len(other.blocks("s1")))
-    rig.point.from_server(wire.line_of({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"text": POISON}]}}))
+    if why == "many":
+        for number in range(16):
+            rig.point.from_server(wire.line_of({"jsonrpc": "2.0", "id": number, "result": f"fine weather {number}"}))
+    elif why == "unmarked":
+        monkeypatch.setattr(rig.host, "passing", lambda _: None)
+    elif why == "failing":
+        monkeypatch.setattr(rig.host, "passing", lambda _: 1 / 0)
+    rig.point._to_client = lambda _: noted.append(sum(POISON in each.content for each in other.blocks("s1")))
+    rig.point.from_server(poisoned(" and more" * 10_000 if why == "long" else ""))
     assert noted == [1]
     assert other.check("s1", "mcp__mail__send_email", HIJACKED).decision.action is Action.PAUSE
+
+
+def test_what_is_long_and_could_not_be_noted_is_marked_all_the_same(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = other_host(rig)
+    monkeypatch.setattr("lockgate.stores.sessions_sqlite._BUSY_S", 0.0)
+    monkeypatch.setattr(rig.point, "_empty", lambda: 1 / 0)
+    rig.point.from_server(poisoned(" and more" * 10_000))
+    assert len(rig.client) == 1
+    assert other.check("s1", "mcp__mail__send_email", {"to": "ann@example.com"}).decision.action is Action.PAUSE
+
+
+@pytest.mark.usefixtures("slow")
+def test_what_could_not_be_noted_after_it_was_passed_on_holds_every_call(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = other_host(rig)
+    monkeypatch.setattr("lockgate.stores.sessions_sqlite._BUSY_S", 0.0)
+    rig.point.from_server(wire.line_of({"jsonrpc": "2.0", "id": 1, "result": "fine weather"}))
+    real = rig.host.add
+    monkeypatch.setattr(rig.host, "add", lambda *_, **__: 1 / 0)
+    rig.point.idle()
+    assert other.check("s1", "mcp__mail__send_email", {"to": "ann@example.com"}).decision.action is Action.PAUSE
+    monkeypatch.setattr(rig.host, "add", real)
+    rig.point.idle()
+    assert other.check("s1", "mcp__mail__send_email", {"to": "ann@example.com"}).context == 1
+
+
+KILLED = """
+import os, sys
+from concurrent.futures import Future
+from pathlib import Path
+from lockgate.gate import Gate
+from lockgate.hosting import Host
+from lockgate.integrations.mcp import Checkpoint, Parts
+from lockgate.integrations.mcp_pins import Pins
+from lockgate.stores.sessions_sqlite import SqliteSessions
+folder = Path(sys.argv[1])
+parts = Future()
+parts.set_result(Parts(Host(Gate(), SqliteSessions(folder / "sessions.db")), "s1", Pins(None, "mail"), None))
+point = Checkpoint(parts, server="mail", to_server=print, to_client=lambda _: os.kill(os.getpid(), 9))
+point.from_server(sys.stdin.buffer.readline())
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
+def test_one_that_is_killed_right_after_it_passed_something_on_leaves_the_context_unknown(
+    rig: Rig, tmp_path: Path
+) -> None:
+    assert other_host(rig).check("s1", "mcp__mail__send_email", {"to": "ann@example.com"}).decision.action is (
+        Action.CONTINUE
+    )
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    done = subprocess.run(command, input=poisoned(), env=environ, capture_output=True, check=False, timeout=60)
+    assert done.returncode == -9, done.stderr
+    held = other_host(rig).check("s1", "mcp__mail__send_email", {"to": "ann@example.com"}).decision
+    assert held.action is Action.PAUSE
+    assert {found.rule for found in held.findings} == {"cap:context-unknown"}
 
 
 def test_what_came_before_there_was_a_session_is_noted_as_soon_as_there_is(rig: Rig) -> None:

@@ -19,6 +19,7 @@ import lockgate
 from lockgate import assemble
 from lockgate.config import load
 from lockgate.core.policy import Policy
+from lockgate.core.record import parse
 from lockgate.core.rules import RULES
 from lockgate.gate import shared_scanner
 from lockgate.integrations import mcp_stdio
@@ -219,7 +220,6 @@ def test_a_server_that_does_not_listen_ends_with_its_client(monkeypatch: pytest.
         to_client=Sink(os.open(os.devnull, os.O_WRONLY)),
         from_client=lambda line: take(line * 100),
         from_server=lambda _: ready.set(),
-        idle=lambda: None,
     )
     client.join()
     child.stdout.close()
@@ -234,6 +234,27 @@ def test_a_killed_pump_takes_its_server_along(start: Start) -> None:
     # Standard error is the server's too: it is closed when the server has gone.
     server._reading.join(LIMIT_S)
     assert not server._reading.is_alive()
+
+
+def test_a_call_that_was_passed_on_is_on_record_even_if_the_pump_is_killed_right_then(
+    start: Start, environment: dict[str, str]
+) -> None:
+    settings = load(environ=environment, cwd=Path(environment["HOME"]), check_pattern=assemble.check_pattern)
+    server = start("--name", "mail", "--session", "killed")
+    # The first is stored at once; those after it wait until somebody has time.
+    assert server.call("read_inbox", folder="x")
+    server.send(
+        b'{"jsonrpc":"2.0","id":99,"method":"tools/call","params":{"name":"read_and_kill","arguments":{"n":1}}}\n'
+    )
+    assert server.process.wait(LIMIT_S) == -signal.SIGKILL
+    server._reading.join(LIMIT_S)
+    assert b"scripted: killed" in server.said
+    with assemble.log_from_settings(settings) as log:
+        log.checkpoint()
+        with log.store.reading() as view:
+            bodies = [parse(body) for each in view.shards() for _, body in view.bodies(each.number, 0, each.size)]
+    tools = [each["tool"] for each in bodies if each.get("session") == "killed"]
+    assert tools == ["mcp__mail__read_inbox", "mcp__mail__read_and_kill"]
 
 
 def test_a_configuration_that_must_not_start_ends_everything(start: Start, tmp_path: Path) -> None:

@@ -98,7 +98,6 @@ def _local(args: argparse.Namespace) -> int:
         to_client=to_client,
         from_client=point.from_client,
         from_server=point.from_server,
-        idle=point.idle,
     )
     _raise_if_broken(parts)
     point.close()
@@ -116,11 +115,7 @@ def _remote(args: argparse.Namespace) -> int:
     url = _url(args.url, secret=bool(headers))
     to_client = mcp_stdio.Sink(_own_output())
 
-    def deliver(line: bytes) -> None:
-        point.from_server(line)
-        point.idle()
-
-    remote = mcp_http.Remote(url, headers, deliver, ca_file=args.ca_file)
+    remote = mcp_http.Remote(url, headers, lambda line: point.from_server(line), ca_file=args.ca_file)
     parts = _coming(args, [url], or_else=to_client.close)
     point = _checkpoint(args, parts, to_client=to_client, to_server=remote.send)
     try:

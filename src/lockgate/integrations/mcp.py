@@ -6,7 +6,7 @@ server's place, a question to a person is put to the client in ours, and their a
 
 1. Read.     What the client sent is read strictly, and what cannot be read is not passed on.
 2. Noted.    Before a call is ruled on, everything that its server (and every other plug of the session) has passed on
-             is in the session: what is passed on is queued first, and whoever comes first empties the queue.
+             is in the session: what is passed on is queued and marked first, and whoever comes first empties the queue.
 3. Pinned.   A tool that is not what was pinned has a finding that only a person clears.
 4. Ruled.    CONTINUE passes the call on. A failure of ours is a denial, like everything else that is not CONTINUE.
 5. Asked.    A PAUSE is put to the client's user where the client can ask. Their answer goes through the approvals,
@@ -23,9 +23,10 @@ from functools import partial
 from hashlib import sha256
 from itertools import count
 from os import urandom
-from threading import Lock
+from threading import Event, Lock, Thread
 from time import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+from weakref import ref
 
 from lockgate.core.errors import InvalidBlock, InvalidCall, printable, quoted
 from lockgate.core.vocabulary import Action, Finding, Reason
@@ -36,6 +37,7 @@ from lockgate.integrations.mcp_wire import Era, Message
 
 if TYPE_CHECKING:
     from lockgate.core.vocabulary import Block, Decision
+    from lockgate.hosting.store import Mark
 
 _log = logging.getLogger("lockgate.mcp")
 
@@ -44,6 +46,13 @@ _MAX_AWAITED = 4_096
 # Below the scanner's own limit, with some of each part repeated in the next so that nothing is cut in two.
 MAX_PART = 8 * 1024 * 1024
 _OVERLAP = 4_096
+# Up to so many bytes are passed on before they are noted: noting more takes longer than others should wait for.
+_AT_ONCE = 64 * 1024
+# And so many messages.
+_MAX_QUEUED = 16
+# How long what waits does so: longer than it takes to pass the answer of a quick server on.
+_SOON_S = 0.004
+_UNUSED_S = 10.0
 
 
 class Kept(Protocol):
@@ -71,6 +80,8 @@ class Ruler(Protocol):
     ) -> Kept: ...
 
     def flush(self, session: str = "") -> None: ...
+
+    def passing(self, session: str) -> Mark | None: ...
 
     def session(self, id: str) -> object: ...
 
@@ -142,6 +153,13 @@ class Checkpoint:
         # The first one stays until it is noted: whoever finds nothing here need not wait for whoever notes.
         self._queue: deque[_Heard | _Said | _Listed | _Ended] = deque()
         self._noting = Lock()
+        # Says to others that something was passed on which is still queued; or that nothing can say so.
+        self._mark: Mark | None = None
+        self._unmarked = False
+        # Whether something waits to be noted or kept, by a thread that begins with the first that does.
+        self._waiting = Event()
+        self._closed = Event()
+        self._keeper: Thread | None = None
         # What was asked for under which id: where an answer came from, and which call it ends.
         self._awaited: OrderedDict[tuple[str, object], _Asked] = OrderedDict()
         self._awaiting = Lock()
@@ -213,6 +231,7 @@ class Checkpoint:
                     self._await(item, keys[at])
             if rest:
                 self._to_server(line if len(rest) == len(items) else wire.line_of(rest), rest)
+            self._soon()
             return
         why = "not passed on by Lockgate: another call of the same batch may not run"
         for at, item in enumerate(rest):
@@ -276,6 +295,7 @@ class Checkpoint:
         except InvalidCall as error:
             self._unread(line, error.message)
             return
+        queued = False
         for item in message if isinstance(message, list) else (message,):
             if not isinstance(item, dict):
                 self._queue.append(_Heard(item, None))
@@ -283,9 +303,14 @@ class Checkpoint:
                 self._queue.append(
                     _Heard(item, None if isinstance(item.get("method"), str) else self._asked(item.get("id")))
                 )
-        # Noted before it is passed on: the client's next call may come by another server's pump, which sees only what
-        # is kept. What cannot be noted yet stays queued, and no call is ruled on here before it is out.
-        self.idle()
+            else:
+                continue
+            queued = True
+        # The client's next call may come by another server's pump, which sees only what is kept: it waits for what is
+        # marked until that is noted, which is done in a moment. What is long, or cannot be marked, is noted before it
+        # is passed on. What cannot be noted yet stays queued, and no call is ruled on here before it is out.
+        if queued and (not self._marked() or len(line) > _AT_ONCE or len(self._queue) > _MAX_QUEUED):
+            self.idle()
         self._to_client(line)
 
     def _unread(self, line: bytes, why: str) -> None:
@@ -298,7 +323,7 @@ class Checkpoint:
                     self._queue.append(_Ended(asked.ended, "failed"))
 
     def idle(self) -> None:
-        """Nobody waits for anything just now: a good moment to note what was passed on."""
+        """Note what was passed on, and keep what waits to be kept."""
         if not self._coming.done():
             return
         try:
@@ -306,6 +331,31 @@ class Checkpoint:
             self._parts.host.flush(self._parts.session)
         except Exception as error:  # noqa: BLE001  # it stays in the queue, and no call is ruled on before it is out
             _log.warning("what the server sent cannot be noted: %s", said_by(error))
+
+    def _marked(self) -> bool:
+        """Whether every other process of the session knows that something is passed on, and waits until it is noted."""
+        try:
+            if self._mark is None and not self._unmarked and self._coming.done():
+                with self._noting:
+                    if self._mark is None:
+                        self._mark = self._parts.host.passing(self._parts.session)
+                        self._unmarked = self._mark is None
+            marked = self._mark is not None and self._mark.begin()
+        except Exception as error:  # noqa: BLE001  # then it is noted first
+            _log.warning("what the server sends cannot be marked: %s", said_by(error))
+            return False
+        if marked:
+            self._soon()
+        return marked
+
+    def _soon(self) -> None:
+        """Have what waits noted and kept in a moment, whatever happens until then."""
+        if self._waiting.is_set():
+            return
+        self._waiting.set()
+        if self._keeper is None:
+            self._keeper = Thread(target=_keep, args=(ref(self), self._waiting, self._closed), daemon=True)
+            self._keeper.start()
 
     def _taken_apart(self, item: object, asked: _Asked | None) -> list[_Said | _Listed | _Ended]:
         """What is to be noted of a message."""
@@ -336,8 +386,15 @@ class Checkpoint:
 
     def _note(self) -> None:
         """Empty the queue into the session; what cannot be noted stays, and raises."""
-        if not self._queue:
-            return
+        # What is marked was queued before.
+        mark = self._mark
+        begun = 0 if mark is None else mark.begun
+        if self._queue:
+            self._empty()
+        if mark is not None:
+            mark.kept(begun)
+
+    def _empty(self) -> None:
         with self._noting:
             while self._queue:
                 item = self._queue[0]
@@ -431,6 +488,8 @@ class Checkpoint:
         if isinstance(ruling, str):
             self._await(call.message, ruling)
             self._to_server(call.line, call.message)
+            # The ruling waits to be kept, however long the server takes.
+            self._soon()
             return
         if ask and isinstance(ruling, tuple) and ruling.action is Action.PAUSE and ruling.approval:
             try:
@@ -480,10 +539,32 @@ class Checkpoint:
     def close(self) -> None:
         """Forget what waits; what has been queued is noted, if it can be."""
         self._asking.close()
+        self._closed.set()
+        self._waiting.set()
         self.idle()
+        if self._mark is not None:
+            self._mark.close()
 
     def _answer(self, message: Message) -> None:
         self._to_client(wire.line_of(message))
+
+
+def _keep(weak: ref[Checkpoint], waiting: Event, closed: Event) -> None:
+    """In a thread of its own, until the checkpoint is closed or nobody uses it any more."""
+    while True:
+        found = waiting.wait(_UNUSED_S)
+        # Whoever was just passed something is woken on the processor of whoever passed it on, and would have to wait
+        # there until that one is done with what else it does.
+        if found and closed.wait(_SOON_S):
+            return
+        point = weak()
+        if point is None:
+            return
+        if found:
+            # First: what comes from here on waits anew.
+            waiting.clear()
+            point.idle()
+        del point
 
 
 def _refusal(message: Message) -> Message | None:

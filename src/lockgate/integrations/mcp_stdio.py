@@ -21,9 +21,6 @@ from lockgate.core.errors import LockgateError, quoted
 _READ = 1 << 16
 # Longer than what anybody sends on purpose; a line without an end must not fill the memory.
 MAX_LINE = 256 * 1024 * 1024
-# How long nothing must have come for it to be quiet. Whoever was just passed something is woken on the processor of
-# whoever passed it on, and would have to wait there until that one is done with what else it does.
-_QUIET_MS = 2
 # How long a server may take to end by itself when its client has gone, and then to obey.
 GRACE_S = 5.0
 # What is passed on to the server. Ctrl-C reaches it by itself, where there is a terminal.
@@ -34,16 +31,11 @@ class TooLong(LockgateError):
     pass
 
 
-def lines(fd: int, *, limit: int = MAX_LINE, idle: Callable[[], None] | None = None) -> Iterator[bytes]:
-    """The lines that come out of a descriptor, with their ends; the last one may have none.
-
-    `idle` is called whenever all that has come so far is passed on, and it is quiet.
-    """
+def lines(fd: int, *, limit: int = MAX_LINE) -> Iterator[bytes]:
+    """The lines that come out of a descriptor, with their ends; the last one may have none."""
     parts: list[bytes] = []
     size = 0
     while True:
-        if idle is not None and not _is_there(fd):
-            idle()
         data = os.read(fd, _READ)
         if not data:
             break
@@ -60,15 +52,6 @@ def lines(fd: int, *, limit: int = MAX_LINE, idle: Callable[[], None] | None = N
                 raise TooLong(f"a message is longer than {limit:,} bytes")
     if parts:
         yield b"".join(parts)
-
-
-def _is_there(fd: int) -> bool:
-    """Whether there is something to read, or soon will be; False where that cannot be told."""
-    if not hasattr(select, "poll"):
-        return False
-    watched = select.poll()
-    watched.register(fd, select.POLLIN)
-    return bool(watched.poll(_QUIET_MS))
 
 
 class Sink:
@@ -135,7 +118,6 @@ def pump(
     to_client: Sink,
     from_client: Callable[[bytes], None],
     from_server: Callable[[bytes], None],
-    idle: Callable[[], None],
 ) -> int:
     """Carry messages both ways until the server ends; returns how it did, as `Popen.returncode` says it."""
     assert child.stdout is not None  # noqa: S101
@@ -144,7 +126,7 @@ def pump(
     if hasattr(select, "poll"):
         Thread(target=_watch, args=(child, from_fd, reader), daemon=True).start()
     try:
-        for line in lines(child.stdout.fileno(), idle=idle):
+        for line in lines(child.stdout.fileno()):
             from_server(line)
             if to_client.broken:
                 _end(child, to_server)
