@@ -68,9 +68,14 @@ class Counter:
         self._values: dict[tuple[str, ...], int] = {}
 
     def add(self, *values: str) -> None:
-        series = values if _is_in(values, self._values) else _series(self.labels, values)
-        with _lock:
-            self._values[series] = self._values.get(series, 0) + 1
+        try:
+            with _lock:
+                # Nearly always: a series that is there was ours when it began.
+                self._values[values] += 1
+        except (KeyError, TypeError):
+            series = _series(self.labels, values)
+            with _lock:
+                self._values[series] = self._values.get(series, 0) + 1
 
     def value(self, *values: str) -> int:
         with _lock:
@@ -96,13 +101,16 @@ class Histogram:
     def observe(self, value: float, *values: str) -> None:
         # NaN would poison the sum for good, and a clock that went backwards is nobody's latency.
         seen = value if value >= 0 else 0.0
-        series = values if _is_in(values, self._counts) else _series(self.labels, values)
-        with _lock:
-            counts = self._counts.get(series)
-            if counts is None:
-                counts = self._counts[series] = [0] * (len(self.bounds) + 1)
-            counts[bisect_left(self.bounds, seen)] += 1
-            self._sums[series] = self._sums.get(series, 0.0) + seen
+        place = bisect_left(self.bounds, seen)
+        try:
+            with _lock:
+                self._sums[values] += seen
+                self._counts[values][place] += 1
+        except (KeyError, TypeError):
+            series = _series(self.labels, values)
+            with _lock:
+                self._counts.setdefault(series, [0] * (len(self.bounds) + 1))[place] += 1
+                self._sums[series] = self._sums.get(series, 0.0) + seen
 
     def count(self, *values: str) -> int:
         with _lock:
@@ -191,14 +199,6 @@ def _series(labels: Mapping[str, tuple[str, ...]], values: tuple[str, ...]) -> t
         known[known.index(value)] if value in known else OTHER
         for known, value in zip(labels.values(), values, strict=True)
     )
-
-
-def _is_in(values: tuple[str, ...], series: Mapping[tuple[str, ...], object]) -> bool:
-    """Whether they are counted already: a series that is there was ours when it began."""
-    try:
-        return values in series
-    except TypeError:
-        return False
 
 
 def _labels(labels: Mapping[str, tuple[str, ...]], series: tuple[str, ...]) -> str:
