@@ -31,6 +31,7 @@ from lockgate import (
     adapters,
     assemble,
     lanes,
+    tracing,
 )
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Request, Said, Scored, Why
 from lockgate.core.scanner import Scanner
@@ -1224,6 +1225,25 @@ def test_a_tracer_that_raises_changes_no_verdict(make: Make, monkeypatch: pytest
 
     monkeypatch.setattr(trace, "get_tracer", lambda name: tracer)
     assert ask(make(SAFE), PLAIN).verdict == "safe"
+
+
+def test_whoever_begins_to_collect_spans_later_gets_them(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    now = [1000.0]
+    monkeypatch.setattr(tracing, "monotonic", lambda: now[0])
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
+    adapter = make(SAFE)
+    adapter.examine(PLAIN)
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    now[0] += tracing.ASK_AGAIN_S
+    adapter.examine(PLAIN)
+    assert len(exporter.get_finished_spans()) == 1
 
 
 @pytest.mark.parametrize("broken", [None, object()])

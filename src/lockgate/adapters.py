@@ -47,7 +47,7 @@ from lockgate.core.scanner import Scanner
 from lockgate.gate import shared_scanner
 from lockgate.lanes import Full, Lane
 from lockgate.metrics import METRICS, OTHER, PROVIDERS, Metrics
-from lockgate.tracing import Span, Tracing
+from lockgate.tracing import NOBODYS, Span, Tracing
 from lockgate.verifier_settings import is_key
 from lockgate.verifiers.client import Client, Provider
 
@@ -253,7 +253,10 @@ class _Adapter:
         metrics = self._metrics
         metrics.requests.add(self._name, assessment.verdict)
         metrics.latency.observe(assessment.latency_ms / 1000, self._name)
-        span.tell(provider=self._name, verdict=assessment.verdict, reason=assessment.reason, digest=assessment.digest)
+        if span is not NOBODYS:
+            span.tell(
+                provider=self._name, verdict=assessment.verdict, reason=assessment.reason, digest=assessment.digest
+            )
         if why is None:
             return
         metrics.errors.add(self._name, why)
@@ -309,7 +312,8 @@ class LocalRuleAdapter(_Adapter):
         assessment = Assessment(verdict, self._name, reason, latency_ms, rules, digest)
         span = self._tracing.start()
         self._report(assessment, None, "", span)
-        span.end()
+        if span is not NOBODYS:
+            span.end()
         return assessment
 
     def _put(self, payload: Payload, found: View, seen: _Seen) -> None:  # noqa: ARG002

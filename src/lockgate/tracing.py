@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 NAME = "lockgate.verifier.assess"
+# How often somebody who collects is looked for, where there is nobody.
+ASK_AGAIN_S = 1.0
 
 
 class Tracing:
     """Makes spans. The package is imported here, when an adapter is made, and not on somebody's first request."""
 
-    __slots__ = ("_tracer",)
+    __slots__ = ("_asks_at", "_is_nobodys", "_tracer")
 
     def __init__(self) -> None:
         self._tracer: Any = None
+        self._is_nobodys: Callable[[], bool] = bool
+        self._asks_at = 0.0
         # Whatever is wrong with an exporter of somebody's, no ruling may depend on it.
         with suppress(Exception):
-            from opentelemetry.trace import get_tracer
+            from opentelemetry.trace import ProxyTracer, ProxyTracerProvider, get_tracer, get_tracer_provider
 
             self._tracer = get_tracer("lockgate")
+            if type(self._tracer) is ProxyTracer:
+                self._is_nobodys = lambda: type(get_tracer_provider()) is ProxyTracerProvider
 
     def start(self) -> Span:
-        if self._tracer is None:
-            return _NONE
+        # The API without anybody who collects: what it is told goes nowhere, and that takes time
+        # with every request. Whoever comes later is found within a moment.
+        if self._tracer is None or monotonic() < self._asks_at:
+            return NOBODYS
         span = Span()
         with suppress(Exception):
+            if self._is_nobodys():
+                self._asks_at = monotonic() + ASK_AGAIN_S
+                return NOBODYS
             span._span = self._tracer.start_span(NAME)
             if not span._span.is_recording():
-                # The API without anybody who collects: what it is told goes nowhere.
-                return _NONE
+                return NOBODYS
         return span
 
 
@@ -53,4 +65,4 @@ class Span:
                 self._span.end()
 
 
-_NONE = Span()
+NOBODYS = Span()
