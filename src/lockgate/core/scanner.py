@@ -178,7 +178,8 @@ class Scanner:
     def _matches(self, data: bytes) -> list[tuple[int, int]]:
         found: list[tuple[int, int]] = []
         database = self._database
-        database.scan(data, match_event_handler=_collect, context=found, scratch=self._scratch("rules", database))
+        scratch = self._threads.__dict__.get("rules") or self._scratch("rules", database)
+        database.scan(data, match_event_handler=_collect, context=found, scratch=scratch)
         if data.isascii():
             return found
         database = self._beyond

@@ -76,7 +76,9 @@ def normalize(body: bytes, content_type: str, *, path: str = "", query: bytes = 
         reading.end_turn()
     except Refusal as refusal:
         return refusal.refused
-    return Normalized(tuple(reading.turns), tuple(reading.uploads), stream, tuple(sorted(reading.flags)))
+    return Normalized(
+        tuple(reading.turns), tuple(reading.uploads), stream, tuple(sorted(reading.flags)) if reading.flags else ()
+    )
 
 
 def payload_of(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from itertools import pairwise
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -83,7 +82,8 @@ class Upload(NamedTuple):
     outside: bool = False
 
 
-_TEXT_OF: Final = attrgetter("text")
+# A Turn from all of its values, without asking for those that are left out.
+_new: Final = tuple.__new__
 
 # --- who speaks
 
@@ -310,6 +310,7 @@ class Reading:
                 if name != "model" or type(value) is not str or _NAME.fullmatch(value) is None:
                     return False
         said: list[Turn] = []
+        characters = self._characters
         try:
             for message in messages:
                 if type(message) is not dict or len(message) != 2:
@@ -322,12 +323,12 @@ class Reading:
                         return False
                     if not text or text.isspace():
                         continue
-                said.append(Turn("text", speaker, text))
+                characters += len(text) + _BETWEEN
+                said.append(_new(Turn, ("text", speaker, text, "", NOTHING, False)))
         except (AttributeError, KeyError, TypeError):
             # Another key, another role, or something that is no text.
             return False
         self._kept = False
-        characters = self._characters + sum(map(len, map(_TEXT_OF, said))) + len(said) * _BETWEEN
         if len(self.turns) + len(said) <= MAX_TURNS and characters <= MAX_PROMPT_CHARACTERS:
             self.turns += said
             self._characters = characters
