@@ -57,10 +57,10 @@ from lockgate.ingress.answers import (
 )
 from lockgate.ingress.bodies import Bodies, Body
 from lockgate.ingress.identity import MAX_REMEMBERED, Identity, OddCredential, Principal, Unidentified, wide
-from lockgate.ingress.ladder import Judged, Ladder
+from lockgate.ingress.ladder import GOOD, Judged, Ladder
 from lockgate.ingress.offers import may_use_tools
 from lockgate.ingress.payload import Refused, normalize
-from lockgate.ingress.verdicts import Case, FetchVerdict, Request, Verdicts, in_lane
+from lockgate.ingress.verdicts import MAX_BYTES_ON_LOOP, Case, FetchVerdict, Request, Verdicts, in_lane
 from lockgate.lanes import Lane
 from lockgate.metrics import METRICS, Metrics
 from lockgate.recording import Journal, record_assess
@@ -77,6 +77,8 @@ STALE_S = 0.25
 _TOO_BUSY = (Why.BUSY.value, Why.DEADLINE.value)
 _SECRET = urandom(32)
 _NORMAL = Standing.NORMAL
+# The headers of nearly every answer.
+_ALLOWED = marks("allow", "")
 # What names of headers about the content begin with.
 _C = (b"c", b"C")
 
@@ -122,6 +124,8 @@ class AbuseGateMiddleware:
         self._identity = wiring.identity(settings, identity, principal)
         self._whom = lru_cache(MAX_REMEMBERED)(self._turn_of)
         self._ladder = ladder or wiring.ladder(settings, metrics)
+        # One of somebody's own may know more than ours, and is asked about everything.
+        self._ours = type(self._ladder) is Ladder
         self._gate = gate or Gate()
         # The rules are compiled now, and the cues that calls are checked with: that takes seconds, which the first
         # request does not have.
@@ -153,33 +157,10 @@ class AbuseGateMiddleware:
             LOG.warning("the abuse gate is switched off: every request passes unseen")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kind = scope["type"]
-        if kind == "lifespan":
-            await self._app(scope, receive, self._closing(send))
-        elif not self._settings.enabled:
-            await self._app(scope, receive, send)
-        elif kind == "http":
-            await self._http(scope, receive, send)
-        elif kind == "websocket":
-            await self._websocket(scope, receive, send)
-        else:
-            raise LockgateError("the abuse gate knows http, websocket and lifespan only")
-
-    async def fetch_verdict(self, request: Request) -> Verdict | Assessment:
-        """The adapter's verdict; one that has only `assess` is asked in a thread."""
-        adapter = cast(Any, self._adapter)
-        if isinstance(adapter, LocalRuleAdapter | RemoteAdapter):
-            return await adapter.examine_async(request.payload, whom=request.whom)
-        work = partial(adapter.assess, request.payload)
-        return cast(Verdict, await in_lane(self._asking, work, self._settings.verdict_timeout_s, request.whom))
-
-    async def close(self) -> None:
-        """Let go of what this gate has made for itself: where no lifespan reaches it, under `app.mount`, call it."""
-        for part in self._closes:
-            with suppress(Exception):
-                await part.close()
-
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not self._settings.enabled:
+            await self._other(scope, receive, send)
+            return
+        # Here and not in a coroutine of its own: whatever the application waits for passes through each there is.
         began = perf_counter()
         body = Body()
         try:
@@ -196,19 +177,45 @@ class AbuseGateMiddleware:
                 self._count("left", began)
                 return
             self._count("allowed" if decision == "allow" else "unclear", began)
-            added = marks(decision, mode_of(judged))
+            added = _ALLOWED if decision == "allow" and judged is GOOD else marks(decision, mode_of(judged))
             again = replayed(body.data, receive, partial(self._bodies.let_go, body))
             body.data = b""
             await self._app(cleaned(scope), again, marked(send, added))
         finally:
             self._bodies.let_go(body)
 
+    async def fetch_verdict(self, request: Request) -> Verdict | Assessment:
+        """The adapter's verdict; one that has only `assess` is asked in a thread."""
+        adapter = cast(Any, self._adapter)
+        if isinstance(adapter, LocalRuleAdapter | RemoteAdapter):
+            return await adapter.examine_async(request.payload, whom=request.whom)
+        work = partial(adapter.assess, request.payload)
+        return cast(Verdict, await in_lane(self._asking, work, self._settings.verdict_timeout_s, request.whom))
+
+    async def close(self) -> None:
+        """Let go of what this gate has made for itself: where no lifespan reaches it, under `app.mount`, call it."""
+        for part in self._closes:
+            with suppress(Exception):
+                await part.close()
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = scope["type"]
+        if kind == "lifespan":
+            await self._app(scope, receive, self._closing(send))
+        elif not self._settings.enabled:
+            await self._app(scope, receive, send)
+        elif kind == "websocket":
+            await self._websocket(scope, receive, send)
+        else:
+            raise LockgateError("the abuse gate knows http, websocket and lifespan only")
+
     async def _admitted(self, scope: Scope, receive: Receive, body: Body) -> tuple[str, Judged]:
         """The decision for a request that may pass, `allow` or `unclear`; Stop for any other."""
         # 1. Head.
         content_type, length = self._head(scope)
         # 2. Standing.
-        subjects, judged = await self._standing(scope)
+        subjects = self._subjects(scope)
+        judged = self._known(subjects) or await self._standing(subjects)
         asked_at = perf_counter()
         try:
             # 3. Body.
@@ -219,22 +226,34 @@ class AbuseGateMiddleware:
             if not body.whole:
                 return "", judged
             # 4. Parse.
-            data, whom = body.data, self._whom(tuple(subjects))
+            data = body.data
             work = partial(normalize, data, content_type, path=scope["path"], query=scope.get("query_string", b""))
-            found = await self._verdicts.worked(work, len(data), whom)
+            if len(data) <= MAX_BYTES_ON_LOOP:
+                found = self._verdicts.done(work)
+            else:
+                found = await self._verdicts.worked(work, len(data), self._whom(subjects))
             if isinstance(found, Refused):
                 raise Stop(found.reason, status=found.status)
-            case = Case(scope, content_type, data, found, whom)
             # 5. Lock. Whoever holds back the end of a body until they are banned is banned.
-            if self._may_have_changed(judged, asked_at):
+            case = None
+            # Nobody was waited for since they were judged, so nothing can have happened.
+            at_ease = judged is GOOD and self._ours and not body.waited and len(data) <= MAX_BYTES_ON_LOOP
+            if not at_ease and self._may_have_changed(judged, asked_at):
+                case = Case(scope, content_type, data, found, self._whom(subjects))
                 judged = await self._still(subjects, judged, asked_at, case)
             # 6. Verify.
+            at_once = self._verdicts.at_once(found)
+            if at_ease and at_once is not None and at_once.verdict == "safe" and self._journal is None:
+                # Nearly all, and there is nothing else to do.
+                return "allow", judged
+            whom = self._whom(subjects)
+            case = case or Case(scope, content_type, data, found, whom)
             ends = perf_counter() + self._settings.verdict_timeout_s
             complete = True
             if found.uploads:
                 inspected, complete = await self._verdicts.inspected(found, whom, ends)
                 case = case._replace(inspected=inspected)
-            assessment = await self._verdicts.on(case, ends)
+            assessment = await self._verdicts.on(case, ends, at_once)
             if not assessment.read:
                 # Nobody's verifier is down: these are our own rules, and whoever keeps them busy must not get past.
                 self._failed("verdict", TimeoutError())
@@ -245,7 +264,6 @@ class AbuseGateMiddleware:
                 judged = await self._still(subjects, judged, asked_at, case)
             # 7. Act.
             if assessment.verdict == "safe" and complete and self._journal is None:
-                # Nearly all, and there is nothing else to do.
                 return "allow", judged
             return await self._act(assessment, case, _Sender(subjects, judged), unread=not complete), judged
         except Stop as stop:
@@ -289,19 +307,27 @@ class AbuseGateMiddleware:
             raise Stop("headers-too-large")
         return (content_type or b"").decode("latin-1"), length
 
-    async def _standing(self, scope: Scope) -> tuple[tuple[Subject, ...], Judged]:
+    def _subjects(self, scope: Scope) -> tuple[Subject, ...]:
         try:
-            subjects = self._identity.subjects(scope)
+            return tuple(self._identity.subjects(scope))
         except OddCredential:
             raise Stop("bad-credential") from None
         except Exception as error:  # noqa: BLE001 - the application's own code; nobody's request would carry no ban
             self._failed("identity", error)
             self._explain(error)
             raise Stop("unavailable") from None
+
+    def _known(self, subjects: tuple[Subject, ...]) -> Judged | None:
+        try:
+            return self._ladder.at_once(subjects) if self._ours else None
+        except Exception:  # noqa: BLE001 - it fails there once more, where it is reported
+            return None
+
+    async def _standing(self, subjects: tuple[Subject, ...]) -> Judged:
         try:
             judged = await self._ladder.standing(subjects)
             banned = judged.standing is Standing.FULL_QUARANTINE
-            held = judged.delay_s > 0 or type(self._ladder) is not Ladder
+            held = judged.delay_s > 0 or not self._ours
             slowed = held and not banned and not await self._ladder.hold(subjects, judged)
         except Exception as error:  # noqa: BLE001 - whoever is banned would pass if this were a good standing
             self._failed("ladder", error)
@@ -310,14 +336,13 @@ class AbuseGateMiddleware:
             raise Stop("quarantined", judged=judged)
         if slowed:
             raise Stop("slowed", judged=judged)
-        return subjects, judged
+        return judged
 
     def _may_have_changed(self, judged: Judged, asked_at: float) -> bool:
         """Whether to ask how they stand by now: not of most, where nobody is banned and hardly any time has passed."""
         return (
             judged.standing is not _NORMAL
-            # One of somebody's own may know more than ours.
-            or type(self._ladder) is not Ladder
+            or not self._ours
             or self._ladder.has_bans
             or perf_counter() - asked_at > STALE_S
         )
@@ -431,7 +456,7 @@ class AbuseGateMiddleware:
         began = perf_counter()
         try:
             self._head(scope)
-            _, judged = await self._standing(scope)
+            judged = await self._standing(self._subjects(scope))
             # Nobody reads the messages, so nobody would see a tool in them.
             if judged.standing is Standing.EXECUTE_LOCKED:
                 raise Stop("tools-locked", judged=judged)

@@ -123,7 +123,8 @@ def cleaned(scope: Scope) -> Scope:
 def marked(send: Send, added: Headers) -> Send:
     """The application's answer with our headers, and with none that only looks like one of them."""
 
-    async def passed_on(message: Message) -> None:
+    # Not a coroutine of its own: the server's is the one to wait for.
+    def passed_on(message: Message) -> Awaitable[None]:
         kind = message["type"]
         if kind in _WITH_HEADERS:
             if OWN in message:
@@ -136,7 +137,7 @@ def marked(send: Send, added: Headers) -> Send:
                     if (type(name) is bytes and name[:1] not in _FIRST) or not _is_ours(bytes(name))
                 ]
                 message = {**message, "headers": kept if kind == "http.response.trailers" else [*kept, *added]}
-        await send(message)
+        return send(message)
 
     return passed_on
 

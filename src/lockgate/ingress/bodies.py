@@ -26,14 +26,17 @@ _MANY_PARTS = 256
 
 
 class Body:
-    """A body as far as it has arrived, and the network it comes from, by its key (see `wide`)."""
+    """A body as far as it has arrived, and the network it comes from, by its key (see `wide`).
 
-    __slots__ = ("clock", "data", "network", "pushed_out", "size", "whole")
+    `waited` is False where all of it was there when it was asked for: nothing can have happened in the meantime.
+    """
+
+    __slots__ = ("clock", "data", "network", "pushed_out", "size", "waited", "whole")
 
     def __init__(self) -> None:
         self.data = b""
         self.size = 0
-        self.whole = False
+        self.whole = self.waited = False
         self.network = ""
         self.clock: asyncio.Timeout | None = None
         self.pushed_out = False
@@ -93,6 +96,7 @@ class Bodies:
             _less(self._of_wide, wide(body.network), size)
 
     async def _wait(self, coming: Awaitable[Message], body: Body, ends: float) -> Message:
+        body.waited = True
         try:
             async with asyncio.timeout_at(ends) as body.clock:
                 self._waiting[body] = None

@@ -95,15 +95,23 @@ class Verdicts:
 
     async def worked(self, work: Callable[[], T], size: int, whom: str) -> T:
         """Work on so many bytes, in a lane unless they are few. What fails here is a body nobody has thought of."""
+        if size <= MAX_BYTES_ON_LOOP:
+            return self.done(work)
         try:
-            if size <= MAX_BYTES_ON_LOOP:
-                return work()
             lane = self._reading if size <= MAX_BYTES_ORDINARY else self._reading_large
             return cast(T, await in_lane(lane, work, self._settings.verdict_timeout_s, whom))
         except (Full, TimeoutError) as error:
             self._failed("parse", error)
             raise Stop("busy") from None
         except Exception as error:  # noqa: BLE001 - a body that breaks a parser is not passed on
+            self._failed("parse", error)
+            raise Stop("unreadable") from None
+
+    def done(self, work: Callable[[], T]) -> T:
+        """The same for few bytes, here and now."""
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001 - as above
             self._failed("parse", error)
             raise Stop("unreadable") from None
 
@@ -116,12 +124,12 @@ class Verdicts:
             return (), False
         return inspected, all(one.complete for one in inspected) and len(inspected) == len(found.uploads)
 
-    async def on(self, case: Case, ends: float) -> Assessment:
+    async def on(self, case: Case, ends: float, said: Assessment | None = None) -> Assessment:
         """What is said of a request; where the rules alone call it unsafe, without what its system turn says of itself.
 
-        Where there is no time for a second look, the first one counts.
+        Where there is no time for a second look, the first one counts. `said` is what `at_once` gave, where it did.
         """
-        assessment = self._at_once(case.found) or await self._said(case, ends)
+        assessment = said or await self._said(case, ends)
         if assessment.verdict == "unsafe" and assessment.reason == RULES:
             rest = await self._of_rest(without_house_rules, case, ends)
             if rest is not None:
@@ -140,7 +148,7 @@ class Verdicts:
             rest = await self.worked(partial(without, case.found), len(case.body), case.whom)
             if rest is None:
                 return None
-            said = self._at_once(rest) or await self._said(case._replace(found=rest), ends)
+            said = self.at_once(rest) or await self._said(case._replace(found=rest), ends)
         except Stop:
             return None
         return said if said.read and said.verdict != "unsafe" else None
@@ -166,14 +174,14 @@ class Verdicts:
         inspected = [case.inspected[number] for number in files] if len(case.inspected) == len(found.uploads) else ()
         case = case._replace(found=words, inspected=inspected)
         try:
-            said = await self.on(case, self._ends())
+            said = await self.on(case, self._ends(), self.at_once(words))
         except Stop:
             return False
         if said.verdict != "unsafe":
             return said.read
         return said.reason == RULES and await self.is_framed(case)
 
-    def _at_once(self, found: Normalized) -> Assessment | None:
+    def at_once(self, found: Normalized) -> Assessment | None:
         """What the rules say, where it is they who are asked, about few words and nothing else; else None."""
         if self._local is None or found.uploads or found.flags or "call" in map(_WHAT, found.turns):
             return None
