@@ -76,6 +76,8 @@ MAX_TENANT_CHARACTERS = 256
 _SECRET = token_bytes(32)
 # What is said where the rules have found nothing: the verdict, why, no rule, and no digest.
 _SAFE: tuple[Verdict, str, tuple[str, ...], str] = ("safe", NO_FINDINGS, (), "")
+# What comes along with words alone: nothing.
+_WORDS = Payload("")
 # Consequences of what has been reported already, or of the caller's own code: thousands a second are possible.
 _NOT_NEWS = frozenset({Why.CIRCUIT_OPEN, Why.BUSY, Why.CALLED_IN_LOOP})
 
@@ -301,11 +303,10 @@ class LocalRuleAdapter(_Adapter):
         try:
             scan = self._scanner.look(text)
             if scan is not None:
-                payload = Payload(text, policy_context=context)
-                found = viewed(payload, scan)
+                found = viewed(_WORDS, scan)
                 verdict, reason, _ = found.alone
                 rules = found.rules
-                digest = "" if verdict == "safe" else _digest(payload)
+                digest = "" if verdict == "safe" else _digest(Payload(text, policy_context=context))
         except Exception:  # noqa: BLE001 - it fails there once more, where it is reported
             return None
         latency_ms = (self._clock() - began) * 1000
