@@ -349,9 +349,7 @@ def test_all_else_is_noted_before_it_is_passed_on(rig: Rig, monkeypatch: pytest.
     assert other.check("s1", "mcp__mail__send_email", HIJACKED).decision.action is Action.PAUSE
 
 
-def test_what_is_long_and_could_not_be_noted_is_marked_all_the_same(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_long_and_could_not_be_noted_is_marked_all_the_same(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     other = other_host(rig)
     monkeypatch.setattr("lockgate.stores.sessions_sqlite._BUSY_S", 0.0)
     monkeypatch.setattr(rig.point, "_empty", lambda: 1 / 0)
