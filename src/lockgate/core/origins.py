@@ -12,6 +12,7 @@ being re-wrapped, quoted, escaped or dumped as YAML. Decoded readings of either 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -65,6 +66,9 @@ MAX_PLACES = 32_768
 _CHUNK = 2048
 _OVERLAP = 128
 MAX_ORIGINS = 64
+# Tools for which a text remembers whether it names them.
+_MAX_NAMES = 64
+_SPACE = 32
 _FEW_PLACES = 8
 _MAX_VALUE = 400
 _MAX_LINE = 160
@@ -137,67 +141,164 @@ def sink_of(argument: str) -> str:
 class Index:
     """One reading of one untrusted text, ready for look-ups; orders are cut out where somebody asks for them."""
 
-    __slots__ = ("_chunks", "_compact", "_folded", "_orders", "_scanner", "capped", "part", "prepared", "words")
+    __slots__ = ("_chunks", "_compact", "_folded", "_names", "_orders", "_scanner", "_spaced", "capped", "part", "plain", "prepared", "words")
 
     def __init__(self, part: Part, scanner: Scanner) -> None:
         self.part = part
+        # Whether a byte of this reading is a character of the block's own text.
+        self.plain = part.how == "raw" and part.data.isascii()
         self.prepared = orders.prepare(part.data)
         self.words = frozenset(orders.words(self.prepared))
         self.capped = False
         self._folded: bytes | None = None
         self._compact: bytes | None = None
+        self._spaced: bytes | None = None
         self._scanner = scanner
         self._chunks: dict[int, list[int]] = {}
         self._orders: dict[int, Order] = {}
+        self._names: dict[bytes, bool] = {}
 
-    def holds(self, candidate: Candidate) -> bool:
+    def held(self, candidate: Candidate) -> list[int]:
+        """Where a candidate stands in this text; nothing where it does not."""
         if candidate.grouped:
             if self._compact is None:
-                self._compact = b"".join(orders.words(self.prepared))
-            return candidate.sought in self._compact
-        if candidate.rarest.isascii() and not self.words.issuperset(candidate.words):
-            return False
-        if len(candidate.words) == 1 and candidate.rarest.isascii():
-            return True
-        if self._folded is None:
-            # Folding a text costs as much as looking at a dozen places in it.
-            if self.prepared.count(candidate.rarest) <= _FEW_PLACES:
-                return next(self.places(candidate), -1) >= 0
-            self._folded = orders.fold(self.prepared)
-        return candidate.sought in self._folded
+                self._compact = b"".join(self.spaced.split())
+            if candidate.sought not in self._compact:
+                return []
+        else:
+            rarest = candidate.rarest
+            plain = rarest.isascii()
+            if plain and not self.words.issuperset(candidate.words):
+                return []
+            if not plain or len(candidate.words) > 1:
+                if self._folded is None:
+                    # Folding a text costs as much as looking at a dozen places in it.
+                    if self.prepared.count(rarest) <= _FEW_PLACES:
+                        return self._places(candidate)
+                    self._folded = b" %b " % b" ".join(self.spaced.split())
+                if candidate.sought not in self._folded:
+                    return []
+        return self._places(candidate) or [0]
 
-    def places(self, candidate: Candidate) -> Iterator[int]:
-        """Where a candidate stands. Past a bound we stop looking and remember that we did."""
-        text, sought = self.prepared, candidate.sought
+    def _places(self, candidate: Candidate) -> list[int]:
+        """The places of a candidate's rarest word near which all of it stands, front to back.
+
+        Past a bound we stop looking and remember that we did.
+        """
+        text, sought = self.spaced, candidate.sought
         word = sought[:4] if candidate.grouped else candidate.rarest
-        around = len(sought) * 2 + 32
-        at = text.find(word)
-        looked = 0
+        size, length = len(word), len(sought)
+        before = -1 if candidate.grouped else sought.find(word)
+        # Word by word the folded text is the same text, so both are gone through side by side.
+        folded = text if self._folded is None or len(candidate.words) == 1 else self._folded
+        places: list[int] = []
+        sure: list[int] = []
+        at, spot = text.find(word), folded.find(word)
         while at >= 0:
-            looked += 1
-            if looked > MAX_PLACES:
+            if len(places) == MAX_PLACES:
                 self.capped = True
-                return
-            if candidate.stands_in(orders.fold(text[max(0, at - around) : at + around])):
-                yield at
-            at = text.find(word, at + len(word))
+                break
+            places.append(at)
+            if before >= 0 and folded[spot - before : spot - before + length] == sought:
+                sure.append(at)
+            at = text.find(word, at + size)
+            spot = at if folded is text else folded.find(word, spot + size)
+        if len(sure) == len(places):
+            return sure
+        return self._nearby(candidate, places, sure, exact=folded is not text)
+
+    def _nearby(self, candidate: Candidate, places: list[int], sure: list[int], *, exact: bool) -> list[int]:
+        """Those of the places whose surroundings hold the candidate; it is known to stand at the `sure` ones.
+
+        `exact`: it stands, as a whole, at no others. The surroundings may still cut such a word off at their ends.
+        """
+        text, sought, words, grouped = self.spaced, candidate.sought, candidate.words, candidate.grouped
+        around, first, last = len(sought) * 2 + 32, words[0], words[-1]
+        alone = not grouped and len(words) == 1 and first.isascii()
+        exact = alone or (exact and not grouped and candidate.rarest.isascii())
+        head, tail = (b"", b"") if grouped or len(words) == 1 else (first + b" ", b" " + last)
+        found: list[int] = []
+        count, next_ = len(sure), 0
+        for at in places:
+            if next_ < count and sure[next_] == at:
+                next_ += 1
+                found.append(at)
+                continue
+            low, high = max(0, at - around), at + around
+            if exact:
+                near = bisect_left(sure, low)
+                if alone and near < count and sure[near] + len(first) <= high:
+                    found.append(at)
+                    continue
+                if (
+                    not (near < count and sure[near] < high)
+                    and text[low : low + len(first)] != first
+                    and text[high - len(last) : high] != last
+                    and high < len(text)
+                ):
+                    continue
+            window = text[low:high]
+            if head in window and tail in window:
+                near_by = window.split()
+                if sought in (b"".join(near_by) if grouped else b" %b " % b" ".join(near_by)):
+                    found.append(at)
+        return found
+
+    @property
+    def spaced(self) -> bytes:
+        """The text with a space for whatever is no letter of a word, and as long as before."""
+        if self._spaced is None:
+            self._spaced = self.prepared.translate(orders.FOLDED)
+        return self._spaced
 
     def in_prose(self, at: int, candidate: Candidate) -> bool:
         """Whether a place is in a sentence, rather than alone in the field of a record or a column of a table."""
         sentence = orders.order_at(self.part.data, self.prepared, at + len(candidate.rarest))
         return len(sentence.words.difference(candidate.words)) >= _SENTENCE
 
-    def orders_near(self, at: int) -> Iterator[Order]:
-        """The orders whose cue stands near a place. Past a bound we stop looking and remember that we did."""
-        low, high = max(0, at - orders.REACH), min(len(self.part.data), at + orders.REACH)
-        for chunk in range(low // _CHUNK, high // _CHUNK + 1):
-            for cue in self._cues(chunk):
-                if not low <= cue <= high:
+    def orders_near(self, places: Sequence[int]) -> Iterator[Order]:
+        """The orders whose cue stands near one of these places, each once; both go from front to back.
+
+        Past a bound we stop looking, for every place near the order that found no room, and remember that we did.
+        """
+        reach, end, total = orders.REACH, len(self.part.data), len(places)
+        chunk = first = 0
+        while first < total:
+            chunk = max(chunk, (places[first] - reach) // _CHUNK)
+            if chunk * _CHUNK > end:
+                return
+            cues = self._chunks.get(chunk)
+            if cues is None:
+                cues = self._cues(chunk)
+            # Whichever of the two lags behind catches up in one step: there may be many of one and few of the other.
+            at, count = 0, len(cues)
+            while at < count:
+                place = places[first]
+                at = bisect_left(cues, place - reach, at)
+                if at == count:
+                    break
+                cue = cues[at]
+                if cue > place + reach:
+                    first = bisect_left(places, cue - reach, first)
+                elif (order := self._order(cue)) is not None:
+                    yield order
+                    at += 1
                     continue
-                order = self._order(cue)
-                if order is None:
+                else:
+                    first = bisect_right(places, cue + reach, first)
+                if first == total:
                     return
-                yield order
+            chunk += 1
+            first = bisect_left(places, chunk * _CHUNK - reach, first)
+
+    def names(self, tool: bytes) -> bool:
+        """Whether a tool's name stands anywhere in this text."""
+        known = self._names.get(tool)
+        if known is None:
+            if len(self._names) >= _MAX_NAMES:
+                self._names.clear()
+            known = self._names[tool] = tool in self.part.data.lower()
+        return known
 
     def orders_by(self, verbs: frozenset[bytes], things: frozenset[bytes]) -> Iterator[Order]:
         """The orders whose own verb is one of these, with one of the things close behind it."""
@@ -407,6 +508,13 @@ def _intent(tool: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
     )
 
 
+@lru_cache(maxsize=4096)
+def _spelled(tool: str) -> bytes:
+    """A tool's name as it stands in a text; nothing for one that may be there as a word like any other."""
+    name = tool.lower().encode("utf-8", "ignore")
+    return b"" if len(name) < 5 or name.isalpha() else name
+
+
 def _pieces(data: bytes, seen_words: set[bytes], *, command: bool) -> list[bytes]:
     """The pieces of a value worth looking for besides all of it: a command's parts, and whatever is no plain word."""
     pieces: list[bytes] = []
@@ -526,10 +634,13 @@ def _runs_together(words: Sequence[bytes], seen_words: set[bytes]) -> bool:
 class Lookup:
     """One call's look-up over the recent untrusted blocks."""
 
-    __slots__ = ("capped", "tool", "values", "wishes")
+    __slots__ = ("capped", "implied", "objects", "tool", "values", "verbs", "wishes")
 
     def __init__(self, tool: str, leaves: Sequence[Leaf], wishes: Wishes) -> None:
         self.tool = tool
+        self.verbs, self.objects = _intent(tool)
+        # Whether the user asked for what this tool does.
+        self.implied = wishes.implies(tool)
         self.capped = False
         self.wishes = wishes
         self.values: list[Value] = []
@@ -547,19 +658,6 @@ class Lookup:
                 # Of a text longer than any value only the first line's words are asked for.
                 words, digits = data[:_MAX_LINE].translate(orders.FOLDED).split(), _LONG_NUMBER
             self.values.append(Value(leaf, data, words, digits))
-
-    @property
-    def verbs(self) -> frozenset[bytes]:
-        return _intent(self.tool)[0]
-
-    @property
-    def objects(self) -> frozenset[bytes]:
-        return _intent(self.tool)[1]
-
-    @property
-    def implied(self) -> bool:
-        """Whether the user asked for what this tool does."""
-        return self.wishes.implies(self.tool)
 
     def trace(
         self, entries: Sequence[Entry], seen_words: set[bytes], holders: Holders, driving: dict[str, Driving]
@@ -581,44 +679,49 @@ class Lookup:
             holding = holders.of(candidate, entries)
             if not holding:
                 continue
-            known: bool | None = None
+            known = self.wishes.knows(candidate)
+            distinctive, text, argument = candidate.distinctive, candidate.text, candidate.leaf.argument
+            exact, sink = text.encode("utf-8", "ignore"), sink_of(argument)
+            addressed = sink in _ADDRESSED or candidate.address
             plainly: set[str] = set()
             told: set[str] = set()
+            signal, order = "", None
             for entry, places in holding:
-                index = entry.read
-                at = places[0]
-                if known is None:
-                    known = self.wishes.knows(candidate)
-                signal, order = ("", None) if known else self._signal(candidate, index, places)
-                if order is None and (not candidate.distinctive or entry.block in plainly):
+                block = entry.block
+                if not known:
+                    signal, order = self._signal(candidate, entry.read, places, sink, addressed)
+                if order is None and (not distinctive or block in plainly):
                     continue
-                plainly.add(entry.block)
-                if len(origins) < MAX_ORIGINS or signal:
-                    origin = _origin(candidate, entry, order, at, known=known)
+                plainly.add(block)
+                if signal or len(origins) < MAX_ORIGINS:
+                    origin = _origin(candidate, text, exact, entry, order, places[0], sink, known)
                     if signal:
                         # Another reading of the same block says nothing new.
-                        if entry.block not in told:
+                        if block not in told:
                             driven.append(origin)
-                        told.add(entry.block)
-                        signals.setdefault((signal, candidate.argument), _finding(signal, origin))
+                        told.add(block)
+                        signals.setdefault((signal, argument), _finding(signal, origin))
                     else:
                         origins.append(origin)
-                if not known and len(related) < MAX_PIECES and sink_of(candidate.argument):
-                    low = max(0, at - _PASSAGE)
-                    related.append((entry, index.part.data[low : at + len(candidate.sought) + _PASSAGE]))
+                if sink and not known and len(related) < MAX_PIECES:
+                    low = max(0, places[0] - _PASSAGE)
+                    passage = entry.read.part.data[low : places[0] + len(candidate.sought) + _PASSAGE]
+                    related.append((entry, passage))
         if remembered is not None:
             self._drive(entries, seen_words, remembered, signals, related)
         return Trace(
             tuple((driven + origins)[:MAX_ORIGINS]), tuple(signals.values()), tuple(related), capped or self.capped
         )
 
-    def _signal(self, candidate: Candidate, index: Index, places: list[int]) -> tuple[str, Order | None]:
+    def _signal(
+        self, candidate: Candidate, index: Index, places: list[int], sink: str, addressed: bool
+    ) -> tuple[str, Order | None]:
         """The strongest thing that makes this value look ordered, and the sentence that orders it."""
         weaker: tuple[str, Order | None] = ("", None)
-        addressed = candidate.address or sink_of(candidate.argument) in _ADDRESSED
-        for order in (order for at in places for order in index.orders_near(at)):
-            inside = candidate.stands_in(order.folded)
-            if not inside and not candidate.stands_in(order.reach):
+        sought, grouped = candidate.sought, candidate.grouped
+        for order in index.orders_near(places):
+            inside = candidate.stands_in(order.folded) if grouped else sought in order.folded
+            if not inside and not (candidate.stands_in(order.reach) if grouped else sought in order.reach):
                 continue
             around = order.words if inside else frozenset(order.reach.split())
             verb = not self.verbs.isdisjoint(order.words)
@@ -636,26 +739,28 @@ class Lookup:
                     return "origin:value-in-order", order
                 if (order.points_away or verb) and (addressed or _TELLING.search(candidate.piece)):
                     weaker = ("origin:value-near-order", order)
-        if not weaker[0] and candidate.distinctive and any(self._named_at(index, at) for at in places):
-            weaker = ("origin:tool-named", None)
-        if not weaker[0] and not self.implied and candidate.distinctive and sink_of(candidate.argument) in _RECEIVERS:
-            # Nobody writes a recipient that often into one text for a good reason.
-            if len(places) > 1024 or any(index.in_prose(at, candidate) for at in places):
-                weaker = ("origin:unasked-recipient", None)
+        if not weaker[0] and candidate.distinctive:
+            if self._named_near(index, places):
+                weaker = ("origin:tool-named", None)
+            elif sink in _RECEIVERS and not self.implied:
+                # Nobody writes a recipient that often into one text for a good reason.
+                if len(places) > 1024 or any(index.in_prose(at, candidate) for at in places):
+                    weaker = ("origin:unasked-recipient", None)
         self.capped = self.capped or index.capped
         return weaker
 
-    def _named_at(self, index: Index, at: int) -> bool:
+    def _named_near(self, index: Index, places: list[int]) -> bool:
         """Whether this very tool is named beside a place: prose does not happen to say `send_email`."""
-        name = self.tool.lower().encode("utf-8", "ignore")
-        if len(name) < 5 or name.isalpha():
+        name = _spelled(self.tool)
+        if not name or not index.names(name):
             return False
-        return name in index.part.data[max(0, at - orders.REACH) : at + orders.REACH].lower()
+        data, reach = index.part.data, orders.REACH
+        return any(name in data[max(0, at - reach) : at + reach].lower() for at in places)
 
     def _driving(self, entries: Sequence[Entry], driving: dict[str, Driving]) -> Driving | None:
         """The orders that name this tool, where some text could hold one and the user asked for nothing such."""
-        verbs, objects = _intent(self.tool)
-        if not verbs or not objects or self.implied or self._is_told():
+        verbs, objects = self.verbs, self.objects
+        if self.implied or not verbs or not objects or self._is_told():
             return None
         remembered = driving.get(self.tool)
         if remembered is None:
@@ -740,9 +845,9 @@ class Holders:
             rarest = candidate.rarest
             anywhere = candidate.grouped or not rarest.isascii()
             holding = holding + [
-                Held(entry, list(entry.read.places(candidate)) or [0])
+                Held(entry, places)
                 for entry in (entries if searched < 0 else _later(entries, searched))
-                if (anywhere or rarest in entry.words) and entry.read.holds(candidate)
+                if (anywhere or rarest in entry[4]) and (places := entry.read.held(candidate))
             ]
             if len(self._known) >= MAX_PIECES:
                 self._known.clear()
@@ -788,49 +893,51 @@ class Driving:
         self._unread.clear()
 
 
-def _origin(candidate: Candidate, entry: Entry, order: Order | None, at: int, *, known: bool) -> Origin:
-    part = entry.read.part
-    start, end = _span(entry.read, candidate, order, at)
-    text = candidate.text
+def _origin(
+    candidate: Candidate,
+    text: str,
+    exact: bytes,
+    entry: Entry,
+    order: Order | None,
+    at: int,
+    sink: str,
+    known: bool,
+) -> Origin:
+    """`text` is the value as it is written in the argument, `exact` the same in bytes."""
+    index = entry.read
+    part, length = index.part, len(candidate.sought)
+    if order is None:
+        low, high, sentence = max(0, at - length * 2), at + orders.REACH + length, ""
+    else:
+        low, high = max(0, order.start - orders.REACH), order.end + orders.REACH + length
+        sentence = part.data[order.start : order.end].decode("utf-8", "replace").strip()[:240]
     how = part.how if part.how != "raw" else candidate.leaf.how
-    if how == "exact" and text.encode("utf-8", "ignore") not in part.data:
-        how = "folded"
-    sentence = part.data[order.start : order.end].decode("utf-8", "replace").strip() if order else ""
-    return Origin(
-        argument=candidate.argument,
-        value=text[:120],
-        block=entry.block,
-        source=entry.source,
-        start=start,
-        end=end,
-        how=how,
-        order=sentence[:240],
-        sink=sink_of(candidate.argument),
-        known=known,
-    )
+    start = part.data.find(exact, low, high)
+    end = start + len(exact)
+    if start < 0:
+        if how == "exact" and exact not in part.data:
+            how = "folded"
+        start, end = _loosely(index, candidate, low, high) or (at, at + len(candidate.rarest))
+    if not index.plain:
+        start, end = characters(part, start, end)
+    return Origin(candidate.leaf.argument, text[:120], entry.block, entry.source, start, end, how, sentence, sink, known)
 
 
 def _finding(signal: str, origin: Origin) -> Finding:
     return Finding(signal, origin.argument, origin.start, origin.end, origin.how, origin.value)
 
 
-def _span(index: Index, candidate: Candidate, order: Order | None, at: int) -> tuple[int, int]:
-    """Where the value stands in the block's own text, in characters: in or beside the order when there is one."""
-    part, length = index.part, len(candidate.sought)
-    low = max(0, order.start - orders.REACH) if order else max(0, at - length * 2)
-    high = (order.end if order else at) + orders.REACH + length
-    exact = candidate.text.encode("utf-8", "ignore")
-    found = part.data.find(exact, low, high)
-    if found >= 0:
-        return characters(part, found, found + len(exact))
+def _loosely(index: Index, candidate: Candidate, low: int, high: int) -> tuple[int, int] | None:
+    """The bytes of a window in which the value stands word by word, though not as it is written in the argument."""
     # No pattern here: between two words an attacker may put whatever makes a pattern think for minutes.
-    first, window = candidate.words[0], index.prepared[low:high]
+    wanted, length = list(candidate.words), len(candidate.sought)
+    first, window = wanted[0], index.prepared[low:high]
     start = window.find(first)
     while start >= 0:
-        if orders.words(window[start : start + length * 4 + 64])[: len(candidate.words)] == list(candidate.words):
+        if orders.words(window[start : start + length * 4 + 64])[: len(wanted)] == wanted:
             end = start
-            for word in candidate.words:
+            for word in wanted:
                 end = window.find(word, end) + len(word)
-            return characters(part, low + start, low + end)
+            return low + start, low + end
         start = window.find(first, start + len(first))
-    return characters(part, at, at + len(candidate.rarest))
+    return None

@@ -225,7 +225,7 @@ class Scanner:
         """Whether one rule matches anywhere in a text."""
         locator = self._locator(rule)
         found: list[tuple[int, int]] = []
-        locator.scan(data, match_event_handler=_collect, context=found, scratch=hyperscan.Scratch(locator))
+        locator.scan(data, match_event_handler=_collect, context=found, scratch=self._scratch(rule.id, locator))
         return bool(found)
 
     def _locator(self, rule: Rule) -> hyperscan.Database:
