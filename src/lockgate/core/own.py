@@ -98,7 +98,7 @@ def _near(low: str) -> bool:
     if _named(low):
         return True
     marked = "'" in low or '"' in low or "\\" in low or "^" in low
-    return marked and _named(low.translate(_DROPPED))
+    return marked and _named(low.replace("\\", "").replace("'", "").replace('"', "").replace("^", ""))
 
 
 def _named(low: str) -> bool:
