@@ -1042,7 +1042,7 @@ def _passed(decision: Decision) -> bool:
 
 def _timed(ruling: Decision, began: int) -> Decision:
     """The ruling with the time it took: the pure pipeline has no clock. Recording it is not part of ruling."""
-    return Decision._make((*ruling[:-2], (perf_counter_ns() - began) / 1000, None))
+    return tuple.__new__(Decision, (*ruling[:-2], (perf_counter_ns() - began) / 1000, None))
 
 
 def _drive(ruling: Generator[_Work, object, Decision]) -> Decision:

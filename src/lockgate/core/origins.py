@@ -150,7 +150,8 @@ class Index:
         # Whether a byte of this reading is a character of the block's own text.
         self.plain = part.how == "raw" and part.data.isascii()
         self.prepared = orders.prepare(part.data)
-        self.words = frozenset(orders.words(self.prepared))
+        # A dictionary and not a set: the collector goes through every word of a set, and skips this.
+        self.words = dict.fromkeys(orders.words(self.prepared))
         self.capped = False
         self._folded: bytes | None = None
         self._compact: bytes | None = None
@@ -170,7 +171,7 @@ class Index:
         else:
             rarest = candidate.rarest
             plain = rarest.isascii()
-            if plain and not self.words.issuperset(candidate.words):
+            if plain and not all(map(self.words.__contains__, candidate.words)):
                 return []
             if not plain or len(candidate.words) > 1:
                 if self._folded is None:
@@ -346,7 +347,7 @@ class Entry(NamedTuple):
     block: str
     source: str
     read: Index
-    words: frozenset[bytes]
+    words: dict[bytes, None]
 
 
 class Wishes:
@@ -791,16 +792,21 @@ class Lookup:
             )
 
     def _novel_words(self) -> set[bytes]:
-        """The words of this call's telling values that the user did not write; prose says nothing about the call."""
+        """The words of this call's telling values that the user did not write; prose says nothing about the call.
+
+        More than a few are as good as all of them.
+        """
         known = self.wishes.known
         novel: set[bytes] = set()
         for _, data, listed, _ in self.values:
             if data.count(b" ", 0, _MAX_LINE) >= _FEW_WORDS and not _TELLING.search(data, 0, _MAX_LINE):
                 continue
             words = listed if len(data) <= _MAX_LINE else orders.words(data[:_MAX_LINE])
-            novel.update([word for word in words if len(word) > 2 and word not in known and word not in _STOP])
-            if len(novel) > _FEW_WORDS:
-                break
+            for word in words:
+                if len(word) > 2 and word not in known and word not in _STOP:
+                    novel.add(word)
+                    if len(novel) > _FEW_WORDS:
+                        return novel
         return novel
 
 
@@ -865,8 +871,8 @@ class Driving:
         """Whether any block holds such an order, or has both words and is still to be read."""
         if entries and entries[-1].position > self._position:
             for entry in _later(entries, self._position):
-                words = entry.words
-                if not verbs.isdisjoint(words) and not objects.isdisjoint(words):
+                words = entry.words.keys()
+                if not words.isdisjoint(verbs) and not words.isdisjoint(objects):
                     self._unread.append(entry)
             self._position = entries[-1].position
         return bool(self._unread or self.orders)
@@ -874,7 +880,8 @@ class Driving:
     def read(self, verbs: frozenset[bytes], objects: frozenset[bytes]) -> None:
         for entry in self._unread:
             index = entry.read
-            acting, things = verbs & index.words, objects & index.words
+            acting = frozenset([verb for verb in verbs if verb in index.words])
+            things = frozenset([thing for thing in objects if thing in index.words])
             if not things - acting:
                 continue
             for order in index.orders_by(acting, things):

@@ -94,6 +94,11 @@ def readings(leaves: Sequence[Leaf]) -> Readings:
     return Readings(_as_shells_read(said), _as_shells_read("\n".join([*acting, ""])))
 
 
+def far(said: str) -> bool:
+    """Whether values that are joined by line ends, of whatever number, can be told at a glance to be far from it all."""
+    return len(said) <= _LONG and not _near(said.lower())
+
+
 def _near(low: str) -> bool:
     if _named(low):
         return True

@@ -29,7 +29,7 @@ from lockgate.core.context import Context, Noted
 from lockgate.core.errors import InvalidCall, printable, quoted
 from lockgate.core.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.origins import Leaf, Lookup, Trace, Wishes
-from lockgate.core.own import own_part
+from lockgate.core.own import far, own_part
 from lockgate.core.policy import Policy
 from lockgate.core.rules import Rule, Scope
 from lockgate.core.scanner import Scanner
@@ -51,6 +51,10 @@ HARD = (
 MAX_DEPTH = 64
 MAX_LEAVES = 10_000
 _GAP = "\n\n"
+# Python looks a member up in its enumeration each time; on this path that adds up.
+_CONTINUE, _LOW, _HIGH, _PARANOID = Action.CONTINUE, Risk.LOW, Risk.HIGH, Mode.PARANOID
+_UNTRUSTED_FREE, _LOW_RISK, _NO_FLAGS = Reason.NO_UNTRUSTED_CONTENT, Reason.LOW_RISK_TOOL, Reason.NO_RED_FLAGS
+_new = tuple.__new__
 
 
 class Stage(StrEnum):
@@ -97,11 +101,11 @@ def begin(
     knows against the call: with any, it is a high-risk one and goes up.
     """
     leaves, too_big = leaves_of(call.arguments) if taken is None else taken
-    paranoid = policy.mode is Mode.PARANOID
+    paranoid = policy.mode is _PARANOID
     first = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
     risk = tool_risk(call.tool, additional=policy.high_risk_tools, annotations=annotations)
     if findings:
-        risk = Risk.HIGH
+        risk = _HIGH
     # A declared scope has a border, whatever has been read and whatever the mode was tightened to.
     edge = border(policy.research_scope) if policy.research_scope else None
     crossed = outside(edge, leaves, tool=call.tool) if edge is not None else []
@@ -109,13 +113,15 @@ def begin(
         crossed.append(Finding("cap:arguments", "arguments", 0, 0))
         too_big = False
     # What is hidden in a code leads outside as well, and what stayed unread may: both count before anything was read.
-    scanned = _scan_arguments(leaves, scanner, policy, context.wishes) if edge else None
+    said = leaves[0].text if len(leaves) == 1 else _GAP.join([leaf.text for leaf in leaves])
+    scanned = _scan_arguments(leaves, said, scanner, policy, context.wishes) if edge else None
     if edge and scanned is not None:
         crossed += outside(edge, scanned[2], tool=call.tool)
         crossed += [found for found in scanned[0] if found.rule.startswith(HARD) and found not in crossed]
     # Nobody who is held answers in the place of whoever holds him, whatever has been read.
-    crossed += own_part(leaves, scanner, looks=risk is Risk.LOW)
-    if risk is not Risk.LOW:
+    if not far(said):
+        crossed += own_part(leaves, scanner, looks=risk is _LOW)
+    if risk is not _LOW:
         if context.unknown:
             crossed.append(Finding("cap:context-unknown", "context", 0, 0))
         crossed += findings
@@ -123,16 +129,17 @@ def begin(
     entries = context.entries
     if not entries or entries[-1].position < first:
         if not paranoid and not crossed:
-            return Decision(Action.CONTINUE, 1, Reason.NO_UNTRUSTED_CONTENT, risk)
+            return Decision(_CONTINUE, 1, _UNTRUSTED_FREE, risk)
     # 2. Risk.
-    if risk is Risk.LOW and not paranoid and not crossed:
-        return Decision(Action.CONTINUE, 1, Reason.LOW_RISK_TOOL, risk)
+    if risk is _LOW and not paranoid and not crossed:
+        return Decision(_CONTINUE, 1, _LOW_RISK, risk)
     # 3. and 4., the arguments' part: one pass over all of them.
-    patterns, encoded, decoded = scanned or _scan_arguments(leaves, scanner, policy, context.wishes)
-    if decoded and risk is not Risk.LOW:
+    patterns, encoded, decoded = scanned or _scan_arguments(leaves, said, scanner, policy, context.wishes)
+    if decoded and risk is not _LOW:
         crossed += own_part(decoded, scanner)
-    known = {found.rule for found in patterns}
-    patterns += [found for found in crossed if found.rule.startswith("scope:") or found.rule not in known]
+    if crossed:
+        known = {found.rule for found in patterns}
+        patterns += [found for found in crossed if found.rule.startswith("scope:") or found.rule not in known]
     if too_big:
         patterns.append(Finding("cap:arguments", "arguments", 0, 0))
     # 5. Origins come before the blocks' patterns because broad rules count only in blocks the call is related to.
@@ -148,7 +155,7 @@ def begin(
             if note.position >= first and not (note.phrase and policy.unsafe_disable_phrase_rules):
                 (encoded if note.rule.startswith("encoded:") else patterns).append(context.finding(note))
     if not (patterns or encoded or traced.signals or paranoid):
-        return Decision(Action.CONTINUE, 1, Reason.NO_RED_FLAGS, risk, "", (), traced.origins)
+        return Decision(_CONTINUE, 1, _NO_FLAGS, risk, "", (), traced.origins)
     reason = (
         Reason.SUSPICIOUS_PATTERN
         if patterns
@@ -232,12 +239,12 @@ def _related(context: Context, traced: Trace, policy: Policy) -> list[Noted]:
 
 
 def _scan_arguments(
-    leaves: list[Leaf], scanner: Scanner, policy: Policy, wishes: Wishes
+    leaves: list[Leaf], said: str, scanner: Scanner, policy: Policy, wishes: Wishes
 ) -> tuple[list[Finding], list[Finding], list[Leaf]]:
-    """Findings in the arguments, encoded content in them, and what decoding them gave."""
+    """Findings in the arguments, encoded content in them, and what decoding them gave; `said` is all of them as one."""
     if not leaves:
         return [], [], []
-    scan = scanner.look(leaves[0].text if len(leaves) == 1 else _GAP.join([leaf.text for leaf in leaves]))
+    scan = scanner.look(said)
     patterns: list[Finding] = []
     encoded: list[Finding] = []
     decoded: list[Leaf] = []
@@ -328,7 +335,8 @@ def leaves_of(arguments: Mapping[str, object]) -> tuple[list[Leaf], bool]:
                 if not key.isidentifier():
                     leaves.append(Leaf(name, key))
             if isinstance(item, str):
-                leaves.append(Leaf(name, item))
+                # As `Leaf(name, item)`, without the detour by its keywords.
+                leaves.append(_new(Leaf, (name, item, "exact")))
             elif item is None or isinstance(item, bool):
                 continue
             elif isinstance(item, int | float):

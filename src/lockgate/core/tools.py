@@ -621,8 +621,10 @@ def tool_risk(
     `additional` are the policy's own high-risk names, `annotations` what an MCP server says of its tool: both can
     only raise the risk.
     """
-    if _rule(name).risk is Risk.HIGH:
-        return Risk.HIGH
+    risk = (_ruling(name) if len(name) <= MAX_NAME else _rule(name)).risk
+    # Looking a member up in its enumeration takes longer than everything else here.
+    if risk is not Risk.LOW or (annotations is None and not additional):
+        return risk
     return Risk.HIGH if _raised(name, additional, annotations) else Risk.LOW
 
 
