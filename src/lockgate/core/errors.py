@@ -82,7 +82,10 @@ def printable(text: object, limit: int = 60) -> str:
     """Somebody's text on one line of ours: cut short, and with nothing in it that a terminal would obey."""
     plain = str(text)[: limit + 1]
     if not plain.isprintable():
-        plain = "".join(ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in plain)
+        # Line ends are most of what there is.
+        plain = plain.replace("\n", "\N{REPLACEMENT CHARACTER}")
+        if not plain.isprintable():
+            plain = "".join([ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in plain])
     return f"{plain[:limit]}…" if len(plain) > limit else plain
 
 

@@ -89,7 +89,7 @@ _STOP = frozenset(
     b"while new one two true false null none".split()
 )
 _CHUNKS = bytes(32 if chr(byte) in "\t\n\v\f\r \"'<>()[]{},;|`&" else byte for byte in range(256))
-_SEGMENT = re.compile(rb"&&|\|\||[;\n|]")
+_SEGMENTS = bytes(10 if chr(byte) in ";|" else byte for byte in range(256))
 _NUMBER = re.compile(rb"[\d.,:/ $%+-]*\Z")
 _DATE = re.compile(rb"\d{4}-\d\d(?:-\d\d)?(?:[ t]\d\d:\d\d(?::\d\d)?)?z?\Z|\d\d?:\d\d\Z|\d{1,4}[a-z]{1,2}\Z")
 _ADDRESS = re.compile(rb"[^\s@]{1,64}@[^\s@.]{1,63}\.|[a-z][a-z0-9+.-]{1,12}://|www\.")
@@ -515,7 +515,8 @@ def _pieces(data: bytes, seen_words: set[bytes], *, command: bool) -> list[bytes
     """The pieces of a value worth looking for besides all of it: a command's parts, and whatever is no plain word."""
     pieces: list[bytes] = []
     if command and (_PIPE in data or _SEMICOLON in data or _NEWLINE in data or (_AND in data and b"&&" in data)):
-        pieces += [segment for segment in _SEGMENT.split(data) if len(segment) <= _MAX_VALUE]
+        segments = data.replace(b"&&", b"\n").translate(_SEGMENTS).split(b"\n")
+        pieces += [segment for segment in segments if segment and len(segment) <= _MAX_VALUE]
     prose = len(data) > _MAX_LINE and not command
     if prose and _AT not in data and data.find(b"://") < 0 and data.find(b"www.") < 0:
         return pieces
@@ -603,23 +604,28 @@ def candidates(values: Iterable[Value], seen_words: set[bytes]) -> tuple[list[Ca
 
 
 def _keep(found: dict[tuple[str, bytes], Candidate], leaf: Leaf, piece: bytes, words: list[bytes], digits: int) -> None:
-    if not words:
+    count = len(words)
+    if not count:
         return
-    needle = b" " + b" ".join(words) + b" "
-    rarest, number, plain = b"", False, len(words) == 1
+    needle = b" %b " % (words[0] if count == 1 else b" ".join(words))
+    rarest, number, plain = b"", False, count == 1
     if digits:
-        number = len(needle) < 12 and sum(map(len, words)) < 6 and _NUMBER.match(piece) is not None
-        rarest = next(filter(_UNUSUAL, words), b"")
-        plain = (plain and piece.isalpha()) or _DATE.match(piece) is not None
+        # The blanks are one more than the words.
+        number = len(needle) < 12 and len(needle) - count < 7 and _NUMBER.match(piece) is not None
+        for word in words:
+            if not word.isalpha() and _UNUSUAL(word):
+                rarest = word
+                break
+        plain = (plain and piece.isalpha()) or (piece[:1].isdigit() and _DATE.match(piece) is not None)
     elif plain:
         plain = piece.isalpha()
     # A number counts at any length; a word needs some.
     if not number and (len(needle) < 5 or _STOP.issuperset(words)):
         return
-    rarest = rarest or max(words, key=len)
+    rarest = rarest or (words[0] if count == 1 else max(words, key=len))
     sought = needle if rarest.isascii() else needle.strip()
     if (leaf[0], sought) not in found:
-        found[leaf[0], sought] = Candidate(leaf, piece, words, rarest, sought, number, plain)
+        found[leaf[0], sought] = tuple.__new__(Candidate, (leaf, piece, words, rarest, sought, number, plain, False))
 
 
 def _runs_together(words: Sequence[bytes], seen_words: set[bytes]) -> bool:
@@ -919,7 +925,9 @@ def _origin(
         start, end = _loosely(index, candidate, low, high) or (at, at + len(candidate.rarest))
     if not index.plain:
         start, end = characters(part, start, end)
-    return Origin(candidate.leaf.argument, text[:120], entry.block, entry.source, start, end, how, sentence, sink, known)
+    # As `Origin(…)`, without the detour by its keywords: a common word has dozens.
+    said = (candidate.leaf.argument, text[:120], entry.block, entry.source, start, end, how, sentence, sink, known)
+    return tuple.__new__(Origin, said)
 
 
 def _finding(signal: str, origin: Origin) -> Finding:
