@@ -405,8 +405,11 @@ class Session:
         began = perf_counter_ns()
         leaves, ruling, seen = self._begin(tool, arguments, annotations, findings)
         if isinstance(ruling, Ask) or self._waits_for(ruling, seen):
+            work = self._settled(ToolCall(tool, arguments), ruling, seen, began)
+            if not self._watchers:
+                return self._end(tool, leaves, _drive(work))
             with self._watched(tool, leaves):
-                decision = _drive(self._settled(ToolCall(tool, arguments), ruling, seen, began))
+                decision = _drive(work)
             return self._end(tool, leaves, decision)
         return self._end(tool, leaves, self._at_once(tool, ruling, seen, began))
 
@@ -662,7 +665,7 @@ class Session:
             # Judges take seconds, in which the caller's object may change: what is ruled on is a copy.
             copy = _copied(arguments)
             again = pipeline.leaves_of(copy)
-            ruling = ruling._replace(call=ToolCall(tool, copy))
+            ruling = Ask(ToolCall(tool, copy), *ruling[1:])
             if self._recorder is not None and seen is not None:
                 seen = self._recorder.seen(copy, again[0], seen.blocks, seen.context_sha256)
             if again != taken:
@@ -691,7 +694,8 @@ class Session:
             return ruling, self._seen(arguments, taken[0])
 
     def _end(self, tool: str, leaves: list[Leaf], decision: Decision) -> Decision:
-        self._count_in(tool, decision)
+        if decision.tier > 1 or self.gate.ledger is not None:
+            self._count_in(tool, decision)
         self._take_in(tool, leaves, decision)
         return decision
 
@@ -758,7 +762,7 @@ class Session:
                 opinion, took = yield from self._ask(judge, ruling)
                 ran.append(took)
             ruling = pipeline.resume(ruling, opinion, self.policy, reorients=self._reorients)
-        decision = ruling._replace(judged=tuple(ran))
+        decision = ruling._replace(judged=tuple(ran)) if ran else ruling
         if decision.action is Action.CONTINUE and bound is not None and self._heard:
             # A person may have said no while the judges thought.
             person = _answered(ask, (yield self._stored(partial(self._approvals.take, bound, time()))))
@@ -973,6 +977,8 @@ def _copied(value: object) -> dict[str, object]:
     """Arguments in objects of our own; `leaves_of` has seen them all, so nothing here is too deep or too many."""
 
     def copy(item: object) -> object:
+        if isinstance(item, str):
+            return item
         if isinstance(item, Mapping):
             return {key: copy(inner) for key, inner in item.items()}
         return [copy(inner) for inner in item] if isinstance(item, list | tuple) else item

@@ -183,7 +183,7 @@ def resume(ask: Ask, opinion: Opinion | None, policy: Policy, *, reorients: int 
         if isinstance(opinion, Unreadable) and ask.stage is Stage.TRIAGE:
             return ask._replace(stage=Stage.TRIAGE_AGAIN)
         heard = "suspicious" if said is True else "clear" if said is False else "" if opinion is None else "unclear"
-        return ask._replace(stage=Stage.SUPERVISOR, triage=heard)
+        return Ask(ask.call, ask.risk, ask.reason, ask.findings, ask.origins, Stage.SUPERVISOR, heard)
     # 7. Supervisor.
     match opinion:
         case Ruling(action=Action.REORIENT, correction=correction) if reorients < policy.max_reorient_attempts:
