@@ -143,7 +143,20 @@ def sink_of(argument: str) -> str:
 class Index:
     """One reading of one untrusted text, ready for look-ups; orders are cut out where somebody asks for them."""
 
-    __slots__ = ("_chunks", "_compact", "_folded", "_names", "_orders", "_scanner", "_spaced", "capped", "part", "plain", "prepared", "words")
+    __slots__ = (
+        "_chunks",
+        "_compact",
+        "_folded",
+        "_names",
+        "_orders",
+        "_scanner",
+        "_spaced",
+        "capped",
+        "part",
+        "plain",
+        "prepared",
+        "words",
+    )
 
     def __init__(self, part: Part, scanner: Scanner) -> None:
         self.part = part
@@ -688,15 +701,16 @@ class Lookup:
             plainly: set[str] = set()
             told: set[str] = set()
             signal, order = "", None
-            for entry, places in holding:
+            for held in holding:
+                entry, at = held.entry, held.places[0]
                 block = entry.block
                 if not known:
-                    signal, order = self._signal(candidate, entry.read, places, sink, addressed)
+                    signal, order = self._signal(candidate, held, sink, addressed)
                 if order is None and (not distinctive or block in plainly):
                     continue
                 plainly.add(block)
                 if signal or len(origins) < MAX_ORIGINS:
-                    origin = _origin(candidate, text, exact, entry, order, places[0], sink, known)
+                    origin = _origin(candidate, text, exact, held, order, sink, known)
                     if signal:
                         # Another reading of the same block says nothing new.
                         if block not in told:
@@ -706,8 +720,7 @@ class Lookup:
                     else:
                         origins.append(origin)
                 if sink and not known and len(related) < MAX_PIECES:
-                    low = max(0, places[0] - _PASSAGE)
-                    passage = entry.read.part.data[low : places[0] + len(candidate.sought) + _PASSAGE]
+                    passage = entry.read.part.data[max(0, at - _PASSAGE) : at + len(candidate.sought) + _PASSAGE]
                     related.append((entry, passage))
         if remembered is not None:
             self._drive(entries, seen_words, remembered, signals, related)
@@ -715,16 +728,10 @@ class Lookup:
             tuple((driven + origins)[:MAX_ORIGINS]), tuple(signals.values()), tuple(related), capped or self.capped
         )
 
-    def _signal(
-        self, candidate: Candidate, index: Index, places: list[int], sink: str, addressed: bool
-    ) -> tuple[str, Order | None]:
+    def _signal(self, candidate: Candidate, held: Held, sink: str, addressed: bool) -> tuple[str, Order | None]:
         """The strongest thing that makes this value look ordered, and the sentence that orders it."""
         weaker: tuple[str, Order | None] = ("", None)
-        sought, grouped = candidate.sought, candidate.grouped
-        for order in index.orders_near(places):
-            inside = candidate.stands_in(order.folded) if grouped else order.folded.find(sought) >= 0
-            if not inside and not (candidate.stands_in(order.reach) if grouped else order.reach.find(sought) >= 0):
-                continue
+        for order, inside in held.standing(candidate) if held.orders is None else held.orders:
             around = order.words if inside else frozenset(order.reach.split())
             verb = not self.verbs.isdisjoint(order.words)
             verb_around = verb or not self.verbs.isdisjoint(around)
@@ -742,19 +749,21 @@ class Lookup:
                 if (order.points_away or verb) and (addressed or _TELLING.search(candidate.piece)):
                     weaker = ("origin:value-near-order", order)
         if not weaker[0] and candidate.distinctive:
-            if self.name and self._named_near(index, places):
+            if self.name and self._named_near(held):
                 weaker = ("origin:tool-named", None)
             elif sink in _RECEIVERS and not self.implied:
                 # Nobody writes a recipient that often into one text for a good reason.
-                if len(places) > 1024 or any(index.in_prose(at, candidate) for at in places):
+                if len(held.places) > 1024 or any(held.entry.read.in_prose(at, candidate) for at in held.places):
                     weaker = ("origin:unasked-recipient", None)
-        self.capped = self.capped or index.capped
+        self.capped = self.capped or held.entry.read.capped
         return weaker
 
-    def _named_near(self, index: Index, places: list[int]) -> bool:
+    def _named_near(self, held: Held) -> bool:
         """Whether this very tool is named beside a place."""
-        name, data, reach = self.name, index.part.data, orders.REACH
-        return index.names(name) and any(name in data[max(0, at - reach) : at + reach].lower() for at in places)
+        name, index, reach = self.name, held.entry.read, orders.REACH
+        return index.names(name) and any(
+            name in index.part.data[max(0, at - reach) : at + reach].lower() for at in held.places
+        )
 
     def _driving(self, entries: Sequence[Entry], driving: dict[str, Driving]) -> Driving | None:
         """The orders that name this tool, where some text could hold one and the user asked for nothing such."""
@@ -824,11 +833,53 @@ def _later(entries: Sequence[Entry], position: int) -> list[Entry]:
     return list(entries[at:])
 
 
-class Held(NamedTuple):
-    """An entry that holds a value, and where."""
+class Held:
+    """An entry that holds a value, where, and which orders have it in or beside them (None until somebody asked)."""
 
-    entry: Entry
-    places: list[int]
+    __slots__ = ("_span", "entry", "orders", "places")
+
+    def __init__(self, entry: Entry, places: list[int]) -> None:
+        self.entry = entry
+        self.places = places
+        self.orders: list[tuple[Order, bool]] | None = None
+        self._span: tuple[bytes, Order | None, tuple[int, int, bool]] | None = None
+
+    def span(self, candidate: Candidate, exact: bytes, order: Order | None) -> tuple[int, int, bool]:
+        """Where the value stands in the block's own text, in characters: in or beside the order when there is one.
+
+        And whether it stands in that text as it is written in the argument, which is `exact`. The latest answer is
+        kept: an agent that uses a value again mostly writes it in the same way.
+        """
+        if self._span is not None and self._span[0] == exact and self._span[1] is order:
+            return self._span[2]
+        index, at, length = self.entry.read, self.places[0], len(candidate.sought)
+        part = index.part
+        if order is None:
+            low, high = max(0, at - length * 2), at + orders.REACH + length
+        else:
+            low, high = max(0, order.start - orders.REACH), order.end + orders.REACH + length
+        start = part.data.find(exact, low, high)
+        written, end = start >= 0, start + len(exact)
+        if not written:
+            written = part.data.find(exact) >= 0
+            start, end = _loosely(index, candidate, low, high) or (at, at + len(candidate.rarest))
+        if not index.plain:
+            start, end = characters(part, start, end)
+        self._span = (exact, order, (start, end, written))
+        return start, end, written
+
+    def standing(self, candidate: Candidate) -> Iterator[tuple[Order, bool]]:
+        """The orders near its places that have the value in them, or else within their reach: each with which it is."""
+        sought, grouped = candidate.sought, candidate.grouped
+        index, told = self.entry.read, []
+        for order in index.orders_near(self.places):
+            inside = candidate.stands_in(order.folded) if grouped else order.folded.find(sought) >= 0
+            if inside or (candidate.stands_in(order.reach) if grouped else order.reach.find(sought) >= 0):
+                told.append((order, inside))
+                yield order, inside
+        # Where some found no room, the next one who asks has to hear of it as well.
+        if not index.capped:
+            self.orders = told
 
 
 class Holders:
@@ -899,32 +950,16 @@ class Driving:
 
 
 def _origin(
-    candidate: Candidate,
-    text: str,
-    exact: bytes,
-    entry: Entry,
-    order: Order | None,
-    at: int,
-    sink: str,
-    known: bool,
+    candidate: Candidate, text: str, exact: bytes, held: Held, order: Order | None, sink: str, known: bool
 ) -> Origin:
     """`text` is the value as it is written in the argument, `exact` the same in bytes."""
-    index = entry.read
-    part, length = index.part, len(candidate.sought)
-    if order is None:
-        low, high, sentence = max(0, at - length * 2), at + orders.REACH + length, ""
-    else:
-        low, high = max(0, order.start - orders.REACH), order.end + orders.REACH + length
-        sentence = part.data[order.start : order.end].decode("utf-8", "replace").strip()[:240]
+    entry = held.entry
+    part = entry.read.part
+    start, end, written = held.span(candidate, exact, order)
     how = part.how if part.how != "raw" else candidate.leaf.how
-    start = part.data.find(exact, low, high)
-    end = start + len(exact)
-    if start < 0:
-        if how == "exact" and exact not in part.data:
-            how = "folded"
-        start, end = _loosely(index, candidate, low, high) or (at, at + len(candidate.rarest))
-    if not index.plain:
-        start, end = characters(part, start, end)
+    if how == "exact" and not written:
+        how = "folded"
+    sentence = part.data[order.start : order.end].decode("utf-8", "replace").strip()[:240] if order else ""
     # As `Origin(…)`, without the detour by its keywords: a common word has dozens.
     said = (candidate.leaf.argument, text[:120], entry.block, entry.source, start, end, how, sentence, sink, known)
     return tuple.__new__(Origin, said)
@@ -937,11 +972,11 @@ def _finding(signal: str, origin: Origin) -> Finding:
 def _loosely(index: Index, candidate: Candidate, low: int, high: int) -> tuple[int, int] | None:
     """The bytes of a window in which the value stands word by word, though not as it is written in the argument."""
     # No pattern here: between two words an attacker may put whatever makes a pattern think for minutes.
-    wanted, length = list(candidate.words), len(candidate.sought)
-    first, window = wanted[0], index.prepared[low:high]
+    wanted, count, length = list(candidate.words), len(candidate.words), len(candidate.sought) * 4 + 64
+    first, window = wanted[0], index.spaced[low:high]
     start = window.find(first)
     while start >= 0:
-        if orders.words(window[start : start + length * 4 + 64])[: len(wanted)] == wanted:
+        if window[start : start + length].split(None, count)[:count] == wanted:
             end = start
             for word in wanted:
                 end = window.find(word, end) + len(word)
