@@ -363,6 +363,10 @@ class Entry(NamedTuple):
     words: dict[bytes, None]
 
 
+# From where to where a reading of a block is related to a call.
+Passage = tuple[Entry, int, int]
+
+
 class Wishes:
     """What the user asked for (goal and messages), and what every trusted or vetted block says besides."""
 
@@ -490,13 +494,13 @@ class Candidate(NamedTuple):
 class Trace(NamedTuple):
     """What the origins of a call say: where each piece stands, what drives it, and which passages it is related to.
 
-    `related` are the passages that a value of this call fills a sink from, with the block they stand in; a block
-    whose order names the tool is related as a whole.
+    `related` are the passages that a value of this call fills a sink from: the block they stand in, and from where to
+    where. A block whose order names the tool is related as a whole.
     """
 
     origins: tuple[Origin, ...] = ()
     signals: tuple[Finding, ...] = ()
-    related: tuple[tuple[Entry, bytes], ...] = ()
+    related: tuple[Passage, ...] = ()
     capped: bool = False
 
 
@@ -689,7 +693,7 @@ class Lookup:
         driven: list[Origin] = []
         origins: list[Origin] = []
         signals: dict[tuple[str, str], Finding] = {}
-        related: list[tuple[Entry, bytes]] = []
+        related: list[Passage] = []
         for candidate in wanted:
             holding = holders.of(candidate, entries)
             if not holding:
@@ -698,6 +702,8 @@ class Lookup:
             distinctive, text, argument = candidate.distinctive, candidate.text, candidate.leaf.argument
             exact, sink = text.encode("utf-8", "ignore"), sink_of(argument)
             addressed = sink in _ADDRESSED or candidate.address
+            # Whether nothing but an order can make a signal of this value.
+            only_orders = not distinctive or not (self.name or (sink in _RECEIVERS and not self.implied))
             plainly: set[str] = set()
             told: set[str] = set()
             signal, order = "", None
@@ -705,12 +711,15 @@ class Lookup:
                 entry, at = held.entry, held.places[0]
                 block = entry.block
                 if not known:
-                    signal, order = self._signal(candidate, held, sink, addressed)
+                    if only_orders and held.orders == [] and not entry.read.capped:
+                        signal, order = "", None
+                    else:
+                        signal, order = self._signal(candidate, held, sink, addressed=addressed)
                 if order is None and (not distinctive or block in plainly):
                     continue
                 plainly.add(block)
                 if signal or len(origins) < MAX_ORIGINS:
-                    origin = _origin(candidate, text, exact, held, order, sink, known)
+                    origin = _origin(candidate, text, exact, held, order, sink, known=known)
                     if signal:
                         # Another reading of the same block says nothing new.
                         if block not in told:
@@ -720,15 +729,14 @@ class Lookup:
                     else:
                         origins.append(origin)
                 if sink and not known and len(related) < MAX_PIECES:
-                    passage = entry.read.part.data[max(0, at - _PASSAGE) : at + len(candidate.sought) + _PASSAGE]
-                    related.append((entry, passage))
+                    related.append((entry, max(0, at - _PASSAGE), at + len(candidate.sought) + _PASSAGE))
         if remembered is not None:
             self._drive(entries, seen_words, remembered, signals, related)
         return Trace(
             tuple((driven + origins)[:MAX_ORIGINS]), tuple(signals.values()), tuple(related), capped or self.capped
         )
 
-    def _signal(self, candidate: Candidate, held: Held, sink: str, addressed: bool) -> tuple[str, Order | None]:
+    def _signal(self, candidate: Candidate, held: Held, sink: str, *, addressed: bool) -> tuple[str, Order | None]:
         """The strongest thing that makes this value look ordered, and the sentence that orders it."""
         weaker: tuple[str, Order | None] = ("", None)
         for order, inside in held.standing(candidate) if held.orders is None else held.orders:
@@ -785,7 +793,7 @@ class Lookup:
         seen_words: set[bytes],
         remembered: Driving,
         signals: dict[tuple[str, str], Finding],
-        related: list[tuple[Entry, bytes]],
+        related: list[Passage],
     ) -> None:
         """Orders that name this tool's verb and object, when the goal does not and no argument tells otherwise."""
         # With arguments of its own a call is told apart by them; the bare order counts where there is little else.
@@ -798,7 +806,7 @@ class Lookup:
         for entry, order in remembered.orders:
             if entry.position < first or (novel and novel.isdisjoint(order.words)):
                 continue
-            related.append((entry, entry.read.part.data))
+            related.append((entry, 0, len(entry.read.part.data)))
             sentence = entry.read.part.data[order.start : order.end].decode("utf-8", "replace").strip()
             start, end = characters(entry.read.part, order.start, order.end)
             signals.setdefault(
@@ -950,7 +958,7 @@ class Driving:
 
 
 def _origin(
-    candidate: Candidate, text: str, exact: bytes, held: Held, order: Order | None, sink: str, known: bool
+    candidate: Candidate, text: str, exact: bytes, held: Held, order: Order | None, sink: str, *, known: bool
 ) -> Origin:
     """`text` is the value as it is written in the argument, `exact` the same in bytes."""
     entry = held.entry

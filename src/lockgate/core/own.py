@@ -95,7 +95,7 @@ def readings(leaves: Sequence[Leaf]) -> Readings:
 
 
 def far(said: str) -> bool:
-    """Whether values that are joined by line ends, of whatever number, can be told at a glance to be far from it all."""
+    """Whether values, joined by any number of line ends, can be told at a glance to be far from all of it."""
     return len(said) <= _LONG and not _near(said.lower())
 
 

@@ -231,9 +231,9 @@ def _related(context: Context, traced: Trace, policy: Policy) -> list[Noted]:
     if policy.strict_patterns:
         return [note for notes in context.broad.values() for note in notes]
     found: dict[tuple[str, str], Noted] = {}
-    for entry, passage in traced.related:
+    for entry, start, end in traced.related:
         for note in context.broad.get(entry.block, ()):
-            if (note.block, note.rule) not in found and context.stands_in(note, passage):
+            if (note.block, note.rule) not in found and context.stands_in(note, entry.read.part.data[start:end]):
                 found[note.block, note.rule] = note
     return list(found.values())
 
