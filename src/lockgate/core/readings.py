@@ -186,8 +186,8 @@ GATE_NAMES = frozenset(name for name, _ in GATES) | {"run"}
 def shapes(data: bytes) -> tuple[str, ...]:
     """The gates that fire on the shape of a text: a long run, or control characters within a word."""
     sorts = data.translate(_SORTS)
-    fired = ("run",) if _LONG_RUN in sorts else ()
-    if _CONTROL in sorts and bytes_pattern(rb"[A-Za-z][\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]{1,8}[A-Za-z]").search(data):
+    fired = ("run",) if sorts.find(_LONG_RUN) >= 0 else ()
+    if _CONTROL[0] in sorts and bytes_pattern(rb"[A-Za-z][\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]{1,8}[A-Za-z]").search(data):
         return (*fired, "invisible")
     return fired
 
