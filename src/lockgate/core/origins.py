@@ -905,12 +905,14 @@ class Holders:
         searched, holding = self._known.get(key, (-1, []))
         latest = entries[-1].position
         if searched < latest:
-            rarest = candidate.rarest
+            rarest, words = candidate.rarest, candidate.words
             anywhere = candidate.grouped or not rarest.isascii()
+            # Numbers are everywhere, so the longest word is asked for as well before a text is.
+            longest = rarest if len(words) == 1 else max(words, key=len)
             holding = holding + [
                 Held(entry, places)
                 for entry in (entries if searched < 0 else _later(entries, searched))
-                if (anywhere or rarest in entry[4]) and (places := entry.read.held(candidate))
+                if (anywhere or (rarest in entry[4] and longest in entry[4])) and (places := entry.read.held(candidate))
             ]
             if len(self._known) >= MAX_PIECES:
                 self._known.clear()
