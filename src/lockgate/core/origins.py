@@ -700,10 +700,11 @@ class Lookup:
                 continue
             known = self.wishes.knows(candidate)
             distinctive, text, argument = candidate.distinctive, candidate.text, candidate.leaf.argument
-            exact, sink = text.encode("utf-8", "ignore"), sink_of(argument)
+            exact, shown, sink = text.encode("utf-8", "ignore"), text[:120], sink_of(argument)
             addressed = sink in _ADDRESSED or candidate.address
             # Whether nothing but an order can make a signal of this value.
             only_orders = not distinctive or not (self.name or (sink in _RECEIVERS and not self.implied))
+            reach = len(candidate.sought) + _PASSAGE
             plainly: set[str] = set()
             told: set[str] = set()
             signal, order = "", None
@@ -719,7 +720,7 @@ class Lookup:
                     continue
                 plainly.add(block)
                 if signal or len(origins) < MAX_ORIGINS:
-                    origin = _origin(candidate, text, exact, held, order, sink, known=known)
+                    origin = _origin(candidate, shown, exact, held, order, sink, known=known)
                     if signal:
                         # Another reading of the same block says nothing new.
                         if block not in told:
@@ -729,7 +730,7 @@ class Lookup:
                     else:
                         origins.append(origin)
                 if sink and not known and len(related) < MAX_PIECES:
-                    related.append((entry, max(0, at - _PASSAGE), at + len(candidate.sought) + _PASSAGE))
+                    related.append((entry, at - _PASSAGE if at > _PASSAGE else 0, at + reach))
         if remembered is not None:
             self._drive(entries, seen_words, remembered, signals, related)
         return Trace(
@@ -960,18 +961,18 @@ class Driving:
 
 
 def _origin(
-    candidate: Candidate, text: str, exact: bytes, held: Held, order: Order | None, sink: str, *, known: bool
+    candidate: Candidate, shown: str, exact: bytes, held: Held, order: Order | None, sink: str, *, known: bool
 ) -> Origin:
-    """`text` is the value as it is written in the argument, `exact` the same in bytes."""
-    entry = held.entry
+    """`exact` is the value as it is written in the argument, in bytes, `shown` as much of it as is shown."""
+    entry, leaf = held.entry, candidate.leaf
     part = entry.read.part
     start, end, written = held.span(candidate, exact, order)
-    how = part.how if part.how != "raw" else candidate.leaf.how
-    if how == "exact" and not written:
+    how = leaf.how if part.how == "raw" else part.how
+    if not written and how == "exact":
         how = "folded"
-    sentence = part.data[order.start : order.end].decode("utf-8", "replace").strip()[:240] if order else ""
+    sentence = "" if order is None else part.data[order.start : order.end].decode("utf-8", "replace").strip()[:240]
     # As `Origin(…)`, without the detour by its keywords: a common word has dozens.
-    said = (candidate.leaf.argument, text[:120], entry.block, entry.source, start, end, how, sentence, sink, known)
+    said = (leaf.argument, shown, entry.block, entry.source, start, end, how, sentence, sink, known)
     return tuple.__new__(Origin, said)
 
 
