@@ -27,7 +27,7 @@ from lockgate.core.scanner import Part, Scanner
 
 # Few words that are parts of each other, and gaps of one sign and of several: cut words and near misses abound.
 WORDS = ["a", "aa", "ab", "ba", "11", "1", "211", "e", "g", "row", "rows", "über", "東京", "京"]
-GAPS = [" ", ", ", "\n", "-", '": "', "   ", "."]
+GAPS = [" ", ", ", "\n", "-", '": "', "   ", ".", "\n" + " " * 24, " " * 70]
 
 
 def indexed(text: str, scanner: Scanner) -> Index:

@@ -208,6 +208,7 @@ class Index:
         # Word by word the folded text is the same text, so both are gone through side by side.
         folded = text if self._folded is None or len(candidate.words) == 1 else self._folded
         places: list[int] = []
+        whole: list[int] = []
         sure: list[int] = []
         at, spot = text.find(word), folded.find(word)
         while at >= 0:
@@ -216,17 +217,31 @@ class Index:
                 break
             places.append(at)
             if before >= 0 and folded[spot - before : spot - before + length] == sought:
-                sure.append(at)
+                whole.append(at)
+                if folded is text or self._within(candidate, at):
+                    sure.append(at)
             at = text.find(word, at + size)
             spot = at if folded is text else folded.find(word, spot + size)
         if len(sure) == len(places):
             return sure
-        return self._nearby(candidate, places, sure, exact=folded is not text)
+        return self._nearby(candidate, places, whole, sure, exact=folded is not text)
 
-    def _nearby(self, candidate: Candidate, places: list[int], sure: list[int], *, exact: bool) -> list[int]:
-        """Those of the places whose surroundings hold the candidate; it is known to stand at the `sure` ones.
+    def _within(self, candidate: Candidate, at: int) -> bool:
+        """Whether a candidate that stands here does so within the surroundings: gaps between words may be long."""
+        text, words, around = self.spaced, list(candidate.words), len(candidate.sought) * 2 + 32
+        before = words.index(candidate.rarest)
+        behind = len(words) - before
+        if text[at : at + around].split(None, behind)[:behind] != words[before:]:
+            return False
+        return not before or text[max(0, at - around) : at].rsplit(None, before)[-before:] == words[:before]
 
-        `exact`: it stands, as a whole, at no others. The surroundings may still cut such a word off at their ends.
+    def _nearby(
+        self, candidate: Candidate, places: list[int], whole: list[int], sure: list[int], *, exact: bool
+    ) -> list[int]:
+        """Those of the places whose surroundings hold the candidate; those of the `sure` ones do.
+
+        `exact`: it stands, as a whole, at the `whole` ones only. The surroundings may still cut such a word off at
+        their ends.
         """
         text, sought, words, grouped = self.spaced, candidate.sought, candidate.words, candidate.grouped
         around, first, last = len(sought) * 2 + 32, words[0], words[-1]
@@ -242,12 +257,12 @@ class Index:
                 continue
             low, high = max(0, at - around), at + around
             if exact:
-                near = bisect_left(sure, low)
-                if alone and near < count and sure[near] + len(first) <= high:
+                near = bisect_left(whole, low)
+                if alone and near < len(whole) and whole[near] + len(first) <= high:
                     found.append(at)
                     continue
                 if (
-                    not (near < count and sure[near] < high)
+                    not (near < len(whole) and whole[near] < high)
                     and text[low : low + len(first)] != first
                     and text[high - len(last) : high] != last
                     and high < len(text)
