@@ -218,7 +218,8 @@ class Index:
             places.append(at)
             if before >= 0 and folded[spot - before : spot - before + length] == sought:
                 whole.append(at)
-                if folded is text or self._within(candidate, at):
+                # With single gaps it is as long as what is sought.
+                if text[at - before : at - before + length] == sought or self._within(candidate, at):
                     sure.append(at)
             at = text.find(word, at + size)
             spot = at if folded is text else folded.find(word, spot + size)
