@@ -208,10 +208,10 @@ class Journal:
         if shard.vkey != seal.signer.key.vkey:
             # The key was rotated by somebody else: the next append finds the shard that goes with it.
             return None
-        weight = sum(map(len, records))
+        weight = sum([len(each) for each in records])
         if not 0 < len(records) <= _MAX_PROMISED or weight > _MAX_PROMISED_BYTES or not all(records):
             return None
-        rows = [Row(leaf_hash(each), bytes(each)) for each in records]
+        rows = [Row(leaf_hash(each), each) for each in records]
         ticket = _Ticket(rows, weight, durable=False, since=(shard.number, shard.size))
         try:
             self._refuse_unfit()

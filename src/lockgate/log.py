@@ -414,17 +414,17 @@ _WAITING = b"lkgw"
 _FRAME = struct.Struct(">4sI32s")
 _SINCE = struct.Struct(">IQI")
 _LENGTH = struct.Struct(">I")
+_ONE = struct.Struct(">IQII")
 
 
 def waiting(shard: Shard, bodies: Sequence[bytes], seal: Seal, before: bytes) -> tuple[bytes, bytes]:
     """Records in the form in which they wait, and their seal, which is also over that of those before them."""
-    data = b"".join(
-        (
-            _SINCE.pack(shard.number, shard.size, len(bodies)),
-            *[_LENGTH.pack(len(each)) for each in bodies],
-            *bodies,
-        )
-    )
+    if len(bodies) == 1:
+        # Nearly always, and in the way of a call.
+        data = _ONE.pack(shard.number, shard.size, 1, len(bodies[0])) + bodies[0]
+    else:
+        lengths = [_LENGTH.pack(len(each)) for each in bodies]
+        data = b"".join((_SINCE.pack(shard.number, shard.size, len(bodies)), *lengths, *bodies))
     sealed = seal.over_waiting(before + data)
     return _FRAME.pack(_WAITING, len(data), sealed) + data, sealed
 

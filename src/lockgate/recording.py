@@ -339,7 +339,8 @@ class SessionRecorder(Recorder):
         policy_hash: str,
     ) -> Receipt | Promised:
         """As `ruled`, for what need not outlive a power cut."""
-        return self.promise(self._ruling(seen, blocks, tool, decision, mode=mode, policy_hash=policy_hash))
+        build = self._ruling(seen, blocks, tool, decision, mode=mode, policy_hash=policy_hash)
+        return self._tried(self._journal, build, durable=False, later=True)
 
     def _ruling(
         self,

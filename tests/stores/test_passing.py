@@ -84,6 +84,12 @@ def marks(path: Path, doubts: Doubts) -> Passing:
     return Passing(path, doubts)
 
 
+def wait(marks: Passing, session: str, most_s: float) -> None:
+    file = marks.file()
+    if file is not None:
+        marks.wait(file, session, most_s)
+
+
 def marked(marks: Passing, session: str = "s") -> Mark:
     mark = marks.mark(session)
     assert mark is not None
@@ -91,19 +97,19 @@ def marked(marks: Passing, session: str = "s") -> Mark:
 
 
 def test_without_a_mark_nobody_waits_and_nothing_is_made(marks: Passing, path: Path) -> None:
-    marks.wait("s", 0.0)
+    wait(marks, "s", 0.0)
     assert not path.exists()
 
 
 def test_what_is_begun_is_waited_for_until_it_is_kept(marks: Passing, path: Path, doubts: Doubts) -> None:
     mark = marked(marks)
-    marks.wait("s", 0.0)
+    wait(marks, "s", 0.0)
     assert mark.begin()
     for each in (marks, Passing(path, doubts)):
         with pytest.raises(SessionsUnavailable, match="does not keep it"):
-            each.wait("s", 0.0)
+            wait(each, "s", 0.0)
     mark.kept(mark.begun)
-    marks.wait("s", 0.0)
+    wait(marks, "s", 0.0)
     assert doubts.of("s") == []
 
 
@@ -111,9 +117,9 @@ def test_another_process_is_waited_for(marks: Passing, path: Path, doubts: Doubt
     other = Other(path)
     other.does("begin")
     with pytest.raises(SessionsUnavailable):
-        marks.wait("s", 0.0)
-    marks.wait("another session", 0.0)
-    waited = Thread(target=marks.wait, args=("s", 30.0))
+        wait(marks, "s", 0.0)
+    wait(marks, "another session", 0.0)
+    waited = Thread(target=wait, args=(marks, "s", 30.0))
     waited.start()
     other.does("keep")
     waited.join(30)
@@ -126,11 +132,11 @@ def test_a_process_that_was_killed_leaves_a_doubt_and_its_slot(marks: Passing, p
     other = Other(path)
     other.does("begin")
     other.is_killed()
-    marks.wait("s", 0.0)
+    wait(marks, "s", 0.0)
     assert len(doubts.of("s")) == 1
     # Once: whoever has dealt with the doubt is not told again.
     doubts.lift("s", doubts.of("s"))
-    marks.wait("s", 0.0)
+    wait(marks, "s", 0.0)
     assert doubts.of("s") == []
     assert marked(marks, "t").begin()
     assert path.read_bytes()[64:80].hex() == mark_of("t")
@@ -153,7 +159,7 @@ def test_a_process_that_had_kept_everything_leaves_none(marks: Passing, path: Pa
     for what in ("begin", "keep"):
         other.does(what)
     getattr(other, ends)()
-    marks.wait("s", 0.0)
+    wait(marks, "s", 0.0)
     marked(marks, "t")
     assert doubts.of("s") == []
 
@@ -162,7 +168,7 @@ def test_one_that_is_closed_too_early_is_a_doubt(marks: Passing, path: Path, dou
     other = Other(path)
     other.does("begin")
     other.does("close")
-    marks.wait("s", 0.0)
+    wait(marks, "s", 0.0)
     assert len(doubts.of("s")) == 1
     other.end()
 
@@ -171,7 +177,7 @@ def test_where_it_never_gets_quiet_only_what_was_begun_before_is_waited_for(mark
     mark = marked(marks)
     assert mark.begin()
     began = mark.begun
-    waited = Thread(target=marks.wait, args=("s", 30.0))
+    waited = Thread(target=wait, args=(marks, "s", 30.0))
     waited.start()
     sleep(0.05)
     assert mark.begin()
@@ -179,7 +185,7 @@ def test_where_it_never_gets_quiet_only_what_was_begun_before_is_waited_for(mark
     waited.join(30)
     assert not waited.is_alive()
     with pytest.raises(SessionsUnavailable):
-        marks.wait("s", 0.0)
+        wait(marks, "s", 0.0)
 
 
 def test_counts_do_not_go_back(marks: Passing) -> None:
@@ -188,7 +194,7 @@ def test_counts_do_not_go_back(marks: Passing) -> None:
     assert mark.begin()
     mark.kept(2)
     mark.kept(1)
-    marks.wait("s", 0.0)
+    wait(marks, "s", 0.0)
 
 
 def test_two_marks_of_one_process_on_one_session_are_two(marks: Passing) -> None:
@@ -197,9 +203,9 @@ def test_two_marks_of_one_process_on_one_session_are_two(marks: Passing) -> None
     assert two.begin()
     one.kept(one.begun)
     with pytest.raises(SessionsUnavailable):
-        marks.wait("s", 0.0)
+        wait(marks, "s", 0.0)
     two.kept(two.begun)
-    marks.wait("s", 0.0)
+    wait(marks, "s", 0.0)
     one.close()
     assert not one.begin()
     assert two.begin()
@@ -214,7 +220,7 @@ def test_in_a_file_that_is_gone_nothing_is_marked(marks: Passing, path: Path) ->
     assert again.begin()
     assert not mark.begin()
     with pytest.raises(SessionsUnavailable):
-        marks.wait("s", 0.0)
+        wait(marks, "s", 0.0)
 
 
 def test_a_child_of_a_fork_cannot_use_its_parents_mark_and_does_not_open_its_lock(
@@ -234,13 +240,13 @@ def test_a_child_of_a_fork_cannot_use_its_parents_mark_and_does_not_open_its_loc
     # To another process the parent is still there.
     asks = "from pathlib import Path; import sys; from lockgate.stores.doubts import Doubts; "
     asks += "from lockgate.stores.passing import Passing; p = Path(sys.argv[1]); "
-    asks += "Passing(p, Doubts(p.with_name('doubted'))).wait('s', 0.0)"
+    asks += "marks = Passing(p, Doubts(p.with_name('doubted'))); marks.wait(marks.file(), 's', 0.0)"
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", asks, str(path)], env=environ, capture_output=True, check=False)
     assert b"does not keep it" in done.stderr
     assert doubts.of("s") == []
     mark.kept(mark.begun)
-    marks.wait("s", 0.0)
+    wait(marks, "s", 0.0)
 
 
 def test_when_all_slots_are_taken_there_is_no_mark(marks: Passing, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +274,7 @@ def test_what_is_no_file_of_marks_is_neither_used_nor_passed_over(marks: Passing
     for _ in range(3):
         assert marks.mark("s") is None
         with pytest.raises(SessionsUnavailable, match="cannot be told"):
-            marks.wait("s", 0.0)
+            wait(marks, "s", 0.0)
     assert not before or len(os.listdir("/proc/self/fd")) == before
 
 
@@ -280,9 +286,9 @@ def test_a_file_that_was_tampered_with_breaks_nothing(marks: Passing, path: Path
         file.write(b"\xff" * 8)
     # More slots than there are: those that there are.
     with pytest.raises(SessionsUnavailable):
-        marks.wait("s", 0.0)
+        wait(marks, "s", 0.0)
     with path.open("r+b") as file:
         file.seek(64 + 1)
         file.write(bytes.fromhex(mark_of("t")))
     # A name that does not begin where a slot does is nobody's.
-    marks.wait("t", 0.0)
+    wait(marks, "t", 0.0)

@@ -362,3 +362,78 @@ def test_one_who_only_reads_has_no_stamp(store: SqliteSessions, path: Path) -> N
     reader = SqliteSessions(path)
     assert reader.session("s") is not None
     assert reader.stamp() == b""
+
+
+# What is passed on and what is in doubt, where nothing has changed in the folder.
+
+
+@pytest.fixture
+def quiet(store: SqliteSessions, path: Path) -> SqliteSessions:
+    """A store that has looked into its folder when that was long at rest."""
+    store.append((1,), [BLOCK])
+    os.utime(path.parent, (1_000_000_000, 1_000_000_000))
+    # When it was last touched cannot be set.
+    sessions_sqlite._TICK_NS, before = -1, sessions_sqlite._TICK_NS
+    try:
+        assert store.passed("s") == []
+    finally:
+        sessions_sqlite._TICK_NS = before
+    assert store._looked.changed
+    return store
+
+
+posix_only = pytest.mark.skipif(os.name != "posix", reason="there are no marks without POSIX's locks")
+
+
+@posix_only
+def test_the_first_mark_of_another_process_is_seen_at_once(
+    quiet: SqliteSessions, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions_sqlite, "_BUSY_S", 0.0)
+    other = SqliteSessions(path)
+    mark = other.passing("s")
+    assert mark is not None
+    assert mark.begin()
+    for _ in range(2):
+        with pytest.raises(SessionsUnavailable, match="does not keep it"):
+            quiet.passed("s")
+    mark.kept(mark.begun)
+    assert quiet.passed("s") == []
+
+
+@posix_only
+def test_a_mark_is_seen_where_the_folder_is_at_rest(
+    quiet: SqliteSessions, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions_sqlite, "_BUSY_S", 0.0)
+    monkeypatch.setattr(sessions_sqlite, "_TICK_NS", -1)
+    mark = SqliteSessions(path).passing("s")
+    assert mark is not None
+    assert quiet.passed("s") == []
+    assert quiet._looked.marks is not None
+    assert mark.begin()
+    with pytest.raises(SessionsUnavailable, match="does not keep it"):
+        quiet.passed("s")
+    # One who is gone leaves a doubt, which is there with the same look.
+    mark.close()
+    assert len(quiet.passed("s")) == 1
+    assert len(quiet.passed("s")) == 1
+
+
+def test_a_doubt_of_another_process_is_seen_at_once(quiet: SqliteSessions) -> None:
+    run(quiet.path, "store.doubt('s')")
+    assert len(quiet.passed("s")) == 1
+    quiet.settle("s", quiet.passed("s"))
+    assert quiet.passed("s") == []
+
+
+def test_while_the_clock_of_the_folder_could_not_tell_it_is_looked_into_each_time(
+    store: SqliteSessions, path: Path
+) -> None:
+    store.append((1,), [BLOCK])
+    store.passed("s")
+    assert store._looked.changed == ()
+    before = path.parent.stat()
+    store.doubt("s")
+    os.utime(path.parent, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert len(store.passed("s")) == 1

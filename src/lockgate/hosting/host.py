@@ -361,14 +361,15 @@ class Hosting(Upkeep):
         if key:
             checked_name(key, "a call's key")
         try:
-            with self._lock:
-                live = self._live.get(session)
-            if live is None:
-                live = self._current(session)
             # Before it catches up: what other processes have passed on by now is in it then.
-            for each in (session, *live.above):
-                self.store.passed(each)
-            return self._current(session), ""
+            notes = self.store.passed(session)
+            live = self._live.get(session)
+            if live is None or live.above:
+                live = self._current(session)
+                for each in live.above:
+                    self.store.passed(each)
+                notes = self.store.doubts(session)
+            return self._current(session, notes), ""
         except (InvalidCall, InvalidBlock):
             raise
         except Exception as error:  # noqa: BLE001  # whatever it is, the context may be another one

@@ -107,15 +107,19 @@ class Memory:
     def _know(self, live: Live, *, known: bool) -> None:
         self._put(live, Entry(Sort.MARK, self._clock(), detail="known" if known else "unknown"))
 
-    def _current(self, session: str) -> Live:
-        """1. The session with all that is new in it; one that nobody opened is made as such."""
+    def _current(self, session: str, notes: Sequence[str] | None = None) -> Live:
+        """1. The session with all that is new in it; one that nobody opened is made as such.
+
+        `notes` are those on it, where somebody has just asked for them.
+        """
         while True:
             with self._lock:
                 live = self._live.get(session)
                 if live is not None:
                     self._live.move_to_end(session)
                 unsure = self._unsure.get(session, 0)
-            notes = self.store.doubts(session)
+            if notes is None:
+                notes = self.store.doubts(session)
             if live is None:
                 live = self._built(session)
                 with self._lock:
@@ -125,12 +129,13 @@ class Memory:
             if unsure or notes:
                 self._settle(live, unsure, notes)
             live.used = self._steady()
-            doubted = unsure or notes or any(map(self._doubted, live.above))
+            doubted = unsure or notes or (live.above and any(map(self._doubted, live.above)))
             live.session.context_known = not (live.unknown or doubted or self._all_unsure)
             if not live.outdated:
                 if live.grown:
                     self._make_room(live)
                 return live
+            notes = None
             with self._lock:
                 if self._live.get(session) is live:
                     del self._live[session]

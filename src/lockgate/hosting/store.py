@@ -93,8 +93,8 @@ class SessionStore(Protocol):
     def passing(self, session: str) -> Mark | None:
         """A mark with which texts of this session can be passed on before they are kept; None where none can be."""
 
-    def passed(self, session: str) -> None:
-        """Return once all that others have marked as passed on is kept, or is noted as a doubt.
+    def passed(self, session: str) -> list[str]:
+        """The notes on a session, once all that others have marked as passed on is kept, or is noted as a doubt.
 
         SessionsUnavailable where it is not, for a while.
         """

@@ -50,7 +50,7 @@ _FILE = Private("the marks", "hide what your agents are reading", "sessions", se
 class Mark:
     """This process's mark on one session."""
 
-    def __init__(self, file: _File, slot: int, name: str) -> None:
+    def __init__(self, file: MarkFile, slot: int, name: str) -> None:
         self._file = file
         self._slot = slot
         self._name = name
@@ -104,18 +104,26 @@ class Passing:
             return None
         return None if file is None or slot is None else Mark(file, slot, self._name)
 
-    def wait(self, session: str, most_s: float) -> None:
-        """Return once all that was passed on in this session before is kept, or is a doubt about it."""
+    def file(self) -> MarkFile | None:
+        """The file as its name leads to it now; None where there is none, and so no mark."""
         try:
-            file = self._mapped() if _LOCKS else None
-            if file is None:
-                return
-            whose = _whose(session)
-            # Only up to what was begun by now: where it never gets quiet, nobody waits for ever.
-            waits = file.begun(whose)
-            if not waits:
-                return
-            until = monotonic() + most_s
+            return self._mapped() if _LOCKS else None
+        except (OSError, LockgateError) as error:
+            why = error.message if isinstance(error, LockgateError) else f"{quoted(self._name, 200)} cannot be used"
+            raise SessionsUnavailable(f"what is passed on in this session cannot be told: {why}", hint=_ANEW) from error
+
+    def wait(self, file: MarkFile, session: str, most_s: float) -> bool:
+        """Return once all that was passed on in this session before is kept, or is a doubt about it.
+
+        False where nothing had to be waited for.
+        """
+        whose = _whose(session)
+        # Only up to what was begun by now: where it never gets quiet, nobody waits for ever.
+        waits = file.begun(whose)
+        if not waits:
+            return False
+        until = monotonic() + most_s
+        try:
             while waits := [each for each in waits if not file.settled(whose, *each, self._doubts)]:
                 if monotonic() > until:
                     raise SessionsUnavailable(
@@ -123,13 +131,11 @@ class Passing:
                         hint="try again; end the MCP servers of the session if this lasts",
                     )
                 sleep(_LOOK_EVERY_S)
-        except SessionsUnavailable:
-            raise
-        except (OSError, ValueError, LockgateError) as error:
-            why = error.message if isinstance(error, LockgateError) else f"{quoted(self._name, 200)} cannot be used"
-            raise SessionsUnavailable(f"what is passed on in this session cannot be told: {why}", hint=_ANEW) from error
+        except OSError as error:
+            raise SessionsUnavailable("what is passed on in this session cannot be told", hint=_ANEW) from error
+        return True
 
-    def _mapped(self) -> _File | None:
+    def _mapped(self) -> MarkFile | None:
         """The file as its name leads to it now; None where there is none."""
         there = _id_of(self._name)
         if there is None:
@@ -139,7 +145,7 @@ class Passing:
             raise OSError(errno.EINVAL, "not a file of marks")
         return _files.get(there) or self._opened()
 
-    def _opened(self) -> _File:
+    def _opened(self) -> MarkFile:
         with _opening:
             _FILE.check(self._path.parent, folder=True)
             _FILE.check(self._path)
@@ -153,7 +159,7 @@ class Passing:
                 _FILE.check_status(self._path, status)
                 if status.st_size != _SIZE:
                     raise OSError(errno.EINVAL, "not a file of marks")
-                _files[there] = file = _File(fd, there)
+                _files[there] = file = MarkFile(fd, there)
             except BaseException:
                 os.close(fd)
                 raise
@@ -167,7 +173,7 @@ class Passing:
             os.fsync(file.fileno())
 
 
-class _File:
+class MarkFile:
     """The slots, as this process has them mapped."""
 
     def __init__(self, fd: int, id: tuple[int, int, int]) -> None:
@@ -281,7 +287,7 @@ def _id_of(name: str) -> tuple[int, int, int] | None:
 
 
 # By device and number, one each for this process: of two, closing one would open the other's locks.
-_files: dict[tuple[int, int, int], _File] = {}
+_files: dict[tuple[int, int, int], MarkFile] = {}
 _opening = Lock()
 
 

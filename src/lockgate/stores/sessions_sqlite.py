@@ -16,13 +16,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Condition, Lock
-from time import monotonic, time
+from time import monotonic, time, time_ns
+from typing import NamedTuple
 
 from lockgate.core.errors import SessionsUnavailable, quoted
 from lockgate.private_files import Private
 from lockgate.stores.doubts import Doubts
 from lockgate.stores.forks import minded
-from lockgate.stores.passing import Mark, Passing
+from lockgate.stores.passing import Mark, MarkFile, Passing
 from lockgate.stores.sessions_sql import TABLES, Database, SqlSessions
 
 # "lkgs": other programs' databases are refused, and ours is known to tools that look.
@@ -31,6 +32,8 @@ _VERSION = 2
 # How long anybody waits to write, in the queue of this process and for other processes together.
 _BUSY_S = 5.0
 _MAX_IDLE = 8
+# Some file systems count in steps of two seconds.
+_TICK_NS = 2_500_000_000
 # Both copies of the header of SQLite's index, of 48 bytes each.
 _HEADER = 96
 # How long a fork waits for those who read.
@@ -45,12 +48,21 @@ PRAGMA user_version = {_VERSION};
 {TABLES}"""
 
 
+class _Looked(NamedTuple):
+    """What was in the folder when it was last looked into, and how that stood then, which is long over."""
+
+    changed: tuple[int, ...] = ()
+    marks: MarkFile | None = None
+    doubts: bool = True
+
+
 class SqliteSessions(SqlSessions):
     """Sessions in one file, which is made with its folder when something is first kept."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._name = str(path)
+        self._folder = str(path.parent)
         self._doubts = Doubts(path.with_name(f"{path.stem}-doubted"))
         self._passing = Passing(path.with_name(f"{path.stem}-passing"), self._doubts)
         self._unfit = False
@@ -67,6 +79,7 @@ class SqliteSessions(SqlSessions):
         self._counting = Condition(Lock())
         self._busy = 0
         self._file: tuple[int, int] | None = None
+        self._looked = _Looked()
         # The writer whose index of the write-ahead log this is a descriptor of.
         self._indexed: tuple[sqlite3.Connection | None, int] = (None, -1)
 
@@ -116,8 +129,20 @@ class SqliteSessions(SqlSessions):
     def passing(self, session: str) -> Mark | None:
         return self._passing.mark(session)
 
-    def passed(self, session: str) -> None:
-        self._passing.wait(session, _BUSY_S)
+    def passed(self, session: str) -> list[str]:
+        # While nothing has changed in the folder, what was found there is there, and what was not is not. Within the
+        # same tick of its clock it could not tell.
+        changed = _changed(self._folder)
+        looked = self._looked
+        if not changed or looked.changed != changed:
+            looked = _Looked(changed, self._passing.file(), self._doubts.any())
+            if changed and time_ns() - max(changed[:2]) > _TICK_NS:
+                self._looked = looked
+        if looked.marks is not None:
+            waited = self._passing.wait(looked.marks, session, _BUSY_S)
+            # One who is gone may have left a doubt just now.
+            return self.doubts(session) if looked.doubts or waited else []
+        return self.doubts(session) if looked.doubts else []
 
     def _insert(self, db: Database, columns: str, values: Sequence[object]) -> int:
         places = ", ".join("?" * len(values))
@@ -348,6 +373,15 @@ def _alone_in(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def _changed(folder: str) -> tuple[int, ...]:
+    """Another one once a name in the folder came, went, or was given to another file; empty where nobody can tell."""
+    try:
+        status = os.stat(folder)
+    except OSError:
+        return ()
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev
 
 
 def _close(db: sqlite3.Connection) -> None:
