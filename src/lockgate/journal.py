@@ -218,7 +218,7 @@ class Journal:
             with self._spooling:
                 if self._promised >= _MAX_PROMISED:
                     return None
-                waits, last = waiting(shard, records, seal, self._last_waits)
+                waits, last = waiting(shard, records, seal, b"" if spool.empty else self._last_waits)
                 spool.put(waits)
                 self._promised, self._last_waits = self._promised + 1, last
                 self._waiting.append(ticket)
@@ -254,7 +254,6 @@ class Journal:
                 self._promised -= count
                 if not self._promised:
                     self.store.spool.clear()
-                    self._last_waits = b""
 
     def _try_again(self) -> None:
         """Keep the promises that could not be kept; under `_writing`."""

@@ -142,6 +142,10 @@ class Transaction(Snapshot, Protocol):
 class Spool(Protocol):
     """Where records are safe from the end of this process, however it ends, until the log has them."""
 
+    @property
+    def empty(self) -> bool:
+        """Whether what is put next is the first."""
+
     def put(self, data: bytes) -> None:
         """OSError or JournalUnavailable where it is not there for others when this returns."""
 

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from threading import Barrier, BrokenBarrierError
+from threading import Barrier, BrokenBarrierError, Event
 from time import monotonic, sleep, time
 from typing import Any
 
@@ -372,6 +372,34 @@ def test_what_could_not_be_noted_after_it_was_passed_on_holds_every_call(
     monkeypatch.setattr(rig.host, "add", real)
     rig.point.idle()
     assert other.check("s1", "mcp__mail__send_email", {"to": "ann@example.com"}).context == 1
+
+
+def test_what_could_not_be_noted_is_tried_again_by_itself(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others wait for it: whether this server ever says anything more or not."""
+    monkeypatch.setattr(mcp, "_AGAIN_S", 0.01)
+    real, failed = rig.point._empty, Event()
+
+    def fails() -> None:
+        failed.set()
+        raise SessionsUnavailable("on purpose")
+
+    monkeypatch.setattr(rig.point, "_empty", fails)
+    rig.point.from_server(poisoned())
+    assert failed.wait(30)
+    monkeypatch.setattr(rig.point, "_empty", real)
+    assert other_host(rig).check("s1", "mcp__mail__send_email", HIJACKED).context == 1
+
+
+def test_without_a_thread_for_it_all_is_noted_at_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(mcp.Thread, "start", start)
+    rig.point.from_server(poisoned())
+    assert len(other_host(rig).blocks("s1")) == 1
+    rig.call("read_inbox", {})
+    assert len(rig.server) == 1
+    assert [each.tool for each in other_host(rig).decisions()] == ["mcp__mail__read_inbox"]
 
 
 KILLED = """

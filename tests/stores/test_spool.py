@@ -514,9 +514,18 @@ def test_a_file_that_was_taken_away_takes_no_promise(log: Journal, path: Path) -
     wait = promised(log, body)
     shutil.rmtree(path.with_name("log.db-waiting"))
     assert log.promise([record()]) is None
+    # What waits from here on does so in another file, whose first it is.
+    late = promised(log, record())
+    assert log.store.spool is not None
+    assert files(path)[0].read_bytes()[:4] == b"lkgw"
+    (copy := path.with_name("log.db-waiting") / "copy.waiting").write_bytes(files(path)[0].read_bytes())
     wait()
-    assert stored(log.store)[1:] == [body]
-    promised(log, record())
+    late()
+    with opened(path) as other:
+        other.checkpoint()
+        assert not other.problem
+    assert not copy.exists()
+    assert stored(log.store)[1] == body
 
 
 def test_only_so_many_wait_and_none_that_is_large(log: Journal, monkeypatch: pytest.MonkeyPatch) -> None:

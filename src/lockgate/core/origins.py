@@ -225,7 +225,7 @@ class Index:
             spot = at if folded is text else folded.find(word, spot + size)
         if len(sure) == len(places):
             return sure
-        return self._nearby(candidate, places, whole, sure, exact=folded is not text)
+        return self._nearby(candidate, places, whole, sure, exact=folded is not text, all_of_them=at < 0)
 
     def _within(self, candidate: Candidate, at: int) -> bool:
         """Whether a candidate that stands here does so within the surroundings: gaps between words may be long."""
@@ -237,17 +237,24 @@ class Index:
         return not before or text[max(0, at - around) : at].rsplit(None, before)[-before:] == words[:before]
 
     def _nearby(
-        self, candidate: Candidate, places: list[int], whole: list[int], sure: list[int], *, exact: bool
+        self,
+        candidate: Candidate,
+        places: list[int],
+        whole: list[int],
+        sure: list[int],
+        *,
+        exact: bool,
+        all_of_them: bool,
     ) -> list[int]:
         """Those of the places whose surroundings hold the candidate; those of the `sure` ones do.
 
-        `exact`: it stands, as a whole, at the `whole` ones only. The surroundings may still cut such a word off at
-        their ends.
+        `exact`: it stands, as a whole, at the `whole` ones only, if these are `all_of_them`. The surroundings may still
+        cut such a word off at their ends.
         """
         text, sought, words, grouped = self.spaced, candidate.sought, candidate.words, candidate.grouped
         around, first, last = len(sought) * 2 + 32, words[0], words[-1]
         alone = not grouped and len(words) == 1 and first.isascii()
-        exact = alone or (exact and not grouped and candidate.rarest.isascii())
+        exact = all_of_them and (alone or (exact and not grouped and candidate.rarest.isascii()))
         head, tail = (b"", b"") if grouped or len(words) == 1 else (first + b" ", b" " + last)
         found: list[int] = []
         count, next_ = len(sure), 0

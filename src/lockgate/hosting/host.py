@@ -401,7 +401,7 @@ class Hosting(Upkeep):
         id, now = f"d{os.urandom(8).hex()}", self._clock()
         if decision.reason is Reason.JOURNAL_UNAVAILABLE:
             self._unrecorded_at = self._steady()
-        elif decision.receipt is not None:
+        elif decision.receipt is not None or promised is not None:
             self._unrecorded_at = -inf
         if not why:
             content = b"" if called else NO_CALL

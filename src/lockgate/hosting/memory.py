@@ -236,7 +236,11 @@ class Memory:
         finally:
             ended = self._put_away(live.id, waiting, late) if waiting else []
         for key, ran in ended:
-            self.store.outcome(live.id, key, ran)
+            try:
+                self.store.outcome(live.id, key, ran)
+            except LockgateError as error:
+                # What was to be kept is.
+                _log.warning("what became of a call could not be kept: %s", printable(error.message, 300))
         return puts[len(ready) :]
 
     def _put_away(self, session: str, waiting: list[Pending], late: list[Pending]) -> list[tuple[str, str]]:

@@ -53,6 +53,8 @@ _MAX_QUEUED = 16
 # How long what waits does so: longer than it takes to pass the answer of a quick server on.
 _SOON_S = 0.004
 _UNUSED_S = 10.0
+# After how long what could not be noted is tried again.
+_AGAIN_S = 1.0
 
 
 class Kept(Protocol):
@@ -169,7 +171,7 @@ class Checkpoint:
         self._calls = count(1)
         self._run = urandom(6).hex()
         # What came before there was anywhere to note it.
-        parts.add_done_callback(lambda _: self.idle())
+        parts.add_done_callback(lambda _: self.idle() or None)
 
     @property
     def _parts(self) -> Parts:
@@ -231,7 +233,8 @@ class Checkpoint:
                     self._await(item, keys[at])
             if rest:
                 self._to_server(line if len(rest) == len(items) else wire.line_of(rest), rest)
-            self._soon()
+            if not self._soon():
+                self.idle()
             return
         why = "not passed on by Lockgate: another call of the same batch may not run"
         for at, item in enumerate(rest):
@@ -322,15 +325,17 @@ class Checkpoint:
                 if asked.ended:
                     self._queue.append(_Ended(asked.ended, "failed"))
 
-    def idle(self) -> None:
-        """Note what was passed on, and keep what waits to be kept."""
+    def idle(self) -> bool:
+        """Note what was passed on, and keep what waits to be kept; whether that was done."""
         if not self._coming.done():
-            return
+            return True
         try:
             self._note()
             self._parts.host.flush(self._parts.session)
         except Exception as error:  # noqa: BLE001  # it stays in the queue, and no call is ruled on before it is out
             _log.warning("what the server sent cannot be noted: %s", said_by(error))
+            return False
+        return True
 
     def _marked(self) -> bool:
         """Whether every other process of the session knows that something is passed on, and waits until it is noted."""
@@ -340,22 +345,25 @@ class Checkpoint:
                     if self._mark is None:
                         self._mark = self._parts.host.passing(self._parts.session)
                         self._unmarked = self._mark is None
-            marked = self._mark is not None and self._mark.begin()
+            return self._mark is not None and self._mark.begin() and self._soon()
         except Exception as error:  # noqa: BLE001  # then it is noted first
             _log.warning("what the server sends cannot be marked: %s", said_by(error))
             return False
-        if marked:
-            self._soon()
-        return marked
 
-    def _soon(self) -> None:
-        """Have what waits noted and kept in a moment, whatever happens until then."""
+    def _soon(self) -> bool:
+        """Have what waits noted and kept in a moment, whatever happens until then; False where nobody can."""
         if self._waiting.is_set():
-            return
-        self._waiting.set()
+            return True
         if self._keeper is None:
-            self._keeper = Thread(target=_keep, args=(ref(self), self._waiting, self._closed), daemon=True)
-            self._keeper.start()
+            keeper = Thread(target=_keep, args=(ref(self), self._waiting, self._closed), daemon=True)
+            try:
+                keeper.start()
+            except RuntimeError:
+                # No more threads.
+                return False
+            self._keeper = keeper
+        self._waiting.set()
+        return True
 
     def _taken_apart(self, item: object, asked: _Asked | None) -> list[_Said | _Listed | _Ended]:
         """What is to be noted of a message."""
@@ -489,7 +497,8 @@ class Checkpoint:
             self._await(call.message, ruling)
             self._to_server(call.line, call.message)
             # The ruling waits to be kept, however long the server takes.
-            self._soon()
+            if not self._soon():
+                self.idle()
             return
         if ask and isinstance(ruling, tuple) and ruling.action is Action.PAUSE and ruling.approval:
             try:
@@ -563,7 +572,12 @@ def _keep(weak: ref[Checkpoint], waiting: Event, closed: Event) -> None:
         if found:
             # First: what comes from here on waits anew.
             waiting.clear()
-            point.idle()
+            if not point.idle():
+                del point
+                # Others wait for it, whether anything more is passed on here or not.
+                closed.wait(_AGAIN_S)
+                waiting.set()
+                continue
         del point
 
 

@@ -112,16 +112,13 @@ class Passing:
             why = error.message if isinstance(error, LockgateError) else f"{quoted(self._name, 200)} cannot be used"
             raise SessionsUnavailable(f"what is passed on in this session cannot be told: {why}", hint=_ANEW) from error
 
-    def wait(self, file: MarkFile, session: str, most_s: float) -> bool:
-        """Return once all that was passed on in this session before is kept, or is a doubt about it.
-
-        False where nothing had to be waited for.
-        """
+    def wait(self, file: MarkFile, session: str, most_s: float) -> None:
+        """Return once all that was passed on in this session before is kept, or is a doubt about it."""
         whose = _whose(session)
         # Only up to what was begun by now: where it never gets quiet, nobody waits for ever.
         waits = file.begun(whose)
         if not waits:
-            return False
+            return
         until = monotonic() + most_s
         try:
             while waits := [each for each in waits if not file.settled(whose, *each, self._doubts)]:
@@ -133,7 +130,6 @@ class Passing:
                 sleep(_LOOK_EVERY_S)
         except OSError as error:
             raise SessionsUnavailable("what is passed on in this session cannot be told", hint=_ANEW) from error
-        return True
 
     def _mapped(self) -> MarkFile | None:
         """The file as its name leads to it now; None where there is none."""

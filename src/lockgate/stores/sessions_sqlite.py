@@ -36,6 +36,7 @@ _MAX_IDLE = 8
 _TICK_NS = 2_500_000_000
 # Both copies of the header of SQLite's index, of 48 bytes each.
 _HEADER = 96
+_FRAMES = slice(16, 20)
 # How long a fork waits for those who read.
 _QUIET_S = 1.0
 _FILE = Private("the sessions", "rule on calls in your name, and read what your agents read", "sessions", secret=True)
@@ -49,11 +50,10 @@ PRAGMA user_version = {_VERSION};
 
 
 class _Looked(NamedTuple):
-    """What was in the folder when it was last looked into, and how that stood then, which is long over."""
+    """Which marks were in the folder when it was last looked into, and how that stood then, which is long over."""
 
     changed: tuple[int, ...] = ()
     marks: MarkFile | None = None
-    doubts: bool = True
 
 
 class SqliteSessions(SqlSessions):
@@ -82,6 +82,7 @@ class SqliteSessions(SqlSessions):
         self._looked = _Looked()
         # The writer whose index of the write-ahead log this is a descriptor of.
         self._indexed: tuple[sqlite3.Connection | None, int] = (None, -1)
+        self._generation = getattr(self, "_generation", 0)
 
     def close(self) -> None:
         with self._writing:
@@ -103,13 +104,17 @@ class SqliteSessions(SqlSessions):
             except OSError:
                 return b""
             self._indexed = writer, fd
+            self._generation += 1
         # As long as that connection is open nobody removes the index. It begins with its header, twice: that counts the
         # transactions, and has a checksum over all that was ever written to the write-ahead log.
         try:
             header = os.pread(fd, _HEADER, 0)
         except OSError:
             return b""
-        return header if len(header) == _HEADER and writer is self._writer else b""
+        # An empty write-ahead log has the same header each time that there is one.
+        if len(header) != _HEADER or header[_FRAMES] == bytes(4) or writer is not self._writer:
+            return b""
+        return header + self._generation.to_bytes(8, "big")
 
     def _index(self) -> int:
         name = f"{self._name}-shm"
@@ -118,7 +123,10 @@ class SqliteSessions(SqlSessions):
             status = os.stat(name)
             fd = _indexes.get((status.st_dev, status.st_ino))
             if fd is None:
-                # Never closed: that would open every lock that SQLite has on the file in this process.
+                # Not closed as long as the file is there: that would open every lock that SQLite has on it in this
+                # process. What is gone is nobody's.
+                for gone in [each for each, old in _indexes.items() if not os.fstat(old).st_nlink]:
+                    os.close(_indexes.pop(gone))
                 fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
                 status = os.fstat(fd)
                 _indexes[status.st_dev, status.st_ino] = fd
@@ -130,19 +138,19 @@ class SqliteSessions(SqlSessions):
         return self._passing.mark(session)
 
     def passed(self, session: str) -> list[str]:
-        # While nothing has changed in the folder, what was found there is there, and what was not is not. Within the
-        # same tick of its clock it could not tell.
+        # While nothing has changed in the folder, its names lead where they led. Within the same tick of its clock it
+        # could not tell.
+        now_ns = time_ns()
         changed = _changed(self._folder)
         looked = self._looked
         if not changed or looked.changed != changed:
-            looked = _Looked(changed, self._passing.file(), self._doubts.any())
-            if changed and time_ns() - max(changed[:2]) > _TICK_NS:
+            looked = _Looked(changed, self._passing.file())
+            if changed and now_ns - max(changed[:2]) > _TICK_NS:
                 self._looked = looked
         if looked.marks is not None:
-            waited = self._passing.wait(looked.marks, session, _BUSY_S)
-            # One who is gone may have left a doubt just now.
-            return self.doubts(session) if looked.doubts or waited else []
-        return self.doubts(session) if looked.doubts else []
+            self._passing.wait(looked.marks, session, _BUSY_S)
+        # Afterwards: whoever takes the mark of one who is gone away has left a doubt before.
+        return self.doubts(session)
 
     def _insert(self, db: Database, columns: str, values: Sequence[object]) -> int:
         places = ", ".join("?" * len(values))

@@ -53,6 +53,10 @@ class FileSpool:
         self._name = ""
         self._size = 0
 
+    @property
+    def empty(self) -> bool:
+        return not self._size
+
     def put(self, data: bytes) -> None:
         """There for others when this returns; OSError, or JournalUnavailable, where it is not.
 
