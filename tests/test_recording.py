@@ -598,13 +598,18 @@ def test_passes_that_wait_are_on_record_in_the_order_of_their_numbers(
     journal: Journal, store: Store, opened: Make
 ) -> None:
     session = opened(journal)
-    first, promised = session.check_later("list_files", {})
+    first, promised, _ = session.check_later("list_files", {})
     # Nothing is promised before something was stored.
     assert promised is None
     assert first.receipt is not None
     waits: list[tuple[Decision, Callable[[], Receipt]]] = []
     for turn in range(20):
-        decision, promised = session.check_later("send_email", {"to": f"ann{turn}@docs.example"})
+        decision, promised, finish = session.check_later("send_email", {"to": f"ann{turn}@docs.example"})
+        assert (finish is None) == (promised is None)
+        if finish is not None:
+            before = len(session.history)
+            finish()
+            assert len(session.history) == before + 1
         assert decision.action is Action.CONTINUE
         # A store in memory has no place for what waits.
         assert (promised is None) == (store.spool is None) == (decision.receipt is not None)
@@ -612,7 +617,7 @@ def test_passes_that_wait_are_on_record_in_the_order_of_their_numbers(
             waits.append((decision, promised))
         if turn % 7 == 3:
             # What is held waits for nothing, and everything before it is on record first.
-            held, promised = session.check_later("send_email", {**CALL, "n": turn})
+            held, promised, _ = session.check_later("send_email", {**CALL, "n": turn})
             assert (held.action, promised) == (Action.PAUSE, None)
             holds(journal, held, "send_email")
         session.add(f"note {turn}", source="file:notes.txt")
@@ -633,7 +638,7 @@ def test_a_journal_that_promises_and_fails_gives_no_receipt(failure: str, opened
 
     journal = Promises(failure)
     session = opened(journal)
-    decision, promised = session.check_later("send_email", {"to": "ann@docs.example"})
+    decision, promised, _ = session.check_later("send_email", {"to": "ann@docs.example"})
     if promised is None:
         # It did not even promise; where it said so, there is still the straight way.
         assert (decision.action is Action.CONTINUE) == (failure == "gives no function") == bool(decision.receipt)
@@ -655,7 +660,7 @@ def test_after_a_gap_nothing_waits_before_it_is_owned_up_to(opened: Make) -> Non
     journal = Promises("fails")
     session = opened(journal)
     assert session.check("send_email", {"to": "ann@docs.example"}).action is Action.PAUSE
-    decision, promised = session.check_later("send_email", {"to": "ann@docs.example"})
+    decision, promised, _ = session.check_later("send_email", {"to": "ann@docs.example"})
     assert (decision.receipt is not None, promised, journal.promises) == (True, None, 0)
     assert [parse(each)["kind"] for each in journal.kept] == ["gap", "ruling"]
     assert session.check_later("send_email", {"to": "ann@docs.example"})[1] is not None
@@ -674,7 +679,7 @@ def test_where_a_witness_is_waited_for_nothing_waits(opened: Make) -> None:
 
     journal = Strict()
     journal.unwitnessed = Scripted()  # type: ignore[attr-defined]
-    decision, promised = opened(journal).check_later("send_email", {"to": "ann@docs.example"})
+    decision, promised, _ = opened(journal).check_later("send_email", {"to": "ann@docs.example"})
     assert (decision.action, promised) == (Action.PAUSE, None)
     assert [parse(each)["action"] for each in journal.kept] == ["CONTINUE"]
     assert [parse(each)["action"] for each in journal.unwitnessed.kept] == ["PAUSE"]  # type: ignore[attr-defined]

@@ -239,6 +239,18 @@ class _Ruled(NamedTuple):
     who: str = ""
 
 
+class Later(NamedTuple):
+    """A ruling, and what is left to do once it was acted on.
+
+    With `promised` it is on record as far as this process's end goes, and in the log once that has returned its
+    receipt; the session counts it in when `finish` is called, which has to be soon. Without, all is done.
+    """
+
+    decision: Decision
+    promised: Promised | None = None
+    finish: Callable[[], object] | None = None
+
+
 class _Work(NamedTuple):
     """Something a ruling waits for, in both ways of waiting."""
 
@@ -435,21 +447,20 @@ class Session:
         *,
         annotations: Mapping[str, object] | None = None,
         findings: Sequence[Finding] = (),
-    ) -> tuple[Decision, Promised | None]:
-        """`check` for a caller who need not have the receipt yet: with a ruling that lacks it comes what gets it.
-
-        Such a ruling is on record as far as this process's end goes, and in the log once that function has returned.
-        """
+    ) -> Later:
+        """`check` for a caller who acts on the ruling first: what then is left to do comes with it."""
         began = perf_counter_ns()
         leaves, ruling, seen = self._begin(tool, arguments, annotations, findings)
         if isinstance(ruling, Ask) or self._waits_for(ruling, seen):
             with self._watched(tool, leaves):
                 decision = _drive(self._settled(ToolCall(tool, arguments), ruling, seen, began))
-            return self._end(tool, leaves, decision), None
+            return Later(self._end(tool, leaves, decision))
         decision, promised = _timed(ruling, began), None
         if seen is not None:
             decision, promised = self._promised(tool, seen, decision)
-        return self._end(tool, leaves, decision), promised
+        if promised is None:
+            return Later(self._end(tool, leaves, decision))
+        return Later(decision, promised, partial(self._end, tool, leaves, decision))
 
     def _waits_for(self, ruling: Decision, seen: Seen | None) -> bool:
         """Whether somebody has to be heard, or told, before what Tier 1 says counts."""

@@ -78,14 +78,30 @@ _log = getLogger("lockgate.journal")
 class _Ticket:
     """Somebody's records on their way into the log. Done once it has receipts or an error."""
 
-    __slots__ = ("durable", "error", "receipts", "rows", "since", "weight")
+    __slots__ = ("_records", "_rows", "durable", "error", "receipts", "since", "weight")
 
-    def __init__(self, rows: list[Row], weight: int, *, durable: bool, since: tuple[int, int] | None = None) -> None:
-        self.rows, self.weight, self.durable = rows, weight, durable
+    def __init__(
+        self, records: Sequence[bytes], weight: int, *, durable: bool, since: tuple[int, int] | None = None
+    ) -> None:
+        self._records, self.weight, self.durable = [bytes(each) for each in records], weight, durable
+        self._rows: list[Row] | None = None
         # Where the log ended when they began to wait in the spool, if they did.
         self.since = since
         self.receipts: tuple[Receipt, ...] | None = None
         self.error: JournalUnavailable | None = None
+
+    @property
+    def rows(self) -> list[Row]:
+        # Hashed when they are stored, and not in the way of whoever lets them wait.
+        if self._rows is None:
+            self._rows = [Row(leaf_hash(each), each) for each in self._records]
+        return self._rows
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __bool__(self) -> bool:
+        return True
 
 
 class _Numbered(TypedDict):
@@ -190,7 +206,9 @@ class Journal:
             raise LockgateError(
                 f"an append takes 1 to {_MAX_BATCH} records of 1 to {MAX_RECORD:,} bytes", hint="encode them first"
             )
-        ticket = _Ticket([Row(leaf_hash(each), bytes(each)) for each in records], sum(sizes), durable=durable)
+        ticket = _Ticket(records, sum(sizes), durable=durable)
+        # Hashed here: whoever stores it does so for many.
+        ticket.rows  # noqa: B018
         self._waiting.append(ticket)
         return partial(self._stored, ticket)
 
@@ -211,8 +229,7 @@ class Journal:
         weight = sum([len(each) for each in records])
         if not 0 < len(records) <= _MAX_PROMISED or weight > _MAX_PROMISED_BYTES or not all(records):
             return None
-        rows = [Row(leaf_hash(each), each) for each in records]
-        ticket = _Ticket(rows, weight, durable=False, since=(shard.number, shard.size))
+        ticket = _Ticket(records, weight, durable=False, since=(shard.number, shard.size))
         try:
             self._refuse_unfit()
             with self._spooling:
@@ -284,8 +301,7 @@ class Journal:
                 seal = self._seal_of(vkeys.get(each.shard, ""))
                 if seal is None or not compare_digest(seal.over_waiting(last + each.data), each.seal):
                     raise ValueError("not written with the key")
-                rows = [Row(leaf_hash(body), body) for body in each.bodies]
-                tickets.append(_Ticket(rows, len(each.data), durable=True, since=(each.shard, each.size)))
+                tickets.append(_Ticket(each.bodies, len(each.data), durable=True, since=(each.shard, each.size)))
                 last = each.seal
         except ValueError:
             whole = False
@@ -321,7 +337,7 @@ class Journal:
         count = weight = 0
         while self._waiting:
             first = self._waiting[0]
-            count += len(first.rows)
+            count += len(first)
             weight += first.weight
             if batch and (count > _MAX_BATCH or weight > _MAX_BATCH_BYTES):
                 break

@@ -402,6 +402,23 @@ def test_without_a_thread_for_it_all_is_noted_at_once(rig: Rig, monkeypatch: pyt
     assert [each.tool for each in other_host(rig).decisions()] == ["mcp__mail__read_inbox"]
 
 
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_an_answer_that_comes_before_the_call_is_counted_in_is_its_outcome(rig: Rig, size: int) -> None:
+    """The server may have answered, and the answer be noted, while the call is still being passed on."""
+
+    def answers(line: bytes, _: object) -> None:
+        rig.server.append(line)
+        id = json.loads(line)["id"]
+        rig.point.from_server(wire.line_of({"jsonrpc": "2.0", "id": id, "result": {"content": [{"text": "x" * size}]}}))
+        rig.point.idle()
+
+    rig.point._to_server = answers
+    rig.call("read_inbox", {})
+    rig.point.idle()
+    (kept,) = other_host(rig).decisions()
+    assert (kept.tool, kept.ran) == ("mcp__mail__read_inbox", "ran")
+
+
 KILLED = """
 import os, sys
 from concurrent.futures import Future
@@ -469,7 +486,7 @@ def test_what_became_of_a_call_is_kept(rig: Rig) -> None:
 # Our own failures
 
 
-@pytest.mark.parametrize("broken", ["add", "check", "outcome"])
+@pytest.mark.parametrize("broken", ["add", "check_first", "outcome"])
 def test_a_failure_of_ours_is_a_denial(rig: Rig, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
     def fail(*_: object, **__: object) -> None:
         raise SessionsUnavailable("the disk is full")
@@ -511,7 +528,7 @@ def test_an_error_nobody_thought_of_is_a_denial(rig: Rig, monkeypatch: pytest.Mo
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError(POISON)
 
-    monkeypatch.setattr(rig.host, "check", fail)
+    monkeypatch.setattr(rig.host, "check_first", fail)
     rig.call("read_inbox", {})
     assert rig.denied().endswith("could not rule on it: ZeroDivisionError.")
 

@@ -211,7 +211,8 @@ def test_two_marks_of_one_process_on_one_session_are_two(marks: Passing) -> None
     assert two.begin()
 
 
-def test_in_a_file_that_is_gone_nothing_is_marked(marks: Passing, path: Path) -> None:
+def test_in_a_file_that_is_gone_nothing_is_marked(marks: Passing, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passing, "_SEE_EVERY_S", 0.0)
     mark = marked(marks)
     assert mark.begin()
     path.rename(path.with_name("moved"))

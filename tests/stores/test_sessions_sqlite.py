@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Event, Lock, Thread
 from time import sleep
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from lockgate.core.errors import JournalUnavailable, LockgateError, SessionsUnav
 from lockgate.core.kept import Entry, SessionInfo, Sort
 from lockgate.stores import sessions_sqlite
 from lockgate.stores.log_sqlite import SqliteLog
-from lockgate.stores.passing import Passing
+from lockgate.stores.passing import MarkFile, Passing
 from lockgate.stores.sessions_sqlite import SqliteSessions
 
 BLOCK = Entry(Sort.BLOCK, 1.0, "", b"text", '["tool:x",null,null,[]]')
@@ -399,11 +400,9 @@ def quiet(store: SqliteSessions, path: Path) -> SqliteSessions:
     store.append((1,), [BLOCK])
     os.utime(path.parent, (1_000_000_000, 1_000_000_000))
     # When it was last touched cannot be set.
-    sessions_sqlite._TICK_NS, before = -1, sessions_sqlite._TICK_NS
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sessions_sqlite, "_COARSE_NS", -1)
         assert store.passed("s") == []
-    finally:
-        sessions_sqlite._TICK_NS = before
     assert store._looked.changed
     return store
 
@@ -432,7 +431,7 @@ def test_a_mark_is_seen_where_the_folder_is_at_rest(
     quiet: SqliteSessions, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions_sqlite, "_BUSY_S", 0.0)
-    monkeypatch.setattr(sessions_sqlite, "_TICK_NS", -1)
+    monkeypatch.setattr(sessions_sqlite, "_FINE_NS", -1)
     mark = SqliteSessions(path).passing("s")
     assert mark is not None
     assert quiet.passed("s") == []
@@ -453,15 +452,21 @@ def test_a_doubt_that_comes_while_one_looks_is_seen(
     other = SqliteSessions(path)
     mark = other.passing("s")
     assert mark is not None
-    real = Passing.wait
+    monkeypatch.setattr(sessions_sqlite, "_FINE_NS", -1)
+    assert quiet.passed("s") == []
+    assert quiet._looked.marks is not None
+    for name, part in (("passes", MarkFile), ("wait", Passing)):
+        real = getattr(part, name)
 
-    def wait(self: Passing, *args: object) -> None:
-        # Just before, somebody takes away the mark of one who is gone, and leaves a doubt.
-        other.doubt("s")
-        real(self, *args)  # type: ignore[arg-type]
+        def look(self: object, *args: object, real: Any = real) -> object:
+            # Just before, somebody takes away the mark of one who is gone, and leaves a doubt.
+            other.doubt("s")
+            return real(self, *args)
 
-    monkeypatch.setattr(Passing, "wait", wait)
-    assert len(quiet.passed("s")) == 1
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(part, name, look)
+            assert quiet.passed("s")
+        quiet.settle("s", quiet.doubts("s"))
     mark.close()
 
 

@@ -509,7 +509,8 @@ def test_what_was_stored_does_not_show_through_what_waits_now(log: Journal, path
     assert len(whole_leaves(path)) == len(set(whole_leaves(path))) == 2 + 6 + 3 + count + 1
 
 
-def test_a_file_that_was_taken_away_takes_no_promise(log: Journal, path: Path) -> None:
+def test_a_file_that_was_taken_away_takes_no_promise(log: Journal, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool, "_SEE_EVERY_S", 0.0)
     body = record()
     wait = promised(log, body)
     shutil.rmtree(path.with_name("log.db-waiting"))

@@ -11,8 +11,9 @@ A session that nobody opened is one whose context is not known: every high-risk 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from math import inf, isfinite
 from typing import NamedTuple
 
@@ -302,15 +303,43 @@ class Hosting(Upkeep):
         session, or by `flush`: it has no `seq` before, and perhaps no receipt. Everything else is kept at once all
         the same.
         """
+        if later:
+            return self.check_first(session, tool, arguments, annotations=annotations, key=key, findings=findings)[1]()
         live, why = self._looked(session, key)
         context = live.session.size
-        if not later:
-            decision = live.session.check(tool, arguments, annotations=annotations, findings=findings)
-            return self._keep(live, tool, arguments, annotations, decision, context, key, why)
-        decision, promised = live.session.check_later(tool, arguments, annotations=annotations, findings=findings)
-        return self._keep(
-            live, tool, arguments, annotations, decision, context, key, why, later=True, promised=promised
+        decision = live.session.check(tool, arguments, annotations=annotations, findings=findings)
+        return self._keep(live, tool, arguments, annotations, decision, context, key, why)
+
+    def check_first(
+        self,
+        session: str,
+        tool: str,
+        arguments: Mapping[str, object],
+        *,
+        annotations: Mapping[str, object] | None = None,
+        key: str = "",
+        findings: Sequence[Finding] = (),
+    ) -> tuple[Decision, Callable[[], Kept]]:
+        """`check` with `later`, for a host who acts on the ruling first: what comes with it is to be called then."""
+        live, why = self._looked(session, key)
+        context = live.session.size
+        decision, promised, finish = live.session.check_later(
+            tool, arguments, annotations=annotations, findings=findings
         )
+        keep = partial(
+            self._keep, live, tool, arguments, annotations, decision, context, key, why, later=True, promised=promised
+        )
+        if finish is None or why or len(self._later.get(session, ())) >= _MAX_LATER:
+            if finish is not None:
+                finish()
+            kept = keep()
+            return kept.decision, lambda: kept
+
+        def after() -> Kept:
+            finish()
+            return keep()
+
+        return decision, after
 
     async def check_async(
         self,

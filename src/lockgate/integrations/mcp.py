@@ -57,11 +57,6 @@ _UNUSED_S = 10.0
 _AGAIN_S = 1.0
 
 
-class Kept(Protocol):
-    @property
-    def decision(self) -> Decision: ...
-
-
 class Ruler(Protocol):
     """What the checkpoint needs of a host: `lockgate.hosting.Host` is one."""
 
@@ -69,7 +64,7 @@ class Ruler(Protocol):
 
     def add(self, session: str, content: str, *, source: str, trust: str | None = None, key: str = "") -> Block: ...
 
-    def check(
+    def check_first(
         self,
         session: str,
         tool: str,
@@ -78,8 +73,7 @@ class Ruler(Protocol):
         annotations: Mapping[str, object] | None = None,
         key: str = "",
         findings: Sequence[Finding] = (),
-        later: bool = False,
-    ) -> Kept: ...
+    ) -> tuple[Decision, Callable[[], object]]: ...
 
     def flush(self, session: str = "") -> None: ...
 
@@ -169,6 +163,9 @@ class Checkpoint:
             server, lambda: self._parts, send=self._answer, approved=partial(self._decide, ask=False), clock=clock
         )
         self._calls = count(1)
+        # What is left to do once a call is passed on.
+        self._unfinished: deque[Callable[[], object]] = deque()
+        self._finishing = Lock()
         self._run = urandom(6).hex()
         # What came before there was anywhere to note it.
         parts.add_done_callback(lambda _: self.idle() or None)
@@ -233,9 +230,9 @@ class Checkpoint:
                     self._await(item, keys[at])
             if rest:
                 self._to_server(line if len(rest) == len(items) else wire.line_of(rest), rest)
-            if not self._soon():
-                self.idle()
+            self._finish()
             return
+        self._finish()
         why = "not passed on by Lockgate: another call of the same batch may not run"
         for at, item in enumerate(rest):
             if at not in refused and isinstance(item, dict) and "method" in item and "id" in item:
@@ -397,6 +394,8 @@ class Checkpoint:
         # What is marked was queued before.
         mark = self._mark
         begun = 0 if mark is None else mark.begun
+        # First, so that what becomes of them finds them.
+        self._count_in()
         if self._queue:
             self._empty()
         if mark is not None:
@@ -497,8 +496,7 @@ class Checkpoint:
             self._await(call.message, ruling)
             self._to_server(call.line, call.message)
             # The ruling waits to be kept, however long the server takes.
-            if not self._soon():
-                self.idle()
+            self._finish()
             return
         if ask and isinstance(ruling, tuple) and ruling.action is Action.PAUSE and ruling.approval:
             try:
@@ -515,19 +513,35 @@ class Checkpoint:
         try:
             self._note()
             key = f"{self._run}:{next(self._calls)}"
-            decision = self._parts.host.check(
+            # It is on record when this returns; the rest can wait until nobody does.
+            decision, after = self._parts.host.check_first(
                 self._parts.session,
                 f"mcp__{self._server}__{call.name}",
                 call.arguments,
                 annotations=self._annotations.get(call.name),
                 key=key,
                 findings=self._findings(call.name),
-                # It is in the journal when this returns; the rest can wait until nobody does.
-                later=True,
-            ).decision
+            )
+            if decision.action is not Action.CONTINUE:
+                after()
+                return decision
         except Exception as error:  # noqa: BLE001  # a failure of ours is a denial
             return error
-        return key if decision.action is Action.CONTINUE else decision
+        self._unfinished.append(after)
+        return key
+
+    def _finish(self) -> None:
+        """Have what is left to do for rulings that were acted on done in a moment: the answer may be here before."""
+        if not self._soon():
+            self.idle()
+
+    def _count_in(self) -> None:
+        with self._finishing:
+            while self._unfinished:
+                try:
+                    self._unfinished.popleft()()
+                except Exception as error:  # noqa: BLE001  # the ruling is on record all the same
+                    _log.warning("a ruling could not be kept: %s", said_by(error))
 
     def _denial(self, call: Call, ruling: str | Decision | Exception) -> Message:
         if isinstance(ruling, Exception):

@@ -54,9 +54,12 @@ class Doubts:
             else:
                 return
 
+    def any(self) -> bool:
+        """Whether there may be notes on any session. Asked in the cheapest way, for it is asked before many rulings."""
+        return bool(self._folder) and os.access(self._folder, os.F_OK)
+
     def of(self, session: str) -> list[str]:
-        # Nearly always there is no such folder: asked in the cheapest way, for this is asked before every ruling.
-        if not self._folder or not os.access(self._folder, os.F_OK):
+        if not self.any():
             return []
         try:
             return os.listdir(self._of(session))

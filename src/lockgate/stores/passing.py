@@ -15,6 +15,7 @@ import errno
 import os
 from contextlib import suppress
 from functools import lru_cache
+from math import inf
 from mmap import mmap
 from pathlib import Path
 from threading import Lock
@@ -43,6 +44,7 @@ _WORDS = _SLOT // 8
 _NOBODY = bytes(16)
 _LOOK_EVERY_S = 0.0005
 _TRIES, _TRY_EVERY_S = 20, 0.001
+_SEE_EVERY_S = 0.5
 _ANEW = "end everything that uses the sessions, and move the file away"
 _FILE = Private("the marks", "hide what your agents are reading", "sessions", secret=True)
 
@@ -58,15 +60,23 @@ class Mark:
         # How many have been begun. What is begun after this was read is not kept by what is kept now.
         self.begun = 0
         self._done = 0
+        # When the file was last seen where it belongs.
+        self._seen_s = -inf
         # Owner: whoever changes either number.
         self._lock = Lock()
 
     def begin(self) -> bool:
         """Something is about to be passed on that is not kept yet; False where others could not see that."""
         with self._lock:
-            # In a file that was taken away, or in the child of a fork, nobody would look for it.
-            if not self._file.mine(self._slot) or self._file.id != _id_of(self._name):
+            # In the child of a fork, or in a file that was taken away, nobody would look for it. Whoever takes files
+            # away under running processes can do so right after it was looked at as well: now and then is enough.
+            if not self._file.mine(self._slot):
                 return False
+            now_s = monotonic()
+            if not 0 <= now_s - self._seen_s < _SEE_EVERY_S:
+                if self._file.id != _id_of(self._name):
+                    return False
+                self._seen_s = now_s
             self.begun += 1
             self._file.words[self._begun] = self.begun
         return True
@@ -222,6 +232,10 @@ class MarkFile:
                     self._map[slot * _SLOT : (slot + 1) * _SLOT] = bytes(_SLOT)
                 self._mine.discard(slot)
                 lockf(self._fd, LOCK_UN, _SLOT, slot * _SLOT)
+
+    def passes(self, session: str) -> bool:
+        """Whether anything is passed on in this session just now."""
+        return bool(self.begun(_whose(session)))
 
     def begun(self, whose: bytes) -> list[tuple[int, int]]:
         """The slots in which something is passed on in this session just now, and up to which count."""

@@ -32,8 +32,9 @@ _VERSION = 2
 # How long anybody waits to write, in the queue of this process and for other processes together.
 _BUSY_S = 5.0
 _MAX_IDLE = 8
-# Some file systems count in steps of two seconds.
-_TICK_NS = 2_500_000_000
+# How long a change has to be over before a folder can tell it from another: some file systems count in steps of up to
+# two seconds, and those that count finer do so by the ticks of the system.
+_FINE_NS, _COARSE_NS = 100_000_000, 2_500_000_000
 # Both copies of the header of SQLite's index, of 48 bytes each.
 _HEADER = 96
 _FRAMES = slice(16, 20)
@@ -50,10 +51,11 @@ PRAGMA user_version = {_VERSION};
 
 
 class _Looked(NamedTuple):
-    """Which marks were in the folder when it was last looked into, and how that stood then, which is long over."""
+    """What was in the folder when it was last looked into, and since when that had stood."""
 
     changed: tuple[int, ...] = ()
     marks: MarkFile | None = None
+    doubts: bool = True
 
 
 class SqliteSessions(SqlSessions):
@@ -138,19 +140,22 @@ class SqliteSessions(SqlSessions):
         return self._passing.mark(session)
 
     def passed(self, session: str) -> list[str]:
-        # While nothing has changed in the folder, its names lead where they led. Within the same tick of its clock it
-        # could not tell.
+        looked = self._looked
+        waits = looked.marks is not None and looked.marks.passes(session)
+        # After the marks: whoever takes away the mark of one who is gone has left a doubt before. While nothing has
+        # changed in the folder, its names lead where they led, and what was not there is not.
         now_ns = time_ns()
         changed = _changed(self._folder)
-        looked = self._looked
-        if not changed or looked.changed != changed:
-            looked = _Looked(changed, self._passing.file())
-            if changed and now_ns - max(changed[:2]) > _TICK_NS:
-                self._looked = looked
-        if looked.marks is not None:
-            self._passing.wait(looked.marks, session, _BUSY_S)
-        # Afterwards: whoever takes the mark of one who is gone away has left a doubt before.
-        return self.doubts(session)
+        if changed and looked.changed == changed and not waits:
+            return self.doubts(session) if looked.doubts else []
+        marks = self._passing.file()
+        if marks is not None:
+            self._passing.wait(marks, session, _BUSY_S)
+        notes = self.doubts(session)
+        # Within the same tick of the folder's clock it could not tell.
+        if changed and now_ns - max(changed[:2]) > (_FINE_NS if changed[0] % 1_000_000_000 else _COARSE_NS):
+            self._looked = _Looked(changed, marks, self._doubts.any())
+        return notes
 
     def _insert(self, db: Database, columns: str, values: Sequence[object]) -> int:
         places = ", ".join("?" * len(values))

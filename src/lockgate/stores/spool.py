@@ -12,9 +12,11 @@ import os
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from math import inf
 from mmap import mmap
 from pathlib import Path
 from stat import S_ISREG
+from time import monotonic
 
 from lockgate.core.errors import JournalUnavailable
 from lockgate.private_files import Private
@@ -31,6 +33,7 @@ _WAITING, _NEW, _UNREAD = ".waiting", ".new", ".unreadable"
 _ROOM = 256 << 10
 _END = bytes(4)
 _UNFIT = 256
+_SEE_EVERY_S = 0.5
 _FILE = Private("waiting records", "write anything into the log", "log", JournalUnavailable)
 
 
@@ -52,6 +55,8 @@ class FileSpool:
         self._map: mmap | None = None
         self._name = ""
         self._size = 0
+        # When it was last seen where it belongs.
+        self._seen_s = -inf
 
     @property
     def empty(self) -> bool:
@@ -69,11 +74,15 @@ class FileSpool:
         start, end = self._size, self._size + len(data)
         if end + len(_END) > _ROOM:
             raise OSError(errno.EFBIG, "too many records wait")
-        status = os.fstat(self._fd or 0)
-        if not status.st_nlink or status.st_size != _ROOM:
-            # Nobody would find it, or there is nothing behind what is mapped.
-            self.close(remove=False)
-            raise OSError(errno.ENOENT, "the waiting records were taken away")
+        # Whoever takes it away can do so right after it was looked at as well: now and then is enough.
+        now_s = monotonic()
+        if not 0 <= now_s - self._seen_s < _SEE_EVERY_S:
+            status = os.fstat(self._fd or 0)
+            if not status.st_nlink or status.st_size != _ROOM:
+                # Nobody would find it, or there is nothing behind what is mapped.
+                self.close(remove=False)
+                raise OSError(errno.ENOENT, "the waiting records were taken away")
+            self._seen_s = now_s
         # Its beginning last: until then this is the end.
         room[start + len(_END) : end] = data[len(_END) :]
         room[end : end + len(_END)] = _END
