@@ -276,7 +276,8 @@ def test_what_is_no_file_of_marks_is_neither_used_nor_passed_over(marks: Passing
         assert marks.mark("s") is None
         with pytest.raises(SessionsUnavailable, match="cannot be told"):
             wait(marks, "s", 0.0)
-    assert not before or len(os.listdir("/proc/self/fd")) == before
+    # One per try would be six more; a thread of another test may have one or two open.
+    assert not before or len(os.listdir("/proc/self/fd")) < before + 4
 
 
 def test_a_file_that_was_tampered_with_breaks_nothing(marks: Passing, path: Path) -> None:

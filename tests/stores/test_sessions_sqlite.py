@@ -382,7 +382,8 @@ def test_a_stamp_is_not_that_of_an_earlier_log_of_the_file(store: SqliteSessions
         open_files.append(len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0)
     told = [each for each in stamps if each]
     assert len(set(told)) == len(told)
-    assert open_files[-1] <= open_files[1]
+    # One per fork would be six more; a thread of another test may have one or two open.
+    assert open_files[-1] < open_files[1] + 4
 
 
 def test_one_who_only_reads_has_no_stamp(store: SqliteSessions, path: Path) -> None:
