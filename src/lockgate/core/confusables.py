@@ -66,6 +66,12 @@ BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 # Spaces that the rules' own `\s`, which knows bytes and not characters, would walk past.
 SPACES = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 
+_PLAIN = {
+    **dict.fromkeys(INVISIBLE + BIDI, ""),
+    **dict.fromkeys(SPACES, " "),
+    **dict.fromkeys("\u2028\u2029", "\n"),
+}
+_ASCII = bytes(range(128))
 _TAGS = "\U000e0000-\U000e007f"
 _SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
 # The only sequences of tag characters in general use: the flags of England, Scotland and Wales.
@@ -114,18 +120,22 @@ def wordlike(text: str) -> bool:
     return len(pairs) >= 4 and 2 * sum(pair in _PAIRS for pair in pairs) >= len(pairs)
 
 
+def _beyond_ascii(text: str) -> str:
+    """What in a text is not ASCII; the rest is dropped as bytes, of which a thousand cost as much as one search."""
+    return text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass")
+
+
 def cleaned(text: str, gates: frozenset[str]) -> str:
     """The text without its invisible characters, and with plain spaces for the unusual ones."""
     if text.isascii() and "invisible" not in gates:
         return text
-    for ch in INVISIBLE + BIDI + CONTROLS:
+    for ch in CONTROLS:
         if ch in text:
             text = text.replace(ch, "")
-    for ch in SPACES:
-        if ch in text:
-            text = text.replace(ch, " ")
-    if "\u2028" in text or "\u2029" in text:
-        text = text.replace("\u2028", "\n").replace("\u2029", "\n")
+    rest = _beyond_ascii(text)
+    for ch, plain in _PLAIN.items():
+        if ch in rest:
+            text = text.replace(ch, plain)
     if gates & {"tags", "selectors"}:
         text = pattern(f"[{_TAGS}{_SELECTORS}]+").sub("", text)
     return text
@@ -214,9 +224,10 @@ def gates_of(text: str) -> frozenset[str]:
     """Which of the gates on characters a decoded text might open, which no pass of the scanner has seen yet."""
     if text.isascii():
         return frozenset()
-    unusual = "".join(set(pattern(_UNUSUAL).findall(text)))
+    rest = _beyond_ascii(text)
+    unusual = "".join(set(pattern(_UNUSUAL).findall(rest)))
     gates = {gate for gate, source in _GATED if pattern(source).search(unusual)}
-    if pattern(f"[{_FOREIGN}]").search(text):
+    if pattern(f"[{_FOREIGN}]").search(rest):
         gates.add("mixed")
     return frozenset(gates)
 

@@ -7,6 +7,7 @@ or counts what it does one by one, because the text may have been written to be 
 from __future__ import annotations
 
 import binascii
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -52,9 +53,12 @@ def _pieces(raw: bytes, mark: bytes) -> Iterator[bytes]:
 def _escapes(text: str) -> tuple[str, bool]:
     for twice in ("\\\\u", "\\\\x", "\\\\n") if "\\\\" in text else ():
         for _ in range(3):
+            if twice not in text:
+                break
             text = text.replace(twice, twice[1:])
-    for short, plain in (("\\n", "\n"), ("\\r", "\r"), ("\\t", "\t"), ('\\"', '"'), ("\\/", "/")):
-        text = text.replace(short, plain)
+    for short, plain in (("\\n", "\n"), ('\\"', '"'), ("\\r", "\r"), ("\\t", "\t"), ("\\/", "/")):
+        if "\\" in text:
+            text = text.replace(short, plain)
     whole = True
     if "\\u{" in text:
         most = _most_steps(text)
@@ -62,9 +66,13 @@ def _escapes(text: str) -> tuple[str, bool]:
         text, count = braces.subn(lambda match: chr(int(match[1], 16)), text, count=most)
         whole = count < most
     # Every backslash is made a literal one, and those of valid escapes are then taken back.
-    valid = pattern(r"\\\\(?=x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[01][0-7]{2})")
-    text = valid.sub(r"\\", text.replace("\\", "\\\\")).encode("raw_unicode_escape").decode("unicode_escape")
-    if pattern("[\ud800-\udfff]").search(text):
+    if "\\" in text:
+        valid = pattern(r"\\\\(?=x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[01][0-7]{2})")
+        text = valid.sub(r"\\", text.replace("\\", "\\\\")).encode("raw_unicode_escape").decode("unicode_escape")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # Halves of characters: those that belong together are one, and the others none.
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text, whole
 
@@ -120,10 +128,15 @@ class Code:
     letter: str
 
     def left_in(self, text: str) -> bool:
-        return pattern(self.letter).search(text) is not None
+        """Whether there is a code for a letter; with one mark in front the search can jump from one to the next."""
+        if self.mark not in text:
+            return False
+        return pattern(self.letter.replace("{1,3}", "", 1)).search(text) is not None
 
     def spelled(self, text: str) -> Iterator[Hidden]:
         """Words of which every letter is a code."""
+        if not self.left_in(text):
+            return
         # The first code stands outside the group so that the search can jump from one mark to the next.
         runs = list(islice(pattern(f"{self.letter}(?:{self.letter}){{2,63}}").finditer(text), 64))
         if not runs:
@@ -306,8 +319,8 @@ def entropy(raw: str, charset: str) -> tuple[float, float]:
     sample = raw[:1024]
     if len(sample) < 2:
         return 0.0, 0.0
-    shares = [sample.count(ch) / len(sample) for ch in set(sample)]
-    bits = abs(sum(share * log2(share) for share in shares))
+    # The same as the sum of every share times its logarithm; most characters of a short run come once or twice.
+    bits = abs(log2(len(sample)) - sum([n * log2(n) for n in Counter(sample).values() if n > 1]) / len(sample))
     most = min(log2(len(sample)), {"hex": 4.0, "base64": 6.0, "base64url": 6.0}.get(charset, 8.0))
     return round(bits, 3), round(min(bits / most, 1.0), 3)
 

@@ -332,6 +332,9 @@ class _Reader:
         together: tuple[list[str], list[str]] = ([], [])
         shortest = SHORTEST_SHAPED_RUN if shaped else SHORTEST_RUN
         for run in encodings.runs(flat, shortest, separated="hex" in gates):
+            # A ruled line, of which every fourth text has one, decodes to nothing.
+            if not flat[run.start : run.end].strip(b"+-/_"):
+                continue
             found = encodings.decoded(flat, run, shaped=shaped)
             if not found.said and found.data[:2] in COMPRESSED:
                 found, whole = encodings.unpacked(found, self.left)
