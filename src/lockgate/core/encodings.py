@@ -191,6 +191,8 @@ class Decoded(NamedTuple):
 
 _MASK = bytes(120 if chr(i).isalnum() or chr(i) in "+/-_" else 32 for i in range(128)) + b" " * 128
 _PAIR_MASK = bytes(104 if i in b"0123456789abcdefABCDEF" else 115 if i in b" :,-" else 120 for i in range(256))
+_PAIR_WRITTEN = bytes(120 if i in b"0123456789abcdefABCDEFx :,-" else 32 for i in range(256))
+_NINE_PAIRS = b"x" * 26
 # Between two lines of one run: a line break, real or escaped, with quoting; or one string joined to another.
 _LINE_BREAK = rb"[ \t]{0,4}(?:\r?\n|\\r|\\n){1,4}[ \t>\"']{0,16}|[\"'] ?[+.,]?\s{0,16}[\"']"
 _HEX_PAIRS = rb"(?:(?:0x)?[0-9A-Fa-f]{2}(?:[ :-]|, ?)){8,2000}(?:0x)?[0-9A-Fa-f]{2}"
@@ -219,8 +221,14 @@ def runs(flat: bytes, shortest: int, *, separated: bool) -> Iterator[Run]:
     # The mask says cheaply that there is none.
     pairs = flat.translate(_PAIR_MASK) if separated else b""
     if b"hhshhshhshhs" in pairs or b"xhhsshxhhss" in pairs or b"xhhshxhhs" in pairs:
-        for match in bytes_pattern(_HEX_PAIRS).finditer(flat):
-            yield Run(*match.span(), True)
+        # Only what is written with nothing else can hold nine pairs: a try at every place costs as much as all the rest.
+        written = flat.translate(_PAIR_WRITTEN)
+        at = written.find(_NINE_PAIRS)
+        while at >= 0:
+            end = _end(written, at)
+            for match in bytes_pattern(_HEX_PAIRS).finditer(flat, at, end):
+                yield Run(*match.span(), True)
+            at = written.find(_NINE_PAIRS, end)
 
 
 def _end(mask: bytes, at: int) -> int:
