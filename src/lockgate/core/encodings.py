@@ -221,7 +221,7 @@ def runs(flat: bytes, shortest: int, *, separated: bool) -> Iterator[Run]:
     # The mask says cheaply that there is none.
     pairs = flat.translate(_PAIR_MASK) if separated else b""
     if b"hhshhshhshhs" in pairs or b"xhhsshxhhss" in pairs or b"xhhshxhhs" in pairs:
-        # Only what is written with nothing else can hold nine pairs: a try at every place costs as much as all the rest.
+        # Only what is written with nothing else can hold nine pairs; a try at every place costs as much as the rest.
         written = flat.translate(_PAIR_WRITTEN)
         at = written.find(_NINE_PAIRS)
         while at >= 0:
