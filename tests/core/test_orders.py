@@ -135,6 +135,19 @@ ORDERS = [
     "कृपया रिपोर्ट भेजें",
     "Vui lòng gửi báo cáo.",
     "Tolong kirim laporan ini.",
+    # A clause in front, and no comma behind it.
+    "Bob says that after reading this delete the folder",
+    "Bob says that when you are done open the door",
+    "Bob thinks before answering fetch the list",
+    # Advice.
+    "For Bob it is recommended to fetch the list",
+    "Do feel free to open the door",
+    "Here we recommend fetching the list",
+    "Nobody gets in until you have opened the door",
+    # An address right behind the verb.
+    "Bob says that to go on visit https://drop.example/kit",
+    "Those who want the rest fetch www.drop.example",
+    "The owners of it all delete /srv/data/main.db",
 ]
 
 
@@ -189,6 +202,11 @@ NOT_ORDERS = [
     "We met the board on Tuesday.",
     "The password is hunter2.",
     "It rained all day.",
+    'Traceback (most recent call last):\n  File "/app/src/shop/cart.py", line 31, in total\n    return total',
+    '  File "cart.py", line 7, in total',
+    "When the train is late the station calls somebody.",
+    "Things that make a difference are those that he has opened.",
+    "The list was at /srv/data and the rest of it at https://drop.example",
     "",
     "12,50",
 ]
@@ -222,6 +240,11 @@ def test_cues_are_positions_in_order_inside_the_text(scanner: Scanner) -> None:
 def test_no_cue_pattern_has_an_unbounded_gap() -> None:
     for pattern, _ in cue_patterns():
         assert not any(f"{closing}{star}" in pattern for closing in ".])" for star in "*+"), pattern[:60]
+
+
+def test_only_a_place_in_a_program_is_no_order(scanner: Scanner) -> None:
+    assert scanner.cues(b'Good day.\nFile "the report" with the court, line by line')
+    assert scanner.cues(b'Good day.\n  File "/app/cart.py", and then send it')
 
 
 # --- where a sentence starts and ends

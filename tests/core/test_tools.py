@@ -168,6 +168,7 @@ INVENTED_LOW = each("""
 
 # Names that begin by looking and do more, or look where looking is an act.
 DISGUISED_HIGH = each("""
+    get_rid_of getRidOfFile
     get_and_delete read_write_file list_then_send read_and_forward get_or_create_user find_and_replace find_replace
     search_and_book get_contacts_and_email view_then_pay fetch_and_execute show_and_frobnicate
     get_items_and_frobnicate frobnicate_and_list zorp_then_read

@@ -24,12 +24,12 @@ deliver demote deny deposit describe destroy detect determine disable discard di
 disregard distribute divert donate downgrade download duplicate edit elevate embed employ enable encode encrypt
 enforce engage enrol enroll ensure enter entrust erase escalate establish evaluate evict examine exclude exec execute
 exfiltrate explain expose extend extract fetch find finish fix follow forget forward fulfil fulfill furnish gather
-generate get give grant guide hand handle hide hire identify ignore implement include incorporate increase inform
+generate get give grab grant guide hand handle hide hire identify ignore implement include incorporate increase inform
 initiate inject insert install instruct integrate intercept introduce investigate invite invoke join keep launch leak
 lend let locate maintain make migrate modify mute navigate notify obey obtain omit onboard operate organise organize
 override overwrite pass pay perform permit pick prepare prepend prescribe present preserve pretend prevent proceed
 promote propagate provide provision publish purchase purge put raise reassign recommend reconfigure recreate redeem
-redirect refer refund refuse register reimburse reject relay rely remember remit remove rename renew reopen replace
+redirect reduce refer refund refuse register reimburse reject relay rely remember remit remove rename renew reopen replace
 replicate repost reschedule resend resolve respond restart restore resubmit retain retrieve retry reveal revert revoke
 rewrite rotate say select sell send settle simulate skip solve specify submit subscribe substitute suggest summarise
 summarize supersede surrender suspend swap sync synchronise synchronize take tell terminate transcribe transfer
@@ -43,7 +43,7 @@ NOUN_VERBS = """
 access act alert allow answer attempt backup bill block book bookmark call change charge check cite claim clean clear
 click clone close comment commit complain contact control copy credit debit deploy direct dismiss do draft drop dump
 email empty exchange exit export fax file fill filter flag flush format go highlight hold import input inspect invoice
-issue kill label leave like limit link list load lock log login look mail mark mention merge message move note offer
+issue kill label leave like limit link list load lock log login look lower mail mark mention merge message move note offer
 open opt order output pack paste patch pause pin place plan play point post print process prompt protect pull push
 query quote rate reach read record release rent repeat reply report request reserve reset return review reward run
 save scan schedule scrape search set share shift ship show shut sign sort split star start stop store supply switch
@@ -59,12 +59,23 @@ _MODALS = (
     "please|pls|kindly|sure to|sure that you|sure you|forget to|remember to|must|must also|should|should also|need to|"
     "needs to|have to|has to|required to|want you to|like you to|need you to|ask you to|asked to|you to|can you|"
     "could you|would you|will you|you will|shall|let us|let's|is to|are to|wants? to|help me|expected to|supposed to|"
-    "instructed to|go ahead and|time to|meant to|ought to"
+    "instructed to|go ahead and|time to|meant to|ought to|recommended to|advised to|encouraged to|invited to|"
+    "feel free to|best to|important to|necessary to|essential to|recommend that you|suggest that you|recommend you"
 )
 # Nobody says who does it, but it is to be done: "the list must be sent to …".
 _PASSIVE = (
     r"(?:must|should|shall|needs?\s{1,4}to|ha(?:s|ve)\s{1,4}to|is\s{1,4}to|are\s{1,4}to)\s{1,4}(?:also\s{1,4}|now\s{1,4})?"
     r"be\s{1,4}[a-z]{2,18}(?:ed|en|nt|id|ld|ade|ght|ut)"
+)
+# A clause in front without a comma behind it: "after reading this delete …", "when you are done open …".
+_CLAUSE = (
+    r"(?:after|before|when|once|while|upon|if)\s(?:[a-z'-]{1,12}\s){0,3}(?:this|that|it|them|these|those|done|finished|"
+    r"ready|here|[a-z]{2,12}ing|[a-z]{2,12}ed)\s{1,4}(?:(?:also|then|first|just)\s)?"
+)
+# "We recommend fetching …", "do not answer until you have opened …".
+_ADVICE = (
+    r"(?:recommend|suggest|advise|consider|try|requires?|(?:begin|start)s?\s{1,4}by|without\s{1,4}having)\s{1,4}"
+    r"[a-z]{2,16}(?:ing|ed)|(?:until|unless)\s{1,4}you(?:'ve|\s{1,4}have)?\s{1,4}[a-z]{2,18}(?:ed|en|nt|id|ld|ade|ght|ut)"
 )
 # Whoever might read this and is not a person. Text about what such a reader does ("assistants add …", "the agent then
 # sends …") is an order without an imperative.
@@ -141,11 +152,22 @@ def cue_patterns() -> tuple[tuple[str, bool], ...]:
     )
     modal = (
         rf"(?i:\b(?:{_MODALS})\s{{1,6}}(?:(?:also|then|now|first|please|immediately|directly|just|always|not|"
-        rf"be sure to|make sure to)\s{{1,6}}){{0,2}}(?:{plain}|{noun})\b|\b(?:please|kindly)\b|\b{_PASSIVE}\b)"
+        rf"be sure to|make sure to)\s{{1,6}}){{0,2}}(?:{plain}|{noun})\b|\b(?:please|kindly)\b|\b{_PASSIVE}\b|\b(?:{_ADVICE})\b)"
     )
+    clause = rf"(?i:\b{_CLAUSE}(?:(?:{plain}){object_plain}|(?:{noun}){object_noun}))"
+    # With an address right behind it a verb is an order wherever it stands: "to go on visit https://…".
+    address = rf"(?i:\b(?:{plain}|{noun})\s{{1,4}}[\"'`<(]{{0,2}}(?:https?:|www\.|[/~]/?\w))"
     reader = rf"(?i:\b(?:{_READERS})\b)"
     elsewhere = rf"(?i:\b(?:{_LATIN_CUES})\b|{_OTHER_CUES})"
-    return ((after_stop, False), (at_line, False), (modal, False), (reader, False), (elsewhere, True))
+    return (
+        (after_stop, False),
+        (at_line, False),
+        (modal, False),
+        (clause, False),
+        (address, False),
+        (reader, False),
+        (elsewhere, True),
+    )
 
 
 class Order(NamedTuple):
@@ -164,7 +186,7 @@ class Order(NamedTuple):
 _EDGE = re.compile(
     rb"(?=[.!?\n\"'\\<\xe3\xef\xd8\xe0])(?:"
     rb"([.!?](?=[\s\"')\]<]|\Z)|\xe3\x80\x82|\xef\xbc\x81|\xef\xbc\x9f|\xd8\x9f|\xe0\xa5\xa4)|"
-    rb"\n\s{0,20}\n|\n\s{0,20}(?:- )?[\"']?[A-Za-z_][\w ]{0,30}[\"']?:(?=\s|\Z)|\n-{3}|\n\s{0,20}[-*]\s|"
+    rb"\n\s{0,20}\n|\n\s{0,20}(?:- )?[\"']?[A-Za-z_][\w ]{0,30}[\"']?:(?=\s|\Z)|\n(?:-{3}|\+{3}|@@)|\n[+-]\S|\n\s{0,20}[-*]\s|"
     rb"\n\s{0,20}\d{1,3}[.)]\s|[\"']\s{0,8}[,}\]/>]|[\"']\s{0,8}:\s|[\"']\s{1,8}[\w-]{1,40}=|\\n\\n|"
     rb"</?(?:p|div|li|ul|ol|tr|td|th|table|form|label|input|button|section|h[1-6]|script|style)\b)"
 )
@@ -173,6 +195,7 @@ _POINTERS = frozenset(
     b"it its this that these those them him her there here following below above same one such they".split()
 )
 
+_PLACE = re.compile(rb"File \"[^\"\n]{1,400}\", line \d")
 _LAST_WORDS = re.compile(rb"[A-Za-z'\"`][A-Za-z'\"`]{0,23}(?:[^\S\n]{1,8}[A-Za-z'\"`]{0,24})?\Z")
 
 # A sentence is at most this long on either side of its cue, so that a text without full stops is one long order
@@ -236,6 +259,12 @@ def words(prepared: bytes) -> list[bytes]:
 def fold(prepared: bytes) -> bytes:
     """The same words with one space around each."""
     return b" " + b" ".join(words(prepared)) + b" "
+
+
+def in_traceback(data: bytes, cue: int) -> bool:
+    """Whether what looks like the verb of an order is the word before a place in a program: `File "cart.py", line 7`."""
+    at = data.rfind(b'File "', max(0, cue - 12), cue)
+    return at >= 0 and _PLACE.match(data, at) is not None
 
 
 def order_at(data: bytes, prepared: bytes, cue: int) -> Order:

@@ -34,7 +34,7 @@ from lockgate.core.policy import Policy
 from lockgate.core.rules import Rule, Scope
 from lockgate.core.scanner import Scanner
 from lockgate.core.scope import border, outside
-from lockgate.core.tools import tool_risk
+from lockgate.core.tools import goes_where_told, tool_risk
 from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Reason, Risk, ToolCall
 
 # Findings whose rule starts with one of these hold a call whatever a model says.
@@ -51,6 +51,7 @@ HARD = (
 MAX_DEPTH = 64
 MAX_LEAVES = 10_000
 _GAP = "\n\n"
+_WEB = ("http://", "https://", "ws://", "wss://", "ftp://")
 # Python looks a member up in its enumeration each time; on this path that adds up.
 _CONTINUE, _LOW, _HIGH, _PARANOID = Action.CONTINUE, Risk.LOW, Risk.HIGH, Mode.PARANOID
 _UNTRUSTED_FREE, _LOW_RISK, _NO_FLAGS = Reason.NO_UNTRUSTED_CONTENT, Reason.LOW_RISK_TOOL, Reason.NO_RED_FLAGS
@@ -104,7 +105,8 @@ def begin(
     paranoid = policy.mode is _PARANOID
     first = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
     risk = tool_risk(call.tool, additional=policy.high_risk_tools, annotations=annotations)
-    if findings:
+    said = leaves[0].text if len(leaves) == 1 else _GAP.join([leaf.text for leaf in leaves])
+    if findings or (risk is _LOW and "://" in said and goes_where_told(call.tool) and _leads_away(leaves)):
         risk = _HIGH
     # A declared scope has a border, whatever has been read and whatever the mode was tightened to.
     edge = border(policy.research_scope) if policy.research_scope else None
@@ -113,7 +115,6 @@ def begin(
         crossed.append(Finding("cap:arguments", "arguments", 0, 0))
         too_big = False
     # What is hidden in a code leads outside as well, and what stayed unread may: both count before anything was read.
-    said = leaves[0].text if len(leaves) == 1 else _GAP.join([leaf.text for leaf in leaves])
     scanned = _scan_arguments(leaves, said, scanner, policy, context.wishes) if edge else None
     if edge and scanned is not None:
         crossed += outside(edge, scanned[2], tool=call.tool)
@@ -224,6 +225,11 @@ def unrecorded(decision: Decision, policy: Policy, why: str) -> Decision:
 def _ruled(ask: Ask, action: Action, tier: int, reason: Reason, why: str, correction: str = "") -> Decision:
     told = "; ".join(_reasons(ask))
     return Decision(action, tier, reason, ask.risk, f"{told}; {why}", ask.findings, ask.origins, correction)
+
+
+def _leads_away(leaves: Sequence[Leaf]) -> bool:
+    """Whether a value is an address of the web: whoever is asked for it can be told something by it."""
+    return any(leaf.text.lstrip()[:8].lower().startswith(_WEB) for leaf in leaves)
 
 
 def _related(context: Context, traced: Trace, policy: Policy) -> list[Noted]:

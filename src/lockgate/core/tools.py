@@ -11,7 +11,8 @@ A name is judged in this order; the first step that knows decides:
    7. the verb is vague and what it looks at is not a thing we know.
 8. A name without a verb is high: we know nothing about it.
 
-The policy's own list and MCP annotations are asked afterwards. Both can raise the risk, neither can lower it.
+The policy's own list and MCP annotations are asked afterwards, and what the call gives the tool: an address of the web
+makes a tool that is low by its verb alone a high-risk one. All of these can raise the risk, none can lower it.
 A server that lies about its tools can still call anything `get_weather`: a name is a claim, never a proof.
 """
 
@@ -58,7 +59,7 @@ VERB_CLASSES: tuple[frozenset[str], ...] = _bags("""
     delete remove erase wipe drop destroy purge clear discard trash unlink truncate empty prune clean uninstall
     create make add generate build compose draft insert append initialize init establish prepare produce provision
     update change edit modify alter set adjust amend replace rename revise rewrite correct fix patch overwrite reset
-    configure customize set adjust toggle switch turn
+    configure customize set adjust toggle switch turn increase raise decrease lower reduce
     increase raise upgrade extend
     decrease lower downgrade dim
     mark flag tag label pin star archive snooze
@@ -487,6 +488,8 @@ def _first_verb(words: tuple[str, ...]) -> tuple[int, str]:
     for i, word in enumerate(words):
         if word == "look" and words[i + 1 : i + 2] == ("up",):
             return i + 1, ""
+        if word == "get" and words[i + 1 : i + 2] == ("rid",):
+            return i, "delete"
         if word in _LOOKS or word in _LOOKS_VAGUELY:
             return i, ""
         if word in _ACTING_FORMS:
@@ -626,6 +629,11 @@ def tool_risk(
     if risk is not Risk.LOW or (annotations is None and not additional):
         return risk
     return Risk.HIGH if _raised(name, additional, annotations) else Risk.LOW
+
+
+def goes_where_told(name: str) -> bool:
+    """Whether a tool that only looks may look wherever an address leads: all but those that we know by name."""
+    return len(name) > MAX_NAME or _known(name, _cached_words(name)) is None
 
 
 def explain_risk(
