@@ -117,6 +117,19 @@ def test_nothing_against_it_is_no_output_at_all(service: Callable[..., Service])
     assert b"X-Lockgate-Attended: 1" in head
 
 
+@pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&-", "<&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_is_not_a_yes(service: Callable[..., Service], streams: str) -> None:
+    # Anything but 0 and 2 is to the host an error that stops nothing.
+    told = {"PATH": os.environ.get("PATH", ""), "LOCKGATE_URL": service(http({})).url}
+    told["LOCKGATE_AGENT_TOKEN"] = "lga_some-agent-token"
+    script = f'exec "$0" -I "$1" claude-code {streams}'
+    ended = subprocess.run(
+        ["sh", "-c", script, sys.executable, str(SRC / "lockgate" / "hook.py")],
+        input=event(), capture_output=True, timeout=60, env=told,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout) == (2, b"")
+
+
 def test_a_no_is_exit_code_2_and_the_reason_on_stderr(service: Callable[..., Service]) -> None:
     ended = run(service(http(DENY)).url, event())
     assert (ended.returncode, ended.stdout) == (2, b"")

@@ -41,11 +41,15 @@ def main(argv: list[str] | None = None) -> int:
     """Answer one event; never raises, and leaves standard output shut."""
     words = sys.argv[1:] if argv is None else argv
     began = monotonic()
-    # Only the one answer at the end goes where the host reads; all that anything else prints goes to stderr.
-    out = os.dup(1)
-    os.dup2(2, 1)
     body = b""
     try:
+        # Only the one answer at the end goes where the host reads; all that anything else prints goes to stderr.
+        for number in (0, 1, 2):
+            # One that is closed would be the number of what is opened next.
+            if not _is_open(number):
+                raise Failed("standard input, output or error is closed")
+        out = os.dup(1)
+        os.dup2(2, 1)
         url = _options(words)
         _alarm(DEADLINE_S)
         body = _read(0, MAX_BODY_BYTES)
@@ -117,6 +121,14 @@ def _alarm(seconds: float) -> None:
 
     _signal.signal(_signal.SIGALRM, late)
     _signal.setitimer(_signal.ITIMER_REAL, seconds)
+
+
+def _is_open(handle: int) -> bool:
+    try:
+        os.fstat(handle)
+    except OSError:
+        return False
+    return True
 
 
 def _read(handle: int, limit: int) -> bytes:

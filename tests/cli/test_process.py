@@ -92,6 +92,47 @@ def test_a_full_disk_is_an_error(spawn: Spawn) -> None:
     assert (process.returncode, err) == (2, b"lockgate: error: no space left on device\n")
 
 
+def closed(streams: str, *argv: str) -> subprocess.CompletedProcess[bytes]:
+    """The command, started as a shell does with these streams closed."""
+    shell = ["sh", "-c", f'exec "$0" -m lockgate "$@" {streams}', sys.executable, *argv]
+    return subprocess.run(shell, input=READ, capture_output=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("argv", [["check"], ["scan", "."], ["rules"], ["config", "show"], ["demo"], ["--version"]])
+def test_output_that_is_closed_is_an_error_and_no_finding(argv: list[str]) -> None:
+    ended = closed(">&-", *argv)
+    said = b"lockgate: error: standard output is closed\nhint: send it to a file, or to /dev/null\n"
+    assert (ended.returncode, ended.stderr) == (2, said)
+
+
+def test_with_every_stream_closed_the_code_still_says_it() -> None:
+    ended = closed("<&- >&- 2>&-", "check")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (2, b"", b"")
+
+
+@pytest.mark.parametrize("argv", [["check"], ["check", "-"], ["assess", "-"], ["stats", "-"], ["audit", "verify", "-"]])
+def test_input_that_is_closed_is_said(argv: list[str]) -> None:
+    ended = closed("<&-", *argv)
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    first, hint = ended.stderr.decode().splitlines()
+    assert first == "lockgate: error: standard input is closed"
+    assert hint == "hint: name a file, or send something to standard input"
+
+
+def test_errors_that_nobody_hears_do_not_end_up_in_the_output() -> None:
+    Path("page.txt").write_text("nothing to see")
+    ended = closed("2>&-", "scan", "page.txt")
+    assert (ended.returncode, ended.stdout) == (0, b"0 findings; 1 file scanned\n")
+    assert closed("2>&-", "chekc").stdout == b""
+
+
+def test_the_package_is_the_command_too() -> None:
+    ended = closed("", "check", "--json", "-")
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert b'"action": "CONTINUE"' in ended.stdout
+    assert closed("", "--version").stdout.startswith(b"lockgate ")
+
+
 def test_colours_are_the_only_escapes_on_a_terminal(spawn: Spawn) -> None:
     code, seen = on_a_terminal(spawn, "check", "-", stdin=HOSTILE)
     plain = re.sub(r"\x1b\[[\d;]*m", "", seen)

@@ -15,6 +15,10 @@ from lockgate.cli.parser import Parser
 from lockgate.cli.terminal import visible
 from lockgate.core.errors import LockgateError, quoted
 
+TYPE_CHECKING = False  # what `typing` has, without the time it takes to load at every start
+if TYPE_CHECKING:
+    from typing import Never
+
 # Each command is a file of this folder, and is imported only when it is asked for: hosts start us once per call.
 COMMANDS = {
     "check": "rule on the calls of a recorded session",
@@ -42,7 +46,7 @@ _EXITS = """\
 exit codes:
   0    every call may continue, the request is safe, nothing was found, the log is sound
   1    some call must not run as it is, the request is not known to be safe, something was found, the log is broken
-  2    input, configuration or options that cannot be understood
+  2    input, configuration or options that cannot be understood, output that cannot be written
   70   a bug in lockgate
   130  interrupted
   141  the reader of the output went away
@@ -76,11 +80,15 @@ def parsers(described: Collection[str] = tuple(COMMANDS)) -> dict[str, Parser]:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns its exit code and never raises."""
+    unheard = sys.stdout is None
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         # A terminal that lacks a character gets its number instead of stopping us half-way through a ruling.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
+        if unheard:
+            raise LockgateError("standard output is closed", hint="send it to a file, or to /dev/null")
         code = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -98,6 +106,26 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001  # a traceback would end with 1, which means that a call was flagged
         return _end(_bug(error), Exit.BROKEN)
     return code
+
+
+class _Closed(io.RawIOBase):
+    """Standard input where there is none: nobody sits there, and whoever reads it is told."""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, _: object) -> Never:
+        raise LockgateError("standard input is closed", hint="name a file, or send something to standard input")
+
+
+def _open_streams() -> None:
+    """Put something in the place of each standard stream that was closed before we began: Python has None there."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # Takes the stream's own number, the lowest that is free: else the next file would, and get what is printed.
+            handle = os.open(os.devnull, os.O_RDWR)
+            closed = io.TextIOWrapper(io.BufferedReader(_Closed()))
+            setattr(sys, name, closed if name == "stdin" else open(handle, "w"))  # noqa: SIM115
 
 
 def _run(argv: list[str]) -> int:

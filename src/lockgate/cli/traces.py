@@ -90,6 +90,8 @@ def replay(gate: Gate, traces: Sequence[str]) -> Iterator[Ruling]:
         except InvalidTrace as error:
             raise InvalidTrace(f"{name}: {error.message}", hint=error.hint) from None
         except LockgateError as error:
+            if number == 0:
+                raise  # there is nothing to read from
             raise InvalidTrace(f"{name}: line {number}: {error.message}", hint=error.hint) from None
         if number == 0:
             raise InvalidTrace(f"{name}: the trace is empty", hint="lockgate check --help shows a trace")
