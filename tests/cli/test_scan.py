@@ -79,6 +79,34 @@ def test_a_named_file_is_read_whatever_the_globs_say(run: Run, tree: Path) -> No
     assert run("scan", "docs/copy.md").code == 1
 
 
+@pytest.mark.parametrize("data", [b"\0" + POISON.encode(), POISON.encode("utf-16-le"), POISON.encode() + b"\0"])
+def test_a_named_file_is_read_whatever_it_looks_like(run: Run, data: bytes) -> None:
+    Path("page.md").write_bytes(data)
+    ended = run("scan", "page.md")
+    assert ended.code == 1
+    assert "seed:forget" in ended.out
+    assert "skipped" not in ended.out
+    # In a folder it may be anything, and is counted.
+    ended = run("scan", ".")
+    assert (ended.code, ended.out) == (0, "0 findings; 0 files scanned\nskipped: 1 binary\n")
+
+
+@pytest.mark.parametrize("form", [[], ["--json"], ["--sarif"]], ids=["text", "json", "sarif"])
+def test_a_named_file_that_is_too_large_is_not_clean(run: Run, form: list[str]) -> None:
+    Path("page.md").write_text("x" * 4001 + POISON)
+    ended = run("scan", "page.md", "--max-bytes", "4000", *form)
+    assert ended.code == 2
+    assert "larger than 4,000 bytes" in (ended.out if form else ended.err)
+    assert run("scan", ".", "--max-bytes", "4000").code == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a file system with pipes")
+def test_a_named_pipe_is_neither_waited_for_nor_clean(run: Run) -> None:
+    os.mkfifo("pipe")
+    ended = run("scan", "pipe")
+    assert (ended.code, ended.err) == (2, "lockgate: warning: cannot read pipe: not a regular file\n")
+
+
 def test_json_says_the_same(run: Run, tree: Path) -> None:
     ended = run("scan", "docs", "src", "--json")
     report = json.loads(ended.out)
@@ -199,10 +227,10 @@ def test_folders_are_walked_in_a_stable_order(tree: Path) -> None:
 def test_what_was_found_before_an_interruption_is_printed(
     run: Run, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(path: str, max_bytes: int) -> str | Skipped:
+    def interrupted(path: str, max_bytes: int, *, named: bool) -> str | Skipped:
         if path.endswith("plain.md"):
             raise KeyboardInterrupt
-        return read_text(path, max_bytes)
+        return read_text(path, max_bytes, named=named)
 
     monkeypatch.setattr("lockgate.cli.scan.read_text", interrupted)
     ended = run("scan", "docs", "--json")

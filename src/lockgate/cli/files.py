@@ -84,21 +84,24 @@ def _below(top: str, chosen: Chosen) -> Iterator[str | Skipped]:
         pending.extend(reversed(folders))
 
 
-def read_text(path: str, max_bytes: int) -> str | Skipped:
-    """A file's text, or why it has none. What is no UTF-8 is read all the same, with what is unreadable replaced."""
+def read_text(path: str, max_bytes: int, *, named: bool = False) -> str | Skipped:
+    """A file's text, or why it has none. What is no UTF-8 is read all the same, with what is unreadable replaced.
+
+    A file that somebody `named` is read whatever it looks like, or has failed: to pass over it would call it clean.
+    """
     try:
         # Opening a pipe or a device can wait for ever, or have an effect.
         if not stat.S_ISREG(os.stat(path).st_mode):
-            return Skipped(path, "not a regular file")
+            return Skipped(path, "not a regular file", failed=named)
         with open(path, "rb") as file:
             data = file.read(max_bytes + 1)
     except OSError as error:
         return Skipped(path, (error.strerror or "cannot be read").lower(), failed=True)
     if len(data) > max_bytes:
-        return Skipped(path, f"larger than {max_bytes:,} bytes")
+        return Skipped(path, f"larger than {max_bytes:,} bytes", failed=named)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return data.decode("utf-16", "replace")
-    if b"\0" in data[:_SNIFFED]:
+    if b"\0" in data[:_SNIFFED] and not named:
         return Skipped(path, "binary")
     return data.decode("utf-8-sig", "replace")
 

@@ -30,6 +30,8 @@ example:
 
 Rules that are broad by design (credential words, call syntax) match much ordinary text, and in a
 session count only when a call is related to it: without --strict they are only counted.
+In folders, binary and large files are skipped and counted; a file that is named is read as text
+whatever it holds, and one that is too large, or no file, counts as not read.
 Exit code 0: nothing found; 1: findings; 2: a path or file that could not be read.
 """
 
@@ -84,7 +86,7 @@ def describe(parser: Parser) -> None:
     parser.add_argument("--include", metavar="GLOB", action="append", default=[], help="only these files in folders")
     parser.add_argument("--exclude", metavar="GLOB", action="append", default=[], help="not these files and folders")
     parser.add_argument(
-        "--max-bytes", metavar="N", type=_size, default=MAX_BYTES, help="skip larger files (default: 16777216)"
+        "--max-bytes", metavar="N", type=_size, default=MAX_BYTES, help="do not read larger files (default: 16777216)"
     )
     parser.add_argument("--strict", action="store_true", help="show the broad rules' hits as well")
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
@@ -97,10 +99,11 @@ def run(args: argparse.Namespace) -> Exit:
     found = list(walk(args.paths, Chosen(tuple(args.include), tuple(args.exclude))))
     scanner = assemble.scanner_from_settings(assemble.settings_from_environment(args.config))
     report = Report(skipped=[each for each in found if isinstance(each, Skipped)])
+    named = frozenset(args.paths)
     try:
         with _progress([each for each in found if isinstance(each, str)]) as files:
             for file in files:
-                scan_file(file, scanner, report, max_bytes=args.max_bytes, strict=args.strict)
+                scan_file(file, scanner, report, max_bytes=args.max_bytes, strict=args.strict, named=file in named)
         report.complete = True
     finally:
         if args.sarif:
@@ -114,11 +117,11 @@ def run(args: argparse.Namespace) -> Exit:
     return report.exit
 
 
-def scan_file(path: str, scanner: Scanner, report: Report, *, max_bytes: int, strict: bool) -> None:
+def scan_file(path: str, scanner: Scanner, report: Report, *, max_bytes: int, strict: bool, named: bool) -> None:
     """Read one file as an untrusted block, and note what a session would note about it."""
     from lockgate.core.context import Context
 
-    text = read_text(path, max_bytes)
+    text = read_text(path, max_bytes, named=named)
     if isinstance(text, Skipped):
         report.skipped.append(text)
         return
