@@ -206,6 +206,24 @@ def test_an_unclear_supervisor_pauses_high_risk(broken: Opinion | Exception) -> 
     assert said(decision)[-1] == (3, "unclear") or isinstance(broken, Triage)
 
 
+@pytest.mark.parametrize("supervisor", [None, SILENT], ids=["nobody", "silent"])
+@pytest.mark.parametrize(
+    ("triage", "says"),
+    [
+        (SUSPICIOUS, "the judge found it suspicious, so this call pauses"),
+        (SILENT, "no judge has cleared it, so this call pauses"),
+        (None, "no judge has cleared it, so this call pauses"),
+    ],
+    ids=["suspicious", "silent", "nobody"],
+)
+def test_the_explanation_says_what_the_judge_said(
+    triage: Opinion | None, supervisor: Opinion | None, says: str
+) -> None:
+    decision = ask(session(Judge(triage) if triage else None, Judge(supervisor) if supervisor else None))
+    assert decision.explanation.endswith(says)
+    assert (decision.action, decision.tier, decision.reason) == (Action.PAUSE, 3, Reason.SUSPICIOUS_PATTERN)
+
+
 def test_an_unclear_supervisor_lets_low_risk_run_and_says_so() -> None:
     decision = ask(session(Judge(), Judge(), text="", mode=Mode.PARANOID), "read")
     assert (decision.action, decision.tier) == (Action.CONTINUE, 3)

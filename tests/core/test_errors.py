@@ -68,7 +68,9 @@ def test_an_error_crosses_a_process_boundary_whole(name: str) -> None:
         ("", "``"),
         (12, "`12`"),
         (None, "`None`"),
-        ("two\nlines", "`two\ufffdlines`"),
+        ("two\nlines", r"`two\nlines`"),
+        ("\ttab\r\n", r"`\ttab\r\n`"),
+        ("a" * 30 + "\n" * 30, "`" + "a" * 30 + r"\n" * 15 + "…`"),
         ("\x1b[31mred", "`\ufffd[31mred`"),
         ("right\u202eleft", "`right\ufffdleft`"),
         ("zero\u200bwidth", "`zero\ufffdwidth`"),
@@ -91,4 +93,4 @@ def test_nothing_a_terminal_would_obey_survives_quoting(text: str, limit: int) -
 
 
 def test_a_huge_text_is_cut_before_it_is_looked_at() -> None:
-    assert quoted("\n" * 50_000_000, 5) == f"`{chr(0xFFFD) * 5}…`"
+    assert quoted("\n" * 50_000_000, 5) == r"`\n\n\…`"

@@ -82,8 +82,8 @@ def printable(text: object, limit: int = 60) -> str:
     """Somebody's text on one line of ours: cut short, and with nothing in it that a terminal would obey."""
     plain = str(text)[: limit + 1]
     if not plain.isprintable():
-        # Line ends are most of what there is.
-        plain = plain.replace("\n", "\N{REPLACEMENT CHARACTER}")
+        # Line ends are most of what there is, and what the command shows as these signs elsewhere.
+        plain = plain.replace("\n", r"\n").replace("\r", r"\r").replace("\t", r"\t")
         if not plain.isprintable():
             plain = "".join([ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in plain])
     return f"{plain[:limit]}…" if len(plain) > limit else plain

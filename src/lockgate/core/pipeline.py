@@ -362,12 +362,13 @@ def _digits(value: int | float) -> str:
 
 def _explain(ask: Ask, action: Action) -> str:
     """Why, in a sentence a person can act on."""
+    heard = "the judge found it suspicious" if ask.triage == "suspicious" else "no judge has cleared it"
     verdict = {
-        Action.PAUSE: "no judge has cleared it, so this call pauses",
-        Action.REORIENT: "no judge has cleared it, so the agent is asked to reconsider",
-        Action.CONTINUE: "no judge has cleared it; the policy lets it continue",
+        Action.PAUSE: ", so this call pauses",
+        Action.REORIENT: ", so the agent is asked to reconsider",
+        Action.CONTINUE: "; the policy lets it continue",
     }[action]
-    return "; ".join([*_reasons(ask), verdict])
+    return "; ".join([*_reasons(ask), heard + verdict])
 
 
 def _reasons(ask: Ask) -> list[str]:
