@@ -514,6 +514,20 @@ ERRORS = {
             "hint: write it another way"
         ),
     ),
+    "a pattern on a line of its own": (
+        "[security.verification]\nadditional_patterns = [\n  \"[']\", # '\n  '''a\nb''',\n  'fine', '(?=no)',\n]",
+        (
+            "FILE:6: `security.verification.additional_patterns`: pattern `(?=no)` cannot be used: no look-around\n"
+            "hint: write it another way"
+        ),
+    ),
+    "a pattern in a table on one line": (
+        '[security]\nverification = { triage_model = "none", additional_patterns = ["fine",\n"(?=no)"] }',
+        (
+            "FILE:2: `security.verification.additional_patterns`: pattern `(?=no)` cannot be used: no look-around\n"
+            "hint: write it another way"
+        ),
+    ),
     "an empty tool name": (
         '[security.verification]\nadditional_high_risk_tools = ["ok", ""]',
         (

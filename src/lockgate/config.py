@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from glob import escape
 from pathlib import Path
+from typing import cast
 
 from lockgate.core.errors import InvalidConfig, InvalidPattern, quoted
 from lockgate.core.models import parse_aliases
@@ -576,7 +577,12 @@ class _Build:
         for key, value in file.values:
             if key.fills == "additional_patterns" and self._check_pattern is not None:
                 with file.at(key):
-                    for pattern in changed(Policy(), additional_patterns=value).additional_patterns:
+                    changed(Policy(), additional_patterns=value)
+                places: dict[str, int] = {}
+                for number, pattern in enumerate(cast("tuple[str, ...]", value), 1):
+                    places.setdefault(pattern, number)
+                for pattern, number in places.items():
+                    with file.at(key, item=number):
                         self._check_pattern(pattern)
             if key.fills in _PARSED:
                 with file.at(key):
@@ -682,19 +688,19 @@ class _File:
     values: tuple[tuple[Key, object], ...] = ()
     abuse_gate: Mapping[str, object] = field(default_factory=dict)
 
-    def error(self, key: str | tuple[str, ...], message: str, *, hint: str = "") -> InvalidConfig:
-        """The message, which goes on after the key, at the line of that key."""
+    def error(self, key: str | tuple[str, ...], message: str, *, hint: str = "", item: int = 0) -> InvalidConfig:
+        """The message, which goes on after the key, at the line of that key, or of this item of its array."""
         path = self.root + (tuple(key.split(".")) if isinstance(key, str) else key)
-        line, name = _line_of(self.text, path), quoted(".".join(path), 120)
+        line, name = _line_of(self.text, path, item), quoted(".".join(path), 120)
         return InvalidConfig(f"{_shown(self.path)}{f':{line}' if line else ''}: {name}{message}", hint=hint)
 
     @contextmanager
-    def at(self, key: Key) -> Iterator[None]:
-        """Put what the core says of a value at the line of its key."""
+    def at(self, key: Key, *, item: int = 0) -> Iterator[None]:
+        """Put what the core says of a value at its line."""
         try:
             yield
         except (InvalidConfig, InvalidPattern) as error:
-            raise self.error(key.path, f": {error.message}", hint=error.hint) from None
+            raise self.error(key.path, f": {error.message}", hint=error.hint, item=item) from None
 
 
 def _named(explicit: Path | None, cwd: Path, environ: Mapping[str, str]) -> tuple[Path | None, Role]:
@@ -972,8 +978,8 @@ def _overlong_key(text: str) -> int:
     return next((line for line, _, overlong in _statements(text) if overlong), 0)
 
 
-def _line_of(text: str, path: tuple[str, ...]) -> int:
-    """The line on which a valid TOML text first names this path, or 0."""
+def _line_of(text: str, path: tuple[str, ...], item: int = 0) -> int:
+    """The line on which a valid TOML text first names this path, or has this item of its array; or 0."""
     import tomllib
 
     if len(text) > _MAX_LOCATED_CHARACTERS:
@@ -986,11 +992,24 @@ def _line_of(text: str, path: tuple[str, ...]) -> int:
             table = ()
         rest = path[len(table) :]
         if path[: len(table)] == table and rest and _holds(names, rest):
-            return line
+            return line + _lines_before(statement, item)
         while header and isinstance(names, dict) and names:
             (name, names) = next(iter(names.items()))
             table = (*table, name)
             names = names[0] if isinstance(names, list) else names
+    return 0
+
+
+def _lines_before(statement: str, item: int) -> int:
+    """The lines between a key and this item, counted from 1, of its array of strings; none where it is not found."""
+    depth = 0
+    for token in re.finditer(_TOKEN, statement, re.DOTALL):
+        said = token[0]
+        depth += (said in ("[", "{")) - (said in ("]", "}"))
+        if depth == 1 and said[0] in ('"', "'"):
+            item -= 1
+            if item == 0:
+                return statement.count("\n", 0, token.start())
     return 0
 
 

@@ -53,6 +53,8 @@ EVERY = (
         (["frobnicate"], "unknown command `frobnicate`", f"use {EVERY}"),
         (["check", "--jsn"], "unexpected `--jsn`", "lockgate check --help lists the options"),
         (["check", "--js"], "unexpected `--js`", "lockgate check --help lists the options"),
+        (["config", "validate", "my.toml"], "unexpected `my.toml`", "name a file as --config FILE"),
+        (["config", "show", "--cfg"], "unexpected `--cfg`", "lockgate config --help lists the options"),
         (["--frob"], "unexpected `--frob`", "lockgate --help lists the options"),
         (["check", "--mode", "strict"], "unknown mode `strict`", "use default, paranoid, research"),
         (["check", "--mode", "paranoic"], "unknown mode `paranoic`", "did you mean `paranoid`?"),

@@ -29,7 +29,7 @@ def describe(parser: Parser) -> None:
     parser.add_argument("what", metavar="show|validate", choices=("show", "validate"), help="what to do")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, meant="name a file as --config FILE")
 
 
 def run(args: argparse.Namespace) -> Exit:

@@ -142,10 +142,10 @@ def _run(argv: list[str]) -> int:
         # Only --help and --version leave this way, with what was asked for printed.
         return end.code if isinstance(end.code, int) else Exit.CLEAR
     if unknown:
-        raise LockgateError(
-            f"unexpected {quoted(unknown[0])}",
-            hint=f"lockgate {args.command or ''}".rstrip() + " --help lists the options",
-        )
+        # A command that takes no word where most take a file says how it wants one.
+        meant = "" if unknown[0].startswith("-") else getattr(args, "meant", "")
+        hint = meant or f"lockgate {args.command or ''}".rstrip() + " --help lists the options"
+        raise LockgateError(f"unexpected {quoted(unknown[0])}", hint=hint)
     if args.command is None:
         raise LockgateError("no command given", hint=f"use {', '.join(COMMANDS)}, e.g. lockgate demo")
     return int(args.run(args))

@@ -87,11 +87,24 @@ def check_pattern(pattern: str) -> None:
     try:
         _compile({0: (pattern, _rule_flags(custom_rules([pattern])[0]))})
     except hyperscan.error as error:
-        raise InvalidPattern(
-            f"pattern {quoted(pattern)} cannot be used: {str(error).rstrip('.').lower()}",
-            hint="patterns are matched in linear time: look-around, back-references, atomic groups and patterns that "
-            "match the empty text are not supported",
-        ) from None
+        said, hint = _reason(str(error).rstrip("."))
+        raise InvalidPattern(f"pattern {quoted(pattern)} cannot be used: {said}", hint=hint) from None
+
+
+def _reason(said: str) -> tuple[str, str]:
+    """Why the engine refuses a pattern, in words for somebody who does not know the engine, and what to do about it."""
+    plain = said.lower()
+    if "allowempty" in plain:
+        return "it matches the empty text", "make it need at least one character, e.g. `+` in the place of `*`"
+    if "support" in plain or "reference" in plain or "after (?" in plain:
+        return plain, (
+            "patterns are matched in linear time: look-around, back-references and atomic groups are not supported"
+        )
+    if "too large" in plain or "too big" in plain:
+        return plain, "let it repeat less often"
+    if "never match" in plain:
+        return plain, "look for what contradicts itself, e.g. a `\\b` between two letters"
+    return plain, "a sign that stands for itself needs a backslash: `\\(`, `\\[`, `\\*`"
 
 
 class Scanner:
