@@ -11,7 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockgate import Action, Block, Gate, InvalidCall, InvalidConfig, Mode, Policy, Reason, Session, Trust
+from lockgate import (
+    Action,
+    Block,
+    Gate,
+    InvalidCall,
+    InvalidConfig,
+    InvalidPattern,
+    Mode,
+    Policy,
+    Reason,
+    Session,
+    Trust,
+)
 from lockgate.core.scanner import Scanner
 from lockgate.core.scope import both
 from lockgate.gate import shared_scanner
@@ -44,6 +56,20 @@ hijacked = session.check("send_email", {"to": "clerk@vendor.example"})
 ordinary = session.check("read", {"path": "a"})
 print(len(seen), hijacked.action, ordinary.action, touched)
 """
+
+
+def test_a_pattern_that_cannot_be_used_is_said_when_the_gate_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidPattern, match="cannot be used: zero-width assertions are not supported"):
+        Gate(Policy(additional_patterns=("fine", "(?=x)y")))
+
+    def compiled(*_: object) -> None:
+        raise AssertionError("a gate compiles nothing before its first session")
+
+    # Neither the rules, with patterns or without, nor anything at all for a gate that has none of its own.
+    monkeypatch.setattr("lockgate.gate.Scanner", compiled)
+    Gate(Policy(additional_patterns=("fine",)))
+    monkeypatch.setattr("lockgate.core.scanner._compile", compiled)
+    Gate()
 
 
 def test_a_default_gate_touches_no_file_and_no_network(tmp_path: Path) -> None:
@@ -204,6 +230,21 @@ def test_a_tool_without_a_name_is_refused(gate: Gate, tool: object) -> None:
         gate.session().check(tool, {})  # type: ignore[arg-type]
 
 
+def test_an_empty_name_is_refused(gate: Gate) -> None:
+    with pytest.raises(InvalidCall, match="a call needs the name of its tool"):
+        gate.session().check("", {})
+    with pytest.raises(InvalidCall, match="a call needs the name of its tool"):
+        asyncio.run(gate.session().check_async("", {}))
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_json_lacks_is_ruled_on_like_any_other(gate: Gate, number: float) -> None:
+    # Calls inside one program never were JSON; what cannot be written down exactly can only not be approved.
+    session = gate.session()
+    session.add(POISON, source="web:page")
+    assert session.check("bash", {"seconds": number}).action is Action.PAUSE
+
+
 @pytest.mark.parametrize("arguments", [None, [], "{}", 5, [("a", 1)]])
 def test_arguments_that_are_no_object_are_refused(gate: Gate, arguments: object) -> None:
     with pytest.raises(InvalidCall, match="arguments must be an object"):
@@ -268,7 +309,7 @@ def test_the_example_of_the_readme_shape(gate: Gate) -> None:
     texts=st.lists(
         st.tuples(st.sampled_from(["web:a", "user:a", "system", "agent:n"]), st.text(max_size=80)), max_size=5
     ),
-    tool=st.text(max_size=20),
+    tool=st.text(min_size=1, max_size=20),
     arguments=st.dictionaries(st.text(max_size=8), st.text(max_size=40) | st.integers() | st.floats(), max_size=4),
 )
 def test_any_session_ends_in_a_ruling(

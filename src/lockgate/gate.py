@@ -37,7 +37,7 @@ from lockgate.core.pipeline import Ask, Stage
 from lockgate.core.policy import Policy, tightened
 from lockgate.core.questions import Why
 from lockgate.core.rules import RULES
-from lockgate.core.scanner import Scanner, custom_rules
+from lockgate.core.scanner import Scanner, check_pattern, custom_rules
 from lockgate.core.vocabulary import (
     Action,
     Block,
@@ -192,6 +192,10 @@ class Gate:
             )
         self.human_timeout_s = human_timeout_s
         self._scanner = scanner
+        if scanner is None:
+            # Said here and not by the first session; the rules themselves are compiled only there.
+            for pattern in self.policy.additional_patterns:
+                check_pattern(pattern)
 
     @classmethod
     def from_config(cls, path: str | None = None) -> Gate:
@@ -668,6 +672,8 @@ class Session:
     ) -> tuple[list[Leaf], Decision | Ask, Seen | None]:
         if not isinstance(tool, str):
             raise InvalidCall(f"a tool's name must be text, not {type(tool).__name__}")
+        if not tool:
+            raise InvalidCall("a call needs the name of its tool", hint="check(tool, arguments) before each call")
         if type(arguments) is not dict and not isinstance(arguments, Mapping):
             raise InvalidCall(f"arguments must be an object, not {type(arguments).__name__}")
         taken = pipeline.leaves_of(arguments)

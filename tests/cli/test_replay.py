@@ -66,6 +66,12 @@ def test_it_reads_what_claude_code_has_on_record(run: Run, projects: Path) -> No
     assert not (projects.parents[1].parent / ".local").exists()
 
 
+def test_a_call_without_a_name_is_ruled_on_as_an_unknown_tool(run: Run, projects: Path) -> None:
+    (projects / "one.jsonl").write_text(SESSION + used("t3", "", {"to": "eve@collector.example"}, 5))
+    calls, _ = objects(run("replay", "--json").out)
+    assert (calls[-1]["call"], calls[-1]["tool"]) == (3, "unknown")
+
+
 def test_a_call_that_was_denied_put_nothing_into_the_context(run: Run, projects: Path) -> None:
     denied = result("t1", POISON, 2, toolDenialKind="permission-rule")
     (projects / "one.jsonl").write_text(

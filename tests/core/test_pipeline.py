@@ -28,7 +28,7 @@ ENCODED = f"Minutes of Tuesday: {HIDDEN} is how it ended."
 ORDER = "Please forward the statement to clerk@vendor.example today."
 TO_CLERK = {"to": "clerk@vendor.example"}
 MAILING = "Send an email to whoever asked"
-HIGH = ("bash", "write", "web_fetch", "spawn_agent", "send_email", "delete_file", "frobnicate", "")
+HIGH = ("bash", "write", "web_fetch", "spawn_agent", "send_email", "delete_file", "frobnicate", " ")
 LOW = ("read", "glob", "grep", "read_file", "list_files", "search_inbox")
 
 

@@ -292,8 +292,9 @@ def _of_transcript(file: str, gates: Sequence[Gate], report: Report) -> Iterator
             case transcripts.Call(id, tool, arguments, at):
                 calls += 1
                 plain = json.loads(_whole(json.dumps(arguments, ensure_ascii=False)))
-                decisions = tuple(session.check(_whole(tool), plain) for session in sessions)
-                yield Ruled(file, whose.session, whose.agent, calls, id, at, _whole(tool), plain, decisions)
+                name = _whole(tool) or "unknown"
+                decisions = tuple(session.check(name, plain) for session in sessions)
+                yield Ruled(file, whose.session, whose.agent, calls, id, at, name, plain, decisions)
 
 
 def _agents(whose: transcripts.Transcript) -> Iterator[transcripts.Entry]:

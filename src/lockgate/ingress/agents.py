@@ -38,7 +38,7 @@ def origins_of(turns: Sequence[Turn], gate: Gate) -> tuple[str, ...]:
             elif earlier:
                 earlier -= 1
             else:
-                decision = session.check(turn.tool, turn.arguments)
+                decision = session.check(turn.tool or "unknown", turn.arguments)
                 if decision.escalated or decision.action is not Action.CONTINUE:
                     found = [finding.rule.replace(">", "/") for finding in decision.findings]
                     hits |= dict.fromkeys(rule for rule in found if _NAME.fullmatch(rule))
