@@ -79,7 +79,11 @@ def test_a_named_file_is_read_whatever_the_globs_say(run: Run, tree: Path) -> No
     assert run("scan", "docs/copy.md").code == 1
 
 
-@pytest.mark.parametrize("data", [b"\0" + POISON.encode(), POISON.encode("utf-16-le"), POISON.encode() + b"\0"])
+@pytest.mark.parametrize(
+    "data",
+    [b"\0" + POISON.encode(), POISON.encode("utf-16-le"), POISON.encode() + b"\0"],
+    ids=["NUL first", "UTF-16", "NUL last"],
+)
 def test_a_named_file_is_read_whatever_it_looks_like(run: Run, data: bytes) -> None:
     Path("page.md").write_bytes(data)
     ended = run("scan", "page.md")
