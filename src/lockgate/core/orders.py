@@ -29,12 +29,13 @@ initiate inject insert install instruct integrate intercept introduce investigat
 lend let locate maintain make migrate modify mute navigate notify obey obtain omit onboard operate organise organize
 override overwrite pass pay perform permit pick prepare prepend prescribe present preserve pretend prevent proceed
 promote propagate provide provision publish purchase purge put raise reassign recommend reconfigure recreate redeem
-redirect reduce refer refund refuse register reimburse reject relay rely remember remit remove rename renew reopen replace
-replicate repost reschedule resend resolve respond restart restore resubmit retain retrieve retry reveal revert revoke
-rewrite rotate say select sell send settle simulate skip solve specify submit subscribe substitute suggest summarise
-summarize supersede surrender suspend swap sync synchronise synchronize take tell terminate transcribe transfer
-transform translate transmit treat trust unblock uncover uninstall unlink unlock unpack unset unsubscribe unzip update
-upgrade upload utilise utilize validate verify visit whitelist wipe wire withdraw withhold write
+redirect reduce refer refund refuse register reimburse reject relay rely remember remit remove rename renew reopen
+replace replicate repost reschedule resend resolve respond restart restore resubmit retain retrieve retry reveal
+revert revoke rewrite rotate say select sell send settle simulate skip solve specify submit subscribe substitute
+suggest summarise summarize supersede surrender suspend swap sync synchronise synchronize take tell terminate
+transcribe transfer transform translate transmit treat trust unblock uncover uninstall unlink unlock unpack unset
+unsubscribe unzip update upgrade upload utilise utilize validate verify visit whitelist wipe wire withdraw withhold
+write
 """.split()
 
 # Verbs that are as often a noun, a label or a field name (`order`, `email`, `mark`): they need a word behind them that
@@ -43,11 +44,11 @@ NOUN_VERBS = """
 access act alert allow answer attempt backup bill block book bookmark call change charge check cite claim clean clear
 click clone close comment commit complain contact control copy credit debit deploy direct dismiss do draft drop dump
 email empty exchange exit export fax file fill filter flag flush format go highlight hold import input inspect invoice
-issue kill label leave like limit link list load lock log login look lower mail mark mention merge message move note offer
-open opt order output pack paste patch pause pin place plan play point post print process prompt protect pull push
-query quote rate reach read record release rent repeat reply report request reserve reset return review reward run
-save scan schedule scrape search set share shift ship show shut sign sort split star start stop store supply switch
-tag test text trade trash trigger turn tweet type use vote wait watch zip
+issue kill label leave like limit link list load lock log login look lower mail mark mention merge message move note
+offer open opt order output pack paste patch pause pin place plan play point post print process prompt protect pull
+push query quote rate reach read record release rent repeat reply report request reserve reset return review reward
+run save scan schedule scrape search set share shift ship show shut sign sort split star start stop store supply
+switch tag test text trade trash trigger turn tweet type use vote wait watch zip
 """.split()
 
 _OPENERS = (
@@ -152,7 +153,8 @@ def cue_patterns() -> tuple[tuple[str, bool], ...]:
     )
     modal = (
         rf"(?i:\b(?:{_MODALS})\s{{1,6}}(?:(?:also|then|now|first|please|immediately|directly|just|always|not|"
-        rf"be sure to|make sure to)\s{{1,6}}){{0,2}}(?:{plain}|{noun})\b|\b(?:please|kindly)\b|\b{_PASSIVE}\b|\b(?:{_ADVICE})\b)"
+        rf"be sure to|make sure to)\s{{1,6}}){{0,2}}(?:{plain}|{noun})\b|"
+        rf"\b(?:please|kindly)\b|\b{_PASSIVE}\b|\b(?:{_ADVICE})\b)"
     )
     clause = rf"(?i:\b{_CLAUSE}(?:(?:{plain}){object_plain}|(?:{noun}){object_noun}))"
     # With an address right behind it a verb is an order wherever it stands: "to go on visit https://…".
@@ -186,7 +188,8 @@ class Order(NamedTuple):
 _EDGE = re.compile(
     rb"(?=[.!?\n\"'\\<\xe3\xef\xd8\xe0])(?:"
     rb"([.!?](?=[\s\"')\]<]|\Z)|\xe3\x80\x82|\xef\xbc\x81|\xef\xbc\x9f|\xd8\x9f|\xe0\xa5\xa4)|"
-    rb"\n\s{0,20}\n|\n\s{0,20}(?:- )?[\"']?[A-Za-z_][\w ]{0,30}[\"']?:(?=\s|\Z)|\n(?:-{3}|\+{3}|@@)|\n[+-]\S|\n\s{0,20}[-*]\s|"
+    rb"\n\s{0,20}\n|\n\s{0,20}(?:- )?[\"']?[A-Za-z_][\w ]{0,30}[\"']?:(?=\s|\Z)|"
+    rb"\n(?:-{3}|\+{3}|@@)|\n[+-]\S|\n\s{0,20}[-*]\s|"
     rb"\n\s{0,20}\d{1,3}[.)]\s|[\"']\s{0,8}[,}\]/>]|[\"']\s{0,8}:\s|[\"']\s{1,8}[\w-]{1,40}=|\\n\\n|"
     rb"</?(?:p|div|li|ul|ol|tr|td|th|table|form|label|input|button|section|h[1-6]|script|style)\b)"
 )
@@ -262,7 +265,7 @@ def fold(prepared: bytes) -> bytes:
 
 
 def in_traceback(data: bytes, cue: int) -> bool:
-    """Whether what looks like the verb of an order is the word before a place in a program: `File "cart.py", line 7`."""
+    """Whether what looks like an order's verb stands before a place in a program: `File "cart.py", line 7`."""
     at = data.rfind(b'File "', max(0, cue - 12), cue)
     return at >= 0 and _PLACE.match(data, at) is not None
 
