@@ -51,7 +51,7 @@ def _pieces(raw: bytes, mark: bytes) -> Iterator[bytes]:
 
 
 def _escapes(text: str) -> tuple[str, bool]:
-    for twice in ("\\\\u", "\\\\x", "\\\\n") if "\\\\" in text else ():
+    for twice in ("\\\\u", "\\\\x", "\\\\n", "\\\\U0") if "\\\\" in text else ():
         for _ in range(3):
             if twice not in text:
                 break
@@ -67,7 +67,15 @@ def _escapes(text: str) -> tuple[str, bool]:
         whole = count < most
     # Every backslash is made a literal one, and those of valid escapes are then taken back.
     if "\\" in text:
-        valid = pattern(r"\\\\(?=x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[01][0-7]{2})")
+        long = ""
+        if "000" in text:
+            # Of a style sheet's escapes those of six digits only: a shorter one may begin a name, as in `C:\\add`.
+            text = pattern(r"\\0000([2-7][0-9A-Fa-f]) ?").sub(r"\\x\1", text)
+            long = "|U000[0-3][0-9A-Fa-f]{4}" if "\\U000" in text else ""
+            # Characters that are not drawn stand in tables of characters too; several in a row say something.
+            if long and pattern(r"\\U000[Ee][0-9A-Fa-f]{4}(?:\\U000[Ee][0-9A-Fa-f]{4}){3}").search(text):
+                long += "|U000[Ee][0-9A-Fa-f]{4}"
+        valid = pattern(rf"\\\\(?=x[0-9A-Fa-f]{{2}}|u[0-9A-Fa-f]{{4}}|[01][0-7]{{2}}{long})")
         text = valid.sub(r"\\", text.replace("\\", "\\\\")).encode("raw_unicode_escape").decode("unicode_escape")
     try:
         text.encode()
@@ -156,7 +164,9 @@ CODES = (
         "escape",
         "\\",
         _escapes,
-        r"\\{1,3}(?:x[2-7][0-9A-Fa-f]|u00[2-7][0-9A-Fa-f]|u\{0{0,4}[2-7][0-9A-Fa-f]\}|1[0-7]{2}|0[4-7][0-7])",
+        r"\\{1,3}(?:x[2-7]H|u00[2-7]H|u\{0{0,4}[2-7]H\}|1[0-7]{2}|0[4-7][0-7]|U000000[2-7]H|0000[2-7]H ?)".replace(
+            "H", "[0-9A-Fa-f]"
+        ),
     ),
     Code(
         "entity",

@@ -145,6 +145,7 @@ _IN_ASCII: tuple[tuple[str, str], ...] = (
         "escape",
         rf"\\(?:u[0-9a-f]{{4}}|x{_CODED_LETTER}|u\{{[0-9a-f]|1[0-7]{{2}}\\1)|[a-z,]\\[nrt](?-i:[a-z]{{2}})|:\\/\\/",
     ),
+    ("escape", r"\\0000[2-7][0-9a-f]"),
     ("quoted", r"[a-z]=\r?\n[a-z]|=[4-7][0-9a-f]=[4-7][0-9a-f]=[2-7][0-9a-f]"),
     # `t h e`: text written out letter by letter contains one of these before long.
     *(("spaced", _either((sep + sep.join(t) + sep).encode() for t in _COMMON if t.isalpha())) for sep in " .-_"),
