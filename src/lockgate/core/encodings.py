@@ -183,11 +183,12 @@ CODES = (
 
 
 class Run(NamedTuple):
-    """Where a run stands; `broken` when it has line breaks or separators in it."""
+    """Where a run stands; `broken` when it has line breaks or separators in it, `column` when every line is short."""
 
     start: int
     end: int
     broken: bool
+    column: bool = False
 
 
 class Decoded(NamedTuple):
@@ -202,43 +203,81 @@ class Decoded(NamedTuple):
 _MASK = bytes(120 if chr(i).isalnum() or chr(i) in "+/-_" else 32 for i in range(128)) + b" " * 128
 _PAIR_MASK = bytes(104 if i in b"0123456789abcdefABCDEF" else 115 if i in b" :,-" else 120 for i in range(256))
 _PAIR_WRITTEN = bytes(120 if i in b"0123456789abcdefABCDEFx :,-" else 32 for i in range(256))
-_NINE_PAIRS = b"x" * 26
+_NINE_PAIRS = 26
+# Between two strings that are one: nothing, or what joins them in one language or another.
+_JOINED = rb"[\"'`]\s{0,16}(?:[+.,&|\\]{1,2}[ _]{0,2}\s{0,16})?b?[\"'`]"
 # Between two lines of one run: a line break, real or escaped, with quoting; or one string joined to another.
-_LINE_BREAK = rb"[ \t]{0,4}(?:\r?\n|\\r|\\n){1,4}[ \t>\"']{0,16}|[\"'] ?[+.,]?\s{0,16}[\"']"
+_LINE_BREAK = rb"[ \t]{0,4}\\?(?:\r?\n|\\r|\\n){1,4}[ \t>\"']{0,16}|" + _JOINED
+# The end of a line of a column and its next one, with nothing behind that. Shorter lines are words.
+_IN_COLUMN = rb"[A-Za-z0-9+/_-]"
+_TWO_LINES = rb"\n(?:(?<=L{8}\n)|(?<=L{8}\r\n))[\r\n \t>\"']{0,20}L{8,23}(?=\r?\n)".replace(b"L", _IN_COLUMN)
+_SHORTEST_COLUMN = 50
 _HEX_PAIRS = rb"(?:(?:0x)?[0-9A-Fa-f]{2}(?:[ :-]|, ?)){8,2000}(?:0x)?[0-9A-Fa-f]{2}"
 
 
-def runs(flat: bytes, shortest: int, *, separated: bool) -> Iterator[Run]:
+def runs(flat: bytes, shortest: int, *, columns: bool, separated: bool) -> Iterator[Run]:
     """Where runs of the base64 or hexadecimal alphabets stand, the lines of one run joined.
 
-    `separated` asks for pairs of hexadecimal digits with something in between as well.
+    `columns` asks for runs on short lines as well, `separated` for pairs of hexadecimal digits with something between.
     """
     mask = flat.translate(_MASK)
-    needle, line, line_break = b"x" * shortest, b"x" * 4, bytes_pattern(_LINE_BREAK)
+    needle = b"x" * shortest
     at = mask.find(needle)
     while at >= 0:
-        end = single = _end(mask, at + shortest)
-        width = size = end - at
-        # All lines of one run have the same length, and only its last one may be shorter.
-        while size == width and (gap := line_break.match(flat, end)) and mask.startswith(line, gap.end()):
-            following = _end(mask, gap.end())
-            size = following - gap.end()
-            if size > width:
-                break
-            end = following
+        single = _end(mask, at + shortest)
+        end, _ = _joined(flat, mask, at, single)
         yield Run(at, end, end != single)
         at = mask.find(needle, end)
+    yield from _columns(flat, mask, shortest) if columns else ()
     # The mask says cheaply that there is none.
     pairs = flat.translate(_PAIR_MASK) if separated else b""
     if b"hhshhshhshhs" in pairs or b"xhhsshxhhss" in pairs or b"xhhshxhhs" in pairs:
         # Only what is written with nothing else can hold nine pairs; a try at every place costs as much as the rest.
-        written = flat.translate(_PAIR_WRITTEN)
-        at = written.find(_NINE_PAIRS)
-        while at >= 0:
-            end = _end(written, at)
+        for at, end in _stretches(flat.translate(_PAIR_WRITTEN), _NINE_PAIRS):
             for match in bytes_pattern(_HEX_PAIRS).finditer(flat, at, end):
                 yield Run(*match.span(), True)
-            at = written.find(_NINE_PAIRS, end)
+
+
+def _joined(flat: bytes, mask: bytes, at: int, end: int) -> tuple[int, int]:
+    """Where the run ends whose first line is `at:end`, and how long it is without what stands between its lines."""
+    width = size = whole = end - at
+    # All lines of one run have the same length, and only its last one may be shorter.
+    while (
+        size == width and (gap := bytes_pattern(_LINE_BREAK).match(flat, end)) and mask.startswith(b"xxxx", gap.end())
+    ):
+        following = _end(mask, gap.end())
+        size = following - gap.end()
+        if size > width:
+            break
+        end = following
+        whole += size
+    return end, whole
+
+
+def _columns(flat: bytes, mask: bytes, shortest: int) -> Iterator[Run]:
+    """Runs on lines that are too short to be one by themselves."""
+    match = bytes_pattern(_TWO_LINES).search(flat)
+    while match:
+        end, after = match.start() - flat.startswith(b"\r", match.start() - 1), match.end()
+        before = mask[max(0, end - shortest) : end]
+        width = len(before) - len(before.rstrip(b"x"))
+        if width < shortest:
+            stop, whole = _joined(flat, mask, end - width, end)
+            if whole >= _SHORTEST_COLUMN:
+                yield Run(end - width, stop, True, True)
+            # If all of them are too few, so are the last ones of them.
+            after = max(stop, after)
+        match = bytes_pattern(_TWO_LINES).search(flat, after)
+
+
+def _stretches(mask: bytes, shortest: int) -> Iterator[tuple[int, int]]:
+    """Where a mask has so many marks in a row, or more."""
+    needle = b"x" * shortest
+    at = mask.find(needle)
+    while at >= 0:
+        end = _end(mask, at + shortest)
+        yield at, end
+        at = mask.find(needle, end)
 
 
 def _end(mask: bytes, at: int) -> int:
@@ -252,6 +291,12 @@ _HEX_SHAPE = rb"(?:[2-7][0-9A-Fa-f]|0[9AaDd]){9,20000}"
 _BASE64_SHAPE = rb"[CI-Za-f][C-HS-Xi-nyz0-3gwQ][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/]" * 5
 _URLSAFE = bytes.maketrans(b"-_", b"+/")
 _CONTROLS = bytes(i for i in range(32) if i not in b"\t\n\r") + b"\x7f"
+_CONTROL_MASK = bytes(32 if i in _CONTROLS else 120 for i in range(256))
+_PRINTED = bytes(120 if 32 <= i < 127 or i in b"\t\n\r" else 32 for i in range(256))
+# What is no digit becomes one of which no pair is printed.
+_DIGITS = bytes(i if i in b"0123456789abcdefABCDEF" else 102 for i in range(256))
+_LONG = 32
+_NINE_BYTES = b"h" * 18
 
 
 def decoded(flat: bytes, run: Run, *, shaped: bool) -> Decoded:
@@ -259,20 +304,23 @@ def decoded(flat: bytes, run: Run, *, shaped: bool) -> Decoded:
     raw = flat[run.start : run.end]
     if run.broken:
         raw = raw.replace(b"0x", b"") if raw.startswith(b"0x") else raw
+        # What joins two strings may itself be of the alphabet: a plus sign.
+        raw = bytes_pattern(_JOINED).sub(b"", raw) if any(quote in raw for quote in (b'"', b"'", b"`")) else raw
         raw = raw.replace(b"\\n", b"").replace(b"\\r", b"").translate(None, b" \t\r\n\"'>.,:\\")
         raw = raw.replace(b"-", b"") if raw[2:3] == b"-" else raw
     digits = bytes_pattern(_HEX).fullmatch(raw)
     data = binascii.unhexlify(digits[1]) if digits and len(digits[1]) % 2 == 0 else b""
     if said := text_of(data):
         return Decoded("hex", data, said)
+    # A digest, a path, a name or a sequence: base64 of so many bytes has letters of both cases.
     if not shaped and (raw.islower() or raw.isupper()):
-        # A digest, a path, a name or a sequence: base64 of so many bytes has letters of both cases.
-        return Decoded("hex", data)
+        return (_glued(raw, b"") if run.broken else None) or Decoded("hex", data)
     plain = raw.translate(_URLSAFE)
     bits = _base64(plain)
     if said := text_of(bits):
         return Decoded("base64", bits, said)
-    if shaped and (match := bytes_pattern(_HEX_SHAPE).search(raw)):
+    # A search for one digit after the other says in a tenth of the time that there are not so many.
+    if shaped and raw.translate(_PAIR_MASK).find(_NINE_BYTES) >= 0 and (match := bytes_pattern(_HEX_SHAPE).search(raw)):
         found = binascii.unhexlify(match[0])
         return Decoded("hex", found, text_of(found), len(match[0]) * 2 >= len(raw))
     if shaped and (match := bytes_pattern(_BASE64_SHAPE).search(plain)):
@@ -280,7 +328,23 @@ def decoded(flat: bytes, run: Run, *, shaped: bool) -> Decoded:
         bits = _base64(plain[match.start() % 4 :])
         said = b"\n".join(bytes_pattern(rb"[\t\n\r -~]{8,}").findall(bits)).decode("ascii")
         return Decoded("base64", bits, said, len(said) * 2 >= len(bits))
-    return Decoded("hex", data) if data else Decoded("base64", bits)
+    glued = _glued(raw, plain) if run.broken else None
+    return glued or (Decoded("hex", data) if data else Decoded("base64", bits))
+
+
+def _glued(raw: bytes, plain: bytes) -> Decoded | None:
+    """Text among lines that only look like its own: a rule or a name above it, the word below it.
+
+    It may be encoded once more, which has no shape; but it is long, and as much of it never comes by chance.
+    """
+    tries: list[tuple[str, bytes]] = []
+    if raw.translate(_PAIR_MASK).find(b"h" * 2 * _LONG) >= 0:
+        digits = raw.translate(_DIGITS)
+        tries = [("hex", binascii.unhexlify(digits[at : len(raw) - (len(raw) - at) % 2])) for at in (0, 1)]
+    for kind, data in tries + [("base64", _base64(plain[at:])) for at in range(4)]:
+        if said := b"\n".join([data[at:end] for at, end in _stretches(data.translate(_PRINTED), _LONG)]):
+            return Decoded(kind, data, said.decode("ascii"), len(said) * 2 >= len(data))
+    return None
 
 
 def _base64(run: bytes) -> bytes:
@@ -307,7 +371,7 @@ def unpacked(found: Decoded, most: int) -> tuple[Decoded, bool]:
 
 
 def text_of(data: bytes) -> str:
-    """The bytes as text, or nothing when they are not: one control character is enough to say so."""
+    """The bytes as text, or nothing when they are not: one control character early on is enough to say so."""
     if len(data) < 8:
         return ""
     if b"\0" in data:
@@ -319,14 +383,14 @@ def text_of(data: bytes) -> str:
     head = data[:64]
     if len(head.translate(None, _CONTROLS)) < len(head):
         return ""
+    end = len(data)
+    if len(data.translate(None, _CONTROLS)) < end:
+        end = _end(data.translate(_CONTROL_MASK), 0)
     try:
-        text = data.decode("utf-8")
+        return data[:end].decode("utf-8") if end * 2 >= len(data) else ""
     except UnicodeDecodeError as error:
-        if error.start < 32 or error.start * 2 < len(data):
-            return ""
-        data = data[: error.start]  # something else is glued to the end
-        text = data.decode("utf-8")
-    return "" if len(data.translate(None, _CONTROLS)) < len(data) else text
+        # Something else is glued to the end.
+        return data[: error.start].decode("utf-8") if error.start >= 32 and error.start * 2 >= len(data) else ""
 
 
 # --- the four signals

@@ -332,7 +332,7 @@ class _Reader:
         # Too many for a reading each: those in ordinary carriers, and the others.
         together: tuple[list[str], list[str]] = ([], [])
         shortest = SHORTEST_SHAPED_RUN if shaped else SHORTEST_RUN
-        for run in encodings.runs(flat, shortest, separated="hex" in gates):
+        for run in encodings.runs(flat, shortest, columns=shaped, separated="hex" in gates):
             # A ruled line, of which every fourth text has one, decodes to nothing.
             if not flat[run.start : run.end].strip(b"+-/_"):
                 continue
@@ -349,7 +349,7 @@ class _Reader:
                     self._run(text, run, found, carrier, how, span or self._place(text, run.start, run.end), depth)
                 else:
                     together[not carrier].append(self._spend(found.said))
-            elif depth == 0 and len(self.signals) < MOST_ORDINARY_SIGNALS:
+            elif depth == 0 and not run.column and len(self.signals) < MOST_ORDINARY_SIGNALS:
                 raw = flat[run.start : run.end]
                 if why := encodings.looks_encoded(raw, found.data):
                     place = self._place(text, run.start, run.end)
