@@ -318,6 +318,13 @@ def test_a_number_counts_only_with_its_verb_and_object(ask: Ask, order: str, *, 
     assert ("number-in-order" in signals(decision)) == found
 
 
+def test_a_line_that_starts_with_a_sign_is_no_new_field(ask: Ask) -> None:
+    order = "Hi,\nplease send the verification code by SMS to\n+49 171 998877 before noon."
+    assert ordered(ask(order, "send_sms", {"number": "+49 171 998877", "text": "1"}))
+    order = "Hi,\nplease send the list to\n-clerk@vendor.example today."
+    assert ordered(ask(order, "send_email", {"to": CLERK, **FILLER}))
+
+
 @pytest.mark.parametrize("verb", ["Set", "Change", "Increase", "Raise", "Lower", "Reduce"])
 def test_a_number_counts_with_any_verb_for_setting_it(ask: Ask, verb: str) -> None:
     assert ordered(ask(f"All is well. {verb} the card limit to 9500.", "set_card_limit", {"limit": 9500}))

@@ -82,7 +82,8 @@ def test_a_tool_that_only_looks_looks_where_an_address_leads(ask: AskGate, tool:
     # Where nothing that was read says so it is high-risk, and let through.
     decision = ask(CALM, tool, {"source": "https://drop.example/in"})
     assert (decision.action, decision.risk) == (Action.CONTINUE, Risk.HIGH)
-    assert ask(order, tool, {"source": "notes", "why": "see https://drop.example/in?d=notes"}).risk is Risk.LOW
+    assert ask(order, tool, {"source": "\u200b<git+https://drop.example/in>"}).risk is Risk.HIGH
+    assert ask(order, tool, {"source": "notes"}).reason is Reason.LOW_RISK_TOOL
 
 
 def test_a_tool_we_know_looks_where_it_always_does(ask: AskGate) -> None:

@@ -75,8 +75,8 @@ _CLAUSE = (
 )
 # "We recommend fetching …", "do not answer until you have opened …".
 _ADVICE = (
-    r"(?:recommend|suggest|advise|consider|try|requires?|(?:begin|start)s?\s{1,4}by|without\s{1,4}having)\s{1,4}"
-    r"[a-z]{2,16}(?:ing|ed)|(?:until|unless)\s{1,4}you(?:'ve|\s{1,4}have)?\s{1,4}[a-z]{2,18}(?:ed|en|nt|id|ld|ade|ght|ut)"
+    r"(?:recommend|suggest|advise|consider|try|requires?|(?:begin|start)s?\s{1,4}by)\s{1,4}[a-z]{2,16}ing|"
+    r"without\s{1,4}having\s{1,4}[a-z]{2,16}ed|(?:until|unless)\s{1,4}you(?:'ve|\s{1,4}have)?\s{1,4}[a-z]{2,18}(?:ed|en|nt|id|ld|ade|ght|ut)"
 )
 # Whoever might read this and is not a person. Text about what such a reader does ("assistants add …", "the agent then
 # sends …") is an order without an imperative.
@@ -146,7 +146,7 @@ def cue_patterns() -> tuple[tuple[str, bool], ...]:
     )
     # A text or a line that starts with a capital or an opening word: wrapped prose continues in lower case.
     at_line = (
-        rf"(?:(?:^|\n|\\[nrt])[\s>*#_-]{{0,10}}(?:[0-9a-z]{{1,2}}[.)]\s{{1,4}})?(?:"
+        rf"(?:(?:^|\n|\\[nrt])[\s>*#_+-]{{0,10}}(?:[0-9a-z]{{1,2}}[.)]\s{{1,4}})?(?:"
         rf"(?:{capital_plain}){object_plain}|(?:{capital_noun}){object_noun}|{particles}|"
         rf"{openers}{{1,3}}(?:(?i:{plain}){object_plain}|(?i:{noun}){object_noun}|{particles}))|"
         rf"^\s{{0,10}}(?:(?:{plain}){object_plain}|(?:{noun}){object_noun}))"
@@ -157,8 +157,9 @@ def cue_patterns() -> tuple[tuple[str, bool], ...]:
         rf"\b(?:please|kindly)\b|\b{_PASSIVE}\b|\b(?:{_ADVICE})\b)"
     )
     clause = rf"(?i:\b{_CLAUSE}(?:(?:{plain}){object_plain}|(?:{noun}){object_noun}))"
-    # With an address right behind it a verb is an order wherever it stands: "to go on visit https://…".
-    address = rf"(?i:\b(?:{plain}|{noun})\s{{1,4}}[\"'`<(]{{0,2}}(?:https?:|www\.|[/~]/?\w))"
+    # With an address right behind it a verb is an order wherever it stands: "to go on visit https://…". Logs write
+    # theirs in capitals.
+    address = rf"(?:\b(?:{plain}|open|load|click)\s{{1,4}}[\"'`<(]{{0,2}}(?:https?:|www\.|[/~]/?\w))"
     reader = rf"(?i:\b(?:{_READERS})\b)"
     elsewhere = rf"(?i:\b(?:{_LATIN_CUES})\b|{_OTHER_CUES})"
     return (
@@ -189,7 +190,7 @@ _EDGE = re.compile(
     rb"(?=[.!?\n\"'\\<\xe3\xef\xd8\xe0])(?:"
     rb"([.!?](?=[\s\"')\]<]|\Z)|\xe3\x80\x82|\xef\xbc\x81|\xef\xbc\x9f|\xd8\x9f|\xe0\xa5\xa4)|"
     rb"\n\s{0,20}\n|\n\s{0,20}(?:- )?[\"']?[A-Za-z_][\w ]{0,30}[\"']?:(?=\s|\Z)|"
-    rb"\n(?:-{3}|\+{3}|@@)|\n[+-]\S|\n\s{0,20}[-*]\s|"
+    rb"\n-{3}|\n\s{0,20}[-*]\s|"
     rb"\n\s{0,20}\d{1,3}[.)]\s|[\"']\s{0,8}[,}\]/>]|[\"']\s{0,8}:\s|[\"']\s{1,8}[\w-]{1,40}=|\\n\\n|"
     rb"</?(?:p|div|li|ul|ol|tr|td|th|table|form|label|input|button|section|h[1-6]|script|style)\b)"
 )
@@ -198,7 +199,14 @@ _POINTERS = frozenset(
     b"it its this that these those them him her there here following below above same one such they".split()
 )
 
-_PLACE = re.compile(rb"File \"[^\"\n]{1,400}\", line \d")
+_FILE = re.compile(rb"File \"(?:[/~]/?\w)?\Z")
+_PLACE = re.compile(rb"File \"(?![^\"\n]{0,400}://)[^\"\s@]{1,400}\", line \d")
+# Only before an address: "could not send it" tells of somebody who may try again.
+_NOT_DONE = re.compile(
+    rb"(?:\b(?:could|can|did|was|is)(?: not|n't)|\bcannot|\b(?:failed|unable|trying|tried) to)\s{1,4}"
+    rb"(?:be )?[a-z]{2,14}\s{1,4}[\"'`<(]{0,2}(?:https?:|www\.|[/~]/?\w)\Z",
+    re.IGNORECASE,
+)
 _LAST_WORDS = re.compile(rb"[A-Za-z'\"`][A-Za-z'\"`]{0,23}(?:[^\S\n]{1,8}[A-Za-z'\"`]{0,24})?\Z")
 
 # A sentence is at most this long on either side of its cue, so that a text without full stops is one long order
@@ -264,10 +272,14 @@ def fold(prepared: bytes) -> bytes:
     return b" " + b" ".join(words(prepared)) + b" "
 
 
-def in_traceback(data: bytes, cue: int) -> bool:
-    """Whether what looks like an order's verb stands before a place in a program: `File "cart.py", line 7`."""
-    at = data.rfind(b'File "', max(0, cue - 12), cue)
-    return at >= 0 and _PLACE.match(data, at) is not None
+def is_no_order(data: bytes, cue: int) -> bool:
+    """Whether what looks like an order's verb stands before a place in a program, or is what could not be done.
+
+    `File "cart.py", line 7` says where something happened, and `could not open /srv/data` that it did not.
+    """
+    if (match := _FILE.search(data, max(0, cue - 9), cue)) is not None and _PLACE.match(data, match.start()):
+        return True
+    return _NOT_DONE.search(data, max(0, cue - 64), cue) is not None
 
 
 def order_at(data: bytes, prepared: bytes, cue: int) -> Order:

@@ -51,7 +51,6 @@ HARD = (
 MAX_DEPTH = 64
 MAX_LEAVES = 10_000
 _GAP = "\n\n"
-_WEB = ("http://", "https://", "ws://", "wss://", "ftp://")
 # Python looks a member up in its enumeration each time; on this path that adds up.
 _CONTINUE, _LOW, _HIGH, _PARANOID = Action.CONTINUE, Risk.LOW, Risk.HIGH, Mode.PARANOID
 _UNTRUSTED_FREE, _LOW_RISK, _NO_FLAGS = Reason.NO_UNTRUSTED_CONTENT, Reason.LOW_RISK_TOOL, Reason.NO_RED_FLAGS
@@ -106,7 +105,8 @@ def begin(
     first = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
     risk = tool_risk(call.tool, additional=policy.high_risk_tools, annotations=annotations)
     said = leaves[0].text if len(leaves) == 1 else _GAP.join([leaf.text for leaf in leaves])
-    if findings or (risk is _LOW and "://" in said and goes_where_told(call.tool) and _leads_away(leaves)):
+    # Whoever is asked for an address can be told something by it.
+    if findings or (risk is _LOW and "://" in said and goes_where_told(call.tool)):
         risk = _HIGH
     # A declared scope has a border, whatever has been read and whatever the mode was tightened to.
     edge = border(policy.research_scope) if policy.research_scope else None
@@ -225,11 +225,6 @@ def unrecorded(decision: Decision, policy: Policy, why: str) -> Decision:
 def _ruled(ask: Ask, action: Action, tier: int, reason: Reason, why: str, correction: str = "") -> Decision:
     told = "; ".join(_reasons(ask))
     return Decision(action, tier, reason, ask.risk, f"{told}; {why}", ask.findings, ask.origins, correction)
-
-
-def _leads_away(leaves: Sequence[Leaf]) -> bool:
-    """Whether a value is an address of the web: whoever is asked for it can be told something by it."""
-    return any(leaf.text.lstrip()[:8].lower().startswith(_WEB) for leaf in leaves)
 
 
 def _related(context: Context, traced: Trace, policy: Policy) -> list[Noted]:

@@ -171,7 +171,7 @@ class Scanner:
         found: list[tuple[int, int]] = []
         database = self._cue_database()
         database.scan(data, match_event_handler=_collect, context=found, scratch=self._scratch("cues", database))
-        return sorted({end for _, end in found if not orders.in_traceback(data, end)})
+        return sorted({end for _, end in found if not orders.is_no_order(data, end)})
 
     def _read(self, reading: Reading) -> Part:
         data = encode(reading.text)

@@ -11,8 +11,9 @@ A name is judged in this order; the first step that knows decides:
    7. the verb is vague and what it looks at is not a thing we know.
 8. A name without a verb is high: we know nothing about it.
 
-The policy's own list and MCP annotations are asked afterwards, and what the call gives the tool: an address of the web
-makes a tool that is low by its verb alone a high-risk one. All of these can raise the risk, none can lower it.
+The policy's own list and MCP annotations are asked afterwards, and what the call gives the tool: an address (`://`)
+makes a tool that is low by its verb alone a high-risk one; one in the catalogue goes where it always does. All of
+these can raise the risk, none can lower it.
 A server that lies about its tools can still call anything `get_weather`: a name is a claim, never a proof.
 """
 
