@@ -417,6 +417,8 @@ class Checkpoint:
                     elif isinstance(item, _Listed):
                         self._listed(item.tools)
                     else:
+                        # Its ruling may have come after those that were counted in a moment ago.
+                        self._count_in()
                         self._parts.host.outcome(self._parts.session, item.key, item.ran)
                 except InvalidBlock:
                     info = self._parts.host.session(self._parts.session)
