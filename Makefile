@@ -59,8 +59,8 @@ fuzz: $(VENV)/fuzz ## run every fuzz target for FUZZ_SECONDS (60) each
 	done
 
 soak: $(VENV)/dev ## simulate outages for SOAK_MINUTES (5)
-	@$(BIN)/python tests/verifiers/soak.py --minutes $(SOAK_MINUTES) $(ARGS)
-	@$(BIN)/python tests/stores/log_soak.py --minutes $(SOAK_MINUTES) $(ARGS)
+	@$(BIN)/python tests/support/verifier_soak.py --minutes $(SOAK_MINUTES) $(ARGS)
+	@$(BIN)/python tests/support/log_soak.py --minutes $(SOAK_MINUTES) $(ARGS)
 
 clean: ## remove the environment, builds and caches
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

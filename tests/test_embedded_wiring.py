@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent / "verifiers"))
 import tiny_judge
 
 from lockgate import Gate, InvalidConfig, Policy, assemble, embedded, resolve_adapter_from_env

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from threading import Barrier, Event, Lock, Thread
 from typing import Any
 
 import pytest
+from log_checks import NAME, acknowledged, find_signer, record, signer, whole
 
 from lockgate import journal, keys
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError
@@ -25,10 +25,6 @@ from lockgate.journal import Journal
 from lockgate.log import Row, Seal, Snapshot, Store, Transaction, clock_fits
 from lockgate.stores.log_memory import MemoryLog
 from lockgate.stores.log_sqlite import SqliteLog
-
-sys.path.insert(0, str(Path(__file__).parent / "stores"))
-
-from log_checks import NAME, acknowledged, find_signer, record, signer, whole
 
 NEXT = "example.com/log/2"
 DAY_S = 86_400

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
+from log_checks import NAME, signer
 
 from lockgate import keys
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError
@@ -15,10 +14,6 @@ from lockgate.core.notes import Checkpoint, open_proof, signed
 from lockgate.log import Head, Row, Snapshot, check_held, consistency, inclusion
 from lockgate.stores.log_memory import MemoryLog
 from lockgate.stores.log_sqlite import SqliteLog
-
-sys.path.insert(0, str(Path(__file__).parent / "stores"))
-
-from log_checks import NAME, signer
 
 # Into the second tile of 256 tiles of 256, and not at the end of anything.
 SIZE = 66_000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from log_checks import signer, whole
 
 from lockgate import Action, Decision, Gate, InvalidCall, Policy, Reason, Risk, Session, keys, recording
 from lockgate.core import approvals
@@ -31,10 +31,6 @@ from lockgate.steps import Step
 from lockgate.stores.log_memory import MemoryLog
 from lockgate.stores.log_sqlite import SqliteLog
 from lockgate.stores.memory import MemoryApprovals
-
-sys.path.insert(0, str(Path(__file__).parent / "stores"))
-
-from log_checks import signer, whole
 
 ORDER = "Please forward the statement to clerk@vendor.example today."
 CALL = {"to": "clerk@vendor.example", "amount": 1}

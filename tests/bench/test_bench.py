@@ -11,12 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lockgate import Gate
-from lockgate.core.errors import InvalidTrace
-
 # The bench is a folder of scripts, not a package.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
-
 import detection
 import hostile
 import over
@@ -27,6 +22,8 @@ import sessions
 import speed
 import tables
 import texts
+from lockgate import Gate
+from lockgate.core.errors import InvalidTrace
 from sessions import Block, Call, Run
 from tables import BOUNDS, Check, Row, Table
 

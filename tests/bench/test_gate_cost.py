@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from http.client import HTTPConnection
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 # The bench is a folder of scripts, not a package.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
-
 import ingress
 from ingress import Round, Slice
 from lockgate.core.payload import Payload

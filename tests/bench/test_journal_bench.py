@@ -9,17 +9,14 @@ from threading import enumerate as threads
 
 import pytest
 
-from lockgate import Gate, keys
-from lockgate.core.auditing import Shard
-from lockgate.core.scanner import Scanner
-
 # The bench is a folder of scripts, not a package.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
-
 import journal
 import run
 import speed
 from journal import tamperings
+from lockgate import Gate, keys
+from lockgate.core.auditing import Shard
+from lockgate.core.scanner import Scanner
 from tables import Table
 
 BRIEF = dataclasses.replace(speed.QUICK, journal_slice_s=0.01, journal_records=40, journal_checks=4)

@@ -9,13 +9,10 @@ import sys
 import tomllib
 from pathlib import Path
 
-from lockgate import Gate
-from lockgate.core.scanner import Scanner
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
-
 import detection
 import judge
+from lockgate import Gate
+from lockgate.core.scanner import Scanner
 
 BENCH = Path(judge.__file__).parent
 

@@ -2,14 +2,11 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "verifiers"))
 import tiny_judge
 
 from lockgate import embedded

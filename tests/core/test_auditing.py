@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from lockgate import keys
-from lockgate.core import record
-from lockgate.core.auditing import MAX_FAULTS, Report, Shard, What, audit
-from lockgate.core.exports import Row, export_lines, read_export
-from lockgate.core.merkle import Frontier, leaf_hash
-from lockgate.core.notes import COSIGNATURE, PublicKey, cosigned, parse_note
-from lockgate.core.vocabulary import Receipt
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from tamperings import (
     BASE_MS,
     GENUINE,
@@ -45,6 +32,14 @@ from tamperings import (
     salt,
     signer,
 )
+
+from lockgate import keys
+from lockgate.core import record
+from lockgate.core.auditing import MAX_FAULTS, Report, Shard, What, audit
+from lockgate.core.exports import Row, export_lines, read_export
+from lockgate.core.merkle import Frontier, leaf_hash
+from lockgate.core.notes import COSIGNATURE, PublicKey, cosigned, parse_note
+from lockgate.core.vocabulary import Receipt
 
 NEXT = "example.com/lockgate/2026b"
 

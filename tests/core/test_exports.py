@@ -1,18 +1,13 @@
 from __future__ import annotations
 
-import sys
 from base64 import b64encode
-from pathlib import Path
 
 import pytest
+from tamperings import GENUINE, body
 
 from lockgate.core.errors import InvalidNote
 from lockgate.core.exports import HEADER, Row, export_lines, read_export
 from lockgate.core.merkle import leaf_hash
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from tamperings import GENUINE, body
 
 NEWEST = GENUINE.heads[-1]
 

@@ -3,12 +3,11 @@ from __future__ import annotations
 import json
 import random
 import re
-import sys
 from collections.abc import Callable
 from itertools import permutations, product
-from pathlib import Path
 
 import pytest
+from hostile_texts import FRAGMENTS, NONCE, OTHER, as_sent, hostile, recovered, whole_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,10 +29,6 @@ from lockgate.core.pipeline import Stage
 from lockgate.core.questions import Question
 from lockgate.core.supervision import FINISH
 from lockgate.core.vocabulary import Action
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from hostile_texts import FRAGMENTS, NONCE, OTHER, as_sent, hostile, recovered, whole_of
 
 ASKING: dict[Stage, Callable[[Case, str], Question]] = {
     Stage.TRIAGE: triage_question,

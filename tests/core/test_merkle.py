@@ -6,11 +6,11 @@ import json
 from base64 import b64decode
 from collections.abc import Sequence
 from hashlib import sha256
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paths import SUPPORT
 
 from lockgate.core.merkle import (
     EMPTY_ROOT,
@@ -44,7 +44,7 @@ MOST = 68
 LEAVES = [leaf_hash(str(number).encode()) for number in range(MOST)]
 HASH_OF = levels_of(LEAVES)
 OTHER = leaf_hash(b"another")
-GO = json.loads((Path(__file__).parent / "go_log.json").read_text(encoding="utf-8"))
+GO = json.loads((SUPPORT / "go_log.json").read_text(encoding="utf-8"))
 
 
 def defined(leaves: Sequence[bytes]) -> bytes:

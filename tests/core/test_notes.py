@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paths import SUPPORT
 
 from lockgate import keys
 from lockgate.core.errors import InvalidNote
@@ -41,7 +41,7 @@ LEAVES = [leaf_hash(bytes([number])) for number in range(13)]
 HEAD = Checkpoint(ORIGIN, 13, root_of(LEAVES))
 NOTE = signed(HEAD.text, LOG.key, LOG.sign)
 DATA = NOTE.to_bytes()
-GO = json.loads((Path(__file__).parent / "go_log.json").read_text(encoding="utf-8"))
+GO = json.loads((SUPPORT / "go_log.json").read_text(encoding="utf-8"))
 
 
 # Published, and written by others

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
+from canaries import ONLY_LABELLED, Maker
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,10 +25,6 @@ from lockgate.core.payload import (
 )
 from lockgate.core.prompts import assess_question
 from lockgate.core.redaction import redact
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from canaries import ONLY_LABELLED, Maker
 
 # As the contract writes it.
 CONTRACT = {

@@ -4,13 +4,12 @@ import hashlib
 import json
 import math
 import re
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from canaries import SPELLINGS, Maker, leaks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,10 +17,6 @@ from lockgate.core.payload import Payload, PolicyContext, Source
 from lockgate.core.prompts import SCHEMA, assess_question, fenced, parse_verdict, scores_verdict
 from lockgate.core.questions import Question, Scored
 from lockgate.core.redaction import excerpts
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from canaries import SPELLINGS, Maker, leaks
 
 NONCE = "0f8a3c5d7e9b1a2c4d6e8f0a1b3c5d7e"
 

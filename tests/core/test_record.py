@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import pytest
 import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tamperings import a_ruling
 
 from lockgate.core import record
 from lockgate.core.errors import InvalidRecord
@@ -28,10 +27,6 @@ from lockgate.core.record import (
     parse,
 )
 from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Ran, Reason, Risk
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from tamperings import a_ruling
 
 HEAD: dict[str, Any] = {"run": "0123456789abcdef", "seq": 1, "ts_ms": 1_700_000_000_000, "salt": bytes(16)}
 HASH = digest_of("x")

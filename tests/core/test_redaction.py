@@ -4,13 +4,12 @@ import base64
 import json
 import re
 import string
-import sys
 import time
-from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
 import pytest
+from canaries import SPELLINGS, Canary, Maker, leaks, plain, with_luhn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,10 +18,6 @@ from lockgate.core.errors import InvalidPattern
 from lockgate.core.personal import luhn
 from lockgate.core.redaction import RULESETS, SLICE, Excerpts, Redacted, excerpts, redact
 from lockgate.core.sensitive import KINDS, PLACEHOLDER
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from canaries import SPELLINGS, Canary, Maker, leaks, plain, with_luhn
 
 KEY = "sk-proj-abcDEF123456ghiJKL789mno"
 

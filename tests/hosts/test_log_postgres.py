@@ -21,6 +21,8 @@ from warnings import catch_warnings, simplefilter
 
 import psycopg
 import pytest
+from log_checks import find_signer, record, signer, whole
+from paths import SUPPORT, TESTS
 
 from lockgate import keys
 from lockgate.core.errors import JournalDamaged, JournalUnavailable
@@ -29,15 +31,9 @@ from lockgate.log import Store
 from lockgate.stores import postgres
 from lockgate.stores.log_postgres import PostgresLog
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "stores"))
-
-from log_checks import find_signer, record, signer, whole
-
-STORES = Path(__file__).parents[1] / "stores"
-
 
 def _contract() -> Iterator[tuple[str, Callable[..., None]]]:
-    spec = spec_from_file_location("log_contract", STORES / "test_log_contract.py")
+    spec = spec_from_file_location("log_contract", TESTS / "stores" / "test_log_contract.py")
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
@@ -123,7 +119,7 @@ def store(again: Callable[[], Store]) -> Store:
 
 
 def test_writers_killed_at_random_lose_nothing(place: str) -> None:
-    command = [sys.executable, str(STORES / "log_storm.py"), "postgres", place, "--kills", "60", "--most-s", "0.3"]
+    command = [sys.executable, str(SUPPORT / "log_storm.py"), "postgres", place, "--kills", "60", "--most-s", "0.3"]
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=300, check=False)
     assert done.returncode == 0, done.stderr

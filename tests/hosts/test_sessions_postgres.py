@@ -18,6 +18,7 @@ from types import ModuleType
 
 import psycopg
 import pytest
+from paths import SUPPORT, TESTS
 
 from lockgate.core.approvals import State
 from lockgate.core.errors import LockgateError, SessionsUnavailable
@@ -40,7 +41,8 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
-SESSIONS, APPROVALS = (_module(HERE.parent / "stores" / f"test_{name}.py") for name in ("sessions", "approvals"))
+SESSIONS = _module(TESTS / "stores" / "test_sessions.py")
+APPROVALS = _module(TESTS / "stores" / "test_approvals.py")
 HOSTED = _module(HERE.parent / "test_hosting.py")
 LOG = _module(HERE / "test_log_postgres.py")
 server, hurried, host, other = LOG.server, APPROVALS.hurried, HOSTED.host, HOSTED.other
@@ -123,7 +125,7 @@ def test_two_hosts_agree_and_a_yes_is_used_once(place: str, gate: Gate) -> None:
 
 
 def test_writers_killed_at_random_lose_nothing_that_was_acknowledged(place: str) -> None:
-    command = [sys.executable, str(HERE.parent / "stores" / "sessions_storm.py"), "postgres", place, "--kills", "12"]
+    command = [sys.executable, str(SUPPORT / "sessions_storm.py"), "postgres", place, "--kills", "12"]
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=300, check=False)
     assert done.returncode == 0, done.stderr

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from asgi import ATTACK, HARMLESS, SECRET, Clock, Handler, chat, gated, ladder, no_wait, post, scope
 
 from lockgate import assemble

@@ -6,14 +6,11 @@ import asyncio
 import json
 import logging
 import re
-import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from asgi import ATTACK, HANG, HARMLESS, Handler, Reply, call, chat, gated, ladder, post, scope
 
 from lockgate import Assessment, InvalidConfig, LockgateError

@@ -15,11 +15,9 @@ from typing import Any
 
 import pytest
 import uvicorn
+from asgi import ATTACK, HARMLESS, Handler, call, chat, gated, post, scope
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-from asgi import ATTACK, HARMLESS, Handler, call, chat, gated, post, scope
 
 from lockgate import assemble
 from lockgate.abuse_settings import AbuseSettings

@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import sys
 import threading
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from asgi import ATTACK, HARMLESS, SECRET, Clock, Handler, Reply, call, chat, gated, post, scope
 
 from lockgate import InvalidConfig, adapters

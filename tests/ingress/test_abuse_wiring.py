@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from asgi import ATTACK, HARMLESS, Handler, Reply, chat, post
 
 from lockgate import InvalidConfig, assemble

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from documents import HARMLESS, INJECTION, docx, html, line, part, pdf, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,10 +24,6 @@ from lockgate.ingress.artifacts import Inspector, Limits, _answered
 from lockgate.ingress.extracted import HOW, Extracted
 from lockgate.ingress.html_text import read_html
 from lockgate.ingress.payload import Inspected, Normalized, Upload, payload_of
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from documents import HARMLESS, INJECTION, docx, html, line, part, pdf, run
 
 PATIENT = Limits(timeout_s=60, total_s=120)
 

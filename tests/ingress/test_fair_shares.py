@@ -5,15 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from asgi import HANG, HARMLESS, SECRET, Handler, call, chat, gated, post, scope
 
 from lockgate.abuse_settings import AbuseSettings

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from asgi import ATTACK, HANG, HARMLESS, SECRET, Handler, Reply, call, chat, gated, ladder, post, scope
 
 from lockgate.core.errors import InvalidConfig

@@ -3,11 +3,11 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from pathlib import Path
 from time import process_time
 from typing import Any
 
 import pytest
+from documents import HARMLESS, INJECTION, docx, html, multipart, pdf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,10 +19,6 @@ from lockgate.ingress.agents import origins_of
 from lockgate.ingress.kinds import kind_of
 from lockgate.ingress.payload import REFUSALS, Inspected, Normalized, Refused, Upload, normalize, payload_of
 from lockgate.ingress.turns import Turn
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from documents import HARMLESS, INJECTION, docx, html, multipart, pdf
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00\xff" * 40
 JSON = "application/json"

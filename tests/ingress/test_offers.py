@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from time import process_time
 from typing import Any
 
 import pytest
+from documents import multipart
 
 from lockgate.ingress.offers import may_use_tools
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from documents import multipart
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"

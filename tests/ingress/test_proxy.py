@@ -6,7 +6,6 @@ import hashlib
 import json
 import socket
 import ssl
-import sys
 import threading
 import time
 from base64 import b64decode
@@ -15,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from asgi import ATTACK, HARMLESS, SECRET, chat, gated
 
 from lockgate.abuse_settings import AbuseSettings

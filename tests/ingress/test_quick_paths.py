@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
+from asgi import HARMLESS, Clock, Handler, chat, gated, no_wait, post, scope
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-from asgi import HARMLESS, Clock, Handler, chat, gated, no_wait, post, scope
 
 from lockgate.abuse_settings import AbuseSettings
 from lockgate.adapters import LocalRuleAdapter

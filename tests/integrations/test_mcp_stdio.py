@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from paths import SUPPORT
 
 import lockgate
 from lockgate import assemble
@@ -27,7 +28,7 @@ from lockgate.integrations.mcp_stdio import Sink, TooLong, client_session, lines
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes as POSIX has them")
 
-SERVER = str(Path(__file__).with_name("scripted_mcp.py"))
+SERVER = str(SUPPORT / "scripted_mcp.py")
 HIJACKED = {"to": "desk@clearance.example", "attachments": ["customers.csv"]}
 LIMIT_S = 60
 

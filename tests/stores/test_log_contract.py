@@ -6,7 +6,6 @@ PostgreSQL runs them from `tests/hosts/test_log_postgres.py`, which brings a ser
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -14,6 +13,7 @@ from pathlib import Path
 from threading import Barrier, Event, Thread
 
 import pytest
+from log_checks import NAME, acknowledged, find_signer, record, signer, stored, whole
 
 from lockgate import keys
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError
@@ -23,10 +23,6 @@ from lockgate.journal import Journal
 from lockgate.log import Head, Row, Shard, Store, Transaction
 from lockgate.stores.log_memory import MemoryLog
 from lockgate.stores.log_sqlite import SqliteLog
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_checks import NAME, acknowledged, find_signer, record, signer, stored, whole
 
 # Another handle on the same log, as another process would have it.
 Again = Callable[[], Store]

@@ -15,17 +15,15 @@ import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from log_checks import acknowledged, find_signer, record, signer, whole
+from paths import SUPPORT
 
 from lockgate import keys
 from lockgate.core.errors import JournalUnavailable
 from lockgate.journal import Journal
 from lockgate.stores.log_sqlite import SqliteLog
 
-HERE = Path(__file__).parent
+HERE = SUPPORT
 ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"}
 
 posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and signals")

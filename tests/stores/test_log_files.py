@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from log_checks import record, signer
 
 from lockgate import keys
 from lockgate.core.errors import JournalDamaged, JournalUnavailable
@@ -17,10 +18,6 @@ from lockgate.journal import Journal
 from lockgate.log import Store
 from lockgate.stores.log_files import LogFile, WrittenMeanwhile
 from lockgate.stores.log_sqlite import SqliteLog
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_checks import record, signer
 
 END = 2**63 - 1
 

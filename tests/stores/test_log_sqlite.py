@@ -7,7 +7,6 @@ import os
 import shutil
 import sqlite3
 import stat
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,6 +14,7 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from log_checks import acknowledged, record, signer, whole
 
 from lockgate import keys
 from lockgate.core.errors import JournalDamaged, JournalUnavailable
@@ -23,10 +23,6 @@ from lockgate.journal import Journal
 from lockgate.stores import log_sqlite
 from lockgate.stores.log_files import LogFile
 from lockgate.stores.log_sqlite import SqliteLog
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_checks import acknowledged, record, signer, whole
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs the owners and modes of POSIX")
 

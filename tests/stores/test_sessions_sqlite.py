@@ -15,6 +15,7 @@ from time import sleep
 from typing import Any
 
 import pytest
+from paths import SUPPORT
 
 from lockgate.core.errors import JournalUnavailable, LockgateError, SessionsUnavailable
 from lockgate.core.kept import Entry, SessionInfo, Sort
@@ -288,7 +289,7 @@ def test_a_fork_waits_for_who_is_about_to_be_done_reading(
 
 
 def test_writers_killed_at_random_lose_nothing_that_was_acknowledged(path: Path) -> None:
-    command = [sys.executable, str(Path(__file__).with_name("sessions_storm.py")), "sqlite", str(path), "--kills", "4"]
+    command = [sys.executable, str(SUPPORT / "sessions_storm.py"), "sqlite", str(path), "--kills", "4"]
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=300, check=False)
     assert done.returncode == 0, done.stderr

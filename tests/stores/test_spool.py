@@ -15,6 +15,8 @@ from time import monotonic, sleep
 from typing import Any
 
 import pytest
+from log_checks import acknowledged, find_signer, record, signer, stored, whole
+from paths import SUPPORT
 
 from lockgate import journal, keys
 from lockgate.cli.main import main
@@ -25,10 +27,6 @@ from lockgate.log import Transaction, waited
 from lockgate.stores import spool
 from lockgate.stores.log_memory import MemoryLog
 from lockgate.stores.log_sqlite import SqliteLog
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_checks import acknowledged, find_signer, record, signer, stored, whole
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="nothing waits without POSIX's locks")
 
@@ -103,7 +101,7 @@ def promised(log: Journal, *bodies: bytes) -> Callable[[], Any]:
 def left(path: Path, count: int) -> list[bytes]:
     """What a process had promised that was killed then."""
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", GONE, str(path), str(Path(__file__).parent), str(count)]
+    command = [sys.executable, "-c", GONE, str(path), str(SUPPORT), str(count)]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == -9, done.stderr
     return [bytes.fromhex(line) for line in done.stdout.split()]

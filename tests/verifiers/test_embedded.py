@@ -21,8 +21,6 @@ from threading import Barrier
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 import tiny_judge
 
 from lockgate import Action, Gate, InvalidConfig, Reason

@@ -23,7 +23,7 @@ from lockgate.core.merkle import leaf_hash, root_of, verify_consistency, verify_
 from lockgate.core.notes import open_checkpoint, open_proof, parse_note, parse_proof, parse_vkey, verified
 from lockgate.core.record import KINDS, parse
 
-SPEC = Path(__file__).resolve().parents[1] / "spec"
+SPEC = Path(__file__).resolve().parents[2] / "spec"
 TEXT = (SPEC / "journal.md").read_text(encoding="utf-8")
 
 

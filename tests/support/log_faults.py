@@ -1,4 +1,4 @@
-"""One system call at a time goes wrong: python tests/stores/log_faults.py PLACE [--every 1].
+"""One system call at a time goes wrong: python tests/support/log_faults.py PLACE [--every 1].
 
 `strace` makes the n-th call that changes a file fail, or kills the process in it, for every n there is. Afterwards the
 log must be sound, hold everything that was acknowledged, and take another record.
@@ -19,8 +19,6 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 from log_checks import find_signer, record, signer, whole
 

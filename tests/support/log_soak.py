@@ -1,4 +1,4 @@
-"""Storms on the log for as long as one likes, then every faulty system call: python tests/stores/log_soak.py.
+"""Storms on the log for as long as one likes, then every faulty system call: python tests/support/log_soak.py.
 
 Prints one line a storm and one at the end; the first loss is an error with its seed.
 """

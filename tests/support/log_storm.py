@@ -1,4 +1,4 @@
-"""Writers on one log, killed at random moments: python tests/stores/log_storm.py sqlite PLACE [--kills 200].
+"""Writers on one log, killed at random moments: python tests/support/log_storm.py sqlite PLACE [--kills 200].
 
 Each writer is a fork that opens the log, appends, signs, and now and then rotates the key or prunes, until it is
 killed; its clock is wrong by up to three days in either direction. What `append` returned, and what `promise` took,
@@ -23,8 +23,6 @@ import time
 from collections import Counter
 from pathlib import Path
 from threading import Thread
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 from log_checks import find_signer, record, signer, whole
 

@@ -12,7 +12,6 @@ import json
 import logging
 import random
 import string
-import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from canaries import Maker
 
 from lockgate import LockgateError, assemble
 from lockgate.adapters import RemoteAdapter
@@ -28,10 +28,6 @@ from lockgate.metrics import METRICS, Metrics
 from lockgate.testing import LoopbackProvider, Recorded
 from lockgate.verifier_settings import verifier_settings
 from lockgate.verifiers.client import Client
-
-sys.path.insert(0, str(Path(__file__).parent / "core"))
-
-from canaries import Maker
 
 HOW_MANY = 1000
 RULESETS = ("default", "hipaa", "ferpa", "custom")

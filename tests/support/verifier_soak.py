@@ -1,4 +1,4 @@
-"""The simulation for as long as one likes: python tests/verifiers/soak.py [--minutes 5] [--seed 1000].
+"""The simulation for as long as one likes: python tests/support/verifier_soak.py [--minutes 5] [--seed 1000].
 
 Prints one line a minute and one at the end; the first violation is printed with its seed, and ends it with status 1.
 """
@@ -12,7 +12,11 @@ import logging
 import sys
 import time
 
-from test_simulation import SECONDS, Report, simulate
+from paths import TESTS
+
+sys.path.insert(0, str(TESTS / "verifiers"))
+
+from test_client_simulation import SECONDS, Report, simulate  # noqa: E402
 
 
 def main() -> int:

@@ -26,7 +26,7 @@ from lockgate.testing import LoopbackProvider
 from lockgate.verifier_settings import ADAPTERS, MAX_PATTERNS, VARIABLES, verifier_settings
 from lockgate.verifiers import client, post
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README = ROOT / "README.md"
 TRACE = ROOT / "docs" / "reference" / "trace.md"
