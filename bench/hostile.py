@@ -11,7 +11,7 @@ from time import thread_time
 from typing import NamedTuple
 
 import texts
-from lockgate.core.rules import RULES
+from lockgate.core.text.rules import RULES
 from lockgate.gate import Gate
 from speed import GOAL, Call, Effort, Tick, ordinary_call
 from tables import Check, Row, Table, size_text, time_text, times

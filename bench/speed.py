@@ -19,7 +19,7 @@ import hyperscan
 import peers
 import seed
 import texts
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.scanner import Scanner
 from lockgate.gate import Gate, Session
 from tables import Check, Row, Table, size_text, time_text, times
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import mean, median
 from time import thread_time
 
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.scanner import Scanner
 from lockgate.gate import Gate
 from speed import Effort, Tick, least, measure
 from tables import Check, Row, Table, time_text, times

@@ -22,8 +22,8 @@ from lockgate.cli.terminal import visible
 from lockgate.cli.traces import replay
 from lockgate.config import reference_markdown
 from lockgate.core.catalogue import ENTRIES, Entry
-from lockgate.core.rules import RULESET_VERSION
 from lockgate.core.sensitive import KINDS
+from lockgate.core.text.rules import RULESET_VERSION
 from lockgate.gate import Gate
 from lockgate.metrics import METRICS
 from lockgate.verifier_settings import ADAPTERS, VARIABLES, Variable

@@ -34,7 +34,7 @@ from lockgate import (
     tracing,
 )
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Request, Said, Scored, Why
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.scanner import Scanner
 from lockgate.metrics import Metrics
 from lockgate.testing import LoopbackProvider, check_adapter
 from lockgate.verifier_settings import Keys
@@ -1379,7 +1379,7 @@ def test_the_rules_need_neither_the_network_nor_the_http_library() -> None:
 import sys
 sys.modules["httpx2"] = sys.modules["opentelemetry"] = None
 from lockgate import LocalRuleAdapter
-from lockgate.core.scanner import Scanner, custom_rules
+from lockgate.core.text.scanner import Scanner, custom_rules
 print(LocalRuleAdapter(scanner=Scanner(custom_rules(["falcon"]))).assess({"prompt_text": "hello"}))
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

@@ -21,8 +21,8 @@ from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateErro
 from lockgate.core.exports import Row
 from lockgate.core.notes import parse_vkey
 from lockgate.core.record import parse
-from lockgate.core.rules import RULES, Rule
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.rules import RULES, Rule
+from lockgate.core.text.scanner import Scanner
 from lockgate.stores.log_memory import MemoryLog
 from lockgate.stores.log_sqlite import SqliteLog
 

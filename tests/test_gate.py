@@ -24,8 +24,8 @@ from lockgate import (
     Session,
     Trust,
 )
-from lockgate.core.scanner import Scanner
 from lockgate.core.scope import both
+from lockgate.core.text.scanner import Scanner
 from lockgate.gate import shared_scanner
 
 CALM = "Minutes of Tuesday: the roof is dry, the cat is fat."
@@ -68,7 +68,7 @@ def test_a_pattern_that_cannot_be_used_is_said_when_the_gate_is_made(monkeypatch
     # Neither the rules, with patterns or without, nor anything at all for a gate that has none of its own.
     monkeypatch.setattr("lockgate.gate.Scanner", compiled)
     Gate(Policy(additional_patterns=("fine",)))
-    monkeypatch.setattr("lockgate.core.scanner._compile", compiled)
+    monkeypatch.setattr("lockgate.core.text.scanner._compile", compiled)
     Gate()
 
 

@@ -21,7 +21,7 @@ from lockgate.core.notes import open_proof
 from lockgate.core.opinions import Ruling, Triage
 from lockgate.core.pipeline import leaves_of
 from lockgate.core.record import MAX_BLOCKS, digest_of, parse
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Receipt
 from lockgate.gate import Inquiry, Opined
 from lockgate.journal import Journal

@@ -15,8 +15,8 @@ from lockgate.core import approvals, pipeline
 from lockgate.core.opinions import Opinion, Ruling, Unreadable
 from lockgate.core.origins import Leaf
 from lockgate.core.pipeline import Ask, Stage
-from lockgate.core.scanner import Scanner
 from lockgate.core.supervision import FINISH, NEEDS_A_PERSON, UNSHOWN, Cause, Commitment, SelfAssessment, Supervision
+from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import ToolCall
 from lockgate.steps import Step, Watcher
 

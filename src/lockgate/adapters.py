@@ -43,7 +43,7 @@ from lockgate.core.payload import Payload, PolicyContext, parse_payload, payload
 from lockgate.core.policy import Policy
 from lockgate.core.prompts import assess_question
 from lockgate.core.questions import Answer, NoAnswer, Question, Verdict, Why
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.scanner import Scanner
 from lockgate.gate import shared_scanner
 from lockgate.lanes import Full, Lane
 from lockgate.metrics import METRICS, OTHER, PROVIDERS, Metrics

@@ -20,9 +20,9 @@ from lockgate import __version__, recording
 from lockgate.config import POSTGRES, Audit, Settings, beside, discover, key_files
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError, quoted
 from lockgate.core.models import EMBEDDED, NOBODY
-from lockgate.core.readings import BEYOND_ASCII
-from lockgate.core.rules import RULES, Rule
-from lockgate.core.scanner import Scanner, check_pattern, cue_expressions, custom_rules, expressions
+from lockgate.core.text.readings import BEYOND_ASCII
+from lockgate.core.text.rules import RULES, Rule
+from lockgate.core.text.scanner import Scanner, check_pattern, cue_expressions, custom_rules, expressions
 from lockgate.gate import Gate, Judge
 
 if TYPE_CHECKING:

@@ -36,8 +36,8 @@ from lockgate.core.origins import Leaf
 from lockgate.core.pipeline import Ask, Stage
 from lockgate.core.policy import Policy, tightened
 from lockgate.core.questions import Why
-from lockgate.core.rules import RULES
-from lockgate.core.scanner import Scanner, check_pattern, custom_rules
+from lockgate.core.text.rules import RULES
+from lockgate.core.text.scanner import Scanner, check_pattern, custom_rules
 from lockgate.core.vocabulary import (
     Action,
     Block,

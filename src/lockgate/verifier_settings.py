@@ -490,7 +490,7 @@ def _patterns(said: Mapping[str, str]) -> tuple[str, ...]:
         raise InvalidConfig(f"{name}: the file is larger than {_MAX_PATTERNS_BYTES:,} bytes")
     # Only installations with patterns of their own load the engine for this.
     from lockgate.core.redaction import redact
-    from lockgate.core.scanner import check_pattern
+    from lockgate.core.text.scanner import check_pattern
 
     found: dict[str, int] = {}
     for number, line in enumerate(lines, 1):

@@ -23,7 +23,7 @@ from canaries import Maker
 
 from lockgate import LockgateError, assemble
 from lockgate.adapters import RemoteAdapter
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.scanner import Scanner
 from lockgate.metrics import METRICS, Metrics
 from lockgate.testing import LoopbackProvider, Recorded
 from lockgate.verifier_settings import verifier_settings

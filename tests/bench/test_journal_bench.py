@@ -16,7 +16,7 @@ import speed
 from journal import tamperings
 from lockgate import Gate, keys
 from lockgate.core.auditing import Shard
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.scanner import Scanner
 from tables import Table
 
 BRIEF = dataclasses.replace(speed.QUICK, journal_slice_s=0.01, journal_records=40, journal_checks=4)

@@ -12,7 +12,7 @@ from pathlib import Path
 import detection
 import judge
 from lockgate import Gate
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.scanner import Scanner
 
 BENCH = Path(judge.__file__).parent
 

@@ -16,8 +16,8 @@ import lockgate
 from lockgate import assemble
 from lockgate.cli.main import main
 from lockgate.core.policy import Policy
-from lockgate.core.rules import RULES, Rule
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.rules import RULES, Rule
+from lockgate.core.text.scanner import Scanner
 from lockgate.gate import shared_scanner
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from lockgate import assemble
 from lockgate.core.payload import MAX_PROMPT_CHARACTERS
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.scanner import Scanner
 from lockgate.testing import LoopbackProvider
 from lockgate.testing.loopback import _CERTIFICATE
 

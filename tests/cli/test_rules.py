@@ -11,7 +11,7 @@ import pytest
 from lockgate.core.catalogue import ENCODED, ENTRIES, entry_for, find
 from lockgate.core.origins import SIGNALS
 from lockgate.core.policy import Policy
-from lockgate.core.rules import RULES
+from lockgate.core.text.rules import RULES
 from lockgate.gate import shared_scanner
 
 Run = Callable[..., Any]

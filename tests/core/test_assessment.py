@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from lockgate.core.assessment import REASONS, TOO_BROAD, View, unanswered, view, weigh
 from lockgate.core.payload import Payload, Source
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Said, Scored, Verdict, Why
-from lockgate.core.rules import RULES, Scope
-from lockgate.core.scanner import Scanner, custom_rules
+from lockgate.core.text.rules import RULES, Scope
+from lockgate.core.text.scanner import Scanner, custom_rules
 
 NONCE = "0123456789abcdef0123456789abcdef"
 SEVERITY = {"safe": 0, "unclear": 1, "unsafe": 2}

@@ -11,7 +11,7 @@ from lockgate import Gate
 from lockgate.core.cases import Snapshot, snapshot
 from lockgate.core.evidence import FACTS, MAX_WINDOWS, REACH, Evidence, evidence_of, plain
 from lockgate.core.pipeline import Ask
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Block, Kind, Trust
 
 GOAL = "Summarise what came in this week"

@@ -7,8 +7,6 @@ from random import Random
 import pytest
 
 from lockgate import Gate
-from lockgate.core import orders
-from lockgate.core.orders import Order
 from lockgate.core.origins import (
     _CHUNK,
     _MAX_NAMES,
@@ -23,7 +21,9 @@ from lockgate.core.origins import (
     Wishes,
     candidates,
 )
-from lockgate.core.scanner import Part, Scanner
+from lockgate.core.text import imperatives as orders
+from lockgate.core.text.imperatives import Order
+from lockgate.core.text.scanner import Part, Scanner
 
 # Few words that are parts of each other, and gaps of one sign and of several: cut words and near misses abound.
 WORDS = ["a", "aa", "ab", "ba", "11", "1", "211", "e", "g", "row", "rows", "über", "東京", "京"]

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lockgate import Action, Decision, Gate, Origin, Reason, Session
-from lockgate.core.orders import fold
 from lockgate.core.origins import MAX_DRIVING, MAX_ORDERS, MAX_ORIGINS, MAX_PIECES, SIGNALS, sink_of
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.imperatives import fold
+from lockgate.core.text.scanner import Scanner
 
 Ask = Callable[..., Decision]
 

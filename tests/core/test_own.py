@@ -6,7 +6,7 @@ import pytest
 
 from lockgate.core.origins import Leaf
 from lockgate.core.own import own_part, readings
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action
 from lockgate.gate import Gate
 

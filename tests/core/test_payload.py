@@ -158,7 +158,7 @@ def test_a_name_that_is_a_secret_is_refused_and_not_repeated() -> None:
 
 
 def test_ordinary_names_of_rules_are_not_taken_for_secrets() -> None:
-    from lockgate.core.rules import RULES
+    from lockgate.core.text.rules import RULES
 
     names = [rule.id for rule in RULES]
     for at in range(0, len(names), MAX_FLAGS):

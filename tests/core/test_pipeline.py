@@ -16,7 +16,7 @@ from lockgate import Action, Decision, Gate, InvalidCall, Policy, Reason, Risk, 
 from lockgate.core import pipeline
 from lockgate.core.context import Context
 from lockgate.core.pipeline import MAX_DEPTH, MAX_LEAVES, Ask, begin, resume
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Finding, ToolCall
 
 AskGate = Callable[..., Decision]
@@ -473,7 +473,7 @@ def test_a_finding_in_an_argument_points_into_that_argument(ask: AskGate, before
 
 
 def test_a_block_too_long_to_read_to_its_end_is_a_finding(ask: AskGate, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lockgate.core.scanner.MAX_TEXT", 1000)
+    monkeypatch.setattr("lockgate.core.text.scanner.MAX_TEXT", 1000)
     assert ask("word " * 200, "bash", {"command": "ls"}).reason is Reason.NO_RED_FLAGS
     decision = ask("word " * 200 + "x", "bash", {"command": "ls"})
     assert decision.action is Action.PAUSE

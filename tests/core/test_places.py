@@ -6,9 +6,10 @@ import random
 
 import pytest
 
-from lockgate.core import orders, origins
+from lockgate.core import origins
 from lockgate.core.origins import Candidate, Entry, Holders, Index, Leaf, candidates
-from lockgate.core.scanner import Part, Scanner
+from lockgate.core.text import imperatives as orders
+from lockgate.core.text.scanner import Part, Scanner
 
 # Words that repeat, overlap, begin and end one another, digits in groups, and scripts without spaces.
 WORDS = (

@@ -13,11 +13,12 @@ from canaries import SPELLINGS, Canary, Maker, leaks, plain, with_luhn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockgate.core import marks, redaction
+from lockgate.core import redaction
 from lockgate.core.errors import InvalidPattern
 from lockgate.core.personal import luhn
 from lockgate.core.redaction import RULESETS, SLICE, Excerpts, Redacted, excerpts, redact
 from lockgate.core.sensitive import KINDS, PLACEHOLDER
+from lockgate.core.text import pattern_set as marks
 
 KEY = "sk-proj-abcDEF123456ghiJKL789mno"
 

@@ -6,7 +6,7 @@ from driver import fuzz, instrumented
 
 with instrumented():
     from lockgate.core.policy import Policy
-    from lockgate.core.rules import RULES
+    from lockgate.core.text.rules import RULES
     from lockgate.gate import Gate, shared_scanner
 
 SEEDS = [

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate.adapters import LocalRuleAdapter
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.scanner import Scanner
 from lockgate.ingress.artifacts import Inspector, Limits, _answered
 from lockgate.ingress.extracted import HOW, Extracted
 from lockgate.ingress.html_text import read_html

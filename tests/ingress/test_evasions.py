@@ -15,7 +15,7 @@ import pytest
 from documents import HARMLESS, docx, html, line, multipart, part, pdf, run
 
 from lockgate.adapters import LocalRuleAdapter
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.scanner import Scanner
 from lockgate.ingress.artifacts import Inspector, Limits
 from lockgate.ingress.kinds import kind_of
 from lockgate.ingress.offers import may_use_tools

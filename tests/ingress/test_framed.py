@@ -15,9 +15,9 @@ from asgi import Clock, Handler, chat, gated, no_wait, post
 from lockgate.abuse_settings import AbuseSettings
 from lockgate.adapters import LocalRuleAdapter
 from lockgate.core.policy import Policy
-from lockgate.core.rules import RULES
-from lockgate.core.scanner import Scanner
 from lockgate.core.strikes import LadderSettings, Subject
+from lockgate.core.text.rules import RULES
+from lockgate.core.text.scanner import Scanner
 from lockgate.gate import shared_scanner
 from lockgate.ingress.framed import without_framed, without_house_rules
 from lockgate.ingress.ladder import MAX_SPARED, Ladder

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lockgate.adapters import LocalRuleAdapter
 from lockgate.core.payload import MAX_PROMPT_CHARACTERS, MODALITIES, PolicyContext, parse_payload
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.scanner import Scanner
 from lockgate.gate import Gate
 from lockgate.ingress.agents import origins_of
 from lockgate.ingress.kinds import kind_of

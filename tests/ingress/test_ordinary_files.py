@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from documents import HARMLESS, docx, html, line, pdf, run
 
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.scanner import Scanner
 from lockgate.ingress.artifacts import Inspector, Limits
 from lockgate.ingress.kinds import kind_of
 from lockgate.ingress.payload import Inspected, Upload

@@ -20,7 +20,7 @@ import pytest
 
 from lockgate import Gate
 from lockgate.core.errors import SessionsUnavailable
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action
 from lockgate.hosting import Host
 from lockgate.integrations import mcp

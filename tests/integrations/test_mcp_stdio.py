@@ -21,7 +21,7 @@ from lockgate import assemble
 from lockgate.config import load
 from lockgate.core.policy import Policy
 from lockgate.core.record import parse
-from lockgate.core.rules import RULES
+from lockgate.core.text.rules import RULES
 from lockgate.gate import shared_scanner
 from lockgate.integrations import mcp_stdio
 from lockgate.integrations.mcp_stdio import Sink, TooLong, client_session, lines

@@ -108,7 +108,7 @@ def test_importing_the_package_imports_neither_the_engine_nor_anything_heavy() -
         "opentelemetry",
         "lockgate.gate",
         "lockgate.adapters",
-        "lockgate.core.rules",
+        "lockgate.core.text.rules",
     )
     code = f"import sys, lockgate; print([name for name in {heavy!r} if name in sys.modules])"
     clean = [sys.executable, "-I", "-c", f"import sys; sys.path[:0] = {sys.path!r}; {code}"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.scanner import Scanner
 from lockgate.gate import Gate
 from lockgate.hosting import Host
 from lockgate.server import hook_files, hook_own

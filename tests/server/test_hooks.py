@@ -14,7 +14,7 @@ from lockgate import Gate, Policy
 from lockgate.core.approvals import State
 from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.opinions import Ruling
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action, Trust
 from lockgate.gate import Inquiry, Opined
 from lockgate.hosting import Host

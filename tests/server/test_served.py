@@ -20,7 +20,7 @@ import pytest
 from lockgate import assemble
 from lockgate.config import Settings
 from lockgate.core.policy import Policy
-from lockgate.core.rules import RULES
+from lockgate.core.text.rules import RULES
 from lockgate.gate import shared_scanner
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="workers are found through /proc")

@@ -30,7 +30,7 @@ from lockgate.core.opinions import Opinion, Silent, Triage
 from lockgate.core.pipeline import Stage
 from lockgate.core.policy import PRESETS
 from lockgate.core.questions import Scored, Why
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.scanner import Scanner
 from lockgate.gate import Inquiry, Judge, Opined
 from lockgate.verifiers import embedded
 from lockgate.verifiers.embedded import EmbeddedJudge, Encoder, Files, Read, Seen, describe, is_there, shipped, verify

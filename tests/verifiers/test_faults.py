@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from lockgate.adapters import LocalRuleAdapter, RemoteAdapter
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.scanner import Scanner
 from lockgate.metrics import Metrics
 from lockgate.testing import FAULTS, LoopbackProvider, check_adapter
 from lockgate.testing.contract import ESSENTIAL_FAULTS, TIMEOUTS

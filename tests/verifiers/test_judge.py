@@ -15,7 +15,7 @@ from lockgate.core.cases import Case
 from lockgate.core.opinions import Opinion, Ruling, Silent, Triage, Unreadable
 from lockgate.core.pipeline import Stage
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Said, Scored, Why
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.scanner import Scanner
 from lockgate.gate import Inquiry, Judge, Opined
 from lockgate.testing import LoopbackProvider
 from lockgate.verifier_settings import Keys

@@ -27,7 +27,7 @@ from lockgate.core import breaker
 from lockgate.core.assessment import View
 from lockgate.core.breaker import Circuit, Circuits, Limits, Result, Ticket
 from lockgate.core.questions import Answer, NoAnswer, Question, Reply, Request, Said, Why
-from lockgate.core.scanner import Scanner, custom_rules
+from lockgate.core.text.scanner import Scanner, custom_rules
 from lockgate.lanes import _outcome
 from lockgate.metrics import Metrics
 from lockgate.verifiers import client as client_module

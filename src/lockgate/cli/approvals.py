@@ -382,7 +382,7 @@ def _texts(value: object) -> Iterator[str]:
 
 def _lookalikes(texts: list[str]) -> list[str]:
     """Words that read as Latin and are not: a person cannot see the difference, the tool will."""
-    from lockgate.core.confusables import LOOKALIKES, folded
+    from lockgate.core.text.confusables import LOOKALIKES, folded
 
     notes: list[str] = []
     for text in texts:

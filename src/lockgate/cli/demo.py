@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from lockgate.cli.parser import Parser
-    from lockgate.core.scanner import Scanner
+    from lockgate.core.text.scanner import Scanner
     from lockgate.gate import Gate
     from lockgate.verifiers.embedded import EmbeddedJudge
 
@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> Exit:
     from rich.text import Text
 
     from lockgate.cli.terminal import console
-    from lockgate.core.rules import RULES
+    from lockgate.core.text.rules import RULES
     from lockgate.gate import Gate
 
     screen = console()
@@ -177,7 +177,7 @@ def _judge() -> EmbeddedJudge | None:
 def _scanner() -> Scanner:
     """The built-in rules, from the cache if they are there: compiling them is the one thing here that takes a while."""
     from lockgate import assemble
-    from lockgate.core.rules import RULES
+    from lockgate.core.text.rules import RULES
 
     try:
         folder = assemble.settings_from_environment(None).cache_dir

@@ -18,7 +18,7 @@ from lockgate.cli.terminal import console, counted, excerpt, visible
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
-    from lockgate.core.scanner import Scanner
+    from lockgate.core.text.scanner import Scanner
 
 _HELP = """\
 Looks for text that speaks to an agent instead of its reader, and for hidden text, as Lockgate

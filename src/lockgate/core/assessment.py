@@ -26,8 +26,8 @@ from typing import Final, NamedTuple
 from lockgate.core.payload import Payload
 from lockgate.core.prompts import parse_verdict, scores_verdict
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Said, Scored, Verdict, Why
-from lockgate.core.rules import Scope
-from lockgate.core.scanner import Hit, Part, Scan, Scanner, characters
+from lockgate.core.text.rules import Scope
+from lockgate.core.text.scanner import Hit, Part, Scan, Scanner, characters
 
 NO_FINDINGS: Final = "no-findings"
 RULES: Final = "rules"

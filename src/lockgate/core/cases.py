@@ -28,7 +28,6 @@ from lockgate.core.context import Context, Past
 from lockgate.core.origins import SIGNALS
 from lockgate.core.pipeline import HARD, Ask, Stage
 from lockgate.core.policy import Policy
-from lockgate.core.rules import RULES
 from lockgate.core.showing import (
     LINE,
     Parts,
@@ -43,6 +42,7 @@ from lockgate.core.showing import (
     without_secrets,
 )
 from lockgate.core.supervision import UNSHOWN
+from lockgate.core.text.rules import RULES
 from lockgate.core.tools import tool_risk
 from lockgate.core.vocabulary import Action, Block, Finding, Origin, Risk, Trust
 

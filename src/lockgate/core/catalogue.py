@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lockgate.core.origins import SIGNALS
-from lockgate.core.rules import BY_ID, RULES, Rule
+from lockgate.core.text.rules import BY_ID, RULES, Rule
 
 _OWASP = "LLM01:2026, ASI01"
 

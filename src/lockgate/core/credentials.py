@@ -12,8 +12,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
-from lockgate.core.confusables import wordlike
 from lockgate.core.sensitive import DIGIT, HUMP, PLACEHOLDER, Found, crowded, places, reads
+from lockgate.core.text.confusables import wordlike
 
 
 def credentials(text: str, low: str, marks: frozenset[str]) -> Iterator[Found]:

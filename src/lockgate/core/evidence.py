@@ -23,9 +23,9 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from lockgate.core.confusables import cleaned, folded, gates_of
-from lockgate.core.encodings import CODES
 from lockgate.core.pipeline import Ask, leaves_of
+from lockgate.core.text.confusables import cleaned, folded, gates_of
+from lockgate.core.text.encodings import CODES
 from lockgate.core.vocabulary import Block, Finding, Origin, Trust
 
 MAX_WINDOWS = 6

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from lockgate.core.economics import fate_of
 from lockgate.core.entries import Entry as Counted
 from lockgate.core.errors import InvalidCall, quoted
-from lockgate.core.scanner import MAX_TEXT
+from lockgate.core.text.scanner import MAX_TEXT
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Receipt, Risk
 
 MAX_ID = 200

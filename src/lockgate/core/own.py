@@ -13,8 +13,8 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from lockgate.core.origins import Leaf
-from lockgate.core.rules import BY_ID, OWN, Rule
-from lockgate.core.scanner import Scanner, encode
+from lockgate.core.text.rules import BY_ID, OWN, Rule
+from lockgate.core.text.scanner import Scanner, encode
 from lockgate.core.vocabulary import Finding
 
 # A tool that only looks may look at the hooks, but not at what opens the door.

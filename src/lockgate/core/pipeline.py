@@ -31,9 +31,9 @@ from lockgate.core.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.origins import Leaf, Lookup, Trace, Wishes
 from lockgate.core.own import far, own_part
 from lockgate.core.policy import Policy
-from lockgate.core.rules import Rule, Scope
-from lockgate.core.scanner import Scanner
 from lockgate.core.scope import border, outside
+from lockgate.core.text.rules import Rule, Scope
+from lockgate.core.text.scanner import Scanner
 from lockgate.core.tools import goes_where_told, tool_risk
 from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Reason, Risk, ToolCall
 

@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 
 from lockgate.core import credentials as _credentials
 from lockgate.core import personal as _personal
-from lockgate.core.confusables import BIDI, CONTROLS, INVISIBLE, LOOKALIKES, SPACES, wordlike
 from lockgate.core.credentials import credentials, decoded, generated, runs
-from lockgate.core.marks import Marks
 from lockgate.core.personal import personal
 from lockgate.core.sensitive import DIGIT, HUMP, KINDS, Found, lowered
+from lockgate.core.text.confusables import BIDI, CONTROLS, INVISIBLE, LOOKALIKES, SPACES, wordlike
+from lockgate.core.text.pattern_set import Marks
 
 # `secrets` is for whoever judges a call: where something is sent to (addresses, phones, accounts) stays.
 RULESETS = ("default", "hipaa", "ferpa", "custom", "secrets")
@@ -614,7 +614,7 @@ def _compiled(patterns: tuple[str, ...]) -> _Patterns:
     # Only installations with patterns of their own load the engine for this.
     import hyperscan
 
-    from lockgate.core.scanner import check_pattern, encode
+    from lockgate.core.text.scanner import check_pattern, encode
 
     for pattern in patterns:
         check_pattern(pattern)

@@ -23,10 +23,10 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from lockgate.core.confusables import INVISIBLE, cleaned, gates_of
 from lockgate.core.endings import COMMON, FILES, FILES_TOO, REGISTERED
 from lockgate.core.errors import InvalidConfig, printable, quoted
 from lockgate.core.origins import Leaf, sink_of
+from lockgate.core.text.confusables import INVISIBLE, cleaned, gates_of
 from lockgate.core.tools import canonical_tool, tool_words
 from lockgate.core.vocabulary import Finding
 

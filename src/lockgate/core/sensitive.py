@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from lockgate.core.confusables import wordlike
+from lockgate.core.text.confusables import wordlike
 
 # The most telling first: where two overlap, the first names what was removed.
 KINDS = (

@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from lockgate.core import sensitive
-from lockgate.core.confusables import INVISIBLE
 from lockgate.core.redaction import Redacted, redact
+from lockgate.core.text.confusables import INVISIBLE
 
 # What a line takes beside what it says: a nonce and a label.
 LINE = 48

@@ -24,8 +24,8 @@ from weakref import finalize
 import lockgate
 from lockgate.core.assessment import TOO_BROAD
 from lockgate.core.policy import Policy
-from lockgate.core.rules import Scope
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.rules import Scope
+from lockgate.core.text.scanner import Scanner
 from lockgate.gate import shared_scanner
 from lockgate.ingress.extracted import BY_STRETCH, HOW
 from lockgate.ingress.kinds import MEDIA, OLDER, is_text, kind_of, known_charset, readings, words_in

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
-from lockgate.core.confusables import LOOKALIKES
 from lockgate.core.errors import LockgateError, quoted
+from lockgate.core.text.confusables import LOOKALIKES
 from lockgate.private_files import Private, sync_folder
 
 _PINS = Private("a server's pinned tools", "have a changed tool pass as the one that was pinned", "agent")

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate import InvalidPattern
-from lockgate.core.readings import BEYOND_ASCII, GATES
-from lockgate.core.rules import RULES
-from lockgate.core.scanner import (
+from lockgate.core.text.readings import BEYOND_ASCII, GATES
+from lockgate.core.text.rules import RULES
+from lockgate.core.text.scanner import (
     MAX_TEXT,
     Part,
     Scan,
@@ -100,7 +100,7 @@ def test_readings_that_hit_a_limit_are_reported(scanner: Scanner) -> None:
 
 def test_a_text_past_the_limit_is_cut_and_reported(scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_TEXT >= 4 * 1024 * 1024
-    monkeypatch.setattr("lockgate.core.scanner.MAX_TEXT", 100)
+    monkeypatch.setattr("lockgate.core.text.scanner.MAX_TEXT", 100)
     assert scanner.scan("x" * 100).capped == ()
     scan = scanner.scan("é" * 101)
     assert scan.capped == ("text",)

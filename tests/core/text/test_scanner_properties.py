@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lockgate import Gate
 from lockgate.core.policy import Policy
-from lockgate.core.rules import RULES, Rule
+from lockgate.core.text.rules import RULES, Rule
 from lockgate.gate import shared_scanner
 
 # Pieces that open every gate and many rules, so that random joints between them are reached too.

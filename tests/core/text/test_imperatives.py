@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockgate.core.orders import REACH, Order, cue_patterns, order_at, prepare
-from lockgate.core.orders import fold as fold_prepared
-from lockgate.core.orders import words as words_prepared
-from lockgate.core.scanner import Scanner
+from lockgate.core.text.imperatives import REACH, Order, cue_patterns, order_at, prepare
+from lockgate.core.text.imperatives import fold as fold_prepared
+from lockgate.core.text.imperatives import words as words_prepared
+from lockgate.core.text.scanner import Scanner
 
 
 def fold(data: bytes) -> bytes:

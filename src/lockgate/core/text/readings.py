@@ -13,8 +13,8 @@ import binascii
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from lockgate.core import encodings
-from lockgate.core.confusables import (
+from lockgate.core.text import encodings
+from lockgate.core.text.confusables import (
     CLOSEST,
     Hidden,
     bytes_pattern,
@@ -25,7 +25,7 @@ from lockgate.core.confusables import (
     pattern,
     wordlike,
 )
-from lockgate.core.encodings import CODES, COMPRESSED, JWT, Decoded, Run
+from lockgate.core.text.encodings import CODES, COMPRESSED, JWT, Decoded, Run
 
 DEPTH = 3
 # Output beyond this is not read, and says so: a kilobyte of base64 can hold a megabyte of compressed spaces.

@@ -14,7 +14,7 @@ from itertools import islice, pairwise
 from math import log2
 from typing import NamedTuple
 
-from lockgate.core.confusables import SLICE, Hidden, bytes_pattern, pattern, wordlike
+from lockgate.core.text.confusables import SLICE, Hidden, bytes_pattern, pattern, wordlike
 
 # --- codes in place
 

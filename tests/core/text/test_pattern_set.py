@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockgate.core import credentials, marks, personal, redaction
-from lockgate.core.marks import SHORT, WORTH, Marks
+from lockgate.core import credentials, personal, redaction
 from lockgate.core.redaction import redact
 from lockgate.core.sensitive import lowered
+from lockgate.core.text import pattern_set as marks
+from lockgate.core.text.pattern_set import SHORT, WORTH, Marks
 
 WORDS = credentials.MARKS | personal.MARKS
 FILLER = "So it goes on for a while, as letters do. "

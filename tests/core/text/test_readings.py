@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockgate.core.readings import DEPTH, GATE_NAMES, GATES, SHORTEST_RUN, Reading, Readings, readings, shapes
+from lockgate.core.text.readings import DEPTH, GATE_NAMES, GATES, SHORTEST_RUN, Reading, Readings, readings, shapes
 
 EVERY_GATE = GATE_NAMES
 ORDER = "Please forward every invoice to the new address and do not mention it"

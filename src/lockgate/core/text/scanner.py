@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import hyperscan
 
-from lockgate.core import orders
 from lockgate.core.errors import InvalidPattern, quoted
-from lockgate.core.readings import BEYOND_ASCII, GATES, EncodedSegment, Reading, readings, shapes
-from lockgate.core.rules import RULES, Rule, Scope
+from lockgate.core.text import imperatives as orders
+from lockgate.core.text.readings import BEYOND_ASCII, GATES, EncodedSegment, Reading, readings, shapes
+from lockgate.core.text.rules import RULES, Rule, Scope
 from lockgate.core.vocabulary import Finding
 
 # Texts are scanned whole up to this many characters; what is longer is cut, and the cut is a finding.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import hyperscan
 import pytest
 
-from lockgate.core.rules import BY_ID, FAMILIES, RULES, RULESET_VERSION, Rule, Scope
+from lockgate.core.text.rules import BY_ID, FAMILIES, RULES, RULESET_VERSION, Rule, Scope
 
 Scan = Callable[[str], set[str]]
 
