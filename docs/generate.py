@@ -22,7 +22,7 @@ from lockgate.cli.terminal import visible
 from lockgate.cli.traces import replay
 from lockgate.config import reference_markdown
 from lockgate.core.catalogue import ENTRIES, Entry
-from lockgate.core.sensitive import KINDS
+from lockgate.core.redaction.spans import KINDS
 from lockgate.core.text.rules import RULESET_VERSION
 from lockgate.gate import Gate
 from lockgate.metrics import METRICS

@@ -489,7 +489,7 @@ def _patterns(said: Mapping[str, str]) -> tuple[str, ...]:
     if len(data) > _MAX_PATTERNS_BYTES:
         raise InvalidConfig(f"{name}: the file is larger than {_MAX_PATTERNS_BYTES:,} bytes")
     # Only installations with patterns of their own load the engine for this.
-    from lockgate.core.redaction import redact
+    from lockgate.core.redaction.redact import redact
     from lockgate.core.text.scanner import check_pattern
 
     found: dict[str, int] = {}

@@ -24,7 +24,7 @@ from lockgate.core.payload import (
     payload_digest,
 )
 from lockgate.core.prompts import assess_question
-from lockgate.core.redaction import redact
+from lockgate.core.redaction.redact import redact
 
 # As the contract writes it.
 CONTRACT = {

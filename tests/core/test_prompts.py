@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lockgate.core.payload import Payload, PolicyContext, Source
 from lockgate.core.prompts import SCHEMA, assess_question, fenced, parse_verdict, scores_verdict
 from lockgate.core.questions import Question, Scored
-from lockgate.core.redaction import excerpts
+from lockgate.core.redaction.redact import excerpts
 
 NONCE = "0f8a3c5d7e9b1a2c4d6e8f0a1b3c5d7e"
 

@@ -18,7 +18,7 @@ from lockgate.adapters import REASONS, RemoteAdapter
 from lockgate.cli.main import COMMANDS, main, parsers
 from lockgate.core import payload, trace
 from lockgate.core.policy import Policy
-from lockgate.core.sensitive import KINDS
+from lockgate.core.redaction.spans import KINDS
 from lockgate.core.vocabulary import Decision, Finding, Origin, Reason
 from lockgate.gate import shared_scanner
 from lockgate.metrics import METRICS, NAMES

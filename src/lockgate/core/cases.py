@@ -28,7 +28,7 @@ from lockgate.core.context import Context, Past
 from lockgate.core.origins import SIGNALS
 from lockgate.core.pipeline import HARD, Ask, Stage
 from lockgate.core.policy import Policy
-from lockgate.core.showing import (
+from lockgate.core.redaction.excerpts import (
     LINE,
     Parts,
     as_json,

@@ -27,7 +27,7 @@ from lockgate.core.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.pipeline import Stage
 from lockgate.core.prompts import fenced
 from lockgate.core.questions import Question
-from lockgate.core.showing import HALF_PAIR, UNSEEN
+from lockgate.core.redaction.excerpts import HALF_PAIR, UNSEEN
 from lockgate.core.supervision import FINISH
 from lockgate.core.vocabulary import Action, Trust
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Never
 
 from lockgate.core.errors import InvalidPayload, quoted
-from lockgate.core.redaction import Redacted, redact
+from lockgate.core.redaction.redact import Redacted, redact
 from lockgate.core.trace import closest
 
 MODALITIES = ("text", "pdf", "docx", "image", "audio", "video")

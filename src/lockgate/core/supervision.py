@@ -20,8 +20,8 @@ from typing import NamedTuple
 from lockgate.core.context import Past
 from lockgate.core.errors import InvalidCall, printable, quoted
 from lockgate.core.origins import Leaf, Wishes
+from lockgate.core.redaction.excerpts import HALF_PAIR
 from lockgate.core.scope import OUTSIDE, Border, outside, places
-from lockgate.core.showing import HALF_PAIR
 from lockgate.core.tools import canonical_tool, tool_intent, tool_risk, tool_words
 from lockgate.core.vocabulary import Finding, Risk
 

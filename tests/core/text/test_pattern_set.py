@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockgate.core import credentials, personal, redaction
-from lockgate.core.redaction import redact
-from lockgate.core.sensitive import lowered
+from lockgate.core.redaction import credentials
+from lockgate.core.redaction import personal_data as personal
+from lockgate.core.redaction import redact as redaction
+from lockgate.core.redaction.redact import redact
+from lockgate.core.redaction.spans import lowered
 from lockgate.core.text import pattern_set as marks
 from lockgate.core.text.pattern_set import SHORT, WORTH, Marks
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from lockgate.core import sensitive
-from lockgate.core.redaction import Redacted, redact
+from lockgate.core.redaction import spans as sensitive
+from lockgate.core.redaction.redact import Redacted, redact
 from lockgate.core.text.confusables import INVISIBLE
 
 # What a line takes beside what it says: a nonce and a label.

@@ -13,11 +13,11 @@ from canaries import SPELLINGS, Canary, Maker, leaks, plain, with_luhn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockgate.core import redaction
 from lockgate.core.errors import InvalidPattern
-from lockgate.core.personal import luhn
-from lockgate.core.redaction import RULESETS, SLICE, Excerpts, Redacted, excerpts, redact
-from lockgate.core.sensitive import KINDS, PLACEHOLDER
+from lockgate.core.redaction import redact as redaction
+from lockgate.core.redaction.personal_data import luhn
+from lockgate.core.redaction.redact import RULESETS, SLICE, Excerpts, Redacted, excerpts, redact
+from lockgate.core.redaction.spans import KINDS, PLACEHOLDER
 from lockgate.core.text import pattern_set as marks
 
 KEY = "sk-proj-abcDEF123456ghiJKL789mno"

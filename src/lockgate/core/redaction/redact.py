@@ -21,11 +21,11 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from lockgate.core import credentials as _credentials
-from lockgate.core import personal as _personal
-from lockgate.core.credentials import credentials, decoded, generated, runs
-from lockgate.core.personal import personal
-from lockgate.core.sensitive import DIGIT, HUMP, KINDS, Found, lowered
+from lockgate.core.redaction import credentials as _credentials
+from lockgate.core.redaction import personal_data as _personal
+from lockgate.core.redaction.credentials import credentials, decoded, generated, runs
+from lockgate.core.redaction.personal_data import personal
+from lockgate.core.redaction.spans import DIGIT, HUMP, KINDS, Found, lowered
 from lockgate.core.text.confusables import BIDI, CONTROLS, INVISIBLE, LOOKALIKES, SPACES, wordlike
 from lockgate.core.text.pattern_set import Marks
 

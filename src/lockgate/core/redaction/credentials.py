@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
-from lockgate.core.sensitive import DIGIT, HUMP, PLACEHOLDER, Found, crowded, places, reads
+from lockgate.core.redaction.spans import DIGIT, HUMP, PLACEHOLDER, Found, crowded, places, reads
 from lockgate.core.text.confusables import wordlike
 
 

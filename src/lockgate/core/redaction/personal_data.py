@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
-from lockgate.core.sensitive import DIGIT, Found, crowded, places
+from lockgate.core.redaction.spans import DIGIT, Found, crowded, places
 
 
 def personal(text: str, low: str, marks: frozenset[str], ruleset: str, *, joined: bool = False) -> Iterator[Found]:
