@@ -24,8 +24,8 @@ from typing import NamedTuple
 import texts
 from lockgate import keys
 from lockgate.cli.logs import rows as rows_of
-from lockgate.core.auditing import Shard, audit
-from lockgate.core.exports import export_lines, read_export
+from lockgate.core.journal.exports import export_lines, read_export
+from lockgate.core.journal.verification import Shard, audit
 from lockgate.gate import Gate, Session
 from lockgate.journal import Journal
 from lockgate.log import Store

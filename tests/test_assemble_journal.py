@@ -16,11 +16,11 @@ from lockgate import Action, Gate, Policy, Reason, __version__, assemble, keys, 
 from lockgate.cli.main import main
 from lockgate.config import Audit, Settings
 from lockgate.core.approvals import Change, State
-from lockgate.core.auditing import Report, Shard, audit
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError
-from lockgate.core.exports import Row
-from lockgate.core.notes import parse_vkey
-from lockgate.core.record import parse
+from lockgate.core.journal.exports import Row
+from lockgate.core.journal.record import parse
+from lockgate.core.journal.signed_notes import parse_vkey
+from lockgate.core.journal.verification import Report, Shard, audit
 from lockgate.core.text.rules import RULES, Rule
 from lockgate.core.text.scanner import Scanner
 from lockgate.stores.log_memory import MemoryLog

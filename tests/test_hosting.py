@@ -630,7 +630,7 @@ def test_a_text_longer_than_the_scanner_reads_counts_as_not_read_to_its_end(host
 
 class Journal:
     def enqueue(self, records, *, durable):  # type: ignore[no-untyped-def]
-        from lockgate.core.merkle import leaf_hash
+        from lockgate.core.journal.merkle import leaf_hash
 
         return lambda: tuple(Receipt("o", 0, leaf_hash(data)) for data in records)
 
@@ -687,7 +687,7 @@ class Promising(Journal):
         self.stored: list[bytes] = []
 
     def promise(self, records: list[bytes]) -> Callable[[], tuple[Receipt, ...]] | None:
-        from lockgate.core.merkle import leaf_hash
+        from lockgate.core.journal.merkle import leaf_hash
 
         if self.fails:
             return None

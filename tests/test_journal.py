@@ -18,9 +18,17 @@ from log_checks import NAME, acknowledged, find_signer, record, signer, whole
 
 from lockgate import journal, keys
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError
-from lockgate.core.merkle import Frontier, leaf_hash, verify_consistency
-from lockgate.core.notes import Checkpoint, PublicKey, open_checkpoint, open_proof, parse_checkpoint, parse_note, signed
-from lockgate.core.record import approval, encode, parse, prune, rotation
+from lockgate.core.journal.merkle import Frontier, leaf_hash, verify_consistency
+from lockgate.core.journal.record import approval, encode, parse, prune, rotation
+from lockgate.core.journal.signed_notes import (
+    Checkpoint,
+    PublicKey,
+    open_checkpoint,
+    open_proof,
+    parse_checkpoint,
+    parse_note,
+    signed,
+)
 from lockgate.journal import Journal
 from lockgate.log import Row, Seal, Snapshot, Store, Transaction, clock_fits
 from lockgate.stores.log_memory import MemoryLog

@@ -14,7 +14,7 @@ import pytest
 
 from lockgate import keys
 from lockgate.core.errors import LockgateError
-from lockgate.core.notes import COSIGNATURE
+from lockgate.core.journal.signed_notes import COSIGNATURE
 
 NAME = "example.com/lockgate/2026a"
 posix_only = pytest.mark.skipif(os.name != "posix", reason="modes and owners are POSIX's")

@@ -9,8 +9,16 @@ from log_checks import NAME, signer
 
 from lockgate import keys
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError
-from lockgate.core.merkle import Frontier, Tile, leaf_hash, levels_of, range_root, verify_consistency, verify_inclusion
-from lockgate.core.notes import Checkpoint, open_proof, signed
+from lockgate.core.journal.merkle import (
+    Frontier,
+    Tile,
+    leaf_hash,
+    levels_of,
+    range_root,
+    verify_consistency,
+    verify_inclusion,
+)
+from lockgate.core.journal.signed_notes import Checkpoint, open_proof, signed
 from lockgate.log import Head, Row, Snapshot, check_held, consistency, inclusion
 from lockgate.stores.log_memory import MemoryLog
 from lockgate.stores.log_sqlite import SqliteLog

@@ -16,7 +16,7 @@ import pytest
 
 from lockgate import keys
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError
-from lockgate.core.notes import (
+from lockgate.core.journal.signed_notes import (
     COSIGNATURE,
     Checkpoint,
     checkpoints_in,

@@ -16,11 +16,11 @@ from log_checks import signer, whole
 from lockgate import Action, Decision, Gate, InvalidCall, Policy, Reason, Risk, Session, keys, recording
 from lockgate.core import approvals
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, JournalUncosigned, LockgateError
-from lockgate.core.merkle import leaf_hash
-from lockgate.core.notes import open_proof
+from lockgate.core.journal.merkle import leaf_hash
+from lockgate.core.journal.record import MAX_BLOCKS, digest_of, parse
+from lockgate.core.journal.signed_notes import open_proof
 from lockgate.core.opinions import Ruling, Triage
 from lockgate.core.pipeline import leaves_of
-from lockgate.core.record import MAX_BLOCKS, digest_of, parse
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Receipt
 from lockgate.gate import Inquiry, Opined

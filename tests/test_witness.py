@@ -18,8 +18,8 @@ import pytest
 
 from lockgate import keys
 from lockgate.core.errors import InvalidNote, LockgateError
-from lockgate.core.merkle import consistency_proof, leaf_hash, levels_of, root_of, verify_consistency
-from lockgate.core.notes import (
+from lockgate.core.journal.merkle import consistency_proof, leaf_hash, levels_of, root_of, verify_consistency
+from lockgate.core.journal.signed_notes import (
     COSIGNATURE,
     MAX_PROOF,
     MAX_SIGNATURES,

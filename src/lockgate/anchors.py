@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import uuid4
 
 from lockgate.core.errors import InvalidConfig, LockgateError, printable, quoted
-from lockgate.core.notes import Checkpoint, file_name
+from lockgate.core.journal.signed_notes import Checkpoint, file_name
 from lockgate.verifier_settings import is_loopback
 
 if TYPE_CHECKING:

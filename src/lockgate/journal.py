@@ -24,9 +24,9 @@ from time import monotonic, time
 from typing import TypedDict
 
 from lockgate.core.errors import InvalidRecord, JournalDamaged, JournalUnavailable, LockgateError, quoted
-from lockgate.core.merkle import Frontier, Tile, leaf_hash
-from lockgate.core.notes import Checkpoint, Proof, Verify, open_checkpoint, signed
-from lockgate.core.record import MAX_RECORD, SALT, encode, opening, parse, prune, rotation
+from lockgate.core.journal.merkle import Frontier, Tile, leaf_hash
+from lockgate.core.journal.record import MAX_RECORD, SALT, encode, opening, parse, prune, rotation
+from lockgate.core.journal.signed_notes import Checkpoint, Proof, Verify, open_checkpoint, signed
 from lockgate.core.vocabulary import Receipt
 from lockgate.log import (
     Head,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from lockgate.core.errors import InvalidNote, LockgateError, quoted
-from lockgate.core.notes import COSIGNATURE, ED25519, PublicKey, public_key
+from lockgate.core.journal.signed_notes import COSIGNATURE, ED25519, PublicKey, public_key
 from lockgate.private_files import Private
 
 _PREFIX = "PRIVATE+KEY+"

@@ -26,7 +26,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple, Protocol
 
 from lockgate.core.errors import InvalidNote, JournalDamaged, JournalUnavailable, LockgateError, quoted
-from lockgate.core.merkle import (
+from lockgate.core.journal.merkle import (
     HASH,
     TILE_LEVELS,
     Frontier,
@@ -40,7 +40,8 @@ from lockgate.core.merkle import (
     verify_consistency,
     verify_inclusion,
 )
-from lockgate.core.notes import (
+from lockgate.core.journal.record import parse
+from lockgate.core.journal.signed_notes import (
     Checkpoint,
     Proof,
     PublicKey,
@@ -50,7 +51,6 @@ from lockgate.core.notes import (
     parse_note,
     parse_vkey,
 )
-from lockgate.core.record import parse
 
 # Signed once to make the key of the seals. No head can read like this: those are three lines.
 _SEALING = b"lockgate journal seal/1"

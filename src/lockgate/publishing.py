@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol
 from lockgate import keys
 from lockgate.anchors import ANCHOR_EVERY_S, Address, Anchor, parse_address, parse_anchor, post, replace
 from lockgate.core.errors import InvalidConfig, InvalidNote, JournalUncosigned, LockgateError, printable, quoted
-from lockgate.core.notes import (
+from lockgate.core.journal.signed_notes import (
     COSIGNATURE,
     MAX_NOTE,
     Checkpoint,

@@ -22,10 +22,10 @@ from time import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict
 from weakref import WeakKeyDictionary, WeakSet
 
-from lockgate.core import record
 from lockgate.core.errors import JournalUnavailable, JournalUncosigned, LockgateError
-from lockgate.core.merkle import leaf_hash
-from lockgate.core.record import MAX_BLOCKS, SALT, digest_of, encode, ruling_bytes
+from lockgate.core.journal import record
+from lockgate.core.journal.merkle import leaf_hash
+from lockgate.core.journal.record import MAX_BLOCKS, SALT, digest_of, encode, ruling_bytes
 from lockgate.core.vocabulary import Block, Decision, Receipt, Trust
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from typing import Any
 from lockgate import keys
 from lockgate.anchors import replace
 from lockgate.core.errors import InvalidNote, LockgateError, printable, quoted
-from lockgate.core.merkle import EMPTY_ROOT, verify_consistency
-from lockgate.core.notes import (
+from lockgate.core.journal.merkle import EMPTY_ROOT, verify_consistency
+from lockgate.core.journal.signed_notes import (
     COSIGNATURE,
     ED25519,
     MAX_NOTE,

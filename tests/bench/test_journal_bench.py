@@ -15,7 +15,7 @@ import run
 import speed
 from journal import tamperings
 from lockgate import Gate, keys
-from lockgate.core.auditing import Shard
+from lockgate.core.journal.verification import Shard
 from lockgate.core.text.scanner import Scanner
 from tables import Table
 

@@ -18,9 +18,9 @@ import pytest
 
 from lockgate import assemble, keys
 from lockgate.cli import records as showing
-from lockgate.core import record
-from lockgate.core.merkle import leaf_hash
-from lockgate.core.notes import COSIGNATURE, cosigned, parse_note
+from lockgate.core.journal import record
+from lockgate.core.journal.merkle import leaf_hash
+from lockgate.core.journal.signed_notes import COSIGNATURE, cosigned, parse_note
 from lockgate.core.vocabulary import Action, Decision, Finding, Ran, Reason, Risk
 from lockgate.journal import Journal
 from lockgate.log import Seal, Shard
@@ -250,7 +250,7 @@ def test_a_rolled_back_log_is_found_by_what_was_kept(run: Run, log: Path, vkey: 
     )
     # The edge is a seat belt: whoever rolls a log back makes it fit.
     with closing(sqlite3.connect(log)) as db:
-        from lockgate.core.merkle import Frontier
+        from lockgate.core.journal.merkle import Frontier
 
         frontier = Frontier()
         for (hash_,) in db.execute("SELECT hash FROM leaves ORDER BY number"):
@@ -301,7 +301,7 @@ def test_what_a_killed_process_left_unsigned_is_a_note_and_can_be_signed(run: Ru
 def test_what_somebody_without_the_key_put_at_the_end_is_a_fault_where_the_key_is(
     run: Run, log: Path, tmp_path: Path
 ) -> None:
-    from lockgate.core.merkle import Frontier
+    from lockgate.core.journal.merkle import Frontier
 
     unsigned(log)
     with closing(sqlite3.connect(log)) as db:
@@ -523,7 +523,7 @@ from pathlib import Path
 from lockgate import keys
 from lockgate.journal import Journal
 from lockgate.stores.log_sqlite import SqliteLog
-from lockgate.core import record
+from lockgate.core.journal import record
 import os
 path = Path({str(log)!r})
 signer = keys.load(path.with_suffix(".key"))

@@ -8,11 +8,11 @@ from io import BytesIO
 from driver import fuzz, instrumented
 
 with instrumented():
-    from lockgate.core.auditing import Shard, audit
     from lockgate.core.errors import InvalidNote, InvalidRecord
-    from lockgate.core.exports import HEADER, read_export
-    from lockgate.core.notes import PublicKey, parse_checkpoint, parse_note, parse_proof, parse_vkey
-    from lockgate.core.record import encode, parse
+    from lockgate.core.journal.exports import HEADER, read_export
+    from lockgate.core.journal.record import encode, parse
+    from lockgate.core.journal.signed_notes import PublicKey, parse_checkpoint, parse_note, parse_proof, parse_vkey
+    from lockgate.core.journal.verification import Shard, audit
 
 NOTE = (
     b"example.com/a\n2\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n\n"

@@ -22,7 +22,7 @@ import pytest
 from paths import SUPPORT
 
 from lockgate import keys
-from lockgate.core.merkle import (
+from lockgate.core.journal.merkle import (
     consistency_proof,
     inclusion_proof,
     leaf_hash,
@@ -31,7 +31,7 @@ from lockgate.core.merkle import (
     verify_consistency,
     verify_inclusion,
 )
-from lockgate.core.notes import Checkpoint, cosigned, open_checkpoint, parse_note, public_key, signed
+from lockgate.core.journal.signed_notes import Checkpoint, cosigned, open_checkpoint, parse_note, public_key, signed
 
 HERE = Path(__file__).parent
 KEPT = SUPPORT / "go_log.json"

@@ -463,7 +463,7 @@ class Kept:
         self.error = error
 
     def enqueue(self, records: Any, *, durable: bool) -> Any:
-        from lockgate.core.merkle import leaf_hash
+        from lockgate.core.journal.merkle import leaf_hash
         from lockgate.core.vocabulary import Receipt
 
         if self.error is not None:

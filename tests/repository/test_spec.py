@@ -16,12 +16,19 @@ from typing import Any
 import pytest
 
 from lockgate import keys
-from lockgate.core.auditing import Shard, What, audit
 from lockgate.core.errors import InvalidNote, InvalidRecord
-from lockgate.core.exports import read_export
-from lockgate.core.merkle import leaf_hash, root_of, verify_consistency, verify_inclusion
-from lockgate.core.notes import open_checkpoint, open_proof, parse_note, parse_proof, parse_vkey, verified
-from lockgate.core.record import KINDS, parse
+from lockgate.core.journal.exports import read_export
+from lockgate.core.journal.merkle import leaf_hash, root_of, verify_consistency, verify_inclusion
+from lockgate.core.journal.record import KINDS, parse
+from lockgate.core.journal.signed_notes import (
+    open_checkpoint,
+    open_proof,
+    parse_note,
+    parse_proof,
+    parse_vkey,
+    verified,
+)
+from lockgate.core.journal.verification import Shard, What, audit
 
 SPEC = Path(__file__).resolve().parents[2] / "spec"
 TEXT = (SPEC / "journal.md").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ import pytest
 from asking import POISON, Asking
 
 from lockgate.core.errors import JournalUnavailable, SessionsUnavailable
-from lockgate.core.merkle import verify_inclusion
+from lockgate.core.journal.merkle import verify_inclusion
 from lockgate.hosting import Host, upkeep
 from lockgate.server import app, proofs
 from lockgate.server.exchange import Who

@@ -17,8 +17,8 @@ from log_checks import NAME, acknowledged, find_signer, record, signer, stored, 
 
 from lockgate import keys
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError
-from lockgate.core.merkle import Frontier, Tile, leaf_hash, levels_of, verify_inclusion
-from lockgate.core.notes import open_proof
+from lockgate.core.journal.merkle import Frontier, Tile, leaf_hash, levels_of, verify_inclusion
+from lockgate.core.journal.signed_notes import open_proof
 from lockgate.journal import Journal
 from lockgate.log import Head, Row, Shard, Store, Transaction
 from lockgate.stores.log_memory import MemoryLog

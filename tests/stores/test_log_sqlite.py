@@ -18,7 +18,7 @@ from log_checks import acknowledged, record, signer, whole
 
 from lockgate import keys
 from lockgate.core.errors import JournalDamaged, JournalUnavailable
-from lockgate.core.notes import Checkpoint, signed
+from lockgate.core.journal.signed_notes import Checkpoint, signed
 from lockgate.journal import Journal
 from lockgate.stores import log_sqlite
 from lockgate.stores.log_files import LogFile

@@ -21,7 +21,7 @@ from paths import SUPPORT
 from lockgate import journal, keys
 from lockgate.cli.main import main
 from lockgate.core.errors import JournalUnavailable
-from lockgate.core.merkle import leaf_hash
+from lockgate.core.journal.merkle import leaf_hash
 from lockgate.journal import Journal
 from lockgate.log import Transaction, waited
 from lockgate.stores import spool

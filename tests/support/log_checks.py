@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from hashlib import sha256
 
 from lockgate import keys
-from lockgate.core.auditing import Shard as AuditedShard
-from lockgate.core.auditing import audit
-from lockgate.core.exports import Row as AuditedRow
-from lockgate.core.merkle import Frontier, Tile, leaf_hash
-from lockgate.core.notes import open_checkpoint, parse_vkey
-from lockgate.core.record import configuration, encode, parse
+from lockgate.core.journal.exports import Row as AuditedRow
+from lockgate.core.journal.merkle import Frontier, Tile, leaf_hash
+from lockgate.core.journal.record import configuration, encode, parse
+from lockgate.core.journal.signed_notes import open_checkpoint, parse_vkey
+from lockgate.core.journal.verification import Shard as AuditedShard
+from lockgate.core.journal.verification import audit
 from lockgate.core.vocabulary import Receipt
 from lockgate.log import Seal, Shard, Snapshot, Store
 

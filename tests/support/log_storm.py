@@ -28,7 +28,7 @@ from log_checks import find_signer, record, signer, whole
 
 from lockgate import journal, keys
 from lockgate.core.errors import LockgateError
-from lockgate.core.merkle import leaf_hash
+from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.vocabulary import Receipt
 from lockgate.journal import Journal
 from lockgate.log import Store

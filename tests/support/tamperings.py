@@ -13,12 +13,12 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from lockgate import keys
-from lockgate.core import record
-from lockgate.core.auditing import Report, Shard, What, audit
 from lockgate.core.errors import JournalUnavailable
-from lockgate.core.exports import Row
-from lockgate.core.merkle import Frontier, leaf_hash, root_of
-from lockgate.core.notes import Checkpoint, signed
+from lockgate.core.journal import record
+from lockgate.core.journal.exports import Row
+from lockgate.core.journal.merkle import Frontier, leaf_hash, root_of
+from lockgate.core.journal.signed_notes import Checkpoint, signed
+from lockgate.core.journal.verification import Report, Shard, What, audit
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
 from lockgate.journal import Journal
 from lockgate.log import Head, Seal, Transaction

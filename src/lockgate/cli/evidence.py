@@ -14,7 +14,7 @@ from lockgate.cli.logs import body_of, log_from, read_key, read_witness_key, row
 from lockgate.core.errors import JournalDamaged, LockgateError, quoted
 
 if TYPE_CHECKING:
-    from lockgate.core.exports import Row
+    from lockgate.core.journal.exports import Row
     from lockgate.log import Shard, Snapshot
 
 _MOST_PROOF = 1 << 18
@@ -58,7 +58,7 @@ def prove(args: argparse.Namespace) -> Exit:
 
 def _proved(view: Snapshot, shard: Shard, index: int) -> bytes:
     """The bytes of a record that the proof is for: what stands in their place is not handed on as proved."""
-    from lockgate.core.merkle import leaf_hash
+    from lockgate.core.journal.merkle import leaf_hash
 
     body = body_of(view, shard, index)
     if (index, leaf_hash(body)) != next(view.leaves(shard.number, index, index + 1), None):
@@ -70,8 +70,8 @@ def _check_proof(args: argparse.Namespace) -> Exit:
     from lockgate import keys
     from lockgate.cli.terminal import visible
     from lockgate.core.errors import InvalidNote
-    from lockgate.core.merkle import leaf_hash
-    from lockgate.core.notes import open_proof, parse_note, parse_proof, verified
+    from lockgate.core.journal.merkle import leaf_hash
+    from lockgate.core.journal.signed_notes import open_proof, parse_note, parse_proof, verified
 
     if args.record is None or args.key is None:
         raise LockgateError("--check needs --record and --key", hint="the proof, the record and the key it is of")
@@ -136,7 +136,7 @@ def _exported(view: Snapshot, shard: Shard) -> Iterator[bytes]:
     from itertools import islice
 
     from lockgate import keys
-    from lockgate.core.exports import export_lines
+    from lockgate.core.journal.exports import export_lines
     from lockgate.log import newest_head
 
     note, covered = newest_head(view, shard, keys.verify)
@@ -145,7 +145,7 @@ def _exported(view: Snapshot, shard: Shard) -> Iterator[bytes]:
 
 def _as_recorded(found: Iterable[Row], size: int) -> Iterator[Row]:
     """These rows, as long as they are all there and each hashes to its leaf."""
-    from lockgate.core.merkle import leaf_hash
+    from lockgate.core.journal.merkle import leaf_hash
 
     count = 0
     for row in found:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from lockgate.config import beside
-from lockgate.core.auditing import Shard as AuditedShard
 from lockgate.core.errors import InvalidConfig, InvalidNote, LockgateError, quoted
-from lockgate.core.exports import HEADER, Row, read_export
+from lockgate.core.journal.exports import HEADER, Row, read_export
+from lockgate.core.journal.verification import Shard as AuditedShard
 
 if TYPE_CHECKING:
-    from lockgate.core.notes import PublicKey
+    from lockgate.core.journal.signed_notes import PublicKey
     from lockgate.log import Shard, Snapshot
 
 STDIN = "-"
@@ -223,7 +223,7 @@ def body_of(view: Snapshot, shard: Shard, index: int) -> bytes:
 def read_key(given: str) -> PublicKey:
     """A public key, given as itself or as the file it stands in."""
     from lockgate import keys
-    from lockgate.core.notes import parse_vkey
+    from lockgate.core.journal.signed_notes import parse_vkey
 
     if "+" in given and not os.path.exists(given):
         return parse_vkey(given)
@@ -236,7 +236,7 @@ def read_key(given: str) -> PublicKey:
 
 def read_witness_key(text: str) -> PublicKey:
     """The public key of a witness: one of a log is another kind, and would match no cosignature."""
-    from lockgate.core.notes import COSIGNATURE
+    from lockgate.core.journal.signed_notes import COSIGNATURE
 
     key = read_key(text)
     if key.kind != COSIGNATURE:
@@ -249,7 +249,7 @@ def read_witness_key(text: str) -> PublicKey:
 
 def read_held(name: str) -> tuple[list[bytes], str]:
     """The heads in a file, one or as many as an anchor has appended; and what else is wrong with it."""
-    from lockgate.core.notes import checkpoints_in
+    from lockgate.core.journal.signed_notes import checkpoints_in
 
     with open(name, "rb") as file:
         data = file.read(_MOST_HELD + 1)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from lockgate.cli.exits import Exit
 from lockgate.cli.logs import END, body_of, log_from, rows, shard_of
 from lockgate.core.errors import InvalidRecord, LockgateError, quoted
-from lockgate.core.merkle import leaf_hash
-from lockgate.core.record import label, parse
+from lockgate.core.journal.merkle import leaf_hash
+from lockgate.core.journal.record import label, parse
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -199,7 +199,7 @@ class _Shown:
 
 def _wanted(args: argparse.Namespace) -> Wanted:
     from lockgate.cli.stats import parse_since
-    from lockgate.core.record import KINDS
+    from lockgate.core.journal.record import KINDS
     from lockgate.core.trace import closest
     from lockgate.core.vocabulary import Action, Reason
 
@@ -253,7 +253,7 @@ def json_line(found: Found) -> str:
 def ocsf_line(found: Found) -> str:
     """An event of OCSF, or nothing for a record that is none."""
     import lockgate
-    from lockgate.core.ocsf import finding
+    from lockgate.core.journal.ocsf import finding
 
     if found.wrong:
         return ""

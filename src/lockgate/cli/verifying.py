@@ -30,10 +30,10 @@ from lockgate.core.errors import InvalidNote, JournalDamaged, LockgateError, quo
 
 if TYPE_CHECKING:
     from lockgate.cli.logs import Opened
-    from lockgate.core.auditing import Report
-    from lockgate.core.auditing import Shard as AuditedShard
-    from lockgate.core.exports import Row
-    from lockgate.core.notes import PublicKey
+    from lockgate.core.journal.exports import Row
+    from lockgate.core.journal.signed_notes import PublicKey
+    from lockgate.core.journal.verification import Report
+    from lockgate.core.journal.verification import Shard as AuditedShard
     from lockgate.core.vocabulary import Receipt
     from lockgate.log import Snapshot
 
@@ -60,7 +60,7 @@ class _Asked(NamedTuple):
 
 
 def verify(args: argparse.Namespace) -> Exit:
-    from lockgate.core.auditing import Report, What
+    from lockgate.core.journal.verification import Report, What
     from lockgate.stores.log_files import NotALog, WrittenMeanwhile
 
     held, wrong = _held(args.held)
@@ -115,7 +115,7 @@ def _held(names: Iterable[str]) -> tuple[list[bytes], list[str]]:
 
 def _looked(args: argparse.Namespace, place: Place, asked: _Asked) -> tuple[_Asked, Report]:
     """One look at a log, and at the cosigned head beside it."""
-    from lockgate.core.auditing import What
+    from lockgate.core.journal.verification import What
 
     notes, wrong, remark = _beside(place)
     asked = asked._replace(held=[*asked.held, *notes], beside=notes)
@@ -186,7 +186,7 @@ def _unsealed(place: Place, view: Snapshot) -> str:
 def _key(args: argparse.Namespace, beside: Path | None, opened: Opened) -> tuple[PublicKey, str]:
     """The key to verify with, and where it is from."""
     from lockgate import keys
-    from lockgate.core.notes import parse_vkey
+    from lockgate.core.journal.signed_notes import parse_vkey
 
     if args.key:
         key = read_key(args.key)
@@ -212,7 +212,7 @@ def _key(args: argparse.Namespace, beside: Path | None, opened: Opened) -> tuple
 
 
 def _receipt(text: str) -> Receipt:
-    from lockgate.core.merkle import HASH
+    from lockgate.core.journal.merkle import HASH
     from lockgate.core.vocabulary import Receipt
 
     origin, _, rest = text.rpartition(":")
@@ -230,7 +230,7 @@ def _receipt(text: str) -> Receipt:
 
 def _audited(opened: Opened, asked: _Asked, key: PublicKey, *, live: bool = False, odd: Sequence[str] = ()) -> Report:
     from lockgate import keys
-    from lockgate.core.auditing import audit
+    from lockgate.core.journal.verification import audit
 
     with _progress(opened) as shards:
         return audit(
@@ -346,7 +346,7 @@ def _draw(report: Report, asked: _Asked, limits: Sequence[str]) -> None:
 def _shown_beside(asked: _Asked) -> Iterator[str]:
     """What the head beside the log shows, where it was held against it."""
     from lockgate.cli.terminal import counted
-    from lockgate.core.notes import parse_checkpoint, parse_note
+    from lockgate.core.journal.signed_notes import parse_checkpoint, parse_note
 
     for note in asked.beside:
         head = parse_checkpoint(parse_note(note).text)
@@ -357,7 +357,7 @@ def _shown_beside(asked: _Asked) -> Iterator[str]:
 
 def _limits(report: Report, asked: _Asked) -> list[str]:
     """What a sound log would still not show, with what it was held against."""
-    from lockgate.core.notes import parse_checkpoint, parse_note
+    from lockgate.core.journal.signed_notes import parse_checkpoint, parse_note
 
     limits: list[str] = []
     if asked.key_from == "beside":

@@ -34,8 +34,8 @@ from lockgate.adapters import LocalRuleAdapter, RemoteAdapter, VerifierAdapter
 from lockgate.core.assessment import PARTLY_READ, RULES, Assessment
 from lockgate.core.errors import InvalidConfig, LockgateError
 from lockgate.core.incidents import incident_id
+from lockgate.core.journal.record import label
 from lockgate.core.questions import Verdict, Why
-from lockgate.core.record import label
 from lockgate.core.redaction import redact as redaction
 from lockgate.core.strikes import NETWORK, Standing, Subject
 from lockgate.gate import Gate

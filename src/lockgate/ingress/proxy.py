@@ -24,7 +24,7 @@ from urllib.parse import quote, unquote, urlsplit
 import httpx2
 
 from lockgate.core.errors import InvalidConfig, quoted
-from lockgate.core.record import label
+from lockgate.core.journal.record import label
 from lockgate.ingress.answers import Receive, Scope, Send
 from lockgate.ingress.serving import tell
 from lockgate.verifiers.post import surplus_of, tls

@@ -23,10 +23,10 @@ from lockgate.core.errors import (
     JournalUnavailable,
     LockgateError,
 )
-from lockgate.core.merkle import leaf_hash
-from lockgate.core.notes import Proof, open_checkpoint, open_proof, parse_note, parse_vkey
+from lockgate.core.journal.merkle import leaf_hash
+from lockgate.core.journal.record import digest_of, label, parse
+from lockgate.core.journal.signed_notes import Proof, open_checkpoint, open_proof, parse_note, parse_vkey
 from lockgate.core.pipeline import leaves_of
-from lockgate.core.record import digest_of, label, parse
 from lockgate.journal import Journal
 from lockgate.log import consistency, inclusion, named, newest_head
 from lockgate.recording import hash_of_arguments

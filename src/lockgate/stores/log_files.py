@@ -16,7 +16,7 @@ from pathlib import Path
 from time import sleep
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, quoted
-from lockgate.core.merkle import HASH, Frontier, Tile
+from lockgate.core.journal.merkle import HASH, Frontier, Tile
 from lockgate.log import Head, Shard
 from lockgate.stores import log_sqlite
 

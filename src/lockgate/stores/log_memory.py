@@ -8,7 +8,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from lockgate.core.errors import JournalDamaged
-from lockgate.core.merkle import Frontier, Tile
+from lockgate.core.journal.merkle import Frontier, Tile
 from lockgate.log import Head, Row, Shard
 
 

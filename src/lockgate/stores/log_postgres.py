@@ -17,7 +17,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError, quoted
-from lockgate.core.merkle import HASH, Frontier, Tile
+from lockgate.core.journal.merkle import HASH, Frontier, Tile
 from lockgate.log import Head, Row, Shard
 from lockgate.stores.postgres import BUSY_S, connected, drop
 

@@ -23,7 +23,7 @@ from threading import Condition, Lock
 from time import time_ns
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, quoted
-from lockgate.core.merkle import HASH, Frontier, Tile
+from lockgate.core.journal.merkle import HASH, Frontier, Tile
 from lockgate.log import Head, Row, Shard
 from lockgate.private_files import Private
 from lockgate.stores.forks import minded

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tamperings import a_ruling
 
-from lockgate.core import record
 from lockgate.core.errors import InvalidRecord
-from lockgate.core.record import (
+from lockgate.core.journal import record
+from lockgate.core.journal.record import (
     KINDS,
     MAX_BLOCKS,
     MAX_INTEGER,

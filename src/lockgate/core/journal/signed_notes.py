@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidNote, quoted
-from lockgate.core.merkle import HASH, MAX_SIZE, verify_inclusion
+from lockgate.core.journal.merkle import HASH, MAX_SIZE, verify_inclusion
 
 # The kinds of signature that are understood here; a note may carry others, which are ignored.
 ED25519 = 0x01

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import SUPPORT
 
-from lockgate.core.merkle import (
+from lockgate.core.journal.merkle import (
     EMPTY_ROOT,
     MAX_SIZE,
     Frontier,

@@ -18,7 +18,7 @@ from hashlib import sha256
 from typing import Never
 
 from lockgate.core.errors import InvalidRecord, quoted
-from lockgate.core.notes import MAX_NOTE
+from lockgate.core.journal.signed_notes import MAX_NOTE
 from lockgate.core.vocabulary import Action, Decision, Mode, Reason, Risk, Trust
 
 VERSION = 1

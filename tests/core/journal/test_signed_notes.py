@@ -12,8 +12,8 @@ from paths import SUPPORT
 
 from lockgate import keys
 from lockgate.core.errors import InvalidNote
-from lockgate.core.merkle import inclusion_proof, leaf_hash, levels_of, root_of
-from lockgate.core.notes import (
+from lockgate.core.journal.merkle import inclusion_proof, leaf_hash, levels_of, root_of
+from lockgate.core.journal.signed_notes import (
     COSIGNATURE,
     MAX_NOTE,
     MAX_SIGNATURES,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lockgate.core import ocsf, record
+from lockgate.core.journal import ocsf, record
 from lockgate.core.vocabulary import Action, Decision, Finding, Ran, Reason, Risk
 
 REQUIRED = {"activity_id", "category_uid", "class_uid", "finding_info", "metadata", "severity_id", "time", "type_uid"}

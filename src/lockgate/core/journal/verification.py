@@ -24,9 +24,10 @@ from itertools import repeat
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidNote, InvalidRecord, quoted
-from lockgate.core.exports import Row
-from lockgate.core.merkle import HASH, Frontier, leaf_hash
-from lockgate.core.notes import (
+from lockgate.core.journal.exports import Row
+from lockgate.core.journal.merkle import HASH, Frontier, leaf_hash
+from lockgate.core.journal.record import parse
+from lockgate.core.journal.signed_notes import (
     Checkpoint,
     PublicKey,
     Verify,
@@ -36,7 +37,6 @@ from lockgate.core.notes import (
     parse_vkey,
     verified,
 )
-from lockgate.core.record import parse
 from lockgate.core.vocabulary import Receipt
 
 # A log that was replaced whole would otherwise be told record by record.

@@ -34,11 +34,11 @@ from tamperings import (
 )
 
 from lockgate import keys
-from lockgate.core import record
-from lockgate.core.auditing import MAX_FAULTS, Report, Shard, What, audit
-from lockgate.core.exports import Row, export_lines, read_export
-from lockgate.core.merkle import Frontier, leaf_hash
-from lockgate.core.notes import COSIGNATURE, PublicKey, cosigned, parse_note
+from lockgate.core.journal import record
+from lockgate.core.journal.exports import Row, export_lines, read_export
+from lockgate.core.journal.merkle import Frontier, leaf_hash
+from lockgate.core.journal.signed_notes import COSIGNATURE, PublicKey, cosigned, parse_note
+from lockgate.core.journal.verification import MAX_FAULTS, Report, Shard, What, audit
 from lockgate.core.vocabulary import Receipt
 
 NEXT = "example.com/lockgate/2026b"
