@@ -34,8 +34,8 @@ import tables
 from detection import corpus
 from lockgate.core.errors import LockgateError
 from lockgate.core.evidence import FACTS, Evidence, evidence_of, plain
-from lockgate.core.pipeline import Ask
-from lockgate.core.policy import PRESETS
+from lockgate.core.ruling.pipeline import Ask
+from lockgate.core.ruling.policy import PRESETS
 from lockgate.gate import Gate
 from lockgate.verifiers.embedded import EmbeddedJudge, Preset, verify
 from sessions import Block, Run

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from lockgate.core.tools import tool_risk
+from lockgate.core.ruling.tool_risk import tool_risk
 from lockgate.core.vocabulary import Risk
 
 PATTERNS: tuple[re.Pattern[str], ...] = tuple(

@@ -21,8 +21,8 @@ from lockgate.cli.reasons import TOLD
 from lockgate.cli.terminal import visible
 from lockgate.cli.traces import replay
 from lockgate.config import reference_markdown
-from lockgate.core.catalogue import ENTRIES, Entry
 from lockgate.core.redaction.spans import KINDS
+from lockgate.core.ruling.finding_catalogue import ENTRIES, Entry
 from lockgate.core.text.rules import RULESET_VERSION
 from lockgate.gate import Gate
 from lockgate.metrics import METRICS

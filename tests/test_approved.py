@@ -11,9 +11,9 @@ import pytest
 
 import lockgate.gate
 from lockgate import Action, Decision, Gate, Policy, Reason
-from lockgate.core.approvals import Bound, Pending, State, Taken
 from lockgate.core.errors import LockgateError
-from lockgate.core.opinions import Opinion, Ruling, Silent, Triage, Unreadable
+from lockgate.core.ruling.approvals import Bound, Pending, State, Taken
+from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
 from lockgate.gate import Inquiry, Opined, Session
 from lockgate.stores.memory import MemoryApprovals
 from lockgate.stores.sqlite import SqliteApprovals

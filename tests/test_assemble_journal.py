@@ -15,12 +15,12 @@ import pytest
 from lockgate import Action, Gate, Policy, Reason, __version__, assemble, keys, recording
 from lockgate.cli.main import main
 from lockgate.config import Audit, Settings
-from lockgate.core.approvals import Change, State
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError
 from lockgate.core.journal.exports import Row
 from lockgate.core.journal.record import parse
 from lockgate.core.journal.signed_notes import parse_vkey
 from lockgate.core.journal.verification import Report, Shard, audit
+from lockgate.core.ruling.approvals import Change, State
 from lockgate.core.text.rules import RULES, Rule
 from lockgate.core.text.scanner import Scanner
 from lockgate.stores.log_memory import MemoryLog

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lockgate import config
 from lockgate.config import KEYS, MAX_FILE_BYTES, Audit, Form, Key, Role, Server, Settings, Source, Supervision, as_toml
 from lockgate.core.errors import InvalidConfig, InvalidPattern
-from lockgate.core.policy import FIELDS, PRESETS, Policy
+from lockgate.core.ruling.policy import FIELDS, PRESETS, Policy
 from lockgate.core.vocabulary import Action, Mode, Trust
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "configuration.md"

@@ -13,7 +13,7 @@ from lockgate import Gate, InvalidConfig, Policy, assemble, embedded, resolve_ad
 from lockgate.adapters import EmbeddedAdapter
 from lockgate.config import Settings
 from lockgate.core.models import parse_aliases, resolve_model
-from lockgate.core.policy import PRESETS, loosened, stricter, tightened
+from lockgate.core.ruling.policy import PRESETS, loosened, stricter, tightened
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate import shared_scanner
 from lockgate.lanes import Lane

@@ -24,7 +24,7 @@ from lockgate import (
     Session,
     Trust,
 )
-from lockgate.core.scope import both
+from lockgate.core.ruling.scope.border import both
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate import shared_scanner
 

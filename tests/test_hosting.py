@@ -22,7 +22,7 @@ from lockgate.core.errors import (
     SessionsUnavailable,
 )
 from lockgate.core.kept import MAX_CONTENT, SessionInfo, stats_of
-from lockgate.core.opinions import Ruling, Triage
+from lockgate.core.ruling.opinions import Ruling, Triage
 from lockgate.core.vocabulary import Action, Finding, Receipt, Trust
 from lockgate.gate import Gate, Inquiry, Opined
 from lockgate.hosting import Host, Kept, Piece, SessionStore, memory

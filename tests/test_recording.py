@@ -14,13 +14,13 @@ import pytest
 from log_checks import signer, whole
 
 from lockgate import Action, Decision, Gate, InvalidCall, Policy, Reason, Risk, Session, keys, recording
-from lockgate.core import approvals
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, JournalUncosigned, LockgateError
 from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.journal.record import MAX_BLOCKS, digest_of, parse
 from lockgate.core.journal.signed_notes import open_proof
-from lockgate.core.opinions import Ruling, Triage
-from lockgate.core.pipeline import leaves_of
+from lockgate.core.ruling import approvals
+from lockgate.core.ruling.opinions import Ruling, Triage
+from lockgate.core.ruling.pipeline import leaves_of
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Receipt
 from lockgate.gate import Inquiry, Opined

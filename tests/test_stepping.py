@@ -9,8 +9,8 @@ import pytest
 
 from lockgate import Action, Decision, Gate, InvalidCall, InvalidConfig, Policy, Reason
 from lockgate.core.judging import question
-from lockgate.core.opinions import Opinion, Ruling, Triage
-from lockgate.core.supervision import Commitment, SelfAssessment, Supervision
+from lockgate.core.ruling.opinions import Opinion, Ruling, Triage
+from lockgate.core.ruling.supervision import Commitment, SelfAssessment, Supervision
 from lockgate.gate import Inquiry, Opined, Session
 from lockgate.steps import Step
 from lockgate.stores.memory import MemoryApprovals

@@ -11,11 +11,19 @@ from threading import Barrier, Thread
 import pytest
 
 from lockgate import Action, Decision, Gate, InvalidCall, InvalidConfig, Policy, Reason, Risk, Session
-from lockgate.core import approvals, pipeline
-from lockgate.core.opinions import Opinion, Ruling, Unreadable
-from lockgate.core.origins import Leaf
-from lockgate.core.pipeline import Ask, Stage
-from lockgate.core.supervision import FINISH, NEEDS_A_PERSON, UNSHOWN, Cause, Commitment, SelfAssessment, Supervision
+from lockgate.core.ruling import approvals, pipeline
+from lockgate.core.ruling.opinions import Opinion, Ruling, Unreadable
+from lockgate.core.ruling.origins import Leaf
+from lockgate.core.ruling.pipeline import Ask, Stage
+from lockgate.core.ruling.supervision import (
+    FINISH,
+    NEEDS_A_PERSON,
+    UNSHOWN,
+    Cause,
+    Commitment,
+    SelfAssessment,
+    Supervision,
+)
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import ToolCall
 from lockgate.steps import Step, Watcher

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockgate import Action, Decision, Gate, InvalidConfig, Mode, Policy, Reason, Risk
-from lockgate.core.opinions import Opinion, Ruling, Silent, Triage, Unreadable
-from lockgate.core.pipeline import HARD, Ask, Stage, resume
-from lockgate.core.policy import MAX_ATTEMPTS
+from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
+from lockgate.core.ruling.pipeline import HARD, Ask, Stage, resume
+from lockgate.core.ruling.policy import MAX_ATTEMPTS
 from lockgate.core.vocabulary import Finding, ToolCall
 from lockgate.gate import Inquiry, Opined, Session
 

@@ -30,7 +30,7 @@ import foreign
 
 from lockgate import Gate
 from lockgate.core.evidence import evidence_of, plain
-from lockgate.core.pipeline import Ask
+from lockgate.core.ruling.pipeline import Ask
 
 # Licences that let a derived model be handed on; a package that claims another, or none, is left out.
 PERMITTED = re.compile(r"\b(MIT|BSD|Apache|ISC|PSF|Python Software Foundation|Zlib|Unlicense|CC0)\b", re.IGNORECASE)

@@ -27,7 +27,7 @@ from pack import pack
 from rows import apart, auroc, load
 
 from lockgate.core.evidence import Evidence
-from lockgate.core.policy import PRESETS
+from lockgate.core.ruling.policy import PRESETS
 from lockgate.verifiers.embedded import NAMES, EmbeddedJudge, Files
 
 # What speaks for a call: the user's own words stand in it.

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
         JournalUnavailable,
         LockgateError,
     )
-    from lockgate.core.opinions import Ruling, Silent, Triage, Unreadable
-    from lockgate.core.policy import Policy
     from lockgate.core.questions import Verdict
-    from lockgate.core.supervision import Commitment, SelfAssessment, Supervision
+    from lockgate.core.ruling.opinions import Ruling, Silent, Triage, Unreadable
+    from lockgate.core.ruling.policy import Policy
+    from lockgate.core.ruling.supervision import Commitment, SelfAssessment, Supervision
     from lockgate.core.vocabulary import (
         ENCODED_CONTENT_WARNING,
         Action,
@@ -108,10 +108,10 @@ _HOMES = {
         "InvalidBlock InvalidCall InvalidConfig InvalidPattern InvalidPayload InvalidTrace JournalUnavailable "
         "LockgateError"
     ).split(),
-    "lockgate.core.opinions": ["Ruling", "Silent", "Triage", "Unreadable"],
-    "lockgate.core.policy": ["Policy"],
+    "lockgate.core.ruling.opinions": ["Ruling", "Silent", "Triage", "Unreadable"],
+    "lockgate.core.ruling.policy": ["Policy"],
     "lockgate.core.questions": ["Verdict"],
-    "lockgate.core.supervision": ["Commitment", "SelfAssessment", "Supervision"],
+    "lockgate.core.ruling.supervision": ["Commitment", "SelfAssessment", "Supervision"],
     "lockgate.core.vocabulary": (
         "ENCODED_CONTENT_WARNING Action Block Decision Finding Kind Lineage Mode Origin Ran Reason Receipt Risk Trust"
     ).split(),

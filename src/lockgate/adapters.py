@@ -40,9 +40,9 @@ from lockgate.core.assessment import (
 )
 from lockgate.core.errors import InvalidPayload
 from lockgate.core.payload import Payload, PolicyContext, parse_payload, payload_digest
-from lockgate.core.policy import Policy
 from lockgate.core.prompts import assess_question
 from lockgate.core.questions import Answer, NoAnswer, Question, Verdict, Why
+from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate import shared_scanner
 from lockgate.lanes import Full, Lane

@@ -26,7 +26,8 @@ from typing import cast
 
 from lockgate.core.errors import InvalidConfig, InvalidPattern, quoted
 from lockgate.core.models import parse_aliases
-from lockgate.core.policy import (
+from lockgate.core.prices import parse_prices
+from lockgate.core.ruling.policy import (
     MAX_ATTEMPTS,
     MAX_PATTERN_LENGTH,
     MAX_PATTERNS,
@@ -37,7 +38,6 @@ from lockgate.core.policy import (
     loosened,
     tightened,
 )
-from lockgate.core.prices import parse_prices
 from lockgate.core.vocabulary import Mode, Trust
 
 SYSTEM_FILE = Path("/etc/lockgate/config.toml")

@@ -19,8 +19,6 @@ from threading import Lock, Thread
 from time import monotonic, perf_counter_ns, time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from lockgate.core import pipeline
-from lockgate.core.context import Context, Past
 from lockgate.core.errors import (
     InvalidBlock,
     InvalidCall,
@@ -31,11 +29,13 @@ from lockgate.core.errors import (
     printable,
     quoted,
 )
-from lockgate.core.opinions import Opinion, Ruling, Silent, Triage, Unreadable
-from lockgate.core.origins import Leaf
-from lockgate.core.pipeline import Ask, Stage
-from lockgate.core.policy import Policy, tightened
 from lockgate.core.questions import Why
+from lockgate.core.ruling import pipeline
+from lockgate.core.ruling.context import Context, Past
+from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
+from lockgate.core.ruling.origins import Leaf
+from lockgate.core.ruling.pipeline import Ask, Stage
+from lockgate.core.ruling.policy import Policy, tightened
 from lockgate.core.text.rules import RULES
 from lockgate.core.text.scanner import Scanner, check_pattern, custom_rules
 from lockgate.core.vocabulary import (
@@ -55,9 +55,9 @@ from lockgate.core.vocabulary import (
 )
 
 if TYPE_CHECKING:
-    from lockgate.core.approvals import Bound, Pending, Taken
     from lockgate.core.cases import Case, Snapshot
     from lockgate.core.evidence import Evidence
+    from lockgate.core.ruling.approvals import Bound, Pending, Taken
     from lockgate.recording import Journal, Promised, Seen
     from lockgate.steps import Step, Watcher
 
@@ -807,7 +807,7 @@ class Session:
         if bound is None:
             held = ruling._replace(action=Action.PAUSE, tier=3, reason=Reason.DENIED, explanation=_UNCOMPARED)
             return _Ruled(held)
-        from lockgate.core.approvals import State, Taken
+        from lockgate.core.ruling.approvals import State, Taken
 
         answer = yield self._stored(partial(self._approvals.take, bound, time()))
         if isinstance(answer, Taken) and answer.state not in (State.DENIED, State.GRANTED):
@@ -829,7 +829,7 @@ class Session:
         """The call as a person's answer would be bound to it; None where nobody can be asked about it."""
         if self.gate.approvals is None:
             return None
-        from lockgate.core.approvals import binding
+        from lockgate.core.ruling.approvals import binding
 
         try:
             return binding(self.id, call.tool, call.arguments, self.policy.hash, self._read_sha256)
@@ -838,7 +838,7 @@ class Session:
 
     def _put(self, bound: Bound, decision: Decision) -> Generator[_Work, object, Decision]:
         """Put a PAUSE to a person: the ruling with the id of the question, if it could be stored."""
-        from lockgate.core.approvals import Pending, shown_of
+        from lockgate.core.ruling.approvals import Pending, shown_of
 
         with self._lock:
             contents = {block.id: block.content for block in self._context.blocks}
@@ -1017,7 +1017,7 @@ class _Person(NamedTuple):
 
 def _answered(ask: Ask, answer: object) -> _Person | None:
     """What a person has said of this call; None when nobody has been asked about it, or their yes has been used."""
-    from lockgate.core.approvals import State, Taken
+    from lockgate.core.ruling.approvals import State, Taken
 
     def ruled(action: Action, reason: Reason, why: str, id: str = "") -> Decision:
         return Decision(action, 3, reason, ask.risk, why, ask.findings, ask.origins, approval=id)
@@ -1048,7 +1048,7 @@ def _answered(ask: Ask, answer: object) -> _Person | None:
 
 def _unfit(answer: object) -> str:
     """Why a person's yes does not fit this call, where there is or was one."""
-    from lockgate.core.approvals import State, Taken
+    from lockgate.core.ruling.approvals import State, Taken
 
     if not isinstance(answer, Taken):
         return ""

@@ -31,8 +31,8 @@ from lockgate.core.vocabulary import Block, Decision, Receipt, Trust
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lockgate.core.approvals import Change
-    from lockgate.core.origins import Leaf
+    from lockgate.core.ruling.approvals import Change
+    from lockgate.core.ruling.origins import Leaf
 
 # One append takes so many records at most, and a run owns up to so many gaps one by one.
 _AT_ONCE = 256

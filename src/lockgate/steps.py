@@ -24,12 +24,12 @@ from threading import Lock
 from typing import NamedTuple, Protocol
 from weakref import ref
 
-from lockgate.core.context import Past
 from lockgate.core.errors import InvalidCall, InvalidConfig, printable, quoted
-from lockgate.core.origins import Leaf
-from lockgate.core.pipeline import Ask, Stage
-from lockgate.core.policy import Policy
-from lockgate.core.supervision import (
+from lockgate.core.ruling.context import Past
+from lockgate.core.ruling.origins import Leaf
+from lockgate.core.ruling.pipeline import Ask, Stage
+from lockgate.core.ruling.policy import Policy
+from lockgate.core.ruling.supervision import (
     FINISH,
     MAX_ENTRIES,
     MAX_TEXT,

@@ -15,7 +15,7 @@ import pytest
 import lockgate
 from lockgate import assemble
 from lockgate.cli.main import main
-from lockgate.core.policy import Policy
+from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import RULES, Rule
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate import shared_scanner

@@ -16,7 +16,7 @@ import pytest
 
 from lockgate import assemble
 from lockgate.cli import approvals as command
-from lockgate.core.approvals import Pending, State, binding, shown_of
+from lockgate.core.ruling.approvals import Pending, State, binding, shown_of
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
 from lockgate.stores.sqlite import SqliteApprovals
 

@@ -10,7 +10,7 @@ import pytest
 
 from lockgate import Gate, assemble
 from lockgate.cli import demo
-from lockgate.core.opinions import Triage
+from lockgate.core.ruling.opinions import Triage
 from lockgate.core.vocabulary import Action
 from lockgate.gate import Opined
 

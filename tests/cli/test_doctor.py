@@ -18,8 +18,8 @@ from lockgate.assemble import close_journals
 from lockgate.cli.doctor import HARMLESS, Check, Heard, State, clock_check, endpoint_check, judge_check
 from lockgate.cli.reasons import TOLD
 from lockgate.core.assessment import REASONS, Assessment
-from lockgate.core.opinions import Silent, Unreadable
 from lockgate.core.questions import Question, Reply, Why
+from lockgate.core.ruling.opinions import Silent, Unreadable
 from lockgate.stores.sqlite import SqliteApprovals
 from lockgate.testing import LoopbackProvider
 from lockgate.verifiers.compatible import Compatible

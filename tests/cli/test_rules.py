@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from lockgate.core.catalogue import ENCODED, ENTRIES, entry_for, find
-from lockgate.core.origins import SIGNALS
-from lockgate.core.policy import Policy
+from lockgate.core.ruling.finding_catalogue import ENCODED, ENTRIES, entry_for, find
+from lockgate.core.ruling.origins import SIGNALS
+from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import RULES
 from lockgate.gate import shared_scanner
 

@@ -20,11 +20,11 @@ from lockgate.core.cases import (
     case_of,
     snapshot,
 )
-from lockgate.core.context import Context, Past
 from lockgate.core.judging import question
-from lockgate.core.opinions import Unreadable
-from lockgate.core.pipeline import Ask, Stage, begin
 from lockgate.core.redaction.excerpts import cut_to, shared_out, weight, without_secrets
+from lockgate.core.ruling.context import Context, Past
+from lockgate.core.ruling.opinions import Unreadable
+from lockgate.core.ruling.pipeline import Ask, Stage, begin
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Finding, Mode, Origin, Reason, Risk, ToolCall
 from lockgate.gate import Inquiry, Opined

@@ -24,10 +24,10 @@ from lockgate.core.judging import (
     triage_again_question,
     triage_question,
 )
-from lockgate.core.opinions import Ruling, Triage, Unreadable
-from lockgate.core.pipeline import Stage
 from lockgate.core.questions import Question
-from lockgate.core.supervision import FINISH
+from lockgate.core.ruling.opinions import Ruling, Triage, Unreadable
+from lockgate.core.ruling.pipeline import Stage
+from lockgate.core.ruling.supervision import FINISH
 from lockgate.core.vocabulary import Action
 
 ASKING: dict[Stage, Callable[[Case, str], Question]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from driver import fuzz, instrumented
 
 with instrumented():
-    from lockgate.core.policy import Policy
+    from lockgate.core.ruling.policy import Policy
     from lockgate.core.text.rules import RULES
     from lockgate.gate import Gate, shared_scanner
 

@@ -27,7 +27,7 @@ import mcp_types as types
 
 import lockgate
 from lockgate import assemble
-from lockgate.core.policy import Policy
+from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import RULES
 from lockgate.gate import shared_scanner
 from mcp import Client, StdioServerParameters

@@ -20,8 +20,8 @@ import psycopg
 import pytest
 from paths import SUPPORT, TESTS
 
-from lockgate.core.approvals import State
 from lockgate.core.errors import LockgateError, SessionsUnavailable
+from lockgate.core.ruling.approvals import State
 from lockgate.core.vocabulary import Action, Reason
 from lockgate.gate import Gate
 from lockgate.hosting import Host, SessionStore

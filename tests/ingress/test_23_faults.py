@@ -19,7 +19,7 @@ from lockgate import assemble
 from lockgate.abuse_settings import AbuseSettings
 from lockgate.core.breaker import Circuit, Limits, Result, admit, refuses, settle
 from lockgate.core.incidents import incident_id
-from lockgate.core.policy import Policy
+from lockgate.core.ruling.policy import Policy
 from lockgate.core.strikes import LadderSettings
 from lockgate.gate import shared_scanner
 from lockgate.ingress import abuse_gate

@@ -11,7 +11,7 @@ from asgi import ATTACK, HARMLESS, Handler, Reply, chat, post
 
 from lockgate import InvalidConfig, assemble
 from lockgate.abuse_settings import AbuseSettings, abuse_settings
-from lockgate.core.policy import Policy
+from lockgate.core.ruling.policy import Policy
 from lockgate.gate import shared_scanner
 from lockgate.ingress import wiring
 from lockgate.ingress.abuse_gate import AbuseGateMiddleware

@@ -20,7 +20,7 @@ import lockgate
 from lockgate import assemble
 from lockgate.config import load
 from lockgate.core.journal.record import parse
-from lockgate.core.policy import Policy
+from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import RULES
 from lockgate.gate import shared_scanner
 from lockgate.integrations import mcp_stdio

@@ -17,8 +17,8 @@ from lockgate import assemble, tracing
 from lockgate.adapters import REASONS, RemoteAdapter
 from lockgate.cli.main import COMMANDS, main, parsers
 from lockgate.core import payload, trace
-from lockgate.core.policy import Policy
 from lockgate.core.redaction.spans import KINDS
+from lockgate.core.ruling.policy import Policy
 from lockgate.core.vocabulary import Decision, Finding, Origin, Reason
 from lockgate.gate import shared_scanner
 from lockgate.metrics import METRICS, NAMES
@@ -137,7 +137,7 @@ def test_every_command_is_in_the_reference() -> None:
 
 
 def test_every_rule_is_in_the_reference() -> None:
-    from lockgate.core.catalogue import ENTRIES
+    from lockgate.core.ruling.finding_catalogue import ENTRIES
 
     page = text(ROOT / "docs" / "reference" / "rules.md")
     assert [entry.id for entry in ENTRIES if f"### {entry.id}\n" not in page] == []

@@ -11,7 +11,7 @@ from asking import POISON, Asking
 
 from lockgate import assemble
 from lockgate.config import Settings
-from lockgate.core.policy import Policy
+from lockgate.core.ruling.policy import Policy
 from lockgate.gate import shared_scanner
 from lockgate.hosting import Host
 

@@ -11,9 +11,9 @@ from time import time
 import pytest
 
 from lockgate import Gate, Policy
-from lockgate.core.approvals import State
 from lockgate.core.errors import SessionsUnavailable
-from lockgate.core.opinions import Ruling
+from lockgate.core.ruling.approvals import State
+from lockgate.core.ruling.opinions import Ruling
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action, Trust
 from lockgate.gate import Inquiry, Opined

@@ -19,7 +19,7 @@ import pytest
 
 from lockgate import assemble
 from lockgate.config import Settings
-from lockgate.core.policy import Policy
+from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import RULES
 from lockgate.gate import shared_scanner
 

@@ -11,8 +11,9 @@ from threading import Barrier
 
 import pytest
 
-from lockgate.core import approvals
-from lockgate.core.approvals import (
+from lockgate.core.errors import InvalidCall, JournalUnavailable, LockgateError
+from lockgate.core.ruling import approvals
+from lockgate.core.ruling.approvals import (
     FINISH,
     KEPT_S,
     MARKED_S,
@@ -27,7 +28,6 @@ from lockgate.core.approvals import (
     State,
     binding,
 )
-from lockgate.core.errors import InvalidCall, JournalUnavailable, LockgateError
 from lockgate.stores.memory import MemoryApprovals
 from lockgate.stores.sqlite import SqliteApprovals
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import lockgate
-from lockgate.core import approvals
-from lockgate.core.approvals import Bound, Pending, State, binding
 from lockgate.core.errors import LockgateError
+from lockgate.core.ruling import approvals
+from lockgate.core.ruling.approvals import Bound, Pending, State, binding
 from lockgate.stores import sqlite
 from lockgate.stores.sqlite import SqliteApprovals
 
@@ -358,7 +358,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
-from lockgate.core.approvals import binding
+from lockgate.core.ruling.approvals import binding
 from lockgate.stores.sqlite import SqliteApprovals
 store = SqliteApprovals(Path(sys.argv[1]))
 bound = binding("s1", "bash", {"command": "ls"}, "sha256:p", "sha256:c")
@@ -373,7 +373,7 @@ with ThreadPoolExecutor(4) as pool:
 _CRASHES = """
 import os, signal, sys
 from pathlib import Path
-from lockgate.core.approvals import binding
+from lockgate.core.ruling.approvals import binding
 from lockgate.stores.sqlite import SqliteApprovals
 store = SqliteApprovals(Path(sys.argv[1]))
 assert store.take(binding("s1", "bash", {"command": "ls"}, "sha256:p", "sha256:c"), 160.0).state == "granted"
@@ -383,7 +383,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 _ASKS = """
 import sys
 from pathlib import Path
-from lockgate.core.approvals import Pending, binding
+from lockgate.core.ruling.approvals import Pending, binding
 from lockgate.stores.sqlite import SqliteApprovals
 store = SqliteApprovals(Path(sys.argv[1]))
 print("ready", flush=True)

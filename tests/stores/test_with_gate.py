@@ -12,7 +12,7 @@ import pytest
 
 from lockgate import Action, Decision, Gate, Policy
 from lockgate import gate as gate_module
-from lockgate.core.opinions import Ruling
+from lockgate.core.ruling.opinions import Ruling
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate import Inquiry, Opined, Session
 from lockgate.stores.memory import MemoryApprovals

@@ -26,10 +26,10 @@ import tiny_judge
 from lockgate import Action, Gate, InvalidConfig, Reason
 from lockgate.core.cases import Case
 from lockgate.core.evidence import FACTS, Evidence, plain
-from lockgate.core.opinions import Opinion, Silent, Triage
-from lockgate.core.pipeline import Stage
-from lockgate.core.policy import PRESETS
 from lockgate.core.questions import Scored, Why
+from lockgate.core.ruling.opinions import Opinion, Silent, Triage
+from lockgate.core.ruling.pipeline import Stage
+from lockgate.core.ruling.policy import PRESETS
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate import Inquiry, Judge, Opined
 from lockgate.verifiers import embedded
@@ -407,8 +407,8 @@ from pathlib import Path
 from threading import Event, Thread
 from lockgate.core.cases import Case
 from lockgate.core.evidence import FACTS, Evidence
-from lockgate.core.opinions import Triage
-from lockgate.core.pipeline import Stage
+from lockgate.core.ruling.opinions import Triage
+from lockgate.core.ruling.pipeline import Stage
 from lockgate.gate import Inquiry, Opined
 from lockgate.verifiers import embedded
 

@@ -12,9 +12,9 @@ import pytest
 
 from lockgate import Action, Gate
 from lockgate.core.cases import Case
-from lockgate.core.opinions import Opinion, Ruling, Silent, Triage, Unreadable
-from lockgate.core.pipeline import Stage
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Said, Scored, Why
+from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
+from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate import Inquiry, Judge, Opined
 from lockgate.testing import LoopbackProvider

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lockgate.cli.parser import Parser
-    from lockgate.core.approvals import Answered, Approval, Heard, Pending
+    from lockgate.core.ruling.approvals import Answered, Approval, Heard, Pending
     from lockgate.stores.sqlite import SqliteApprovals
 
 _HELP = """\
@@ -124,7 +124,7 @@ def _found(store: SqliteApprovals, args: argparse.Namespace) -> Approval:
 
 
 def _list(store: SqliteApprovals, args: argparse.Namespace) -> Exit:
-    from lockgate.core.approvals import OPEN
+    from lockgate.core.ruling.approvals import OPEN
 
     kept = [each for each in store.every(time()) if args.all or each.state in OPEN]
     if args.json:
@@ -150,7 +150,7 @@ def _list(store: SqliteApprovals, args: argparse.Namespace) -> Exit:
 
 
 def _answer(store: SqliteApprovals, approval: Approval, args: argparse.Namespace) -> Exit:
-    from lockgate.core.approvals import State
+    from lockgate.core.ruling.approvals import State
 
     yes, pending = args.what == "approve", approval.pending
     who = _user() if args.who is None else args.who
@@ -179,7 +179,7 @@ def _answer(store: SqliteApprovals, approval: Approval, args: argparse.Namespace
 
 def _outcome(heard: Heard, pending: Pending, who: str) -> str:
     from lockgate.cli.terminal import excerpt
-    from lockgate.core.approvals import State
+    from lockgate.core.ruling.approvals import State
 
     if heard.counted:
         until = f", once, before {_clock(pending.expires_s)}" if heard.state is State.GRANTED else ""
@@ -223,7 +223,7 @@ def _said(text: str, code: Exit) -> Exit:
 
 
 def _as_json(approval: Approval) -> dict[str, object]:
-    from lockgate.core.approvals import approval_to_dict
+    from lockgate.core.ruling.approvals import approval_to_dict
 
     return approval_to_dict(approval)
 
@@ -238,8 +238,8 @@ def _draw(approval: Approval, *, full: bool) -> bool:
     from rich.text import Text
 
     from lockgate.cli.terminal import console, visible
-    from lockgate.core.approvals import FINISH, arguments_of, would_do
-    from lockgate.core.tools import explain_risk
+    from lockgate.core.ruling.approvals import FINISH, arguments_of, would_do
+    from lockgate.core.ruling.tool_risk import explain_risk
 
     screen = console()
     pending, shown = approval.pending, approval.pending.shown
@@ -402,7 +402,7 @@ def _lookalikes(texts: list[str]) -> list[str]:
 
 
 def _standing(approval: Approval) -> str:
-    from lockgate.core.approvals import OPEN
+    from lockgate.core.ruling.approvals import OPEN
 
     if approval.state in OPEN:
         left = max(0.0, approval.pending.expires_s - time())

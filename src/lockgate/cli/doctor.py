@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from lockgate.adapters import Assessment, KeySource
     from lockgate.cli.parser import Parser
     from lockgate.config import Settings
-    from lockgate.core.opinions import Opinion
-    from lockgate.core.pipeline import Stage
     from lockgate.core.questions import Answer, Question, Reply, Request
+    from lockgate.core.ruling.opinions import Opinion
+    from lockgate.core.ruling.pipeline import Stage
     from lockgate.verifier_settings import VerifierSettings
     from lockgate.verifiers.client import Provider
 
@@ -547,7 +547,7 @@ def _endpoint(
 
 def _judges(settings: Settings, reported: list[str], *, read: bool, offline: bool) -> Iterator[Check]:
     from lockgate import assemble
-    from lockgate.core.pipeline import Stage
+    from lockgate.core.ruling.pipeline import Stage
 
     policy = settings.policy
     for name, key, model, stage, timeout_s in (
@@ -615,7 +615,7 @@ def _embedded_judge(settings: Settings) -> Check:
     from lockgate import assemble
     from lockgate.core.cases import Case
     from lockgate.core.evidence import FACTS, Evidence
-    from lockgate.core.pipeline import Stage
+    from lockgate.core.ruling.pipeline import Stage
     from lockgate.gate import Inquiry
 
     logging.getLogger("lockgate").addHandler(logging.NullHandler())
@@ -632,7 +632,7 @@ def _embedded_judge(settings: Settings) -> Check:
 def judge_check(name: str, opinion: Opinion, where: str, took_s: float) -> Check:
     from lockgate.cli.reasons import TOLD
     from lockgate.cli.terminal import duration
-    from lockgate.core.opinions import Ruling, Silent, Triage
+    from lockgate.core.ruling.opinions import Ruling, Silent, Triage
     from lockgate.core.vocabulary import Action
 
     took = duration(took_s * 1e6)

@@ -428,7 +428,7 @@ def _share(part: int, whole: int) -> str:
 def _draw_rules(screen: Console, rules: Counter[str], name: str) -> None:
     from rich.text import Text
 
-    from lockgate.core.catalogue import entry_for
+    from lockgate.core.ruling.finding_catalogue import entry_for
 
     if not rules:
         return

@@ -12,7 +12,7 @@ from lockgate.cli.exits import Exit
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
-    from lockgate.core.catalogue import Entry
+    from lockgate.core.ruling.finding_catalogue import Entry
 
 _HELP = """\
 Lists what Tier 1 looks for. A rule never blocks by itself: it escalates.
@@ -44,8 +44,8 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def _chosen(rule: str | None, family: str | None) -> Sequence[Entry]:
-    from lockgate.core.catalogue import ENTRIES, find
     from lockgate.core.errors import LockgateError, quoted
+    from lockgate.core.ruling.finding_catalogue import ENTRIES, find
     from lockgate.core.trace import closest
 
     if rule is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import lockgate
-from lockgate.core.catalogue import Entry, entry_for
+from lockgate.core.ruling.finding_catalogue import Entry, entry_for
 
 if TYPE_CHECKING:
     from lockgate.cli.files import Skipped

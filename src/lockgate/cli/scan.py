@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> Exit:
 
 def scan_file(path: str, scanner: Scanner, report: Report, *, max_bytes: int, strict: bool, named: bool) -> None:
     """Read one file as an untrusted block, and note what a session would note about it."""
-    from lockgate.core.context import Context
+    from lockgate.core.ruling.context import Context
 
     text = read_text(path, max_bytes, named=named)
     if isinstance(text, Skipped):

@@ -24,10 +24,6 @@ from hashlib import sha256
 from threading import Lock
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from lockgate.core.context import Context, Past
-from lockgate.core.origins import SIGNALS
-from lockgate.core.pipeline import HARD, Ask, Stage
-from lockgate.core.policy import Policy
 from lockgate.core.redaction.excerpts import (
     LINE,
     Parts,
@@ -41,9 +37,13 @@ from lockgate.core.redaction.excerpts import (
     weight_twice,
     without_secrets,
 )
-from lockgate.core.supervision import UNSHOWN
+from lockgate.core.ruling.context import Context, Past
+from lockgate.core.ruling.origins import SIGNALS
+from lockgate.core.ruling.pipeline import HARD, Ask, Stage
+from lockgate.core.ruling.policy import Policy
+from lockgate.core.ruling.supervision import UNSHOWN
+from lockgate.core.ruling.tool_risk import tool_risk
 from lockgate.core.text.rules import RULES
-from lockgate.core.tools import tool_risk
 from lockgate.core.vocabulary import Action, Block, Finding, Origin, Risk, Trust
 
 # Characters as they are written in a prompt, where an invisible one takes six or twelve.

@@ -23,7 +23,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from lockgate.core.pipeline import Ask, leaves_of
+from lockgate.core.ruling.pipeline import Ask, leaves_of
 from lockgate.core.text.confusables import cleaned, folded, gates_of
 from lockgate.core.text.encodings import CODES
 from lockgate.core.vocabulary import Block, Finding, Origin, Trust

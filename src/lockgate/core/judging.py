@@ -23,12 +23,12 @@ from itertools import permutations
 from typing import NamedTuple
 
 from lockgate.core.cases import Case
-from lockgate.core.opinions import Opinion, Ruling, Triage, Unreadable
-from lockgate.core.pipeline import Stage
 from lockgate.core.prompts import fenced
 from lockgate.core.questions import Question
 from lockgate.core.redaction.excerpts import HALF_PAIR, UNSEEN
-from lockgate.core.supervision import FINISH
+from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
+from lockgate.core.ruling.pipeline import Stage
+from lockgate.core.ruling.supervision import FINISH
 from lockgate.core.vocabulary import Action, Trust
 
 MAX_REPLY_CHARACTERS = 200

@@ -47,7 +47,7 @@ from lockgate.core.kept import (
     stats_of,
     to_json,
 )
-from lockgate.core.pipeline import unrecorded
+from lockgate.core.ruling.pipeline import unrecorded
 from lockgate.core.vocabulary import Action, Block, Decision, Finding, Kind, Lineage, Mode, Reason, ToolCall, Trust
 from lockgate.hosting.live import NO_CALL, Live
 from lockgate.hosting.memory import MAX_DEPTH, Pending, stricter_of

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.errors import InvalidBlock, InvalidCall, InvalidConfig, LockgateError, quoted
 from lockgate.core.kept import BLOCKS, Row, SessionInfo, Sort, decoded, kept_of
-from lockgate.core.pipeline import Ask
-from lockgate.core.policy import Policy
+from lockgate.core.ruling.pipeline import Ask
+from lockgate.core.ruling.policy import Policy
 from lockgate.core.vocabulary import Decision, ToolCall, Trust
 from lockgate.gate import Session
 

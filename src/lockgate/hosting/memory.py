@@ -19,8 +19,8 @@ from weakref import ref
 
 from lockgate.core.errors import JournalUnavailable, LockgateError, SessionsUnavailable, printable
 from lockgate.core.kept import Entry, Put, Row, SessionInfo, Sort, ruled, spelled
-from lockgate.core.pipeline import leaves_of
-from lockgate.core.scope import both
+from lockgate.core.ruling.pipeline import leaves_of
+from lockgate.core.ruling.scope.border import both
 from lockgate.core.vocabulary import Decision, Mode
 from lockgate.gate import MAX_HISTORY, Gate, Session
 from lockgate.hosting.live import HostedRun, Live

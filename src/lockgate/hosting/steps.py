@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.kept import Entry, Kept, Sort, checked_name, to_json
-from lockgate.core.pipeline import unrecorded
-from lockgate.core.supervision import FINISH, assessment_of, commitment_of
+from lockgate.core.ruling.pipeline import unrecorded
+from lockgate.core.ruling.supervision import FINISH, assessment_of, commitment_of
 from lockgate.core.vocabulary import Action, Reason
 from lockgate.hosting.host import Hosting, is_name
 from lockgate.hosting.live import Live

@@ -23,7 +23,7 @@ from weakref import finalize
 
 import lockgate
 from lockgate.core.assessment import TOO_BROAD
-from lockgate.core.policy import Policy
+from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import Scope
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate import shared_scanner

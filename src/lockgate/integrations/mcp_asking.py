@@ -13,13 +13,13 @@ from os import urandom
 from threading import Timer
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from lockgate.core.approvals import State, canonical, would_do
 from lockgate.core.errors import LockgateError, printable
+from lockgate.core.ruling.approvals import State, canonical, would_do
 from lockgate.integrations import mcp_wire as wire
 from lockgate.integrations.mcp_wire import Era, Message
 
 if TYPE_CHECKING:
-    from lockgate.core.approvals import Approval, Heard
+    from lockgate.core.ruling.approvals import Approval, Heard
 
 # Calls that wait for a person at a time: an agent must not be able to bury its user under questions.
 MAX_HELD = 32

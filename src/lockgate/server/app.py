@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lockgate.adapters import EmbeddedAdapter, LocalRuleAdapter, RemoteAdapter
-    from lockgate.core.approvals import Approval, Heard, Pending
+    from lockgate.core.ruling.approvals import Approval, Heard, Pending
     from lockgate.hosting import Host
 
 LOG = logging.getLogger("lockgate.server")

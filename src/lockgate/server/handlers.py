@@ -7,10 +7,10 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from lockgate import __version__
-from lockgate.core.approvals import OPEN, State, is_id
-from lockgate.core.catalogue import ENTRIES, find
 from lockgate.core.errors import InvalidPayload
 from lockgate.core.payload import parse_payload
+from lockgate.core.ruling.approvals import OPEN, State, is_id
+from lockgate.core.ruling.finding_catalogue import ENTRIES, find
 from lockgate.core.vocabulary import Kind, Trust
 from lockgate.core.wire import block_to_dict, lineage_to_dict
 from lockgate.server import agents, proofs, views

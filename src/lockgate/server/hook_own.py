@@ -11,10 +11,10 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 
-from lockgate.core.origins import Leaf
-from lockgate.core.own import is_content, own_part
-from lockgate.core.pipeline import leaves_of
-from lockgate.core.tools import tool_risk
+from lockgate.core.ruling.origins import Leaf
+from lockgate.core.ruling.pipeline import leaves_of
+from lockgate.core.ruling.self_protection import is_content, own_part
+from lockgate.core.ruling.tool_risk import tool_risk
 from lockgate.core.vocabulary import Finding, Risk
 from lockgate.hosting import Host
 from lockgate.server import hook_files

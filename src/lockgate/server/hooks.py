@@ -29,7 +29,7 @@ from time import time
 from weakref import WeakKeyDictionary
 
 from lockgate.core.errors import InvalidBlock, LockgateError, printable
-from lockgate.core.pipeline import leaves_of
+from lockgate.core.ruling.pipeline import leaves_of
 from lockgate.core.vocabulary import Action, Decision
 from lockgate.hosting import Host, Kept, Piece
 from lockgate.server import hook_files, hook_own

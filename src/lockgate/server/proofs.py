@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from lockgate import keys
-from lockgate.core.approvals import canonical
 from lockgate.core.errors import (
     InvalidCall,
     InvalidNote,
@@ -26,7 +25,8 @@ from lockgate.core.errors import (
 from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.journal.record import digest_of, label, parse
 from lockgate.core.journal.signed_notes import Proof, open_checkpoint, open_proof, parse_note, parse_vkey
-from lockgate.core.pipeline import leaves_of
+from lockgate.core.ruling.approvals import canonical
+from lockgate.core.ruling.pipeline import leaves_of
 from lockgate.journal import Journal
 from lockgate.log import consistency, inclusion, named, newest_head
 from lockgate.recording import hash_of_arguments

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockgate.core.approvals import State
+from lockgate.core.ruling.approvals import State
 from lockgate.server import handlers as do
 from lockgate.server import schemas as of
 from lockgate.server.codes import MAX_CODE

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from lockgate.core.approvals import Bound, approval_to_dict, canonical, would_do
-from lockgate.core.catalogue import Entry, entry_for
 from lockgate.core.errors import InvalidCall
+from lockgate.core.ruling.approvals import Bound, approval_to_dict, canonical, would_do
+from lockgate.core.ruling.finding_catalogue import Entry, entry_for
 from lockgate.core.vocabulary import lineage
 from lockgate.core.wire import decision_to_dict, lineage_to_dict
 from lockgate.server.agents import heard
 
 if TYPE_CHECKING:
-    from lockgate.core.approvals import Approval
+    from lockgate.core.ruling.approvals import Approval
     from lockgate.core.vocabulary import Block
     from lockgate.hosting import Kept, SessionInfo, Stats, StepInfo
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
-from lockgate.core.approvals import Change, Record
 from lockgate.core.errors import LockgateError
+from lockgate.core.ruling.approvals import Change, Record
 from lockgate.stores.postgres import Postgres
 from lockgate.stores.sqlite import TABLES, SqliteApprovals, age
 

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
 
-from lockgate.core.approvals import (
+from lockgate.core.errors import InvalidCall, quoted
+from lockgate.core.ruling.approvals import (
     KEPT_S,
     MAX_KEPT,
     OPEN,
@@ -29,7 +30,6 @@ from lockgate.core.approvals import (
     known_as,
     taken,
 )
-from lockgate.core.errors import InvalidCall, quoted
 
 
 class MemoryApprovals:

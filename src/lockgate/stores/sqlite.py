@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from lockgate.core.approvals import (
+from lockgate.core.errors import InvalidCall, LockgateError, quoted
+from lockgate.core.ruling.approvals import (
     KEPT_S,
     MARKED_S,
     MAX_KEPT,
@@ -40,7 +41,6 @@ from lockgate.core.approvals import (
     shown_to_json,
     taken,
 )
-from lockgate.core.errors import InvalidCall, LockgateError, quoted
 from lockgate.private_files import Private
 
 # "lkga": other programs' databases are refused, and ours is known to tools that look.

@@ -38,10 +38,10 @@ from typing import Any, NamedTuple, cast
 from lockgate import embedded
 from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.core.evidence import FACTS, Evidence, plain
-from lockgate.core.opinions import Silent, Triage
-from lockgate.core.pipeline import Stage
-from lockgate.core.policy import PRESETS
 from lockgate.core.questions import Answer, Scored, Why
+from lockgate.core.ruling.opinions import Silent, Triage
+from lockgate.core.ruling.pipeline import Stage
+from lockgate.core.ruling.policy import PRESETS
 from lockgate.gate import Inquiry, Opined
 from lockgate.lanes import Full, Lane
 

@@ -11,8 +11,8 @@ from threading import BoundedSemaphore, Thread
 from typing import NamedTuple, Protocol
 
 from lockgate.core.judging import opinion_of, question
-from lockgate.core.opinions import Silent
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Said, Scored, Why
+from lockgate.core.ruling.opinions import Silent
 from lockgate.gate import Inquiry, Opined
 from lockgate.verifier_settings import is_key
 from lockgate.verifiers.client import Client, Provider

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lockgate import Gate
-from lockgate.core.policy import Policy
+from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import RULES, Rule
 from lockgate.gate import shared_scanner
 

@@ -25,16 +25,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from lockgate.core.context import Context, Noted
 from lockgate.core.errors import InvalidCall, printable, quoted
-from lockgate.core.opinions import Opinion, Ruling, Triage, Unreadable
-from lockgate.core.origins import Leaf, Lookup, Trace, Wishes
-from lockgate.core.own import far, own_part
-from lockgate.core.policy import Policy
-from lockgate.core.scope import border, outside
+from lockgate.core.ruling.context import Context, Noted
+from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
+from lockgate.core.ruling.origins import Leaf, Lookup, Trace, Wishes
+from lockgate.core.ruling.policy import Policy
+from lockgate.core.ruling.scope.border import border, outside
+from lockgate.core.ruling.self_protection import far, own_part
+from lockgate.core.ruling.tool_risk import goes_where_told, tool_risk
 from lockgate.core.text.rules import Rule, Scope
 from lockgate.core.text.scanner import Scanner
-from lockgate.core.tools import goes_where_told, tool_risk
 from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Reason, Risk, ToolCall
 
 # Findings whose rule starts with one of these hold a call whatever a model says.

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.origins import Leaf
-from lockgate.core.pipeline import HARD
-from lockgate.core.scope import (
+from lockgate.core.ruling.origins import Leaf
+from lockgate.core.ruling.pipeline import HARD
+from lockgate.core.ruling.scope.border import (
     MAX_FINDINGS,
     MAX_TEXT,
     OUTSIDE,

@@ -67,7 +67,7 @@ class Policy:
         put(self, "research_scope", _text(self.research_scope, "research_scope", MAX_SCOPE_LENGTH).strip())
         if self.research_scope:
             # Here and not above: a scope is rare, and reading one needs most of the core.
-            from lockgate.core.scope import border
+            from lockgate.core.ruling.scope.border import border
 
             border(self.research_scope)
         put(self, "triage_model", _model(self.triage_model, "triage_model"))
@@ -125,7 +125,7 @@ def stricter(a: Policy, b: Policy) -> Policy:
     """
     scope = a.research_scope
     if b.research_scope not in ("", scope):
-        from lockgate.core.scope import both
+        from lockgate.core.ruling.scope.border import both
 
         scope = both(scope, b.research_scope)
     return Policy(

@@ -18,10 +18,10 @@ from functools import lru_cache
 from posixpath import normpath
 from typing import NamedTuple
 
+from lockgate.core.ruling.tool_risk import tool_intent, tool_words
 from lockgate.core.text import imperatives as orders
 from lockgate.core.text.imperatives import Order
 from lockgate.core.text.scanner import Part, Scanner, characters
-from lockgate.core.tools import tool_intent, tool_words
 from lockgate.core.vocabulary import Finding, Origin
 
 # Signal id -> (what, why): the origin step's counterpart of the rule table.

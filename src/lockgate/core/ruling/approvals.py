@@ -297,7 +297,7 @@ def would_do(bound: Bound) -> str:
     shows the line has to make them visible.
     """
     # Where arguments go is known to the rules, which nobody needs who only asks or answers.
-    from lockgate.core.origins import sink_of
+    from lockgate.core.ruling.origins import sink_of
 
     arguments = arguments_of(bound.arguments)
     if bound.tool == FINISH and isinstance(arguments.get(STEP), str):

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from lockgate.core import origins
-from lockgate.core.origins import Candidate, Entry, Holders, Index, Leaf, candidates
+from lockgate.core.ruling import origins
+from lockgate.core.ruling.origins import Candidate, Entry, Holders, Index, Leaf, candidates
 from lockgate.core.text import imperatives as orders
 from lockgate.core.text.scanner import Part, Scanner
 

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidBlock, quoted
-from lockgate.core.origins import Driving, Entry, Holders, Index, Wishes
+from lockgate.core.ruling.origins import Driving, Entry, Holders, Index, Wishes
 from lockgate.core.text.rules import Scope
 from lockgate.core.text.scanner import Hit, Part, Scan, Scanner, encode
 from lockgate.core.vocabulary import Block, Finding, Kind, Lineage, Trust, default_trust, lineage

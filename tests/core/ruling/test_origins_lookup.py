@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from lockgate import Gate
-from lockgate.core.origins import (
+from lockgate.core.ruling.origins import (
     _CHUNK,
     _MAX_NAMES,
     MAX_ORDERS,

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockgate.core import approvals
-from lockgate.core.approvals import (
+from lockgate.core.errors import InvalidCall
+from lockgate.core.ruling import approvals
+from lockgate.core.ruling.approvals import (
     Answered,
     Approval,
     Bound,
@@ -37,7 +38,6 @@ from lockgate.core.approvals import (
     taken,
     would_do,
 )
-from lockgate.core.errors import InvalidCall
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
 from lockgate.steps import FINISH
 

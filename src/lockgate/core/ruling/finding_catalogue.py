@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lockgate.core.origins import SIGNALS
+from lockgate.core.ruling.origins import SIGNALS
 from lockgate.core.text.rules import BY_ID, RULES, Rule
 
 _OWASP = "LLM01:2026, ASI01"

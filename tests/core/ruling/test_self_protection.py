@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate.core.origins import Leaf
-from lockgate.core.own import own_part, readings
+from lockgate.core.ruling.origins import Leaf
+from lockgate.core.ruling.self_protection import own_part, readings
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action
 from lockgate.gate import Gate

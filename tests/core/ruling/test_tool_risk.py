@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockgate.core import tools
-from lockgate.core.tools import (
+from lockgate.core.ruling import tool_risk as tools
+from lockgate.core.ruling.tool_risk import (
     MAX_NAME,
     OBJECT_CLASSES,
     VERB_CLASSES,

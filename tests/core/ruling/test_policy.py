@@ -10,8 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.policy import FIELDS, MAX_PATTERN_LENGTH, PRESETS, Policy, changed, loosened, stricter, tightened
-from lockgate.core.scope import border, scopes_of
+from lockgate.core.ruling.policy import (
+    FIELDS,
+    MAX_PATTERN_LENGTH,
+    PRESETS,
+    Policy,
+    changed,
+    loosened,
+    stricter,
+    tightened,
+)
+from lockgate.core.ruling.scope.border import border, scopes_of
 from lockgate.core.vocabulary import Action, Mode, Risk, Trust
 
 _ACTIONS = (Action.CONTINUE, Action.REORIENT, Action.PAUSE)
@@ -224,7 +233,7 @@ def test_no_two_lists_of_patterns_share_a_hash(a: list[str], b: list[str]) -> No
 
 def test_the_hash_is_the_same_in_another_process() -> None:
     code = (
-        "from lockgate.core.policy import Policy;"
+        "from lockgate.core.ruling.policy import Policy;"
         "print(Policy(additional_patterns=('é', 'b'), additional_high_risk_tools=('y', 'x', 'z')).hash)"
     )
     here = Policy(additional_patterns=("b", "é"), additional_high_risk_tools=("z", "y", "x")).hash

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate import Action, Decision, Gate, InvalidCall, Policy, Reason, Risk, Session
-from lockgate.core import pipeline
-from lockgate.core.context import Context
-from lockgate.core.pipeline import MAX_DEPTH, MAX_LEAVES, Ask, begin, resume
+from lockgate.core.ruling import pipeline
+from lockgate.core.ruling.context import Context
+from lockgate.core.ruling.pipeline import MAX_DEPTH, MAX_LEAVES, Ask, begin, resume
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Finding, ToolCall
 

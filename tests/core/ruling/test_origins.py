@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lockgate import Action, Decision, Gate, Origin, Reason, Session
-from lockgate.core.origins import MAX_DRIVING, MAX_ORDERS, MAX_ORIGINS, MAX_PIECES, SIGNALS, sink_of
+from lockgate.core.ruling.origins import MAX_DRIVING, MAX_ORDERS, MAX_ORIGINS, MAX_PIECES, SIGNALS, sink_of
 from lockgate.core.text.imperatives import fold
 from lockgate.core.text.scanner import Scanner
 

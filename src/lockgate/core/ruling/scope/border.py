@@ -23,11 +23,11 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from lockgate.core.endings import COMMON, FILES, FILES_TOO, REGISTERED
 from lockgate.core.errors import InvalidConfig, printable, quoted
-from lockgate.core.origins import Leaf, sink_of
+from lockgate.core.ruling.origins import Leaf, sink_of
+from lockgate.core.ruling.scope.domain_names import COMMON, FILES, FILES_TOO, REGISTERED
+from lockgate.core.ruling.tool_risk import canonical_tool, tool_words
 from lockgate.core.text.confusables import INVISIBLE, cleaned, gates_of
-from lockgate.core.tools import canonical_tool, tool_words
 from lockgate.core.vocabulary import Finding
 
 OUTSIDE, UNREADABLE, UNREAD = "scope:outside", "scope:unreadable", "scope:unread"

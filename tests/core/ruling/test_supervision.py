@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockgate.core.approvals import binding
-from lockgate.core.context import Past
 from lockgate.core.errors import InvalidCall
-from lockgate.core.supervision import (
+from lockgate.core.ruling.approvals import binding
+from lockgate.core.ruling.context import Past
+from lockgate.core.ruling.supervision import (
     MAX_ACTS,
     MAX_ACTS_WRITTEN,
     MAX_ENTRIES,
@@ -380,7 +380,7 @@ def test_a_call_that_cannot_be_compared_is_undeclared(monkeypatch: pytest.Monkey
     def breaks(*_: object, **__: object) -> str:
         raise RuntimeError
 
-    monkeypatch.setattr("lockgate.core.supervision.undeclared", breaks)
+    monkeypatch.setattr("lockgate.core.ruling.supervision.undeclared", breaks)
     assert seen(call("read", path="x")).told()[0].why == "it could not be compared with the commitment"
 
 
@@ -424,7 +424,7 @@ def test_no_words_of_an_agent_hide_a_call(
 # --- the page
 
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "supervision.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "supervision.md").read_text(encoding="utf-8")
 
 
 def test_the_page_has_the_table_of_inheritance() -> None:

@@ -17,12 +17,12 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
-from lockgate.core.context import Past
 from lockgate.core.errors import InvalidCall, printable, quoted
-from lockgate.core.origins import Leaf, Wishes
 from lockgate.core.redaction.excerpts import HALF_PAIR
-from lockgate.core.scope import OUTSIDE, Border, outside, places
-from lockgate.core.tools import canonical_tool, tool_intent, tool_risk, tool_words
+from lockgate.core.ruling.context import Past
+from lockgate.core.ruling.origins import Leaf, Wishes
+from lockgate.core.ruling.scope.border import OUTSIDE, Border, outside, places
+from lockgate.core.ruling.tool_risk import canonical_tool, tool_intent, tool_risk, tool_words
 from lockgate.core.vocabulary import Finding, Risk
 
 # What the end of a step is called where calls have a tool's name: in the ledger, in approvals, before judges.
