@@ -33,7 +33,7 @@ import sessions
 import tables
 from detection import corpus
 from lockgate.core.errors import LockgateError
-from lockgate.core.evidence import FACTS, Evidence, evidence_of, plain
+from lockgate.core.judging.evidence import FACTS, Evidence, evidence_of, plain
 from lockgate.core.ruling.pipeline import Ask
 from lockgate.core.ruling.policy import PRESETS
 from lockgate.gate import Gate

@@ -12,7 +12,7 @@ import tiny_judge
 from lockgate import Gate, InvalidConfig, Policy, assemble, embedded, resolve_adapter_from_env
 from lockgate.adapters import EmbeddedAdapter
 from lockgate.config import Settings
-from lockgate.core.models import parse_aliases, resolve_model
+from lockgate.core.judging.model_names import parse_aliases, resolve_model
 from lockgate.core.ruling.policy import PRESETS, loosened, stricter, tightened
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate import shared_scanner

@@ -8,7 +8,7 @@ from time import time
 import pytest
 
 from lockgate import Action, Decision, Gate, InvalidCall, InvalidConfig, Policy, Reason
-from lockgate.core.judging import question
+from lockgate.core.judging.judge_prompts import question
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage
 from lockgate.core.ruling.supervision import Commitment, SelfAssessment, Supervision
 from lockgate.gate import Inquiry, Opined, Session

@@ -29,7 +29,7 @@ import compose
 import foreign
 
 from lockgate import Gate
-from lockgate.core.evidence import evidence_of, plain
+from lockgate.core.judging.evidence import evidence_of, plain
 from lockgate.core.ruling.pipeline import Ask
 
 # Licences that let a derived model be handed on; a package that claims another, or none, is left out.

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 from pack import pack
 from rows import apart, auroc, load
 
-from lockgate.core.evidence import Evidence
+from lockgate.core.judging.evidence import Evidence
 from lockgate.core.ruling.policy import PRESETS
 from lockgate.verifiers.embedded import NAMES, EmbeddedJudge, Files
 

@@ -19,7 +19,7 @@ import hyperscan
 from lockgate import __version__, recording
 from lockgate.config import POSTGRES, Audit, Settings, beside, discover, key_files
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError, quoted
-from lockgate.core.models import EMBEDDED, NOBODY
+from lockgate.core.judging.model_names import EMBEDDED, NOBODY
 from lockgate.core.text.readings import BEYOND_ASCII
 from lockgate.core.text.rules import RULES, Rule
 from lockgate.core.text.scanner import Scanner, check_pattern, cue_expressions, custom_rules, expressions
@@ -27,7 +27,7 @@ from lockgate.gate import Gate, Judge
 
 if TYPE_CHECKING:
     from lockgate.adapters import EmbeddedAdapter, KeySource, LocalRuleAdapter, RemoteAdapter
-    from lockgate.core.models import ModelName
+    from lockgate.core.judging.model_names import ModelName
     from lockgate.hosting import Host, SessionStore
     from lockgate.journal import Journal, Signer
     from lockgate.log import Store
@@ -149,7 +149,7 @@ def _configured(settings: Settings, key: str, name: str, timeout_s: float | None
 
 def models_from_settings(settings: Settings) -> dict[str, ModelName]:
     """The models that the configuration names, by its keys, resolved; nothing of the environment is needed."""
-    from lockgate.core.models import parse_aliases, resolve_model
+    from lockgate.core.judging.model_names import parse_aliases, resolve_model
 
     named = {TRIAGE_KEY: settings.policy.triage_model, SUPERVISOR_KEY: settings.policy.supervisor_model}
     aliases = parse_aliases(settings.supervision.model_aliases)
@@ -177,7 +177,7 @@ def judge_from_settings(
 
 def judge_settings(settings: Settings, name: str) -> VerifierSettings:
     """Who this name means, and what the environment says about them; InvalidConfig if they could not judge."""
-    from lockgate.core.models import parse_aliases, resolve_model
+    from lockgate.core.judging.model_names import parse_aliases, resolve_model
     from lockgate.verifier_settings import settings_for
 
     named = resolve_model(name, parse_aliases(settings.supervision.model_aliases))
@@ -192,7 +192,7 @@ def judge_settings(settings: Settings, name: str) -> VerifierSettings:
 def _price(lines: tuple[str, ...], name: str, tokens_in: int, tokens_out: int) -> float | None:
     from datetime import UTC, datetime
 
-    from lockgate.core.prices import cost_usd, parse_prices
+    from lockgate.core.judging.prices import cost_usd, parse_prices
 
     today = datetime.now(UTC).date().isoformat()
     return cost_usd(name, tokens_in, tokens_out, parse_prices(lines), on=today)

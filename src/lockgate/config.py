@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import cast
 
 from lockgate.core.errors import InvalidConfig, InvalidPattern, quoted
-from lockgate.core.models import parse_aliases
-from lockgate.core.prices import parse_prices
+from lockgate.core.judging.model_names import parse_aliases
+from lockgate.core.judging.prices import parse_prices
 from lockgate.core.ruling.policy import (
     MAX_ATTEMPTS,
     MAX_PATTERN_LENGTH,

@@ -55,8 +55,8 @@ from lockgate.core.vocabulary import (
 )
 
 if TYPE_CHECKING:
-    from lockgate.core.cases import Case, Snapshot
-    from lockgate.core.evidence import Evidence
+    from lockgate.core.judging.case import Case, Snapshot
+    from lockgate.core.judging.evidence import Evidence
     from lockgate.core.ruling.approvals import Bound, Pending, Taken
     from lockgate.recording import Journal, Promised, Seen
     from lockgate.steps import Step, Watcher
@@ -864,7 +864,7 @@ class Session:
 
     def _ask(self, judge: Judge, ask: Ask) -> Generator[_Work, object, tuple[Opinion, Ran]]:
         """One judge's opinion, from the answers of the last minutes where the very same was asked before."""
-        from lockgate.core.cases import snapshot
+        from lockgate.core.judging.case import snapshot
 
         top = ask.stage is Stage.SUPERVISOR
         # Putting the question together is part of what asking costs.
@@ -959,11 +959,11 @@ class Session:
 
 
 def _inquiry(ask: Ask, seen: Snapshot, policy: Policy, *, goal: str, history: Sequence[Past], reads: bool) -> Inquiry:
-    from lockgate.core.cases import case_of
+    from lockgate.core.judging.case import case_of
 
     evidence = None
     if reads:
-        from lockgate.core.evidence import evidence_of
+        from lockgate.core.judging.evidence import evidence_of
 
         evidence = evidence_of(ask, seen, goal)
     return Inquiry(ask.stage, case_of(ask, seen, policy, goal=goal, history=history), evidence)

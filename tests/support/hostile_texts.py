@@ -6,7 +6,7 @@ import json
 import random
 import re
 
-from lockgate.core.cases import Case
+from lockgate.core.judging.case import Case
 from lockgate.core.redaction.excerpts import UNSEEN
 
 NONCE = "3f9a1c07d2e84b65a0c4f1e2d3b5a697"

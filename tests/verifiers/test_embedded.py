@@ -24,8 +24,8 @@ import pytest
 import tiny_judge
 
 from lockgate import Action, Gate, InvalidConfig, Reason
-from lockgate.core.cases import Case
-from lockgate.core.evidence import FACTS, Evidence, plain
+from lockgate.core.judging.case import Case
+from lockgate.core.judging.evidence import FACTS, Evidence, plain
 from lockgate.core.questions import Scored, Why
 from lockgate.core.ruling.opinions import Opinion, Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
@@ -405,8 +405,8 @@ _FORKS = """
 import os, sys, warnings
 from pathlib import Path
 from threading import Event, Thread
-from lockgate.core.cases import Case
-from lockgate.core.evidence import FACTS, Evidence
+from lockgate.core.judging.case import Case
+from lockgate.core.judging.evidence import FACTS, Evidence
 from lockgate.core.ruling.opinions import Triage
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.gate import Inquiry, Opined

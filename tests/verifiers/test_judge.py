@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lockgate import Action, Gate
-from lockgate.core.cases import Case
+from lockgate.core.judging.case import Case
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Said, Scored, Why
 from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage

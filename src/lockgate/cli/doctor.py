@@ -588,7 +588,7 @@ def _judge(judge: _Judge, settings: Settings, reported: list[str], *, offline: b
     from time import perf_counter
 
     from lockgate import assemble
-    from lockgate.core.cases import Case
+    from lockgate.core.judging.case import Case
     from lockgate.gate import Inquiry
 
     chosen = assemble.judge_settings(settings, judge.model)
@@ -613,8 +613,8 @@ def _embedded_judge(settings: Settings) -> Check:
     from time import perf_counter
 
     from lockgate import assemble
-    from lockgate.core.cases import Case
-    from lockgate.core.evidence import FACTS, Evidence
+    from lockgate.core.judging.case import Case
+    from lockgate.core.judging.evidence import FACTS, Evidence
     from lockgate.core.ruling.pipeline import Stage
     from lockgate.gate import Inquiry
 

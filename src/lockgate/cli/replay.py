@@ -205,7 +205,7 @@ def age_of(text: str | None) -> float | None:
 def _gate(config: str | None, *, ask: bool) -> Gate:
     """A gate that keeps nothing; of the judges only the one that runs here, unless models may be asked."""
     from lockgate import assemble
-    from lockgate.core.models import EMBEDDED
+    from lockgate.core.judging.model_names import EMBEDDED
 
     settings = assemble.settings_from_environment(config)
     if ask:

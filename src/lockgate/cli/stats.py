@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lockgate.config import Settings
     from lockgate.core.economics import Judged, Report
     from lockgate.core.entries import Entry, Passes
-    from lockgate.core.prices import Own
+    from lockgate.core.judging.prices import Own
     from lockgate.core.vocabulary import Ran
 
 _HELP = """\
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> Exit:
     from time import time
 
     from lockgate.core.economics import report
-    from lockgate.core.prices import parse_prices
+    from lockgate.core.judging.prices import parse_prices
 
     since_s = 0.0 if args.since is None else parse_since(args.since, time())
     settings = None if args.files and args.config is None else _settings(args)
@@ -187,7 +187,7 @@ def _split(stream: BinaryIO) -> Iterator[bytes | None]:
 
 def _costs(own: Mapping[str, Own]) -> Callable[[Ran], float | None]:
     """An answer is counted at what it was when it was given, unless a price was named now or none was known then."""
-    from lockgate.core.prices import cost_usd
+    from lockgate.core.judging.prices import cost_usd
 
     def cost(ran: Ran) -> float | None:
         if ran.cached:
@@ -207,7 +207,7 @@ def _today() -> str:
 
 def _prices(found: Report, own: Mapping[str, Own]) -> list[dict[str, object]]:
     """The price of every model that was asked, as the table or the command line has it today."""
-    from lockgate.core.prices import price_of
+    from lockgate.core.judging.prices import price_of
 
     listed: list[dict[str, object]] = []
     for name in dict.fromkeys(each.by for each in found.judges if each.by):
@@ -220,7 +220,7 @@ def _prices(found: Report, own: Mapping[str, Own]) -> list[dict[str, object]]:
 
 def _as_dict(found: Report, own: Mapping[str, Own], read: _Read, since_s: float) -> dict[str, object]:
     from lockgate.core.economics import report_to_dict
-    from lockgate.core.prices import NOTED
+    from lockgate.core.judging.prices import NOTED
 
     return {
         **report_to_dict(found),
@@ -312,7 +312,7 @@ def _money(screen: Console, found: Report, own: Mapping[str, Own]) -> None:
     from rich.text import Text
 
     from lockgate.cli.terminal import counted, visible
-    from lockgate.core.prices import NOTED
+    from lockgate.core.judging.prices import NOTED
 
     judges = [each for each in found.judges if each.by]
     if not judges:

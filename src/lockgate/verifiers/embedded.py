@@ -37,7 +37,7 @@ from typing import Any, NamedTuple, cast
 
 from lockgate import embedded
 from lockgate.core.errors import InvalidConfig, quoted
-from lockgate.core.evidence import FACTS, Evidence, plain
+from lockgate.core.judging.evidence import FACTS, Evidence, plain
 from lockgate.core.questions import Answer, Scored, Why
 from lockgate.core.ruling.opinions import Silent, Triage
 from lockgate.core.ruling.pipeline import Stage

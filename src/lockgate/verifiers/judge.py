@@ -10,7 +10,7 @@ from secrets import token_hex
 from threading import BoundedSemaphore, Thread
 from typing import NamedTuple, Protocol
 
-from lockgate.core.judging import opinion_of, question
+from lockgate.core.judging.judge_prompts import opinion_of, question
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Said, Scored, Why
 from lockgate.core.ruling.opinions import Silent
 from lockgate.gate import Inquiry, Opined

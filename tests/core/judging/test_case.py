@@ -9,8 +9,8 @@ import pytest
 from hostile_texts import NONCE, as_sent, hostile, recovered, whole_of
 
 from lockgate import Gate, Policy
-from lockgate.core import cases
-from lockgate.core.cases import (
+from lockgate.core.judging import case as cases
+from lockgate.core.judging.case import (
     LEAST_CHARACTERS,
     MAX_BLOCKS,
     SUPERVISOR_CHARACTERS,
@@ -20,7 +20,7 @@ from lockgate.core.cases import (
     case_of,
     snapshot,
 )
-from lockgate.core.judging import question
+from lockgate.core.judging.judge_prompts import question
 from lockgate.core.redaction.excerpts import cut_to, shared_out, weight, without_secrets
 from lockgate.core.ruling.context import Context, Past
 from lockgate.core.ruling.opinions import Unreadable

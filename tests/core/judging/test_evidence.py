@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockgate import Gate
-from lockgate.core.cases import Snapshot, snapshot
-from lockgate.core.evidence import FACTS, MAX_WINDOWS, REACH, Evidence, evidence_of, plain
+from lockgate.core.judging.case import Snapshot, snapshot
+from lockgate.core.judging.evidence import FACTS, MAX_WINDOWS, REACH, Evidence, evidence_of, plain
 from lockgate.core.ruling.pipeline import Ask
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Block, Kind, Trust

@@ -11,8 +11,8 @@ from hostile_texts import FRAGMENTS, NONCE, OTHER, as_sent, hostile, recovered, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockgate.core.cases import Case, Excerpt
-from lockgate.core.judging import (
+from lockgate.core.judging.case import Case, Excerpt
+from lockgate.core.judging.judge_prompts import (
     MAX_CORRECTION,
     PLAIN_CORRECTION,
     opinion_of,

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from itertools import permutations
 from typing import NamedTuple
 
-from lockgate.core.cases import Case
+from lockgate.core.judging.case import Case
 from lockgate.core.prompts import fenced
 from lockgate.core.questions import Question
 from lockgate.core.redaction.excerpts import HALF_PAIR, UNSEEN

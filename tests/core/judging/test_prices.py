@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.models import ALIASES, resolve_model
-from lockgate.core.prices import MAX_PRICES, NOTED, PRICES, cost_usd, parse_prices, price_of
+from lockgate.core.judging.model_names import ALIASES, resolve_model
+from lockgate.core.judging.prices import MAX_PRICES, NOTED, PRICES, cost_usd, parse_prices, price_of
 
 
 def test_every_row_has_a_source_and_a_model_one_can_name() -> None:
@@ -98,7 +98,7 @@ def test_what_is_no_price_is_refused(lines: list[str], message: str) -> None:
         parse_prices(lines)
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "models.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "models.md").read_text(encoding="utf-8")
 
 
 def test_the_page_lists_every_name_and_price_and_no_other() -> None:
