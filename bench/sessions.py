@@ -12,7 +12,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from lockgate.core.errors import InvalidTrace, quoted
-from lockgate.core.trace import BlockEvent, CallEvent, Header, SessionStart, parse_line
+from lockgate.core.sessions.trace_format import BlockEvent, CallEvent, Header, SessionStart, parse_line
 
 HEADER_INDEXED = "lockgate-trace/1"
 

@@ -21,8 +21,8 @@ from lockgate.core.errors import (
     LockgateError,
     SessionsUnavailable,
 )
-from lockgate.core.kept import MAX_CONTENT, SessionInfo, stats_of
 from lockgate.core.ruling.opinions import Ruling, Triage
+from lockgate.core.sessions.session_entries import MAX_CONTENT, SessionInfo, stats_of
 from lockgate.core.vocabulary import Action, Finding, Receipt, Trust
 from lockgate.gate import Gate, Inquiry, Opined
 from lockgate.hosting import Host, Kept, Piece, SessionStore, memory
@@ -535,7 +535,7 @@ def test_one_damaged_ruling_does_not_hide_the_others(host: Host) -> None:
 def test_a_row_that_is_no_entry_makes_the_context_unknown(host: Host, other: Host) -> None:
     host.open("s", goal="Answer ana@example.com")
     number = other.store.session("s").number  # type: ignore[union-attr]
-    from lockgate.core.kept import Entry, Sort
+    from lockgate.core.sessions.session_entries import Entry, Sort
 
     other.store.append((number,), [Entry(Sort.BLOCK, 1.0, "", b"\xff\xfe", "no json")])
     assert rules(host.check("s", "send_email", MAIL)) == {"cap:context-unknown"}

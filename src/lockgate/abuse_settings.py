@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from lockgate.core.errors import InvalidConfig, printable, quoted
 from lockgate.core.payload import PII_RULESETS
+from lockgate.core.sessions.trace_format import closest
 from lockgate.core.strikes import MAX_SECONDS, MAX_THRESHOLD, MODES, LadderSettings, Standing
-from lockgate.core.trace import closest
 from lockgate.verifier_settings import read_key_file
 
 MIN_SECRET_CHARACTERS = 32

@@ -555,7 +555,7 @@ def _number(said: Mapping[str, str], name: str, *, whole: bool) -> float:
 def _adapter(said: Mapping[str, str]) -> str:
     adapter = _text(said, "VERIFIER_ADAPTER") or "none"
     if adapter not in ADAPTERS:
-        from lockgate.core.trace import closest
+        from lockgate.core.sessions.trace_format import closest
 
         hint = f"{closest(adapter.lower(), ADAPTERS)} use one of: {', '.join(ADAPTERS)}".strip()
         raise InvalidConfig(f"unknown VERIFIER_ADAPTER {quoted(adapter)}", hint=hint)

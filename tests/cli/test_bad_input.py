@@ -12,7 +12,7 @@ import pytest
 
 from lockgate.cli.traces import _lines
 from lockgate.core.errors import InvalidTrace
-from lockgate.core.trace import MAX_LINE_BYTES
+from lockgate.core.sessions.trace_format import MAX_LINE_BYTES
 
 Run = Callable[..., Any]
 

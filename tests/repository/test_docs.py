@@ -16,9 +16,10 @@ import lockgate
 from lockgate import assemble, tracing
 from lockgate.adapters import REASONS, RemoteAdapter
 from lockgate.cli.main import COMMANDS, main, parsers
-from lockgate.core import payload, trace
+from lockgate.core import payload
 from lockgate.core.redaction.spans import KINDS
 from lockgate.core.ruling.policy import Policy
+from lockgate.core.sessions import trace_format as trace
 from lockgate.core.vocabulary import Decision, Finding, Origin, Reason
 from lockgate.gate import shared_scanner
 from lockgate.metrics import METRICS, NAMES

@@ -13,8 +13,8 @@ from threading import Barrier, Thread
 
 import pytest
 
-from lockgate.core.economics import report
-from lockgate.core.entries import Entry, Passes, from_line
+from lockgate.core.sessions.cost_report import report
+from lockgate.core.sessions.ledger_lines import Entry, Passes, from_line
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
 from lockgate.gate import Gate, Ledger
 from lockgate.stores import ledger as module

@@ -10,7 +10,7 @@ from threading import Barrier
 
 import pytest
 
-from lockgate.core.kept import Entry, Filter, SessionInfo, Sort, encoded, ruled, spelled
+from lockgate.core.sessions.session_entries import Entry, Filter, SessionInfo, Sort, encoded, ruled, spelled
 from lockgate.core.vocabulary import Action, Decision, Finding, Ran, Reason, Receipt, Risk
 from lockgate.hosting import SessionStore
 from lockgate.stores.sessions_sqlite import SqliteSessions

@@ -18,7 +18,7 @@ import pytest
 from paths import SUPPORT
 
 from lockgate.core.errors import JournalUnavailable, LockgateError, SessionsUnavailable
-from lockgate.core.kept import Entry, SessionInfo, Sort
+from lockgate.core.sessions.session_entries import Entry, SessionInfo, Sort
 from lockgate.stores import sessions_sqlite
 from lockgate.stores.log_sqlite import SqliteLog
 from lockgate.stores.passing import MarkFile, Passing
@@ -336,7 +336,7 @@ def run(path: Path, statement: str) -> None:
     """In another process."""
     made = f"""
 from pathlib import Path
-from lockgate.core.kept import Entry, Sort
+from lockgate.core.sessions.session_entries import Entry, Sort
 from lockgate.stores.sessions_sqlite import SqliteSessions
 BLOCK = Entry(Sort.BLOCK, 1.0, "", b"text", '["tool:x",null,null,[]]')
 store = SqliteSessions(Path({str(path)!r}))

@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-from lockgate.core.kept import Entry, SessionInfo, Sort, decoded, encoded, kept_of, ruled, spelled
+from lockgate.core.sessions.session_entries import Entry, SessionInfo, Sort, decoded, encoded, kept_of, ruled, spelled
 from lockgate.core.vocabulary import Action, Decision, Reason, Risk
 from lockgate.hosting import SessionStore
 from lockgate.stores.sessions_sqlite import SqliteSessions

@@ -92,7 +92,7 @@ def _adapters() -> tuple[str, ...]:
 
 def _known(word: str, what: str, words: tuple[str, ...]) -> str:
     from lockgate.core.errors import LockgateError, quoted
-    from lockgate.core.trace import closest
+    from lockgate.core.sessions.trace_format import closest
 
     if word not in words:
         hint = closest(word.lower(), words) or f"use {', '.join(words)}"

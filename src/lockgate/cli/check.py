@@ -63,7 +63,7 @@ def _gate(args: argparse.Namespace) -> Gate:
     from lockgate import assemble
     from lockgate.core.errors import LockgateError, quoted
     from lockgate.core.ruling.policy import tightened
-    from lockgate.core.trace import closest
+    from lockgate.core.sessions.trace_format import closest
     from lockgate.core.vocabulary import Mode
     from lockgate.gate import Gate
 

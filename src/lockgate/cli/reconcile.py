@@ -16,7 +16,7 @@ from lockgate.cli.exits import Exit
 from lockgate.cli.replay import age_of, chosen, progress, projects, sessions_of
 from lockgate.cli.terminal import console, counted, excerpt, visible
 from lockgate.core.errors import LockgateError
-from lockgate.core.kept import MAX_PAGE, Kept
+from lockgate.core.sessions.session_entries import MAX_PAGE, Kept
 from lockgate.core.vocabulary import Action
 
 if TYPE_CHECKING:

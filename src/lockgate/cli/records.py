@@ -200,7 +200,7 @@ class _Shown:
 def _wanted(args: argparse.Namespace) -> Wanted:
     from lockgate.cli.stats import parse_since
     from lockgate.core.journal.record import KINDS
-    from lockgate.core.trace import closest
+    from lockgate.core.sessions.trace_format import closest
     from lockgate.core.vocabulary import Action, Reason
 
     words = (

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> Exit:
 def _chosen(rule: str | None, family: str | None) -> Sequence[Entry]:
     from lockgate.core.errors import LockgateError, quoted
     from lockgate.core.ruling.finding_catalogue import ENTRIES, find
-    from lockgate.core.trace import closest
+    from lockgate.core.sessions.trace_format import closest
 
     if rule is not None:
         found = find(rule)

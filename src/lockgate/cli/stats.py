@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from lockgate.cli.parser import Parser
     from lockgate.config import Settings
-    from lockgate.core.economics import Judged, Report
-    from lockgate.core.entries import Entry, Passes
     from lockgate.core.judging.prices import Own
+    from lockgate.core.sessions.cost_report import Judged, Report
+    from lockgate.core.sessions.ledger_lines import Entry, Passes
     from lockgate.core.vocabulary import Ran
 
 _HELP = """\
@@ -79,8 +79,8 @@ def describe(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> Exit:
     from time import time
 
-    from lockgate.core.economics import report
     from lockgate.core.judging.prices import parse_prices
+    from lockgate.core.sessions.cost_report import report
 
     since_s = 0.0 if args.since is None else parse_since(args.since, time())
     settings = None if args.files and args.config is None else _settings(args)
@@ -145,7 +145,7 @@ def _files(args: argparse.Namespace, settings: Settings | None) -> tuple[tuple[s
 
 
 def _entries(files: tuple[str, ...], since_s: float, read: _Read) -> Iterator[Entry | Passes]:
-    from lockgate.core.entries import from_line
+    from lockgate.core.sessions.ledger_lines import from_line
 
     for number, name in enumerate(files):
         for line in _lines(name):
@@ -161,7 +161,7 @@ def _entries(files: tuple[str, ...], since_s: float, read: _Read) -> Iterator[En
 
 
 def _rulings(entry: Entry | Passes) -> int:
-    from lockgate.core.entries import Passes
+    from lockgate.core.sessions.ledger_lines import Passes
 
     return len(entry.latencies_us) if isinstance(entry, Passes) else 1
 
@@ -219,8 +219,8 @@ def _prices(found: Report, own: Mapping[str, Own]) -> list[dict[str, object]]:
 
 
 def _as_dict(found: Report, own: Mapping[str, Own], read: _Read, since_s: float) -> dict[str, object]:
-    from lockgate.core.economics import report_to_dict
     from lockgate.core.judging.prices import NOTED
+    from lockgate.core.sessions.cost_report import report_to_dict
 
     return {
         **report_to_dict(found),
@@ -256,7 +256,7 @@ def _funnel(screen: Console, found: Report) -> None:
     from rich.text import Text
 
     from lockgate.cli.terminal import counted
-    from lockgate.core.economics import EXPECTED
+    from lockgate.core.sessions.cost_report import EXPECTED
 
     when = f", {_clock(found.first_s)} to {_clock(found.last_s)}" if found.last_s else ""
     screen.print(

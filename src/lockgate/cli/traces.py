@@ -11,7 +11,7 @@ from errno import EISDIR
 from typing import BinaryIO, TextIO
 
 from lockgate.core.errors import InvalidTrace, LockgateError
-from lockgate.core.trace import (
+from lockgate.core.sessions.trace_format import (
     MAX_LINE_BYTES,
     BlockEvent,
     CallEvent,

@@ -15,7 +15,7 @@ from typing import Never
 
 from lockgate.core.errors import InvalidPayload, quoted
 from lockgate.core.redaction.redact import Redacted, redact
-from lockgate.core.trace import closest
+from lockgate.core.sessions.trace_format import closest
 
 MODALITIES = ("text", "pdf", "docx", "image", "audio", "video")
 PII_RULESETS = ("default", "hipaa", "ferpa", "custom")

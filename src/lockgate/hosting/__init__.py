@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockgate.core.kept import Bucket, Kept, RuleCount, SessionInfo, Stats
+from lockgate.core.sessions.session_entries import Bucket, Kept, RuleCount, SessionInfo, Stats
 from lockgate.hosting.host import Piece
 from lockgate.hosting.steps import Host, StepInfo
 from lockgate.hosting.store import SessionStore

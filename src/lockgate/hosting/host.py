@@ -24,7 +24,8 @@ from lockgate.core.errors import (
     SessionsUnavailable,
     quoted,
 )
-from lockgate.core.kept import (
+from lockgate.core.ruling.pipeline import unrecorded
+from lockgate.core.sessions.session_entries import (
     CLAIMED,
     MAX_BLOCKS,
     MAX_CONTENT,
@@ -47,7 +48,6 @@ from lockgate.core.kept import (
     stats_of,
     to_json,
 )
-from lockgate.core.ruling.pipeline import unrecorded
 from lockgate.core.vocabulary import Action, Block, Decision, Finding, Kind, Lineage, Mode, Reason, ToolCall, Trust
 from lockgate.hosting.live import NO_CALL, Live
 from lockgate.hosting.memory import MAX_DEPTH, Pending, stricter_of

@@ -11,9 +11,9 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from lockgate.core.errors import InvalidBlock, InvalidCall, InvalidConfig, LockgateError, quoted
-from lockgate.core.kept import BLOCKS, Row, SessionInfo, Sort, decoded, kept_of
 from lockgate.core.ruling.pipeline import Ask
 from lockgate.core.ruling.policy import Policy
+from lockgate.core.sessions.session_entries import BLOCKS, Row, SessionInfo, Sort, decoded, kept_of
 from lockgate.core.vocabulary import Decision, ToolCall, Trust
 from lockgate.gate import Session
 

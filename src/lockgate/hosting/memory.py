@@ -18,9 +18,9 @@ from typing import NamedTuple
 from weakref import ref
 
 from lockgate.core.errors import JournalUnavailable, LockgateError, SessionsUnavailable, printable
-from lockgate.core.kept import Entry, Put, Row, SessionInfo, Sort, ruled, spelled
 from lockgate.core.ruling.pipeline import leaves_of
 from lockgate.core.ruling.scope.border import both
+from lockgate.core.sessions.session_entries import Entry, Put, Row, SessionInfo, Sort, ruled, spelled
 from lockgate.core.vocabulary import Decision, Mode
 from lockgate.gate import MAX_HISTORY, Gate, Session
 from lockgate.hosting.live import HostedRun, Live

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 from lockgate.core.errors import SessionsUnavailable
-from lockgate.core.kept import Entry, Kept, Sort, checked_name, to_json
 from lockgate.core.ruling.pipeline import unrecorded
 from lockgate.core.ruling.supervision import FINISH, assessment_of, commitment_of
+from lockgate.core.sessions.session_entries import Entry, Kept, Sort, checked_name, to_json
 from lockgate.core.vocabulary import Action, Reason
 from lockgate.hosting.host import Hosting, is_name
 from lockgate.hosting.live import Live

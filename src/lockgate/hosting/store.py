@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
-from lockgate.core.kept import Entry, Filter, Put, Row, SessionInfo, Tally
+from lockgate.core.sessions.session_entries import Entry, Filter, Put, Row, SessionInfo, Tally
 
 
 class Mark(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from lockgate.core.errors import quoted
-from lockgate.core.trace import closest
+from lockgate.core.sessions.trace_format import closest
 from lockgate.core.vocabulary import Action, Kind, Mode, Reason, Risk, Trust
 from lockgate.server.exchange import is_text
 

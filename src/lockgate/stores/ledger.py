@@ -19,7 +19,7 @@ from threading import Lock
 from time import time
 from typing import TYPE_CHECKING
 
-from lockgate.core.entries import Entry, Pass, entry_of, passed, to_lines
+from lockgate.core.sessions.ledger_lines import Entry, Pass, entry_of, passed, to_lines
 
 if TYPE_CHECKING:
     from lockgate.core.vocabulary import Decision

@@ -14,7 +14,7 @@ from threading import Lock
 from time import monotonic
 
 from lockgate.core.errors import SessionsUnavailable
-from lockgate.core.kept import Entry, Put
+from lockgate.core.sessions.session_entries import Entry, Put
 from lockgate.stores.doubts import Doubts
 from lockgate.stores.postgres import BUSY_S, Postgres
 from lockgate.stores.sessions_sql import TABLES, Database, SqlSessions

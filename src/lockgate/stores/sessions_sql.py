@@ -12,7 +12,7 @@ from json import loads
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lockgate.core.errors import SessionsUnavailable
-from lockgate.core.kept import (
+from lockgate.core.sessions.session_entries import (
     BLOCKS,
     CLAIMED,
     Entry,

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockgate.core.entries import MAX_NAME, MAX_PASSES, Entry, Passes, entry_of, from_line, passed, to_lines
+from lockgate.core.sessions.ledger_lines import (
+    MAX_NAME,
+    MAX_PASSES,
+    Entry,
+    Passes,
+    entry_of,
+    from_line,
+    passed,
+    to_lines,
+)
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
 from lockgate.core.wire import decision_to_dict
 

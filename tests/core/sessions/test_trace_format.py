@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidTrace
-from lockgate.core.trace import (
+from lockgate.core.sessions.trace_format import (
     MAX_DEPTH,
     MAX_LINE_BYTES,
     BlockEvent,

@@ -16,9 +16,9 @@ from enum import StrEnum
 from itertools import islice
 from typing import NamedTuple
 
-from lockgate.core.economics import fate_of
-from lockgate.core.entries import Entry as Counted
 from lockgate.core.errors import InvalidCall, quoted
+from lockgate.core.sessions.cost_report import fate_of
+from lockgate.core.sessions.ledger_lines import Entry as Counted
 from lockgate.core.text.scanner import MAX_TEXT
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Receipt, Risk
 

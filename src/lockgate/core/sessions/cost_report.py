@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from lockgate.core.entries import Entry, Passes
+from lockgate.core.sessions.ledger_lines import Entry, Passes
 from lockgate.core.vocabulary import Action, Ran, Reason
 
 # Where the seed expects calls to be settled: by the rules, by triage, by the supervisor.

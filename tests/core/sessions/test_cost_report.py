@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from lockgate.core.economics import EXPECTED, fate_of, report, report_to_dict
-from lockgate.core.entries import Entry, Passes
+from lockgate.core.sessions.cost_report import EXPECTED, fate_of, report, report_to_dict
+from lockgate.core.sessions.ledger_lines import Entry, Passes
 from lockgate.core.vocabulary import Ran, Reason
 
 TRIAGE, TOP = "anthropic/small", "anthropic/big"
