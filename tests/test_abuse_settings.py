@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lockgate.abuse_settings import VARIABLES, AbuseSettings, abuse_settings
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.strikes import LadderSettings, Standing
+from lockgate.core.requests.strikes import LadderSettings, Standing
 
 SECRET = "s3cret-" * 6
 

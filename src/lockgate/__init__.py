@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         VerifierAdapter,
         resolve_adapter_from_env,
     )
-    from lockgate.core.assessment import Assessment
     from lockgate.core.errors import (
         InvalidBlock,
         InvalidCall,
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
         LockgateError,
     )
     from lockgate.core.questions import Verdict
+    from lockgate.core.requests.assessment import Assessment
     from lockgate.core.ruling.opinions import Ruling, Silent, Triage, Unreadable
     from lockgate.core.ruling.policy import Policy
     from lockgate.core.ruling.supervision import Commitment, SelfAssessment, Supervision
@@ -103,7 +103,7 @@ __all__ = [
 
 _HOMES = {
     "lockgate.adapters": "KeySource LocalRuleAdapter RemoteAdapter VerifierAdapter resolve_adapter_from_env".split(),
-    "lockgate.core.assessment": ["Assessment"],
+    "lockgate.core.requests.assessment": ["Assessment"],
     "lockgate.core.errors": (
         "InvalidBlock InvalidCall InvalidConfig InvalidPattern InvalidPayload InvalidTrace JournalUnavailable "
         "LockgateError"

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidConfig, printable, quoted
-from lockgate.core.payload import PII_RULESETS
+from lockgate.core.requests.payload import PII_RULESETS
+from lockgate.core.requests.strikes import MAX_SECONDS, MAX_THRESHOLD, MODES, LadderSettings, Standing
 from lockgate.core.sessions.trace_format import closest
-from lockgate.core.strikes import MAX_SECONDS, MAX_THRESHOLD, MODES, LadderSettings, Standing
 from lockgate.verifier_settings import read_key_file
 
 MIN_SECRET_CHARACTERS = 32
@@ -244,7 +244,7 @@ class AbuseSettings:
 
     def __post_init__(self) -> None:
         if not isinstance(self.ladder, LadderSettings):
-            raise InvalidConfig("ladder must be a LadderSettings", hint="from lockgate.core.strikes")
+            raise InvalidConfig("ladder must be a LadderSettings", hint="from lockgate.core.requests.strikes")
         if type(self.enabled) is not bool:
             # The word `false` is true.
             raise InvalidConfig("enabled must be True or False", hint="without quotes")

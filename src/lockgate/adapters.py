@@ -27,7 +27,9 @@ from secrets import token_bytes, token_hex
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
-from lockgate.core.assessment import (
+from lockgate.core.errors import InvalidPayload
+from lockgate.core.questions import Answer, NoAnswer, Question, Verdict, Why
+from lockgate.core.requests.assessment import (
     NO_FINDINGS,
     REASONS,
     Assessment,
@@ -38,10 +40,8 @@ from lockgate.core.assessment import (
     viewed,
     weigh,
 )
-from lockgate.core.errors import InvalidPayload
-from lockgate.core.payload import Payload, PolicyContext, parse_payload, payload_digest
-from lockgate.core.prompts import assess_question
-from lockgate.core.questions import Answer, NoAnswer, Question, Verdict, Why
+from lockgate.core.requests.payload import Payload, PolicyContext, parse_payload, payload_digest
+from lockgate.core.requests.verifier_prompts import assess_question
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate import shared_scanner

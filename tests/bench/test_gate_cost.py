@@ -11,9 +11,9 @@ import pytest
 # The bench is a folder of scripts, not a package.
 import ingress
 from ingress import Round, Slice
-from lockgate.core.payload import Payload
-from lockgate.core.prompts import assess_question, parse_verdict
 from lockgate.core.questions import Reply, Said
+from lockgate.core.requests.payload import Payload
+from lockgate.core.requests.verifier_prompts import assess_question, parse_verdict
 from lockgate.verifiers.compatible import Compatible
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lockgate import assemble
-from lockgate.core.payload import MAX_PROMPT_CHARACTERS
+from lockgate.core.requests.payload import MAX_PROMPT_CHARACTERS
 from lockgate.core.text.scanner import Scanner
 from lockgate.testing import LoopbackProvider
 from lockgate.testing.loopback import _CERTIFICATE

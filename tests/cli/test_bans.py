@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 
 from lockgate.abuse_settings import AbuseSettings
-from lockgate.core.strikes import LIFTED, NETWORK, PRINCIPAL, Heard, Known, LadderSettings, Standing, Subject, Told
+from lockgate.core.requests.strikes import (
+    LIFTED,
+    NETWORK,
+    PRINCIPAL,
+    Heard,
+    Known,
+    LadderSettings,
+    Standing,
+    Subject,
+    Told,
+)
 from lockgate.ingress.identity import Identity
 from lockgate.ingress.ladder import Ladder
 from lockgate.stores.abuse_bans import SqliteBans

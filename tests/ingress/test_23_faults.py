@@ -17,10 +17,10 @@ from asgi import ATTACK, HARMLESS, SECRET, Clock, Handler, chat, gated, ladder, 
 
 from lockgate import assemble
 from lockgate.abuse_settings import AbuseSettings
-from lockgate.core.breaker import Circuit, Limits, Result, admit, refuses, settle
-from lockgate.core.incidents import incident_id
+from lockgate.core.requests.circuit_breaker import Circuit, Limits, Result, admit, refuses, settle
+from lockgate.core.requests.incident_ids import incident_id
+from lockgate.core.requests.strikes import LadderSettings
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.strikes import LadderSettings
 from lockgate.gate import shared_scanner
 from lockgate.ingress import abuse_gate
 from lockgate.ingress.abuse_gate import AbuseGateMiddleware, Request

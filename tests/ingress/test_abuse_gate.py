@@ -15,8 +15,8 @@ from asgi import ATTACK, HANG, HARMLESS, Handler, Reply, call, chat, gated, ladd
 
 from lockgate import Assessment, InvalidConfig, LockgateError
 from lockgate.abuse_settings import AbuseSettings
-from lockgate.core.incidents import is_incident_id
-from lockgate.core.strikes import Subject
+from lockgate.core.requests.incident_ids import is_incident_id
+from lockgate.core.requests.strikes import Subject
 from lockgate.ingress import abuse_gate, answers, bodies, verdicts
 from lockgate.ingress.abuse_gate import AbuseGateMiddleware, Request
 from lockgate.ingress.payload import REFUSALS

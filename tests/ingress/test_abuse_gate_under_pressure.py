@@ -18,7 +18,7 @@ from lockgate import InvalidConfig, adapters
 from lockgate.abuse_settings import AbuseSettings
 from lockgate.adapters import LocalRuleAdapter, RemoteAdapter
 from lockgate.core.questions import Answer, NoAnswer, Why
-from lockgate.core.strikes import PRINCIPAL, Heard, Known
+from lockgate.core.requests.strikes import PRINCIPAL, Heard, Known
 from lockgate.core.text.scanner import Scanner
 from lockgate.ingress import abuse_gate, bodies, wiring
 from lockgate.ingress.abuse_gate import AbuseGateMiddleware, Request

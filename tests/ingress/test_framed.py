@@ -14,8 +14,8 @@ from asgi import Clock, Handler, chat, gated, no_wait, post
 
 from lockgate.abuse_settings import AbuseSettings
 from lockgate.adapters import LocalRuleAdapter
+from lockgate.core.requests.strikes import LadderSettings, Subject
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.strikes import LadderSettings, Subject
 from lockgate.core.text.rules import RULES
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate import shared_scanner

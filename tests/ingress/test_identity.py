@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.strikes import NETWORK, PRINCIPAL, Subject
+from lockgate.core.requests.strikes import NETWORK, PRINCIPAL, Subject
 from lockgate.ingress.identity import Identity, Unidentified
 
 SECRET = b"k" * 32

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lockgate.core.strikes import (
+from lockgate.core.requests.strikes import (
     NETWORK,
     PRINCIPAL,
     Heard,

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate.adapters import LocalRuleAdapter
-from lockgate.core.payload import MAX_PROMPT_CHARACTERS, MODALITIES, PolicyContext, parse_payload
+from lockgate.core.requests.payload import MAX_PROMPT_CHARACTERS, MODALITIES, PolicyContext, parse_payload
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate import Gate
 from lockgate.ingress.agents import origins_of

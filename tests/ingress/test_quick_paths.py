@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from lockgate.abuse_settings import AbuseSettings
 from lockgate.adapters import LocalRuleAdapter
-from lockgate.core.payload import InvalidPayload, Payload, PolicyContext, parse_payload
-from lockgate.core.strikes import Standing, Subject
+from lockgate.core.requests.payload import InvalidPayload, Payload, PolicyContext, parse_payload
+from lockgate.core.requests.strikes import Standing, Subject
 from lockgate.ingress import turns
 from lockgate.ingress.answers import cleaned, marked
 from lockgate.ingress.identity import MAX_REMEMBERED, Identity

@@ -16,8 +16,8 @@ import lockgate
 from lockgate import assemble, tracing
 from lockgate.adapters import REASONS, RemoteAdapter
 from lockgate.cli.main import COMMANDS, main, parsers
-from lockgate.core import payload
 from lockgate.core.redaction.spans import KINDS
+from lockgate.core.requests import payload
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.sessions import trace_format as trace
 from lockgate.core.vocabulary import Decision, Finding, Origin, Reason

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lockgate.core.errors import LockgateError
-from lockgate.core.strikes import PRINCIPAL, Known, LadderSettings, Subject
+from lockgate.core.requests.strikes import PRINCIPAL, Known, LadderSettings, Subject
 from lockgate.stores import abuse_bans
 from lockgate.stores.abuse_bans import SqliteBans
 
@@ -48,7 +48,7 @@ def test_a_ban_is_there_after_a_restart_and_for_other_workers(path: Path, bans: 
 
 def test_what_was_killed_right_after_keeping_is_kept(path: Path, bans: SqliteBans) -> None:
     code = (
-        "import os, sys\nfrom pathlib import Path\nfrom lockgate.core.strikes import *\n"
+        "import os, sys\nfrom pathlib import Path\nfrom lockgate.core.requests.strikes import *\n"
         "from lockgate.stores.abuse_bans import SqliteBans\n"
         "bans = SqliteBans(Path(sys.argv[1]), LadderSettings())\n"
         f"bans.keep([(Subject('principal', 'c' * 32), Known((), 900, 0))], {NOW})\nos._exit(9)"

@@ -4,7 +4,16 @@ import tracemalloc
 from collections import Counter
 from itertools import count
 
-from lockgate.core.strikes import NETWORK, PRINCIPAL, LadderSettings, Record, Standing, Subject, standing_of, struck
+from lockgate.core.requests.strikes import (
+    NETWORK,
+    PRINCIPAL,
+    LadderSettings,
+    Record,
+    Standing,
+    Subject,
+    standing_of,
+    struck,
+)
 from lockgate.stores.abuse_memory import MemoryStrikes
 
 SETTINGS = LadderSettings(max_subjects=1000)

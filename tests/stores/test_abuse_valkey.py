@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from lockgate.core.breaker import Limits
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.strikes import NETWORK, PRINCIPAL, Heard, Known, LadderSettings, Subject, Told
+from lockgate.core.requests.circuit_breaker import Limits
+from lockgate.core.requests.strikes import NETWORK, PRINCIPAL, Heard, Known, LadderSettings, Subject, Told
 from lockgate.stores.abuse_valkey import ValkeyStrikes
 
 SETTINGS = LadderSettings()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from lockgate.abuse_settings import AbuseSettings
 from lockgate.adapters import LocalRuleAdapter
-from lockgate.core.strikes import LadderSettings
+from lockgate.core.requests.strikes import LadderSettings
 from lockgate.ingress.abuse_gate import AbuseGateMiddleware
 from lockgate.ingress.identity import Identity
 from lockgate.ingress.ladder import Ladder

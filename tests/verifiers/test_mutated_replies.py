@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from lockgate.core.assessment import View, weigh
 from lockgate.core.questions import Question, Reply
+from lockgate.core.requests.assessment import View, weigh
 from lockgate.testing.formats import AZURE, CHAT, MESSAGES, MODERATIONS, Dialect, good_reply
 from lockgate.verifiers.anthropic import Anthropic
 from lockgate.verifiers.azure import Azure

@@ -18,8 +18,8 @@ import httpx2
 import openai
 import pytest
 
-from lockgate.core.prompts import SCHEMA
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Said, Scored, Why
+from lockgate.core.requests.verifier_prompts import SCHEMA
 from lockgate.testing import LoopbackProvider, Recorded
 from lockgate.verifiers.anthropic import Anthropic
 from lockgate.verifiers.azure import Azure

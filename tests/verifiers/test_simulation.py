@@ -23,10 +23,10 @@ import pytest
 
 from lockgate import adapters
 from lockgate.adapters import RemoteAdapter
-from lockgate.core import breaker
-from lockgate.core.assessment import View
-from lockgate.core.breaker import Circuit, Circuits, Limits, Result, Ticket
 from lockgate.core.questions import Answer, NoAnswer, Question, Reply, Request, Said, Why
+from lockgate.core.requests import circuit_breaker as breaker
+from lockgate.core.requests.assessment import View
+from lockgate.core.requests.circuit_breaker import Circuit, Circuits, Limits, Result, Ticket
 from lockgate.core.text.scanner import Scanner, custom_rules
 from lockgate.lanes import _outcome
 from lockgate.metrics import Metrics

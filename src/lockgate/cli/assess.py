@@ -52,7 +52,7 @@ def describe(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from lockgate.core.payload import parse_payload
+    from lockgate.core.requests.payload import parse_payload
 
     value, form = _request(args)
     # An adapter never raises and would call it `unclear`; whoever typed it would rather know what is wrong with it.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lockgate.cli.exits import Exit
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
-from lockgate.core.strikes import LIFTED, Known
+from lockgate.core.requests.strikes import LIFTED, Known
 
 if TYPE_CHECKING:
     from lockgate.abuse_settings import AbuseSettings
@@ -109,7 +109,7 @@ async def _answered(store: ValkeyStrikes, asked: Awaitable[T]) -> T:
 
 def _keys(who: str, settings: AbuseSettings, banned: dict[str, Known]) -> list[str]:
     """The one that is meant: by what a list calls them, or by their name."""
-    from lockgate.core.incidents import is_incident_id
+    from lockgate.core.requests.incident_ids import is_incident_id
     from lockgate.ingress.identity import Identity
 
     if not who:

@@ -31,13 +31,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lockgate.abuse_settings import AbuseSettings
 from lockgate.adapters import LocalRuleAdapter, RemoteAdapter, VerifierAdapter
-from lockgate.core.assessment import PARTLY_READ, RULES, Assessment
 from lockgate.core.errors import InvalidConfig, LockgateError
-from lockgate.core.incidents import incident_id
 from lockgate.core.journal.record import label
 from lockgate.core.questions import Verdict, Why
 from lockgate.core.redaction import redact as redaction
-from lockgate.core.strikes import NETWORK, Standing, Subject
+from lockgate.core.requests.assessment import PARTLY_READ, RULES, Assessment
+from lockgate.core.requests.incident_ids import incident_id
+from lockgate.core.requests.strikes import NETWORK, Standing, Subject
 from lockgate.gate import Gate
 from lockgate.ingress import wiring
 from lockgate.ingress.answers import (

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from lockgate.core.errors import LockgateError
-from lockgate.core.payload import MAX_RULE_HITS
+from lockgate.core.requests.payload import MAX_RULE_HITS
 from lockgate.core.vocabulary import Action
 from lockgate.gate import Gate
 from lockgate.ingress.turns import OFFERED, Turn

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, cast
 from weakref import finalize
 
 import lockgate
-from lockgate.core.assessment import TOO_BROAD
+from lockgate.core.requests.assessment import TOO_BROAD
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import Scope
 from lockgate.core.text.scanner import Scanner

@@ -25,7 +25,7 @@ from uuid import UUID
 
 from lockgate.abuse_settings import AbuseSettings
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
-from lockgate.core.strikes import NETWORK, PRINCIPAL, Subject
+from lockgate.core.requests.strikes import NETWORK, PRINCIPAL, Subject
 
 Scope = MutableMapping[str, Any]
 Name = str | int | UUID

@@ -22,7 +22,7 @@ from itertools import islice
 from secrets import token_hex
 from typing import NamedTuple, Protocol, cast
 
-from lockgate.core.strikes import (
+from lockgate.core.requests.strikes import (
     LIFTED,
     NETWORK,
     NEVER,

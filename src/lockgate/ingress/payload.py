@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from lockgate.core.payload import MAX_META, MAX_PROMPT_CHARACTERS, MAX_RULE_HITS, MODALITIES, PolicyContext
+from lockgate.core.requests.payload import MAX_META, MAX_PROMPT_CHARACTERS, MAX_RULE_HITS, MODALITIES, PolicyContext
 from lockgate.ingress.kinds import as_utf8, is_text, kind_of, known_charset, readings, words_in
 from lockgate.ingress.multipart import Part, parameters, parts
 from lockgate.ingress.turns import (

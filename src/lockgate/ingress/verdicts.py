@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, get_args
 
 from lockgate.abuse_settings import AbuseSettings
 from lockgate.adapters import LocalRuleAdapter, RemoteAdapter
-from lockgate.core.assessment import RULES, Assessment
 from lockgate.core.journal.record import MAX_RULES
-from lockgate.core.payload import Payload, PolicyContext
 from lockgate.core.questions import Verdict, Why
+from lockgate.core.requests.assessment import RULES, Assessment
+from lockgate.core.requests.payload import Payload, PolicyContext
 from lockgate.gate import Gate
 from lockgate.ingress.agents import origins_of
 from lockgate.ingress.answers import Scope, Stop

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lockgate import __version__
 from lockgate.core.errors import InvalidPayload
-from lockgate.core.payload import parse_payload
+from lockgate.core.requests.payload import parse_payload
 from lockgate.core.ruling.approvals import OPEN, State, is_id
 from lockgate.core.ruling.finding_catalogue import ENTRIES, find
 from lockgate.core.vocabulary import Kind, Trust

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from lockgate.config import writable_by_others
 from lockgate.core.errors import LockgateError, quoted
-from lockgate.core.strikes import LIFTED, PRINCIPAL, Known, LadderSettings, Standing, Subject
+from lockgate.core.requests.strikes import LIFTED, PRINCIPAL, Known, LadderSettings, Standing, Subject
 
 # "lkgb": other programs' databases are refused, and ours is known to tools that look.
 _APPLICATION = 0x6C6B6762

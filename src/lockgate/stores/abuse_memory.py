@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
-from lockgate.core.strikes import KINDS, PRINCIPAL, LadderSettings, Record, Subject
+from lockgate.core.requests.strikes import KINDS, PRINCIPAL, LadderSettings, Record, Subject
 
 # What is known of nobody; those of whom nothing is known have this very one.
 NEW = Record()

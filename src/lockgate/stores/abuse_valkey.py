@@ -21,9 +21,9 @@ from secrets import token_hex
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
-from lockgate.core.breaker import Circuit, Limits, Result, admit, settle
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.strikes import LIFTED, PRINCIPAL, Heard, Known, LadderSettings, Standing, Subject, Told
+from lockgate.core.requests.circuit_breaker import Circuit, Limits, Result, admit, settle
+from lockgate.core.requests.strikes import LIFTED, PRINCIPAL, Heard, Known, LadderSettings, Standing, Subject, Told
 
 if TYPE_CHECKING:
     from valkey.asyncio import Valkey

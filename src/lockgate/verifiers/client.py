@@ -33,9 +33,9 @@ from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
-from lockgate.core.breaker import Circuits, Limits, Result, Ticket
 from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Request, Said, Scored, Why
+from lockgate.core.requests.circuit_breaker import Circuits, Limits, Result, Ticket
 from lockgate.verifiers.background import Background, opened
 from lockgate.verifiers.post import open_transport, post, tls, why
 

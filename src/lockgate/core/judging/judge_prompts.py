@@ -23,9 +23,9 @@ from itertools import permutations
 from typing import NamedTuple
 
 from lockgate.core.judging.case import Case
-from lockgate.core.prompts import fenced
 from lockgate.core.questions import Question
 from lockgate.core.redaction.excerpts import HALF_PAIR, UNSEEN
+from lockgate.core.requests.verifier_prompts import fenced
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.supervision import FINISH

@@ -9,9 +9,10 @@ from canaries import ONLY_LABELLED, Maker
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockgate.core import payload as payload_module
 from lockgate.core.errors import InvalidPayload
-from lockgate.core.payload import (
+from lockgate.core.redaction.redact import redact
+from lockgate.core.requests import payload as payload_module
+from lockgate.core.requests.payload import (
     MAX_FLAGS,
     MAX_META,
     MAX_PROMPT_CHARACTERS,
@@ -23,8 +24,7 @@ from lockgate.core.payload import (
     parse_payload,
     payload_digest,
 )
-from lockgate.core.prompts import assess_question
-from lockgate.core.redaction.redact import redact
+from lockgate.core.requests.verifier_prompts import assess_question
 
 # As the contract writes it.
 CONTRACT = {

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.strikes import (
+from lockgate.core.requests.strikes import (
     DELAYS_S,
     NETWORK,
     PRINCIPAL,

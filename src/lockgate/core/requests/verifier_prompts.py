@@ -12,10 +12,10 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from lockgate.core.payload import Payload
 from lockgate.core.questions import Question, Scored, Verdict
 from lockgate.core.redaction.redact import excerpts
 from lockgate.core.redaction.spans import whole_pairs
+from lockgate.core.requests.payload import Payload
 
 MAX_REPLY_CHARACTERS = 200
 # Below `low` no category is in doubt; from `high` on one is as good as flagged. In between nobody is sure.

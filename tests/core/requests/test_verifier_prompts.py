@@ -13,10 +13,10 @@ from canaries import SPELLINGS, Maker, leaks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockgate.core.payload import Payload, PolicyContext, Source
-from lockgate.core.prompts import SCHEMA, assess_question, fenced, parse_verdict, scores_verdict
 from lockgate.core.questions import Question, Scored
 from lockgate.core.redaction.redact import excerpts
+from lockgate.core.requests.payload import Payload, PolicyContext, Source
+from lockgate.core.requests.verifier_prompts import SCHEMA, assess_question, fenced, parse_verdict, scores_verdict
 
 NONCE = "0f8a3c5d7e9b1a2c4d6e8f0a1b3c5d7e"
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockgate.core.assessment import REASONS, TOO_BROAD, View, unanswered, view, weigh
-from lockgate.core.payload import Payload, Source
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Said, Scored, Verdict, Why
+from lockgate.core.requests.assessment import REASONS, TOO_BROAD, View, unanswered, view, weigh
+from lockgate.core.requests.payload import Payload, Source
 from lockgate.core.text.rules import RULES, Scope
 from lockgate.core.text.scanner import Scanner, custom_rules
 

@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from lockgate.core.payload import Payload
-from lockgate.core.prompts import parse_verdict, scores_verdict
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Said, Scored, Verdict, Why
+from lockgate.core.requests.payload import Payload
+from lockgate.core.requests.verifier_prompts import parse_verdict, scores_verdict
 from lockgate.core.text.rules import Scope
 from lockgate.core.text.scanner import Hit, Part, Scan, Scanner, characters
 

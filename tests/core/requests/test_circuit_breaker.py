@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockgate.core.breaker import MAX_CIRCUITS, Circuit, Circuits, Limits, Result, Ticket, admit, refuses, settle
+from lockgate.core.requests.circuit_breaker import (
+    MAX_CIRCUITS,
+    Circuit,
+    Circuits,
+    Limits,
+    Result,
+    Ticket,
+    admit,
+    refuses,
+    settle,
+)
 
 LIMITS = Limits(failures=5, open_s=60.0, lease_s=5.0)
 SUCCESS, FAILURE, NEUTRAL = Result.SUCCESS, Result.FAILURE, Result.NEUTRAL
