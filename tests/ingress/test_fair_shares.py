@@ -13,10 +13,10 @@ import pytest
 from asgi import HANG, HARMLESS, SECRET, Handler, call, chat, gated, post, scope
 
 from lockgate.abuse_settings import AbuseSettings
+from lockgate.core.strict_json import MAX_CONTAINERS, MAX_DOCUMENTS
 from lockgate.ingress import bodies
 from lockgate.ingress.bodies import Bodies, Body
 from lockgate.ingress.gateways import Vouched, allowed
-from lockgate.ingress.json_text import MAX_CONTAINERS, MAX_DOCUMENTS
 from lockgate.ingress.payload import Normalized, Refused, normalize
 from lockgate.ingress.proxy import Proxy, parse_upstream
 from lockgate.ingress.serving import healthy, server

@@ -17,10 +17,10 @@ from lockgate.abuse_settings import AbuseSettings
 from lockgate.adapters import LocalRuleAdapter
 from lockgate.core.requests.payload import InvalidPayload, Payload, PolicyContext, parse_payload
 from lockgate.core.requests.strikes import Standing, Subject
+from lockgate.core.strict_json import Refusal, read_json
 from lockgate.ingress import turns
 from lockgate.ingress.answers import cleaned, marked
 from lockgate.ingress.identity import MAX_REMEMBERED, Identity
-from lockgate.ingress.json_text import Refusal, read_json
 from lockgate.ingress.ladder import Judged, Ladder
 from lockgate.ingress.payload import Normalized, Refused, normalize
 from lockgate.metrics import Metrics

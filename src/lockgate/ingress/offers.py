@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Final
 from urllib.parse import parse_qsl
 
-from lockgate.ingress.json_text import Refusal, read_json
+from lockgate.core.strict_json import Refusal, read_json
 from lockgate.ingress.kinds import MEDIA, kind_of
 from lockgate.ingress.multipart import parameters, parts
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from lockgate.core.requests.payload import MAX_PROMPT_CHARACTERS
-from lockgate.ingress.json_text import REFUSALS, Refusal, Refused, read_json, read_leniently
+from lockgate.core.strict_json import REFUSALS, Refusal, Refused, read_json, read_leniently
 from lockgate.ingress.kinds import (
     MEDIA,
     could_be_letters,

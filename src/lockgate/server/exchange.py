@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
 
-from lockgate.ingress.json_text import Refusal, read_json
+from lockgate.core.strict_json import Refusal, read_json
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
