@@ -25,7 +25,7 @@ from lockgate.core.redaction.spans import KINDS
 from lockgate.core.ruling.finding_catalogue import ENTRIES, Entry
 from lockgate.core.text.rules import RULESET_VERSION
 from lockgate.gate import Gate
-from lockgate.metrics import METRICS
+from lockgate.runtime.metrics import METRICS
 from lockgate.verifier_settings import ADAPTERS, VARIABLES, Variable
 from lockgate.verifiers.embedded import NAMES, describe, shipped
 

@@ -22,20 +22,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lockgate
-from lockgate import (
-    Assessment,
-    InvalidConfig,
-    LocalRuleAdapter,
-    RemoteAdapter,
-    VerifierAdapter,
-    adapters,
-    assemble,
-    lanes,
-    tracing,
-)
+from lockgate import Assessment, InvalidConfig, LocalRuleAdapter, RemoteAdapter, VerifierAdapter, adapters, assemble
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Request, Said, Scored, Why
 from lockgate.core.text.scanner import Scanner
-from lockgate.metrics import Metrics
+from lockgate.runtime import tracing
+from lockgate.runtime import worker_pool as lanes
+from lockgate.runtime.metrics import Metrics
 from lockgate.testing import LoopbackProvider, check_adapter
 from lockgate.verifier_settings import Keys
 from lockgate.verifiers.client import Client, Outcome

@@ -16,8 +16,8 @@ from lockgate.core.judging.model_names import parse_aliases, resolve_model
 from lockgate.core.ruling.policy import PRESETS, loosened, stricter, tightened
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate import shared_scanner
-from lockgate.lanes import Lane
-from lockgate.metrics import Metrics
+from lockgate.runtime.metrics import Metrics
+from lockgate.runtime.worker_pool import Lane
 from lockgate.testing import check_adapter
 from lockgate.verifiers.embedded import INSTALL, MOST_WINDOWS, EmbeddedJudge, Files
 from lockgate.verifiers.embedded import verify as verify_embedded

@@ -45,9 +45,9 @@ from lockgate.core.requests.verifier_prompts import assess_question
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate import shared_scanner
-from lockgate.lanes import Full, Lane
-from lockgate.metrics import METRICS, OTHER, PROVIDERS, Metrics
-from lockgate.tracing import NOBODYS, Span, Tracing
+from lockgate.runtime.metrics import METRICS, OTHER, PROVIDERS, Metrics
+from lockgate.runtime.tracing import NOBODYS, Span, Tracing
+from lockgate.runtime.worker_pool import Full, Lane
 from lockgate.verifier_settings import is_key
 from lockgate.verifiers.client import Client, Provider
 

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from lockgate.core.errors import InvalidNote, LockgateError, quoted
 from lockgate.core.journal.signed_notes import COSIGNATURE, ED25519, PublicKey, public_key
-from lockgate.private_files import Private
+from lockgate.runtime.private_files import Private
 
 _PREFIX = "PRIVATE+KEY+"
 # A name has at most 255 characters; what is longer is another file.

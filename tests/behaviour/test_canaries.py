@@ -24,7 +24,7 @@ from canaries import Maker
 from lockgate import LockgateError, assemble
 from lockgate.adapters import RemoteAdapter
 from lockgate.core.text.scanner import Scanner
-from lockgate.metrics import METRICS, Metrics
+from lockgate.runtime.metrics import METRICS, Metrics
 from lockgate.testing import LoopbackProvider, Recorded
 from lockgate.verifier_settings import verifier_settings
 from lockgate.verifiers.client import Client

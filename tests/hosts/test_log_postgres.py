@@ -28,7 +28,7 @@ from lockgate import keys
 from lockgate.core.errors import JournalDamaged, JournalUnavailable
 from lockgate.journal import Journal
 from lockgate.log import Store
-from lockgate.stores import postgres
+from lockgate.runtime import postgres
 from lockgate.stores.log_postgres import PostgresLog
 
 

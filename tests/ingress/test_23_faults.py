@@ -26,7 +26,7 @@ from lockgate.ingress import abuse_gate
 from lockgate.ingress.abuse_gate import AbuseGateMiddleware, Request
 from lockgate.ingress.identity import Identity
 from lockgate.ingress.ladder import Ladder
-from lockgate.metrics import Metrics
+from lockgate.runtime.metrics import Metrics
 from lockgate.testing import LoopbackProvider
 from lockgate.verifier_settings import verifier_settings
 

@@ -20,7 +20,7 @@ from lockgate.core.requests.strikes import Subject
 from lockgate.ingress import abuse_gate, answers, bodies, verdicts
 from lockgate.ingress.abuse_gate import AbuseGateMiddleware, Request
 from lockgate.ingress.payload import REFUSALS
-from lockgate.metrics import GATE_OUTCOMES, GATE_PARTS, GATE_REASONS, OTHER, Metrics
+from lockgate.runtime.metrics import GATE_OUTCOMES, GATE_PARTS, GATE_REASONS, OTHER, Metrics
 
 JSON = (b"content-type", b"application/json")
 

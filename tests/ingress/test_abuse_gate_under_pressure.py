@@ -25,7 +25,7 @@ from lockgate.ingress.abuse_gate import AbuseGateMiddleware, Request
 from lockgate.ingress.identity import Identity
 from lockgate.ingress.ladder import Ladder
 from lockgate.ingress.payload import Inspected
-from lockgate.metrics import Metrics
+from lockgate.runtime.metrics import Metrics
 from lockgate.verifiers.client import Client, Outcome
 from lockgate.verifiers.openai import OpenAI
 

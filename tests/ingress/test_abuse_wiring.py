@@ -16,7 +16,7 @@ from lockgate.gate import shared_scanner
 from lockgate.ingress import wiring
 from lockgate.ingress.abuse_gate import AbuseGateMiddleware
 from lockgate.ingress.identity import Identity
-from lockgate.metrics import Metrics
+from lockgate.runtime.metrics import Metrics
 
 SECRET = "0123456789abcdef" * 4
 

@@ -20,7 +20,7 @@ from lockgate.ingress.gateways import Vouched, allowed
 from lockgate.ingress.payload import Normalized, Refused, normalize
 from lockgate.ingress.proxy import Proxy, parse_upstream
 from lockgate.ingress.serving import healthy, server
-from lockgate.lanes import Full, Lane
+from lockgate.runtime.worker_pool import Full, Lane
 
 LIMIT_S = 30.0
 

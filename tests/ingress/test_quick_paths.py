@@ -23,7 +23,7 @@ from lockgate.ingress.answers import cleaned, marked
 from lockgate.ingress.identity import MAX_REMEMBERED, Identity
 from lockgate.ingress.ladder import Judged, Ladder
 from lockgate.ingress.payload import Normalized, Refused, normalize
-from lockgate.metrics import Metrics
+from lockgate.runtime.metrics import Metrics
 from lockgate.stores.abuse_bans import SqliteBans
 
 SECRET = bytes(range(32))

@@ -15,7 +15,7 @@ from lockgate.ingress.abuse_gate import AbuseGateMiddleware
 from lockgate.ingress.answers import ANSWERS, DECISIONS, MODES
 from lockgate.ingress.bodies import MAX_HELD_BYTES
 from lockgate.ingress.payload import REFUSALS
-from lockgate.metrics import METRICS
+from lockgate.runtime.metrics import METRICS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "reference" / "abuse-gate.md").read_text(encoding="utf-8")

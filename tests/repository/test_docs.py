@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 import lockgate
-from lockgate import assemble, tracing
+from lockgate import assemble
 from lockgate.adapters import REASONS, RemoteAdapter
 from lockgate.cli.main import COMMANDS, main, parsers
 from lockgate.core.redaction.spans import KINDS
@@ -22,10 +22,12 @@ from lockgate.core.ruling.policy import Policy
 from lockgate.core.sessions import trace_format as trace
 from lockgate.core.vocabulary import Decision, Finding, Origin, Reason
 from lockgate.gate import shared_scanner
-from lockgate.metrics import METRICS, NAMES
+from lockgate.runtime import http_post as post
+from lockgate.runtime import tracing
+from lockgate.runtime.metrics import METRICS, NAMES
 from lockgate.testing import LoopbackProvider
 from lockgate.verifier_settings import ADAPTERS, MAX_PATTERNS, VARIABLES, verifier_settings
-from lockgate.verifiers import client, post
+from lockgate.verifiers import client
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -13,7 +13,7 @@ import pytest
 from asking import GONE, HANG, HOST, Asking, call, quick, scope
 
 from lockgate.hosting import Host
-from lockgate.lanes import Full
+from lockgate.runtime.worker_pool import Full
 from lockgate.server.exchange import Who, read_object
 
 CHECK = "/v1/sessions/s1/checks"

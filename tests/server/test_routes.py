@@ -289,7 +289,7 @@ def test_only_files_of_the_page_are_served(besieged: Asking, name: str) -> None:
 def test_metrics_count_routes_and_rulings(make: Callable[..., Asking]) -> None:
     from prometheus_client.parser import text_string_to_metric_families
 
-    from lockgate.metrics import Metrics
+    from lockgate.runtime.metrics import Metrics
     from lockgate.server.counting import Counts, label_of
 
     ask = make(counts=Counts(map(label_of, ROUTES), metrics=Metrics()))

@@ -24,12 +24,12 @@ import pytest
 
 from lockgate.core.errors import InvalidConfig
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Request, Said, Scored, Why
+from lockgate.runtime import http_post as post_module
+from lockgate.runtime.http_post import MAX_REPLY
 from lockgate.testing import LoopbackProvider
 from lockgate.testing.loopback import _CERTIFICATE
 from lockgate.verifiers import client as client_module
-from lockgate.verifiers import post as post_module
 from lockgate.verifiers.client import MAX_HOLD_S, Client, Outcome
-from lockgate.verifiers.post import MAX_REPLY
 
 # What is promised: an answer this long after the deadline, at the latest.
 LATE_MS = 100

@@ -369,7 +369,7 @@ def test_no_time_is_no_answer(files: Files) -> None:
 
 
 def test_a_question_that_waits_behind_too_many_is_no_answer(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lockgate.lanes import Lane
+    from lockgate.runtime.worker_pool import Lane
 
     judge = EmbeddedJudge(files=files)
     monkeypatch.setattr(EmbeddedJudge, "lane", Lane(1, most=0))

@@ -17,7 +17,7 @@ import pytest
 
 from lockgate.adapters import LocalRuleAdapter, RemoteAdapter
 from lockgate.core.text.scanner import Scanner
-from lockgate.metrics import Metrics
+from lockgate.runtime.metrics import Metrics
 from lockgate.testing import FAULTS, LoopbackProvider, check_adapter
 from lockgate.testing.contract import ESSENTIAL_FAULTS, TIMEOUTS
 from lockgate.verifiers.anthropic import Anthropic

@@ -28,8 +28,8 @@ from lockgate.core.requests import circuit_breaker as breaker
 from lockgate.core.requests.assessment import View
 from lockgate.core.requests.circuit_breaker import Circuit, Circuits, Limits, Result, Ticket
 from lockgate.core.text.scanner import Scanner, custom_rules
-from lockgate.lanes import _outcome
-from lockgate.metrics import Metrics
+from lockgate.runtime.metrics import Metrics
+from lockgate.runtime.worker_pool import _outcome
 from lockgate.verifiers import client as client_module
 from lockgate.verifiers.client import GRACE_S, Client, Outcome
 

@@ -164,7 +164,8 @@ def _program() -> list[str]:
 
 def _in_the_way(cwd: Path) -> list[str]:
     """What in Claude Code's settings here would keep the hooks from being asked, or from being heard."""
-    from lockgate.integrations import claude_code, json_text
+    from lockgate.integrations import claude_code
+    from lockgate.runtime import json_edit as json_text
 
     notes = []
     places = [claude_code.settings_path(scope, cwd=cwd, environ=os.environ) for scope in ("user", "project", "local")]

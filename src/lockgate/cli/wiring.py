@@ -163,7 +163,8 @@ def _files(cwd: Path, environ: Mapping[str, str], found: list[Hooked]) -> Iterat
 
 
 def _read(path: Path) -> tuple[dict[str, object], list[Hooked]] | None:
-    from lockgate.integrations import claude_code, json_text
+    from lockgate.integrations import claude_code
+    from lockgate.runtime import json_edit as json_text
 
     text = claude_code.read_settings(path)
     if not text.strip():

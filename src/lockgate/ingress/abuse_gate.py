@@ -61,9 +61,9 @@ from lockgate.ingress.ladder import GOOD, Judged, Ladder
 from lockgate.ingress.offers import may_use_tools
 from lockgate.ingress.payload import Refused, normalize
 from lockgate.ingress.verdicts import MAX_BYTES_ON_LOOP, Case, FetchVerdict, Request, Verdicts, in_lane
-from lockgate.lanes import Lane
-from lockgate.metrics import METRICS, Metrics
 from lockgate.recording import Journal, record_assess
+from lockgate.runtime.metrics import METRICS, Metrics
+from lockgate.runtime.worker_pool import Lane
 
 if TYPE_CHECKING:
     from lockgate.ingress.artifacts import Inspector

@@ -33,7 +33,7 @@ from lockgate.ingress.multipart import parameters
 from lockgate.ingress.payload import UNREAD, Inspected, Upload
 from lockgate.ingress.turns import Reading, Refusal, read_json
 from lockgate.ingress.worker import read_frame, write_frame
-from lockgate.lanes import Full, Lane
+from lockgate.runtime.worker_pool import Full, Lane
 
 # Families of rules that speak to an agent: in a text that is hidden any of them counts, however broad it is.
 _SPEAKS: Final = frozenset({"override", "authority", "concealment", "tool", "markup", "custom"})

@@ -41,7 +41,7 @@ from lockgate.core.requests.strikes import (
     standing_of,
     struck,
 )
-from lockgate.lanes import Full, Lane
+from lockgate.runtime.worker_pool import Full, Lane
 from lockgate.stores.abuse_memory import NEW, MemoryStrikes
 
 # How often bans of other workers are looked for in the file.

@@ -27,7 +27,7 @@ from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.core.journal.record import label
 from lockgate.ingress.answers import Receive, Scope, Send
 from lockgate.ingress.serving import tell
-from lockgate.verifiers.post import surplus_of, tls
+from lockgate.runtime.http_post import surplus_of, tls
 
 LOG = logging.getLogger("lockgate.proxy")
 

@@ -26,8 +26,8 @@ from lockgate.ingress.answers import Scope, Stop
 from lockgate.ingress.framed import without_framed, without_house_rules
 from lockgate.ingress.payload import Inspected, Normalized, payload_of
 from lockgate.ingress.turns import SEPARATOR
-from lockgate.lanes import Full, Lane
-from lockgate.metrics import OTHER
+from lockgate.runtime.metrics import OTHER
+from lockgate.runtime.worker_pool import Full, Lane
 
 if TYPE_CHECKING:
     from lockgate.ingress.artifacts import Inspector

@@ -13,8 +13,8 @@ from lockgate.core.errors import InvalidConfig
 from lockgate.gate import Gate
 from lockgate.ingress.identity import Identity, Principal
 from lockgate.ingress.ladder import Ladder
-from lockgate.metrics import Metrics
 from lockgate.recording import Journal
+from lockgate.runtime.metrics import Metrics
 
 if TYPE_CHECKING:
     from lockgate.adapters import VerifierAdapter

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.hook import DEFAULT_URL, PATH
-from lockgate.integrations import json_text
+from lockgate.runtime import json_edit as json_text
 
 # The first version in which a hook's failure can block.
 LEAST_VERSION = (2, 1, 295)

@@ -24,9 +24,9 @@ from pathlib import Path
 from uuid import uuid4
 
 from lockgate.core.errors import LockgateError, quoted
-from lockgate.integrations import json_text
 from lockgate.integrations.mcp_pins import server_name
-from lockgate.private_files import Private
+from lockgate.runtime import json_edit as json_text
+from lockgate.runtime.private_files import Private
 
 _KEPT = Private(
     "what a client's servers were", "have another command run in a server's place", "configuration", secret=True

@@ -26,7 +26,7 @@ from uuid import uuid4
 
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.core.text.confusables import LOOKALIKES
-from lockgate.private_files import Private, sync_folder
+from lockgate.runtime.private_files import Private, sync_folder
 
 _PINS = Private("a server's pinned tools", "have a changed tool pass as the one that was pinned", "agent")
 _SCHEMA = "lockgate mcp pins/1"

@@ -36,7 +36,7 @@ from lockgate.core.errors import (
     JournalUnavailable,
     LockgateError,
 )
-from lockgate.lanes import Full, Lane
+from lockgate.runtime.worker_pool import Full, Lane
 from lockgate.server import proofs
 from lockgate.server.auth import Door, Tokens, bearer
 from lockgate.server.codes import Codes

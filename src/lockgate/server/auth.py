@@ -23,7 +23,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidConfig, quoted
-from lockgate.private_files import Private
+from lockgate.runtime.private_files import Private
 from lockgate.server.exchange import Problem, Scope, Who
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockgate.core.vocabulary import Action, Decision
-from lockgate.metrics import LATENCY_SECONDS, METRICS, OTHER, Counter, Histogram, Metrics
+from lockgate.runtime.metrics import LATENCY_SECONDS, METRICS, OTHER, Counter, Histogram, Metrics
 
 if TYPE_CHECKING:
     from lockgate.server.openapi import Route

@@ -10,7 +10,7 @@ from typing import cast
 
 from lockgate.core.errors import LockgateError
 from lockgate.core.ruling.approvals import Change, Record
-from lockgate.stores.postgres import Postgres
+from lockgate.runtime.postgres import Postgres
 from lockgate.stores.sqlite import TABLES, SqliteApprovals, age
 
 _VERSION = 1

@@ -25,8 +25,8 @@ from time import time_ns
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, quoted
 from lockgate.core.journal.merkle import HASH, Frontier, Tile
 from lockgate.log import Head, Row, Shard
-from lockgate.private_files import Private
-from lockgate.stores.forks import minded
+from lockgate.runtime.forks import minded
+from lockgate.runtime.private_files import Private
 from lockgate.stores.spool import FileSpool, folder_of
 
 # "lkgj": other programs' databases are refused, and ours is known to tools that look.

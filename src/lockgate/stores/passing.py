@@ -22,7 +22,7 @@ from threading import Lock
 from time import monotonic, sleep
 
 from lockgate.core.errors import LockgateError, SessionsUnavailable, quoted
-from lockgate.private_files import Private
+from lockgate.runtime.private_files import Private
 from lockgate.stores.doubts import Doubts, mark_of
 
 try:

@@ -20,9 +20,9 @@ from time import monotonic, time, time_ns
 from typing import NamedTuple
 
 from lockgate.core.errors import SessionsUnavailable, quoted
-from lockgate.private_files import Private
+from lockgate.runtime.forks import minded
+from lockgate.runtime.private_files import Private
 from lockgate.stores.doubts import Doubts
-from lockgate.stores.forks import minded
 from lockgate.stores.passing import Mark, MarkFile, Passing
 from lockgate.stores.sessions_sql import TABLES, Database, SqlSessions
 

@@ -19,7 +19,7 @@ from stat import S_ISREG
 from time import monotonic
 
 from lockgate.core.errors import JournalUnavailable
-from lockgate.private_files import Private
+from lockgate.runtime.private_files import Private
 
 try:
     from fcntl import LOCK_EX, LOCK_NB, flock

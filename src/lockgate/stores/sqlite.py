@@ -41,7 +41,7 @@ from lockgate.core.ruling.approvals import (
     shown_to_json,
     taken,
 )
-from lockgate.private_files import Private
+from lockgate.runtime.private_files import Private
 
 # "lkga": other programs' databases are refused, and ours is known to tools that look.
 _APPLICATION = 0x6C6B6761

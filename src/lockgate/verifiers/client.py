@@ -36,8 +36,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Request, Said, Scored, Why
 from lockgate.core.requests.circuit_breaker import Circuits, Limits, Result, Ticket
-from lockgate.verifiers.background import Background, opened
-from lockgate.verifiers.post import open_transport, post, tls, why
+from lockgate.runtime.background_loop import Background, opened
+from lockgate.runtime.http_post import open_transport, post, tls, why
 
 if TYPE_CHECKING:
     import httpx2

@@ -43,7 +43,7 @@ from lockgate.core.ruling.opinions import Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.policy import PRESETS
 from lockgate.gate import Inquiry, Opined
-from lockgate.lanes import Full, Lane
+from lockgate.runtime.worker_pool import Full, Lane
 
 _log = logging.getLogger("lockgate.verifier")
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from lockgate import lanes
-from lockgate.lanes import Full, Lane
+from lockgate.runtime import worker_pool as lanes
+from lockgate.runtime.worker_pool import Full, Lane
 
 
 def quiet(done: Callable[[], bool]) -> bool:

@@ -11,7 +11,7 @@ from threading import Barrier
 import pytest
 
 from lockgate.core.errors import JournalUnavailable, LockgateError
-from lockgate.private_files import Private
+from lockgate.runtime.private_files import Private
 
 OPEN = Private("the log", "write anything into it", "log", JournalUnavailable)
 SECRET = Private("a key", "sign anything with it", "journal", secret=True)

@@ -7,9 +7,19 @@ import threading
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from lockgate import metrics
 from lockgate.core.questions import Why
-from lockgate.metrics import ERRORS, LATENCY_SECONDS, METRICS, NAMES, OTHER, PROVIDERS, Counter, Histogram, Metrics
+from lockgate.runtime import metrics
+from lockgate.runtime.metrics import (
+    ERRORS,
+    LATENCY_SECONDS,
+    METRICS,
+    NAMES,
+    OTHER,
+    PROVIDERS,
+    Counter,
+    Histogram,
+    Metrics,
+)
 
 
 def samples(rendered: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
