@@ -153,9 +153,9 @@ SHOWN = {"asking": "FastAPI, asks a model", "fastapi": "FastAPI", "starlette": "
 
 
 def _gated() -> Mapping[str, Any]:
-    from lockgate.abuse_settings import AbuseSettings
     from lockgate.adapters import LocalRuleAdapter, RemoteAdapter
     from lockgate.ingress.abuse_gate import AbuseGateMiddleware
+    from lockgate.settings.abuse_gate import AbuseSettings
     from lockgate.verifiers.client import Client
     from lockgate.verifiers.compatible import Compatible
 

@@ -20,13 +20,13 @@ from lockgate.cli.main import parsers
 from lockgate.cli.reasons import TOLD
 from lockgate.cli.terminal import visible
 from lockgate.cli.traces import replay
-from lockgate.config import reference_markdown
 from lockgate.core.redaction.spans import KINDS
 from lockgate.core.ruling.finding_catalogue import ENTRIES, Entry
 from lockgate.core.text.rules import RULESET_VERSION
 from lockgate.gate import Gate
 from lockgate.runtime.metrics import METRICS
-from lockgate.verifier_settings import ADAPTERS, VARIABLES, Variable
+from lockgate.settings.config import reference_markdown
+from lockgate.settings.verifiers import ADAPTERS, VARIABLES, Variable
 from lockgate.verifiers.embedded import NAMES, describe, shipped
 
 REFERENCE = Path(__file__).resolve().parent / "reference"

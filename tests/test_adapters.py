@@ -28,8 +28,8 @@ from lockgate.core.text.scanner import Scanner
 from lockgate.runtime import tracing
 from lockgate.runtime import worker_pool as lanes
 from lockgate.runtime.metrics import Metrics
+from lockgate.settings.verifiers import Keys
 from lockgate.testing import LoopbackProvider, check_adapter
-from lockgate.verifier_settings import Keys
 from lockgate.verifiers.client import Client, Outcome
 from lockgate.verifiers.compatible import Compatible
 
@@ -1349,7 +1349,7 @@ def test_without_the_http_library_it_refuses_to_start() -> None:
 import sys
 sys.modules["httpx2"] = None
 from lockgate import InvalidConfig, assemble
-from lockgate.verifier_settings import verifier_settings
+from lockgate.settings.verifiers import verifier_settings
 settings = verifier_settings({"VERIFIER_ADAPTER": "openai", "OPENAI_API_KEY": "key"})
 try:
     assemble.adapter_from_settings(settings, None)

@@ -14,7 +14,6 @@ import pytest
 
 from lockgate import Action, Gate, Policy, Reason, __version__, assemble, keys, recording
 from lockgate.cli.main import main
-from lockgate.config import Audit, Settings
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError
 from lockgate.core.journal.exports import Row
 from lockgate.core.journal.record import parse
@@ -23,6 +22,7 @@ from lockgate.core.journal.verification import Report, Shard, audit
 from lockgate.core.ruling.approvals import Change, State
 from lockgate.core.text.rules import RULES, Rule
 from lockgate.core.text.scanner import Scanner
+from lockgate.settings.config import Audit, Settings
 from lockgate.stores.log_memory import MemoryLog
 from lockgate.stores.log_sqlite import SqliteLog
 

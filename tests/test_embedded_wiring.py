@@ -11,13 +11,13 @@ import tiny_judge
 
 from lockgate import Gate, InvalidConfig, Policy, assemble, embedded, resolve_adapter_from_env
 from lockgate.adapters import EmbeddedAdapter
-from lockgate.config import Settings
 from lockgate.core.judging.model_names import parse_aliases, resolve_model
 from lockgate.core.ruling.policy import PRESETS, loosened, stricter, tightened
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate import shared_scanner
 from lockgate.runtime.metrics import Metrics
 from lockgate.runtime.worker_pool import Lane
+from lockgate.settings.config import Settings
 from lockgate.testing import check_adapter
 from lockgate.verifiers.embedded import INSTALL, MOST_WINDOWS, EmbeddedJudge, Files
 from lockgate.verifiers.embedded import verify as verify_embedded
@@ -143,7 +143,7 @@ def test_the_environment_names_one_that_is_not_there(files: Files, monkeypatch: 
 
 
 def test_the_presets_line_is_the_adapters_too(installed: Files) -> None:
-    from lockgate.verifier_settings import VerifierSettings
+    from lockgate.settings.verifiers import VerifierSettings
 
     chosen = VerifierSettings(adapter="embedded")
     for preset, verdict in (("balanced", "unclear"), ("quiet", "safe")):

@@ -12,7 +12,6 @@ from time import sleep
 import pytest
 
 from lockgate import assemble
-from lockgate.config import Audit, Server, Settings
 from lockgate.core.errors import (
     InvalidBlock,
     InvalidCall,
@@ -28,6 +27,7 @@ from lockgate.gate import Gate, Inquiry, Opined
 from lockgate.hosting import Host, Kept, Piece, SessionStore, memory
 from lockgate.hosting import host as hosting
 from lockgate.recording import hash_of_arguments
+from lockgate.settings.config import Audit, Server, Settings
 from lockgate.stores.memory import MemoryApprovals
 from lockgate.stores.sessions_sqlite import SqliteSessions
 

@@ -48,7 +48,7 @@ from lockgate.gate import shared_scanner
 from lockgate.runtime.metrics import METRICS, OTHER, PROVIDERS, Metrics
 from lockgate.runtime.tracing import NOBODYS, Span, Tracing
 from lockgate.runtime.worker_pool import Full, Lane
-from lockgate.verifier_settings import is_key
+from lockgate.settings.verifiers import is_key
 from lockgate.verifiers.client import Client, Provider
 
 if TYPE_CHECKING:

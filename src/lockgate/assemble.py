@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import hyperscan
 
 from lockgate import __version__, recording
-from lockgate.config import POSTGRES, Audit, Settings, beside, discover, key_files
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError, quoted
 from lockgate.core.judging.model_names import EMBEDDED, NOBODY
 from lockgate.core.text.readings import BEYOND_ASCII
 from lockgate.core.text.rules import RULES, Rule
 from lockgate.core.text.scanner import Scanner, check_pattern, cue_expressions, custom_rules, expressions
 from lockgate.gate import Gate, Judge
+from lockgate.settings.config import POSTGRES, Audit, Settings, beside, discover, key_files
 
 if TYPE_CHECKING:
     from lockgate.adapters import EmbeddedAdapter, KeySource, LocalRuleAdapter, RemoteAdapter
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from lockgate.hosting import Host, SessionStore
     from lockgate.journal import Journal, Signer
     from lockgate.log import Store
+    from lockgate.settings.verifiers import VerifierSettings
     from lockgate.stores.ledger import FileLedger
     from lockgate.stores.sqlite import SqliteApprovals
-    from lockgate.verifier_settings import VerifierSettings
     from lockgate.verifiers.client import Client, Provider
     from lockgate.verifiers.embedded import EmbeddedJudge
     from lockgate.verifiers.judge import ModelJudge
@@ -178,7 +178,7 @@ def judge_from_settings(
 def judge_settings(settings: Settings, name: str) -> VerifierSettings:
     """Who this name means, and what the environment says about them; InvalidConfig if they could not judge."""
     from lockgate.core.judging.model_names import parse_aliases, resolve_model
-    from lockgate.verifier_settings import settings_for
+    from lockgate.settings.verifiers import settings_for
 
     named = resolve_model(name, parse_aliases(settings.supervision.model_aliases))
     chosen = settings_for(named.provider, named.model, named.endpoint)
@@ -499,7 +499,7 @@ def adapter_from_env(
     environ: Mapping[str, str] | None = None, *, keys: KeySource | None = None
 ) -> LocalRuleAdapter | RemoteAdapter | EmbeddedAdapter:
     """The adapter that the environment names, with the rules of the configuration in force here."""
-    from lockgate.verifier_settings import verifier_settings
+    from lockgate.settings.verifiers import verifier_settings
 
     # The verifier's settings first: they are quicker to refuse than rules are to compile.
     verifier = verifier_settings(environ, keys_elsewhere=keys is not None)

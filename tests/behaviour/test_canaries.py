@@ -25,8 +25,8 @@ from lockgate import LockgateError, assemble
 from lockgate.adapters import RemoteAdapter
 from lockgate.core.text.scanner import Scanner
 from lockgate.runtime.metrics import METRICS, Metrics
+from lockgate.settings.verifiers import verifier_settings
 from lockgate.testing import LoopbackProvider, Recorded
-from lockgate.verifier_settings import verifier_settings
 from lockgate.verifiers.client import Client
 
 HOW_MANY = 1000

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from lockgate.abuse_settings import AbuseSettings
 from lockgate.core.requests.strikes import (
     LIFTED,
     NETWORK,
@@ -24,6 +23,7 @@ from lockgate.core.requests.strikes import (
 )
 from lockgate.ingress.identity import Identity
 from lockgate.ingress.ladder import Ladder
+from lockgate.settings.abuse_gate import AbuseSettings
 from lockgate.stores.abuse_bans import SqliteBans
 
 Run = Callable[..., Any]

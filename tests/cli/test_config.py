@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lockgate.config import KEYS
+from lockgate.settings.config import KEYS
 
 Run = Callable[..., Any]
 

@@ -16,11 +16,11 @@ import pytest
 
 from lockgate.cli import wiring
 from lockgate.cli.doctor import State
-from lockgate.config import Settings
 from lockgate.core.errors import LockgateError
 from lockgate.hook import proxied
 from lockgate.integrations import claude_code
 from lockgate.integrations.claude_code import EVENTS, Form, unwired, wired
+from lockgate.settings.config import Settings
 
 Run = Callable[..., Any]
 

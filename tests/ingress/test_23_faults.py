@@ -16,7 +16,6 @@ import pytest
 from asgi import ATTACK, HARMLESS, SECRET, Clock, Handler, chat, gated, ladder, no_wait, post, scope
 
 from lockgate import assemble
-from lockgate.abuse_settings import AbuseSettings
 from lockgate.core.requests.circuit_breaker import Circuit, Limits, Result, admit, refuses, settle
 from lockgate.core.requests.incident_ids import incident_id
 from lockgate.core.requests.strikes import LadderSettings
@@ -27,8 +26,9 @@ from lockgate.ingress.abuse_gate import AbuseGateMiddleware, Request
 from lockgate.ingress.identity import Identity
 from lockgate.ingress.ladder import Ladder
 from lockgate.runtime.metrics import Metrics
+from lockgate.settings.abuse_gate import AbuseSettings
+from lockgate.settings.verifiers import verifier_settings
 from lockgate.testing import LoopbackProvider
-from lockgate.verifier_settings import verifier_settings
 
 FAULTS = {
     0: "the middleware is wired nowhere, and every adapter turns out to be the local rules",

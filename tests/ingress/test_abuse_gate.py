@@ -14,13 +14,13 @@ import pytest
 from asgi import ATTACK, HANG, HARMLESS, Handler, Reply, call, chat, gated, ladder, post, scope
 
 from lockgate import Assessment, InvalidConfig, LockgateError
-from lockgate.abuse_settings import AbuseSettings
 from lockgate.core.requests.incident_ids import is_incident_id
 from lockgate.core.requests.strikes import Subject
 from lockgate.ingress import abuse_gate, answers, bodies, verdicts
 from lockgate.ingress.abuse_gate import AbuseGateMiddleware, Request
 from lockgate.ingress.payload import REFUSALS
 from lockgate.runtime.metrics import GATE_OUTCOMES, GATE_PARTS, GATE_REASONS, OTHER, Metrics
+from lockgate.settings.abuse_gate import AbuseSettings
 
 JSON = (b"content-type", b"application/json")
 

@@ -20,11 +20,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lockgate import assemble
-from lockgate.abuse_settings import AbuseSettings
 from lockgate.core.ruling.policy import Policy
 from lockgate.gate import shared_scanner
 from lockgate.ingress.answers import DECISIONS, MODES
 from lockgate.ingress.payload import REFUSALS
+from lockgate.settings.abuse_gate import AbuseSettings
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "fastapi_app.py"
 

@@ -15,7 +15,6 @@ import pytest
 from asgi import ATTACK, HARMLESS, SECRET, Clock, Handler, Reply, call, chat, gated, post, scope
 
 from lockgate import InvalidConfig, adapters
-from lockgate.abuse_settings import AbuseSettings
 from lockgate.adapters import LocalRuleAdapter, RemoteAdapter
 from lockgate.core.questions import Answer, NoAnswer, Why
 from lockgate.core.requests.strikes import PRINCIPAL, Heard, Known
@@ -26,6 +25,7 @@ from lockgate.ingress.identity import Identity
 from lockgate.ingress.ladder import Ladder
 from lockgate.ingress.payload import Inspected
 from lockgate.runtime.metrics import Metrics
+from lockgate.settings.abuse_gate import AbuseSettings
 from lockgate.verifiers.client import Client, Outcome
 from lockgate.verifiers.openai import OpenAI
 

@@ -10,13 +10,13 @@ import pytest
 from asgi import ATTACK, HARMLESS, Handler, Reply, chat, post
 
 from lockgate import InvalidConfig, assemble
-from lockgate.abuse_settings import AbuseSettings, abuse_settings
 from lockgate.core.ruling.policy import Policy
 from lockgate.gate import shared_scanner
 from lockgate.ingress import wiring
 from lockgate.ingress.abuse_gate import AbuseGateMiddleware
 from lockgate.ingress.identity import Identity
 from lockgate.runtime.metrics import Metrics
+from lockgate.settings.abuse_gate import AbuseSettings, abuse_settings
 
 SECRET = "0123456789abcdef" * 4
 

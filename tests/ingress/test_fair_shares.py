@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from asgi import HANG, HARMLESS, SECRET, Handler, call, chat, gated, post, scope
 
-from lockgate.abuse_settings import AbuseSettings
 from lockgate.core.strict_json import MAX_CONTAINERS, MAX_DOCUMENTS
 from lockgate.ingress import bodies
 from lockgate.ingress.bodies import Bodies, Body
@@ -21,6 +20,7 @@ from lockgate.ingress.payload import Normalized, Refused, normalize
 from lockgate.ingress.proxy import Proxy, parse_upstream
 from lockgate.ingress.serving import healthy, server
 from lockgate.runtime.worker_pool import Full, Lane
+from lockgate.settings.abuse_gate import AbuseSettings
 
 LIMIT_S = 30.0
 

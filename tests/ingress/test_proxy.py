@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from asgi import ATTACK, HARMLESS, SECRET, chat, gated
 
-from lockgate.abuse_settings import AbuseSettings
 from lockgate.core.errors import InvalidConfig
 from lockgate.ingress.gateways import Vouched
 from lockgate.ingress.proxy import Proxy, Upstream, parse_upstream
 from lockgate.ingress.serving import healthy, server
+from lockgate.settings.abuse_gate import AbuseSettings
 from lockgate.testing.loopback import _CERTIFICATE, _tls_context
 
 # No test should get there.

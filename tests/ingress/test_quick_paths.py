@@ -13,7 +13,6 @@ from asgi import HARMLESS, Clock, Handler, chat, gated, no_wait, post, scope
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockgate.abuse_settings import AbuseSettings
 from lockgate.adapters import LocalRuleAdapter
 from lockgate.core.requests.payload import InvalidPayload, Payload, PolicyContext, parse_payload
 from lockgate.core.requests.strikes import Standing, Subject
@@ -24,6 +23,7 @@ from lockgate.ingress.identity import MAX_REMEMBERED, Identity
 from lockgate.ingress.ladder import Judged, Ladder
 from lockgate.ingress.payload import Normalized, Refused, normalize
 from lockgate.runtime.metrics import Metrics
+from lockgate.settings.abuse_gate import AbuseSettings
 from lockgate.stores.abuse_bans import SqliteBans
 
 SECRET = bytes(range(32))

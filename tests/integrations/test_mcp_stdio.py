@@ -18,13 +18,13 @@ from paths import SUPPORT
 
 import lockgate
 from lockgate import assemble
-from lockgate.config import load
 from lockgate.core.journal.record import parse
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import RULES
 from lockgate.gate import shared_scanner
 from lockgate.integrations import mcp_stdio
 from lockgate.integrations.mcp_stdio import Sink, TooLong, client_session, lines
+from lockgate.settings.config import load
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes as POSIX has them")
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from lockgate.abuse_settings import VARIABLES, Variable
 from lockgate.ingress.abuse_gate import AbuseGateMiddleware
 from lockgate.ingress.answers import ANSWERS, DECISIONS, MODES
 from lockgate.ingress.bodies import MAX_HELD_BYTES
 from lockgate.ingress.payload import REFUSALS
 from lockgate.runtime.metrics import METRICS
+from lockgate.settings.abuse_gate import VARIABLES, Variable
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "reference" / "abuse-gate.md").read_text(encoding="utf-8")

@@ -25,8 +25,8 @@ from lockgate.gate import shared_scanner
 from lockgate.runtime import http_post as post
 from lockgate.runtime import tracing
 from lockgate.runtime.metrics import METRICS, NAMES
+from lockgate.settings.verifiers import ADAPTERS, MAX_PATTERNS, VARIABLES, verifier_settings
 from lockgate.testing import LoopbackProvider
-from lockgate.verifier_settings import ADAPTERS, MAX_PATTERNS, VARIABLES, verifier_settings
 from lockgate.verifiers import client
 
 ROOT = Path(__file__).resolve().parents[2]

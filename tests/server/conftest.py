@@ -10,10 +10,10 @@ import pytest
 from asking import POISON, Asking
 
 from lockgate import assemble
-from lockgate.config import Settings
 from lockgate.core.ruling.policy import Policy
 from lockgate.gate import shared_scanner
 from lockgate.hosting import Host
+from lockgate.settings.config import Settings
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidConfig
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Said, Scored, Why
-from lockgate.verifier_settings import is_loopback
+from lockgate.settings.verifiers import is_loopback
 from lockgate.verifiers.anthropic import Anthropic
 from lockgate.verifiers.azure import Azure
 from lockgate.verifiers.compatible import Compatible

@@ -17,8 +17,8 @@ from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unrea
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate import Inquiry, Judge, Opined
+from lockgate.settings.verifiers import Keys
 from lockgate.testing import LoopbackProvider
-from lockgate.verifier_settings import Keys
 from lockgate.verifiers.anthropic import Anthropic
 from lockgate.verifiers.azure import Azure
 from lockgate.verifiers.client import Client, Outcome, Provider

@@ -70,7 +70,7 @@ def _examined(value: Mapping[str, Any], args: argparse.Namespace) -> Assessment:
     import os
 
     from lockgate import assemble
-    from lockgate.verifier_settings import verifier_settings
+    from lockgate.settings.verifiers import verifier_settings
 
     # The verdict says what the log would; on a terminal it would say it twice.
     logging.getLogger("lockgate").addHandler(logging.NullHandler())
@@ -85,7 +85,7 @@ def _examined(value: Mapping[str, Any], args: argparse.Namespace) -> Assessment:
 
 
 def _adapters() -> tuple[str, ...]:
-    from lockgate.verifier_settings import ADAPTERS
+    from lockgate.settings.verifiers import ADAPTERS
 
     return ADAPTERS
 

@@ -22,7 +22,7 @@ from lockgate.core.errors import InvalidConfig, LockgateError, quoted
 from lockgate.core.requests.strikes import LIFTED, Known
 
 if TYPE_CHECKING:
-    from lockgate.abuse_settings import AbuseSettings
+    from lockgate.settings.abuse_gate import AbuseSettings
     from lockgate.stores.abuse_bans import SqliteBans
     from lockgate.stores.abuse_valkey import ValkeyStrikes
 
@@ -32,7 +32,7 @@ _SHOWN = re.compile("[0-9a-f]{12,32}")
 
 def run(args: argparse.Namespace) -> Exit:
     from lockgate import assemble
-    from lockgate.abuse_settings import abuse_settings
+    from lockgate.settings.abuse_gate import abuse_settings
 
     if args.envoy or args.litellm or args.upstream is not None:
         raise LockgateError("`bans` stands in front of nothing", hint="leave --upstream, --envoy and --litellm out")

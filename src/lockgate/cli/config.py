@@ -10,7 +10,7 @@ from lockgate.cli.exits import Exit
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
-    from lockgate.config import Settings
+    from lockgate.settings.config import Settings
 
 _HELP = """\
 Shows the configuration in force in this folder, or says what is wrong with it.
@@ -91,7 +91,7 @@ def _validated(settings: Settings) -> None:
 
 def _files(settings: Settings) -> list[str]:
     from lockgate.cli.terminal import visible
-    from lockgate.config import SYSTEM_FILE
+    from lockgate.settings.config import SYSTEM_FILE
 
     lines = [
         f"{source.role.value} file {visible(str(source.file))}: {visible(source.unused) or 'read'}"

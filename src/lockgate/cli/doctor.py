@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from lockgate.adapters import Assessment, KeySource
     from lockgate.cli.parser import Parser
-    from lockgate.config import Settings
     from lockgate.core.questions import Answer, Question, Reply, Request
     from lockgate.core.ruling.opinions import Opinion
     from lockgate.core.ruling.pipeline import Stage
-    from lockgate.verifier_settings import VerifierSettings
+    from lockgate.settings.config import Settings
+    from lockgate.settings.verifiers import VerifierSettings
     from lockgate.verifiers.client import Provider
 
 _HELP = """\
@@ -96,7 +96,7 @@ def checks(
     config: str | None = None, *, offline: bool = False, keys: str | None = None, tenant: str = ""
 ) -> Iterator[Check]:
     """Every check in turn; none is left out because another failed, unless there is nothing left to look at."""
-    from lockgate.config import Settings
+    from lockgate.settings.config import Settings
 
     yield _installation()
     read: list[Settings] = []
@@ -202,7 +202,7 @@ def _cache(settings: Settings) -> Check:
     """A cache that cannot be used costs seconds at every start, and is never a danger: at most a warning."""
     import os
 
-    from lockgate.config import writable_by_others
+    from lockgate.settings.config import writable_by_others
 
     folder = settings.cache_dir
     if folder is None:
@@ -307,7 +307,7 @@ def _not_private(path: Path, *, folder: bool) -> Check | None:
     import os
     import stat
 
-    from lockgate.config import writable_by_others
+    from lockgate.settings.config import writable_by_others
 
     try:
         status = os.lstat(path)
@@ -365,7 +365,7 @@ def _adapter(chosen: list[VerifierSettings], *, keys_elsewhere: bool) -> Check:
     import os
 
     from lockgate import assemble
-    from lockgate.verifier_settings import unknown_variables, verifier_settings
+    from lockgate.settings.verifiers import unknown_variables, verifier_settings
 
     settings = verifier_settings(keys_elsewhere=keys_elsewhere)
     said = "none: the built-in rules answer"
@@ -443,7 +443,7 @@ def _embedded(adapter: str, settings: Settings) -> Check:
 
 
 def _key(settings: VerifierSettings) -> Check:
-    from lockgate.verifier_settings import key_file_warning
+    from lockgate.settings.verifiers import key_file_warning
 
     keys = settings.keys
     if not keys:
@@ -463,7 +463,7 @@ def _foreign_key(spec: str, tenant: str, verifier: VerifierSettings, found: list
     from concurrent.futures import Future
     from threading import Thread
 
-    from lockgate.verifier_settings import is_key
+    from lockgate.settings.verifiers import is_key
 
     source = _source(spec)
     future: Future[object] = Future()

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from lockgate.cli.exits import Exit
 
 if TYPE_CHECKING:
-    from lockgate.abuse_settings import AbuseSettings
     from lockgate.cli.parser import Parser
-    from lockgate.config import Settings
     from lockgate.ingress.abuse_gate import AbuseGateMiddleware
     from lockgate.ingress.answers import App
     from lockgate.ingress.identity import Identity
     from lockgate.ingress.proxy import Upstream
+    from lockgate.settings.abuse_gate import AbuseSettings
+    from lockgate.settings.config import Settings
 
 _HELP = """\
 Stands in front of an LLM API and passes on what the abuse gate lets through, both ways as it comes.
@@ -94,9 +94,9 @@ def _app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str, Identity]:
     from os import urandom
 
     from lockgate import assemble
-    from lockgate.abuse_settings import abuse_settings
     from lockgate.core.errors import InvalidConfig
     from lockgate.ingress.gateways import ExtAuthz, Keyholders, LiteLLM, Vouched, allowed
+    from lockgate.settings.abuse_gate import abuse_settings
 
     _refuse_pointless(args)
     upstream = _upstream(args) if args.upstream is not None else None
@@ -136,7 +136,7 @@ def _gated(app: App, settings: AbuseSettings, identity: Identity, found: Setting
     from lockgate import assemble
     from lockgate.gate import Gate
     from lockgate.ingress.abuse_gate import AbuseGateMiddleware
-    from lockgate.verifier_settings import verifier_settings
+    from lockgate.settings.verifiers import verifier_settings
 
     scanner = assemble.scanner_from_settings(found)
     return AbuseGateMiddleware(
@@ -237,7 +237,7 @@ def _token() -> str:
     from pathlib import Path
 
     from lockgate.core.errors import InvalidConfig
-    from lockgate.verifier_settings import read_key_file
+    from lockgate.settings.verifiers import read_key_file
 
     token, file = (os.environ.get(name, "").strip() for name in (TOKEN, f"{TOKEN}_FILE"))
     if token and file:

@@ -14,8 +14,8 @@ from lockgate.core.errors import LockgateError, quoted
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
-    from lockgate.config import Settings
     from lockgate.integrations.claude_code import Form
+    from lockgate.settings.config import Settings
 
 _HELP = """\
 Writes Lockgate into the settings of an agent or a client. Shows what would change, asks, keeps everything else

@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
-from lockgate.config import beside
 from lockgate.core.errors import InvalidConfig, InvalidNote, LockgateError, quoted
 from lockgate.core.journal.exports import HEADER, Row, read_export
 from lockgate.core.journal.verification import Shard as AuditedShard
+from lockgate.settings.config import beside
 
 if TYPE_CHECKING:
     from lockgate.core.journal.signed_notes import PublicKey

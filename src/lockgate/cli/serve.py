@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from lockgate.cli.parser import Parser
-    from lockgate.config import Settings
     from lockgate.server.auth import Door, Tokens
     from lockgate.server.codes import Codes
+    from lockgate.settings.config import Settings
 
 _HELP = """\
 Runs the service that agents on this machine ask before each tool call, and the page on which a person sees
@@ -121,7 +121,7 @@ def _plan(args: argparse.Namespace) -> _Plan:
     from lockgate.core.errors import InvalidConfig, LockgateError, quoted
     from lockgate.server.auth import Tokens, door, was_set
     from lockgate.server.codes import Codes
-    from lockgate.verifier_settings import verifier_settings
+    from lockgate.settings.verifiers import verifier_settings
 
     if find_spec("uvicorn") is None:
         raise InvalidConfig("`lockgate serve` needs the package `uvicorn`", hint="pip install 'lockgate[server]'")
@@ -262,7 +262,7 @@ def _work(plan: _Plan, counted_in: Path | None, ready: Callable[[], None], *, te
     from lockgate.server.counting import Counts, label_of
     from lockgate.server.exchange import busy
     from lockgate.server.routes import ROUTES
-    from lockgate.verifier_settings import verifier_settings
+    from lockgate.settings.verifiers import verifier_settings
 
     adapter = assemble.adapter_from_settings(
         verifier_settings(),

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from lockgate.cli.parser import Parser
-    from lockgate.config import Settings
     from lockgate.core.judging.prices import Own
     from lockgate.core.sessions.cost_report import Judged, Report
     from lockgate.core.sessions.ledger_lines import Entry, Passes
     from lockgate.core.vocabulary import Ran
+    from lockgate.settings.config import Settings
 
 _HELP = """\
 Adds up rulings: where they were settled, what each tier took and cost, and the rules whose escalations a

@@ -166,8 +166,8 @@ def _beside(place: Place) -> tuple[list[bytes], list[str], list[str]]:
 def _unsealed(place: Place, view: Snapshot) -> str:
     """Where the private key is at hand: why the end of the log is not the work of somebody who has it."""
     from lockgate import keys
-    from lockgate.config import key_files
     from lockgate.log import Seal
+    from lockgate.settings.config import key_files
 
     shards = view.shards()
     for path in key_files(place.key) if place.key is not None and shards else ():

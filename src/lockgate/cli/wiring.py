@@ -15,7 +15,7 @@ from lockgate.cli.doctor import Check, State
 from lockgate.core.errors import LockgateError, quoted
 
 if TYPE_CHECKING:
-    from lockgate.config import Settings
+    from lockgate.settings.config import Settings
 
 _WITHIN_S = 15.0
 # What a matcher is allowed to be made of to be a list of exact names; anything else is a regular expression.

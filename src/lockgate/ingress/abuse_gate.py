@@ -29,7 +29,6 @@ from os import urandom
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from lockgate.abuse_settings import AbuseSettings
 from lockgate.adapters import LocalRuleAdapter, RemoteAdapter, VerifierAdapter
 from lockgate.core.errors import InvalidConfig, LockgateError
 from lockgate.core.journal.record import label
@@ -64,6 +63,7 @@ from lockgate.ingress.verdicts import MAX_BYTES_ON_LOOP, Case, FetchVerdict, Req
 from lockgate.recording import Journal, record_assess
 from lockgate.runtime.metrics import METRICS, Metrics
 from lockgate.runtime.worker_pool import Lane
+from lockgate.settings.abuse_gate import AbuseSettings
 
 if TYPE_CHECKING:
     from lockgate.ingress.artifacts import Inspector

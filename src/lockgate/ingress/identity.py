@@ -23,9 +23,9 @@ from os import urandom
 from typing import Any
 from uuid import UUID
 
-from lockgate.abuse_settings import AbuseSettings
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
 from lockgate.core.requests.strikes import NETWORK, PRINCIPAL, Subject
+from lockgate.settings.abuse_gate import AbuseSettings
 
 Scope = MutableMapping[str, Any]
 Name = str | int | UUID

@@ -14,7 +14,6 @@ from operator import attrgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, get_args
 
-from lockgate.abuse_settings import AbuseSettings
 from lockgate.adapters import LocalRuleAdapter, RemoteAdapter
 from lockgate.core.journal.record import MAX_RULES
 from lockgate.core.questions import Verdict, Why
@@ -28,6 +27,7 @@ from lockgate.ingress.payload import Inspected, Normalized, payload_of
 from lockgate.ingress.turns import SEPARATOR
 from lockgate.runtime.metrics import OTHER
 from lockgate.runtime.worker_pool import Full, Lane
+from lockgate.settings.abuse_gate import AbuseSettings
 
 if TYPE_CHECKING:
     from lockgate.ingress.artifacts import Inspector

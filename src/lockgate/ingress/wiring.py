@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from lockgate.abuse_settings import AbuseSettings, abuse_settings
 from lockgate.core.errors import InvalidConfig
 from lockgate.gate import Gate
 from lockgate.ingress.identity import Identity, Principal
 from lockgate.ingress.ladder import Ladder
 from lockgate.recording import Journal
 from lockgate.runtime.metrics import Metrics
+from lockgate.settings.abuse_gate import AbuseSettings, abuse_settings
 
 if TYPE_CHECKING:
     from lockgate.adapters import VerifierAdapter

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
-from lockgate.config import writable_by_others
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.core.requests.strikes import LIFTED, PRINCIPAL, Known, LadderSettings, Standing, Subject
+from lockgate.settings.config import writable_by_others
 
 # "lkgb": other programs' databases are refused, and ours is known to tools that look.
 _APPLICATION = 0x6C6B6762

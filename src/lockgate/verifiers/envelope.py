@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 
 from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.core.questions import NoAnswer, Reply, Request, Why
-from lockgate.verifier_settings import is_loopback
+from lockgate.settings.verifiers import is_loopback
 
 MALFORMED = NoAnswer(Why.MALFORMED_REPLY)
 ODD = NoAnswer(Why.ODD_ANSWER)

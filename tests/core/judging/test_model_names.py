@@ -17,7 +17,7 @@ from lockgate.core.judging.model_names import (
     parse_aliases,
     resolve_model,
 )
-from lockgate.verifier_settings import ADAPTERS
+from lockgate.settings.verifiers import ADAPTERS
 from lockgate.verifiers import envelope
 
 

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.testing.loopback import _CERTIFICATE
-from lockgate.verifier_settings import (
+from lockgate.settings.verifiers import (
     ADAPTERS,
     MAX_KEY_CHARACTERS,
     VARIABLES,
@@ -29,6 +28,7 @@ from lockgate.verifier_settings import (
     unknown_variables,
     verifier_settings,
 )
+from lockgate.testing.loopback import _CERTIFICATE
 
 SECRET = "sk-canary-5d41402abc4b2a76b9719d911017c592"
 
@@ -701,7 +701,7 @@ def test_of_a_file_on_a_read_only_mount_nothing_is_said(tmp_path: Path, monkeypa
     file = key_file(tmp_path)
     file.chmod(0o666)
     assert "can be written by anybody" in file_refusal(file)
-    monkeypatch.setattr("lockgate.verifier_settings._read_only", lambda path: path == file)
+    monkeypatch.setattr("lockgate.settings.verifiers._read_only", lambda path: path == file)
     assert from_file(file).keys.key("") == SECRET
     assert key_file_warning(file) == ("", "")
 

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from lockgate.config import writable_by_others
 from lockgate.core.errors import InvalidConfig, LockgateError, printable, quoted
+from lockgate.settings.config import writable_by_others
 
 MAX_KEY_CHARACTERS = 4096
 MAX_PATTERNS = 100

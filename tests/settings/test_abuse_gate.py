@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockgate.abuse_settings import VARIABLES, AbuseSettings, abuse_settings
 from lockgate.core.errors import InvalidConfig
 from lockgate.core.requests.strikes import LadderSettings, Standing
+from lockgate.settings.abuse_gate import VARIABLES, AbuseSettings, abuse_settings
 
 SECRET = "s3cret-" * 6
 
@@ -217,7 +217,7 @@ def test_what_makes_sense_is_taken_as_it_is() -> None:
 
 
 def test_every_field_that_is_a_word_or_a_number_is_checked() -> None:
-    from lockgate import abuse_settings as module
+    from lockgate.settings import abuse_gate as module
 
     keys = {*module._WORDS, *(key for key, _ in module._NUMBERS.values()), "enabled"}
     ladder = {"strike_window_sec", "max_subjects", "network_threshold"}

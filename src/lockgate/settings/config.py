@@ -1022,7 +1022,7 @@ def _holds(names: object, path: tuple[str, ...]) -> bool:
     return True
 
 
-_BEGIN = "<!-- keys: written by `make docs` from src/lockgate/config.py -->"
+_BEGIN = "<!-- keys: written by `make docs` from src/lockgate/settings/config.py -->"
 _END = "<!-- end of keys -->"
 
 

@@ -13,13 +13,25 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lockgate import config
-from lockgate.config import KEYS, MAX_FILE_BYTES, Audit, Form, Key, Role, Server, Settings, Source, Supervision, as_toml
 from lockgate.core.errors import InvalidConfig, InvalidPattern
 from lockgate.core.ruling.policy import FIELDS, PRESETS, Policy
 from lockgate.core.vocabulary import Action, Mode, Trust
+from lockgate.settings import config
+from lockgate.settings.config import (
+    KEYS,
+    MAX_FILE_BYTES,
+    Audit,
+    Form,
+    Key,
+    Role,
+    Server,
+    Settings,
+    Source,
+    Supervision,
+    as_toml,
+)
 
-PAGE = Path(__file__).parents[1] / "docs" / "reference" / "configuration.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
 
 # A value other than the default for every key, in an order of its own.
 OTHER: dict[str, object] = {
@@ -247,7 +259,7 @@ def test_home_comes_from_the_environment_when_it_is_not_given(place: Place) -> N
 
 def test_discover_reads_this_process(place: Place) -> None:
     place.write(place.project, '[security]\nmode = "paranoid"')
-    code = "from lockgate.config import discover; s = discover(); print(s.policy.mode, s.cache_dir)"
+    code = "from lockgate.settings.config import discover; s = discover(); print(s.policy.mode, s.cache_dir)"
     environ = {"PYTHONPATH": os.pathsep.join(sys.path), "HOME": str(place.home)}
     done = subprocess.run([sys.executable, "-c", code], cwd=place.cwd, env=environ, capture_output=True, text=True)
     assert done.stdout.strip() == f"paranoid {place.home / '.cache' / 'lockgate'}", done.stderr
@@ -1020,7 +1032,7 @@ def test_the_examples_on_the_reference_page_are_valid(place: Place) -> None:
 
 def test_importing_the_configuration_does_not_load_a_parser() -> None:
     code = (
-        "import sys; before = set(sys.modules); import lockgate.config;"
+        "import sys; before = set(sys.modules); import lockgate.settings.config;"
         "print(*sorted({'tomllib', 'difflib', 'json', 'argparse', 'hyperscan', 'rich'} & (set(sys.modules) - before)))"
     )
     environ = {"PYTHONPATH": os.pathsep.join(sys.path)}

@@ -18,7 +18,7 @@ from lockgate.core.errors import InvalidConfig, printable, quoted
 from lockgate.core.requests.payload import PII_RULESETS
 from lockgate.core.requests.strikes import MAX_SECONDS, MAX_THRESHOLD, MODES, LadderSettings, Standing
 from lockgate.core.sessions.trace_format import closest
-from lockgate.verifier_settings import read_key_file
+from lockgate.settings.verifiers import read_key_file
 
 MIN_SECRET_CHARACTERS = 32
 _LADDER = LadderSettings()
