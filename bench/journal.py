@@ -22,16 +22,16 @@ from time import perf_counter, process_time
 from typing import NamedTuple
 
 import texts
-from lockgate import keys
 from lockgate.cli.logs import rows as rows_of
 from lockgate.core.journal.exports import export_lines, read_export
 from lockgate.core.journal.verification import Shard, audit
 from lockgate.gate import Gate, Session
-from lockgate.journal import Journal
-from lockgate.log import Store
-from lockgate.stores.log_files import LogFile
-from lockgate.stores.log_memory import MemoryLog
-from lockgate.stores.log_sqlite import SqliteLog
+from lockgate.journal import keys
+from lockgate.journal.journal import Journal
+from lockgate.journal.log import Store
+from lockgate.journal.stores.memory import MemoryLog
+from lockgate.journal.stores.read_only import LogFile
+from lockgate.journal.stores.sqlite import SqliteLog
 from speed import GOAL, Call, Effort, Tick, half_low_calls, high_risk_calls
 from tables import Check, Row, Table, percent, share, time_text, times
 
@@ -208,7 +208,7 @@ def _candidates(folder: Path, stack: ExitStack) -> tuple[list[Candidate], dict[s
         uri = stack.enter_context(_postgres())
     except ImportError as error:
         return found, {"PostgreSQL": f"`{error.name}` is not installed (make test-hosts brings it)"}
-    from lockgate.stores.log_postgres import PostgresLog
+    from lockgate.journal.stores.postgres import PostgresLog
 
     ours("ours, PostgreSQL", POWER, PostgresLog(uri))
     return found, {}

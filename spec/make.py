@@ -11,12 +11,12 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
-from lockgate import keys
 from lockgate.core.journal import record
 from lockgate.core.journal.exports import Row, export_lines
 from lockgate.core.journal.merkle import consistency_proof, inclusion_proof, leaf_hash, levels_of, root_of
 from lockgate.core.journal.signed_notes import COSIGNATURE, Checkpoint, Proof, cosigned, parse_note, signed
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
+from lockgate.journal import keys
 
 FOLDER = Path(__file__).parent / "vectors"
 ORIGIN = "example.com/lockgate/2026a"

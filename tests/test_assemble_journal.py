@@ -12,7 +12,7 @@ from threading import Barrier, Thread
 
 import pytest
 
-from lockgate import Action, Gate, Policy, Reason, __version__, assemble, keys, recording
+from lockgate import Action, Gate, Policy, Reason, __version__, assemble
 from lockgate.cli.main import main
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError
 from lockgate.core.journal.exports import Row
@@ -22,9 +22,11 @@ from lockgate.core.journal.verification import Report, Shard, audit
 from lockgate.core.ruling.approvals import Change, State
 from lockgate.core.text.rules import RULES, Rule
 from lockgate.core.text.scanner import Scanner
+from lockgate.journal import keys
+from lockgate.journal import recorder as recording
+from lockgate.journal.stores.memory import MemoryLog
+from lockgate.journal.stores.sqlite import SqliteLog
 from lockgate.settings.config import Audit, Settings
-from lockgate.stores.log_memory import MemoryLog
-from lockgate.stores.log_sqlite import SqliteLog
 
 ORDER = "Please forward the statement to clerk@vendor.example today."
 CALL = {"to": "clerk@vendor.example", "amount": 1}
@@ -269,7 +271,7 @@ def test_killed_between_the_log_and_its_key_the_next_one_goes_on(settings: Setti
 
 def test_killed_while_it_begins_the_next_one_goes_on(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the log has begun under the key that was made, and before the key has its name."""
-    from lockgate.journal import Journal
+    from lockgate.journal.journal import Journal
 
     files = assemble.journal_files(settings)
 
@@ -405,7 +407,7 @@ class Shared:
 
 
 def test_every_host_needs_the_key_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lockgate.stores import log_postgres
+    from lockgate.journal.stores import postgres as log_postgres
 
     monkeypatch.setattr(Shared, "log", MemoryLog())
     monkeypatch.setattr(log_postgres, "PostgresLog", Shared)

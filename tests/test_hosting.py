@@ -26,7 +26,7 @@ from lockgate.core.vocabulary import Action, Finding, Receipt, Trust
 from lockgate.gate import Gate, Inquiry, Opined
 from lockgate.hosting import Host, Kept, Piece, SessionStore, memory
 from lockgate.hosting import host as hosting
-from lockgate.recording import hash_of_arguments
+from lockgate.journal.recorder import hash_of_arguments
 from lockgate.settings.config import Audit, Server, Settings
 from lockgate.stores.memory import MemoryApprovals
 from lockgate.stores.sessions_sqlite import SqliteSessions

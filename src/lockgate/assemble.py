@@ -16,21 +16,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import hyperscan
 
-from lockgate import __version__, recording
+from lockgate import __version__
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError, quoted
 from lockgate.core.judging.model_names import EMBEDDED, NOBODY
 from lockgate.core.text.readings import BEYOND_ASCII
 from lockgate.core.text.rules import RULES, Rule
 from lockgate.core.text.scanner import Scanner, check_pattern, cue_expressions, custom_rules, expressions
 from lockgate.gate import Gate, Judge
+from lockgate.journal import recorder as recording
 from lockgate.settings.config import POSTGRES, Audit, Settings, beside, discover, key_files
 
 if TYPE_CHECKING:
     from lockgate.adapters import EmbeddedAdapter, KeySource, LocalRuleAdapter, RemoteAdapter
     from lockgate.core.judging.model_names import ModelName
     from lockgate.hosting import Host, SessionStore
-    from lockgate.journal import Journal, Signer
-    from lockgate.log import Store
+    from lockgate.journal.journal import Journal, Signer
+    from lockgate.journal.log import Store
     from lockgate.settings.verifiers import VerifierSettings
     from lockgate.stores.ledger import FileLedger
     from lockgate.stores.sqlite import SqliteApprovals
@@ -281,18 +282,18 @@ def log_from_settings(settings: Settings) -> Journal:
 
 def _opened_log(settings: Settings) -> tuple[Journal, str]:
     """The journal, and the name that it began under."""
-    from lockgate import keys
-    from lockgate.journal import Journal
+    from lockgate.journal import keys
+    from lockgate.journal.journal import Journal
 
     files = journal_files(settings)
     refuse_lost_log(files)
     store: Store
     if isinstance(files.log, str):
-        from lockgate.stores.log_postgres import PostgresLog
+        from lockgate.journal.stores.postgres import PostgresLog
 
         store = PostgresLog(files.log)
     else:
-        from lockgate.stores.log_sqlite import SqliteLog
+        from lockgate.journal.stores.sqlite import SqliteLog
 
         store = SqliteLog(files.log)
     made = partial(
@@ -321,7 +322,7 @@ def _opened_log(settings: Settings) -> tuple[Journal, str]:
 
 def _first_signer(files: JournalFiles, vkey: str) -> Signer | None:
     """The log's first key, which gets its name when the log has been begun under it: by whoever comes first."""
-    from lockgate import keys
+    from lockgate.journal import keys
 
     with suppress(LockgateError):
         if keys.load(files.new_key).key.vkey == vkey and not os.path.lexists(files.key):
@@ -348,7 +349,7 @@ def _lost(files: JournalFiles) -> JournalUnavailable:
 
 def _no_key(files: JournalFiles, vkey: str) -> Signer:
     """Why there is none: a new key could not go on with this log, and would stand in the way of the right one."""
-    from lockgate import keys
+    from lockgate.journal import keys
 
     hint = "bring the key back from a copy; or move the log away, and a new one begins"
     if isinstance(files.log, str):
@@ -382,7 +383,7 @@ def _held(path: Path) -> list[bytes]:
 
 def _signer(files: JournalFiles, vkey: str) -> Signer | None:
     """The key of ours that this log goes on under, whichever file it is in."""
-    from lockgate import keys
+    from lockgate.journal import keys
 
     for path in reversed(files.key_files()):
         # One that cannot be read is not the one we can sign with.
@@ -409,8 +410,8 @@ def journal_from_settings(settings: Settings) -> recording.Journal | None:
             hint="name one in `security.audit.witnesses`, or set strict = false",
         )
     if audit.witnesses or audit.anchors:
-        from lockgate.anchors import parse_anchor
-        from lockgate.publishing import parse_witness
+        from lockgate.journal.anchors import parse_anchor
+        from lockgate.journal.publisher import parse_witness
 
         for name, texts, parse in (
             ("witnesses", audit.witnesses, parse_witness),
@@ -475,7 +476,7 @@ def _shared_log(settings: Settings) -> recording.Opened:
             log, origin = _opened_log(settings)
             known: tuple[recording.Opened, Callable[[], None]] = recording.Opened(log, log, origin), log.close
             if audit.witnesses or audit.anchors:
-                from lockgate.publishing import Witnessed, publish
+                from lockgate.journal.publisher import Witnessed, publish
 
                 publishing = publish(log, audit.witnesses, audit.anchors, witnessed=files.witnessed)
                 strict = Witnessed(log, publishing, strict_s=audit.strict_seconds) if audit.strict else log

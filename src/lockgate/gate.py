@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from lockgate.core.judging.case import Case, Snapshot
     from lockgate.core.judging.evidence import Evidence
     from lockgate.core.ruling.approvals import Bound, Pending, Taken
-    from lockgate.recording import Journal, Promised, Seen
+    from lockgate.journal.recorder import Journal, Promised, Seen
     from lockgate.steps import Step, Watcher
 
 # Calls of a session that the supervisor is told of; longer values are cut.
@@ -289,7 +289,7 @@ class Session:
         self._answers: OrderedDict[str, tuple[float, Opined]] = OrderedDict()
         self._recorder = None
         if gate.journal is not None:
-            from lockgate.recording import SessionRecorder
+            from lockgate.journal.recorder import SessionRecorder
 
             self._recorder = SessionRecorder(gate.journal, id)
         if goal:

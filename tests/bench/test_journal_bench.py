@@ -14,9 +14,10 @@ import journal
 import run
 import speed
 from journal import tamperings
-from lockgate import Gate, keys
+from lockgate import Gate
 from lockgate.core.journal.verification import Shard
 from lockgate.core.text.scanner import Scanner
+from lockgate.journal import keys
 from tables import Table
 
 BRIEF = dataclasses.replace(speed.QUICK, journal_slice_s=0.01, journal_records=40, journal_checks=4)

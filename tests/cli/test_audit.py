@@ -16,15 +16,16 @@ from typing import Any
 
 import pytest
 
-from lockgate import assemble, keys
+from lockgate import assemble
 from lockgate.cli import records as showing
 from lockgate.core.journal import record
 from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.journal.signed_notes import COSIGNATURE, cosigned, parse_note
 from lockgate.core.vocabulary import Action, Decision, Finding, Ran, Reason, Risk
-from lockgate.journal import Journal
-from lockgate.log import Seal, Shard
-from lockgate.stores.log_sqlite import SqliteLog
+from lockgate.journal import keys
+from lockgate.journal.journal import Journal
+from lockgate.journal.log import Seal, Shard
+from lockgate.journal.stores.sqlite import SqliteLog
 
 Run = Callable[..., Any]
 NAME = "lockgate/00c0ffee"
@@ -520,9 +521,9 @@ def test_a_log_that_short_processes_write_is_sound_all_the_while(run: Run, log: 
 import sys
 sys.path[:0] = {[str(Path(__file__).parent), *sys.path]!r}
 from pathlib import Path
-from lockgate import keys
-from lockgate.journal import Journal
-from lockgate.stores.log_sqlite import SqliteLog
+from lockgate.journal import keys
+from lockgate.journal.journal import Journal
+from lockgate.journal.stores.sqlite import SqliteLog
 from lockgate.core.journal import record
 import os
 path = Path({str(log)!r})
@@ -684,7 +685,7 @@ def test_only_the_end_of_a_long_log_is_read(log: Path) -> None:
         read = 0
 
         def shards(self) -> list[Any]:
-            from lockgate.log import Shard
+            from lockgate.journal.log import Shard
 
             return [Shard(1, "x+y+z", b"\xff" * 8, b"", 0)]
 

@@ -671,7 +671,7 @@ def test_a_key_without_its_journal_has_to_be_looked_at(run: Run, state: Path) ->
 
 
 def test_records_that_nobody_has_signed_are_told(run: Run, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lockgate import journal
+    from lockgate.journal import journal
 
     monkeypatch.setattr(journal, "CHECKPOINT_S", 600.0)
     assert Gate.from_config().session().check("bash", {}).receipt is not None

@@ -21,7 +21,6 @@ from typing import Any
 import pytest
 from paths import SUPPORT
 
-from lockgate import keys
 from lockgate.core.journal.merkle import (
     consistency_proof,
     inclusion_proof,
@@ -32,6 +31,7 @@ from lockgate.core.journal.merkle import (
     verify_inclusion,
 )
 from lockgate.core.journal.signed_notes import Checkpoint, cosigned, open_checkpoint, parse_note, public_key, signed
+from lockgate.journal import keys
 
 HERE = Path(__file__).parent
 KEPT = SUPPORT / "go_log.json"

@@ -24,12 +24,12 @@ import pytest
 from log_checks import find_signer, record, signer, whole
 from paths import SUPPORT, TESTS
 
-from lockgate import keys
 from lockgate.core.errors import JournalDamaged, JournalUnavailable
-from lockgate.journal import Journal
-from lockgate.log import Store
+from lockgate.journal import keys
+from lockgate.journal.journal import Journal
+from lockgate.journal.log import Store
+from lockgate.journal.stores.postgres import PostgresLog
 from lockgate.runtime import postgres
-from lockgate.stores.log_postgres import PostgresLog
 
 
 def _contract() -> Iterator[tuple[str, Callable[..., None]]]:

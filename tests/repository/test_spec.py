@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from lockgate import keys
 from lockgate.core.errors import InvalidNote, InvalidRecord
 from lockgate.core.journal.exports import read_export
 from lockgate.core.journal.merkle import leaf_hash, root_of, verify_consistency, verify_inclusion
@@ -29,6 +28,7 @@ from lockgate.core.journal.signed_notes import (
     verified,
 )
 from lockgate.core.journal.verification import Shard, What, audit
+from lockgate.journal import keys
 
 SPEC = Path(__file__).resolve().parents[2] / "spec"
 TEXT = (SPEC / "journal.md").read_text(encoding="utf-8")

@@ -19,8 +19,8 @@ from paths import SUPPORT
 
 from lockgate.core.errors import JournalUnavailable, LockgateError, SessionsUnavailable
 from lockgate.core.sessions.session_entries import Entry, SessionInfo, Sort
+from lockgate.journal.stores.sqlite import SqliteLog
 from lockgate.stores import sessions_sqlite
-from lockgate.stores.log_sqlite import SqliteLog
 from lockgate.stores.passing import MarkFile, Passing
 from lockgate.stores.sessions_sqlite import SqliteSessions
 

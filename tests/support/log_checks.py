@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 from hashlib import sha256
 
-from lockgate import keys
 from lockgate.core.journal.exports import Row as AuditedRow
 from lockgate.core.journal.merkle import Frontier, Tile, leaf_hash
 from lockgate.core.journal.record import configuration, encode, parse
@@ -14,7 +13,8 @@ from lockgate.core.journal.signed_notes import open_checkpoint, parse_vkey
 from lockgate.core.journal.verification import Shard as AuditedShard
 from lockgate.core.journal.verification import audit
 from lockgate.core.vocabulary import Receipt
-from lockgate.log import Seal, Shard, Snapshot, Store
+from lockgate.journal import keys
+from lockgate.journal.log import Seal, Shard, Snapshot, Store
 
 NAME = "example.com/log"
 

@@ -22,9 +22,9 @@ from pathlib import Path
 
 from log_checks import find_signer, record, signer, whole
 
-from lockgate import keys
-from lockgate.journal import Journal
-from lockgate.stores.log_sqlite import SqliteLog
+from lockgate.journal import keys
+from lockgate.journal.journal import Journal
+from lockgate.journal.stores.sqlite import SqliteLog
 
 # Not `write`: SQLite does not use it on a file, and our own output does.
 CALLS = "pwrite64,fdatasync,fsync,ftruncate,link,linkat,unlink,unlinkat,rename,mkdir,mkdirat,fallocate"

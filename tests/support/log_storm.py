@@ -26,22 +26,22 @@ from threading import Thread
 
 from log_checks import find_signer, record, signer, whole
 
-from lockgate import journal, keys
 from lockgate.core.errors import LockgateError
 from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.vocabulary import Receipt
-from lockgate.journal import Journal
-from lockgate.log import Store
+from lockgate.journal import journal, keys
+from lockgate.journal.journal import Journal
+from lockgate.journal.log import Store
 
 
 def opened(kind: str, place: str) -> Store:
     if kind == "postgres":
         import psycopg  # noqa: F401
 
-        from lockgate.stores.log_postgres import PostgresLog
+        from lockgate.journal.stores.postgres import PostgresLog
 
         return PostgresLog(place)
-    from lockgate.stores.log_sqlite import SqliteLog
+    from lockgate.journal.stores.sqlite import SqliteLog
 
     return SqliteLog(Path(place))
 

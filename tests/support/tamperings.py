@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from lockgate import keys
 from lockgate.core.errors import JournalUnavailable
 from lockgate.core.journal import record
 from lockgate.core.journal.exports import Row
@@ -20,10 +19,11 @@ from lockgate.core.journal.merkle import Frontier, leaf_hash, root_of
 from lockgate.core.journal.signed_notes import Checkpoint, signed
 from lockgate.core.journal.verification import Report, Shard, What, audit
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
-from lockgate.journal import Journal
-from lockgate.log import Head, Seal, Transaction
-from lockgate.log import Row as KeptRow
-from lockgate.stores.log_memory import MemoryLog
+from lockgate.journal import keys
+from lockgate.journal.journal import Journal
+from lockgate.journal.log import Head, Seal, Transaction
+from lockgate.journal.log import Row as KeptRow
+from lockgate.journal.stores.memory import MemoryLog
 
 ORIGIN = "example.com/lockgate/2026a"
 SIZE = 40

@@ -117,7 +117,7 @@ def _runs(name: str) -> Callable[[argparse.Namespace], Exit]:
 def _is_damage(error: JournalUnavailable, args: argparse.Namespace) -> bool:
     from lockgate.cli.logs import place_from, was_there
     from lockgate.core.errors import JournalDamaged
-    from lockgate.stores.log_files import NotALog
+    from lockgate.journal.stores.read_only import NotALog
 
     if isinstance(error, NotALog):
         return was_there(place_from(args), named=bool(args.log))

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> Exit:
         return Exit.FLAGGED
     journal = assemble.journal_from_settings(found)
     if journal is not None:
-        from lockgate.recording import record_assess
+        from lockgate.journal.recorder import record_assess
 
         # Recorded before it is done, as everything else: a ban that is gone and nobody knows why is worse than none.
         digest = sha256(keys[0].encode("ascii")).hexdigest()

@@ -271,8 +271,8 @@ def _journal(settings: Settings) -> Check:
     import os
 
     from lockgate import assemble
-    from lockgate.keys import verify
-    from lockgate.log import named, newest_head
+    from lockgate.journal.keys import verify
+    from lockgate.journal.log import named, newest_head
 
     audit = settings.audit
     # What is wrong with the settings, or with the place, is said in an exception.

@@ -15,15 +15,15 @@ from lockgate.core.errors import JournalDamaged, LockgateError, quoted
 
 if TYPE_CHECKING:
     from lockgate.core.journal.exports import Row
-    from lockgate.log import Shard, Snapshot
+    from lockgate.journal.log import Shard, Snapshot
 
 _MOST_PROOF = 1 << 18
 _MORE = "lockgate audit verify says more"
 
 
 def head(args: argparse.Namespace) -> Exit:
-    from lockgate import keys
-    from lockgate.log import newest_head
+    from lockgate.journal import keys
+    from lockgate.journal.log import newest_head
 
     if args.sign:
         from lockgate.cli.upkeep import opened_journal
@@ -37,8 +37,8 @@ def head(args: argparse.Namespace) -> Exit:
 
 
 def prove(args: argparse.Namespace) -> Exit:
-    from lockgate import keys
-    from lockgate.log import inclusion
+    from lockgate.journal import keys
+    from lockgate.journal.log import inclusion
 
     if args.check is not None:
         return _check_proof(args)
@@ -67,11 +67,11 @@ def _proved(view: Snapshot, shard: Shard, index: int) -> bytes:
 
 
 def _check_proof(args: argparse.Namespace) -> Exit:
-    from lockgate import keys
     from lockgate.cli.terminal import visible
     from lockgate.core.errors import InvalidNote
     from lockgate.core.journal.merkle import leaf_hash
     from lockgate.core.journal.signed_notes import open_proof, parse_note, parse_proof, verified
+    from lockgate.journal import keys
 
     if args.record is None or args.key is None:
         raise LockgateError("--check needs --record and --key", hint="the proof, the record and the key it is of")
@@ -135,9 +135,9 @@ def _exported(view: Snapshot, shard: Shard) -> Iterator[bytes]:
     """Up to the newest head: what it does not cover yet nobody could verify."""
     from itertools import islice
 
-    from lockgate import keys
     from lockgate.core.journal.exports import export_lines
-    from lockgate.log import newest_head
+    from lockgate.journal import keys
+    from lockgate.journal.log import newest_head
 
     note, covered = newest_head(view, shard, keys.verify)
     return export_lines(note, _as_recorded(islice(rows(view, shard), covered.size), covered.size))

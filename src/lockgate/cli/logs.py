@@ -18,7 +18,7 @@ from lockgate.settings.config import beside
 
 if TYPE_CHECKING:
     from lockgate.core.journal.signed_notes import PublicKey
-    from lockgate.log import Shard, Snapshot
+    from lockgate.journal.log import Shard, Snapshot
 
 STDIN = "-"
 POSTGRES = ("postgresql://", "postgres://")
@@ -86,10 +86,10 @@ def log_from(args: argparse.Namespace) -> Readable:
 def open_log(name: str) -> Readable:
     """The log of this name, only to be looked at."""
     if name.startswith(POSTGRES):
-        from lockgate.stores.log_postgres import PostgresLog
+        from lockgate.journal.stores.postgres import PostgresLog
 
         return PostgresLog(name)
-    from lockgate.stores.log_files import LogFile, NotALog
+    from lockgate.journal.stores.read_only import LogFile, NotALog
 
     if not os.path.lexists(name):
         raise NotALog(
@@ -107,7 +107,7 @@ def is_export(name: str) -> bool:
         return True
     if name.startswith(POSTGRES):
         return False
-    from lockgate.stores.log_files import NotALog
+    from lockgate.journal.stores.read_only import NotALog
 
     mode = os.stat(name).st_mode
     if stat.S_ISDIR(mode):
@@ -222,8 +222,8 @@ def body_of(view: Snapshot, shard: Shard, index: int) -> bytes:
 
 def read_key(given: str) -> PublicKey:
     """A public key, given as itself or as the file it stands in."""
-    from lockgate import keys
     from lockgate.core.journal.signed_notes import parse_vkey
+    from lockgate.journal import keys
 
     if "+" in given and not os.path.exists(given):
         return parse_vkey(given)

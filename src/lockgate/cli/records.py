@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from lockgate.log import Shard, Snapshot
+    from lockgate.journal.log import Shard, Snapshot
 
 _CHUNK = 1024
 _SHOWN = 100

@@ -18,7 +18,7 @@ from lockgate.core.errors import LockgateError, quoted
 
 if TYPE_CHECKING:
     from lockgate.assemble import JournalFiles
-    from lockgate.journal import Journal
+    from lockgate.journal.journal import Journal
 
 
 # A thousand years: more does not fit into a time.
@@ -81,8 +81,8 @@ def keys(args: argparse.Namespace) -> Exit:
 
 
 def _rotate(args: argparse.Namespace) -> Exit:
-    from lockgate import keys as key_files
     from lockgate.cli.terminal import visible
+    from lockgate.journal import keys as key_files
 
     _sure(args, "close this shard of the log and go on under a new key?")
     with opened_journal(args) as (files, journal):
@@ -158,7 +158,7 @@ def _sure(args: argparse.Namespace, question: str) -> None:
 def witness(args: argparse.Namespace) -> Exit:
     from lockgate import assemble
     from lockgate.cli.terminal import visible
-    from lockgate.witness import PORT, run_witness
+    from lockgate.journal.witness import PORT, run_witness
 
     folder = Path(args.state) if args.state else None
     if folder is None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lockgate.core.journal.verification import Report
     from lockgate.core.journal.verification import Shard as AuditedShard
     from lockgate.core.vocabulary import Receipt
-    from lockgate.log import Snapshot
+    from lockgate.journal.log import Snapshot
 
 # How often a log is looked at that is written to meanwhile, where nothing keeps it still.
 _TRIES = 5
@@ -61,7 +61,7 @@ class _Asked(NamedTuple):
 
 def verify(args: argparse.Namespace) -> Exit:
     from lockgate.core.journal.verification import Report, What
-    from lockgate.stores.log_files import NotALog, WrittenMeanwhile
+    from lockgate.journal.stores.read_only import NotALog, WrittenMeanwhile
 
     held, wrong = _held(args.held)
     asked = _Asked(
@@ -135,7 +135,7 @@ def _looked(args: argparse.Namespace, place: Place, asked: _Asked) -> tuple[_Ask
 def _waiting(place: Place) -> Iterator[str]:
     """What was promised, and is not in the log yet."""
     from lockgate.cli.terminal import counted
-    from lockgate.stores.spool import beside
+    from lockgate.journal.stores.spool import beside
 
     # Beside the URL of a database there is nothing.
     waiting, unreadable = beside(Path(place.log))
@@ -165,8 +165,8 @@ def _beside(place: Place) -> tuple[list[bytes], list[str], list[str]]:
 
 def _unsealed(place: Place, view: Snapshot) -> str:
     """Where the private key is at hand: why the end of the log is not the work of somebody who has it."""
-    from lockgate import keys
-    from lockgate.log import Seal
+    from lockgate.journal import keys
+    from lockgate.journal.log import Seal
     from lockgate.settings.config import key_files
 
     shards = view.shards()
@@ -185,8 +185,8 @@ def _unsealed(place: Place, view: Snapshot) -> str:
 
 def _key(args: argparse.Namespace, beside: Path | None, opened: Opened) -> tuple[PublicKey, str]:
     """The key to verify with, and where it is from."""
-    from lockgate import keys
     from lockgate.core.journal.signed_notes import parse_vkey
+    from lockgate.journal import keys
 
     if args.key:
         key = read_key(args.key)
@@ -229,8 +229,8 @@ def _receipt(text: str) -> Receipt:
 
 
 def _audited(opened: Opened, asked: _Asked, key: PublicKey, *, live: bool = False, odd: Sequence[str] = ()) -> Report:
-    from lockgate import keys
     from lockgate.core.journal.verification import audit
+    from lockgate.journal import keys
 
     with _progress(opened) as shards:
         return audit(

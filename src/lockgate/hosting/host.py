@@ -53,7 +53,7 @@ from lockgate.hosting.live import NO_CALL, Live
 from lockgate.hosting.memory import MAX_DEPTH, Pending, stricter_of
 from lockgate.hosting.store import Mark
 from lockgate.hosting.upkeep import Upkeep, why_of
-from lockgate.recording import Promised
+from lockgate.journal.recorder import Promised
 
 # Our own plugs, whose sessions have the names that their hosts give them; and what says in a session's meta that
 # somebody without one of them opened it.

@@ -25,7 +25,7 @@ from lockgate.core.vocabulary import Decision, Mode
 from lockgate.gate import MAX_HISTORY, Gate, Session
 from lockgate.hosting.live import HostedRun, Live
 from lockgate.hosting.store import SessionStore
-from lockgate.recording import Promised
+from lockgate.journal.recorder import Promised
 
 _log = getLogger("lockgate.hosting")
 
@@ -324,7 +324,7 @@ def stricter_of(one: tuple[str, str], other: tuple[str, str]) -> tuple[str, str]
 
 def _hash_of(arguments: Mapping[str, object]) -> str:
     """As the journal has it; empty where nobody could say."""
-    from lockgate.recording import hash_of_arguments
+    from lockgate.journal.recorder import hash_of_arguments
 
     try:
         return hash_of_arguments(arguments, leaves_of(arguments)[0])

@@ -60,7 +60,7 @@ from lockgate.ingress.ladder import GOOD, Judged, Ladder
 from lockgate.ingress.offers import may_use_tools
 from lockgate.ingress.payload import Refused, normalize
 from lockgate.ingress.verdicts import MAX_BYTES_ON_LOOP, Case, FetchVerdict, Request, Verdicts, in_lane
-from lockgate.recording import Journal, record_assess
+from lockgate.journal.recorder import Journal, record_assess
 from lockgate.runtime.metrics import METRICS, Metrics
 from lockgate.runtime.worker_pool import Lane
 from lockgate.settings.abuse_gate import AbuseSettings

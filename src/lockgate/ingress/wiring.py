@@ -12,7 +12,7 @@ from lockgate.core.errors import InvalidConfig
 from lockgate.gate import Gate
 from lockgate.ingress.identity import Identity, Principal
 from lockgate.ingress.ladder import Ladder
-from lockgate.recording import Journal
+from lockgate.journal.recorder import Journal
 from lockgate.runtime.metrics import Metrics
 from lockgate.settings.abuse_gate import AbuseSettings, abuse_settings
 

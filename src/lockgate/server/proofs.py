@@ -13,7 +13,6 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from lockgate import keys
 from lockgate.core.errors import (
     InvalidCall,
     InvalidNote,
@@ -27,15 +26,16 @@ from lockgate.core.journal.record import digest_of, label, parse
 from lockgate.core.journal.signed_notes import Proof, open_checkpoint, open_proof, parse_note, parse_vkey
 from lockgate.core.ruling.approvals import canonical
 from lockgate.core.ruling.pipeline import leaves_of
-from lockgate.journal import Journal
-from lockgate.log import consistency, inclusion, named, newest_head
-from lockgate.recording import hash_of_arguments
+from lockgate.journal import keys
+from lockgate.journal.journal import Journal
+from lockgate.journal.log import consistency, inclusion, named, newest_head
+from lockgate.journal.recorder import hash_of_arguments
 from lockgate.server.exchange import Problem
 
 if TYPE_CHECKING:
     from lockgate.gate import Gate
     from lockgate.hosting import Kept
-    from lockgate.log import Snapshot
+    from lockgate.journal.log import Snapshot
 
 
 def log_of(gate: Gate) -> Journal:

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import SUPPORT
 
-from lockgate import keys
 from lockgate.core.errors import InvalidNote
 from lockgate.core.journal.merkle import inclusion_proof, leaf_hash, levels_of, root_of
 from lockgate.core.journal.signed_notes import (
@@ -33,6 +32,7 @@ from lockgate.core.journal.signed_notes import (
     signed,
     verified,
 )
+from lockgate.journal import keys
 
 ORIGIN = "example.com/lockgate/2026a"
 LOG = keys.from_seed(ORIGIN, b"\x01" * 32)

@@ -33,13 +33,13 @@ from tamperings import (
     signer,
 )
 
-from lockgate import keys
 from lockgate.core.journal import record
 from lockgate.core.journal.exports import Row, export_lines, read_export
 from lockgate.core.journal.merkle import Frontier, leaf_hash
 from lockgate.core.journal.signed_notes import COSIGNATURE, PublicKey, cosigned, parse_note
 from lockgate.core.journal.verification import MAX_FAULTS, Report, Shard, What, audit
 from lockgate.core.vocabulary import Receipt
+from lockgate.journal import keys
 
 NEXT = "example.com/lockgate/2026b"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from log_checks import signer, whole
 
-from lockgate import Action, Decision, Gate, InvalidCall, Policy, Reason, Risk, Session, keys, recording
+from lockgate import Action, Decision, Gate, InvalidCall, Policy, Reason, Risk, Session
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, JournalUncosigned, LockgateError
 from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.journal.record import MAX_BLOCKS, digest_of, parse
@@ -24,12 +24,14 @@ from lockgate.core.ruling.pipeline import leaves_of
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Receipt
 from lockgate.gate import Inquiry, Opined
-from lockgate.journal import Journal
-from lockgate.log import Store
-from lockgate.recording import Recorder, Unavailable, hash_of_arguments, record_assess
+from lockgate.journal import keys
+from lockgate.journal import recorder as recording
+from lockgate.journal.journal import Journal
+from lockgate.journal.log import Store
+from lockgate.journal.recorder import Recorder, Unavailable, hash_of_arguments, record_assess
+from lockgate.journal.stores.memory import MemoryLog
+from lockgate.journal.stores.sqlite import SqliteLog
 from lockgate.steps import Step
-from lockgate.stores.log_memory import MemoryLog
-from lockgate.stores.log_sqlite import SqliteLog
 from lockgate.stores.memory import MemoryApprovals
 
 ORDER = "Please forward the statement to clerk@vendor.example today."

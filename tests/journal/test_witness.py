@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from lockgate import keys
 from lockgate.core.errors import InvalidNote, LockgateError
 from lockgate.core.journal.merkle import consistency_proof, leaf_hash, levels_of, root_of, verify_consistency
 from lockgate.core.journal.signed_notes import (
@@ -36,7 +35,8 @@ from lockgate.core.journal.signed_notes import (
     signed,
     verified,
 )
-from lockgate.witness import Refused, Witness, WitnessServer
+from lockgate.journal import keys
+from lockgate.journal.witness import Refused, Witness, WitnessServer
 
 ORIGIN = "example.com/lockgate/2026a"
 SIGNER = keys.from_seed(ORIGIN, b"\x01" * 32)
@@ -431,7 +431,7 @@ def test_killed_at_any_step_it_never_cosigns_two_histories(folder: Path, where: 
     code = f"""
 import os, signal, sys
 from pathlib import Path
-from lockgate.witness import Witness
+from lockgate.journal.witness import Witness
 body, vkey = sys.stdin.buffer.read().split(b"|||")
 witness = Witness(Path(sys.argv[1]), [vkey.decode()])
 real = {where}
@@ -466,7 +466,7 @@ def test_what_is_not_on_the_disk_is_not_cosigned(witness: Witness, monkeypatch: 
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(f"lockgate.witness.os.{call}", full)
+        patched.setattr(f"lockgate.journal.witness.os.{call}", full)
         with pytest.raises(OSError, match="No space"):
             witness.add_checkpoint(LOG.asks(0, 20))
     size = known(witness)
@@ -480,7 +480,7 @@ def test_a_failed_disk_is_an_answer_without_a_word_of_it(
     def broken(*_: object) -> None:
         raise OSError(5, "Input/output error", "/secret/place")
 
-    monkeypatch.setattr("lockgate.witness.replace", broken)
+    monkeypatch.setattr("lockgate.journal.witness.replace", broken)
     status, _, body = post(server, LOG.asks(0, 20))
     assert (status, body) == (500, b"the witness failed\n")
 
@@ -563,7 +563,7 @@ def test_it_serves_until_it_is_interrupted(folder: Path) -> None:
     code = """
 import sys
 from pathlib import Path
-from lockgate.witness import run_witness
+from lockgate.journal.witness import run_witness
 run_witness(Path(sys.argv[1]), sys.argv[2:], port=0, ready=lambda url, vkey: print(url, vkey, flush=True))
 """
     with subprocess.Popen(

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from lockgate import keys
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError
 from lockgate.core.journal.signed_notes import (
     COSIGNATURE,
@@ -29,8 +28,9 @@ from lockgate.core.journal.signed_notes import (
     signed,
     verified,
 )
-from lockgate.journal import Journal
-from lockgate.publishing import (
+from lockgate.journal import keys
+from lockgate.journal.journal import Journal
+from lockgate.journal.publisher import (
     MAX_RETRY_S,
     WAITED_RETRY_S,
     Publisher,
@@ -39,8 +39,8 @@ from lockgate.publishing import (
     parse_witness,
     publish,
 )
-from lockgate.stores.log_memory import MemoryLog
-from lockgate.witness import Witness, WitnessServer
+from lockgate.journal.stores.memory import MemoryLog
+from lockgate.journal.witness import Witness, WitnessServer
 
 ORIGIN = "example.com/log/1"
 SIGNER = keys.from_seed(ORIGIN, b"\x01" * 32)
@@ -492,10 +492,10 @@ def test_the_last_head_is_seen_off_at_the_end() -> None:
 def test_the_end_of_a_process_sees_its_last_head_off(tmp_path: Path) -> None:
     code = """
 import sys
-from lockgate import keys
-from lockgate.journal import Journal
-from lockgate.publishing import publish
-from lockgate.stores.log_memory import MemoryLog
+from lockgate.journal import keys
+from lockgate.journal.journal import Journal
+from lockgate.journal.publisher import publish
+from lockgate.journal.stores.memory import MemoryLog
 journal = Journal(MemoryLog(), keys.from_seed("example.com/log/1", bytes(32)), verify=keys.verify)
 publish(journal, anchors=["file:" + sys.argv[1]])
 journal.append([b"record"], durable=True)

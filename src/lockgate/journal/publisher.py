@@ -20,8 +20,6 @@ from threading import Condition, Lock, Thread, current_thread
 from time import monotonic
 from typing import NamedTuple, Protocol
 
-from lockgate import keys
-from lockgate.anchors import ANCHOR_EVERY_S, Address, Anchor, parse_address, parse_anchor, post, replace
 from lockgate.core.errors import InvalidConfig, InvalidNote, JournalUncosigned, LockgateError, printable, quoted
 from lockgate.core.journal.signed_notes import (
     COSIGNATURE,
@@ -36,6 +34,8 @@ from lockgate.core.journal.signed_notes import (
     verified,
 )
 from lockgate.core.vocabulary import Receipt
+from lockgate.journal import keys
+from lockgate.journal.anchors import ANCHOR_EVERY_S, Address, Anchor, parse_address, parse_anchor, post, replace
 
 WITNESS_EVERY_S = 1.0
 # How long a place that failed is left alone: at first, at most, and while somebody waits for it.

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from log_checks import record, signer
 
-from lockgate import keys
 from lockgate.core.errors import JournalDamaged, JournalUnavailable
-from lockgate.journal import Journal
-from lockgate.log import Store
-from lockgate.stores.log_files import LogFile, WrittenMeanwhile
-from lockgate.stores.log_sqlite import SqliteLog
+from lockgate.journal import keys
+from lockgate.journal.journal import Journal
+from lockgate.journal.log import Store
+from lockgate.journal.stores.read_only import LogFile, WrittenMeanwhile
+from lockgate.journal.stores.sqlite import SqliteLog
 
 END = 2**63 - 1
 

@@ -28,7 +28,7 @@ from lockgate.core.journal.merkle import Frontier, Tile, leaf_hash
 from lockgate.core.journal.record import MAX_RECORD, SALT, encode, opening, parse, prune, rotation
 from lockgate.core.journal.signed_notes import Checkpoint, Proof, Verify, open_checkpoint, signed
 from lockgate.core.vocabulary import Receipt
-from lockgate.log import (
+from lockgate.journal.log import (
     Head,
     Known,
     Row,
@@ -52,7 +52,7 @@ from lockgate.log import (
     waiting,
     walked,
 )
-from lockgate.log import Signer as Signer
+from lockgate.journal.log import Signer as Signer
 
 # A head is signed this long after the first record it covers, so that it is there within a second; or after so many.
 CHECKPOINT_S = 0.8

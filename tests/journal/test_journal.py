@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from log_checks import NAME, acknowledged, find_signer, record, signer, whole
 
-from lockgate import journal, keys
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError
 from lockgate.core.journal.merkle import Frontier, leaf_hash, verify_consistency
 from lockgate.core.journal.record import approval, encode, parse, prune, rotation
@@ -29,10 +28,11 @@ from lockgate.core.journal.signed_notes import (
     parse_note,
     signed,
 )
-from lockgate.journal import Journal
-from lockgate.log import Row, Seal, Snapshot, Store, Transaction, clock_fits
-from lockgate.stores.log_memory import MemoryLog
-from lockgate.stores.log_sqlite import SqliteLog
+from lockgate.journal import journal, keys
+from lockgate.journal.journal import Journal
+from lockgate.journal.log import Row, Seal, Snapshot, Store, Transaction, clock_fits
+from lockgate.journal.stores.memory import MemoryLog
+from lockgate.journal.stores.sqlite import SqliteLog
 
 NEXT = "example.com/log/2"
 DAY_S = 86_400

@@ -17,8 +17,8 @@ from time import sleep
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, quoted
 from lockgate.core.journal.merkle import HASH, Frontier, Tile
-from lockgate.log import Head, Shard
-from lockgate.stores import log_sqlite
+from lockgate.journal.log import Head, Shard
+from lockgate.journal.stores import sqlite as log_sqlite
 
 _APPLICATION = 0x6C6B676A
 _TABLES = ("bodies", "heads", "leaves", "shards")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from lockgate import keys
 from lockgate.core.errors import LockgateError
 from lockgate.core.journal.signed_notes import COSIGNATURE
+from lockgate.journal import keys
 
 NAME = "example.com/lockgate/2026a"
 posix_only = pytest.mark.skipif(os.name != "posix", reason="modes and owners are POSIX's")
@@ -247,5 +247,5 @@ def test_a_key_that_fits_every_message_fits_none() -> None:
 
 
 def test_the_library_is_loaded_only_to_sign_or_verify() -> None:
-    code = "import sys, lockgate.keys; sys.exit('nacl' in sys.modules)"
+    code = "import sys, lockgate.journal.keys; sys.exit('nacl' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})

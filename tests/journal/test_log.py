@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 import pytest
 from log_checks import NAME, signer
 
-from lockgate import keys
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError
 from lockgate.core.journal.merkle import (
     Frontier,
@@ -19,9 +18,10 @@ from lockgate.core.journal.merkle import (
     verify_inclusion,
 )
 from lockgate.core.journal.signed_notes import Checkpoint, open_proof, signed
-from lockgate.log import Head, Row, Snapshot, check_held, consistency, inclusion
-from lockgate.stores.log_memory import MemoryLog
-from lockgate.stores.log_sqlite import SqliteLog
+from lockgate.journal import keys
+from lockgate.journal.log import Head, Row, Snapshot, check_held, consistency, inclusion
+from lockgate.journal.stores.memory import MemoryLog
+from lockgate.journal.stores.sqlite import SqliteLog
 
 # Into the second tile of 256 tiles of 256, and not at the end of anything.
 SIZE = 66_000

@@ -16,13 +16,13 @@ from time import monotonic
 import pytest
 from log_checks import acknowledged, record, signer, whole
 
-from lockgate import keys
 from lockgate.core.errors import JournalDamaged, JournalUnavailable
 from lockgate.core.journal.signed_notes import Checkpoint, signed
-from lockgate.journal import Journal
-from lockgate.stores import log_sqlite
-from lockgate.stores.log_files import LogFile
-from lockgate.stores.log_sqlite import SqliteLog
+from lockgate.journal import keys
+from lockgate.journal.journal import Journal
+from lockgate.journal.stores import sqlite as log_sqlite
+from lockgate.journal.stores.read_only import LogFile
+from lockgate.journal.stores.sqlite import SqliteLog
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs the owners and modes of POSIX")
 

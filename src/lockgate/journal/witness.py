@@ -28,8 +28,6 @@ from pathlib import Path
 from threading import BoundedSemaphore, Lock, Thread
 from typing import Any
 
-from lockgate import keys
-from lockgate.anchors import replace
 from lockgate.core.errors import InvalidNote, LockgateError, printable, quoted
 from lockgate.core.journal.merkle import EMPTY_ROOT, verify_consistency
 from lockgate.core.journal.signed_notes import (
@@ -48,6 +46,8 @@ from lockgate.core.journal.signed_notes import (
     parse_vkey,
     verified,
 )
+from lockgate.journal import keys
+from lockgate.journal.anchors import replace
 
 PORT = 8766
 # A request is some kilobytes over a network that works. Whoever is slower holds one of so many places.

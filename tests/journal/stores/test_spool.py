@@ -18,15 +18,15 @@ import pytest
 from log_checks import acknowledged, find_signer, record, signer, stored, whole
 from paths import SUPPORT
 
-from lockgate import journal, keys
 from lockgate.cli.main import main
 from lockgate.core.errors import JournalUnavailable
 from lockgate.core.journal.merkle import leaf_hash
-from lockgate.journal import Journal
-from lockgate.log import Transaction, waited
-from lockgate.stores import spool
-from lockgate.stores.log_memory import MemoryLog
-from lockgate.stores.log_sqlite import SqliteLog
+from lockgate.journal import journal, keys
+from lockgate.journal.journal import Journal
+from lockgate.journal.log import Transaction, waited
+from lockgate.journal.stores import spool
+from lockgate.journal.stores.memory import MemoryLog
+from lockgate.journal.stores.sqlite import SqliteLog
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="nothing waits without POSIX's locks")
 
@@ -36,9 +36,9 @@ import os, sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from log_checks import record, signer
-from lockgate import keys
-from lockgate.journal import Journal
-from lockgate.stores.log_sqlite import SqliteLog
+from lockgate.journal import keys
+from lockgate.journal.journal import Journal
+from lockgate.journal.stores.sqlite import SqliteLog
 log = Journal(SqliteLog(Path(sys.argv[1])), signer(), verify=keys.verify)
 log.append([record()], durable=True)
 for _ in range(int(sys.argv[3])):

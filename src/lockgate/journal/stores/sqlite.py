@@ -24,10 +24,10 @@ from time import time_ns
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, quoted
 from lockgate.core.journal.merkle import HASH, Frontier, Tile
-from lockgate.log import Head, Row, Shard
+from lockgate.journal.log import Head, Row, Shard
+from lockgate.journal.stores.spool import FileSpool, folder_of
 from lockgate.runtime.forks import minded
 from lockgate.runtime.private_files import Private
-from lockgate.stores.spool import FileSpool, folder_of
 
 # "lkgj": other programs' databases are refused, and ours is known to tools that look.
 _APPLICATION = 0x6C6B676A

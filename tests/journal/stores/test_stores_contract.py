@@ -15,14 +15,14 @@ from threading import Barrier, Event, Thread
 import pytest
 from log_checks import NAME, acknowledged, find_signer, record, signer, stored, whole
 
-from lockgate import keys
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError
 from lockgate.core.journal.merkle import Frontier, Tile, leaf_hash, levels_of, verify_inclusion
 from lockgate.core.journal.signed_notes import open_proof
-from lockgate.journal import Journal
-from lockgate.log import Head, Row, Shard, Store, Transaction
-from lockgate.stores.log_memory import MemoryLog
-from lockgate.stores.log_sqlite import SqliteLog
+from lockgate.journal import keys
+from lockgate.journal.journal import Journal
+from lockgate.journal.log import Head, Row, Shard, Store, Transaction
+from lockgate.journal.stores.memory import MemoryLog
+from lockgate.journal.stores.sqlite import SqliteLog
 
 # Another handle on the same log, as another process would have it.
 Again = Callable[[], Store]

@@ -17,10 +17,20 @@ from pathlib import Path
 
 import pytest
 
-from lockgate import anchors, keys
-from lockgate.anchors import Address, FileAnchor, GitAnchor, Syslog, Webhook, parse_address, parse_anchor, post, replace
 from lockgate.core.errors import InvalidConfig, LockgateError
 from lockgate.core.journal.signed_notes import Checkpoint, checkpoints_in, file_name, signed
+from lockgate.journal import anchors, keys
+from lockgate.journal.anchors import (
+    Address,
+    FileAnchor,
+    GitAnchor,
+    Syslog,
+    Webhook,
+    parse_address,
+    parse_anchor,
+    post,
+    replace,
+)
 from lockgate.testing import loopback
 
 ORIGIN = "example.com/log/1"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from lockgate.core.errors import JournalDamaged
 from lockgate.core.journal.merkle import Frontier, Tile
-from lockgate.log import Head, Row, Shard
+from lockgate.journal.log import Head, Row, Shard
 
 
 class _Kept(NamedTuple):

@@ -18,10 +18,10 @@ import pytest
 from log_checks import acknowledged, find_signer, record, signer, whole
 from paths import SUPPORT
 
-from lockgate import keys
 from lockgate.core.errors import JournalUnavailable
-from lockgate.journal import Journal
-from lockgate.stores.log_sqlite import SqliteLog
+from lockgate.journal import keys
+from lockgate.journal.journal import Journal
+from lockgate.journal.stores.sqlite import SqliteLog
 
 HERE = SUPPORT
 ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -70,9 +70,10 @@ import os, sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from log_checks import record, signer
-from lockgate import journal, keys
-from lockgate.journal import Journal
-from lockgate.stores.log_sqlite import SqliteLog
+from lockgate.journal import journal
+from lockgate.journal import keys
+from lockgate.journal.journal import Journal
+from lockgate.journal.stores.sqlite import SqliteLog
 journal.CHECKPOINT_S, journal.CHECKPOINT_RECORDS = 3600.0, 1 << 60
 log = Journal(SqliteLog(Path(sys.argv[1])), signer(), verify=keys.verify)
 log.append([record()], durable=True)
@@ -120,9 +121,9 @@ import os, signal, sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from log_checks import find_signer, record, signer
-from lockgate import keys
-from lockgate.journal import Journal
-from lockgate.stores.log_sqlite import SqliteLog
+from lockgate.journal import keys
+from lockgate.journal.journal import Journal
+from lockgate.journal.stores.sqlite import SqliteLog
 store = SqliteLog(Path(sys.argv[1]))
 log = Journal(store, signer(), verify=keys.verify, find_signer=find_signer)
 log.append([record()], durable=False)
@@ -149,9 +150,9 @@ import os, sys, threading, time
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from log_checks import record, signer
-from lockgate import keys
-from lockgate.journal import Journal
-from lockgate.stores.log_sqlite import SqliteLog
+from lockgate.journal import keys
+from lockgate.journal.journal import Journal
+from lockgate.journal.stores.sqlite import SqliteLog
 log = Journal(SqliteLog(Path(sys.argv[1])), signer(), verify=keys.verify)
 log.append([record()], durable=False)
 assert log._thread is not None
@@ -205,10 +206,10 @@ import os, resource, signal, sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from log_checks import find_signer, record, signer
-from lockgate import keys
+from lockgate.journal import keys
 from lockgate.core.errors import JournalDamaged, JournalUnavailable
-from lockgate.journal import Journal
-from lockgate.stores.log_sqlite import SqliteLog
+from lockgate.journal.journal import Journal
+from lockgate.journal.stores.sqlite import SqliteLog
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 log = Journal(SqliteLog(Path(sys.argv[1])), signer(), verify=keys.verify, find_signer=find_signer)
 
@@ -286,9 +287,9 @@ import sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from log_checks import find_signer, record, signer
-from lockgate import keys
-from lockgate.journal import Journal
-from lockgate.stores.log_sqlite import SqliteLog
+from lockgate.journal import keys
+from lockgate.journal.journal import Journal
+from lockgate.journal.stores.sqlite import SqliteLog
 log = Journal(SqliteLog(Path(sys.argv[1])), signer(), verify=keys.verify, find_signer=find_signer)
 print("ready", flush=True)
 sys.stdin.readline()

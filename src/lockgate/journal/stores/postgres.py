@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError, quoted
 from lockgate.core.journal.merkle import HASH, Frontier, Tile
-from lockgate.log import Head, Row, Shard
+from lockgate.journal.log import Head, Row, Shard
 from lockgate.runtime.postgres import BUSY_S, connected, drop
 
 if TYPE_CHECKING:
