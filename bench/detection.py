@@ -14,7 +14,7 @@ from typing import Protocol
 
 import seed
 from lockgate.core.vocabulary import Decision
-from lockgate.gate import Gate
+from lockgate.gate.gate import Gate
 from sessions import Block, Run, load
 from tables import Check, Row, Table, percent, share
 

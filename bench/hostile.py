@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import texts
 from lockgate.core.text.rules import RULES
-from lockgate.gate import Gate
+from lockgate.gate.gate import Gate
 from speed import GOAL, Call, Effort, Tick, ordinary_call
 from tables import Check, Row, Table, size_text, time_text, times
 

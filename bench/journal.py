@@ -25,7 +25,7 @@ import texts
 from lockgate.cli.logs import rows as rows_of
 from lockgate.core.journal.exports import export_lines, read_export
 from lockgate.core.journal.verification import Shard, audit
-from lockgate.gate import Gate, Session
+from lockgate.gate.gate import Gate, Session
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal
 from lockgate.journal.log import Store

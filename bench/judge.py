@@ -36,7 +36,7 @@ from lockgate.core.errors import LockgateError
 from lockgate.core.judging.evidence import FACTS, Evidence, evidence_of, plain
 from lockgate.core.ruling.pipeline import Ask
 from lockgate.core.ruling.policy import PRESETS
-from lockgate.gate import Gate
+from lockgate.gate.gate import Gate
 from lockgate.verifiers.embedded import EmbeddedJudge, Preset, verify
 from sessions import Block, Run
 from tables import Check, Row, Table

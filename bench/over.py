@@ -10,7 +10,7 @@ from pathlib import Path
 import seed
 from detection import Lockgate, Verifier
 from lockgate.core.ruling.policy import Policy
-from lockgate.gate import Gate
+from lockgate.gate.gate import Gate
 from tables import Check, Row, Table, percent, share
 
 Tick = Callable[[str], None]

@@ -27,7 +27,7 @@ import startup
 import tables
 from lockgate import __version__
 from lockgate.core.errors import LockgateError
-from lockgate.gate import Gate
+from lockgate.gate.gate import Gate
 from tables import Table
 
 HERE = Path(__file__).resolve().parent

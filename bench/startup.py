@@ -15,7 +15,7 @@ from statistics import mean, median
 from time import thread_time
 
 from lockgate.core.text.scanner import Scanner
-from lockgate.gate import Gate
+from lockgate.gate.gate import Gate
 from speed import Effort, Tick, least, measure
 from tables import Check, Row, Table, time_text, times
 

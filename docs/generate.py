@@ -23,7 +23,7 @@ from lockgate.cli.traces import replay
 from lockgate.core.redaction.spans import KINDS
 from lockgate.core.ruling.finding_catalogue import ENTRIES, Entry
 from lockgate.core.text.rules import RULESET_VERSION
-from lockgate.gate import Gate
+from lockgate.gate.gate import Gate
 from lockgate.runtime.metrics import METRICS
 from lockgate.settings.config import reference_markdown
 from lockgate.settings.verifiers import ADAPTERS, VARIABLES, Variable

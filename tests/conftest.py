@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from lockgate import Decision, Gate, Policy
 from lockgate.core.text.scanner import Scanner
-from lockgate.gate import shared_scanner
+from lockgate.gate.gate import shared_scanner
 
 # The same examples in every run: `make fuzz` is where chance belongs. And no example has a deadline of its own, nor may
 # making examples be called slow: both measure the machine.

@@ -436,7 +436,7 @@ def test_every_host_needs_the_key_of_the_first(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_does_not_wait_for_a_thread_that_is_not_there(settings: Settings) -> None:
     """Forked while another thread was opening a log, recording a verdict or compiling rules."""
-    from lockgate import gate as gates
+    from lockgate.gate import gate as gates
 
     with assemble._logging, recording._recorders_lock, gates._sharing:
         child = os.fork()

@@ -14,7 +14,7 @@ from lockgate.adapters import EmbeddedAdapter
 from lockgate.core.judging.model_names import parse_aliases, resolve_model
 from lockgate.core.ruling.policy import PRESETS, loosened, stricter, tightened
 from lockgate.core.text.scanner import Scanner
-from lockgate.gate import shared_scanner
+from lockgate.gate.gate import shared_scanner
 from lockgate.runtime.metrics import Metrics
 from lockgate.runtime.worker_pool import Lane
 from lockgate.settings.config import Settings

@@ -47,10 +47,10 @@ if TYPE_CHECKING:
         Risk,
         Trust,
     )
-    from lockgate.gate import Gate, Inquiry, Judge, Opined, Session
+    from lockgate.gate.approvals_memory import MemoryApprovals
+    from lockgate.gate.gate import Gate, Inquiry, Judge, Opined, Session
+    from lockgate.gate.supervised_step import Step
     from lockgate.ingress.abuse_gate import AbuseGateMiddleware
-    from lockgate.steps import Step
-    from lockgate.stores.memory import MemoryApprovals
 
 __all__ = [
     "ENCODED_CONTENT_WARNING",
@@ -115,10 +115,10 @@ _HOMES = {
     "lockgate.core.vocabulary": (
         "ENCODED_CONTENT_WARNING Action Block Decision Finding Kind Lineage Mode Origin Ran Reason Receipt Risk Trust"
     ).split(),
-    "lockgate.gate": ["Gate", "Inquiry", "Judge", "Opined", "Session"],
+    "lockgate.gate.gate": ["Gate", "Inquiry", "Judge", "Opined", "Session"],
     "lockgate.ingress.abuse_gate": ["AbuseGateMiddleware"],
-    "lockgate.steps": ["Step"],
-    "lockgate.stores.memory": ["MemoryApprovals"],
+    "lockgate.gate.supervised_step": ["Step"],
+    "lockgate.gate.approvals_memory": ["MemoryApprovals"],
 }
 
 

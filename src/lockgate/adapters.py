@@ -44,7 +44,7 @@ from lockgate.core.requests.payload import Payload, PolicyContext, parse_payload
 from lockgate.core.requests.verifier_prompts import assess_question
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.scanner import Scanner
-from lockgate.gate import shared_scanner
+from lockgate.gate.gate import shared_scanner
 from lockgate.runtime.metrics import METRICS, OTHER, PROVIDERS, Metrics
 from lockgate.runtime.tracing import NOBODYS, Span, Tracing
 from lockgate.runtime.worker_pool import Full, Lane

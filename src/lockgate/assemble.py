@@ -22,19 +22,19 @@ from lockgate.core.judging.model_names import EMBEDDED, NOBODY
 from lockgate.core.text.readings import BEYOND_ASCII
 from lockgate.core.text.rules import RULES, Rule
 from lockgate.core.text.scanner import Scanner, check_pattern, cue_expressions, custom_rules, expressions
-from lockgate.gate import Gate, Judge
+from lockgate.gate.gate import Gate, Judge
 from lockgate.journal import recorder as recording
 from lockgate.settings.config import POSTGRES, Audit, Settings, beside, discover, key_files
 
 if TYPE_CHECKING:
     from lockgate.adapters import EmbeddedAdapter, KeySource, LocalRuleAdapter, RemoteAdapter
     from lockgate.core.judging.model_names import ModelName
+    from lockgate.gate.approvals_sqlite import SqliteApprovals
+    from lockgate.gate.ledger import FileLedger
     from lockgate.hosting import Host, SessionStore
     from lockgate.journal.journal import Journal, Signer
     from lockgate.journal.log import Store
     from lockgate.settings.verifiers import VerifierSettings
-    from lockgate.stores.ledger import FileLedger
-    from lockgate.stores.sqlite import SqliteApprovals
     from lockgate.verifiers.client import Client, Provider
     from lockgate.verifiers.embedded import EmbeddedJudge
     from lockgate.verifiers.judge import ModelJudge
@@ -201,7 +201,7 @@ def _price(lines: tuple[str, ...], name: str, tokens_in: int, tokens_out: int) -
 
 def ledger_from_settings(settings: Settings) -> FileLedger | None:
     """Where this installation counts its rulings."""
-    from lockgate.stores.ledger import FileLedger
+    from lockgate.gate.ledger import FileLedger
 
     return None if settings.state_dir is None else FileLedger(settings.state_dir / "ledger.jsonl")
 
@@ -212,10 +212,10 @@ def _keeps_approvals(settings: Settings) -> bool:
 
 def approvals_from_settings(settings: Settings, journal: recording.Journal | None = None) -> SqliteApprovals:
     """The questions that wait for a person, where sessions are kept; with a journal, none changes unrecorded."""
-    from lockgate.stores.sqlite import SqliteApprovals
+    from lockgate.gate.approvals_sqlite import SqliteApprovals
 
     if settings.server.database:
-        from lockgate.stores.approvals_postgres import PostgresApprovals
+        from lockgate.gate.approvals_postgres import PostgresApprovals
 
         record = None if journal is None else recording.Recorder(journal).approvals
         return PostgresApprovals(settings.server.database, record=record)

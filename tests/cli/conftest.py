@@ -18,7 +18,7 @@ from lockgate.cli.main import main
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import RULES, Rule
 from lockgate.core.text.scanner import Scanner
-from lockgate.gate import shared_scanner
+from lockgate.gate.gate import shared_scanner
 
 
 @dataclass(frozen=True)

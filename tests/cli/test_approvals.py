@@ -18,7 +18,7 @@ from lockgate import assemble
 from lockgate.cli import approvals as command
 from lockgate.core.ruling.approvals import Pending, State, binding, shown_of
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
-from lockgate.stores.sqlite import SqliteApprovals
+from lockgate.gate.approvals_sqlite import SqliteApprovals
 
 Run = Callable[..., Any]
 
@@ -422,7 +422,7 @@ import sys
 from pathlib import Path
 from lockgate import assemble
 from lockgate.cli.main import main
-from lockgate.stores.sqlite import SqliteApprovals
+from lockgate.gate.approvals_sqlite import SqliteApprovals
 assemble.approvals_from_settings = lambda settings, journal=None: SqliteApprovals(Path(sys.argv[1]))
 sys.exit(main(["approvals", "approve", "3f9a1c20", "--who", "ana"]))
 """

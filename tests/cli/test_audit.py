@@ -1004,4 +1004,4 @@ def test_verifying_loads_no_gate_and_no_network() -> None:
     code = "import sys; from lockgate.cli.main import main; main(['audit', 'verify', 'nowhere']);print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     loaded = set(done.stdout.splitlines()[-1].split())
-    assert loaded.isdisjoint({"hyperscan", "httpx2", "asyncio", "lockgate.gate", "lockgate.assemble"})
+    assert loaded.isdisjoint({"hyperscan", "httpx2", "asyncio", "lockgate.gate.gate", "lockgate.assemble"})

@@ -20,7 +20,7 @@ from lockgate.cli.reasons import TOLD
 from lockgate.core.questions import Question, Reply, Why
 from lockgate.core.requests.assessment import REASONS, Assessment
 from lockgate.core.ruling.opinions import Silent, Unreadable
-from lockgate.stores.sqlite import SqliteApprovals
+from lockgate.gate.approvals_sqlite import SqliteApprovals
 from lockgate.testing import LoopbackProvider
 from lockgate.verifiers.compatible import Compatible
 

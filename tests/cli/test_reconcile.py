@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lockgate.gate import Gate
+from lockgate.gate.gate import Gate
 from lockgate.hosting import Host
 from lockgate.stores.sessions_sqlite import SqliteSessions
 

@@ -12,7 +12,7 @@ from lockgate.core.ruling.finding_catalogue import ENCODED, ENTRIES, entry_for, 
 from lockgate.core.ruling.origins import SIGNALS
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import RULES
-from lockgate.gate import shared_scanner
+from lockgate.gate.gate import shared_scanner
 
 Run = Callable[..., Any]
 

@@ -15,7 +15,7 @@ from lockgate.cli.stats import MAX_LINE_BYTES, bar, parse_since
 from lockgate.core.errors import LockgateError
 from lockgate.core.sessions.ledger_lines import entry_of, passed, to_lines
 from lockgate.core.vocabulary import Action, Decision, Finding, Ran, Reason, Risk
-from lockgate.stores.ledger import FileLedger
+from lockgate.gate.ledger import FileLedger
 
 Run = Callable[..., Any]
 

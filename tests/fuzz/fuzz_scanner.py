@@ -7,7 +7,7 @@ from driver import fuzz, instrumented
 with instrumented():
     from lockgate.core.ruling.policy import Policy
     from lockgate.core.text.rules import RULES
-    from lockgate.gate import Gate, shared_scanner
+    from lockgate.gate.gate import Gate, shared_scanner
 
 SEEDS = [
     *(rule.hit.encode() for rule in RULES),

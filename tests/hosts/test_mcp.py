@@ -29,7 +29,7 @@ import lockgate
 from lockgate import assemble
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import RULES
-from lockgate.gate import shared_scanner
+from lockgate.gate.gate import shared_scanner
 from mcp import Client, StdioServerParameters
 
 pytestmark = pytest.mark.skipif(

@@ -23,9 +23,9 @@ from paths import SUPPORT, TESTS
 from lockgate.core.errors import LockgateError, SessionsUnavailable
 from lockgate.core.ruling.approvals import State
 from lockgate.core.vocabulary import Action, Reason
-from lockgate.gate import Gate
+from lockgate.gate.approvals_postgres import PostgresApprovals
+from lockgate.gate.gate import Gate
 from lockgate.hosting import Host, SessionStore
-from lockgate.stores.approvals_postgres import PostgresApprovals
 from lockgate.stores.sessions_postgres import PostgresSessions
 
 HERE = Path(__file__).parent

@@ -20,7 +20,7 @@ from lockgate.core.requests.circuit_breaker import Circuit, Limits, Result, admi
 from lockgate.core.requests.incident_ids import incident_id
 from lockgate.core.requests.strikes import LadderSettings
 from lockgate.core.ruling.policy import Policy
-from lockgate.gate import shared_scanner
+from lockgate.gate.gate import shared_scanner
 from lockgate.ingress import abuse_gate
 from lockgate.ingress.abuse_gate import AbuseGateMiddleware, Request
 from lockgate.ingress.identity import Identity

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from lockgate import assemble
 from lockgate.core.ruling.policy import Policy
-from lockgate.gate import shared_scanner
+from lockgate.gate.gate import shared_scanner
 from lockgate.ingress.answers import DECISIONS, MODES
 from lockgate.ingress.payload import REFUSALS
 from lockgate.settings.abuse_gate import AbuseSettings

@@ -11,7 +11,7 @@ from asgi import ATTACK, HARMLESS, Handler, Reply, chat, post
 
 from lockgate import InvalidConfig, assemble
 from lockgate.core.ruling.policy import Policy
-from lockgate.gate import shared_scanner
+from lockgate.gate.gate import shared_scanner
 from lockgate.ingress import wiring
 from lockgate.ingress.abuse_gate import AbuseGateMiddleware
 from lockgate.ingress.identity import Identity

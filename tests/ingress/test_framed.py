@@ -17,7 +17,7 @@ from lockgate.core.requests.strikes import LadderSettings, Subject
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import RULES
 from lockgate.core.text.scanner import Scanner
-from lockgate.gate import shared_scanner
+from lockgate.gate.gate import shared_scanner
 from lockgate.ingress.framed import without_framed, without_house_rules
 from lockgate.ingress.ladder import MAX_SPARED, Ladder
 from lockgate.ingress.payload import Normalized, normalize, payload_of

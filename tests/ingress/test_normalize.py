@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lockgate.adapters import LocalRuleAdapter
 from lockgate.core.requests.payload import MAX_PROMPT_CHARACTERS, MODALITIES, PolicyContext, parse_payload
 from lockgate.core.text.scanner import Scanner
-from lockgate.gate import Gate
+from lockgate.gate.gate import Gate
 from lockgate.ingress.agents import origins_of
 from lockgate.ingress.kinds import kind_of
 from lockgate.ingress.payload import REFUSALS, Inspected, Normalized, Refused, Upload, normalize, payload_of

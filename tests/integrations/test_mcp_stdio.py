@@ -21,7 +21,7 @@ from lockgate import assemble
 from lockgate.core.journal.record import parse
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import RULES
-from lockgate.gate import shared_scanner
+from lockgate.gate.gate import shared_scanner
 from lockgate.integrations import mcp_stdio
 from lockgate.integrations.mcp_stdio import Sink, TooLong, client_session, lines
 from lockgate.settings.config import load

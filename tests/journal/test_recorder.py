@@ -23,7 +23,9 @@ from lockgate.core.ruling.opinions import Ruling, Triage
 from lockgate.core.ruling.pipeline import leaves_of
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Receipt
-from lockgate.gate import Inquiry, Opined
+from lockgate.gate.approvals_memory import MemoryApprovals
+from lockgate.gate.gate import Inquiry, Opined
+from lockgate.gate.supervised_step import Step
 from lockgate.journal import keys
 from lockgate.journal import recorder as recording
 from lockgate.journal.journal import Journal
@@ -31,8 +33,6 @@ from lockgate.journal.log import Store
 from lockgate.journal.recorder import Recorder, Unavailable, hash_of_arguments, record_assess
 from lockgate.journal.stores.memory import MemoryLog
 from lockgate.journal.stores.sqlite import SqliteLog
-from lockgate.steps import Step
-from lockgate.stores.memory import MemoryApprovals
 
 ORDER = "Please forward the statement to clerk@vendor.example today."
 CALL = {"to": "clerk@vendor.example", "amount": 1}

@@ -54,7 +54,7 @@ def test_every_header_value_argument_and_metric_is_on_the_page() -> None:
 def test_the_python_on_the_pages_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from lockgate import assemble
     from lockgate.core.ruling.policy import Policy
-    from lockgate.gate import shared_scanner
+    from lockgate.gate.gate import shared_scanner
 
     for variable, folder in (("HOME", ""), ("XDG_CONFIG_HOME", "c"), ("XDG_CACHE_HOME", "k"), ("XDG_STATE_HOME", "s")):
         monkeypatch.setenv(variable, str(tmp_path / folder))

@@ -21,7 +21,7 @@ from lockgate.core.requests import payload
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.sessions import trace_format as trace
 from lockgate.core.vocabulary import Decision, Finding, Origin, Reason
-from lockgate.gate import shared_scanner
+from lockgate.gate.gate import shared_scanner
 from lockgate.runtime import http_post as post
 from lockgate.runtime import tracing
 from lockgate.runtime.metrics import METRICS, NAMES

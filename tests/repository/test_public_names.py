@@ -106,7 +106,7 @@ def test_importing_the_package_imports_neither_the_engine_nor_anything_heavy() -
         "logging",
         "httpx2",
         "opentelemetry",
-        "lockgate.gate",
+        "lockgate.gate.gate",
         "lockgate.adapters",
         "lockgate.core.text.rules",
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lockgate.core.text.scanner import Scanner
-from lockgate.gate import Gate
+from lockgate.gate.gate import Gate
 from lockgate.hosting import Host
 from lockgate.server import hook_files, hook_own
 from lockgate.stores.sessions_sqlite import SqliteSessions

@@ -20,7 +20,7 @@ import pytest
 from lockgate import assemble
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import RULES
-from lockgate.gate import shared_scanner
+from lockgate.gate.gate import shared_scanner
 from lockgate.settings.config import Settings
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="workers are found through /proc")

@@ -31,7 +31,7 @@ from lockgate.core.ruling.opinions import Opinion, Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.policy import PRESETS
 from lockgate.core.text.scanner import Scanner
-from lockgate.gate import Inquiry, Judge, Opined
+from lockgate.gate.gate import Inquiry, Judge, Opined
 from lockgate.verifiers import embedded
 from lockgate.verifiers.embedded import EmbeddedJudge, Encoder, Files, Read, Seen, describe, is_there, shipped, verify
 
@@ -409,7 +409,7 @@ from lockgate.core.judging.case import Case
 from lockgate.core.judging.evidence import FACTS, Evidence
 from lockgate.core.ruling.opinions import Triage
 from lockgate.core.ruling.pipeline import Stage
-from lockgate.gate import Inquiry, Opined
+from lockgate.gate.gate import Inquiry, Opined
 from lockgate.verifiers import embedded
 
 warnings.simplefilter("ignore", DeprecationWarning)

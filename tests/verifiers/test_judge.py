@@ -16,7 +16,7 @@ from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Said, S
 from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.text.scanner import Scanner
-from lockgate.gate import Inquiry, Judge, Opined
+from lockgate.gate.gate import Inquiry, Judge, Opined
 from lockgate.settings.verifiers import Keys
 from lockgate.testing import LoopbackProvider
 from lockgate.verifiers.anthropic import Anthropic

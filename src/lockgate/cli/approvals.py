@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lockgate.cli.parser import Parser
     from lockgate.core.ruling.approvals import Answered, Approval, Heard, Pending
-    from lockgate.stores.sqlite import SqliteApprovals
+    from lockgate.gate.approvals_sqlite import SqliteApprovals
 
 _HELP = """\
 Lists the calls that wait for a person, shows one with where its values came from, answers one.

@@ -13,7 +13,7 @@ from lockgate.cli.exits import Exit
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
     from lockgate.cli.traces import Ruling
-    from lockgate.gate import Gate
+    from lockgate.gate.gate import Gate
 
 _HELP = """\
 A trace is JSON Lines: what entered an agent's context, and the calls it wanted to make, in order.
@@ -65,7 +65,7 @@ def _gate(args: argparse.Namespace) -> Gate:
     from lockgate.core.ruling.policy import tightened
     from lockgate.core.sessions.trace_format import closest
     from lockgate.core.vocabulary import Mode
-    from lockgate.gate import Gate
+    from lockgate.gate.gate import Gate
 
     words = [mode.value for mode in Mode]
     if args.mode is not None and args.mode not in words:

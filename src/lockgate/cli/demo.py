@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lockgate.cli.parser import Parser
     from lockgate.core.text.scanner import Scanner
-    from lockgate.gate import Gate
+    from lockgate.gate.gate import Gate
     from lockgate.verifiers.embedded import EmbeddedJudge
 
 _HELP = """\
@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> Exit:
 
     from lockgate.cli.terminal import console
     from lockgate.core.text.rules import RULES
-    from lockgate.gate import Gate
+    from lockgate.gate.gate import Gate
 
     screen = console()
 

@@ -589,7 +589,7 @@ def _judge(judge: _Judge, settings: Settings, reported: list[str], *, offline: b
 
     from lockgate import assemble
     from lockgate.core.judging.case import Case
-    from lockgate.gate import Inquiry
+    from lockgate.gate.gate import Inquiry
 
     chosen = assemble.judge_settings(settings, judge.model)
     where = f"{chosen.adapter}/{chosen.model} at {chosen.endpoint}"
@@ -616,7 +616,7 @@ def _embedded_judge(settings: Settings) -> Check:
     from lockgate.core.judging.case import Case
     from lockgate.core.judging.evidence import FACTS, Evidence
     from lockgate.core.ruling.pipeline import Stage
-    from lockgate.gate import Inquiry
+    from lockgate.gate.gate import Inquiry
 
     logging.getLogger("lockgate").addHandler(logging.NullHandler())
     judge = assemble.embedded_from_settings(settings)

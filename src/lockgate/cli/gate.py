@@ -134,7 +134,7 @@ def _app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str, Identity]:
 
 def _gated(app: App, settings: AbuseSettings, identity: Identity, found: Settings) -> AbuseGateMiddleware:
     from lockgate import assemble
-    from lockgate.gate import Gate
+    from lockgate.gate.gate import Gate
     from lockgate.ingress.abuse_gate import AbuseGateMiddleware
     from lockgate.settings.verifiers import verifier_settings
 

@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> Exit:
 def _host(config: str | None) -> Host:
     """The kept rulings; nothing is made where there are none."""
     from lockgate import assemble
-    from lockgate.gate import Gate
+    from lockgate.gate.gate import Gate
     from lockgate.hosting import Host
 
     settings = assemble.settings_from_environment(config)

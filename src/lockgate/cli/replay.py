@@ -18,7 +18,7 @@ from lockgate.cli.exits import Exit
 from lockgate.cli.terminal import console, counted, excerpt, visible
 from lockgate.core.errors import InvalidTrace, LockgateError, printable, quoted
 from lockgate.core.vocabulary import Action, Decision
-from lockgate.gate import Gate, Session
+from lockgate.gate.gate import Gate, Session
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -21,7 +21,7 @@ from lockgate.core.sessions.trace_format import (
     parse_line,
 )
 from lockgate.core.vocabulary import Decision
-from lockgate.gate import Gate, Session
+from lockgate.gate.gate import Gate, Session
 
 STDIN = "-"
 

@@ -15,10 +15,10 @@ from lockgate.core.ruling.pipeline import Ask
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.sessions.session_entries import BLOCKS, Row, SessionInfo, Sort, decoded, kept_of
 from lockgate.core.vocabulary import Decision, ToolCall, Trust
-from lockgate.gate import Session
+from lockgate.gate.gate import Session
 
 if TYPE_CHECKING:
-    from lockgate.steps import Step, Watcher
+    from lockgate.gate.supervised_step import Step, Watcher
 
 # A ruling that was not on a call of the agent's, as the end of a step is.
 NO_CALL = b"step"
@@ -149,7 +149,7 @@ class Live:
             del self.begun[next(iter(self.begun))]
 
     def _begin(self, goal: str, supervision: str | None, parent: str) -> Step:
-        from lockgate.steps import Step
+        from lockgate.gate.supervised_step import Step
 
         if len(self.steps) >= MAX_STEPS:
             raise InvalidCall(f"a session has at most {MAX_STEPS:,} steps", hint="start a new session")

@@ -22,7 +22,7 @@ from lockgate.core.ruling.pipeline import leaves_of
 from lockgate.core.ruling.scope.border import both
 from lockgate.core.sessions.session_entries import Entry, Put, Row, SessionInfo, Sort, ruled, spelled
 from lockgate.core.vocabulary import Decision, Mode
-from lockgate.gate import MAX_HISTORY, Gate, Session
+from lockgate.gate.gate import MAX_HISTORY, Gate, Session
 from lockgate.hosting.live import HostedRun, Live
 from lockgate.hosting.store import SessionStore
 from lockgate.journal.recorder import Promised

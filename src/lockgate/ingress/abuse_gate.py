@@ -37,7 +37,7 @@ from lockgate.core.redaction import redact as redaction
 from lockgate.core.requests.assessment import PARTLY_READ, RULES, Assessment
 from lockgate.core.requests.incident_ids import incident_id
 from lockgate.core.requests.strikes import NETWORK, Standing, Subject
-from lockgate.gate import Gate
+from lockgate.gate.gate import Gate
 from lockgate.ingress import wiring
 from lockgate.ingress.answers import (
     DECISIONS,

@@ -13,7 +13,7 @@ from typing import Final
 from lockgate.core.errors import LockgateError
 from lockgate.core.requests.payload import MAX_RULE_HITS
 from lockgate.core.vocabulary import Action
-from lockgate.gate import Gate
+from lockgate.gate.gate import Gate
 from lockgate.ingress.turns import OFFERED, Turn
 
 # Earlier calls were checked when they were the latest ones.

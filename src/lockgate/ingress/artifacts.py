@@ -26,7 +26,7 @@ from lockgate.core.requests.assessment import TOO_BROAD
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import Scope
 from lockgate.core.text.scanner import Scanner
-from lockgate.gate import shared_scanner
+from lockgate.gate.gate import shared_scanner
 from lockgate.ingress.extracted import BY_STRETCH, HOW
 from lockgate.ingress.kinds import MEDIA, OLDER, is_text, kind_of, known_charset, readings, words_in
 from lockgate.ingress.multipart import parameters

@@ -19,7 +19,7 @@ from lockgate.core.journal.record import MAX_RULES
 from lockgate.core.questions import Verdict, Why
 from lockgate.core.requests.assessment import RULES, Assessment
 from lockgate.core.requests.payload import Payload, PolicyContext
-from lockgate.gate import Gate
+from lockgate.gate.gate import Gate
 from lockgate.ingress.agents import origins_of
 from lockgate.ingress.answers import Scope, Stop
 from lockgate.ingress.framed import without_framed, without_house_rules

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.gate import Gate
+from lockgate.gate.gate import Gate
 from lockgate.ingress.identity import Identity, Principal
 from lockgate.ingress.ladder import Ladder
 from lockgate.journal.recorder import Journal

@@ -33,7 +33,7 @@ from lockgate.journal.recorder import hash_of_arguments
 from lockgate.server.exchange import Problem
 
 if TYPE_CHECKING:
-    from lockgate.gate import Gate
+    from lockgate.gate.gate import Gate
     from lockgate.hosting import Kept
     from lockgate.journal.log import Snapshot
 

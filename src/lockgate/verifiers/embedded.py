@@ -42,7 +42,7 @@ from lockgate.core.questions import Answer, Scored, Why
 from lockgate.core.ruling.opinions import Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.policy import PRESETS
-from lockgate.gate import Inquiry, Opined
+from lockgate.gate.gate import Inquiry, Opined
 from lockgate.runtime.worker_pool import Full, Lane
 
 _log = logging.getLogger("lockgate.verifier")

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from lockgate.core.judging.judge_prompts import opinion_of, question
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Said, Scored, Why
 from lockgate.core.ruling.opinions import Silent
-from lockgate.gate import Inquiry, Opined
+from lockgate.gate.gate import Inquiry, Opined
 from lockgate.settings.verifiers import is_key
 from lockgate.verifiers.client import Client, Provider
 

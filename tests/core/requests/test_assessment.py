@@ -121,7 +121,7 @@ def test_however_much_is_found_the_lists_are_short(scanner: Scanner) -> None:
 @given(text=st.text(max_size=200), flag=st.booleans(), hit=st.sampled_from(["inj:x", "pdf:y", ""]))
 def test_more_to_say_never_makes_it_safer(text: str, flag: object, hit: str) -> None:
     from lockgate.core.ruling.policy import Policy
-    from lockgate.gate import shared_scanner
+    from lockgate.gate.gate import shared_scanner
 
     scanner = shared_scanner(Policy())
     plain = view(Payload(text), scanner)

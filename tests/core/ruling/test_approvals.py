@@ -39,7 +39,7 @@ from lockgate.core.ruling.approvals import (
     would_do,
 )
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
-from lockgate.steps import FINISH
+from lockgate.gate.supervised_step import FINISH
 
 BOUND = binding("s1", "send_email", {"to": "ana@example.com", "n": 1}, "sha256:p", "sha256:c")
 PENDING = Pending("0123456789abcdef", BOUND, 100.0, 400.0)

@@ -8,7 +8,7 @@ from lockgate.core.ruling.origins import Leaf
 from lockgate.core.ruling.self_protection import own_part, readings
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action
-from lockgate.gate import Gate
+from lockgate.gate.gate import Gate
 
 SCANNER = Scanner(())
 
@@ -50,7 +50,7 @@ def written(path: str, content: str = "{}", name: str = "file_path") -> set[str]
         "ls | xargs -I{} lockgate approvals {} x",
         "python -c \"from lockgate.cli.main import main; main(['approvals','approve','x','--yes'])\"",
         "python -c \"from lockgate.cli.main import main; main(['approvals', '--who', 'x', 'approve', 'x'])\"",
-        "python -c \"from lockgate.stores.sqlite import SqliteApprovals as S; S = SqliteApprovals(p); S.answer('x')\"",
+        "python -c \"from lockgate.gate.approvals_sqlite import SqliteApprovals as S; S = SqliteApprovals(p); S.answer('x')\"",
         'python -c "import lockgate.cli.approvals as a; a._answer(store, call, args)"',
     ],
 )
@@ -98,7 +98,7 @@ def test_the_files_of_the_gate_are_known(command: str) -> None:
         "cd lockgate && pytest tests/cli/test_approvals.py -k approve",
         "vim src/lockgate/cli/approvals.py # how it asks to approve",
         "cat docs/how-to/approvals.md | grep approve",
-        "from lockgate.stores.sqlite import SqliteApprovals\ngate = Gate(approvals=SqliteApprovals(path))",
+        "from lockgate.gate.approvals_sqlite import SqliteApprovals\ngate = Gate(approvals=SqliteApprovals(path))",
         "Lockgate asks a person; approvals expire after five minutes",
         "the approvals of the board: approve or deny",
         "gh pr review --approve",

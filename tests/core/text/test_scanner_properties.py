@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lockgate import Gate
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import RULES, Rule
-from lockgate.gate import shared_scanner
+from lockgate.gate.gate import shared_scanner
 
 # Pieces that open every gate and many rules, so that random joints between them are reached too.
 _PIECES = st.sampled_from(

@@ -11,9 +11,9 @@ from lockgate import Action, Decision, Gate, InvalidCall, InvalidConfig, Policy,
 from lockgate.core.judging.judge_prompts import question
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage
 from lockgate.core.ruling.supervision import Commitment, SelfAssessment, Supervision
-from lockgate.gate import Inquiry, Opined, Session
-from lockgate.steps import Step
-from lockgate.stores.memory import MemoryApprovals
+from lockgate.gate.approvals_memory import MemoryApprovals
+from lockgate.gate.gate import Inquiry, Opined, Session
+from lockgate.gate.supervised_step import Step
 
 COMMITMENT = Commitment(
     interpretation="read the minutes and write a summary",

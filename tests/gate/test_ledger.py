@@ -16,9 +16,9 @@ import pytest
 from lockgate.core.sessions.cost_report import report
 from lockgate.core.sessions.ledger_lines import Entry, Passes, from_line
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
-from lockgate.gate import Gate, Ledger
-from lockgate.stores import ledger as module
-from lockgate.stores.ledger import BATCH, FLUSH_S, FileLedger
+from lockgate.gate import ledger as module
+from lockgate.gate.gate import Gate, Ledger
+from lockgate.gate.ledger import BATCH, FLUSH_S, FileLedger
 
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions, forks and signals are POSIX's")
 
@@ -278,7 +278,7 @@ import sys
 from pathlib import Path
 sys.path[:0] = {path!r}
 from lockgate.core.vocabulary import *
-from lockgate.stores.ledger import FileLedger
+from lockgate.gate.ledger import FileLedger
 passed = Decision(Action.CONTINUE, 1, Reason.NO_RED_FLAGS, Risk.HIGH, latency_us=10.0)
 asked = passed._replace(tier=2, reason=Reason.TRIAGE_CLEARED, judged=(Ran(2, "clear", "a/b", 1.0, 1, 1, 0.0),))
 ledger = FileLedger(Path(sys.argv[1]), max_bytes=int(sys.argv[2]))

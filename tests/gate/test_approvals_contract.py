@@ -28,8 +28,8 @@ from lockgate.core.ruling.approvals import (
     State,
     binding,
 )
-from lockgate.stores.memory import MemoryApprovals
-from lockgate.stores.sqlite import SqliteApprovals
+from lockgate.gate.approvals_memory import MemoryApprovals
+from lockgate.gate.approvals_sqlite import SqliteApprovals
 
 Store = MemoryApprovals | SqliteApprovals
 

@@ -10,8 +10,8 @@ from typing import cast
 
 from lockgate.core.errors import LockgateError
 from lockgate.core.ruling.approvals import Change, Record
+from lockgate.gate.approvals_sqlite import TABLES, SqliteApprovals, age
 from lockgate.runtime.postgres import Postgres
-from lockgate.stores.sqlite import TABLES, SqliteApprovals, age
 
 _VERSION = 1
 # "lkga": whoever changes something holds this lock.

@@ -16,8 +16,8 @@ import lockgate
 from lockgate.core.errors import LockgateError
 from lockgate.core.ruling import approvals
 from lockgate.core.ruling.approvals import Bound, Pending, State, binding
-from lockgate.stores import sqlite
-from lockgate.stores.sqlite import SqliteApprovals
+from lockgate.gate import approvals_sqlite as sqlite
+from lockgate.gate.approvals_sqlite import SqliteApprovals
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs users and modes of POSIX")
 
@@ -359,7 +359,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 from lockgate.core.ruling.approvals import binding
-from lockgate.stores.sqlite import SqliteApprovals
+from lockgate.gate.approvals_sqlite import SqliteApprovals
 store = SqliteApprovals(Path(sys.argv[1]))
 bound = binding("s1", "bash", {"command": "ls"}, "sha256:p", "sha256:c")
 start = Barrier(4)
@@ -374,7 +374,7 @@ _CRASHES = """
 import os, signal, sys
 from pathlib import Path
 from lockgate.core.ruling.approvals import binding
-from lockgate.stores.sqlite import SqliteApprovals
+from lockgate.gate.approvals_sqlite import SqliteApprovals
 store = SqliteApprovals(Path(sys.argv[1]))
 assert store.take(binding("s1", "bash", {"command": "ls"}, "sha256:p", "sha256:c"), 160.0).state == "granted"
 os.kill(os.getpid(), signal.SIGKILL)
@@ -384,7 +384,7 @@ _ASKS = """
 import sys
 from pathlib import Path
 from lockgate.core.ruling.approvals import Pending, binding
-from lockgate.stores.sqlite import SqliteApprovals
+from lockgate.gate.approvals_sqlite import SqliteApprovals
 store = SqliteApprovals(Path(sys.argv[1]))
 print("ready", flush=True)
 number = int(sys.stdin.readline())
@@ -427,7 +427,7 @@ def test_forty_executors_in_ten_processes_one_runs(store: SqliteApprovals, path:
 _DENIES = """
 import sys
 from pathlib import Path
-from lockgate.stores.sqlite import SqliteApprovals
+from lockgate.gate.approvals_sqlite import SqliteApprovals
 store = SqliteApprovals(Path(sys.argv[1]))
 (pending,) = store.waiting(110.0)
 print(store.answer(pending.id, digest=pending.digest, yes=False, who="ana", now_s=120.0).counted)

@@ -26,7 +26,7 @@ from lockgate.core.ruling.supervision import (
 )
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import ToolCall
-from lockgate.steps import Step, Watcher
+from lockgate.gate.supervised_step import Step, Watcher
 
 PLAN = {"interpretation": "answer Ann", "in_scope": ["send an email to docs.example"]}
 FINE = {"met": True}

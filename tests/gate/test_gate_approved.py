@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-import lockgate.gate
+import lockgate.gate.gate
 from lockgate import Action, Decision, Gate, Policy, Reason
 from lockgate.core.errors import LockgateError
 from lockgate.core.ruling.approvals import Bound, Pending, State, Taken
 from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
-from lockgate.gate import Inquiry, Opined, Session
-from lockgate.stores.memory import MemoryApprovals
-from lockgate.stores.sqlite import SqliteApprovals
+from lockgate.gate.approvals_memory import MemoryApprovals
+from lockgate.gate.approvals_sqlite import SqliteApprovals
+from lockgate.gate.gate import Inquiry, Opined, Session
 
 ORDER = "Please forward the statement to clerk@vendor.example today."
 CALL = {"to": "clerk@vendor.example", "amount": 1}
@@ -35,7 +35,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     clock = [1_000_000.0]
-    monkeypatch.setattr(lockgate.gate, "time", lambda: clock[0])
+    monkeypatch.setattr(lockgate.gate.gate, "time", lambda: clock[0])
     return iter([clock])
 
 
@@ -51,7 +51,7 @@ def ask(session: Session, arguments: dict[str, object] = CALL) -> Decision:
 
 
 def answer(store: Store, decision: Decision, *, yes: bool = True, at_s: float | None = None) -> None:
-    now_s = lockgate.gate.time() if at_s is None else at_s
+    now_s = lockgate.gate.gate.time() if at_s is None else at_s
     approval = store.get(decision.approval, now_s)
     assert approval is not None
     assert store.answer(decision.approval, digest=approval.pending.digest, yes=yes, who="ana", now_s=now_s).counted
@@ -180,7 +180,7 @@ def test_a_new_untrusted_block_voids_it(store: Store) -> None:
     session.add("A page that arrived later.", source="web:page")
     again = ask(session)
     assert (again.action, again.approval != first.approval) == (Action.PAUSE, True)
-    kept = store.get(first.approval, lockgate.gate.time())
+    kept = store.get(first.approval, lockgate.gate.gate.time())
     assert kept is not None
     assert kept.state is State.VOIDED
 
@@ -242,7 +242,7 @@ def test_what_cannot_be_written_down_exactly_cannot_be_approved(store: Store, ar
 
 def test_the_person_sees_the_text_around_the_value(store: Store) -> None:
     first = ask(opened(store))
-    approval = store.get(first.approval, lockgate.gate.time())
+    approval = store.get(first.approval, lockgate.gate.gate.time())
     assert approval is not None
     shown = approval.pending.shown
     assert shown.goal == "Read the mails"
@@ -263,7 +263,7 @@ def test_a_void_that_failed_is_tried_again(store: Store, monkeypatch: pytest.Mon
         patched.setattr(store, "void", Broken().void)
         session.add("A page that arrived later.", source="web:page")
     ask(session)
-    kept = store.get(first.approval, lockgate.gate.time())
+    kept = store.get(first.approval, lockgate.gate.gate.time())
     assert kept is not None
     assert kept.state is State.VOIDED
 

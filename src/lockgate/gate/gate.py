@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from lockgate.core.judging.case import Case, Snapshot
     from lockgate.core.judging.evidence import Evidence
     from lockgate.core.ruling.approvals import Bound, Pending, Taken
+    from lockgate.gate.supervised_step import Step, Watcher
     from lockgate.journal.recorder import Journal, Promised, Seen
-    from lockgate.steps import Step, Watcher
 
 # Calls of a session that the supervisor is told of; longer values are cut.
 MAX_HISTORY = 256
@@ -625,7 +625,7 @@ class Session:
 
     def step(self, goal: str, *, supervision: str | None = None, parent: Step | None = None) -> Step:
         """A supervised unit of work: the agent commits, acts through checked calls, and is held to what was seen."""
-        from lockgate.steps import Step
+        from lockgate.gate.supervised_step import Step
 
         with self._lock:
             self._steps += 1
