@@ -57,11 +57,11 @@ CALLS = (
 def _serve() -> None:
     """The service with the echo route, in this process."""
     from lockgate.cli.main import main
-    from lockgate.hosting import memory
     from lockgate.server import app, routes
     from lockgate.server.exchange import Answer, Request, Who
     from lockgate.server.openapi import Route
     from lockgate.server.schemas import anything
+    from lockgate.sessions import session_cache as memory
 
     async def echo(_: app.Api, request: Request) -> object:
         return Answer(request.data)

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from lockgate.core.judging.model_names import ModelName
     from lockgate.gate.approvals_sqlite import SqliteApprovals
     from lockgate.gate.ledger import FileLedger
-    from lockgate.hosting import Host, SessionStore
     from lockgate.journal.journal import Journal, Signer
     from lockgate.journal.log import Store
+    from lockgate.sessions import Host, SessionStore
     from lockgate.settings.verifiers import VerifierSettings
     from lockgate.verifiers.client import Client, Provider
     from lockgate.verifiers.embedded import EmbeddedJudge
@@ -81,7 +81,7 @@ def host_from_config(path: str | None = None) -> Host:
 
 def host_from_settings(settings: Settings) -> Host:
     """A gate with its sessions, as the service and the plugs use it."""
-    from lockgate.hosting import Host
+    from lockgate.sessions import Host
 
     return Host(gate_from_settings(settings), sessions_from_settings(settings), keep_days=settings.server.keep_days)
 
@@ -89,14 +89,14 @@ def host_from_settings(settings: Settings) -> Host:
 def sessions_from_settings(settings: Settings) -> SessionStore:
     """Where sessions are kept: in the database of these settings, else in the user's state directory."""
     if settings.server.database:
-        from lockgate.stores.sessions_postgres import PostgresSessions
+        from lockgate.sessions.stores.postgres import PostgresSessions
 
         # What could not be kept there is noted here, for whoever rules next on this machine.
         doubts = None if settings.state_dir is None else settings.state_dir / "sessions-doubted"
         return PostgresSessions(settings.server.database, doubts=doubts)
     if settings.state_dir is None:
         raise InvalidConfig("there is no folder to keep sessions in", hint="set HOME or XDG_STATE_HOME")
-    from lockgate.stores.sessions_sqlite import SqliteSessions
+    from lockgate.sessions.stores.sqlite import SqliteSessions
 
     return SqliteSessions(settings.state_dir / "sessions.db")
 

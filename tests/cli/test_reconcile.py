@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from lockgate.gate.gate import Gate
-from lockgate.hosting import Host
-from lockgate.stores.sessions_sqlite import SqliteSessions
+from lockgate.sessions import Host
+from lockgate.sessions.stores.sqlite import SqliteSessions
 
 Run = Callable[..., Any]
 

@@ -22,7 +22,7 @@ from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 
 import lockgate
 from lockgate import assemble
-from lockgate.hosting import Host
+from lockgate.sessions import Host
 from lockgate.testing import LoopbackProvider
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -25,8 +25,8 @@ from lockgate.core.ruling.approvals import State
 from lockgate.core.vocabulary import Action, Reason
 from lockgate.gate.approvals_postgres import PostgresApprovals
 from lockgate.gate.gate import Gate
-from lockgate.hosting import Host, SessionStore
-from lockgate.stores.sessions_postgres import PostgresSessions
+from lockgate.sessions import Host, SessionStore
+from lockgate.sessions.stores.postgres import PostgresSessions
 
 HERE = Path(__file__).parent
 

@@ -12,7 +12,7 @@ from asking import POISON, Asking
 from lockgate import assemble
 from lockgate.core.ruling.policy import Policy
 from lockgate.gate.gate import shared_scanner
-from lockgate.hosting import Host
+from lockgate.sessions import Host
 from lockgate.settings.config import Settings
 
 

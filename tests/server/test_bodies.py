@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from asking import GONE, HANG, HOST, Asking, call, quick, scope
 
-from lockgate.hosting import Host
 from lockgate.runtime.worker_pool import Full
 from lockgate.server.exchange import Who, read_object
+from lockgate.sessions import Host
 
 CHECK = "/v1/sessions/s1/checks"
 BLOCK = "/v1/sessions/s1/blocks"

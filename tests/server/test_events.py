@@ -13,10 +13,10 @@ from asking import HOST, POISON, Asking, scope
 
 from lockgate import assemble
 from lockgate.core.errors import SessionsUnavailable
-from lockgate.hosting import Host
 from lockgate.server import auth, events, schemas
 from lockgate.server.exchange import Who
 from lockgate.server.schemas import misfit
+from lockgate.sessions import Host
 from lockgate.settings.config import Settings
 
 WAIT_S = 30.0

@@ -11,9 +11,9 @@ import pytest
 
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.gate import Gate
-from lockgate.hosting import Host
 from lockgate.server import hook_files, hook_own
-from lockgate.stores.sessions_sqlite import SqliteSessions
+from lockgate.sessions import Host
+from lockgate.sessions.stores.sqlite import SqliteSessions
 
 
 class Place:

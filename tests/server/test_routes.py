@@ -16,12 +16,12 @@ from asking import POISON, Asking
 
 from lockgate.core.errors import JournalUnavailable, SessionsUnavailable
 from lockgate.core.journal.merkle import verify_inclusion
-from lockgate.hosting import Host, upkeep
 from lockgate.server import app, proofs
 from lockgate.server.exchange import Who
 from lockgate.server.openapi import document
 from lockgate.server.routes import ROUTES
 from lockgate.server.schemas import misfit
+from lockgate.sessions import Host, upkeep
 
 BY_NAME = {f"{route.method} {route.path}": route for route in ROUTES}
 

@@ -19,14 +19,14 @@ from pathlib import Path
 
 from lockgate.core.sessions.session_entries import Entry, SessionInfo, Sort, decoded, encoded, kept_of, ruled, spelled
 from lockgate.core.vocabulary import Action, Decision, Reason, Risk
-from lockgate.hosting import SessionStore
-from lockgate.stores.sessions_sqlite import SqliteSessions
+from lockgate.sessions import SessionStore
+from lockgate.sessions.stores.sqlite import SqliteSessions
 
 
 def opened(kind: str, place: str) -> SessionStore:
     if kind == "sqlite":
         return SqliteSessions(Path(place))
-    from lockgate.stores.sessions_postgres import PostgresSessions
+    from lockgate.sessions.stores.postgres import PostgresSessions
 
     return PostgresSessions(place)
 

@@ -21,7 +21,7 @@ from lockgate.core.vocabulary import Action
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
-    from lockgate.hosting import Host
+    from lockgate.sessions import Host
 
 _HELP = """\
 Compares what ran with the rulings that are kept: calls that ran without one, calls that ran although
@@ -120,7 +120,7 @@ def _host(config: str | None) -> Host:
     """The kept rulings; nothing is made where there are none."""
     from lockgate import assemble
     from lockgate.gate.gate import Gate
-    from lockgate.hosting import Host
+    from lockgate.sessions import Host
 
     settings = assemble.settings_from_environment(config)
     state = settings.state_dir

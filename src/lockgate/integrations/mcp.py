@@ -37,7 +37,7 @@ from lockgate.integrations.mcp_wire import Era, Message
 
 if TYPE_CHECKING:
     from lockgate.core.vocabulary import Block, Decision
-    from lockgate.hosting.store import Mark
+    from lockgate.sessions.store import Mark
 
 _log = logging.getLogger("lockgate.mcp")
 
@@ -58,7 +58,7 @@ _AGAIN_S = 1.0
 
 
 class Ruler(Protocol):
-    """What the checkpoint needs of a host: `lockgate.hosting.Host` is one."""
+    """What the checkpoint needs of a host: `lockgate.sessions.Host` is one."""
 
     def open(self, session: str = "", *, goal: str = "", host: str = "api") -> object: ...
 

@@ -22,7 +22,7 @@ from lockgate.core.vocabulary import Decision, Finding
 from lockgate.server.exchange import Problem, Request, Who
 
 if TYPE_CHECKING:
-    from lockgate.hosting import Host, Kept, SessionInfo
+    from lockgate.sessions import Host, Kept, SessionInfo
 
 # In the notes of a session when it is made, and never later.
 OPENED = {"opened": "agent"}

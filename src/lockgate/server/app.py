@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
     from lockgate.adapters import EmbeddedAdapter, LocalRuleAdapter, RemoteAdapter
     from lockgate.core.ruling.approvals import Approval, Heard, Pending
-    from lockgate.hosting import Host
+    from lockgate.sessions import Host
 
 LOG = logging.getLogger("lockgate.server")
 

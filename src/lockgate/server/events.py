@@ -19,8 +19,8 @@ from lockgate.server import proofs, views
 from lockgate.server.exchange import Problem, encoded
 
 if TYPE_CHECKING:
-    from lockgate.hosting import Kept
     from lockgate.server.app import Api
+    from lockgate.sessions import Kept
 
 LOOK_S = 0.25
 HEARTBEAT_S = 15.0

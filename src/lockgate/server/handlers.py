@@ -18,8 +18,8 @@ from lockgate.server.exchange import Answer, Problem, Request, Stream, busy, enc
 from lockgate.server.openapi import document
 
 if TYPE_CHECKING:
-    from lockgate.hosting import Kept, SessionInfo
     from lockgate.server.app import Api
+    from lockgate.sessions import Kept, SessionInfo
 
 _DAY_S = 86_400.0
 

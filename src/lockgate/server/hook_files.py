@@ -17,7 +17,7 @@ from io import BytesIO
 from threading import Lock
 from typing import NamedTuple
 
-from lockgate.hosting import Piece
+from lockgate.sessions import Piece
 from lockgate.transcripts import Call, Entry, Prompt, Result, Text, Unreadable, entries
 
 # More than Claude Code reads of a file by itself.

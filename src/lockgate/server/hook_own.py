@@ -16,8 +16,8 @@ from lockgate.core.ruling.pipeline import leaves_of
 from lockgate.core.ruling.self_protection import is_content, own_part
 from lockgate.core.ruling.tool_risk import tool_risk
 from lockgate.core.vocabulary import Finding, Risk
-from lockgate.hosting import Host
 from lockgate.server import hook_files
+from lockgate.sessions import Host
 
 _MAX_NAMES = 128
 _MAX_PATH = 4096

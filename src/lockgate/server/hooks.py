@@ -31,9 +31,9 @@ from weakref import WeakKeyDictionary
 from lockgate.core.errors import InvalidBlock, LockgateError, printable
 from lockgate.core.ruling.pipeline import leaves_of
 from lockgate.core.vocabulary import Action, Decision
-from lockgate.hosting import Host, Kept, Piece
 from lockgate.server import hook_files, hook_own
 from lockgate.server.hook_files import News, Whose, written
+from lockgate.sessions import Host, Kept, Piece
 from lockgate.transcripts import is_machine, told
 
 HOST = "claude-code"

@@ -34,8 +34,8 @@ from lockgate.server.exchange import Problem
 
 if TYPE_CHECKING:
     from lockgate.gate.gate import Gate
-    from lockgate.hosting import Kept
     from lockgate.journal.log import Snapshot
+    from lockgate.sessions import Kept
 
 
 def log_of(gate: Gate) -> Journal:

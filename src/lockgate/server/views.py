@@ -16,7 +16,7 @@ from lockgate.server.agents import heard
 if TYPE_CHECKING:
     from lockgate.core.ruling.approvals import Approval
     from lockgate.core.vocabulary import Block
-    from lockgate.hosting import Kept, SessionInfo, Stats, StepInfo
+    from lockgate.sessions import Kept, SessionInfo, Stats, StepInfo
 
 # Of a block that is longer only this much is shown, around what was marked in it.
 MOST_SHOWN = 64 * 1024

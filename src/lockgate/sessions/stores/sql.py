@@ -27,10 +27,10 @@ from lockgate.core.sessions.session_entries import (
     sought,
     to_json,
 )
-from lockgate.stores.doubts import Doubts, mark_of
+from lockgate.sessions.stores.doubts import Doubts, mark_of
 
 if TYPE_CHECKING:
-    from lockgate.stores.passing import Mark
+    from lockgate.sessions.stores.passing import Mark
 
 _FETCHED_AT_ONCE = 1_000
 _MAX_GOAL = 2_000
@@ -107,7 +107,7 @@ class Database(Protocol):
 
 
 class SqlSessions:
-    """A `lockgate.hosting.SessionStore`, but for its connections."""
+    """A `lockgate.sessions.SessionStore`, but for its connections."""
 
     # What says at which place a text stands in another.
     _find = "instr"

@@ -12,9 +12,9 @@ from time import sleep
 import pytest
 
 from lockgate.core.errors import SessionsUnavailable
-from lockgate.stores import passing
-from lockgate.stores.doubts import Doubts, mark_of
-from lockgate.stores.passing import Mark, Passing
+from lockgate.sessions.stores import passing
+from lockgate.sessions.stores.doubts import Doubts, mark_of
+from lockgate.sessions.stores.passing import Mark, Passing
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="there are no marks without POSIX's locks")
 
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="there are no marks w
 OTHER = """
 import os, sys
 from pathlib import Path
-from lockgate.stores.doubts import Doubts
-from lockgate.stores.passing import Passing
+from lockgate.sessions.stores.doubts import Doubts
+from lockgate.sessions.stores.passing import Passing
 path = Path(sys.argv[1])
 mark = Passing(path, Doubts(path.with_name("doubted"))).mark(sys.argv[2])
 for line in sys.stdin:
@@ -239,8 +239,8 @@ def test_a_child_of_a_fork_cannot_use_its_parents_mark_and_does_not_open_its_loc
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     # To another process the parent is still there.
-    asks = "from pathlib import Path; import sys; from lockgate.stores.doubts import Doubts; "
-    asks += "from lockgate.stores.passing import Passing; p = Path(sys.argv[1]); "
+    asks = "from pathlib import Path; import sys; from lockgate.sessions.stores.doubts import Doubts; "
+    asks += "from lockgate.sessions.stores.passing import Passing; p = Path(sys.argv[1]); "
     asks += "marks = Passing(p, Doubts(p.with_name('doubted'))); marks.wait(marks.file(), 's', 0.0)"
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", asks, str(path)], env=environ, capture_output=True, check=False)

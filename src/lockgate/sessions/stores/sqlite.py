@@ -22,9 +22,9 @@ from typing import NamedTuple
 from lockgate.core.errors import SessionsUnavailable, quoted
 from lockgate.runtime.forks import minded
 from lockgate.runtime.private_files import Private
-from lockgate.stores.doubts import Doubts
-from lockgate.stores.passing import Mark, MarkFile, Passing
-from lockgate.stores.sessions_sql import TABLES, Database, SqlSessions
+from lockgate.sessions.stores.doubts import Doubts
+from lockgate.sessions.stores.passing import Mark, MarkFile, Passing
+from lockgate.sessions.stores.sql import TABLES, Database, SqlSessions
 
 # "lkgs": other programs' databases are refused, and ours is known to tools that look.
 _APPLICATION = 0x6C6B6773

@@ -20,9 +20,9 @@ from paths import SUPPORT
 from lockgate.core.errors import JournalUnavailable, LockgateError, SessionsUnavailable
 from lockgate.core.sessions.session_entries import Entry, SessionInfo, Sort
 from lockgate.journal.stores.sqlite import SqliteLog
-from lockgate.stores import sessions_sqlite
-from lockgate.stores.passing import MarkFile, Passing
-from lockgate.stores.sessions_sqlite import SqliteSessions
+from lockgate.sessions.stores import sqlite as sessions_sqlite
+from lockgate.sessions.stores.passing import MarkFile, Passing
+from lockgate.sessions.stores.sqlite import SqliteSessions
 
 BLOCK = Entry(Sort.BLOCK, 1.0, "", b"text", '["tool:x",null,null,[]]')
 
@@ -337,7 +337,7 @@ def run(path: Path, statement: str) -> None:
     made = f"""
 from pathlib import Path
 from lockgate.core.sessions.session_entries import Entry, Sort
-from lockgate.stores.sessions_sqlite import SqliteSessions
+from lockgate.sessions.stores.sqlite import SqliteSessions
 BLOCK = Entry(Sort.BLOCK, 1.0, "", b"text", '["tool:x",null,null,[]]')
 store = SqliteSessions(Path({str(path)!r}))
 {statement}

@@ -23,9 +23,9 @@ from lockgate.core.ruling.scope.border import both
 from lockgate.core.sessions.session_entries import Entry, Put, Row, SessionInfo, Sort, ruled, spelled
 from lockgate.core.vocabulary import Decision, Mode
 from lockgate.gate.gate import MAX_HISTORY, Gate, Session
-from lockgate.hosting.live import HostedRun, Live
-from lockgate.hosting.store import SessionStore
 from lockgate.journal.recorder import Promised
+from lockgate.sessions.live_session import HostedRun, Live
+from lockgate.sessions.store import SessionStore
 
 _log = getLogger("lockgate.hosting")
 

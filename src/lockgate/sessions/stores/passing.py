@@ -23,7 +23,7 @@ from time import monotonic, sleep
 
 from lockgate.core.errors import LockgateError, SessionsUnavailable, quoted
 from lockgate.runtime.private_files import Private
-from lockgate.stores.doubts import Doubts, mark_of
+from lockgate.sessions.stores.doubts import Doubts, mark_of
 
 try:
     from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, lockf

@@ -16,8 +16,8 @@ from time import monotonic
 from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.sessions.session_entries import Entry, Put
 from lockgate.runtime.postgres import BUSY_S, Postgres
-from lockgate.stores.doubts import Doubts
-from lockgate.stores.sessions_sql import TABLES, Database, SqlSessions
+from lockgate.sessions.stores.doubts import Doubts
+from lockgate.sessions.stores.sql import TABLES, Database, SqlSessions
 
 _VERSION = 2
 # "lkgs": whoever keeps something holds this lock.

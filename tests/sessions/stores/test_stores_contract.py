@@ -12,8 +12,8 @@ import pytest
 
 from lockgate.core.sessions.session_entries import Entry, Filter, SessionInfo, Sort, encoded, ruled, spelled
 from lockgate.core.vocabulary import Action, Decision, Finding, Ran, Reason, Receipt, Risk
-from lockgate.hosting import SessionStore
-from lockgate.stores.sessions_sqlite import SqliteSessions
+from lockgate.sessions import SessionStore
+from lockgate.sessions.stores.sqlite import SqliteSessions
 
 HELD = Decision(
     Action.PAUSE,

@@ -49,11 +49,11 @@ from lockgate.core.sessions.session_entries import (
     to_json,
 )
 from lockgate.core.vocabulary import Action, Block, Decision, Finding, Kind, Lineage, Mode, Reason, ToolCall, Trust
-from lockgate.hosting.live import NO_CALL, Live
-from lockgate.hosting.memory import MAX_DEPTH, Pending, stricter_of
-from lockgate.hosting.store import Mark
-from lockgate.hosting.upkeep import Upkeep, why_of
 from lockgate.journal.recorder import Promised
+from lockgate.sessions.live_session import NO_CALL, Live
+from lockgate.sessions.session_cache import MAX_DEPTH, Pending, stricter_of
+from lockgate.sessions.store import Mark
+from lockgate.sessions.upkeep import Upkeep, why_of
 
 # Our own plugs, whose sessions have the names that their hosts give them; and what says in a session's meta that
 # somebody without one of them opened it.
@@ -74,7 +74,7 @@ class Piece(NamedTuple):
 
 
 class Hosting(Upkeep):
-    """Sessions in a store; `lockgate.hosting.Host` has their steps besides."""
+    """Sessions in a store; `lockgate.sessions.Host` has their steps besides."""
 
     # Sessions
 

@@ -7,7 +7,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from lockgate.core.errors import JournalUnavailable, LockgateError, SessionsUnavailable, printable
-from lockgate.hosting.memory import Memory
+from lockgate.sessions.session_cache import Memory
 
 _PRUNE_EVERY_S = 3_600.0
 _PRUNED_AT_ONCE = 10

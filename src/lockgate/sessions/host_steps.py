@@ -12,8 +12,8 @@ from lockgate.core.ruling.supervision import FINISH, assessment_of, commitment_o
 from lockgate.core.sessions.session_entries import Entry, Kept, Sort, checked_name, to_json
 from lockgate.core.vocabulary import Action, Reason
 from lockgate.gate.supervised_step import Step
-from lockgate.hosting.host import Hosting, is_name
-from lockgate.hosting.live import Live
+from lockgate.sessions.host import Hosting, is_name
+from lockgate.sessions.live_session import Live
 
 
 class StepInfo(NamedTuple):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from lockgate.core.sessions.session_entries import Bucket, Kept, RuleCount, SessionInfo, Stats
-from lockgate.hosting.host import Piece
-from lockgate.hosting.steps import Host, StepInfo
-from lockgate.hosting.store import SessionStore
-from lockgate.hosting.upkeep import Ready
+from lockgate.sessions.host import Piece
+from lockgate.sessions.host_steps import Host, StepInfo
+from lockgate.sessions.store import SessionStore
+from lockgate.sessions.upkeep import Ready
 
 __all__ = [
     "Bucket",
