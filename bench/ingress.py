@@ -153,11 +153,11 @@ SHOWN = {"asking": "FastAPI, asks a model", "fastapi": "FastAPI", "starlette": "
 
 
 def _gated() -> Mapping[str, Any]:
-    from lockgate.adapters import LocalRuleAdapter, RemoteAdapter
     from lockgate.ingress.abuse_gate import AbuseGateMiddleware
     from lockgate.settings.abuse_gate import AbuseSettings
+    from lockgate.verifiers.adapters import LocalRuleAdapter, RemoteAdapter
     from lockgate.verifiers.client import Client
-    from lockgate.verifiers.compatible import Compatible
+    from lockgate.verifiers.providers.compatible import Compatible
 
     class NoKey:
         instant = True
@@ -362,7 +362,7 @@ def chat_bodies(count: int, size: int = 2048) -> list[bytes]:
 
 def _passing(bodies: Sequence[bytes]) -> list[bytes]:
     """Those that the rules let through: a manual may have lines in it that they do not, and a 403 costs less."""
-    from lockgate.adapters import LocalRuleAdapter
+    from lockgate.verifiers.adapters import LocalRuleAdapter
 
     adapter = LocalRuleAdapter()
 

@@ -37,7 +37,7 @@ from lockgate.core.judging.evidence import FACTS, Evidence, evidence_of, plain
 from lockgate.core.ruling.pipeline import Ask
 from lockgate.core.ruling.policy import PRESETS
 from lockgate.gate.gate import Gate
-from lockgate.verifiers.embedded import EmbeddedJudge, Preset, verify
+from lockgate.verifiers.embedded_judge import EmbeddedJudge, Preset, verify
 from sessions import Block, Run
 from tables import Check, Row, Table
 
@@ -46,7 +46,7 @@ Tick = Callable[[str], None]
 _START = """
 import json, os, time
 from pathlib import Path
-from lockgate.verifiers.embedded import EmbeddedJudge
+from lockgate.verifiers.embedded_judge import EmbeddedJudge
 def resident():
     # Not the highest so far: a child inherits that from its parent.
     pages = Path("/proc/self/statm")

@@ -27,7 +27,7 @@ from lockgate.gate.gate import Gate
 from lockgate.runtime.metrics import METRICS
 from lockgate.settings.config import reference_markdown
 from lockgate.settings.verifiers import ADAPTERS, VARIABLES, Variable
-from lockgate.verifiers.embedded import NAMES, describe, shipped
+from lockgate.verifiers.embedded_judge import NAMES, describe, shipped
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 _NOTE = "<!-- Written by docs/generate.py: change the code, then run `make docs`. -->"

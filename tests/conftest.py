@@ -33,7 +33,7 @@ if find_spec("onnx") is None:
 @pytest.fixture(autouse=True)
 def _no_embedded_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a gate without judges does must not depend on whether this checkout has a model."""
-    monkeypatch.setattr("lockgate.embedded.PIN", "")
+    monkeypatch.setattr("lockgate.verifiers.embedded_model.PIN", "")
 
 
 @pytest.fixture(autouse=True)

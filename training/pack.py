@@ -35,7 +35,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
-from lockgate.verifiers.embedded import FORMAT, Files, verify  # noqa: E402
+from lockgate.verifiers.embedded_judge import FORMAT, Files, verify  # noqa: E402
 
 FILES = ("judge.onnx", "tokenizer.json")
 

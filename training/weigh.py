@@ -28,7 +28,7 @@ from rows import apart, auroc, load
 
 from lockgate.core.judging.evidence import Evidence
 from lockgate.core.ruling.policy import PRESETS
-from lockgate.verifiers.embedded import NAMES, EmbeddedJudge, Files
+from lockgate.verifiers.embedded_judge import NAMES, EmbeddedJudge, Files
 
 # What speaks for a call: the user's own words stand in it.
 FOR = {"tool-in-goal", "arguments-in-goal", "order-in-goal"}

@@ -9,13 +9,6 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from lockgate.adapters import (
-        KeySource,
-        LocalRuleAdapter,
-        RemoteAdapter,
-        VerifierAdapter,
-        resolve_adapter_from_env,
-    )
     from lockgate.core.errors import (
         InvalidBlock,
         InvalidCall,
@@ -51,6 +44,13 @@ if TYPE_CHECKING:
     from lockgate.gate.gate import Gate, Inquiry, Judge, Opined, Session
     from lockgate.gate.supervised_step import Step
     from lockgate.ingress.abuse_gate import AbuseGateMiddleware
+    from lockgate.verifiers.adapters import (
+        KeySource,
+        LocalRuleAdapter,
+        RemoteAdapter,
+        VerifierAdapter,
+        resolve_adapter_from_env,
+    )
 
 __all__ = [
     "ENCODED_CONTENT_WARNING",
@@ -102,7 +102,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "lockgate.adapters": "KeySource LocalRuleAdapter RemoteAdapter VerifierAdapter resolve_adapter_from_env".split(),
+    "lockgate.verifiers.adapters": "KeySource LocalRuleAdapter RemoteAdapter VerifierAdapter resolve_adapter_from_env".split(),
     "lockgate.core.requests.assessment": ["Assessment"],
     "lockgate.core.errors": (
         "InvalidBlock InvalidCall InvalidConfig InvalidPattern InvalidPayload InvalidTrace JournalUnavailable "

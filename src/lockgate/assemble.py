@@ -27,7 +27,6 @@ from lockgate.journal import recorder as recording
 from lockgate.settings.config import POSTGRES, Audit, Settings, beside, discover, key_files
 
 if TYPE_CHECKING:
-    from lockgate.adapters import EmbeddedAdapter, KeySource, LocalRuleAdapter, RemoteAdapter
     from lockgate.core.judging.model_names import ModelName
     from lockgate.gate.approvals_sqlite import SqliteApprovals
     from lockgate.gate.ledger import FileLedger
@@ -35,9 +34,10 @@ if TYPE_CHECKING:
     from lockgate.journal.log import Store
     from lockgate.sessions import Host, SessionStore
     from lockgate.settings.verifiers import VerifierSettings
+    from lockgate.verifiers.adapters import EmbeddedAdapter, KeySource, LocalRuleAdapter, RemoteAdapter
     from lockgate.verifiers.client import Client, Provider
-    from lockgate.verifiers.embedded import EmbeddedJudge
-    from lockgate.verifiers.judge import ModelJudge
+    from lockgate.verifiers.embedded_judge import EmbeddedJudge
+    from lockgate.verifiers.model_judge import ModelJudge
 
     # Somebody who listens to what a provider says.
     Hearing = Callable[[Provider], Provider]
@@ -122,18 +122,18 @@ def triage_from_settings(settings: Settings) -> Judge | None:
 
 
 def embedded_is_there() -> bool:
-    from lockgate import embedded
+    from lockgate.verifiers import embedded_model as embedded
 
     # Without a model there is nothing to load the rest for.
     if not embedded.PIN:
         return False
-    from lockgate.verifiers.embedded import is_there
+    from lockgate.verifiers.embedded_judge import is_there
 
     return is_there()
 
 
 def embedded_from_settings(settings: Settings) -> EmbeddedJudge:
-    from lockgate.verifiers.embedded import EmbeddedJudge
+    from lockgate.verifiers.embedded_judge import EmbeddedJudge
 
     return EmbeddedJudge(preset=settings.policy.judge_preset)
 
@@ -168,7 +168,7 @@ def judge_from_settings(
     settings: Settings, name: str, timeout_s: float | None = None, *, heard: Hearing | None = None
 ) -> ModelJudge:
     """The model of this name as a judge; its key, endpoint and limits come from the environment."""
-    from lockgate.verifiers.judge import ModelJudge
+    from lockgate.verifiers.model_judge import ModelJudge
 
     chosen = judge_settings(settings, name)
     provider = provider_from_settings(chosen)
@@ -519,12 +519,12 @@ def adapter_from_settings(
     preset: str = "balanced",
 ) -> LocalRuleAdapter | RemoteAdapter | EmbeddedAdapter:
     # Imported here: a gate, and the command that hosts start for every call, need none of it.
-    from lockgate.adapters import EmbeddedAdapter, LocalRuleAdapter, RemoteAdapter
+    from lockgate.verifiers.adapters import EmbeddedAdapter, LocalRuleAdapter, RemoteAdapter
 
     if settings.adapter == "none":
         return LocalRuleAdapter(scanner=scanner, timeout_ms=settings.timeout_ms)
     if settings.adapter == "embedded":
-        from lockgate.verifiers.embedded import EmbeddedJudge
+        from lockgate.verifiers.embedded_judge import EmbeddedJudge
 
         judge = EmbeddedJudge(preset=preset)
         try:
@@ -562,19 +562,19 @@ def _client(settings: VerifierSettings, timeout_ms: int) -> Client:
 def provider_from_settings(settings: VerifierSettings) -> Provider:
     match settings.adapter:
         case "openai":
-            from lockgate.verifiers.openai import OpenAI
+            from lockgate.verifiers.providers.openai import OpenAI
 
             return OpenAI(settings.model, settings.endpoint, unsafe_http=settings.unsafe_http)
         case "anthropic":
-            from lockgate.verifiers.anthropic import Anthropic
+            from lockgate.verifiers.providers.anthropic import Anthropic
 
             return Anthropic(settings.model, settings.endpoint, unsafe_http=settings.unsafe_http)
         case "azure":
-            from lockgate.verifiers.azure import Azure
+            from lockgate.verifiers.providers.azure import Azure
 
             return Azure(settings.endpoint, settings.model, settings.api_version, unsafe_http=settings.unsafe_http)
         case "compatible":
-            from lockgate.verifiers.compatible import Compatible
+            from lockgate.verifiers.providers.compatible import Compatible
 
             return Compatible(settings.model, settings.endpoint, unsafe_http=settings.unsafe_http)
     raise InvalidConfig(f"no adapter is called `{settings.adapter}`")

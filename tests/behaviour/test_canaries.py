@@ -22,11 +22,11 @@ import pytest
 from canaries import Maker
 
 from lockgate import LockgateError, assemble
-from lockgate.adapters import RemoteAdapter
 from lockgate.core.text.scanner import Scanner
 from lockgate.runtime.metrics import METRICS, Metrics
 from lockgate.settings.verifiers import verifier_settings
 from lockgate.testing import LoopbackProvider, Recorded
+from lockgate.verifiers.adapters import RemoteAdapter
 from lockgate.verifiers.client import Client
 
 HOW_MANY = 1000

@@ -14,7 +14,7 @@ from ingress import Round, Slice
 from lockgate.core.questions import Reply, Said
 from lockgate.core.requests.payload import Payload
 from lockgate.core.requests.verifier_prompts import assess_question, parse_verdict
-from lockgate.verifiers.compatible import Compatible
+from lockgate.verifiers.providers.compatible import Compatible
 
 
 def test_bodies_are_distinct_chats_of_two_kilobytes() -> None:

@@ -22,7 +22,7 @@ from lockgate.core.requests.assessment import REASONS, Assessment
 from lockgate.core.ruling.opinions import Silent, Unreadable
 from lockgate.gate.approvals_sqlite import SqliteApprovals
 from lockgate.testing import LoopbackProvider
-from lockgate.verifiers.compatible import Compatible
+from lockgate.verifiers.providers.compatible import Compatible
 
 Run = Callable[..., Any]
 NAMES = "installation configuration engine cache state journal adapter extras documents embedded key endpoint".split()

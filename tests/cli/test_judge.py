@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import tiny_judge
 
-from lockgate import embedded
-from lockgate.verifiers.embedded import Files
+from lockgate.verifiers import embedded_model as embedded
+from lockgate.verifiers.embedded_judge import Files
 
 Run = Callable[..., Any]
 # Before a fixture hides it.
@@ -90,7 +90,7 @@ def test_a_damaged_model_is_no_report(run: Run, installed: Files) -> None:
 def test_without_its_packages_the_report_says_how_to_install_them(
     run: Run, installed: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lockgate.verifiers.embedded.find_spec", lambda name: None)
+    monkeypatch.setattr("lockgate.verifiers.embedded_judge.find_spec", lambda name: None)
     ended = run("judge", "report")
     assert ended.code == 0
     assert "not usable: onnxruntime and tokenizers not installed (pip install 'lockgate[embedded]')" in ended.out
@@ -144,7 +144,7 @@ def test_doctor_says_that_it_is_there_and_what_its_line_is(run: Run, installed: 
 
 
 def test_doctor_says_how_to_install_it(run: Run, installed: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lockgate.verifiers.embedded.find_spec", lambda name: None)
+    monkeypatch.setattr("lockgate.verifiers.embedded_judge.find_spec", lambda name: None)
     found = checks(run)
     assert (found["embedded"]["state"], found["triage"]["state"]) == ("skip", "skip")
     assert found["embedded"]["said"].startswith("not installed: onnxruntime and tokenizers")

@@ -204,5 +204,5 @@ def test_a_command_is_loaded_only_when_it_is_asked_for() -> None:
 
 def test_judging_offline_loads_no_client() -> None:
     loaded = modules_after("assess", "--adapter", "none", "--text", "When do you open tomorrow?")
-    assert "lockgate.adapters" in loaded
+    assert "lockgate.verifiers.adapters" in loaded
     assert "httpx2" not in loaded

@@ -17,13 +17,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from lockgate.adapters import RemoteAdapter
 from lockgate.assemble import adapter_from_env
 from lockgate.core.questions import NoAnswer, Question, Said, Why
 from lockgate.core.requests.assessment import PROVIDER, PROVIDER_UNSURE, RULES, RULES_DISAGREE
 from lockgate.core.requests.verifier_prompts import SCHEMA
+from lockgate.verifiers.adapters import RemoteAdapter
 from lockgate.verifiers.client import Client
-from lockgate.verifiers.compatible import Compatible
+from lockgate.verifiers.providers.compatible import Compatible
 
 KEY = "k-0123456789"
 QUESTION = Question(

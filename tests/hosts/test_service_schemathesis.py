@@ -10,12 +10,12 @@ from asking import HOST, POISON, Asking
 from hypothesis import HealthCheck, given, settings
 
 from lockgate import assemble
-from lockgate.adapters import LocalRuleAdapter
 from lockgate.server.codes import Codes
 from lockgate.server.exchange import Who
 from lockgate.server.routes import ROUTES
 from lockgate.server.schemas import misfit
 from lockgate.settings.config import Settings
+from lockgate.verifiers.adapters import LocalRuleAdapter
 
 EXAMPLES = 100
 # One that does not end is not asked like this (tests/server/test_events.py does), nor is the document itself.

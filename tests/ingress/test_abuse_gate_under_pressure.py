@@ -14,8 +14,7 @@ from uuid import UUID
 import pytest
 from asgi import ATTACK, HARMLESS, SECRET, Clock, Handler, Reply, call, chat, gated, post, scope
 
-from lockgate import InvalidConfig, adapters
-from lockgate.adapters import LocalRuleAdapter, RemoteAdapter
+from lockgate import InvalidConfig
 from lockgate.core.questions import Answer, NoAnswer, Why
 from lockgate.core.requests.strikes import PRINCIPAL, Heard, Known
 from lockgate.core.text.scanner import Scanner
@@ -26,8 +25,10 @@ from lockgate.ingress.ladder import Ladder
 from lockgate.ingress.payload import Inspected
 from lockgate.runtime.metrics import Metrics
 from lockgate.settings.abuse_gate import AbuseSettings
+from lockgate.verifiers import adapters
+from lockgate.verifiers.adapters import LocalRuleAdapter, RemoteAdapter
 from lockgate.verifiers.client import Client, Outcome
-from lockgate.verifiers.openai import OpenAI
+from lockgate.verifiers.providers.openai import OpenAI
 
 TOOLS = {"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}
 # Past the size of what is read on the loop, and of an ordinary document.

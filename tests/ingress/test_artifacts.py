@@ -18,12 +18,12 @@ from documents import HARMLESS, INJECTION, docx, html, line, part, pdf, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockgate.adapters import LocalRuleAdapter
 from lockgate.core.text.scanner import Scanner
 from lockgate.ingress.artifacts import Inspector, Limits, _answered
 from lockgate.ingress.extracted import HOW, Extracted
 from lockgate.ingress.html_text import read_html
 from lockgate.ingress.payload import Inspected, Normalized, Upload, payload_of
+from lockgate.verifiers.adapters import LocalRuleAdapter
 
 PATIENT = Limits(timeout_s=60, total_s=120)
 

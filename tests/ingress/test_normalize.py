@@ -11,7 +11,6 @@ from documents import HARMLESS, INJECTION, docx, html, multipart, pdf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockgate.adapters import LocalRuleAdapter
 from lockgate.core.requests.payload import MAX_PROMPT_CHARACTERS, MODALITIES, PolicyContext, parse_payload
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.gate import Gate
@@ -19,6 +18,7 @@ from lockgate.ingress.agents import origins_of
 from lockgate.ingress.kinds import kind_of
 from lockgate.ingress.payload import REFUSALS, Inspected, Normalized, Refused, Upload, normalize, payload_of
 from lockgate.ingress.turns import Turn
+from lockgate.verifiers.adapters import LocalRuleAdapter
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00\xff" * 40
 JSON = "application/json"

@@ -14,7 +14,6 @@ import pytest
 
 import lockgate
 from lockgate import assemble
-from lockgate.adapters import REASONS, RemoteAdapter
 from lockgate.cli.main import COMMANDS, main, parsers
 from lockgate.core.redaction.spans import KINDS
 from lockgate.core.requests import payload
@@ -28,6 +27,7 @@ from lockgate.runtime.metrics import METRICS, NAMES
 from lockgate.settings.verifiers import ADAPTERS, MAX_PATTERNS, VARIABLES, verifier_settings
 from lockgate.testing import LoopbackProvider
 from lockgate.verifiers import client
+from lockgate.verifiers.adapters import REASONS, RemoteAdapter
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -107,7 +107,7 @@ def test_importing_the_package_imports_neither_the_engine_nor_anything_heavy() -
         "httpx2",
         "opentelemetry",
         "lockgate.gate.gate",
-        "lockgate.adapters",
+        "lockgate.verifiers.adapters",
         "lockgate.core.text.rules",
     )
     code = f"import sys, lockgate; print([name for name in {heavy!r} if name in sys.modules])"

@@ -29,7 +29,7 @@ def besieged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
     """One service for all tests of a file that change nothing, with a question that waits in `s1`."""
     folder = tmp_path_factory.mktemp("besieged")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lockgate.embedded.PIN", "")
+        patch.setattr("lockgate.verifiers.embedded_model.PIN", "")
         patch.setattr(assemble, "cached_scanner", lambda rules, folder: shared_scanner(Policy()))
         host = assemble.host_from_settings(Settings(state_dir=folder / "state"))
     host.open("s1", goal="tell me the weather")

@@ -250,7 +250,7 @@ def test_rules_are_explained(besieged: Asking) -> None:
 
 
 def test_a_request_is_assessed(make: Callable[..., Asking]) -> None:
-    from lockgate.adapters import LocalRuleAdapter
+    from lockgate.verifiers.adapters import LocalRuleAdapter
 
     ask = make(adapter=LocalRuleAdapter())
     found = fits("POST /v1/assess", ask("POST", "/v1/assess", {"prompt_text": "hello"}, who=Who.AGENT))

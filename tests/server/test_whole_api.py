@@ -7,10 +7,10 @@ from typing import Any
 from asking import HOST, Asking
 from hypothesis import HealthCheck, given, settings
 
-from lockgate.adapters import LocalRuleAdapter
 from lockgate.server.exchange import Who
 from lockgate.server.routes import ROUTES
 from lockgate.server.schemas import misfit
+from lockgate.verifiers.adapters import LocalRuleAdapter
 
 # One that does not end is not asked like this (test_events.py does), nor is the document itself.
 OPERATIONS = {

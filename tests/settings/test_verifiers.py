@@ -98,7 +98,7 @@ def test_the_defaults_are_the_seed_s() -> None:
 
 
 def test_the_defaults_are_the_providers_own() -> None:
-    from lockgate.verifiers import anthropic, azure, openai
+    from lockgate.verifiers.providers import anthropic, azure, openai
 
     assert settings().endpoint == openai.BASE_URL
     assert settings("anthropic").endpoint == anthropic.BASE_URL

@@ -12,7 +12,7 @@ import numpy
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from lockgate.verifiers.embedded import INPUTS, NAMES, Files
+from lockgate.verifiers.embedded_judge import INPUTS, NAMES, Files
 
 _spec = spec_from_file_location("pack", Path(__file__).parents[2] / "training" / "pack.py")
 assert _spec is not None

@@ -350,7 +350,7 @@ sys.modules["pytest"] = sys.modules["httpx2"] = None
 import lockgate.testing
 from lockgate.core.questions import Question
 print(lockgate.testing.ScriptedVerifier("safe").assess({}))
-print(sorted({"hyperscan", "rich", "lockgate.adapters", "lockgate.verifiers.client"} & set(sys.modules)))
+print(sorted({"hyperscan", "rich", "lockgate.verifiers.adapters", "lockgate.verifiers.client"} & set(sys.modules)))
 """
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Never
 from lockgate.cli.exits import Exit
 
 if TYPE_CHECKING:
-    from lockgate.adapters import Assessment
     from lockgate.cli.parser import Parser
+    from lockgate.verifiers.adapters import Assessment
 
 _HELP = """\
 Asks the verifier that VERIFIER_ADAPTER names about one request: safe, unsafe or unclear. Without it

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
     from lockgate.core.text.scanner import Scanner
     from lockgate.gate.gate import Gate
-    from lockgate.verifiers.embedded import EmbeddedJudge
+    from lockgate.verifiers.embedded_judge import EmbeddedJudge
 
 _HELP = """\
 Plays a recorded session of an agent: ordinary calls, a poisoned page, then the call it asks for.
@@ -162,7 +162,7 @@ def _judge() -> EmbeddedJudge | None:
 
     if not assemble.embedded_is_there():
         return None
-    from lockgate.verifiers.embedded import EmbeddedJudge
+    from lockgate.verifiers.embedded_judge import EmbeddedJudge
 
     judge = EmbeddedJudge()
     # Whatever is wrong with it is told by `lockgate doctor`.

@@ -13,13 +13,13 @@ from lockgate.cli.exits import Exit
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lockgate.adapters import Assessment, KeySource
     from lockgate.cli.parser import Parser
     from lockgate.core.questions import Answer, Question, Reply, Request
     from lockgate.core.ruling.opinions import Opinion
     from lockgate.core.ruling.pipeline import Stage
     from lockgate.settings.config import Settings
     from lockgate.settings.verifiers import VerifierSettings
+    from lockgate.verifiers.adapters import Assessment, KeySource
     from lockgate.verifiers.client import Provider
 
 _HELP = """\
@@ -423,7 +423,7 @@ def _documents(settings: Settings) -> Check:
 
 def _embedded(adapter: str, settings: Settings) -> Check:
     """Whether the judge without a network is there and whole; nobody has to have it who does not name it."""
-    from lockgate.verifiers import embedded
+    from lockgate.verifiers import embedded_judge as embedded
 
     named = "embedded" in (adapter, settings.policy.triage_model)
     absent = embedded.missing_packages()
@@ -525,7 +525,7 @@ def _endpoint(
     import logging
 
     from lockgate import assemble
-    from lockgate.adapters import RemoteAdapter
+    from lockgate.verifiers.adapters import RemoteAdapter
 
     # The line below says what the log would.
     logging.getLogger("lockgate").addHandler(logging.NullHandler())

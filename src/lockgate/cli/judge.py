@@ -11,7 +11,7 @@ from lockgate.cli.exits import Exit
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
-    from lockgate.verifiers.embedded import Described, EmbeddedJudge
+    from lockgate.verifiers.embedded_judge import Described, EmbeddedJudge
 
 _HELP = """\
 report  what the embedded judge is made of, and what each preset was measured at: how many attack calls
@@ -40,7 +40,7 @@ def describe(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> Exit:
     from lockgate import assemble
     from lockgate.core.errors import LockgateError
-    from lockgate.verifiers import embedded
+    from lockgate.verifiers import embedded_judge as embedded
 
     if (args.file is None) is (args.what == "score"):
         raise LockgateError(
@@ -107,7 +107,7 @@ def _as_json(about: Described, preset: str, absent: list[str]) -> dict[str, obje
 
 
 def _names() -> tuple[str, ...]:
-    from lockgate.verifiers.embedded import NAMES
+    from lockgate.verifiers.embedded_judge import NAMES
 
     return NAMES
 
@@ -138,7 +138,7 @@ def _report(about: Described, preset: str, absent: list[str]) -> None:
     from rich.text import Text
 
     from lockgate.cli.terminal import console, visible
-    from lockgate.verifiers.embedded import INSTALL
+    from lockgate.verifiers.embedded_judge import INSTALL
 
     screen = console()
 

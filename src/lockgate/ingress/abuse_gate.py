@@ -29,7 +29,6 @@ from os import urandom
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from lockgate.adapters import LocalRuleAdapter, RemoteAdapter, VerifierAdapter
 from lockgate.core.errors import InvalidConfig, LockgateError
 from lockgate.core.journal.record import label
 from lockgate.core.questions import Verdict, Why
@@ -64,6 +63,7 @@ from lockgate.journal.recorder import Journal, record_assess
 from lockgate.runtime.metrics import METRICS, Metrics
 from lockgate.runtime.worker_pool import Lane
 from lockgate.settings.abuse_gate import AbuseSettings
+from lockgate.verifiers.adapters import LocalRuleAdapter, RemoteAdapter, VerifierAdapter
 
 if TYPE_CHECKING:
     from lockgate.ingress.artifacts import Inspector

@@ -14,7 +14,6 @@ from operator import attrgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, get_args
 
-from lockgate.adapters import LocalRuleAdapter, RemoteAdapter
 from lockgate.core.journal.record import MAX_RULES
 from lockgate.core.questions import Verdict, Why
 from lockgate.core.requests.assessment import RULES, Assessment
@@ -28,6 +27,7 @@ from lockgate.ingress.turns import SEPARATOR
 from lockgate.runtime.metrics import OTHER
 from lockgate.runtime.worker_pool import Full, Lane
 from lockgate.settings.abuse_gate import AbuseSettings
+from lockgate.verifiers.adapters import LocalRuleAdapter, RemoteAdapter
 
 if TYPE_CHECKING:
     from lockgate.ingress.artifacts import Inspector

@@ -17,10 +17,10 @@ from lockgate.runtime.metrics import Metrics
 from lockgate.settings.abuse_gate import AbuseSettings, abuse_settings
 
 if TYPE_CHECKING:
-    from lockgate.adapters import VerifierAdapter
     from lockgate.ingress.artifacts import Inspector
     from lockgate.stores.abuse_bans import SqliteBans
     from lockgate.stores.abuse_valkey import ValkeyStrikes
+    from lockgate.verifiers.adapters import VerifierAdapter
 
 LOG = logging.getLogger("lockgate.abuse_gate")
 # What reads PDF files, and how it is installed.
@@ -41,7 +41,7 @@ def from_environment(journal: Journal | None, gate: Gate | None) -> tuple[AbuseS
 
 
 def adapter() -> VerifierAdapter:
-    from lockgate.adapters import resolve_adapter_from_env
+    from lockgate.verifiers.adapters import resolve_adapter_from_env
 
     return resolve_adapter_from_env()
 

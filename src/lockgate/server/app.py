@@ -65,9 +65,9 @@ from lockgate.server.schemas import HALVES, misfit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lockgate.adapters import EmbeddedAdapter, LocalRuleAdapter, RemoteAdapter
     from lockgate.core.ruling.approvals import Approval, Heard, Pending
     from lockgate.sessions import Host
+    from lockgate.verifiers.adapters import EmbeddedAdapter, LocalRuleAdapter, RemoteAdapter
 
 LOG = logging.getLogger("lockgate.server")
 

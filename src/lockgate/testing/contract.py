@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lockgate.testing.loopback import LoopbackProvider
 
 if TYPE_CHECKING:
-    from lockgate.adapters import VerifierAdapter
+    from lockgate.verifiers.adapters import VerifierAdapter
 
 VERDICTS: Final = ("safe", "unsafe", "unclear")
 CALM: Final = {"prompt_text": "Please summarise the minutes of Tuesday.", "modalities": ["text"]}

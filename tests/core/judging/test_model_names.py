@@ -18,7 +18,7 @@ from lockgate.core.judging.model_names import (
     resolve_model,
 )
 from lockgate.settings.verifiers import ADAPTERS
-from lockgate.verifiers import envelope
+from lockgate.verifiers.providers import envelope
 
 
 def test_the_providers_are_the_adapters_that_ask_a_model() -> None:

@@ -21,10 +21,10 @@ import pytest
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Said, Scored, Why
 from lockgate.core.requests.verifier_prompts import SCHEMA
 from lockgate.testing import LoopbackProvider, Recorded
-from lockgate.verifiers.anthropic import Anthropic
-from lockgate.verifiers.azure import Azure
-from lockgate.verifiers.compatible import Compatible
-from lockgate.verifiers.openai import OpenAI
+from lockgate.verifiers.providers.anthropic import Anthropic
+from lockgate.verifiers.providers.azure import Azure
+from lockgate.verifiers.providers.compatible import Compatible
+from lockgate.verifiers.providers.openai import OpenAI
 
 KEY = "k-0123456789"
 QUESTIONS = {

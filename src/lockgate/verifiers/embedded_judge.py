@@ -35,7 +35,6 @@ from threading import Lock
 from time import monotonic
 from typing import Any, NamedTuple, cast
 
-from lockgate import embedded
 from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.core.judging.evidence import FACTS, Evidence, plain
 from lockgate.core.questions import Answer, Scored, Why
@@ -44,6 +43,7 @@ from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.policy import PRESETS
 from lockgate.gate.gate import Inquiry, Opined
 from lockgate.runtime.worker_pool import Full, Lane
+from lockgate.verifiers import embedded_model as embedded
 
 _log = logging.getLogger("lockgate.verifier")
 

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from lockgate.core.errors import InvalidConfig
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Said, Scored, Why
 from lockgate.settings.verifiers import is_loopback
-from lockgate.verifiers.anthropic import Anthropic
-from lockgate.verifiers.azure import Azure
-from lockgate.verifiers.compatible import Compatible
-from lockgate.verifiers.envelope import MAX_DEPTH, address, json_object, retry_after_s
-from lockgate.verifiers.openai import EVERY_RATING, OpenAI
+from lockgate.verifiers.providers.anthropic import Anthropic
+from lockgate.verifiers.providers.azure import Azure
+from lockgate.verifiers.providers.compatible import Compatible
+from lockgate.verifiers.providers.envelope import MAX_DEPTH, address, json_object, retry_after_s
+from lockgate.verifiers.providers.openai import EVERY_RATING, OpenAI
 
 KEY = "sk-canary-0123456789"
 SCHEMA = {

@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from lockgate.adapters import LocalRuleAdapter, RemoteAdapter
 from lockgate.core.text.scanner import Scanner
 from lockgate.runtime.metrics import Metrics
 from lockgate.testing import FAULTS, LoopbackProvider, check_adapter
 from lockgate.testing.contract import ESSENTIAL_FAULTS, TIMEOUTS
-from lockgate.verifiers.anthropic import Anthropic
-from lockgate.verifiers.azure import Azure
+from lockgate.verifiers.adapters import LocalRuleAdapter, RemoteAdapter
 from lockgate.verifiers.client import Client, Provider
-from lockgate.verifiers.compatible import Compatible
-from lockgate.verifiers.openai import OpenAI
+from lockgate.verifiers.providers.anthropic import Anthropic
+from lockgate.verifiers.providers.azure import Azure
+from lockgate.verifiers.providers.compatible import Compatible
+from lockgate.verifiers.providers.openai import OpenAI
 
 DEADLINE_S = 0.4
 SLACK_S = 0.1

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from lockgate.core.questions import Answer, NoAnswer, Question, Reply, Request, Said
-from lockgate.verifiers import envelope
-from lockgate.verifiers.envelope import CUT_SHORT, MALFORMED, ODD, REFUSED
+from lockgate.verifiers.providers import envelope
+from lockgate.verifiers.providers.envelope import CUT_SHORT, MALFORMED, ODD, REFUSED
 
 BASE_URL = "https://api.anthropic.com"
 API_VERSION = "2026-10-21"

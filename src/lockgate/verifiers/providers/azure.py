@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.core.questions import Answer, Question, Reply, Request
-from lockgate.verifiers import chat, envelope
+from lockgate.verifiers.providers import chat_completions as chat
+from lockgate.verifiers.providers import envelope
 
 API_VERSION = "2024-10-21"
 # Both are parts of the address, so they are held to what Azure itself allows rather than escaped.

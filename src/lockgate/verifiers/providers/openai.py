@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from lockgate.core.questions import Answer, NoAnswer, Question, Reply, Request, Scored
-from lockgate.verifiers import chat, envelope
-from lockgate.verifiers.envelope import MALFORMED
+from lockgate.verifiers.providers import chat_completions as chat
+from lockgate.verifiers.providers import envelope
+from lockgate.verifiers.providers.envelope import MALFORMED
 
 BASE_URL = "https://api.openai.com/v1"
 RATING_MODELS = ("omni-moderation", "text-moderation")

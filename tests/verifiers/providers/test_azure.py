@@ -6,7 +6,7 @@ import pytest
 
 from lockgate.core.errors import InvalidConfig
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Said, Why
-from lockgate.verifiers.azure import Azure
+from lockgate.verifiers.providers.azure import Azure
 
 KEY = "0123456789abcdef"
 SCHEMA = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}

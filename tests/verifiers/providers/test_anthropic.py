@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lockgate.core.questions import Answer, NoAnswer, Question, Reply, Said, Why
-from lockgate.verifiers.anthropic import Anthropic
+from lockgate.verifiers.providers.anthropic import Anthropic
 
 KEY = "sk-ant-1"
 SCHEMA = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Said, Scored, Why
-from lockgate.verifiers.openai import EVERY_RATING, OpenAI
+from lockgate.verifiers.providers.openai import EVERY_RATING, OpenAI
 
 KEY = "sk-1"
 SCHEMA = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}

@@ -16,10 +16,10 @@ import pytest
 from lockgate.core.questions import Question, Reply
 from lockgate.core.requests.assessment import View, weigh
 from lockgate.testing.formats import AZURE, CHAT, MESSAGES, MODERATIONS, Dialect, good_reply
-from lockgate.verifiers.anthropic import Anthropic
-from lockgate.verifiers.azure import Azure
-from lockgate.verifiers.compatible import Compatible
-from lockgate.verifiers.openai import EVERY_RATING, OpenAI
+from lockgate.verifiers.providers.anthropic import Anthropic
+from lockgate.verifiers.providers.azure import Azure
+from lockgate.verifiers.providers.compatible import Compatible
+from lockgate.verifiers.providers.openai import EVERY_RATING, OpenAI
 
 MANY = 20_000
 NONCE = "a1b2c3d4e5f60718a1b2c3d4e5f60718"

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import tiny_judge
 
-from lockgate import Gate, InvalidConfig, Policy, assemble, embedded, resolve_adapter_from_env
-from lockgate.adapters import EmbeddedAdapter
+from lockgate import Gate, InvalidConfig, Policy, assemble, resolve_adapter_from_env
 from lockgate.core.judging.model_names import parse_aliases, resolve_model
 from lockgate.core.ruling.policy import PRESETS, loosened, stricter, tightened
 from lockgate.core.text.scanner import Scanner
@@ -19,8 +18,10 @@ from lockgate.runtime.metrics import Metrics
 from lockgate.runtime.worker_pool import Lane
 from lockgate.settings.config import Settings
 from lockgate.testing import check_adapter
-from lockgate.verifiers.embedded import INSTALL, MOST_WINDOWS, EmbeddedJudge, Files
-from lockgate.verifiers.embedded import verify as verify_embedded
+from lockgate.verifiers import embedded_model as embedded
+from lockgate.verifiers.adapters import EmbeddedAdapter
+from lockgate.verifiers.embedded_judge import INSTALL, MOST_WINDOWS, EmbeddedJudge, Files
+from lockgate.verifiers.embedded_judge import verify as verify_embedded
 
 VERIFIERS = ("VERIFIER_", "OPENAI_", "ANTHROPIC_", "AZURE_", "LOCKGATE_", "XDG_")
 
@@ -165,7 +166,7 @@ def test_a_gate_that_was_told_nothing_asks_it_where_it_is_there(installed: Files
 def test_without_a_model_or_its_packages_nobody_is_asked(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     assert assemble.triage_from_settings(settings()) is None
     install(files, monkeypatch)
-    monkeypatch.setattr("lockgate.verifiers.embedded.find_spec", lambda name: None)
+    monkeypatch.setattr("lockgate.verifiers.embedded_judge.find_spec", lambda name: None)
     assert assemble.triage_from_settings(settings()) is None
     with pytest.raises(InvalidConfig, match=r"triage_model` names `embedded`: .* needs onnxruntime") as refused:
         assemble.triage_from_settings(settings(triage_model="embedded"))
@@ -235,7 +236,7 @@ def test_the_judge_has_the_preset_of_the_policy(installed: Files) -> None:
 
 
 def test_the_page_has_the_bounds_of_the_code() -> None:
-    page = (Path(__file__).parents[1] / "docs" / "how-to" / "embedded.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "embedded.md").read_text(encoding="utf-8")
     assert f"more than {MOST_WINDOWS} windows" in page
     assert all(f"| `{preset}` |" in page for preset in PRESETS)
     assert INSTALL in page

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from lockgate.core.questions import Answer, Question, Reply, Request
-from lockgate.verifiers import chat, envelope
+from lockgate.verifiers.providers import chat_completions as chat
+from lockgate.verifiers.providers import envelope
 
 
 @dataclass(frozen=True, slots=True)

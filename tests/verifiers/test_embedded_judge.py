@@ -32,8 +32,18 @@ from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.policy import PRESETS
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.gate import Inquiry, Judge, Opined
-from lockgate.verifiers import embedded
-from lockgate.verifiers.embedded import EmbeddedJudge, Encoder, Files, Read, Seen, describe, is_there, shipped, verify
+from lockgate.verifiers import embedded_judge as embedded
+from lockgate.verifiers.embedded_judge import (
+    EmbeddedJudge,
+    Encoder,
+    Files,
+    Read,
+    Seen,
+    describe,
+    is_there,
+    shipped,
+    verify,
+)
 
 # As it was before the test run hides it: see tests/conftest.py.
 SHIPPED = shipped()
@@ -410,7 +420,7 @@ from lockgate.core.judging.evidence import FACTS, Evidence
 from lockgate.core.ruling.opinions import Triage
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.gate.gate import Inquiry, Opined
-from lockgate.verifiers import embedded
+from lockgate.verifiers import embedded_judge as embedded
 
 warnings.simplefilter("ignore", DeprecationWarning)
 judge = embedded.EmbeddedJudge(files=embedded.Files(Path(sys.argv[1]), sys.argv[2]), timeout_s=30)
@@ -455,7 +465,7 @@ def test_nobody_pays_for_the_runtime_before_the_first_question(files: Files) -> 
     code = """
 import sys
 from pathlib import Path
-from lockgate.verifiers.embedded import EmbeddedJudge, Files, is_there
+from lockgate.verifiers.embedded_judge import EmbeddedJudge, Files, is_there
 judge = EmbeddedJudge(files=Files(Path(sys.argv[1]), sys.argv[2]))
 assert is_there(judge._files) and judge.verify().name == "tiny-1" and judge.name
 print(sorted({"onnxruntime", "tokenizers", "numpy"} & set(sys.modules)))

@@ -6,7 +6,7 @@ import pytest
 
 from lockgate.core.errors import InvalidConfig
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Said, Why
-from lockgate.verifiers.compatible import Compatible
+from lockgate.verifiers.providers.compatible import Compatible
 
 SCHEMA = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}
 QUESTION = Question("judge this", "the question", "the text", SCHEMA, max_tokens=64)

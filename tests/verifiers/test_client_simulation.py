@@ -21,8 +21,6 @@ from typing import Any, cast
 import httpx2
 import pytest
 
-from lockgate import adapters
-from lockgate.adapters import RemoteAdapter
 from lockgate.core.questions import Answer, NoAnswer, Question, Reply, Request, Said, Why
 from lockgate.core.requests import circuit_breaker as breaker
 from lockgate.core.requests.assessment import View
@@ -30,7 +28,9 @@ from lockgate.core.requests.circuit_breaker import Circuit, Circuits, Limits, Re
 from lockgate.core.text.scanner import Scanner, custom_rules
 from lockgate.runtime.metrics import Metrics
 from lockgate.runtime.worker_pool import _outcome
+from lockgate.verifiers import adapters
 from lockgate.verifiers import client as client_module
+from lockgate.verifiers.adapters import RemoteAdapter
 from lockgate.verifiers.client import GRACE_S, Client, Outcome
 
 TIMEOUT_S = 1.5

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lockgate
-from lockgate import Assessment, InvalidConfig, LocalRuleAdapter, RemoteAdapter, VerifierAdapter, adapters, assemble
+from lockgate import Assessment, InvalidConfig, LocalRuleAdapter, RemoteAdapter, VerifierAdapter, assemble
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Request, Said, Scored, Why
 from lockgate.core.text.scanner import Scanner
 from lockgate.runtime import tracing
@@ -30,8 +30,9 @@ from lockgate.runtime import worker_pool as lanes
 from lockgate.runtime.metrics import Metrics
 from lockgate.settings.verifiers import Keys
 from lockgate.testing import LoopbackProvider, check_adapter
+from lockgate.verifiers import adapters
 from lockgate.verifiers.client import Client, Outcome
-from lockgate.verifiers.compatible import Compatible
+from lockgate.verifiers.providers.compatible import Compatible
 
 NONCE = "0123456789abcdef0123456789abcdef"
 SECRET = "sk-canary-5d41402abc4b2a76b9719d911017c592"

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Said, Why
-from lockgate.verifiers import envelope
-from lockgate.verifiers.envelope import CUT_SHORT, MALFORMED, ODD, REFUSED
+from lockgate.verifiers.providers import envelope
+from lockgate.verifiers.providers.envelope import CUT_SHORT, MALFORMED, ODD, REFUSED
 
 # What a content filter can object to, the attacks on models first. A closed list: the name goes into logs and metrics,
 # and a server may write anything there.

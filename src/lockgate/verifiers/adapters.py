@@ -52,7 +52,7 @@ from lockgate.settings.verifiers import is_key
 from lockgate.verifiers.client import Client, Provider
 
 if TYPE_CHECKING:
-    from lockgate.verifiers.embedded import EmbeddedJudge
+    from lockgate.verifiers.embedded_judge import EmbeddedJudge
 
 __all__ = [
     "REASONS",

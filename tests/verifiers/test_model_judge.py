@@ -19,12 +19,12 @@ from lockgate.core.text.scanner import Scanner
 from lockgate.gate.gate import Inquiry, Judge, Opined
 from lockgate.settings.verifiers import Keys
 from lockgate.testing import LoopbackProvider
-from lockgate.verifiers.anthropic import Anthropic
-from lockgate.verifiers.azure import Azure
 from lockgate.verifiers.client import Client, Outcome, Provider
-from lockgate.verifiers.compatible import Compatible
-from lockgate.verifiers.judge import ModelJudge
-from lockgate.verifiers.openai import OpenAI
+from lockgate.verifiers.model_judge import ModelJudge
+from lockgate.verifiers.providers.anthropic import Anthropic
+from lockgate.verifiers.providers.azure import Azure
+from lockgate.verifiers.providers.compatible import Compatible
+from lockgate.verifiers.providers.openai import OpenAI
 
 NONCE = "3f9a1c07d2e84b65a0c4f1e2d3b5a697"
 CASE = Case("Summarise the inbox", "send_email", "{}", "high")
