@@ -153,7 +153,7 @@ SHOWN = {"asking": "FastAPI, asks a model", "fastapi": "FastAPI", "starlette": "
 
 
 def _gated() -> Mapping[str, Any]:
-    from lockgate.ingress.abuse_gate import AbuseGateMiddleware
+    from lockgate.abuse_gate.middleware import AbuseGateMiddleware
     from lockgate.settings.abuse_gate import AbuseSettings
     from lockgate.verifiers.adapters import LocalRuleAdapter, RemoteAdapter
     from lockgate.verifiers.client import Client

@@ -20,7 +20,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, Field
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lockgate.ingress.abuse_gate import AbuseGateMiddleware
+from lockgate.abuse_gate.middleware import AbuseGateMiddleware
 
 # Yours are in a database, and hashed.
 KEYS = {"alice": "alice-key", "bob": "bob-key"}

@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from lockgate.abuse_gate.middleware import AbuseGateMiddleware
     from lockgate.core.errors import (
         InvalidBlock,
         InvalidCall,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from lockgate.gate.approvals_memory import MemoryApprovals
     from lockgate.gate.gate import Gate, Inquiry, Judge, Opined, Session
     from lockgate.gate.supervised_step import Step
-    from lockgate.ingress.abuse_gate import AbuseGateMiddleware
     from lockgate.verifiers.adapters import (
         KeySource,
         LocalRuleAdapter,
@@ -116,7 +116,7 @@ _HOMES = {
         "ENCODED_CONTENT_WARNING Action Block Decision Finding Kind Lineage Mode Origin Ran Reason Receipt Risk Trust"
     ).split(),
     "lockgate.gate.gate": ["Gate", "Inquiry", "Judge", "Opined", "Session"],
-    "lockgate.ingress.abuse_gate": ["AbuseGateMiddleware"],
+    "lockgate.abuse_gate.middleware": ["AbuseGateMiddleware"],
     "lockgate.gate.supervised_step": ["Step"],
     "lockgate.gate.approvals_memory": ["MemoryApprovals"],
 }

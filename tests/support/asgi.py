@@ -7,10 +7,10 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from lockgate.abuse_gate.identity import Identity
+from lockgate.abuse_gate.ladder import Ladder
+from lockgate.abuse_gate.middleware import AbuseGateMiddleware
 from lockgate.core.requests.strikes import LadderSettings
-from lockgate.ingress.abuse_gate import AbuseGateMiddleware
-from lockgate.ingress.identity import Identity
-from lockgate.ingress.ladder import Ladder
 from lockgate.runtime.metrics import Metrics
 from lockgate.settings.abuse_gate import AbuseSettings
 from lockgate.verifiers.adapters import LocalRuleAdapter

@@ -22,9 +22,9 @@ from lockgate.core.errors import InvalidConfig, LockgateError, quoted
 from lockgate.core.requests.strikes import LIFTED, Known
 
 if TYPE_CHECKING:
+    from lockgate.abuse_gate.stores.bans_sqlite import SqliteBans
+    from lockgate.abuse_gate.stores.strikes_valkey import ValkeyStrikes
     from lockgate.settings.abuse_gate import AbuseSettings
-    from lockgate.stores.abuse_bans import SqliteBans
-    from lockgate.stores.abuse_valkey import ValkeyStrikes
 
 T = TypeVar("T")
 _SHOWN = re.compile("[0-9a-f]{12,32}")
@@ -72,7 +72,7 @@ class _Kept:
     """Where the settings say that bans are kept: in a file, in a shared store, or both."""
 
     def __init__(self, settings: AbuseSettings) -> None:
-        from lockgate.ingress import wiring
+        from lockgate.abuse_gate import defaults as wiring
 
         self._store: ValkeyStrikes | None = wiring.shared(settings)
         # Not made here: a name that is misspelt would be an empty list of bans.
@@ -109,8 +109,8 @@ async def _answered(store: ValkeyStrikes, asked: Awaitable[T]) -> T:
 
 def _keys(who: str, settings: AbuseSettings, banned: dict[str, Known]) -> list[str]:
     """The one that is meant: by what a list calls them, or by their name."""
+    from lockgate.abuse_gate.identity import Identity
     from lockgate.core.requests.incident_ids import is_incident_id
-    from lockgate.ingress.identity import Identity
 
     if not who:
         raise LockgateError("--lift needs somebody", hint="a principal, or what `lockgate gate bans` calls them")

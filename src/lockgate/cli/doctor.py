@@ -412,7 +412,7 @@ def _documents(settings: Settings) -> Check:
     """Whether the abuse gate can read PDF files; who has set it up should know that it cannot."""
     import os
 
-    from lockgate.ingress import wiring
+    from lockgate.abuse_gate import defaults as wiring
 
     if wiring.reads_pdf():
         return Check("documents", State.OK, "the abuse gate reads PDF, DOCX, HTML and text files")

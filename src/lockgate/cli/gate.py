@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from lockgate.cli.exits import Exit
 
 if TYPE_CHECKING:
+    from lockgate.abuse_gate.identity import Identity
+    from lockgate.abuse_gate.middleware import AbuseGateMiddleware
+    from lockgate.abuse_gate.proxy.reverse_proxy import Upstream
+    from lockgate.abuse_gate.responses import App
     from lockgate.cli.parser import Parser
-    from lockgate.ingress.abuse_gate import AbuseGateMiddleware
-    from lockgate.ingress.answers import App
-    from lockgate.ingress.identity import Identity
-    from lockgate.ingress.proxy import Upstream
     from lockgate.settings.abuse_gate import AbuseSettings
     from lockgate.settings.config import Settings
 
@@ -94,8 +94,8 @@ def _app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str, Identity]:
     from os import urandom
 
     from lockgate import assemble
+    from lockgate.abuse_gate.proxy.gateway_callouts import ExtAuthz, Keyholders, LiteLLM, Vouched, allowed
     from lockgate.core.errors import InvalidConfig
-    from lockgate.ingress.gateways import ExtAuthz, Keyholders, LiteLLM, Vouched, allowed
     from lockgate.settings.abuse_gate import abuse_settings
 
     _refuse_pointless(args)
@@ -120,7 +120,7 @@ def _app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str, Identity]:
     )
     if upstream is None:
         return ExtAuthz(_gated(allowed, settings, identity, found), identity), settings, "for Envoy", identity
-    from lockgate.ingress.proxy import Proxy
+    from lockgate.abuse_gate.proxy.reverse_proxy import Proxy
 
     proxy = Proxy(
         upstream,
@@ -134,8 +134,8 @@ def _app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str, Identity]:
 
 def _gated(app: App, settings: AbuseSettings, identity: Identity, found: Settings) -> AbuseGateMiddleware:
     from lockgate import assemble
+    from lockgate.abuse_gate.middleware import AbuseGateMiddleware
     from lockgate.gate.gate import Gate
-    from lockgate.ingress.abuse_gate import AbuseGateMiddleware
     from lockgate.settings.verifiers import verifier_settings
 
     scanner = assemble.scanner_from_settings(found)
@@ -157,10 +157,10 @@ def _serve(app: App, args: argparse.Namespace, told: str, identity: Identity, *,
     import signal
     import socket
 
+    from lockgate.abuse_gate.identity import address_of
+    from lockgate.abuse_gate.proxy.server import healthy, server
     from lockgate.cli.terminal import visible
     from lockgate.core.errors import LockgateError, quoted
-    from lockgate.ingress.identity import address_of
-    from lockgate.ingress.serving import healthy, server
 
     try:
         family = socket.AF_INET6 if ":" in args.host else socket.AF_INET
@@ -204,7 +204,7 @@ def _serve(app: App, args: argparse.Namespace, told: str, identity: Identity, *,
 
 
 def _upstream(args: argparse.Namespace) -> Upstream:
-    from lockgate.ingress.proxy import parse_upstream
+    from lockgate.abuse_gate.proxy.reverse_proxy import parse_upstream
 
     upstream = parse_upstream(args.upstream)
     if upstream.is_in_clear:

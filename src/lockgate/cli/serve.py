@@ -255,9 +255,9 @@ def _work(plan: _Plan, counted_in: Path | None, ready: Callable[[], None], *, te
     import signal
 
     from lockgate import assemble
+    from lockgate.abuse_gate.proxy.server import server
     from lockgate.cli.approvals import _user
     from lockgate.cli.terminal import visible
-    from lockgate.ingress.serving import server
     from lockgate.server.app import Api
     from lockgate.server.counting import Counts, label_of
     from lockgate.server.exchange import busy

@@ -1,0 +1,48 @@
+"""An agent's context inside a request: the calls in it, traced to where their arguments came from.
+
+A chat that carries tools' results and tool calls is a session in the middle of its run. Its texts become blocks, its
+latest calls are checked in their places, and what escalates is told by rule, for the verdict on the whole request.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from lockgate.abuse_gate.request.conversation import OFFERED, Turn
+from lockgate.core.errors import LockgateError
+from lockgate.core.requests.payload import MAX_RULE_HITS
+from lockgate.core.vocabulary import Action
+from lockgate.gate.gate import Gate
+
+# Earlier calls were checked when they were the latest ones.
+MAX_CALLS: Final = 32
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")
+
+
+def has_calls(turns: Sequence[Turn]) -> bool:
+    return any(turn.what == "call" for turn in turns)
+
+
+def origins_of(turns: Sequence[Turn], gate: Gate) -> tuple[str, ...]:
+    """The ids of the rules under which calls escalate; a call that cannot be checked is `origin:unchecked`."""
+    session = gate.session()
+    earlier = max(0, sum(turn.what == "call" for turn in turns) - MAX_CALLS)
+    hits: dict[str, None] = {}
+    for turn in turns:
+        try:
+            if turn.what != "call":
+                # Whoever offers a tool says what it does.
+                session.add(turn.text, source="system" if turn.source == OFFERED else turn.source)
+            elif earlier:
+                earlier -= 1
+            else:
+                decision = session.check(turn.tool or "unknown", turn.arguments)
+                if decision.escalated or decision.action is not Action.CONTINUE:
+                    found = [finding.rule.replace(">", "/") for finding in decision.findings]
+                    hits |= dict.fromkeys(rule for rule in found if _NAME.fullmatch(rule))
+                    hits.setdefault("origin:escalated")
+        except LockgateError:
+            hits.setdefault("origin:unchecked")
+    return tuple(hits)[:MAX_RULE_HITS]

@@ -1,0 +1,100 @@
+"""The parts of an abuse gate that nobody has given it: from its settings, and from the environment."""
+
+from __future__ import annotations
+
+import logging
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from lockgate.abuse_gate.identity import Identity, Principal
+from lockgate.abuse_gate.ladder import Ladder
+from lockgate.core.errors import InvalidConfig
+from lockgate.gate.gate import Gate
+from lockgate.journal.recorder import Journal
+from lockgate.runtime.metrics import Metrics
+from lockgate.settings.abuse_gate import AbuseSettings, abuse_settings
+
+if TYPE_CHECKING:
+    from lockgate.abuse_gate.documents.inspector import Inspector
+    from lockgate.abuse_gate.stores.bans_sqlite import SqliteBans
+    from lockgate.abuse_gate.stores.strikes_valkey import ValkeyStrikes
+    from lockgate.verifiers.adapters import VerifierAdapter
+
+LOG = logging.getLogger("lockgate.abuse_gate")
+# What reads PDF files, and how it is installed.
+PDF_READER, INSTALL = "pypdf", "pip install 'lockgate[documents]'"
+
+
+def from_environment(journal: Journal | None, gate: Gate | None) -> tuple[AbuseSettings, Journal | None, Gate]:
+    """The settings in force here, with the journal and the rules of the configuration where none are given."""
+    from lockgate import assemble
+
+    found = assemble.settings_from_environment()
+    settings = abuse_settings(table=found.abuse_gate)
+    return (
+        settings,
+        journal or assemble.journal_from_settings(found),
+        gate or Gate(found.policy, scanner=assemble.scanner_from_settings(found)),
+    )
+
+
+def adapter() -> VerifierAdapter:
+    from lockgate.verifiers.adapters import resolve_adapter_from_env
+
+    return resolve_adapter_from_env()
+
+
+def identity(settings: AbuseSettings, given: Identity | None, principal: Principal | None) -> Identity:
+    """The one that was given, unless it would leave out what the settings say; else one of the settings."""
+    if given is None:
+        return Identity.from_settings(settings, principal)
+    if principal is not None:
+        raise InvalidConfig("both an identity and a principal are given", hint="an Identity takes the principal itself")
+    if not given.follows(settings):
+        raise InvalidConfig(
+            "the identity has another secret than ABUSE_SECRET, or does not trust ABUSE_TRUSTED_PROXIES",
+            hint="give the gate `principal=…` instead, or make it with Identity.from_settings(settings, principal)",
+        )
+    return given
+
+
+def ladder(settings: AbuseSettings, metrics: Metrics) -> Ladder:
+    return Ladder(settings.ladder, shared(settings), bans=bans(settings), count=metrics.ladder_events.add)
+
+
+def shared(settings: AbuseSettings) -> ValkeyStrikes | None:
+    """The store that several gates share, if there is one."""
+    if settings.store == "memory":
+        return None
+    from lockgate.abuse_gate.stores.strikes_valkey import ValkeyStrikes
+
+    scheme, _, place = settings.store.partition("://")
+    password = f":{quote(settings.store_password, safe='')}@" if settings.store_password else ""
+    return ValkeyStrikes(f"{scheme}://{password}{place}", settings.ladder)
+
+
+def bans(settings: AbuseSettings, *, make: bool = True) -> SqliteBans | None:
+    """The file that bans are kept in, if one is named."""
+    if not settings.bans_file:
+        return None
+    from lockgate.abuse_gate.stores.bans_sqlite import SqliteBans
+
+    return SqliteBans(Path(settings.bans_file), settings.ladder, make=make)
+
+
+def inspector(settings: AbuseSettings, gate: Gate) -> Inspector:
+    from lockgate.abuse_gate.documents.inspector import Inspector, Limits
+
+    if settings.enabled and not reads_pdf():
+        becomes = "refused" if settings.on_unread == "block" else "passed on unread"
+        LOG.warning("PDF files cannot be read here, and requests that carry one are %s: %s", becomes, INSTALL)
+    # Within the time for the whole verdict: what one document says counts, also when another takes too long.
+    total_s = min(Limits().total_s, settings.verdict_timeout_s * 0.8)
+    limits = Limits(timeout_s=min(Limits().timeout_s, total_s), total_s=total_s, document_bytes=settings.max_body_bytes)
+    return Inspector(limits, scanner=gate.scanner)
+
+
+def reads_pdf() -> bool:
+    return find_spec(PDF_READER) is not None

@@ -1,0 +1,129 @@
+"""The process in which documents are taken apart: `Inspector` starts it, and ends it when it takes too long.
+
+It reads one request after another from its standard input and answers each on its standard output. Each document gets
+a process of its own, a fork of this one, that may use so much memory and processor time, may open no file and start no
+process, and is gone with its document. Where there is no fork, the whole worker is what the Inspector ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import suppress
+from importlib import import_module
+from pkgutil import walk_packages
+from typing import Any, BinaryIO
+
+from lockgate.abuse_gate.documents.docx import read_docx
+from lockgate.abuse_gate.documents.extracted import Extracted
+from lockgate.abuse_gate.documents.html import read_html
+from lockgate.abuse_gate.documents.pdf import read_pdf
+
+_UNREAD = b'{"complete": false, "visible": [], "hidden": [], "stats": {}}'
+
+
+def main() -> None:
+    stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
+    _load_all()
+    while True:
+        request = read_frame(stdin)
+        if request is None:
+            return
+        head, _, data = request.partition(b"\n")
+        limits = json.loads(head)
+        answer = _forked(limits, data) if hasattr(os, "fork") else _answer(limits, data)
+        write_frame(stdout, answer)
+
+
+def _load_all() -> None:
+    """Whatever reading a document may import, now: afterwards no file can be opened any more."""
+    for name in ("encodings", "pypdf", "zipfile", "html"):
+        with suppress(ImportError):
+            package = import_module(name)
+            for module in walk_packages(getattr(package, "__path__", ()), f"{name}."):
+                # Some are for other systems, some for libraries that are not here.
+                with suppress(ImportError):
+                    import_module(module.name)
+
+
+def _forked(limits: dict[str, Any], data: bytes) -> bytes:
+    readable, writable = os.pipe()
+    child = os.fork()
+    if child == 0:
+        # Nothing below may return: it would answer in the parent's place.
+        try:
+            # Nor may what is written below reach anybody but this process.
+            for number in (readable, 0, 1):
+                os.close(number)
+            _confine(limits)
+            answer = _answer(limits, data)
+            with os.fdopen(writable, "wb", closefd=False) as pipe:
+                pipe.write(answer)
+        finally:
+            os._exit(0)
+    os.close(writable)
+    pieces = []
+    left = int(limits["answer_bytes"])
+    while left > 0 and (piece := os.read(readable, 65_536)):
+        pieces.append(piece)
+        left -= len(piece)
+    os.close(readable)
+    os.waitpid(child, 0)
+    return b"".join(pieces) if pieces and left > 0 else _UNREAD
+
+
+def _confine(limits: dict[str, Any]) -> None:
+    import resource
+
+    def at_most(what: int, number: int) -> None:
+        _, hard = resource.getrlimit(what)
+        if hard != resource.RLIM_INFINITY:
+            number = min(number, hard)
+        resource.setrlimit(what, (number, number))
+
+    at_most(resource.RLIMIT_CORE, 0)
+    at_most(resource.RLIMIT_FSIZE, 0)
+    at_most(resource.RLIMIT_CPU, int(limits["cpu_s"]))
+    at_most(resource.RLIMIT_AS, int(limits["memory_bytes"]))
+    # Also for root, which no limit on processes binds: nothing can be opened, so nothing can be run.
+    at_most(resource.RLIMIT_NOFILE, 0)
+    at_most(resource.RLIMIT_NPROC, 0)
+
+
+def _answer(limits: dict[str, Any], data: bytes) -> bytes:
+    found = Extracted(int(limits["characters"]))
+    try:
+        extract(limits["kind"], data, found, limits)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - whatever a hostile file brings about: what was read until then, and no more
+        found.complete = False
+    said = {"complete": found.complete, "visible": found.visible, "hidden": found.hidden, "stats": found.stats}
+    return json.dumps(said).encode("ascii")
+
+
+def extract(kind: str, data: bytes, found: Extracted, limits: dict[str, Any]) -> None:
+    if kind == "pdf":
+        read_pdf(data, found, int(limits["pages"]))
+    elif kind == "docx":
+        read_docx(data, found, int(limits["unpacked_bytes"]))
+    else:
+        read_html(data.decode("utf-8"), found)
+
+
+def read_frame(stream: BinaryIO, most: int = 2**31) -> bytes | None:
+    """The next message, or None at the end: eight bytes of its length, and as many."""
+    head = stream.read(8)
+    if len(head) < 8:
+        return None
+    size = int.from_bytes(head, "big")
+    if size > most:
+        return None
+    body = stream.read(size)
+    return body if len(body) == size else None
+
+
+def write_frame(stream: BinaryIO, body: bytes) -> None:
+    stream.write(len(body).to_bytes(8, "big") + body)
+    stream.flush()

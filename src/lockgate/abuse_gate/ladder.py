@@ -1,0 +1,442 @@
+"""The abuse ladder at work: what is known of a request's subjects, here, on this host and everywhere.
+
+1. This process: always counted, and always enough to judge by.
+2. The file of bans, if there is one: read before the first request is judged, and again every second.
+3. The shared store, if there is one: asked with every request, within its deadline.
+
+Whatever happens is first known in 1, without waiting, and remembered as still to be told to 2 and 3 until they have
+it; so a request that is cancelled, a disk that is full or a store that is gone loses nothing. Each side is told what
+the others know, and nothing that any of them knows is ever taken back: bans end. Only a person lifts one, in 2 and 3
+(`lockgate gate bans --lift`), and every process that hears of it forgets what it knows of the subject.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import Future
+from itertools import islice
+from secrets import token_hex
+from typing import NamedTuple, Protocol, cast
+
+from lockgate.abuse_gate.stores.strikes_memory import NEW, MemoryStrikes
+from lockgate.core.requests.strikes import (
+    LIFTED,
+    NETWORK,
+    NEVER,
+    PRINCIPAL,
+    Heard,
+    Known,
+    LadderSettings,
+    Record,
+    Standing,
+    Subject,
+    Told,
+    learned,
+    left_s,
+    recent,
+    retry_after_s,
+    standing_of,
+    struck,
+)
+from lockgate.runtime.worker_pool import Full, Lane
+
+# How often bans of other workers are looked for in the file.
+POLL_S = 1.0
+# How long a request waits for the file: at the start, when all bans are in it; for a ban to be on disk; otherwise.
+LOAD_S, KEEP_S, READ_S = 2.0, 0.5, 0.05
+# When the thread that reads it is believed to be lost.
+LOST_S = 30.0
+# What a request carries to the store of other requests' news.
+MAX_NEWS = 30
+# Whose strikes wait for a store that is down; bans wait in any case.
+MAX_UNSHARED = 10_000
+# Requests of slowed networks that wait at one time, of one network and altogether, where nobody is signed in. They cost
+# a connection each.
+MAX_HELD_EACH, MAX_HELD = 32, 2_000
+# Refusals of one subject in the window that are no strike: words that may only be about an attack. Then they count.
+MAX_SPARED = 10
+# Ends of bans that are nearer to each other than this are one ban, heard of on two ways.
+SAME_S = 1.0
+_Turn = tuple[Sequence[tuple[Subject, Known]], int, bool, float]
+_RANK = {standing: rank for rank, standing in enumerate(Standing)}
+
+
+class Shared(Protocol):
+    """What workers share. `exchange` answers in a time of its own, None when it cannot, and never raises.
+
+    When it has answered, everything told is known to all; what is told again changes nothing.
+    """
+
+    async def exchange(self, told: Sequence[Told]) -> Heard | None: ...
+
+    async def close(self) -> None: ...
+
+
+class Bans(Protocol):
+    """Bans on disk; called in a thread. When `keep` returns they are durable.
+
+    `since` hands out those written after a number, with the number to go on from, and whether there are more.
+    """
+
+    def keep(self, bans: Sequence[tuple[Subject, Known]], now_s: float) -> None: ...
+
+    def since(self, number: int, now_s: float) -> tuple[Sequence[tuple[Subject, Known]], int, bool]: ...
+
+
+class Judged(NamedTuple):
+    """How a request's sender stands. `degraded`: by what this process knows, as somebody else could not be asked.
+
+    `delay_s` is how long the request is to be held (see `hold`), which may come on top of a standing.
+    """
+
+    standing: Standing
+    retry_after_s: int
+    strikes: int
+    degraded: bool
+    delay_s: float = 0.0
+
+
+GOOD, _GOOD_BUT_DEGRADED = Judged(Standing.NORMAL, 0, 0, False), Judged(Standing.NORMAL, 0, 0, True)
+
+
+class Ladder:
+    """Strikes and what follows from them, for one event loop at a time.
+
+    `count` is called with what should be counted: `evicted`, `evicted-ban` (forgotten before their time, for want of
+    room), `store-error`, `bans-error`, `unshared` (a strike that only this process will ever know of), and `uncounted`
+    (a refusal that was no strike).
+    """
+
+    def __init__(
+        self,
+        settings: LadderSettings,
+        store: Shared | None = None,
+        *,
+        bans: Bans | None = None,
+        count: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        chance: Callable[[], float] = random.random,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._settings, self._store, self._bans, self._count = settings, store, bans, count
+        self._clock, self._wall, self._chance, self._sleep = clock, wall, chance, sleep
+        self._table = MemoryStrikes(settings, count)
+        self._shares = True
+        self._asked_at = NEVER
+        # What the store and the file have yet to hear of.
+        self._unshared: dict[Subject, dict[str, float]] = {}
+        self._untold: dict[Subject, None] = {}
+        self._unkept: dict[Subject, None] = {}
+        self._lane = Lane(1, most=2)
+        self._syncing: Future[Callable[[], object]] | None = None
+        self._writing: tuple[Subject, ...] = ()
+        self._number = 0
+        self._synced_at: float | None = None
+        self._loaded = bans is None
+        self._bans_fail = False
+        self._held: Counter[Subject] = Counter()
+        self._spared: dict[Subject, tuple[float, ...]] = {}
+
+    async def standing(self, subjects: Sequence[Subject]) -> Judged:
+        """How these subjects stand; to be asked before anything else is done for their request."""
+        if not self._settings.enabled:
+            return Judged(Standing.NORMAL, 0, 0, False)
+        kept = self._bans is None or await self._synced(READ_S)
+        judged = self._judge(subjects, degraded=not (kept and self._shares))
+        if self._store is None:
+            return judged
+        if judged.standing is Standing.FULL_QUARANTINE and self._clock() - self._asked_at < POLL_S:
+            # Only a person can have lifted it, which can wait: whoever is kept out must not cost anything.
+            return judged
+        shared = await self._share(subjects)
+        return self._judge(subjects, degraded=not (kept and shared))
+
+    def at_once(self, subjects: Sequence[Subject]) -> Judged | None:
+        """The same, where nobody else has to be asked and this process knows nothing against any of them; else None."""
+        if self._store is not None or self._bans is not None or not self._settings.enabled:
+            return None
+        for subject in subjects:
+            if self._table.get(subject) is not NEW:
+                return None
+        return GOOD
+
+    @property
+    def has_bans(self) -> bool:
+        """Whether anybody might be banned, by what this process knows: False says that nobody is."""
+        return self._table.has_bans
+
+    def known(self, subjects: Sequence[Subject], before: Judged) -> Judged:
+        """How they stand by what this process has learned since they were judged; nobody is asked.
+
+        Only bans matter by then, and most have none: a request is not held twice.
+        """
+        if not self._settings.enabled or not self._table.has_bans:
+            return before
+        for subject in subjects:
+            if self._table.get(subject).ends() != NEVER:
+                return self._judge(subjects, degraded=before.degraded)
+        return before
+
+    async def record_unsafe(self, subjects: Sequence[Subject]) -> Judged:
+        """Count a strike against each, and say how they stand now. The strike counts even if this is cancelled."""
+        if not self._settings.enabled:
+            return Judged(Standing.NORMAL, 0, 0, False)
+        now, id = self._clock(), token_hex(8)
+        for subject in subjects:
+            self._change(subject, struck(self._table.get(subject), subject.kind, now, self._settings), now)
+            if self._store is not None:
+                self._to_share(subject, id, now)
+        shared = await self._share(subjects)
+        kept = await self._synced(KEEP_S)
+        return self._judge(subjects, degraded=not (kept and shared))
+
+    def answerable(self, subjects: Sequence[Subject]) -> tuple[Subject, ...]:
+        """Those whom a refusal that need be no strike is one for: they have been spared often enough in the window.
+
+        Counted in this process only. Each for itself: whoever shares an address answers for their own words.
+        """
+        now = self._clock()
+        left: list[Subject] = []
+        for subject in subjects:
+            times = tuple(at for at in self._spared.pop(subject, ()) if now - at < self._settings.window_s)
+            if len(times) >= MAX_SPARED:
+                left.append(subject)
+            else:
+                times = (*times, now)
+            self._spared[subject] = times
+            if len(self._spared) > self._settings.max_subjects:
+                del self._spared[next(iter(self._spared))]
+        if len(left) < len(subjects):
+            self._count("uncounted")
+        return tuple(left)
+
+    async def hold(self, subjects: Sequence[Subject], judged: Judged) -> bool:
+        """Wait as long as a slowed network has to; False at once where too many of it wait already.
+
+        Whoever is signed in waits as well, and is never turned away: whoever shares their address could else fill all
+        places and lock them out. What they do themselves counts against themselves.
+        """
+        if judged.delay_s <= 0:
+            return True
+        network = next((each for each in subjects if each.kind == NETWORK), None)
+        if network is None or any(each.kind == PRINCIPAL for each in subjects):
+            await self._sleep(judged.delay_s)
+            return True
+        if self._held[network] >= MAX_HELD_EACH or self._held.total() >= MAX_HELD:
+            return False
+        self._held[network] += 1
+        try:
+            await self._sleep(judged.delay_s)
+        finally:
+            self._held[network] -= 1
+            if not self._held[network]:
+                del self._held[network]
+        return True
+
+    async def close(self) -> None:
+        """Tell what is still to be told, as far as somebody hears it, and let go."""
+        if self._untold or self._unshared:
+            await self._share(())
+        if self._unkept:
+            await self._synced(KEEP_S)
+        if self._store is not None:
+            await self._store.close()
+
+    def _judge(self, subjects: Sequence[Subject], *, degraded: bool) -> Judged:
+        for subject in subjects:
+            if self._table.get(subject) is not NEW:
+                break
+        else:
+            # Nearly everybody.
+            return _GOOD_BUT_DEGRADED if degraded else GOOD
+        now = self._clock()
+        worst, left, delay_s = Standing.NORMAL, 0.0, 0.0
+        strikes = {PRINCIPAL: 0, NETWORK: 0}
+        for subject in subjects:
+            record = self._table.get(subject)
+            standing, seconds = standing_of(record, subject.kind, now, self._settings)
+            strikes[subject.kind] = max(strikes[subject.kind], len(recent(record, now, self._settings)))
+            if standing is Standing.SLOWED:
+                delay_s = max(delay_s, seconds)
+            if (_RANK[standing], seconds) > (_RANK[worst], left):
+                worst, left = standing, seconds
+        named = any(subject.kind == PRINCIPAL for subject in subjects)
+        return Judged(
+            worst,
+            0 if worst is Standing.NORMAL else retry_after_s(left, self._chance()),
+            strikes[PRINCIPAL if named else NETWORK],
+            degraded,
+            delay_s,
+        )
+
+    def _change(self, subject: Subject, record: Record, now: float, *, told: bool = False, kept: bool = False) -> None:
+        """Know this of a subject from now on, and whom it is news to: all but the one it was heard from."""
+        before = self._table.get(subject)
+        if record == before:
+            return
+        self._table.put(subject, record, now)
+        if (
+            record.locked_until - max(before.locked_until, now) > SAME_S
+            or record.quarantined_until - max(before.quarantined_until, now) > SAME_S
+        ):
+            if self._store is not None and not told:
+                self._add(self._untold, subject)
+            if self._bans is not None and not kept:
+                self._add(self._unkept, subject)
+
+    def _add(self, waiting: dict[Subject, None], subject: Subject) -> None:
+        waiting[subject] = None
+        if len(waiting) > self._settings.max_subjects:
+            del waiting[next(iter(waiting))]
+
+    def _learn(
+        self, heard: Iterable[tuple[Subject, Known]], now: float, *, told: bool = False, kept: bool = False
+    ) -> None:
+        for subject, known in heard:
+            if known == LIFTED:
+                self._forget(subject, now)
+            elif known != Known():
+                record = learned(self._table.get(subject), known, now, self._settings)
+                self._change(subject, record, now, told=told, kept=kept)
+
+    def _forget(self, subject: Subject, now: float) -> None:
+        self._table.put(subject, NEW, now)
+        for waiting in (self._untold, self._unkept, self._unshared):
+            waiting.pop(subject, None)
+
+    # The shared store
+
+    def _to_share(self, subject: Subject, id: str, now: float) -> None:
+        waiting = self._unshared.get(subject)
+        if waiting is None:
+            if len(self._unshared) >= MAX_UNSHARED:
+                del self._unshared[next(iter(self._unshared))]
+                self._count("unshared")
+            waiting = self._unshared[subject] = {}
+        waiting[id] = now
+        if len(waiting) > self._settings.kept_strikes:
+            del waiting[next(iter(waiting))]
+
+    async def _share(self, subjects: Sequence[Subject]) -> bool:
+        """Tell the store what is new, and learn what it knows; whether it answered."""
+        if self._store is None:
+            return True
+        now = self._clock()
+        others = (*islice(self._untold, MAX_NEWS), *islice(self._unshared, MAX_NEWS))
+        about = tuple(dict.fromkeys((*subjects, *others)))
+        told = [self._told(subject, now) for subject in about]
+        # Taken off before the call: what is added while it lasts is news again.
+        news = [subject for subject in about if subject in self._untold]
+        for subject in news:
+            del self._untold[subject]
+        heard: Heard | None = None
+        self._asked_at = now
+        try:
+            heard = await self._store.exchange(told)
+        except Exception:  # noqa: BLE001  # a store that breaks its promise is a store that is down
+            heard = None
+        finally:
+            if heard is None or len(heard.known) != len(told):
+                heard = None
+                self._untold.update(dict.fromkeys(news))
+        self._shares = heard is not None
+        if heard is None:
+            self._count("store-error")
+            return False
+        now = self._clock()
+        for each in told:
+            self._shared(each)
+        self._learn(zip(about, heard.known, strict=True), now, told=True)
+        self._learn(heard.bans, now, told=True)
+        if heard.forgot:
+            self._untold.update(dict.fromkeys(subject for subject, _ in self._table.bans(now)))
+        return True
+
+    def _told(self, subject: Subject, now: float) -> Told:
+        window_s = self._settings.window_s
+        strikes = tuple((id, now - at) for id, at in self._unshared.get(subject, {}).items() if now - at < window_s)
+        return Told(subject, strikes, *left_s(self._table.get(subject), now))
+
+    def _shared(self, told: Told) -> None:
+        waiting = self._unshared.get(told.subject)
+        if waiting is None:
+            return
+        for id, _ in told.strikes:
+            waiting.pop(id, None)
+        oldest = self._clock() - self._settings.window_s
+        if not any(at > oldest for at in waiting.values()):
+            del self._unshared[told.subject]
+
+    # The file of bans
+
+    async def _synced(self, wait_s: float) -> bool:
+        """Have the file and this process know of each other's bans, if that is due; whether the file works."""
+        if self._bans is None:
+            return True
+        self._finish()
+        # More than once: what is under way may have begun before this ban, and at the start there may be many.
+        while self._syncing is not None or self._begin():
+            # From its beginning: a disk that hangs holds up those who come first, not everybody.
+            left = (wait_s if self._loaded else LOAD_S) - (self._clock() - (self._synced_at or 0.0))
+            if self._syncing is None or left <= 0:
+                break
+            done, _ = await asyncio.wait({asyncio.wrap_future(self._syncing)}, timeout=left)
+            self._finish()
+            if not done:
+                break
+        return self._loaded and self._syncing is None and not self._bans_fail
+
+    def _begin(self) -> bool:
+        """Start a turn in the thread, if there is something to write or it is time to read."""
+        now, bans = self._clock(), self._bans
+        due = self._synced_at is None or now - self._synced_at >= POLL_S
+        # After a failure even a ban waits for its time: a full disk is not asked by every request.
+        if bans is None or not (due or (self._unkept and not self._bans_fail)):
+            return False
+        self._synced_at = now
+        now_s, number = self._wall(), self._number
+        writing = tuple(self._unkept)
+        rows = [(each, Known((), *left_s(self._table.get(each), now))) for each in writing]
+
+        def turn() -> _Turn:
+            if rows:
+                bans.keep(rows, now_s)
+            return *bans.since(number, self._wall()), self._clock()
+
+        try:
+            self._syncing = self._lane.start(turn)
+        except Full:
+            self._fail()
+            return False
+        self._writing = writing
+        self._unkept.clear()
+        return True
+
+    def _finish(self) -> None:
+        """Take in what the thread has brought, if it has."""
+        turn, writing = self._syncing, self._writing
+        if turn is None or not (turn.done() or self._clock() - (self._synced_at or 0.0) >= LOST_S):
+            return
+        self._syncing, self._writing = None, ()
+        try:
+            # One that is lost may still come to its end some day, and is not wanted then.
+            found, number, more, at = cast(_Turn, turn.result(timeout=0)())
+        except Exception:  # noqa: BLE001  # whatever a disk can do to us, requests are judged by what is known here
+            self._unkept.update(dict.fromkeys(writing))
+            self._fail()
+            return
+        self._number, self._bans_fail = number, False
+        self._learn(found, at, kept=True)
+        if more:
+            self._synced_at = None
+        else:
+            self._loaded = True
+
+    def _fail(self) -> None:
+        self._bans_fail = True
+        self._count("bans-error")

@@ -1,0 +1,353 @@
+"""A reverse proxy to one upstream, for `lockgate gate`: what the gate lets through goes there, and nowhere else.
+
+1. Where it goes was settled at the start. A client chooses the path below it and the query, in letters that every
+   server reads alike; never the host, and never a way out of the upstream's own path.
+2. How a request is divided is said anew. One whose length could be read in two ways is refused, so that nothing in a
+   body is ever a second request.
+3. Bodies pass as they come, both ways: nothing is unpacked, followed or kept.
+4. An answer that ends too early ends too early for the client as well. It never looks like a whole one.
+
+Needs the extra `server`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, unquote, urlsplit
+
+import httpx2
+
+from lockgate.abuse_gate.proxy.server import tell
+from lockgate.abuse_gate.responses import Receive, Scope, Send
+from lockgate.core.errors import InvalidConfig, quoted
+from lockgate.core.journal.record import label
+from lockgate.runtime.http_post import surplus_of, tls
+
+LOG = logging.getLogger("lockgate.proxy")
+
+Header = tuple[bytes, bytes]
+
+# Between two machines only: neither side's are the other's business.
+_HOP: Final = frozenset(
+    b"connection http2-settings keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer"
+    b" transfer-encoding upgrade".split()
+)
+# `expect` has been answered by our own server. The others say who the client is, and it is the client who wrote them.
+_NOT_PASSED_ON: Final = _HOP | {b"host", b"content-length", b"expect", b"forwarded", b"x-real-ip"}
+# Would send the client to the upstream by a way that does not lead through here.
+_NOT_PASSED_BACK: Final = _HOP | {b"alt-svc"}
+_VISIBLE = re.compile(rb"[!-~]*")
+_METHOD = re.compile("[A-Z][A-Z-]{0,31}")
+_TOLD: Final = {
+    code: (status, code, message)
+    for code, status, message in (
+        ("bad-target", 400, "the path or the method is not one that can be passed on"),
+        ("websocket", 403, "websockets are not passed on"),
+        ("bad-framing", 400, "the headers say in two ways where the request ends, or for whom it is"),
+        ("upstream-down", 502, "the upstream cannot be reached, or does not speak HTTP"),
+        ("upstream-slow", 504, "the upstream did not answer in time"),
+    )
+}
+
+
+class Upstream(NamedTuple):
+    """Where everything goes: `origin` with scheme and port, `host` as the header says it, `base` before each path."""
+
+    origin: str
+    host: str
+    base: str
+
+    @property
+    def is_in_clear(self) -> bool:
+        """Whether keys and prompts can be read on the way there."""
+        if self.origin.startswith("https:"):
+            return False
+        name = urlsplit(self.origin).hostname or ""
+        with suppress(ValueError):
+            return not ip_address(name).is_loopback
+        return name != "localhost"
+
+
+def parse_upstream(text: str) -> Upstream:
+    """The upstream that a URL names, or InvalidConfig."""
+    try:
+        # The library takes out line ends without a word.
+        parts = urlsplit(text if _VISIBLE.fullmatch(text.encode("utf-8", "replace")) else "")
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    name = parts.hostname or ""
+    if parts.scheme not in ("http", "https") or not re.fullmatch(r"[a-z0-9._-]+|[0-9a-f:.]+", name) or port == 0:
+        # Not shown: what stands before an @ is a password.
+        raise InvalidConfig("the upstream is no URL of a server", hint="for example https://api.example.com")
+    if parts.username is not None or parts.query or parts.fragment or "?" in text or "#" in text:
+        raise InvalidConfig(
+            "the upstream's URL may have a host, a port and a path, and nothing else",
+            hint="clients send their own keys, which are passed on",
+        )
+    base = parts.path.rstrip("/")
+    if base and not _is_plain(base.encode("utf-8")):
+        raise InvalidConfig(f"the upstream's path {quoted(base)} cannot be passed on", hint="for example /v1")
+    name = f"[{name}]" if ":" in name else name
+    host = name if port in (None, 443 if parts.scheme == "https" else 80) else f"{name}:{port}"
+    return Upstream(f"{parts.scheme}://{host}", host, base)
+
+
+class Proxy:
+    """An ASGI application that is somewhere else.
+
+    `idle_s` is how long the upstream may be silent, `total_s` how long an exchange may take altogether: a client that
+    reads slowly does not keep it for ever either. With `trusts`, which knows the trusted proxies, the upstream is told
+    the client's address, by them and by us.
+    """
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        *,
+        connect_s: float = 10.0,
+        idle_s: float = 120.0,
+        total_s: float = 900.0,
+        ca_file: str = "",
+        trusts: Callable[[Scope], bool] | None = None,
+    ) -> None:
+        self._upstream, self._total_s, self._trusts = upstream, total_s, trusts
+        self._timeouts = {"connect": connect_s, "read": idle_s, "write": idle_s, "pool": connect_s}
+        # Below the library's client: no cookies kept, no redirects followed, no proxy from the environment, nothing
+        # unpacked. How many exchanges there can be is for the server in front to say.
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30.0)
+        self._transport = httpx2.AsyncHTTPTransport(
+            verify=tls(ca_file), trust_env=False, http2=False, retries=0, limits=limits
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._http(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008, "reason": ""})
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        target, headers = self._target(scope), self._headers(scope)
+        if target is None or headers is None or _is_upgrade(scope["headers"]):
+            code = "bad-target" if target is None else "bad-framing" if headers is None else "websocket"
+            await tell(send, *_TOLD[code], close=True)
+            return
+        outgoing = _Outgoing(receive)
+        answer = _Answer(send, self._upstream)
+        exchange = asyncio.ensure_future(self._exchange(scope, target, headers, outgoing, answer))
+        left = asyncio.ensure_future(outgoing.left())
+        try:
+            done, _ = await asyncio.wait({exchange, left}, timeout=self._total_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            # Also when the server gives up on us: an answer that nobody waits for must not keep the upstream at work.
+            for task in (exchange, left):
+                task.cancel()
+            await asyncio.gather(exchange, left, return_exceptions=True)
+        failed = _why(exchange.exception()) if exchange in done else "" if left in done else "upstream-slow"
+        if failed:
+            LOG.warning("%s: started=%s", failed, answer.started)
+            if not answer.started:
+                await tell(send, *_TOLD[failed])
+        # An answer that was begun and not ended is left like that; the server then closes the connection.
+
+    async def _exchange(
+        self, scope: Scope, target: bytes, headers: list[Header], outgoing: _Outgoing, answer: _Answer
+    ) -> None:
+        length = await outgoing.first()
+        if length is not None:
+            if length or scope["method"] not in ("GET", "HEAD", "OPTIONS", "DELETE"):
+                headers.append((b"content-length", b"%d" % length))
+        else:
+            given = next((value for name, value in scope["headers"] if name == b"content-length"), None)
+            headers.append((b"transfer-encoding", b"chunked") if given is None else (b"content-length", given))
+        request = httpx2.Request(
+            scope["method"],
+            self._upstream.origin,
+            headers=headers,
+            stream=outgoing,
+            # The connection is made to the origin above, whatever the target says.
+            extensions={"timeout": self._timeouts, "target": target},
+        )
+        response = await self._transport.handle_async_request(request)
+        try:
+            await answer.pass_on(response)
+            connection = response.extensions.get("network_stream")
+            if connection is not None and surplus_of(response) != b"":
+                # What comes after an answer would be the answer to the next request, which is somebody else's.
+                await connection.aclose()
+        finally:
+            await response.aclose()
+
+    def _target(self, scope: Scope) -> bytes | None:
+        """What the upstream is asked for, or None."""
+        raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode("ascii")
+        query: bytes = scope.get("query_string", b"")
+        if not _METHOD.fullmatch(scope["method"]) or scope["method"] in ("CONNECT", "TRACE"):
+            return None
+        if not _is_plain(raw) or not _VISIBLE.fullmatch(query) or b"#" in query:
+            return None
+        return self._upstream.base.encode("ascii") + raw + (b"?" + query if query else b"")
+
+    def _headers(self, scope: Scope) -> list[Header] | None:
+        """The headers for the upstream, without those about the body; None where they contradict each other."""
+        given = [(name.lower(), value) for name, value in scope["headers"]]
+        if not _is_framed_once(given):
+            return None
+        kept = [(b"host", self._upstream.host.encode("ascii"))]
+        kept += [
+            (name, value)
+            for name, value in given
+            # Where a dash and an underscore are the same, `Content_Length` is a second length.
+            if name not in _NOT_PASSED_ON and not name.startswith(b"x-forwarded-") and b"_" not in name
+        ]
+        client = scope.get("client")
+        if self._trusts is not None and client:
+            before = [value for name, value in given if name == b"x-forwarded-for"] if self._trusts(scope) else []
+            kept.append((b"x-forwarded-for", b", ".join([*before, str(client[0]).encode("ascii", "replace")])))
+        return kept
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                await self._transport.aclose()
+            await send({"type": f"{message['type']}.complete"})
+            if message["type"] == "lifespan.shutdown":
+                return
+
+
+class _Left(Exception):
+    """The client has left before its request was over."""
+
+
+class _Outgoing(httpx2.AsyncByteStream):
+    """The client's body on its way, and whether the client is still there after it."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._part, self._more = b"", True
+        self._sent = asyncio.Event()
+
+    async def first(self) -> int | None:
+        """The body's length, if all of it is here already."""
+        await self._next()
+        return None if self._more else len(self._part)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            if self._part:
+                yield self._part
+            if not self._more:
+                break
+            await self._next()
+        self._part = b""
+        self._sent.set()
+
+    async def _next(self) -> None:
+        message = await self._receive()
+        if message["type"] != "http.request":
+            raise _Left
+        self._part, self._more = message.get("body", b""), bool(message.get("more_body", False))
+
+    async def left(self) -> None:
+        """Returns when the client is gone."""
+        await self._sent.wait()
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+class _Answer:
+    """The upstream's answer on its way back."""
+
+    def __init__(self, send: Send, upstream: Upstream) -> None:
+        self._send, self._upstream = send, upstream
+        self.started = False
+
+    async def pass_on(self, response: httpx2.Response) -> None:
+        version = response.extensions.get("http_version", b"HTTP/1.1")
+        if response.status_code < 200 or version not in (b"HTTP/1.1", b"HTTP/1.0"):
+            raise httpx2.RemoteProtocolError("not an answer to what was asked")
+        self.started = True
+        headers = self._headers([(name.lower(), value) for name, value in response.headers.raw])
+        await self._send({"type": "http.response.start", "status": response.status_code, "headers": headers})
+        stream: Any = response.stream
+        async for chunk in stream:
+            if chunk:
+                await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _headers(self, given: list[Header]) -> list[Header]:
+        dropped = _NOT_PASSED_BACK | set(_options(given))
+        if any(name == b"transfer-encoding" for name, _ in given):
+            # Of the two the length does not count.
+            dropped |= {b"content-length"}
+        return [
+            (name, self._here(value) if name == b"location" else value) for name, value in given if name not in dropped
+        ]
+
+    def _here(self, location: bytes) -> bytes:
+        """A place at the upstream, as a place here: the client is not to go there by itself."""
+        for start in (f"{self._upstream.origin}{self._upstream.base}/", f"{self._upstream.base}/"):
+            if location.startswith(start.encode("ascii")) and not location.startswith(b"//"):
+                return b"/" + location[len(start) :].lstrip(b"/\\")
+        return location
+
+
+def _is_plain(path: bytes) -> bool:
+    """Whether every server takes a path for the same one: nothing in it goes up, or starts over."""
+    if not path.startswith(b"/") or path.startswith(b"//") or not _VISIBLE.fullmatch(path) or re.search(rb"[?#]", path):
+        return False
+    text = path.decode("ascii")
+    # Some decode once more than they should.
+    for _ in range(3):
+        steps = (part.partition(";")[0] for part in text.split("/"))
+        if re.search(r"[\\\x00-\x1f\x7f]", text) or any(step in (".", "..") for step in steps):
+            return False
+        text = unquote(text)
+    return True
+
+
+def _is_framed_once(given: Iterable[Header]) -> bool:
+    """Whether there is one host, and one way to see where the body ends."""
+    listed = list(given)
+    hosts, lengths, codings = (
+        [value for name, value in listed if name == wanted]
+        for wanted in (b"host", b"content-length", b"transfer-encoding")
+    )
+    if len(hosts) > 1 or len(lengths) + len(codings) > 1:
+        return False
+    if any(not re.fullmatch(rb"[0-9]{1,18}", value) for value in lengths):
+        return False
+    if any(value.strip().lower() != b"chunked" for value in codings):
+        return False
+    # A client that has other headers taken out on the way sends another request than the one that was judged.
+    return all(option in _HOP or option in (b"close", b"") for option in _options(listed))
+
+
+def _is_upgrade(given: Iterable[Header]) -> bool:
+    """Whether the client wants to speak something else than HTTP from here on: passed on without that, its request
+    would be another one, and the answer none to what was asked."""
+    return any(name.lower() == b"upgrade" and b"websocket" in value.lower() for name, value in given)
+
+
+def _options(given: Iterable[Header]) -> list[bytes]:
+    """What the header Connection lists."""
+    return [
+        option.strip(b" \t").lower() for name, value in given if name == b"connection" for option in value.split(b",")
+    ]
+
+
+def _why(error: BaseException | None) -> str:
+    if error is None or isinstance(error, _Left):
+        return ""
+    # The type only: the error's words may quote what was sent.
+    LOG.info("an exchange failed: error=%s", label(type(error).__name__))
+    return "upstream-slow" if isinstance(error, httpx2.TimeoutException) else "upstream-down"

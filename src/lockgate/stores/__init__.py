@@ -1,1 +1,0 @@
-"""Where things are kept between calls: one file per way of keeping them."""

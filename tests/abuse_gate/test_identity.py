@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lockgate.abuse_gate.identity import Identity, Unidentified
+from lockgate.core.errors import InvalidConfig
+from lockgate.core.requests.strikes import NETWORK, PRINCIPAL, Subject
+
+SECRET = b"k" * 32
+PROXIES = ("10.0.0.0/8", "fd00::/8")
+
+
+def scope(host: str | None = "203.0.113.9", *forwarded: bytes, **more: Any) -> dict[str, Any]:
+    headers = [(b"x-forwarded-for", value) for value in forwarded]
+    return {"type": "http", "client": None if host is None else (host, 4711), "headers": headers, **more}
+
+
+def network(identity: Identity, *about: Any) -> Subject:
+    (subject,) = identity.subjects(scope(*about))
+    assert subject.kind == NETWORK
+    return subject
+
+
+PLAIN = Identity(SECRET)
+BEHIND = Identity(SECRET, trusted_proxies=PROXIES)
+
+
+# --- the network
+
+
+def test_no_header_makes_a_client_somebody_else() -> None:
+    """B2, B3: a new X-Forwarded-For or X-API-Key for each request made each one a new client."""
+    headers: Iterable[tuple[bytes, bytes]] = [
+        (b"x-forwarded-for", b"192.0.2.1"),
+        (b"x-real-ip", b"192.0.2.1"),
+        (b"forwarded", b"for=192.0.2.1"),
+        (b"x-api-key", b"other"),
+        (b"authorization", b"Bearer other"),
+        (b"user-agent", b"other"),
+        (b"cookie", b"session=other"),
+        (b"cf-connecting-ip", b"192.0.2.1"),
+        (b"true-client-ip", b"192.0.2.1"),
+        (b"x-client-ip", b"192.0.2.1"),
+    ]
+    for identity in (PLAIN, BEHIND):
+        expected = identity.subjects(scope())
+        for header in headers:
+            assert identity.subjects({**scope(), "headers": [header]}) == expected
+        assert identity.subjects({**scope(), "headers": [*headers]}) == expected
+
+
+def test_nobody_can_be_struck_in_the_name_of_another() -> None:
+    """B4: five requests with the victim's address in a header had the victim locked out."""
+    victim = network(BEHIND, "198.51.100.7")
+    for host in ("203.0.113.9", "10.1.1.1"):
+        # What the client wrote stands left of what the proxy added.
+        assert network(BEHIND, host, b"198.51.100.7, 203.0.113.9") != victim
+        assert network(BEHIND, host, b"198.51.100.7", b"203.0.113.9") != victim
+
+
+def test_behind_a_proxy_it_is_the_last_hop_that_is_none_of_ours() -> None:
+    client = network(PLAIN, "203.0.113.9")
+    for forwarded in (
+        [b"203.0.113.9"],
+        [b"1.1.1.1, 203.0.113.9"],
+        [b"1.1.1.1", b"203.0.113.9"],
+        [b"1.1.1.1,203.0.113.9 , 10.9.9.9"],
+        [b"203.0.113.9", b"10.9.9.9", b"10.8.8.8, fd00::3"],
+        [b"203.0.113.9:55123"],
+        [b"::ffff:203.0.113.9"],
+        [b"[::ffff:203.0.113.9]:443, [fd00::7]:80"],
+        [b"not an address, 203.0.113.9"],
+    ):
+        assert network(BEHIND, "10.1.1.1", *forwarded) == client
+    assert network(BEHIND, "::ffff:10.1.1.1", b"203.0.113.9") == client
+
+
+@pytest.mark.parametrize(
+    "forwarded", [[], [b""], [b"unknown"], [b"203.0.113.9, garbage"], [b"1.2.3.4.5"], [b"\xff"], [b"x" * 70_000]]
+)
+def test_what_the_proxy_did_not_say_falls_back_to_the_proxy(forwarded: list[bytes]) -> None:
+    assert network(BEHIND, "10.1.1.1", *forwarded) == network(PLAIN, "10.1.1.1")
+
+
+def test_a_list_without_end_is_read_only_so_far() -> None:
+    longest = b", ".join([b"203.0.113.9", *[b"10.0.0.1"] * 100_000])
+    assert network(BEHIND, "10.1.1.1", longest) == network(PLAIN, "10.0.0.1")
+    assert network(BEHIND, "10.1.1.1", b"203.0.113.9", *[b"10.0.0.1"] * 5000) == network(PLAIN, "10.0.0.1")
+
+
+def test_an_ipv6_client_is_its_64() -> None:
+    one = network(PLAIN, "2001:db8:1:2::1")
+    assert network(PLAIN, "2001:db8:1:2:ffff:ffff:ffff:ffff") == one
+    assert network(PLAIN, "2001:DB8:1:2:0:0:0:9%eth0") == one
+    assert network(PLAIN, "2001:db8:1:3::1") != one
+
+
+def test_an_ipv4_client_is_itself_however_it_is_written() -> None:
+    one = network(PLAIN, "203.0.113.9")
+    assert network(PLAIN, "::ffff:203.0.113.9") == one
+    assert network(PLAIN, "::ffff:cb00:7109") == one
+    assert network(PLAIN, "64:ff9b::203.0.113.9") == one
+    assert network(PLAIN, "203.0.113.8") != one
+
+
+def test_clients_without_an_address_are_one_network_and_not_nobody() -> None:
+    unknown = network(PLAIN, None)
+    assert unknown == network(PLAIN, "") == network(PLAIN, "testclient") == network(PLAIN, "/run/app.sock")
+    assert unknown != network(PLAIN, "127.0.0.1")
+    (subject,) = PLAIN.subjects({"type": "http"})
+    assert subject == unknown
+
+
+def test_behind_a_unix_socket_the_proxy_is_believed_only_if_that_was_said() -> None:
+    unix = Identity(SECRET, trusted_proxies=["unix"])
+    assert network(unix, None, b"203.0.113.9") == network(PLAIN, "203.0.113.9")
+    assert network(PLAIN, None, b"203.0.113.9") == network(PLAIN, None)
+    assert network(unix, "198.51.100.1", b"203.0.113.9") == network(PLAIN, "198.51.100.1")
+
+
+@pytest.mark.parametrize("proxy", ["", "proxy.example", "10.0.0.1/8", "0.0.0.0/0", "::/0", "10.0.0.0/33", None])
+def test_a_proxy_that_is_no_network_or_everybody_does_not_start(proxy: str) -> None:
+    with pytest.raises(InvalidConfig) as refused:
+        Identity(SECRET, trusted_proxies=[proxy])
+    assert refused.value.hint
+
+
+@settings(deadline=None)
+@given(
+    st.binary(max_size=200), st.sampled_from(["10.0.0.1", "8.8.8.8", "fd00::1", "", "::1", "%", "[", ":", "1" * 500])
+)
+def test_whatever_is_in_the_header_there_is_a_network(forwarded: bytes, host: str) -> None:
+    (subject,) = BEHIND.subjects(scope(host, forwarded))
+    assert len(bytes.fromhex(subject.key)) == 16
+
+
+# --- the principal
+
+
+def signed_in(**user: Any) -> dict[str, Any]:
+    return scope(user=SimpleNamespace(is_authenticated=True, **user))
+
+
+def principal(identity: Identity, scope: dict[str, Any]) -> Subject | None:
+    return next((each for each in identity.subjects(scope) if each.kind == PRINCIPAL), None)
+
+
+def test_the_principal_is_whom_the_application_let_in() -> None:
+    ann = principal(PLAIN, signed_in(identity="ann"))
+    assert ann is not None
+    assert ann == principal(PLAIN, signed_in(username="ann"))
+    assert ann == principal(PLAIN, signed_in(display_name="ann"))
+    assert ann == principal(PLAIN, scope(state={"principal": "ann"}))
+    assert ann == principal(Identity(SECRET, lambda scope: "ann"), scope())
+    assert ann != principal(PLAIN, signed_in(identity="bob"))
+    for id in (7, UUID(int=7), 0):
+        known = principal(PLAIN, signed_in(id=str(id)))
+        assert known == principal(PLAIN, signed_in(id=id)) == principal(PLAIN, scope(state={"principal": id}))
+        assert known == principal(Identity(SECRET, lambda scope, id=id: id), scope())  # type: ignore[misc]
+
+
+def test_a_user_of_the_web_framework_without_an_identity_goes_by_the_name_it_shows() -> None:
+    class User:
+        is_authenticated = True
+        display_name = "ann"
+
+        @property
+        def identity(self) -> str:
+            raise NotImplementedError
+
+    assert principal(PLAIN, scope(user=User())) == principal(PLAIN, signed_in(identity="ann"))
+
+
+def test_the_network_is_counted_whoever_is_signed_in() -> None:
+    ann, where = PLAIN.subjects(signed_in(identity="ann"))
+    assert (ann.kind, where) == (PRINCIPAL, network(PLAIN))
+
+
+@pytest.mark.parametrize(
+    "nobody",
+    [
+        {},
+        {"user": None},
+        {"user": SimpleNamespace(is_authenticated=False, identity="ann")},
+        {"user": SimpleNamespace(identity="ann")},
+        # A claim that was not checked is not one.
+        {"user": SimpleNamespace(is_authenticated="yes", identity="ann")},
+        {"user": SimpleNamespace(is_authenticated=lambda: True, identity="ann")},
+        {"state": {}},
+        {"state": {"principal": ""}},
+        {"state": {"principal": None}},
+    ],
+)
+def test_nobody_is_signed_in_unless_that_is_certain(nobody: dict[str, Any]) -> None:
+    assert principal(PLAIN, scope(**nobody)) is None
+
+
+async def _later(scope: object) -> str:
+    return "ann"
+
+
+@pytest.mark.parametrize(
+    ("callable", "about"),
+    [
+        (lambda scope: scope["user"].id, {}),
+        (lambda scope: 1 / 0, {}),
+        (lambda scope: True, {}),
+        (lambda scope: b"ann", {}),
+        (lambda scope: _later(scope), {}),
+        (None, {"user": SimpleNamespace(is_authenticated=True)}),
+        (None, {"user": SimpleNamespace(is_authenticated=True, identity="", display_name="")}),
+        (None, {"state": {"principal": False}}),
+        (None, {"state": {"principal": ["ann"]}}),
+    ],
+)
+def test_code_that_fails_is_no_way_out_of_a_ban(callable: Any, about: dict[str, Any]) -> None:
+    with pytest.raises(Unidentified) as refused:
+        Identity(SECRET, callable).subjects(scope(**about))
+    assert refused.value.hint
+
+
+def test_an_error_says_nothing_of_what_was_in_the_scope() -> None:
+    def broken(scope: Any) -> str:
+        raise RuntimeError("token sk-live-123")
+
+    with pytest.raises(Unidentified) as refused:
+        Identity(SECRET, broken).subjects(scope())
+    assert "sk-live" not in str(refused.value)
+
+
+# --- the keys
+
+
+def test_a_principal_called_like_an_address_is_not_that_network() -> None:
+    """B6: an organisation and a session of the same name were one subject."""
+    for name in ("203.0.113.9", "network\x00203.0.113.9", "unknown"):
+        who, where = Identity(SECRET, lambda scope, name=name: name).subjects(scope())  # type: ignore[misc]
+        assert who.key != where.key
+        assert who.key not in {network(PLAIN).key, network(PLAIN, None).key}
+
+
+def test_without_the_secret_a_key_says_nothing() -> None:
+    """B22: with a secret that everybody knows, all of IPv4 can be tried in half an hour."""
+    assert network(PLAIN) == network(Identity(SECRET))
+    assert network(PLAIN) != network(Identity(b"x" * 32))
+
+
+@pytest.mark.parametrize("secret", [b"", b"guardrail-pepper", b"k" * 31])
+def test_a_short_secret_does_not_start(secret: bytes) -> None:
+    with pytest.raises(InvalidConfig):
+        Identity(secret)
+
+
+def test_any_text_can_be_a_principal() -> None:
+    for name in ("\ud800", "a" * 1_000_000, "\x00", "Ünïcode"):
+        assert principal(PLAIN, signed_in(identity=name)) is not None
