@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lockgate.integrations.mcp_pins import Pins, server_file
+from lockgate.mcp.tool_pins import Pins, server_file
 
 Run = Callable[..., Any]
 

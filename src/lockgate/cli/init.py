@@ -221,7 +221,7 @@ def _notes(scope: str, form: Form) -> list[str]:
 
 
 def _mcp(args: argparse.Namespace) -> Exit:
-    from lockgate.integrations import mcp_config
+    from lockgate.mcp import client_config as mcp_config
 
     if args.scope or args.command or args.url:
         raise LockgateError("--user, --project, --local, --command and --url are for claude-code")

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from lockgate.cli.parser import Parser
-    from lockgate.integrations.mcp import Checkpoint, Parts
-    from lockgate.integrations.mcp_pins import Pin, Pins
+    from lockgate.mcp.checkpoint import Checkpoint, Parts
+    from lockgate.mcp.tool_pins import Pin, Pins
 
 _HELP = """\
 Runs an MCP server (or reaches one by its URL) and passes everything between it and the client,
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _local(args: argparse.Namespace) -> int:
-    from lockgate.integrations import mcp_stdio
+    from lockgate.mcp import stdio as mcp_stdio
 
     # First of all, so that it starts while we do.
     child = mcp_stdio.started(args.server)
@@ -109,7 +109,8 @@ def _remote(args: argparse.Namespace) -> int:
 
     if find_spec("httpx2") is None:
         raise InvalidConfig("`lockgate mcp --url` needs the package `httpx2`", hint="pip install 'lockgate[server]'")
-    from lockgate.integrations import mcp_http, mcp_stdio
+    from lockgate.mcp import http as mcp_http
+    from lockgate.mcp import stdio as mcp_stdio
 
     headers = [_header(text, os.environ) for text in args.header]
     url = _url(args.url, secret=bool(headers))
@@ -157,9 +158,9 @@ def _coming(args: argparse.Namespace, reached_by: Sequence[str], *, or_else: Cal
 
 def _parts(args: argparse.Namespace, reached_by: Sequence[str]) -> Parts:
     from lockgate import assemble
-    from lockgate.integrations.mcp import Parts
-    from lockgate.integrations.mcp_pins import Pins, server_file, server_name
-    from lockgate.integrations.mcp_stdio import client_session
+    from lockgate.mcp.checkpoint import Parts
+    from lockgate.mcp.stdio import client_session
+    from lockgate.mcp.tool_pins import Pins, server_file, server_name
 
     settings = assemble.settings_from_environment(args.config)
     host = assemble.host_from_settings(settings)
@@ -186,8 +187,8 @@ def _checkpoint(
 ) -> Checkpoint:
     import logging
 
-    from lockgate.integrations.mcp import Checkpoint
-    from lockgate.integrations.mcp_pins import server_name
+    from lockgate.mcp.checkpoint import Checkpoint
+    from lockgate.mcp.tool_pins import server_name
 
     logging.basicConfig(level=logging.WARNING, format="lockgate: %(message)s", stream=sys.stderr)
     name = server_name(args.name, [args.url] if args.url else args.server)
@@ -242,7 +243,7 @@ def _header(text: str, environ: os._Environ[str]) -> tuple[str, str]:
 def _repin(args: argparse.Namespace) -> Exit:
     """Show the tools that have changed, of one server or all, and accept them if a person says so."""
     from lockgate import assemble
-    from lockgate.integrations import mcp_pins
+    from lockgate.mcp import tool_pins as mcp_pins
 
     if args.url or args.server or args.header or args.session or args.goal:
         raise LockgateError("--repin takes --name, --forget and --yes only", hint="lockgate mcp --repin --name NAME")

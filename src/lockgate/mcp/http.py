@@ -20,8 +20,8 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, NamedTuple
 
 from lockgate.core.errors import InvalidCall, InvalidConfig, printable
-from lockgate.integrations import mcp_wire as wire
-from lockgate.integrations.mcp_stdio import MAX_LINE
+from lockgate.mcp import messages as wire
+from lockgate.mcp.stdio import MAX_LINE
 
 if TYPE_CHECKING:
     import httpx2

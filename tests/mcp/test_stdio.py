@@ -22,8 +22,8 @@ from lockgate.core.journal.record import parse
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import RULES
 from lockgate.gate.gate import shared_scanner
-from lockgate.integrations import mcp_stdio
-from lockgate.integrations.mcp_stdio import Sink, TooLong, client_session, lines
+from lockgate.mcp import stdio as mcp_stdio
+from lockgate.mcp.stdio import Sink, TooLong, client_session, lines
 from lockgate.settings.config import load
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes as POSIX has them")

@@ -23,10 +23,10 @@ from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action
 from lockgate.gate.approvals_memory import MemoryApprovals
-from lockgate.integrations import mcp
-from lockgate.integrations import mcp_wire as wire
-from lockgate.integrations.mcp import MAX_PART, Checkpoint, Parts
-from lockgate.integrations.mcp_pins import Pins, server_name
+from lockgate.mcp import checkpoint as mcp
+from lockgate.mcp import messages as wire
+from lockgate.mcp.checkpoint import MAX_PART, Checkpoint, Parts
+from lockgate.mcp.tool_pins import Pins, server_name
 from lockgate.sessions import Host
 from lockgate.sessions.stores.sqlite import SqliteSessions
 
@@ -425,8 +425,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from lockgate.gate.gate import Gate
 from lockgate.sessions import Host
-from lockgate.integrations.mcp import Checkpoint, Parts
-from lockgate.integrations.mcp_pins import Pins
+from lockgate.mcp.checkpoint import Checkpoint, Parts
+from lockgate.mcp.tool_pins import Pins
 from lockgate.sessions.stores.sqlite import SqliteSessions
 folder = Path(sys.argv[1])
 parts = Future()

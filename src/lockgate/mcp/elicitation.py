@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from lockgate.core.errors import LockgateError, printable
 from lockgate.core.ruling.approvals import State, canonical, would_do
-from lockgate.integrations import mcp_wire as wire
-from lockgate.integrations.mcp_wire import Era, Message
+from lockgate.mcp import messages as wire
+from lockgate.mcp.messages import Era, Message
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.approvals import Approval, Heard

@@ -16,9 +16,9 @@ pytest.importorskip("httpx2")
 
 from lockgate.cli import mcp as command
 from lockgate.core.errors import InvalidConfig
-from lockgate.integrations import mcp_http
-from lockgate.integrations import mcp_wire as wire
-from lockgate.integrations.mcp_http import Remote
+from lockgate.mcp import http as mcp_http
+from lockgate.mcp import messages as wire
+from lockgate.mcp.http import Remote
 
 LIMIT_S = 20
 META = {wire.VERSION: "2026-07-28", wire.CLIENT: {"name": "t", "version": "1"}, wire.CAPABILITIES: {}}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lockgate.core.errors import LockgateError
-from lockgate.integrations import mcp_config
+from lockgate.mcp import client_config as mcp_config
 
 OURS = ["/opt/bin/lockgate"]
 

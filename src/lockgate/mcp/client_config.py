@@ -24,7 +24,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from lockgate.core.errors import LockgateError, quoted
-from lockgate.integrations.mcp_pins import server_name
+from lockgate.mcp.tool_pins import server_name
 from lockgate.runtime import json_edit as json_text
 from lockgate.runtime.private_files import Private
 

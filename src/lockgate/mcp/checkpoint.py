@@ -30,10 +30,10 @@ from weakref import ref
 
 from lockgate.core.errors import InvalidBlock, InvalidCall, printable, quoted
 from lockgate.core.vocabulary import Action, Finding, Reason
-from lockgate.integrations import mcp_wire as wire
-from lockgate.integrations.mcp_asking import STATE, Answers, Asking, Call, failure, said_by
-from lockgate.integrations.mcp_pins import Pins, prose_of, rest_of, values_of
-from lockgate.integrations.mcp_wire import Era, Message
+from lockgate.mcp import messages as wire
+from lockgate.mcp.elicitation import STATE, Answers, Asking, Call, failure, said_by
+from lockgate.mcp.messages import Era, Message
+from lockgate.mcp.tool_pins import Pins, prose_of, rest_of, values_of
 
 if TYPE_CHECKING:
     from lockgate.core.vocabulary import Block, Decision
