@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
+from lockgate.claude_code import settings_file as claude_code
+from lockgate.claude_code.hook_command import proxied
+from lockgate.claude_code.settings_file import EVENTS, Form, unwired, wired
 from lockgate.cli import wiring
 from lockgate.cli.doctor import State
 from lockgate.core.errors import LockgateError
-from lockgate.hook import proxied
-from lockgate.integrations import claude_code
-from lockgate.integrations.claude_code import EVENTS, Form, unwired, wired
 from lockgate.settings.config import Settings
 
 Run = Callable[..., Any]

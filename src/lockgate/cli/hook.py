@@ -40,6 +40,6 @@ def describe(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lockgate.hook import main
+    from lockgate.claude_code.hook_command import main
 
     return main([args.host, *(["--url", args.url] if args.url else []), *(["--http"] if args.http else [])])

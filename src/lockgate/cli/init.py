@@ -13,8 +13,8 @@ from lockgate.cli.exits import Exit
 from lockgate.core.errors import LockgateError, quoted
 
 if TYPE_CHECKING:
+    from lockgate.claude_code.settings_file import Form
     from lockgate.cli.parser import Parser
-    from lockgate.integrations.claude_code import Form
     from lockgate.settings.config import Settings
 
 _HELP = """\
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> Exit:
 
 def _claude_code(args: argparse.Namespace) -> Exit:
     from lockgate import assemble
-    from lockgate.integrations import claude_code
+    from lockgate.claude_code import settings_file as claude_code
 
     scope, cwd = args.scope or "user", Path.cwd()
     path = claude_code.settings_path(scope, cwd=cwd, environ=os.environ)
@@ -106,7 +106,7 @@ def _claude_code(args: argparse.Namespace) -> Exit:
 
 
 def _form(scope: str, settings: Settings, *, command: bool, url: str) -> Form:
-    from lockgate.integrations.claude_code import Form
+    from lockgate.claude_code.settings_file import Form
     from lockgate.server.auth import FILES, VARIABLES, checked, make
     from lockgate.server.exchange import Who
 
@@ -126,7 +126,7 @@ def _form(scope: str, settings: Settings, *, command: bool, url: str) -> Form:
 
 
 def _url_of(settings: Settings, scope: str) -> str:
-    from lockgate.hook import DEFAULT_URL
+    from lockgate.claude_code.hook_command import DEFAULT_URL
 
     host = settings.server.host
     # A port of this machine's is nothing for everybody's file.
@@ -137,7 +137,7 @@ def _url_of(settings: Settings, scope: str) -> str:
 
 def _url(url: str, *, command: bool) -> str:
     """The address that was given, if it is one; nothing where none was."""
-    from lockgate.hook import Failed, place
+    from lockgate.claude_code.hook_command import Failed, place
 
     if not url:
         return ""
@@ -155,7 +155,7 @@ def _url(url: str, *, command: bool) -> str:
 
 def _program() -> list[str]:
     """The command that asks, with its words: no other of its name, and no variable, comes in between."""
-    from lockgate import hook
+    from lockgate.claude_code import hook_command as hook
 
     if sys.executable and Path(hook.__file__).is_file():
         return [sys.executable, "-I", "-S", str(Path(hook.__file__).absolute())]
@@ -164,7 +164,7 @@ def _program() -> list[str]:
 
 def _in_the_way(cwd: Path) -> list[str]:
     """What in Claude Code's settings here would keep the hooks from being asked, or from being heard."""
-    from lockgate.integrations import claude_code
+    from lockgate.claude_code import settings_file as claude_code
     from lockgate.runtime import json_edit as json_text
 
     notes = []
@@ -187,8 +187,8 @@ def _in_the_way(cwd: Path) -> list[str]:
 
 
 def _refuse_old() -> None:
+    from lockgate.claude_code.settings_file import LEAST_VERSION
     from lockgate.cli.wiring import installed_version
-    from lockgate.integrations.claude_code import LEAST_VERSION
 
     found = installed_version()
     if found and found < LEAST_VERSION:
@@ -199,8 +199,8 @@ def _refuse_old() -> None:
 
 
 def _notes(scope: str, form: Form) -> list[str]:
+    from lockgate.claude_code.hook_command import proxied
     from lockgate.cli.wiring import service_answers
-    from lockgate.hook import proxied
 
     notes = []
     if not service_answers(form.url):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from lockgate import transcripts
+from lockgate.claude_code import transcripts
 from lockgate.cli.exits import Exit
 from lockgate.cli.replay import age_of, chosen, progress, projects, sessions_of
 from lockgate.cli.terminal import console, counted, excerpt, visible

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lockgate import transcripts
+from lockgate.claude_code import transcripts
 from lockgate.cli.exits import Exit
 from lockgate.cli.terminal import console, counted, excerpt, visible
 from lockgate.core.errors import InvalidTrace, LockgateError, printable, quoted

@@ -7,7 +7,7 @@ import sys
 
 def main() -> int:
     if sys.argv[1:2] == ["hook"] and not {"-h", "--help"} & set(sys.argv):
-        from lockgate.hook import main as hook
+        from lockgate.claude_code.hook_command import main as hook
 
         return hook(sys.argv[2:])
     from lockgate.cli.main import main as command

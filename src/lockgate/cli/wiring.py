@@ -55,7 +55,7 @@ def installed_version() -> tuple[int, ...]:
     import shutil
     import subprocess
 
-    from lockgate.integrations.claude_code import version_of
+    from lockgate.claude_code.settings_file import version_of
 
     program = shutil.which("claude")
     if program is None:
@@ -73,7 +73,7 @@ def service_answers(url: str) -> bool:
     """Whether anything listens there."""
     import socket
 
-    from lockgate.hook import Failed, place
+    from lockgate.claude_code.hook_command import Failed, place
 
     try:
         with socket.create_connection(place(url), timeout=2):
@@ -101,7 +101,7 @@ def checks(settings: Settings, cwd: Path, environ: Mapping[str, str]) -> Iterato
 
 
 def _proxies(found: list[Hooked], environ: Mapping[str, str]) -> Iterator[Check]:
-    from lockgate.hook import Failed, proxied
+    from lockgate.claude_code.hook_command import Failed, proxied
 
     for url in sorted({str(each.hook.get("url", "")) for each in found if each.hook.get("type") == "http"}):
         try:
@@ -115,7 +115,7 @@ def _proxies(found: list[Hooked], environ: Mapping[str, str]) -> Iterator[Check]
 
 
 def _version() -> Check:
-    from lockgate.integrations.claude_code import LEAST_VERSION
+    from lockgate.claude_code.settings_file import LEAST_VERSION
 
     found = installed_version()
     least = ".".join(map(str, LEAST_VERSION))
@@ -130,7 +130,7 @@ def _version() -> Check:
 
 
 def _files(cwd: Path, environ: Mapping[str, str], found: list[Hooked]) -> Iterator[Check]:
-    from lockgate.integrations.claude_code import settings_path
+    from lockgate.claude_code.settings_file import settings_path
 
     managed = managed_folder() / "managed-settings.json"
     places = {scope: settings_path(scope, cwd=cwd, environ=environ) for scope in ("user", "project", "local")}
@@ -163,7 +163,7 @@ def _files(cwd: Path, environ: Mapping[str, str], found: list[Hooked]) -> Iterat
 
 
 def _read(path: Path) -> tuple[dict[str, object], list[Hooked]] | None:
-    from lockgate.integrations import claude_code
+    from lockgate.claude_code import settings_file as claude_code
     from lockgate.runtime import json_edit as json_text
 
     text = claude_code.read_settings(path)
@@ -175,7 +175,7 @@ def _read(path: Path) -> tuple[dict[str, object], list[Hooked]] | None:
 
 def _file(name: str, path: Path, settings: Mapping[str, object], hooks: list[Hooked], *, only_managed: bool) -> Check:
     """What one file says about hooks, ours or not."""
-    from lockgate.integrations.claude_code import steering
+    from lockgate.claude_code.settings_file import steering
 
     if settings.get("disableAllHooks") not in (None, False):
         return Check(name, State.FAIL, f"{path} disables all hooks", "take `disableAllHooks` out of it")
@@ -206,7 +206,7 @@ def _hook(each: Hooked) -> str:
     """What is wrong with one hook of ours, in words."""
     import shutil
 
-    from lockgate.integrations.claude_code import EVENTS
+    from lockgate.claude_code.settings_file import EVENTS
 
     wire = EVENTS.get(each.event)
     if wire is not None and wire.blocks and each.hook.get("onFailure") != "block":
@@ -225,7 +225,7 @@ def _hook(each: Hooked) -> str:
 
 
 def _events(found: list[Hooked]) -> Check:
-    from lockgate.integrations.claude_code import EVENTS
+    from lockgate.claude_code.settings_file import EVENTS
 
     if not found:
         return Check("hooks", State.FAIL, "Claude Code does not ask Lockgate", "lockgate init claude-code")
@@ -261,7 +261,7 @@ def _tool(name: str) -> bool:
 
 
 def _url(found: list[Hooked], settings: Settings) -> str:
-    from lockgate.hook import PATH
+    from lockgate.claude_code.hook_command import PATH
 
     for each in found:
         url = str(each.hook.get("url", ""))
@@ -298,7 +298,7 @@ def _canaries(found: list[Hooked], url: str, environ: Mapping[str, str]) -> Iter
 
 
 def _canary(name: str, ask: _Ask) -> Check:
-    from lockgate.hook import Failed
+    from lockgate.claude_code.hook_command import Failed
 
     try:
         return _sent(name, ask)
@@ -346,7 +346,7 @@ def _event(name: str, session: str, **said: object) -> dict[str, object]:
 
 
 def _over_http(url: str, body: bytes, environ: Mapping[str, str]) -> object:
-    from lockgate.hook import asked
+    from lockgate.claude_code.hook_command import asked
 
     # Nobody is at the terminal, as far as this goes: a question would be no answer here.
     told = {name: value for name, value in environ.items() if not name.startswith("CLAUDE_CODE_")}

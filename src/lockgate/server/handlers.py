@@ -309,7 +309,7 @@ async def events(api: Api, request: Request) -> object:
 
 
 async def claude_code(api: Api, request: Request) -> object:
-    from lockgate.server.hooks import answer
+    from lockgate.claude_code.events import answer
 
     return await answer(api.host, request.data, request.headers)
 

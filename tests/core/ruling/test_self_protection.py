@@ -216,7 +216,7 @@ def test_the_word_that_switches_hooks_off_counts_anywhere() -> None:
         ".vscode/settings.json",
         "/home/ana/.claude/projects/-w/memory/MEMORY.md",
         "/home/ana/.claude/plans/plan.md",
-        "src/lockgate/hook.py",
+        "src/lockgate/claude_code/hook_command.py",
         "docs/claude/settings.md",
     ],
 )

@@ -28,13 +28,14 @@ from threading import Lock
 from time import time
 from weakref import WeakKeyDictionary
 
+from lockgate.claude_code import call_targets as hook_own
+from lockgate.claude_code import context_files as hook_files
+from lockgate.claude_code.context_files import News, Whose, written
+from lockgate.claude_code.transcripts import is_machine, told
 from lockgate.core.errors import InvalidBlock, LockgateError, printable
 from lockgate.core.ruling.pipeline import leaves_of
 from lockgate.core.vocabulary import Action, Decision
-from lockgate.server import hook_files, hook_own
-from lockgate.server.hook_files import News, Whose, written
 from lockgate.sessions import Host, Kept, Piece
-from lockgate.transcripts import is_machine, told
 
 HOST = "claude-code"
 MAX_BODY_BYTES = 32 * 1024 * 1024

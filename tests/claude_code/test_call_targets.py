@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from lockgate.claude_code import call_targets as hook_own
+from lockgate.claude_code import context_files as hook_files
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.gate import Gate
-from lockgate.server import hook_files, hook_own
 from lockgate.sessions import Host
 from lockgate.sessions.stores.sqlite import SqliteSessions
 

@@ -25,8 +25,8 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import NamedTuple
 
+from lockgate.claude_code.hook_command import DEFAULT_URL, PATH
 from lockgate.core.errors import LockgateError, quoted
-from lockgate.hook import DEFAULT_URL, PATH
 from lockgate.runtime import json_edit as json_text
 
 # The first version in which a hook's failure can block.

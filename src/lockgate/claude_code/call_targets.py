@@ -11,12 +11,12 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 
+from lockgate.claude_code import context_files as hook_files
 from lockgate.core.ruling.origins import Leaf
 from lockgate.core.ruling.pipeline import leaves_of
 from lockgate.core.ruling.self_protection import is_content, own_part
 from lockgate.core.ruling.tool_risk import tool_risk
 from lockgate.core.vocabulary import Finding, Risk
-from lockgate.server import hook_files
 from lockgate.sessions import Host
 
 _MAX_NAMES = 128

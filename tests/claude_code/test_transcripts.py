@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from lockgate import transcripts
-from lockgate.transcripts import Call, Entry, Prompt, Result, Text, Unreadable
+from lockgate.claude_code import transcripts
+from lockgate.claude_code.transcripts import Call, Entry, Prompt, Result, Text, Unreadable
 
 AT = "2026-11-15T12:00:00.000Z"
 TIME = 1794744000.0

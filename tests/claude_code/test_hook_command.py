@@ -16,9 +16,9 @@ from statistics import median
 import pytest
 
 import lockgate
-from lockgate import hook
+from lockgate.claude_code import hook_command as hook
 
-SRC = Path(lockgate.__file__).parents[1]
+SRC = Path(lockgate.__file__).parents[2]
 DENY = {
     "hookSpecificOutput": {
         "hookEventName": "PreToolUse",

@@ -17,8 +17,8 @@ from io import BytesIO
 from threading import Lock
 from typing import NamedTuple
 
+from lockgate.claude_code.transcripts import Call, Entry, Prompt, Result, Text, Unreadable, entries
 from lockgate.sessions import Piece
-from lockgate.transcripts import Call, Entry, Prompt, Result, Text, Unreadable, entries
 
 # More than Claude Code reads of a file by itself.
 MAX_FILE_BYTES = 2 * 1024 * 1024

@@ -11,6 +11,8 @@ from time import time
 import pytest
 
 from lockgate import Gate, Policy
+from lockgate.claude_code import context_files as hook_files
+from lockgate.claude_code import events as hooks
 from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.ruling.approvals import State
 from lockgate.core.ruling.opinions import Ruling
@@ -18,7 +20,6 @@ from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action, Trust
 from lockgate.gate.approvals_memory import MemoryApprovals
 from lockgate.gate.gate import Inquiry, Opined
-from lockgate.server import hook_files, hooks
 from lockgate.sessions import Host
 from lockgate.sessions.stores.sqlite import SqliteSessions
 

@@ -1,1 +1,0 @@
-"""Plugs for the agents and clients people already run."""
