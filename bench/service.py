@@ -57,10 +57,10 @@ CALLS = (
 def _serve() -> None:
     """The service with the echo route, in this process."""
     from lockgate.cli.main import main
-    from lockgate.server import app, routes
-    from lockgate.server.exchange import Answer, Request, Who
-    from lockgate.server.openapi import Route
-    from lockgate.server.schemas import anything
+    from lockgate.service import app, routes
+    from lockgate.service.http import Answer, Request, Who
+    from lockgate.service.openapi import Route
+    from lockgate.service.schemas import anything
     from lockgate.sessions import session_cache as memory
 
     async def echo(_: app.Api, request: Request) -> object:

@@ -10,15 +10,15 @@ from asking import HOST, POISON, Asking
 from hypothesis import HealthCheck, given, settings
 
 from lockgate import assemble
-from lockgate.server.codes import Codes
-from lockgate.server.exchange import Who
-from lockgate.server.routes import ROUTES
-from lockgate.server.schemas import misfit
+from lockgate.service.http import Who
+from lockgate.service.login_codes import Codes
+from lockgate.service.routes import ROUTES
+from lockgate.service.schemas import misfit
 from lockgate.settings.config import Settings
 from lockgate.verifiers.adapters import LocalRuleAdapter
 
 EXAMPLES = 100
-# One that does not end is not asked like this (tests/server/test_events.py does), nor is the document itself.
+# One that does not end is not asked like this (tests/service/test_event_stream.py does), nor is the document itself.
 OPERATIONS = [route for route in ROUTES if route.path not in ("/v1/events", "/openapi.json")]
 
 

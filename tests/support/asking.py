@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lockgate.server.app import Api
-from lockgate.server.auth import Tokens, door
-from lockgate.server.exchange import Reading, Who
+from lockgate.service.app import Api
+from lockgate.service.auth import Tokens, door
+from lockgate.service.http import Reading, Who
 
 PORT = 7717
 HOST = "127.0.0.1:7717"

@@ -107,8 +107,8 @@ def _claude_code(args: argparse.Namespace) -> Exit:
 
 def _form(scope: str, settings: Settings, *, command: bool, url: str) -> Form:
     from lockgate.claude_code.settings_file import Form
-    from lockgate.server.auth import FILES, VARIABLES, checked, make
-    from lockgate.server.exchange import Who
+    from lockgate.service.auth import FILES, VARIABLES, checked, make
+    from lockgate.service.http import Who
 
     url = _url(url, command=command or scope == "project") or _url_of(settings, scope)
     if scope == "project":

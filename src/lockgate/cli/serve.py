@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from lockgate.cli.parser import Parser
-    from lockgate.server.auth import Door, Tokens
-    from lockgate.server.codes import Codes
+    from lockgate.service.auth import Door, Tokens
+    from lockgate.service.login_codes import Codes
     from lockgate.settings.config import Settings
 
 _HELP = """\
@@ -119,8 +119,8 @@ def _plan(args: argparse.Namespace) -> _Plan:
 
     from lockgate import assemble
     from lockgate.core.errors import InvalidConfig, LockgateError, quoted
-    from lockgate.server.auth import Tokens, door, was_set
-    from lockgate.server.codes import Codes
+    from lockgate.service.auth import Tokens, door, was_set
+    from lockgate.service.login_codes import Codes
     from lockgate.settings.verifiers import verifier_settings
 
     if find_spec("uvicorn") is None:
@@ -258,10 +258,10 @@ def _work(plan: _Plan, counted_in: Path | None, ready: Callable[[], None], *, te
     from lockgate.abuse_gate.proxy.server import server
     from lockgate.cli.approvals import _user
     from lockgate.cli.terminal import visible
-    from lockgate.server.app import Api
-    from lockgate.server.counting import Counts, label_of
-    from lockgate.server.exchange import busy
-    from lockgate.server.routes import ROUTES
+    from lockgate.service.app import Api
+    from lockgate.service.http import busy
+    from lockgate.service.request_counts import Counts, label_of
+    from lockgate.service.routes import ROUTES
     from lockgate.settings.verifiers import verifier_settings
 
     adapter = assemble.adapter_from_settings(

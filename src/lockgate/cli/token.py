@@ -49,9 +49,9 @@ def run(args: argparse.Namespace) -> Exit:
     from lockgate import assemble
     from lockgate.cli.terminal import visible
     from lockgate.core.errors import InvalidConfig, LockgateError
-    from lockgate.server.auth import FILES, VARIABLES, checked, make
-    from lockgate.server.codes import Codes
-    from lockgate.server.exchange import Who
+    from lockgate.service.auth import FILES, VARIABLES, checked, make
+    from lockgate.service.http import Who
+    from lockgate.service.login_codes import Codes
 
     who = Who.AGENT if args.agent else Who.PERSON
     if args.url and args.agent:

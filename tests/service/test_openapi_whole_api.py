@@ -7,9 +7,9 @@ from typing import Any
 from asking import HOST, Asking
 from hypothesis import HealthCheck, given, settings
 
-from lockgate.server.exchange import Who
-from lockgate.server.routes import ROUTES
-from lockgate.server.schemas import misfit
+from lockgate.service.http import Who
+from lockgate.service.routes import ROUTES
+from lockgate.service.schemas import misfit
 from lockgate.verifiers.adapters import LocalRuleAdapter
 
 # One that does not end is not asked like this (test_events.py does), nor is the document itself.

@@ -9,7 +9,7 @@ from typing import Any, Final
 from lockgate.core.errors import quoted
 from lockgate.core.sessions.trace_format import closest
 from lockgate.core.vocabulary import Action, Kind, Mode, Reason, Risk, Trust
-from lockgate.server.exchange import is_text
+from lockgate.service.http import is_text
 
 Schema = Mapping[str, Any]
 

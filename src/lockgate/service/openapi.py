@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from lockgate.server.exchange import JSON, Problem, Request, Who
-from lockgate.server.schemas import COMPONENTS, ID, Schema, misfit, ref
+from lockgate.service.http import JSON, Problem, Request, Who
+from lockgate.service.schemas import COMPONENTS, ID, Schema, misfit, ref
 
 if TYPE_CHECKING:
-    from lockgate.server.app import Api
+    from lockgate.service.app import Api
 
 # Either a plain function, which is run off the loop since it asks a store, or a coroutine function.
 Run = Callable[["Api", Request], object | Awaitable[object]]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lockgate.server import app, auth, counting, exchange, handlers, openapi, proofs
-from lockgate.server.events import HEARTBEAT_S, MAX_LISTENERS
-from lockgate.server.openapi import MAX_BODY, reference_markdown
-from lockgate.server.routes import ROUTES
-from lockgate.server.schemas import MAX_LIMIT
-from lockgate.server.views import MOST_SHOWN
+from lockgate.service import app, auth, handlers, openapi
+from lockgate.service import http as exchange
+from lockgate.service import journal_proofs as proofs
+from lockgate.service import request_counts as counting
+from lockgate.service.event_stream import HEARTBEAT_S, MAX_LISTENERS
+from lockgate.service.openapi import MAX_BODY, reference_markdown
+from lockgate.service.routes import ROUTES
+from lockgate.service.schemas import MAX_LIMIT
+from lockgate.service.views import MOST_SHOWN
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "reference" / "service.md").read_text(encoding="utf-8")

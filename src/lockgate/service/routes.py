@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from lockgate.core.ruling.approvals import State
-from lockgate.server import handlers as do
-from lockgate.server import schemas as of
-from lockgate.server.codes import MAX_CODE
-from lockgate.server.exchange import Who
-from lockgate.server.openapi import Param, Route
-from lockgate.server.schemas import listed, maybe, number, record, ref, text, whole, word
+from lockgate.service import handlers as do
+from lockgate.service import schemas as of
+from lockgate.service.http import Who
+from lockgate.service.login_codes import MAX_CODE
+from lockgate.service.openapi import Param, Route
+from lockgate.service.schemas import listed, maybe, number, record, ref, text, whole, word
 
 # Eight million characters of JSON in ASCII.
 _MOST_BLOCK = 48 << 20

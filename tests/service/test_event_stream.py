@@ -13,9 +13,10 @@ from asking import HOST, POISON, Asking, scope
 
 from lockgate import assemble
 from lockgate.core.errors import SessionsUnavailable
-from lockgate.server import auth, events, schemas
-from lockgate.server.exchange import Who
-from lockgate.server.schemas import misfit
+from lockgate.service import auth, schemas
+from lockgate.service import event_stream as events
+from lockgate.service.http import Who
+from lockgate.service.schemas import misfit
 from lockgate.sessions import Host
 from lockgate.settings.config import Settings
 

@@ -37,12 +37,10 @@ from lockgate.core.errors import (
     LockgateError,
 )
 from lockgate.runtime.worker_pool import Full, Lane
-from lockgate.server import proofs
-from lockgate.server.auth import Door, Tokens, bearer
-from lockgate.server.codes import Codes
-from lockgate.server.counting import Counts
-from lockgate.server.events import Events
-from lockgate.server.exchange import (
+from lockgate.service import journal_proofs as proofs
+from lockgate.service.auth import Door, Tokens, bearer
+from lockgate.service.event_stream import Events
+from lockgate.service.http import (
     JSON,
     Answer,
     Header,
@@ -58,9 +56,11 @@ from lockgate.server.exchange import (
     encoded,
     read_object,
 )
-from lockgate.server.openapi import Route, Table
-from lockgate.server.routes import ROUTES
-from lockgate.server.schemas import HALVES, misfit
+from lockgate.service.login_codes import Codes
+from lockgate.service.openapi import Route, Table
+from lockgate.service.request_counts import Counts
+from lockgate.service.routes import ROUTES
+from lockgate.service.schemas import HALVES, misfit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

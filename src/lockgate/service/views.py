@@ -11,7 +11,7 @@ from lockgate.core.ruling.approvals import Bound, approval_to_dict, canonical, w
 from lockgate.core.ruling.finding_catalogue import Entry, entry_for
 from lockgate.core.vocabulary import lineage
 from lockgate.core.wire import decision_to_dict, lineage_to_dict
-from lockgate.server.agents import heard
+from lockgate.service.agent_access import heard
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.approvals import Approval

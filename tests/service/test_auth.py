@@ -14,9 +14,9 @@ import pytest
 from asking import HOST, Asking, call, scope
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.server.auth import LOOK_S, Tokens, door, make, was_set
-from lockgate.server.exchange import Who
-from lockgate.server.routes import ROUTES
+from lockgate.service.auth import LOOK_S, Tokens, door, make, was_set
+from lockgate.service.http import Who
+from lockgate.service.routes import ROUTES
 
 JSON = ("Content-Type", "application/json")
 # Which header a request has instead of the right one; `TOKEN` and `AGENT` stand for the tokens.

@@ -16,11 +16,12 @@ from asking import POISON, Asking
 
 from lockgate.core.errors import JournalUnavailable, SessionsUnavailable
 from lockgate.core.journal.merkle import verify_inclusion
-from lockgate.server import app, proofs
-from lockgate.server.exchange import Who
-from lockgate.server.openapi import document
-from lockgate.server.routes import ROUTES
-from lockgate.server.schemas import misfit
+from lockgate.service import app
+from lockgate.service import journal_proofs as proofs
+from lockgate.service.http import Who
+from lockgate.service.openapi import document
+from lockgate.service.routes import ROUTES
+from lockgate.service.schemas import misfit
 from lockgate.sessions import Host, upkeep
 
 BY_NAME = {f"{route.method} {route.path}": route for route in ROUTES}
@@ -290,7 +291,7 @@ def test_metrics_count_routes_and_rulings(make: Callable[..., Asking]) -> None:
     from prometheus_client.parser import text_string_to_metric_families
 
     from lockgate.runtime.metrics import Metrics
-    from lockgate.server.counting import Counts, label_of
+    from lockgate.service.request_counts import Counts, label_of
 
     ask = make(counts=Counts(map(label_of, ROUTES), metrics=Metrics()))
     ask("POST", "/v1/sessions/new/checks", {"tool": "read", "arguments": {}})

@@ -15,11 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lockgate.core.errors import LockgateError
-from lockgate.server import proofs, views
-from lockgate.server.exchange import Problem, encoded
+from lockgate.service import journal_proofs as proofs
+from lockgate.service import views
+from lockgate.service.http import Problem, encoded
 
 if TYPE_CHECKING:
-    from lockgate.server.app import Api
+    from lockgate.service.app import Api
     from lockgate.sessions import Kept
 
 LOOK_S = 0.25

@@ -13,12 +13,14 @@ from lockgate.core.ruling.approvals import OPEN, State, is_id
 from lockgate.core.ruling.finding_catalogue import ENTRIES, find
 from lockgate.core.vocabulary import Kind, Trust
 from lockgate.core.wire import block_to_dict, lineage_to_dict
-from lockgate.server import agents, proofs, views
-from lockgate.server.exchange import Answer, Problem, Request, Stream, busy, encoded
-from lockgate.server.openapi import document
+from lockgate.service import agent_access as agents
+from lockgate.service import journal_proofs as proofs
+from lockgate.service import views
+from lockgate.service.http import Answer, Problem, Request, Stream, busy, encoded
+from lockgate.service.openapi import document
 
 if TYPE_CHECKING:
-    from lockgate.server.app import Api
+    from lockgate.service.app import Api
     from lockgate.sessions import Kept, SessionInfo
 
 _DAY_S = 86_400.0
@@ -363,7 +365,7 @@ _FRESH = ((b"cache-control", b"no-cache"),)
 def _files() -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for folder in ("page", "docs"):
-        place = files("lockgate.server").joinpath(folder)
+        place = files("lockgate.service").joinpath(folder)
         for file in place.iterdir() if place.is_dir() else ():
             if file.is_file() and "." + file.name.rpartition(".")[2] in _KINDS:
                 found[f"{folder}/{file.name}"] = file.read_bytes()

@@ -18,7 +18,7 @@ from lockgate.core.vocabulary import Action, Decision
 from lockgate.runtime.metrics import LATENCY_SECONDS, METRICS, OTHER, Counter, Histogram, Metrics
 
 if TYPE_CHECKING:
-    from lockgate.server.openapi import Route
+    from lockgate.service.openapi import Route
 
 TELL_S = 1.0
 STATUSES = tuple(f"{first}xx" for first in range(2, 6))

@@ -13,7 +13,7 @@ import pytest
 from asking import GONE, HANG, HOST, Asking, call, quick, scope
 
 from lockgate.runtime.worker_pool import Full
-from lockgate.server.exchange import Who, read_object
+from lockgate.service.http import Who, read_object
 from lockgate.sessions import Host
 
 CHECK = "/v1/sessions/s1/checks"
@@ -291,7 +291,7 @@ def test_a_body_counts_until_it_is_done_with(ask: Asking, monkeypatch: pytest.Mo
 def test_large_bodies_are_read_one_after_another_and_not_on_the_loop(
     ask: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lockgate.server import app
+    from lockgate.service import app
 
     under_way, most, threads = [0], [0], set()
     once = app.read_object

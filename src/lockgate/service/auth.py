@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.runtime.private_files import Private
-from lockgate.server.exchange import Problem, Scope, Who
+from lockgate.service.http import Problem, Scope, Who
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 FILES = {Who.PERSON: "token", Who.AGENT: "agent-token"}

@@ -12,9 +12,9 @@ import pytest
 from asking import HOST, Asking
 
 from lockgate.cli.main import main
-from lockgate.server import app
-from lockgate.server.codes import FOLDER, GOOD_S, Codes
-from lockgate.server.exchange import Who
+from lockgate.service import app
+from lockgate.service.http import Who
+from lockgate.service.login_codes import FOLDER, GOOD_S, Codes
 
 
 class Clock:

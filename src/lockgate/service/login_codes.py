@@ -15,7 +15,7 @@ from pathlib import Path
 from secrets import token_urlsafe
 from time import time
 
-from lockgate.server.auth import KEPT
+from lockgate.service.auth import KEPT
 
 FOLDER = "page-codes"
 GOOD_S = 300.0

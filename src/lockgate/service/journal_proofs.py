@@ -30,7 +30,7 @@ from lockgate.journal import keys
 from lockgate.journal.journal import Journal
 from lockgate.journal.log import consistency, inclusion, named, newest_head
 from lockgate.journal.recorder import hash_of_arguments
-from lockgate.server.exchange import Problem
+from lockgate.service.http import Problem
 
 if TYPE_CHECKING:
     from lockgate.gate.gate import Gate

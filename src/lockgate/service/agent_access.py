@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockgate.core.errors import LockgateError
 from lockgate.core.vocabulary import Decision, Finding
-from lockgate.server.exchange import Problem, Request, Who
+from lockgate.service.http import Problem, Request, Who
 
 if TYPE_CHECKING:
     from lockgate.sessions import Host, Kept, SessionInfo
