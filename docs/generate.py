@@ -19,7 +19,7 @@ from lockgate.cli.judge import rows
 from lockgate.cli.main import parsers
 from lockgate.cli.reasons import TOLD
 from lockgate.cli.terminal import visible
-from lockgate.cli.traces import replay
+from lockgate.cli.trace_replay import replay
 from lockgate.core.redaction.spans import KINDS
 from lockgate.core.ruling.finding_catalogue import ENTRIES, Entry
 from lockgate.core.text.rules import RULESET_VERSION

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from lockgate import assemble
-from lockgate.cli import records as showing
+from lockgate.cli.audit import show as showing
 from lockgate.core.journal import record
 from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.journal.signed_notes import COSIGNATURE, cosigned, parse_note

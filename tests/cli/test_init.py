@@ -17,8 +17,8 @@ import pytest
 from lockgate.claude_code import settings_file as claude_code
 from lockgate.claude_code.hook_command import proxied
 from lockgate.claude_code.settings_file import EVENTS, Form, unwired, wired
-from lockgate.cli import wiring
 from lockgate.cli.doctor import State
+from lockgate.cli.doctor import claude_code as wiring
 from lockgate.core.errors import LockgateError
 from lockgate.settings.config import Settings
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lockgate.cli.exits import Exit
+from lockgate.cli.exit_codes import Exit
 from lockgate.cli.main import COMMANDS
 
 Run = Callable[..., Any]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lockgate.cli.files import Chosen, Skipped, read_text, walk
+from lockgate.cli.scanned_files import Chosen, Skipped, read_text, walk
 
 Run = Callable[..., Any]
 

@@ -17,7 +17,7 @@ from datetime import datetime
 from time import time
 from typing import TYPE_CHECKING
 
-from lockgate.cli.exits import Exit
+from lockgate.cli.exit_codes import Exit
 from lockgate.core.errors import JournalUnavailable, LockgateError, quoted
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Never
 
-from lockgate.cli.exits import Exit
+from lockgate.cli.exit_codes import Exit
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser

@@ -17,7 +17,7 @@ from hashlib import sha256
 from time import time
 from typing import TYPE_CHECKING, TypeVar
 
-from lockgate.cli.exits import Exit
+from lockgate.cli.exit_codes import Exit
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
 from lockgate.core.requests.strikes import LIFTED, Known
 

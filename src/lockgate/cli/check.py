@@ -8,11 +8,11 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from lockgate.cli.exits import Exit
+from lockgate.cli.exit_codes import Exit
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
-    from lockgate.cli.traces import Ruling
+    from lockgate.cli.trace_replay import Ruling
     from lockgate.gate.gate import Gate
 
 _HELP = """\
@@ -44,7 +44,7 @@ def describe(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from lockgate.cli.traces import replay, sources
+    from lockgate.cli.trace_replay import replay, sources
 
     traces = sources(args.traces, sys.stdin)
     gate = _gate(args)
@@ -106,7 +106,7 @@ def _json_lines() -> Printer:
 
 def trees() -> Printer:
     """Draws each ruling as a tree, and a line about all of them at the end."""
-    from lockgate.cli import tree
+    from lockgate.cli import ruling_tree as tree
     from lockgate.cli.terminal import console
 
     screen = console()

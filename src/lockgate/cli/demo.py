@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING
 
-from lockgate.cli.exits import Exit
+from lockgate.cli.exit_codes import Exit
 from lockgate.core.errors import LockgateError
 from lockgate.core.vocabulary import Action, Block, Decision
 
@@ -204,7 +204,7 @@ def _reading(block: Block, event: Read) -> Text:
 
 
 def _ruling(event: Call, decision: Decision) -> Text:
-    from lockgate.cli import tree
+    from lockgate.cli import ruling_tree as tree
 
     text = tree.call_text(event.tool, event.arguments)
     text.append("\n").append_text(tree.verdict_line(decision))

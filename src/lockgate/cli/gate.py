@@ -7,7 +7,7 @@ import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from lockgate.cli.exits import Exit
+from lockgate.cli.exit_codes import Exit
 
 if TYPE_CHECKING:
     from lockgate.abuse_gate.identity import Identity

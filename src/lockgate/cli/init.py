@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockgate.cli.exits import Exit
+from lockgate.cli.exit_codes import Exit
 from lockgate.core.errors import LockgateError, quoted
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _in_the_way(cwd: Path) -> list[str]:
 
 def _refuse_old() -> None:
     from lockgate.claude_code.settings_file import LEAST_VERSION
-    from lockgate.cli.wiring import installed_version
+    from lockgate.cli.doctor.claude_code import installed_version
 
     found = installed_version()
     if found and found < LEAST_VERSION:
@@ -200,7 +200,7 @@ def _refuse_old() -> None:
 
 def _notes(scope: str, form: Form) -> list[str]:
     from lockgate.claude_code.hook_command import proxied
-    from lockgate.cli.wiring import service_answers
+    from lockgate.cli.doctor.claude_code import service_answers
 
     notes = []
     if not service_answers(form.url):

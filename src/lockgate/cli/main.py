@@ -10,7 +10,7 @@ from contextlib import suppress
 from importlib import import_module
 
 import lockgate
-from lockgate.cli.exits import Exit
+from lockgate.cli.exit_codes import Exit
 from lockgate.cli.parser import Parser
 from lockgate.cli.terminal import visible
 from lockgate.core.errors import LockgateError, quoted

@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from lockgate.cli.exits import Exit
+from lockgate.cli.exit_codes import Exit
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from lockgate.claude_code import transcripts
-from lockgate.cli.exits import Exit
+from lockgate.cli.exit_codes import Exit
 from lockgate.cli.replay import age_of, chosen, progress, projects, sessions_of
 from lockgate.cli.terminal import console, counted, excerpt, visible
 from lockgate.core.errors import LockgateError
@@ -233,7 +233,7 @@ def _draw(report: Report) -> None:
 
     from rich.text import Text
 
-    from lockgate.cli.tree import call_text
+    from lockgate.cli.ruling_tree import call_text
 
     screen = console()
     for gap in Gap:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lockgate.claude_code import transcripts
-from lockgate.cli.exits import Exit
+from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import console, counted, excerpt, visible
 from lockgate.core.errors import InvalidTrace, LockgateError, printable, quoted
 from lockgate.core.vocabulary import Action, Decision
@@ -154,7 +154,7 @@ def chosen(paths: Sequence[str], age_s: float | None) -> tuple[list[str], list[s
     """The files to read, and those that were left out with why."""
     from time import time
 
-    from lockgate.cli.files import Chosen, Skipped, walk
+    from lockgate.cli.scanned_files import Chosen, Skipped, walk
 
     where = list(paths) or [_projects()]
     files: list[str] = []
@@ -242,7 +242,7 @@ def _is_trace(file: str) -> bool:
 
 
 def _of_traces(file: str, gates: Sequence[Gate], report: Report) -> Iterator[Ruled]:
-    from lockgate.cli.traces import replay
+    from lockgate.cli.trace_replay import replay
 
     first = report.sessions
     # One policy after the other, a call of each at a time: both read the same file.
@@ -464,7 +464,7 @@ def _line(ruled: Ruled, report: Report) -> object:
 
     from rich.text import Text
 
-    from lockgate.cli.tree import call_text
+    from lockgate.cli.ruling_tree import call_text
 
     when = "" if ruled.at is None else datetime.fromtimestamp(ruled.at).strftime("%Y-%m-%d %H:%M  ")  # noqa: DTZ006
     agent = f" agent {excerpt(ruled.agent, 20)}" if ruled.agent else ""
@@ -478,7 +478,7 @@ def _line(ruled: Ruled, report: Report) -> object:
 def _ruling(name: str, decision: Decision) -> object:
     from rich.text import Text
 
-    from lockgate.cli.tree import ACTION_STYLES
+    from lockgate.cli.ruling_tree import ACTION_STYLES
 
     return Text.assemble(
         "    ",

@@ -10,8 +10,8 @@ import lockgate
 from lockgate.core.ruling.finding_catalogue import Entry, entry_for
 
 if TYPE_CHECKING:
-    from lockgate.cli.files import Skipped
     from lockgate.cli.scan import Hit, Report
+    from lockgate.cli.scanned_files import Skipped
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lockgate.cli.exits import Exit
-from lockgate.cli.files import MAX_BYTES, Chosen, Skipped, read_text, walk
+from lockgate.cli.exit_codes import Exit
+from lockgate.cli.scanned_files import MAX_BYTES, Chosen, Skipped, read_text, walk
 from lockgate.cli.terminal import console, counted, excerpt, visible
 
 if TYPE_CHECKING:

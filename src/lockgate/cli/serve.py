@@ -10,7 +10,7 @@ from errno import EADDRINUSE
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
-from lockgate.cli.exits import Exit
+from lockgate.cli.exit_codes import Exit
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from errno import EISDIR
 from typing import TYPE_CHECKING, BinaryIO
 
-from lockgate.cli.exits import Exit
+from lockgate.cli.exit_codes import Exit
 from lockgate.core.errors import LockgateError, quoted
 
 if TYPE_CHECKING:

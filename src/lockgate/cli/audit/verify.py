@@ -12,8 +12,7 @@ from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, NamedTuple
 
-from lockgate.cli.exits import Exit
-from lockgate.cli.logs import (
+from lockgate.cli.audit.open_log import (
     STDIN,
     Place,
     is_export,
@@ -26,10 +25,11 @@ from lockgate.cli.logs import (
     read_witness_key,
     was_there,
 )
+from lockgate.cli.exit_codes import Exit
 from lockgate.core.errors import InvalidNote, JournalDamaged, LockgateError, quoted
 
 if TYPE_CHECKING:
-    from lockgate.cli.logs import Opened
+    from lockgate.cli.audit.open_log import Opened
     from lockgate.core.journal.exports import Row
     from lockgate.core.journal.signed_notes import PublicKey
     from lockgate.core.journal.verification import Report
@@ -299,7 +299,7 @@ def _told(report: Report, asked: _Asked, *, as_json: bool) -> Exit:
 def _draw(report: Report, asked: _Asked, limits: Sequence[str]) -> None:
     from rich.text import Text
 
-    from lockgate.cli.records import clock
+    from lockgate.cli.audit.show import clock
     from lockgate.cli.terminal import console, counted, visible
 
     screen = console()

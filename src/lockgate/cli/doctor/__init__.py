@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from lockgate.cli.exits import Exit
+from lockgate.cli.exit_codes import Exit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -138,7 +138,7 @@ def _claude_code(config: str | None) -> Iterator[Check]:
     from pathlib import Path
 
     from lockgate import assemble
-    from lockgate.cli import wiring
+    from lockgate.cli.doctor import claude_code as wiring
 
     yield _installation()
     yield from wiring.checks(assemble.settings_from_environment(config), Path.cwd(), os.environ)

@@ -15,7 +15,7 @@ from lockgate.cli.terminal import counted, duration, excerpt, visible
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin
 
 if TYPE_CHECKING:
-    from lockgate.cli.traces import Ruling
+    from lockgate.cli.trace_replay import Ruling
 
 ACTION_STYLES = {Action.CONTINUE: "bold green", Action.REORIENT: "bold yellow", Action.PAUSE: "bold red"}
 _MOST_GROUNDS = 6

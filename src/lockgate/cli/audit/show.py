@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import sleep, time
 from typing import TYPE_CHECKING, NamedTuple
 
-from lockgate.cli.exits import Exit
-from lockgate.cli.logs import END, body_of, log_from, rows, shard_of
+from lockgate.cli.audit.open_log import END, body_of, log_from, rows, shard_of
+from lockgate.cli.exit_codes import Exit
 from lockgate.core.errors import InvalidRecord, LockgateError, quoted
 from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.journal.record import label, parse

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lockgate.cli.traces import _lines
+from lockgate.cli.trace_replay import _lines
 from lockgate.core.errors import InvalidTrace
 from lockgate.core.sessions.trace_format import MAX_LINE_BYTES
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lockgate.cli.exits import Exit
+    from lockgate.cli.exit_codes import Exit
     from lockgate.cli.parser import Parser
     from lockgate.core.errors import JournalUnavailable
 
@@ -93,7 +93,7 @@ def _common(parser: Parser, *, log: bool = True, as_json: bool = True) -> None:
 
 def _runs(name: str) -> Callable[[argparse.Namespace], Exit]:
     def run(args: argparse.Namespace) -> Exit:
-        from lockgate.cli.exits import Exit
+        from lockgate.cli.exit_codes import Exit
         from lockgate.cli.terminal import visible
         from lockgate.core.errors import JournalDamaged, JournalUnavailable
 
@@ -115,7 +115,7 @@ def _runs(name: str) -> Callable[[argparse.Namespace], Exit]:
 
 
 def _is_damage(error: JournalUnavailable, args: argparse.Namespace) -> bool:
-    from lockgate.cli.logs import place_from, was_there
+    from lockgate.cli.audit.open_log import place_from, was_there
     from lockgate.core.errors import JournalDamaged
     from lockgate.journal.stores.read_only import NotALog
 

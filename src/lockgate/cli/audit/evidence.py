@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from lockgate.cli.exits import Exit
-from lockgate.cli.logs import body_of, log_from, read_key, read_witness_key, rows, shard_of
+from lockgate.cli.audit.open_log import body_of, log_from, read_key, read_witness_key, rows, shard_of
+from lockgate.cli.exit_codes import Exit
 from lockgate.core.errors import JournalDamaged, LockgateError, quoted
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def head(args: argparse.Namespace) -> Exit:
     from lockgate.journal.log import newest_head
 
     if args.sign:
-        from lockgate.cli.upkeep import opened_journal
+        from lockgate.cli.audit.maintain import opened_journal
 
         with opened_journal(args) as (_, journal):
             journal.checkpoint()

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockgate.cli.exits import Exit
-from lockgate.cli.logs import POSTGRES, log_from, open_log, refuse_password
+from lockgate.cli.audit.open_log import POSTGRES, log_from, open_log, refuse_password
+from lockgate.cli.exit_codes import Exit
 from lockgate.core.errors import LockgateError, quoted
 
 if TYPE_CHECKING:
