@@ -102,7 +102,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "lockgate.verifiers.adapters": "KeySource LocalRuleAdapter RemoteAdapter VerifierAdapter resolve_adapter_from_env".split(),
+    "lockgate.verifiers.adapters": (
+        "KeySource LocalRuleAdapter RemoteAdapter VerifierAdapter resolve_adapter_from_env".split()
+    ),
     "lockgate.core.requests.assessment": ["Assessment"],
     "lockgate.core.errors": (
         "InvalidBlock InvalidCall InvalidConfig InvalidPattern InvalidPayload InvalidTrace JournalUnavailable "

@@ -304,7 +304,7 @@ def test_a_sink_whose_reader_has_gone_says_so() -> None:
 
 
 def test_the_servers_of_one_client_share_a_session() -> None:
-    said = "from lockgate.integrations import mcp_stdio; print(mcp_stdio.client_session())"
+    said = "from lockgate.mcp import stdio; print(stdio.client_session())"
     run = [sys.executable, "-c", said]
     environment = {**os.environ, "PYTHONPATH": str(Path(lockgate.__file__).parents[1])}
     both = {subprocess.run(run, capture_output=True, env=environment, check=True).stdout for _ in range(2)}

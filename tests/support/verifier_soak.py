@@ -16,7 +16,7 @@ from paths import TESTS
 
 sys.path.insert(0, str(TESTS / "verifiers"))
 
-from test_client_simulation import SECONDS, Report, simulate  # noqa: E402
+from test_client_simulation import SECONDS, Report, simulate
 
 
 def main() -> int:

@@ -50,7 +50,7 @@ def written(path: str, content: str = "{}", name: str = "file_path") -> set[str]
         "ls | xargs -I{} lockgate approvals {} x",
         "python -c \"from lockgate.cli.main import main; main(['approvals','approve','x','--yes'])\"",
         "python -c \"from lockgate.cli.main import main; main(['approvals', '--who', 'x', 'approve', 'x'])\"",
-        "python -c \"from lockgate.gate.approvals_sqlite import SqliteApprovals as S; S = SqliteApprovals(p); S.answer('x')\"",
+        "python -c \"from lockgate.gate.approvals_sqlite import SqliteApprovals as S; S(p).answer('x')\"",
         'python -c "import lockgate.cli.approvals as a; a._answer(store, call, args)"',
     ],
 )
