@@ -7,7 +7,7 @@ SOAK_MINUTES ?= 5
 ARGS ?=
 
 # What these measure are moments: they get the machine to themselves, after the others.
-TIMED := $(addprefix tests/verifiers/test_,client.py faults.py judge.py) tests/verifiers/test_adapters.py tests/runtime/test_worker_pool.py
+TIMED := $(addprefix tests/verifiers/test_,client.py client_faults.py model_judge.py) tests/verifiers/test_adapters.py tests/runtime/test_worker_pool.py
 # The embedded judge needs its engine, which is as large as everything else together: with the hosts.
 EMBEDDED := tests/verifiers/test_embedded_judge.py tests/verifiers/test_embedded_judge_configured.py tests/cli/test_judge.py
 

@@ -27,7 +27,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # The embedded judge's engine comes with the hosts, and `make test-hosts` runs these.
 if find_spec("onnx") is None:
-    collect_ignore = ["verifiers/test_embedded.py", "test_embedded_wiring.py", "cli/test_judge.py"]
+    collect_ignore = [
+        "verifiers/test_embedded_judge.py",
+        "verifiers/test_embedded_judge_configured.py",
+        "cli/test_judge.py",
+    ]
 
 
 @pytest.fixture(autouse=True)

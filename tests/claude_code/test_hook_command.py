@@ -18,7 +18,7 @@ import pytest
 import lockgate
 from lockgate.claude_code import hook_command as hook
 
-SRC = Path(lockgate.__file__).parents[2]
+SRC = Path(lockgate.__file__).parents[1]
 DENY = {
     "hookSpecificOutput": {
         "hookEventName": "PreToolUse",
@@ -99,7 +99,7 @@ def run(
 ) -> subprocess.CompletedProcess[bytes]:
     told = {"PATH": os.environ.get("PATH", ""), "LOCKGATE_URL": url, "LOCKGATE_AGENT_TOKEN": token, **more}
     return subprocess.run(
-        [sys.executable, "-I", str(SRC / "lockgate" / "hook.py"), *words],
+        [sys.executable, "-I", str(SRC / "lockgate" / "claude_code" / "hook_command.py"), *words],
         input=body, capture_output=True, timeout=60, env={name: value for name, value in told.items() if value},
     )  # fmt: skip
 
@@ -124,7 +124,7 @@ def test_a_stream_that_is_closed_is_not_a_yes(service: Callable[..., Service], s
     told["LOCKGATE_AGENT_TOKEN"] = "lga_some-agent-token"
     script = f'exec "$0" -I "$1" claude-code {streams}'
     ended = subprocess.run(
-        ["sh", "-c", script, sys.executable, str(SRC / "lockgate" / "hook.py")],
+        ["sh", "-c", script, sys.executable, str(SRC / "lockgate" / "claude_code" / "hook_command.py")],
         input=event(), capture_output=True, timeout=60, env=told,
     )  # fmt: skip
     assert (ended.returncode, ended.stdout) == (2, b"")
@@ -208,7 +208,7 @@ def test_a_service_that_drips_is_cut_off_by_the_deadline(service: Callable[..., 
     there = service(drip)
     code = (
         f"import sys; sys.path.insert(0, {str(SRC)!r})\n"
-        "from lockgate import hook\nhook.DEADLINE_S = 1.0\nsys.exit(hook.main(['claude-code']))"
+        "from lockgate.claude_code import hook_command as hook\nhook.DEADLINE_S = 1.0\nsys.exit(hook.main(['claude-code']))"
     )
     try:
         ended = subprocess.run(
@@ -224,7 +224,7 @@ def test_a_service_that_drips_is_cut_off_by_the_deadline(service: Callable[..., 
 def test_a_host_that_never_ends_its_input_is_cut_off_too(service: Callable[..., Service]) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(SRC)!r})\n"
-        "from lockgate import hook\nhook.DEADLINE_S = 1.0\nsys.exit(hook.main(['claude-code']))"
+        "from lockgate.claude_code import hook_command as hook\nhook.DEADLINE_S = 1.0\nsys.exit(hook.main(['claude-code']))"
     )
     started = subprocess.Popen(
         [sys.executable, "-I", "-c", code],
@@ -241,7 +241,7 @@ def test_stray_prints_do_not_reach_the_host(service: Callable[..., Service]) -> 
     there = service(http({"continue": False}))
     code = (
         f"import sys; sys.path.insert(0, {str(SRC)!r})\n"
-        "from lockgate import hook\nplain = hook.asked\n"
+        "from lockgate.claude_code import hook_command as hook\nplain = hook.asked\n"
         "def noisy(*words):\n    print('{\"stray\": 1}', flush=True)\n    return plain(*words)\n"
         "hook.asked = noisy\nsys.exit(hook.main(['claude-code']))"
     )

@@ -26,7 +26,7 @@ Run = Callable[..., Any]
 
 HTTP = Form("/opt/lockgate", "http://127.0.0.1:7717", "lga_" + "t" * 40)
 COMMAND = Form("lockgate")
-ALONE = Form("/usr/bin/python3", words=("-I", "-S", "/opt/lib/lockgate/hook.py"))
+ALONE = Form("/usr/bin/python3", words=("-I", "-S", "/opt/lib/lockgate/claude_code/hook_command.py"))
 
 THEIRS = """{
 \t"$schema": "https://json.schemastore.org/claude-code-settings.json",

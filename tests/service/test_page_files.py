@@ -10,7 +10,7 @@ import pytest
 
 import lockgate
 
-PAGE = Path(lockgate.__file__).parent / "server" / "page"
+PAGE = Path(lockgate.__file__).parent / "service" / "page"
 FILES = sorted(path for path in PAGE.iterdir() if path.is_file())
 SCRIPTS = [path for path in FILES if path.suffix == ".js"]
 STYLE = (PAGE / "style.css").read_text(encoding="utf-8")

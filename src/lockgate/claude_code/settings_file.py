@@ -103,7 +103,7 @@ def is_ours(hook: object) -> bool:
     if hook.get("type") != "command" or not isinstance(args, list) or not isinstance(command, str):
         return False
     if args[:2] == ["-I", "-S"] and args[3:4] == ["claude-code"]:
-        return bool(re.search(r"[\\/]lockgate[\\/]hook\.py$", str(args[2])))
+        return bool(re.search(r"[\\/]lockgate[\\/](claude_code[\\/]hook_command|hook)\.py$", str(args[2])))
     return args[:2] == ["hook", "claude-code"] and re.split(r"[\\/]", command)[-1] in ("lockgate", "lockgate.exe")
 
 

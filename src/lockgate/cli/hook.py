@@ -1,4 +1,4 @@
-"""`lockgate hook`: the parser and the help of a command whose work is in `lockgate/hook.py`, where it starts faster."""
+"""`lockgate hook`: the parser and the help of a command whose work is in `claude_code/hook_command.py`, where it starts faster."""
 
 from __future__ import annotations
 

@@ -39,14 +39,14 @@ Exit code 0: done, the log is sound; 1: the log is broken; 2: bad input.
 
 # Where each of them is, imported when it is asked for.
 _HOMES = {
-    "verify": "verifying",
-    "show": "records",
+    "verify": "verify",
+    "show": "show",
     "head": "evidence",
     "prove": "evidence",
     "export": "evidence",
-    "prune": "upkeep",
-    "keys": "upkeep",
-    "witness": "upkeep",
+    "prune": "maintain",
+    "keys": "maintain",
+    "witness": "maintain",
 }
 
 
@@ -98,7 +98,7 @@ def _runs(name: str) -> Callable[[argparse.Namespace], Exit]:
         from lockgate.core.errors import JournalDamaged, JournalUnavailable
 
         try:
-            done: Exit = getattr(import_module(f"lockgate.cli.{_HOMES[name]}"), name)(args)
+            done: Exit = getattr(import_module(f"lockgate.cli.audit.{_HOMES[name]}"), name)(args)
         except JournalUnavailable as error:
             # Not as one says of input that cannot be understood: something was done to the log.
             if not _is_damage(error, args):

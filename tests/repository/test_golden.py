@@ -2,7 +2,7 @@
 
 A difference is a mistake, or a change that belongs into the changelog. Then write the files again, and read the diff:
 
-    LOCKGATE_WRITE_GOLDEN=1 pytest tests/test_golden.py
+    LOCKGATE_WRITE_GOLDEN=1 pytest tests/repository/test_golden.py
 
 Files that end in `.case` hold their own questions, so that a case is added there and not here. A case is a paragraph:
 `% NAME=VALUE` sets a variable, `- PACKAGE` hides one, `+ FILE` makes a file, and then one question: `$ lockgate …`
@@ -31,9 +31,9 @@ import pytest
 import lockgate
 from lockgate.cli.main import main, parsers
 
-GOLDEN = Path(__file__).resolve().parent / "golden"
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 SOURCE = Path(lockgate.__file__).resolve().parent
-AGAIN = "LOCKGATE_WRITE_GOLDEN=1 pytest tests/test_golden.py"
+AGAIN = "LOCKGATE_WRITE_GOLDEN=1 pytest tests/repository/test_golden.py"
 OURS = ("LOCKGATE_", "VERIFIER_", "ABUSE_", "OPENAI_", "ANTHROPIC_", "AZURE_", "CLAUDE_", "PG")
 WRITING = os.environ.get("LOCKGATE_WRITE_GOLDEN") == "1"
 WAIT_S = 120
