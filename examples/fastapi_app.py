@@ -20,9 +20,9 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, Field
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lockgate.abuse_gate.middleware import AbuseGateMiddleware
+from lockgate.abuse_gate import AbuseGateMiddleware
 
-# Yours are in a database, and hashed.
+# In production, keep keys hashed in a database.
 KEYS = {"alice": "alice-key", "bob": "bob-key"}
 
 
@@ -39,7 +39,7 @@ class Chat(BaseModel):
 
 
 class Authentication:
-    """Finds out who asks, and tells the gate: in `scope["state"]`, where no client can write."""
+    """Authenticates the user and tells the gate in `scope["state"]`, where no client can write."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -47,7 +47,7 @@ class Authentication:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket"):
             given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-            # Every key is compared, so that the time says nothing about them.
+            # Compares every key, so that the time taken does not reveal which one matched.
             found = [name for name, key in KEYS.items() if hmac.compare_digest(given, f"Bearer {key}".encode())]
             if not found and scope["path"].startswith("/v1/"):
                 if scope["type"] == "http":
@@ -55,13 +55,13 @@ class Authentication:
                 else:
                     await send({"type": "websocket.close", "code": 1008})
                 return
-            # A new one: what stands in `state` already belongs to the whole server.
+            # A copy: all requests of the server share the `state` that is there.
             scope["state"] = {**scope.get("state", {}), **({"principal": found[0]} if found else {})}
         await self.app(scope, receive, send)
 
 
 app = FastAPI(title="Length")
-# The last one added is the first to see a request: whoever authenticates has to come before the gate.
+# The middleware added last sees a request first: the authentication has to come before the gate.
 app.add_middleware(AbuseGateMiddleware)
 app.add_middleware(Authentication)
 

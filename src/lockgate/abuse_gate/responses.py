@@ -39,22 +39,24 @@ class Told(NamedTuple):
 ANSWERS: Final[Mapping[str, Told]] = {
     "unsafe": Told(403, "denied", "the request was found unsafe and was not passed on"),
     "clarify": Told(422, "clarified", "the request reads like an attack: say in other words what you want"),
-    "unclear": Told(403, "denied", "nobody could tell whether the request is safe, so it was not passed on"),
+    "unclear": Told(403, "denied", "no verifier could tell whether the request is safe, so it was not passed on"),
     "artifact-unread": Told(422, "refused", "an attachment could not be read, so the request was not passed on"),
-    "tools-locked": Told(403, "locked", "after several unsafe requests only those without tools are passed on for now"),
-    "quarantined": Told(429, "quarantined", "after several unsafe requests this client has to wait"),
+    "tools-locked": Told(
+        403, "locked", "after several unsafe requests, only requests without tools are passed on for now"
+    ),
+    "quarantined": Told(429, "quarantined", "after several unsafe requests, this client has to wait"),
     "slowed": Told(429, "slowed", "several unsafe requests came from this network: wait a moment"),
-    "bad-credential": Told(400, "refused", "the credential could be taken for more than one"),
+    "bad-credential": Told(400, "refused", "the credential is ambiguous"),
     "headers-too-large": Told(431, "refused", "the headers are too large"),
     "two-content-types": Told(400, "refused", "the content type is given twice"),
     "encoded-body": Told(415, "refused", "the body must not have a content encoding"),
     "body-too-large": Told(413, "refused", "the body is too large"),
     "body-too-slow": Told(408, "refused", "the body did not arrive in time"),
-    "not-http": Told(400, "refused", "the body did not arrive as one"),
+    "not-http": Told(400, "refused", "the body did not arrive as an HTTP body"),
     "unreadable": Told(400, "refused", "the body cannot be read"),
     "websocket": Told(403, "refused", "websockets are not allowed here"),
-    "busy": Told(503, "failed", "too much is under way"),
-    "unavailable": Told(503, "failed", "the request could not be looked at"),
+    "busy": Told(503, "failed", "too many requests are being handled"),
+    "unavailable": Told(503, "failed", "the request could not be checked"),
 }
 
 

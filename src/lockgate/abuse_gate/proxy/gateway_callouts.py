@@ -288,7 +288,7 @@ class LiteLLM:
             error = json.loads(b"".join(message.get("body", b"") for message in sent))["error"]
             return _blocked(error["code"], error["message"], error.get("incident_id", ""))
         except (ValueError, KeyError, TypeError):
-            return _blocked("unreadable", "the request could not be looked at")
+            return _blocked("unreadable", "the request could not be checked")
 
 
 def _blocked(code: str, message: str, incident: str = "") -> dict[str, str]:
