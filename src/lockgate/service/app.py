@@ -36,26 +36,12 @@ from lockgate.core.errors import (
     JournalUnavailable,
     LockgateError,
 )
+from lockgate.runtime.asgi import Header, Receive, Scope, Send, json_bytes
 from lockgate.runtime.worker_pool import Full, Lane
 from lockgate.service import journal_proofs as proofs
 from lockgate.service.auth import Door, Tokens, bearer
 from lockgate.service.event_stream import Events
-from lockgate.service.http import (
-    JSON,
-    Answer,
-    Header,
-    Problem,
-    Reading,
-    Receive,
-    Request,
-    Scope,
-    Send,
-    Stream,
-    Who,
-    busy,
-    encoded,
-    read_object,
-)
+from lockgate.service.http import JSON, Answer, Problem, Reading, Request, Stream, Who, busy, read_object
 from lockgate.service.login_codes import Codes
 from lockgate.service.openapi import Route, Table
 from lockgate.service.request_counts import Counts
@@ -380,7 +366,7 @@ def _read_body(route: Route, data: bytes) -> Mapping[str, Any]:
 def _answered(route: Route, value: object) -> Answer | Stream:
     if isinstance(value, Answer | Stream):
         return value
-    return Answer(encoded(value), route.status)
+    return Answer(json_bytes(value), route.status)
 
 
 async def _send(answer: Answer, send: Send, *, close: bool) -> None:

@@ -23,8 +23,9 @@ from time import monotonic
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidConfig, quoted
+from lockgate.runtime.asgi import Scope
 from lockgate.runtime.private_files import Private
-from lockgate.service.http import Problem, Scope, Who
+from lockgate.service.http import Problem, Who
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 FILES = {Who.PERSON: "token", Who.AGENT: "agent-token"}

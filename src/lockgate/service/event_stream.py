@@ -15,9 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lockgate.core.errors import LockgateError
+from lockgate.runtime.asgi import json_bytes
 from lockgate.service import journal_proofs as proofs
 from lockgate.service import views
-from lockgate.service.http import Problem, encoded
+from lockgate.service.http import Problem
 
 if TYPE_CHECKING:
     from lockgate.service.app import Api
@@ -224,4 +225,4 @@ class Listener:
 def _event(name: str, value: dict[str, Any], seq: int | None = None) -> bytes:
     # JSON in ASCII is one line, whatever stands in it.
     numbered = b"" if seq is None else b"id: %d\n" % seq
-    return b"event: %s\n%sdata: %s\n\n" % (name.encode("ascii"), numbered, encoded(value))
+    return b"event: %s\n%sdata: %s\n\n" % (name.encode("ascii"), numbered, json_bytes(value))

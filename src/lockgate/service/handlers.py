@@ -13,10 +13,11 @@ from lockgate.core.ruling.approvals import OPEN, State, is_id
 from lockgate.core.ruling.finding_catalogue import ENTRIES, find
 from lockgate.core.vocabulary import Kind, Trust
 from lockgate.core.wire import block_to_dict, lineage_to_dict
+from lockgate.runtime.asgi import json_bytes
 from lockgate.service import agent_access as agents
 from lockgate.service import journal_proofs as proofs
 from lockgate.service import views
-from lockgate.service.http import Answer, Problem, Request, Stream, busy, encoded
+from lockgate.service.http import Answer, Problem, Request, Stream, busy
 from lockgate.service.openapi import document
 
 if TYPE_CHECKING:
@@ -346,7 +347,7 @@ def ready(api: Api, _: Request) -> object:
     can = api.host.ready()
     recorded = can.journal and proofs.standing(api.host.gate)["state"] in ("sound", "off")
     said = {"ready": can.sessions and recorded, "sessions": can.sessions, "journal": recorded}
-    return Answer(encoded(said), 200 if said["ready"] else 503)
+    return Answer(json_bytes(said), 200 if said["ready"] else 503)
 
 
 # The page. Its files are ours, named here or found in the package; nothing of a path is ever joined to a folder.

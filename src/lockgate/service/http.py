@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import math
-from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
 
 from lockgate.core.strict_json import Refusal, read_json
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Header = tuple[bytes, bytes]
+from lockgate.runtime.asgi import (
+    BodyLimits,
+    BodyReader,
+    BodyTooLarge,
+    BodyTooSlow,
+    Header,
+    Receive,
+    UnexpectedMessage,
+    json_bytes,
+)
 
 JSON = "application/json"
 # Of all bodies under way in one process together: many that stop just before their end would else fill the memory.
@@ -44,7 +46,7 @@ class Problem(Exception):
     @property
     def answer(self) -> Answer:
         error = {"code": self.code, "message": self.message, "hint": self.hint}
-        return Answer(encoded({"error": error}), self.status, headers=self.headers)
+        return Answer(json_bytes({"error": error}), self.status, headers=self.headers)
 
 
 class Answer(NamedTuple):
@@ -90,11 +92,6 @@ class Request:
     counts: Callable[[], bool] = lambda: True
 
 
-def encoded(value: object) -> bytes:
-    # ASCII: half a surrogate pair in somebody's text cannot be sent as UTF-8, and can be sent like this.
-    return json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode("ascii")
-
-
 class Reading:
     """Bodies on their way in, counted while they come: what a client announces is never believed.
 
@@ -106,38 +103,29 @@ class Reading:
         self.held = 0
 
     async def read(self, receive: Receive, most: int) -> bytes | None:
-        """The whole body, which counts until `let_go`; None where the client has left in the middle of it."""
-        size, whole = 0, False
+        """Return the whole body, which counts until `let_go`; None if the client leaves before its end."""
+        size = 0
+
+        def count(part: int) -> None:
+            nonlocal size
+            size += part
+            self.held += part
+            if self.held > self._most_held:
+                raise busy()
+
+        data: bytes | None = None
         try:
-            now = asyncio.get_running_loop().time
-            ends = now() + self._total_s
-            parts: list[bytes] = []
-            more = True
-            while more:
-                try:
-                    async with asyncio.timeout_at(min(ends, now() + self._idle_s)):
-                        message = await receive()
-                except TimeoutError:
-                    raise Problem(408, "body-too-slow", "the body took too long to arrive") from None
-                if message["type"] != "http.request":
-                    return None
-                part = message.get("body", b"")
-                more = bool(message.get("more_body", False))
-                size += len(part)
-                self.held += len(part)
-                if size > most:
-                    raise Problem(413, "body-too-large", f"the body has more than {most:,} bytes")
-                if self.held > self._most_held:
-                    raise busy()
-                parts.append(part)
-                # A body of single bytes would take fifty times its size.
-                if len(parts) > 256:
-                    parts = [b"".join(parts)]
-            whole = True
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            data = await BodyReader(receive, BodyLimits(most, self._idle_s, self._total_s)).read(count)
+        except BodyTooSlow:
+            raise Problem(408, "body-too-slow", "the body took too long to arrive") from None
+        except BodyTooLarge:
+            raise Problem(413, "body-too-large", f"the body has more than {most:,} bytes") from None
+        except UnexpectedMessage:
+            data = None
         finally:
-            if not whole:
+            if data is None:
                 self.held -= size
+        return data
 
     def let_go(self, size: int) -> None:
         """Nobody holds a body of this size any more."""
