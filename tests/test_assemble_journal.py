@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from shutil import copyfile
@@ -240,7 +241,7 @@ def test_a_key_signs_no_second_log(settings: Settings, what: str) -> None:
     vkey = keys.load(files.key).key.vkey
     files.log.rename(files.log.with_name("kept"))
     if what != "gone":
-        with SqliteLog(files.log).writing(durable=True):
+        with closing(SqliteLog(files.log)) as log, log.writing(durable=True):
             pass
     if "note" in what:
         files.note.unlink()
@@ -263,7 +264,7 @@ def test_a_key_signs_no_second_log(settings: Settings, what: str) -> None:
 def test_killed_between_the_log_and_its_key_the_next_one_goes_on(settings: Settings) -> None:
     files = assemble.journal_files(settings)
     assert isinstance(files.log, Path)
-    with SqliteLog(files.log).writing(durable=True):
+    with closing(SqliteLog(files.log)) as log, log.writing(durable=True):
         pass
     assert not files.key.exists()
     assert assemble.gate_from_settings(settings).session().check("bash", {}).receipt is not None

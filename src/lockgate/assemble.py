@@ -304,20 +304,25 @@ def _opened_log(settings: Settings) -> tuple[Journal, str]:
         find_signer=partial(_signer, files),
         retention_days=settings.audit.retention_days,
     )
-    # This makes the log, where there is none. Its key comes second: a key without a log has lost it.
-    with store.writing(durable=True) as log:
-        shards = log.shards()
-        if not shards:
-            if files.key_files():
-                raise _lost(files)
-            # Nobody else is here. One that is left over has signed nothing that was kept.
-            with suppress(OSError):
-                files.new_key.unlink()
-            begun = made(keys.create(files.new_key, f"lockgate/{os.urandom(4).hex()}"))
-            begun.begin(log)
+    try:
+        # This makes the log, where there is none. Its key comes second: a key without a log has lost it.
+        with store.writing(durable=True) as log:
             shards = log.shards()
-    newest = shards[-1].vkey
-    return made(_signer(files, newest) or _first_signer(files, newest) or _no_key(files, newest)), shards[0].origin
+            if not shards:
+                if files.key_files():
+                    raise _lost(files)
+                # Nobody else is here. One that is left over has signed nothing that was kept.
+                with suppress(OSError):
+                    files.new_key.unlink()
+                begun = made(keys.create(files.new_key, f"lockgate/{os.urandom(4).hex()}"))
+                begun.begin(log)
+                shards = log.shards()
+        newest = shards[-1].vkey
+        return made(_signer(files, newest) or _first_signer(files, newest) or _no_key(files, newest)), shards[0].origin
+    except BaseException:
+        # The caller gets no journal to close, and tries again at the next call: each try would leave a connection open.
+        store.close()
+        raise
 
 
 def _first_signer(files: JournalFiles, vkey: str) -> Signer | None:

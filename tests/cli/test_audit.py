@@ -500,7 +500,7 @@ def test_a_log_without_a_shard_is_empty(run: Run, tmp_path: Path) -> None:
     """Killed between making the file and opening it."""
     path = tmp_path / ".local" / "state" / "lockgate" / "journal.db"
     keys.create(path.with_suffix(".key"), NAME)
-    with SqliteLog(path).writing(durable=True):
+    with closing(SqliteLog(path)) as store, store.writing(durable=True):
         pass
     for argv in (["head"], ["export"]):
         ended = run("audit", *argv)

@@ -9,7 +9,7 @@ import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from hashlib import sha256
 from pathlib import Path
 from threading import Barrier, BrokenBarrierError, Event
@@ -53,9 +53,10 @@ class Rig:
 
     def __init__(self, folder: Path, scanner: Scanner, *, goal: str = "", **gate: Any) -> None:
         self.approvals = MemoryApprovals()
-        self.host = Host(
-            Gate(scanner=scanner, approvals=self.approvals, **gate), SqliteSessions(folder / "sessions.db")
-        )
+        # Closed last to first: a checkpoint that is still open would open its host's file again.
+        self.opened = ExitStack()
+        self.sessions_file = folder / "sessions.db"
+        self.host = self.open_host(Gate(scanner=scanner, approvals=self.approvals, **gate))
         self.session = self.host.open("s1", goal=goal, host="mcp").id
         self.pins_file = folder / "mcp" / "pins.json"
         self.clock = Clock()
@@ -64,16 +65,20 @@ class Rig:
         self.ids = 0
         self.point = self.checkpoint()
 
+    def open_host(self, gate: Gate) -> Host:
+        return self.opened.enter_context(closing(Host(gate, SqliteSessions(self.sessions_file))))
+
     def checkpoint(self) -> Checkpoint:
         parts: Future[Parts] = Future()
         parts.set_result(Parts(self.host, self.session, Pins(self.pins_file, "mail"), self.approvals))
-        return Checkpoint(
+        point = Checkpoint(
             parts,
             server="mail",
             to_client=self.client.append,
             to_server=lambda line, _: self.server.append(line),
             clock=self.clock,
         )
+        return self.opened.enter_context(closing(point))
 
     def says(self, message: object) -> None:
         """The client."""
@@ -131,8 +136,10 @@ class Rig:
 
 
 @pytest.fixture
-def rig(tmp_path: Path, scanner: Scanner) -> Rig:
-    return Rig(tmp_path, scanner)
+def rig(tmp_path: Path, scanner: Scanner) -> Iterator[Rig]:
+    rig = Rig(tmp_path, scanner)
+    with rig.opened:
+        yield rig
 
 
 # What goes through
@@ -260,7 +267,7 @@ def test_what_was_passed_on_counts_even_if_nobody_was_idle_since(rig: Rig) -> No
 
 def other_host(rig: Rig) -> Host:
     """Another process, as far as anybody can tell."""
-    return Host(rig.host.gate, SqliteSessions(rig.host.store.path))  # type: ignore[attr-defined]
+    return rig.open_host(rig.host.gate)
 
 
 def poisoned(more: str = "") -> bytes:
@@ -533,8 +540,7 @@ def test_an_error_nobody_thought_of_is_a_denial(rig: Rig, monkeypatch: pytest.Mo
     assert rig.denied().endswith("could not rule on it: ZeroDivisionError.")
 
 
-def test_calls_wait_for_what_they_are_ruled_with_and_nothing_else_does(tmp_path: Path, scanner: Scanner) -> None:
-    rig = Rig(tmp_path, scanner)
+def test_calls_wait_for_what_they_are_ruled_with_and_nothing_else_does(rig: Rig) -> None:
     parts = rig.point._parts
     coming: Future[Parts] = Future()
     rig.point._coming = coming

@@ -264,19 +264,20 @@ def test_a_log_rolled_back_while_nobody_looks_is_found_by_a_held_head(path: Path
     old = copied(path, tmp_path / "old")
     held = put(path, 5)
     os.replace(old, path)
-    with pytest.raises(JournalDamaged, match="records 4-8 are missing: the held head says 9"):
-        opened(path, held).append([record()], durable=True)
+    missing = "records 4-8 are missing: the held head says 9"
+    with opened(path, held) as log, pytest.raises(JournalDamaged, match=missing):
+        log.append([record()], durable=True)
     # Longer again, with other records.
     put(path, 9)
-    with pytest.raises(JournalDamaged, match="not those of the held head"):
-        opened(path, held).append([record()], durable=True)
+    with opened(path, held) as log, pytest.raises(JournalDamaged, match="not those of the held head"):
+        log.append([record()], durable=True)
 
 
 def test_a_log_that_is_gone_is_found_by_a_held_head(path: Path) -> None:
     held = put(path)
     path.unlink()
-    with pytest.raises(JournalDamaged, match="the log is gone"):
-        opened(path, held).append([record()], durable=True)
+    with opened(path, held) as log, pytest.raises(JournalDamaged, match="the log is gone"):
+        log.append([record()], durable=True)
 
 
 def test_a_held_head_that_is_in_the_log_is_fine(path: Path) -> None:

@@ -8,7 +8,8 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event, Lock, Thread
 from time import sleep
@@ -39,10 +40,10 @@ def _from_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def store(path: Path) -> SqliteSessions:
-    store = SqliteSessions(path)
-    store.make(SessionInfo("s"))
-    return store
+def store(path: Path) -> Iterator[SqliteSessions]:
+    with closing(SqliteSessions(path)) as store:
+        store.make(SessionInfo("s"))
+        yield store
 
 
 def test_nobody_else_can_read_the_file(store: SqliteSessions, path: Path) -> None:
@@ -256,7 +257,7 @@ def test_a_child_that_was_forked_in_the_middle_of_a_read_is_refused(store: Sqlit
     reader.join()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert store.session("s") is not None
-    with log.writing(durable=False):
+    with closing(log), log.writing(durable=False):
         pass
 
 
@@ -388,9 +389,9 @@ def test_a_stamp_is_not_that_of_an_earlier_log_of_the_file(store: SqliteSessions
 
 
 def test_one_who_only_reads_has_no_stamp(store: SqliteSessions, path: Path) -> None:
-    reader = SqliteSessions(path)
-    assert reader.session("s") is not None
-    assert reader.stamp() == b""
+    with closing(SqliteSessions(path)) as reader:
+        assert reader.session("s") is not None
+        assert reader.stamp() == b""
 
 
 # What is passed on and what is in doubt, where nothing has changed in the folder.
