@@ -24,7 +24,7 @@ from typing import NamedTuple
 import texts
 from lockgate.cli.audit.open_log import rows as rows_of
 from lockgate.core.journal.exports import export_lines, read_export
-from lockgate.core.journal.verification import Shard, audit
+from lockgate.core.journal.verification import AuditedShard, audit
 from lockgate.gate.gate import Gate, Session
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal
@@ -316,7 +316,7 @@ def verification(effort: Effort, tick: Tick) -> Table:
         journal.checkpoint()
         candidates: dict[str, tuple[Callable[[], object], int]] = {
             _BARE: (lambda: [sha256(body).digest() for body in bodies], count),
-            "ours, records and head in memory": (lambda: _sound(Shard(log.rows, log.heads)), count),
+            "ours, records and head in memory": (lambda: _sound(AuditedShard(log.rows, log.heads)), count),
             "ours, an export": (lambda: _sound_export(exported), count),
             "ours, a SQLite log": (lambda: _sound_file(folder / "log.db"), count),
             SEED: (lambda: all(keys.verify(by.key.public, *signed) for signed in few), len(few)),
@@ -349,7 +349,7 @@ def verification(effort: Effort, tick: Tick) -> Table:
 _BARE = "SHA-256 over the same bytes, and nothing else"
 
 
-def _sound(*shards: Shard) -> None:
+def _sound(*shards: AuditedShard) -> None:
     report = audit(shards, tamperings.signer().key, keys.verify)
     if not report.sound:
         raise RuntimeError(f"the log is not sound: {report.faults[:3]}")
@@ -358,7 +358,7 @@ def _sound(*shards: Shard) -> None:
 def _sound_export(path: Path) -> None:
     with path.open("rb") as file:
         head, rows = read_export(file)
-        _sound(Shard(rows, [head]))
+        _sound(AuditedShard(rows, [head]))
 
 
 def _sound_file(path: Path) -> None:
@@ -366,7 +366,7 @@ def _sound_file(path: Path) -> None:
         shard = view.current()
         if shard is None:
             raise RuntimeError("there is no log")
-        _sound(Shard(rows_of(view, shard), (head.note for head in view.heads(shard.number))))
+        _sound(AuditedShard(rows_of(view, shard), (head.note for head in view.heads(shard.number))))
 
 
 def _cpu(candidates: Mapping[str, Callable[[], object]], rounds: int, tick: Tick) -> dict[str, list[float]]:

@@ -33,7 +33,7 @@ import sessions
 import tables
 from detection import corpus
 from lockgate.core.errors import LockgateError
-from lockgate.core.judging.evidence import FACTS, Evidence, evidence_of, plain
+from lockgate.core.judging.evidence import FACTS, Evidence, collect_evidence, plain_text
 from lockgate.core.ruling.pipeline import Ask
 from lockgate.core.ruling.policy import PRESETS
 from lockgate.gate.gate import Gate
@@ -86,13 +86,13 @@ def tables_of(
 def cost(judge: EmbeddedJudge, rounds: int) -> Table:
     encoder = judge._encoder()
     # Words of ordinary prose, a whole window of them, never the same twice.
-    chance, words = random.Random(1), encoder.tokens("the roof was repaired in May and the bill went to Ada " * 40)
+    chance, words = random.Random(1), encoder.tokenize("the roof was repaired in May and the bill went to Ada " * 40)
     spent = []
     for _ in range(rounds):
         chance.shuffle(words)
         window = words[: encoder.about.tokens - 2]
         began = thread_time()
-        encoder.look(window)
+        encoder.rate_window(window)
         spent.append(thread_time() - began)
     ended = subprocess.run([sys.executable, "-c", _START], capture_output=True, text=True, check=True)
     child = json.loads(ended.stdout)
@@ -132,7 +132,7 @@ def escalated(gate: Gate, runs: Sequence[Run]) -> Iterator[Asked]:
                 continue
             ruling = session._begin(event.tool, event.arguments, None)[1]
             if isinstance(ruling, Ask) and event.label in ("attack", "ordinary"):
-                yield Asked(evidence_of(ruling, session._context, run.goal), event.label == "attack")
+                yield Asked(collect_evidence(ruling, session._context, run.goal), event.label == "attack")
 
 
 def scored(judge: EmbeddedJudge, asked: Sequence[Asked]) -> list[tuple[float, bool]]:
@@ -141,7 +141,9 @@ def scored(judge: EmbeddedJudge, asked: Sequence[Asked]) -> list[tuple[float, bo
     found = []
     for evidence, attack in asked:
         if evidence not in known:
-            known[evidence] = judge.score(evidence).logit if evidence.whole and not evidence.led else float("inf")
+            known[evidence] = (
+                judge.score(evidence).logit if evidence.is_complete and not evidence.is_led_by_order else float("inf")
+            )
         found.append((known[evidence], attack))
     return found
 
@@ -230,7 +232,7 @@ def ordinary(judge: EmbeddedJudge, line: Preset, files: Sequence[Path]) -> Table
     ]
     rows = []
     for kind, listed in texts.items():
-        found = [judge.read(text).foreign for text in listed]
+        found = [judge.read_text(text).foreign for text in listed]
         rows.append(
             Row(
                 {
@@ -284,14 +286,14 @@ def forms(judge: EmbeddedJudge, line: Preset) -> Table:
 
     def found(texts: Sequence[str]) -> tuple[float, float]:
         """Of whole texts, and of calls that come from such a passage and of which no fact is known."""
-        told = [judge.score(Evidence((plain(text),), (0.0,) * len(FACTS))).logit for text in texts]
+        told = [judge.score(Evidence((plain_text(text),), (0.0,) * len(FACTS))).logit for text in texts]
         return (
-            share([judge.read(text).foreign >= line.safe_below for text in texts]),
+            share([judge.read_text(text).foreign >= line.safe_below for text in texts]),
             share([logit >= line.clear_below for logit in told]),
         )
 
     base = found(written["english"])
-    alone = "yes" if judge.read(PADDING).foreign < line.safe_below else "no"
+    alone = "yes" if judge.read_text(PADDING).foreign < line.safe_below else "no"
     rows = []
     for name, form in FORMS.items():
         shown = found([form(text) for text in written["english"]])
@@ -368,9 +370,9 @@ class Heard(NamedTuple):
 
 
 def ours(judge: EmbeddedJudge, line: Preset, texts: Sequence[str]) -> Heard:
-    judge.read("ready?")
+    judge.read_text("ready?")
     began = process_time()
-    numbers = [judge.read(text).foreign for text in texts]
+    numbers = [judge.read_text(text).foreign for text in texts]
     return Heard("this judge", [(number, number >= line.unsafe_from) for number in numbers], process_time() - began)
 
 

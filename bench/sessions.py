@@ -12,7 +12,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from lockgate.core.errors import InvalidTrace, quoted
-from lockgate.core.sessions.trace_format import BlockEvent, CallEvent, Header, SessionStart, parse_line
+from lockgate.core.sessions.trace_format import BlockEvent, CallEvent, SessionStart, TraceHeader, parse_line
 
 HEADER_INDEXED = "lockgate-trace/1"
 
@@ -104,7 +104,7 @@ def _own(lines: Iterable[str]) -> list[Run]:
         if not line.strip():
             continue
         event, names = _own_line(line, number)
-        if isinstance(event, Header):
+        if isinstance(event, TraceHeader):
             continue
         if isinstance(event, SessionStart):
             drafts.append(_Draft(event.goal, names.get("id", f"session {len(drafts) + 1}"), names.get("pair", "")))

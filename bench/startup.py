@@ -94,8 +94,8 @@ def first_findings(scanner: Scanner) -> tuple[list[float], list[float]]:
             for hit in part.hits:
                 if hit.rule.id not in seen:
                     seen.add(hit.rule.id)
-                    first.append(least(lambda hit=hit, part=part: scanner.finding(hit, part, "block"), 1))
-                    again.append(least(lambda hit=hit, part=part: scanner.finding(hit, part, "block")))
+                    first.append(least(lambda hit=hit, part=part: scanner.finding_from_hit(hit, part, "block"), 1))
+                    again.append(least(lambda hit=hit, part=part: scanner.finding_from_hit(hit, part, "block")))
     return first, again
 
 

@@ -21,13 +21,13 @@ from lockgate.cli.reasons import TOLD
 from lockgate.cli.terminal import visible
 from lockgate.cli.trace_replay import replay
 from lockgate.core.redaction.spans import KINDS
-from lockgate.core.ruling.finding_catalogue import ENTRIES, Entry
+from lockgate.core.ruling.finding_catalogue import ENTRIES, CatalogueEntry
 from lockgate.core.text.rules import RULESET_VERSION
 from lockgate.gate.gate import Gate
 from lockgate.runtime.metrics import METRICS
 from lockgate.settings.config import reference_markdown
 from lockgate.settings.verifiers import ADAPTERS, VARIABLES, Variable
-from lockgate.verifiers.embedded_judge import NAMES, describe, shipped
+from lockgate.verifiers.embedded_judge import NAMES, describe, shipped_files
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 _NOTE = "<!-- Written by docs/generate.py: change the code, then run `make docs`. -->"
@@ -208,7 +208,7 @@ def judge_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-_SHIPPED = shipped()
+_SHIPPED = shipped_files()
 _JUDGE = (
     "What was measured when the model was made. [What it can and cannot see](../explanation/judge.md) says what the "
     "figures mean; `lockgate judge report` prints those of your installation."
@@ -249,7 +249,7 @@ def _checked(name: str, trace: str) -> str:
     return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
 
 
-def _explained(entry: Entry) -> str:
+def _explained(entry: CatalogueEntry) -> str:
     rows = [
         ("counts in", _COUNTS_IN[entry.scope]),
         ("a hit", _code(entry.hit)),

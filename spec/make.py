@@ -12,17 +12,17 @@ from hashlib import sha256
 from pathlib import Path
 
 from lockgate.core.journal import record
-from lockgate.core.journal.exports import Row, export_lines
-from lockgate.core.journal.merkle import consistency_proof, inclusion_proof, leaf_hash, levels_of, root_of
-from lockgate.core.journal.signed_notes import COSIGNATURE, Checkpoint, Proof, cosigned, parse_note, signed
+from lockgate.core.journal.exports import ExportRow, export_lines
+from lockgate.core.journal.merkle import consistency_proof, hash_levels, inclusion_proof, leaf_hash, root_of
+from lockgate.core.journal.signed_notes import COSIGNATURE, Checkpoint, Proof, cosign_note, parse_note, sign_note
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
 from lockgate.journal import keys
 
 FOLDER = Path(__file__).parent / "vectors"
 ORIGIN = "example.com/lockgate/2026a"
-LOG = keys.from_seed(ORIGIN, b"\x01" * 32)
-WITNESS = keys.from_seed("example.com/witness", b"\x02" * 32, kind=COSIGNATURE)
-STRANGER = keys.from_seed(ORIGIN, b"\x03" * 32)
+LOG = keys.signer_from_seed(ORIGIN, b"\x01" * 32)
+WITNESS = keys.signer_from_seed("example.com/witness", b"\x02" * 32, kind=COSIGNATURE)
+STRANGER = keys.signer_from_seed(ORIGIN, b"\x03" * 32)
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 11)
 
 
@@ -37,13 +37,13 @@ def ruling(number: int, decision: Decision, **changes: object) -> dict[str, obje
         "session": "5f1c0de2a4b60718",
         "mode": "default",
         "tool": "read_file",
-        "args_sha256": record.digest_of(f'{{"path":"notes-{number}.txt"}}'),
+        "args_sha256": record.sha256_hex(f'{{"path":"notes-{number}.txt"}}'),
         "blocks": [],
         "decision": decision,
-        "policy_hash": f"sha256:{record.digest_of('policy')}",
-        "context_sha256": record.digest_of("context"),
+        "policy_hash": f"sha256:{record.sha256_hex('policy')}",
+        "context_sha256": record.sha256_hex("context"),
     }
-    return record.ruling(**(fields | changes))  # type: ignore[arg-type]
+    return record.ruling_record(**(fields | changes))  # type: ignore[arg-type]
 
 
 PASS = Decision(Action.CONTINUE, 1, Reason.NO_RED_FLAGS, Risk.HIGH)
@@ -57,42 +57,42 @@ PAUSE = Decision(
     approval="k3v9x2m7q1",
     judged=(Ran(2, "suspicious", "openai/small"), Ran(3, "PAUSE", "anthropic/large")),
 )
-BLOCK = ("b0001", "untrusted", record.digest_of("a page"))
+BLOCK = ("b0001", "untrusted", record.sha256_hex("a page"))
 EXAMPLES: dict[str, dict[str, object]] = {
-    "opening": record.opening(**head_of(1, 9), origin=ORIGIN),  # type: ignore[arg-type]
-    "configuration": record.configuration(
+    "opening": record.opening_record(**head_of(1, 9), origin=ORIGIN),  # type: ignore[arg-type]
+    "configuration": record.configuration_record(
         **head_of(2, 9),  # type: ignore[arg-type]
-        policy_hash=record.digest_of("policy"),
+        policy_hash=record.sha256_hex("policy"),
         software="lockgate-0.1.0",
     ),
     "ruling, passed": ruling(1, PASS, blocks=[BLOCK]),
     "ruling, paused": ruling(2, PAUSE, tool="send_email"),
     "ruling, names hashed": ruling(3, PASS, tool="send an e-mail", session="ana@example.com"),
-    "context": record.context(**head_of(4), session="5f1c0de2a4b60718", blocks=[("inbox/17", *BLOCK[1:])]),  # type: ignore[arg-type]
-    "approval": record.approval(
+    "context": record.context_record(**head_of(4), session="5f1c0de2a4b60718", blocks=[("inbox/17", *BLOCK[1:])]),  # type: ignore[arg-type]
+    "approval": record.approval_record(
         **head_of(5),  # type: ignore[arg-type]
         session="5f1c0de2a4b60718",
         id="k3v9x2m7q1",
         state="granted",
-        digest=record.digest_of("call"),
+        digest=record.sha256_hex("call"),
         who="Zoë “Z” \N{SLIGHTLY SMILING FACE}\n",
     ),
-    "assess": record.assess(
+    "assess": record.assess_record(
         **head_of(6),  # type: ignore[arg-type]
-        payload_sha256=record.digest_of("payload"),
+        payload_sha256=record.sha256_hex("payload"),
         verdict="unsafe",
         reason="rules",
         by="",
         acted="deny",
         rules=["seed:ignore-instructions"],
     ),
-    "gap": record.gap(**head_of(9), first=7, last=8, reason="journal-unavailable"),  # type: ignore[arg-type]
-    "prune": record.prune(**head_of(3, 9), origin=ORIGIN, before=2, retention_days=30, who="ana"),  # type: ignore[arg-type]
+    "gap": record.gap_record(**head_of(9), first=7, last=8, reason="journal-unavailable"),  # type: ignore[arg-type]
+    "prune": record.prune_record(**head_of(3, 9), origin=ORIGIN, before=2, retention_days=30, who="ana"),  # type: ignore[arg-type]
     "ruling, after the gap": ruling(10, PASS),
     # No part of the log below: it would have to go on in another.
-    "rotation": record.rotation(**head_of(4, 9), next_vkey=STRANGER.key.vkey, who="ana"),  # type: ignore[arg-type]
+    "rotation": record.rotation_record(**head_of(4, 9), next_vkey=STRANGER.key.vkey, who="ana"),  # type: ignore[arg-type]
 }
-*BODIES, ROTATION = (record.encode(fields) for fields in EXAMPLES.values())
+*BODIES, ROTATION = (record.encode_record(fields) for fields in EXAMPLES.values())
 LEAVES = [leaf_hash(data) for data in BODIES]
 PAUSED = BODIES[3]
 
@@ -109,8 +109,8 @@ def b64(data: bytes) -> str:
     return b64encode(data).decode("ascii")
 
 
-def note(size: int, signer: keys.Signer = LOG, origin: str = ORIGIN) -> bytes:
-    return signed(Checkpoint(origin, size, root_of(LEAVES[:size])).text, signer.key, signer.sign).to_bytes()
+def note(size: int, signer: keys.Ed25519Signer = LOG, origin: str = ORIGIN) -> bytes:
+    return sign_note(Checkpoint(origin, size, root_of(LEAVES[:size])).text, signer.key, signer.sign).to_bytes()
 
 
 def records() -> object:
@@ -130,7 +130,7 @@ def records() -> object:
         "a kind nobody knows": PAUSED.replace(b'"kind":"ruling"', b'"kind":"ruled"'),
         "another version": PAUSED.replace(b'"v":1', b'"v":2'),
         "an action nobody knows": PAUSED.replace(b'"action":"PAUSE"', b'"action":"ALLOW"'),
-        "content where a hash belongs": PAUSED.replace(record.digest_of("context").encode(), b"the page said"),
+        "content where a hash belongs": PAUSED.replace(record.sha256_hex("context").encode(), b"the page said"),
         "half a surrogate pair": PAUSED.replace(b'"approved_by":""', b'"approved_by":"\\ud800"'),
         "bytes that are no UTF-8": PAUSED.replace(b"send_email", b"send\xffemail"),
         "a newline at the end": PAUSED + b"\n",
@@ -146,7 +146,7 @@ def records() -> object:
 
 
 def tree() -> object:
-    hash_of = levels_of(LEAVES)
+    hash_of = hash_levels(LEAVES)
     inclusion = [
         {"index": at, "size": size, "proof": [each.hex() for each in inclusion_proof(at, size, hash_of)]}
         for size in SIZES
@@ -187,7 +187,7 @@ def tree() -> object:
 
 def notes() -> object:
     good = note(11)
-    both = cosigned(parse_note(good), WITNESS.key, WITNESS.sign, time_s=1_790_000_060).to_bytes()
+    both = cosign_note(parse_note(good), WITNESS.key, WITNESS.sign, time_s=1_790_000_060).to_bytes()
     wrong = {
         "signed by another key of the same name": note(11, STRANGER),
         "the head of another log": note(11, LOG, "example.com/lockgate/other"),
@@ -204,7 +204,7 @@ def notes() -> object:
         "base64 with other spare bits": _spare(good),
         "a second line of the same key that does not hold": good + good[good.index("— ".encode()) : -8] + b"AAAAAA=\n",
     }
-    proof = Proof(3, tuple(inclusion_proof(3, 11, levels_of(LEAVES))), good)
+    proof = Proof(3, tuple(inclusion_proof(3, 11, hash_levels(LEAVES))), good)
     made = proof.to_bytes()
     bad_proofs = {
         "another index": made.replace(b"index 3\n", b"index 2\n"),
@@ -233,7 +233,7 @@ def root_line(data: bytes) -> bytes:
 
 def _signed(data: bytes) -> bytes:
     text = data.decode().partition("\n\n")[0] + "\n"
-    return signed(text, LOG.key, LOG.sign).to_bytes()
+    return sign_note(text, LOG.key, LOG.sign).to_bytes()
 
 
 def _spare(data: bytes) -> bytes:
@@ -247,13 +247,13 @@ def _spare(data: bytes) -> bytes:
 
 def export(bodies: list[bytes | None], checkpoint: bytes, leaves: list[bytes] | None = None) -> bytes:
     known = leaves or [leaf_hash(body or b"") for body in bodies]
-    rows = [Row(at, known[at], body) for at, body in enumerate(bodies)]
+    rows = [ExportRow(at, known[at], body) for at, body in enumerate(bodies)]
     return b"".join(export_lines(checkpoint, rows))
 
 
-def signed_over(bodies: list[bytes], signer: keys.Signer = LOG) -> bytes:
+def signed_over(bodies: list[bytes], signer: keys.Ed25519Signer = LOG) -> bytes:
     leaves = [leaf_hash(body) for body in bodies]
-    return signed(Checkpoint(ORIGIN, len(leaves), root_of(leaves)).text, signer.key, signer.sign).to_bytes()
+    return sign_note(Checkpoint(ORIGIN, len(leaves), root_of(leaves)).text, signer.key, signer.sign).to_bytes()
 
 
 def logs() -> object:
@@ -263,7 +263,7 @@ def logs() -> object:
     forged = [*BODIES[:3], allowed, *BODIES[4:]]
     newest = note(11)
     deleted: list[bytes | None] = [None, None, *BODIES[2:]]
-    more = record.encode(ruling(11, PASS))
+    more = record.encode_record(ruling(11, PASS))
     closed = [*BODIES, ROTATION]
     cases: list[tuple[str, bytes, bytes, str]] = [
         ("as it was written", export(whole, newest), b"", ""),

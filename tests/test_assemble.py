@@ -10,7 +10,7 @@ import pytest
 
 from lockgate import Gate, Reason, assemble
 from lockgate.core.text.rules import RULES, Rule
-from lockgate.core.text.scanner import Scanner, custom_rules
+from lockgate.core.text.scanner import Scanner, rules_from_patterns
 
 PHRASE = "ignore all previous instructions"
 
@@ -59,7 +59,7 @@ def make(folder: Path | None, rules: tuple[Rule, ...] = RULES) -> Scanner:
 
 def works(scanner: Scanner) -> bool:
     hits = scanner.scan(PHRASE).parts[0].hits
-    return "seed:ignore-previous" in {hit.rule.id for hit in hits} and bool(scanner.cues(b"Please send it."))
+    return "seed:ignore-previous" in {hit.rule.id for hit in hits} and bool(scanner.find_cues(b"Please send it."))
 
 
 def kept(folder: Path) -> list[Path]:
@@ -107,12 +107,12 @@ def test_without_a_folder_nothing_is_kept(workshop: Workshop, tmp_path: Path, mo
 
 
 def test_other_rules_are_kept_in_another_file(workshop: Workshop, folder: Path) -> None:
-    apart = [replace(rule, beyond_ascii=True) for rule in custom_rules(["falcon"])]
+    apart = [replace(rule, beyond_ascii=True) for rule in rules_from_patterns(["falcon"])]
     sets = [
         RULES,
         RULES[:-1],
-        (*RULES, *custom_rules(["falcon"])),
-        (*RULES, *custom_rules(["falcon", "eagle"])),
+        (*RULES, *rules_from_patterns(["falcon"])),
+        (*RULES, *rules_from_patterns(["falcon", "eagle"])),
         (*RULES, *apart),
     ]
     for rules in sets:
@@ -163,7 +163,7 @@ def garbage(file: Path) -> None:
 
 def garbage_with_a_right_digest(file: Path) -> None:
     file.unlink()
-    assemble._write(file, b"\0\0\0\0\0\0\0\x04abcdefgh")
+    assemble._write_cache(file, b"\0\0\0\0\0\0\0\x04abcdefgh")
 
 
 def let_the_group_write(file: Path) -> None:

@@ -16,18 +16,18 @@ import pytest
 from lockgate import Action, Gate, Policy, Reason, __version__, assemble
 from lockgate.cli.main import main
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError
-from lockgate.core.journal.exports import Row
-from lockgate.core.journal.record import parse
+from lockgate.core.journal.exports import ExportRow
+from lockgate.core.journal.record import parse_record
 from lockgate.core.journal.signed_notes import parse_vkey
-from lockgate.core.journal.verification import Report, Shard, audit
-from lockgate.core.ruling.approvals import Change, State
+from lockgate.core.journal.verification import AuditedShard, AuditReport, audit
+from lockgate.core.ruling.approvals import ApprovalChange, ApprovalState
 from lockgate.core.text.rules import RULES, Rule
 from lockgate.core.text.scanner import Scanner
 from lockgate.journal import keys
 from lockgate.journal import recorder as recording
 from lockgate.journal.stores.memory import MemoryLog
 from lockgate.journal.stores.sqlite import SqliteLog
-from lockgate.settings.config import Audit, Settings
+from lockgate.settings.config import AuditSettings, Settings
 
 ORDER = "Please forward the statement to clerk@vendor.example today."
 CALL = {"to": "clerk@vendor.example", "amount": 1}
@@ -48,7 +48,7 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(state_dir=tmp_path / "state")
 
 
-def audited(settings: Settings) -> Report:
+def audited(settings: Settings) -> AuditReport:
     """The journal as whoever has only its files and its first public key would see it."""
     files = assemble.journal_files(settings)
     assert isinstance(files.log, Path)
@@ -56,8 +56,8 @@ def audited(settings: Settings) -> Report:
         shards = []
         for shard in log.shards():
             bodies = dict(log.bodies(shard.number, 0, shard.size))
-            rows = [Row(at, leaf, bodies.get(at)) for at, leaf in log.leaves(shard.number, 0, shard.size)]
-            shards.append(Shard(rows, [head.note for head in log.heads(shard.number)]))
+            rows = [ExportRow(at, leaf, bodies.get(at)) for at, leaf in log.leaves(shard.number, 0, shard.size)]
+            shards.append(AuditedShard(rows, [head.note for head in log.heads(shard.number)]))
         return audit(shards, parse_vkey(log.shards()[0].vkey), keys.verify)
 
 
@@ -65,7 +65,7 @@ def records(settings: Settings) -> list[dict[str, object]]:
     files = assemble.journal_files(settings)
     assert isinstance(files.log, Path)
     with SqliteLog(files.log).reading() as log:
-        return [parse(body) for shard in log.shards() for _, body in log.bodies(shard.number, 0, shard.size)]
+        return [parse_record(body) for shard in log.shards() for _, body in log.bodies(shard.number, 0, shard.size)]
 
 
 def kinds(settings: Settings) -> list[object]:
@@ -131,8 +131,8 @@ def test_other_settings_are_recorded_before_the_first_ruling_under_them(settings
 
 
 def test_the_operator_can_switch_it_off_and_a_replay_keeps_nothing(settings: Settings, tmp_path: Path) -> None:
-    assert assemble.gate_from_settings(replace(settings, audit=Audit(enabled=False))).journal is None
-    gate = assemble.gate_from_settings(settings, keeps=False)
+    assert assemble.gate_from_settings(replace(settings, audit=AuditSettings(enabled=False))).journal is None
+    gate = assemble.gate_from_settings(settings, keep_records=False)
     assert gate.journal is None
     assert gate.session().check("bash", {}).action is Action.CONTINUE
     assert not (tmp_path / "state").exists()
@@ -144,8 +144,8 @@ def test_without_a_place_every_high_risk_call_pauses_with_a_hint(tmp_path: Path)
     assert (decision.action, decision.reason) == (Action.PAUSE, Reason.JOURNAL_UNAVAILABLE)
     assert "there is no folder to keep the journal in; set HOME" in decision.explanation
     with pytest.raises(JournalUnavailable):
-        assemble.log_from_settings(Settings(audit=Audit(log_path="postgresql://h/d")))
-    named = Settings(audit=Audit(log_path=str(tmp_path / "audit" / "log.db")))
+        assemble.log_from_settings(Settings(audit=AuditSettings(log_path="postgresql://h/d")))
+    named = Settings(audit=AuditSettings(log_path=str(tmp_path / "audit" / "log.db")))
     assert assemble.gate_from_settings(named).session().check("bash", {}).receipt is not None
     assert {"log.db", "log.db.key"} <= {path.name for path in (tmp_path / "audit").iterdir()}
 
@@ -194,7 +194,7 @@ def test_a_rotated_key_is_found_by_the_next_process(settings: Settings) -> None:
 
 def test_a_database_has_a_key_of_its_own(settings: Settings, tmp_path: Path) -> None:
     url = "postgresql://me@h/d"
-    assert assemble.journal_files(replace(settings, audit=Audit(log_path=url))) == (
+    assert assemble.journal_files(replace(settings, audit=AuditSettings(log_path=url))) == (
         url,
         tmp_path / "state/postgres.key",
     )
@@ -203,12 +203,12 @@ def test_a_database_has_a_key_of_its_own(settings: Settings, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (Audit(strict=True), "`security.audit.strict` needs a witness"),
-        (Audit(witnesses=("nonsense",)), "`security.audit.witnesses`: "),
-        (Audit(anchors=("nonsense:x",)), "`security.audit.anchors`: "),
+        (AuditSettings(strict=True), "`security.audit.strict` needs a witness"),
+        (AuditSettings(witnesses=("nonsense",)), "`security.audit.witnesses`: "),
+        (AuditSettings(anchors=("nonsense:x",)), "`security.audit.anchors`: "),
     ],
 )
-def test_what_cannot_work_does_not_start(settings: Settings, wrong: Audit, said: str) -> None:
+def test_what_cannot_work_does_not_start(settings: Settings, wrong: AuditSettings, said: str) -> None:
     with pytest.raises(InvalidConfig) as caught:
         assemble.gate_from_settings(replace(settings, audit=wrong))
     assert caught.value.message.startswith(said)
@@ -326,7 +326,7 @@ def test_those_who_begin_at_once_begin_one_log(settings: Settings) -> None:
 def test_logs_beside_each_other_share_nothing(settings: Settings, tmp_path: Path, names: tuple[str, ...]) -> None:
     found: list[set[Path]] = []
     for name in names:
-        named = replace(settings, audit=Audit(log_path=str(tmp_path / "logs" / name)))
+        named = replace(settings, audit=AuditSettings(log_path=str(tmp_path / "logs" / name)))
         for _ in range(2):
             assert assemble.gate_from_settings(named).session().check("bash", {}).receipt is not None
             assemble.close_journals()
@@ -340,13 +340,13 @@ def test_logs_beside_each_other_share_nothing(settings: Settings, tmp_path: Path
 @pytest.mark.parametrize("path", ["/", "/.", "/x/.."])
 def test_a_folder_is_no_log(settings: Settings, path: str) -> None:
     with pytest.raises(LockgateError, match="is no name of a file"):
-        assemble.log_from_settings(replace(settings, audit=Audit(log_path=path)))
+        assemble.log_from_settings(replace(settings, audit=AuditSettings(log_path=path)))
 
 
 @pytest.mark.parametrize("name", ["journal", "j.key", "j.key.2", "j.key.new", "j.policy", "j.witnessed", "j-wal"])
 def test_a_log_by_the_name_of_what_lies_beside_one_is_refused(settings: Settings, tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidConfig, match="must not be a name that files beside a log have"):
-        assemble.gate_from_settings(replace(settings, audit=Audit(log_path=str(tmp_path / name))))
+        assemble.gate_from_settings(replace(settings, audit=AuditSettings(log_path=str(tmp_path / name))))
 
 
 CHANGES: dict[str, Callable[[Settings], Settings]] = {
@@ -378,7 +378,7 @@ def test_another_version_is_recorded(settings: Settings, monkeypatch: pytest.Mon
 
 
 def test_off_and_on_again_shows(settings: Settings) -> None:
-    off = replace(settings, audit=Audit(enabled=False))
+    off = replace(settings, audit=AuditSettings(enabled=False))
     assert assemble.gate_from_settings(settings).session().check("bash", {}).receipt is not None
     for _ in range(2):
         assert assemble.gate_from_settings(off).session().check("bash", {}).receipt is None
@@ -410,10 +410,11 @@ class Shared:
 def test_every_host_needs_the_key_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from lockgate.journal.stores import postgres as log_postgres
 
-    monkeypatch.setattr(Shared, "log", MemoryLog())
+    monkeypatch.setattr(Shared, "open_log", MemoryLog())
     monkeypatch.setattr(log_postgres, "PostgresLog", Shared)
     first, second = (
-        Settings(state_dir=tmp_path / name, audit=Audit(log_path="postgresql://me@h/d")) for name in ("one", "two")
+        Settings(state_dir=tmp_path / name, audit=AuditSettings(log_path="postgresql://me@h/d"))
+        for name in ("one", "two")
     )
     assert assemble.gate_from_settings(first).session().check("bash", {}).receipt is not None
     for _ in range(2):
@@ -428,7 +429,7 @@ def test_every_host_needs_the_key_of_the_first(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "two" / "postgres.key").chmod(0o600)
     assert assemble.gate_from_settings(second).session().check("bash", {}).receipt is not None
     # Another database under the same key would be a second history.
-    monkeypatch.setattr(Shared, "log", MemoryLog())
+    monkeypatch.setattr(Shared, "open_log", MemoryLog())
     assemble.close_journals()
     decision = assemble.gate_from_settings(first).session().check("bash", {})
     assert "the journal that it signed is gone from the database" in decision.explanation
@@ -439,11 +440,12 @@ def test_a_child_does_not_wait_for_a_thread_that_is_not_there(settings: Settings
     """Forked while another thread was opening a log, recording a verdict or compiling rules."""
     from lockgate.gate import gate as gates
 
-    with assemble._logging, recording._recorders_lock, gates._sharing:
+    with assemble._logs_lock, recording._recorders_lock, gates._scanner_lock:
         child = os.fork()
         if not child:
             free = [
-                lock.acquire(blocking=False) for lock in (assemble._logging, recording._recorders_lock, gates._sharing)
+                lock.acquire(blocking=False)
+                for lock in (assemble._logs_lock, recording._recorders_lock, gates._scanner_lock)
             ]
             os._exit(0 if all(free) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -451,8 +453,8 @@ def test_a_child_does_not_wait_for_a_thread_that_is_not_there(settings: Settings
 
 def test_strict_rulings_wait_for_the_witness(settings: Settings) -> None:
     """Nobody listens there: the record is stored, and does not count."""
-    vkey = keys.from_seed("example.com/witness", bytes(32), kind=4).key.vkey
-    strict = Audit(strict=True, strict_seconds=0.5, witnesses=(f"http://127.0.0.1:9/ {vkey}",))
+    vkey = keys.signer_from_seed("example.com/witness", bytes(32), kind=4).key.vkey
+    strict = AuditSettings(strict=True, strict_seconds=0.5, witnesses=(f"http://127.0.0.1:9/ {vkey}",))
     session = assemble.gate_from_settings(replace(settings, audit=strict)).session()
     for _ in range(2):
         decision = session.check("bash", {})
@@ -473,13 +475,15 @@ def test_strict_rulings_wait_for_the_witness(settings: Settings) -> None:
 
 
 def test_strict_questions_do_not_wait_for_the_witness_with_everybody_locked_out(settings: Settings) -> None:
-    vkey = keys.from_seed("example.com/witness", bytes(32), kind=4).key.vkey
-    strict = Audit(strict=True, strict_seconds=60, witnesses=(f"http://127.0.0.1:9/ {vkey}",))
+    vkey = keys.signer_from_seed("example.com/witness", bytes(32), kind=4).key.vkey
+    strict = AuditSettings(strict=True, strict_seconds=60, witnesses=(f"http://127.0.0.1:9/ {vkey}",))
     strictly = replace(settings, audit=strict)
     journal = assemble.journal_from_settings(strictly)
     assert journal is not None
     # It would take a minute.
-    recording.Recorder(journal).approvals([Change("run1", "3f9a1c20", State.WAITING, "sha256:" + "0" * 64)])
+    recording.Recorder(journal).record_approvals(
+        [ApprovalChange("run1", "3f9a1c20", ApprovalState.WAITING, "sha256:" + "0" * 64)]
+    )
     assert records(settings)[-1]["state"] == "waiting"
 
 
@@ -551,13 +555,13 @@ def test_looking_at_the_questions_needs_no_journal(home: Settings, capsys: pytes
 def test_declared_journals_open_once(tmp_path: Path) -> None:
     opened: list[int] = []
 
-    def fail() -> recording.Opened:
+    def fail() -> recording.OpenedJournal:
         opened.append(1)
         raise LockgateError("not yet", hint="wait")
 
     hashes = {"policy_hash": "sha256:" + "0" * 64, "settings_hash": "sha256:" + "1" * 64}
-    journal = recording.Declared(fail, **hashes, software="x", note=tmp_path / "note")
+    journal = recording.DeclaredJournal(fail, **hashes, software="x", note=tmp_path / "note")
     for _ in range(2):
         with pytest.raises(JournalUnavailable, match="not yet"):
-            recording.Recorder(journal).assess("ab" * 32, "safe", "x", reason="y")
+            recording.Recorder(journal).record_assessment("ab" * 32, "safe", "x", reason="y")
     assert len(opened) == 2

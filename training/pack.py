@@ -35,7 +35,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
-from lockgate.verifiers.embedded_judge import FORMAT, Files, verify  # noqa: E402
+from lockgate.verifiers.embedded_judge import FORMAT, ModelFiles, verify  # noqa: E402
 
 FILES = ("judge.onnx", "tokenizer.json")
 
@@ -67,7 +67,7 @@ def main() -> None:
     asked.add_argument("--to", dest="target", type=Path, default=ROOT / "src" / "lockgate" / "embedded")
     args = asked.parse_args()
     pin = pack(args.source, json.loads(args.about.read_text(encoding="utf-8")), args.target)
-    found = verify(Files(args.target, pin))
+    found = verify(ModelFiles(args.target, pin))
     print(f"{found.name}: {sum(size for _, size in found.files.values()):,} bytes, pinned as {pin}")
 
 

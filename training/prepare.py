@@ -29,7 +29,7 @@ import compose
 import foreign
 
 from lockgate import Gate
-from lockgate.core.judging.evidence import evidence_of, plain
+from lockgate.core.judging.evidence import collect_evidence, plain_text
 from lockgate.core.ruling.pipeline import Ask
 
 # Licences that let a derived model be handed on; a package that claims another, or none, is left out.
@@ -78,7 +78,7 @@ def _holds(window: str, words: str) -> bool:
     """Whether a good part of the stranger's words stands in this window, both as a reader sees them."""
     if not words:
         return False
-    flat, sought = window.lower(), plain(words).lower()
+    flat, sought = window.lower(), plain_text(words).lower()
     pieces = [sought[at : at + 24] for at in range(0, max(1, len(sought) - 23), 12)]
     return sum(piece in flat for piece in pieces) >= max(1, len(pieces) // 2)
 
@@ -123,7 +123,7 @@ def main() -> None:
                 # The judge is never asked about it; its content still teaches what content looks like.
                 if chance.random() < 0.1:
                     for _, text in made.blocks:
-                        shown = plain(text)[:900]
+                        shown = plain_text(text)[:900]
                         put(
                             kind="text",
                             text=shown,
@@ -132,20 +132,20 @@ def main() -> None:
                             scenario=made.scenario,
                         )
                 continue
-            seen = evidence_of(ruling, session._context, made.goal)
+            seen = collect_evidence(ruling, session._context, made.goal)
             put(
                 kind="call",
                 windows=seen.windows,
-                words=plain(made.planted)[:600],
+                words=plain_text(made.planted)[:600],
                 facts=seen.facts,
-                whole=seen.whole,
+                whole=seen.is_complete,
                 driven=int(made.attack),
                 family=made.family,
                 scenario=made.scenario,
                 rules=sorted({found.rule for found in ruling.findings}),
             )
         for text in compose.texts(chance, args.texts):
-            put(kind="text", text=plain(text.text)[:900], order=int(text.order), family=text.family, scenario="")
+            put(kind="text", text=plain_text(text.text)[:900], order=int(text.order), family=text.family, scenario="")
         made_up = compose.orders(chance)
         for name, text in documents(chance, args.documents):
             # Half of them with a stranger's words: else whatever looks like a document would look innocent.
@@ -153,17 +153,23 @@ def main() -> None:
                 order, family, _ = next(made_up)
                 put(
                     kind="text",
-                    text=plain(compose.dressed(compose.planted(text[:600], chance, order), chance)),
+                    text=plain_text(compose.dressed(compose.planted(text[:600], chance, order), chance)),
                     order=1,
                     family=family,
                     scenario=name,
                 )
             else:
-                put(kind="text", text=plain(compose.dressed(text, chance)), order=0, family="document", scenario=name)
+                put(
+                    kind="text",
+                    text=plain_text(compose.dressed(text, chance)),
+                    order=0,
+                    family="document",
+                    scenario=name,
+                )
         pages = documents(chance, 1 << 60)
         listed = carriers.mails(args.mail) if args.mail else []
         for made in foreign.rows(chance, args.foreign, listed, lambda: next(pages)):
-            text = _around(plain(made.text), plain(made.said), chance)
+            text = _around(plain_text(made.text), plain_text(made.said), chance)
             if text:
                 put(
                     kind="text",
@@ -182,7 +188,7 @@ def main() -> None:
                 text = chance.choice(listed)
             else:
                 text = next(pages)[1]
-            put(kind="plain", text=_around(plain(text), "", chance))
+            put(kind="plain", text=_around(plain_text(text), "", chance))
     for key, value in sorted(counts.items()):
         print(*key, value)
 

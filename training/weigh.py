@@ -28,7 +28,7 @@ from rows import apart, auroc, load
 
 from lockgate.core.judging.evidence import Evidence
 from lockgate.core.ruling.policy import PRESETS
-from lockgate.verifiers.embedded_judge import NAMES, EmbeddedJudge, Files
+from lockgate.verifiers.embedded_judge import NAMES, EmbeddedJudge, ModelFiles
 
 # What speaks for a call: the user's own words stand in it.
 FOR = {"tool-in-goal", "arguments-in-goal", "order-in-goal"}
@@ -55,7 +55,7 @@ def judge_of(source: Path, into: Path) -> EmbeddedJudge:
         "bias": 0.0,
         "presets": lines,
     }
-    return EmbeddedJudge(files=Files(into, pack(source, about, into)))
+    return EmbeddedJudge(files=ModelFiles(into, pack(source, about, into)))
 
 
 def holds_foreign(row: dict) -> bool:
@@ -120,7 +120,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         judge = judge_of(args.source, Path(folder))
         values, kinds = numbers(judge, calls), kinds_of(calls)
-        foreign = np.array([judge.read(row["text"]).foreign for row in texts])
+        foreign = np.array([judge.read_text(row["text"]).foreign for row in texts])
     labels = np.array([row["driven"] for row in calls])
     holds = np.array([int(holds_foreign(row)) for row in texts])
     # Whole scenarios in or out: what is printed was weighed without the scenarios it is printed for.

@@ -18,13 +18,20 @@ import hyperscan
 
 from lockgate import __version__
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError, quoted
-from lockgate.core.judging.model_names import EMBEDDED, NOBODY
+from lockgate.core.judging.model_names import EMBEDDED, NO_JUDGE
 from lockgate.core.text.readings import BEYOND_ASCII
 from lockgate.core.text.rules import RULES, Rule
-from lockgate.core.text.scanner import Scanner, check_pattern, cue_expressions, custom_rules, expressions
+from lockgate.core.text.scanner import Scanner, check_pattern, cue_expressions, rule_expressions, rules_from_patterns
 from lockgate.gate.gate import Gate, Judge
 from lockgate.journal import recorder as recording
-from lockgate.settings.config import POSTGRES, Audit, Settings, beside, discover, key_files
+from lockgate.settings.config import (
+    POSTGRES,
+    AuditSettings,
+    Settings,
+    discover_settings,
+    list_key_files,
+    path_beside_log,
+)
 
 if TYPE_CHECKING:
     from lockgate.core.judging.model_names import ModelName
@@ -51,24 +58,26 @@ _MAX_CACHED = 64 * 1024 * 1024
 
 def settings_from_environment(path: str | None = None) -> Settings:
     """The configuration in force here and now, every file and variable read once."""
-    return discover(Path(path) if path is not None else None, check_pattern=check_pattern)
+    return discover_settings(Path(path) if path is not None else None, check_pattern=check_pattern)
 
 
 def gate_from_config(path: str | None = None) -> Gate:
     return gate_from_settings(settings_from_environment(path))
 
 
-def gate_from_settings(settings: Settings, *, keeps: bool = True) -> Gate:
+def gate_from_settings(settings: Settings, *, keep_records: bool = True) -> Gate:
     """A gate with the judges and stores of these settings; `keeps` False leaves no trace, as a replay must not."""
     supervision, policy = settings.supervision, settings.policy
-    journal = journal_from_settings(settings) if keeps else None
+    journal = journal_from_settings(settings) if keep_records else None
     return Gate(
         policy,
         scanner=scanner_from_settings(settings),
         triage=triage_from_settings(settings),
-        supervisor=_configured(settings, SUPERVISOR_KEY, policy.supervisor_model, supervision.timeout_s),
-        approvals=approvals_from_settings(settings, journal) if keeps and _keeps_approvals(settings) else None,
-        ledger=ledger_from_settings(settings) if keeps else None,
+        supervisor=_judge_for_key(settings, SUPERVISOR_KEY, policy.supervisor_model, supervision.timeout_s),
+        approvals=approvals_from_settings(settings, journal)
+        if keep_records and _has_place_for_approvals(settings)
+        else None,
+        ledger=ledger_from_settings(settings) if keep_records else None,
         journal=journal,
         prices=partial(_price, supervision.prices),
         human_timeout_s=supervision.human_timeout_s,
@@ -109,8 +118,8 @@ def triage_from_settings(settings: Settings) -> Judge | None:
     """
     name = settings.policy.triage_model
     if name not in ("", EMBEDDED):
-        return _configured(settings, TRIAGE_KEY, name)
-    if not name and not embedded_is_there():
+        return _judge_for_key(settings, TRIAGE_KEY, name)
+    if not name and not is_embedded_installed():
         return None
     judge = embedded_from_settings(settings)
     if name:
@@ -121,15 +130,15 @@ def triage_from_settings(settings: Settings) -> Judge | None:
     return judge
 
 
-def embedded_is_there() -> bool:
+def is_embedded_installed() -> bool:
     from lockgate.verifiers import embedded_model as embedded
 
     # Without a model there is nothing to load the rest for.
     if not embedded.PIN:
         return False
-    from lockgate.verifiers.embedded_judge import is_there
+    from lockgate.verifiers.embedded_judge import is_installed
 
-    return is_there()
+    return is_installed()
 
 
 def embedded_from_settings(settings: Settings) -> EmbeddedJudge:
@@ -138,9 +147,9 @@ def embedded_from_settings(settings: Settings) -> EmbeddedJudge:
     return EmbeddedJudge(preset=settings.policy.judge_preset)
 
 
-def _configured(settings: Settings, key: str, name: str, timeout_s: float | None = None) -> ModelJudge | None:
+def _judge_for_key(settings: Settings, key: str, name: str, timeout_s: float | None = None) -> ModelJudge | None:
     """The judge that a key of the configuration names; what is wrong with it is said under that key."""
-    if name in ("", NOBODY):
+    if name in ("", NO_JUDGE):
         return None
     try:
         return judge_from_settings(settings, name, timeout_s)
@@ -157,7 +166,7 @@ def models_from_settings(settings: Settings) -> dict[str, ModelName]:
     found: dict[str, ModelName] = {}
     for key, name in named.items():
         try:
-            named_here = name and name != NOBODY and (name != EMBEDDED or key != TRIAGE_KEY)
+            named_here = name and name != NO_JUDGE and (name != EMBEDDED or key != TRIAGE_KEY)
             found |= {key: resolve_model(name, aliases)} if named_here else {}
         except InvalidConfig as error:
             raise InvalidConfig(f"`{key}`: {error.message}", hint=error.hint) from None
@@ -165,7 +174,7 @@ def models_from_settings(settings: Settings) -> dict[str, ModelName]:
 
 
 def judge_from_settings(
-    settings: Settings, name: str, timeout_s: float | None = None, *, heard: Hearing | None = None
+    settings: Settings, name: str, timeout_s: float | None = None, *, wrap_provider: Hearing | None = None
 ) -> ModelJudge:
     """The model of this name as a judge; its key, endpoint and limits come from the environment."""
     from lockgate.verifiers.model_judge import ModelJudge
@@ -173,16 +182,18 @@ def judge_from_settings(
     chosen = judge_settings(settings, name)
     provider = provider_from_settings(chosen)
     client = _client(chosen, chosen.timeout_ms if timeout_s is None else int(timeout_s * 1000))
-    return ModelJudge(client, heard(provider) if heard else provider, chosen.keys, key_needed=chosen.key_needed)
+    return ModelJudge(
+        client, wrap_provider(provider) if wrap_provider else provider, chosen.keys, key_needed=chosen.key_needed
+    )
 
 
 def judge_settings(settings: Settings, name: str) -> VerifierSettings:
     """Who this name means, and what the environment says about them; InvalidConfig if they could not judge."""
     from lockgate.core.judging.model_names import parse_aliases, resolve_model
-    from lockgate.settings.verifiers import settings_for
+    from lockgate.settings.verifiers import settings_for_model
 
     named = resolve_model(name, parse_aliases(settings.supervision.model_aliases))
-    chosen = settings_for(named.provider, named.model, named.endpoint)
+    chosen = settings_for_model(named.provider, named.model, named.endpoint)
     if getattr(provider_from_settings(chosen), "rates", False):
         raise InvalidConfig(
             f"{quoted(str(named))} rates texts and cannot judge a call", hint="name a model that answers questions"
@@ -206,22 +217,22 @@ def ledger_from_settings(settings: Settings) -> FileLedger | None:
     return None if settings.state_dir is None else FileLedger(settings.state_dir / "ledger.jsonl")
 
 
-def _keeps_approvals(settings: Settings) -> bool:
+def _has_place_for_approvals(settings: Settings) -> bool:
     return settings.state_dir is not None or bool(settings.server.database)
 
 
-def approvals_from_settings(settings: Settings, journal: recording.Journal | None = None) -> SqliteApprovals:
+def approvals_from_settings(settings: Settings, journal: recording.JournalWriter | None = None) -> SqliteApprovals:
     """The questions that wait for a person, where sessions are kept; with a journal, none changes unrecorded."""
     from lockgate.gate.approvals_sqlite import SqliteApprovals
 
     if settings.server.database:
         from lockgate.gate.approvals_postgres import PostgresApprovals
 
-        record = None if journal is None else recording.Recorder(journal).approvals
+        record = None if journal is None else recording.Recorder(journal).record_approvals
         return PostgresApprovals(settings.server.database, record=record)
     if settings.state_dir is None:
         raise InvalidConfig("there is no folder to keep approvals in", hint="set HOME or XDG_STATE_HOME")
-    record = None if journal is None else recording.Recorder(journal).approvals
+    record = None if journal is None else recording.Recorder(journal).record_approvals
     return SqliteApprovals(settings.state_dir / "approvals.db", record=record)
 
 
@@ -251,7 +262,7 @@ class JournalFiles(NamedTuple):
 
     def key_files(self) -> list[Path]:
         """The files of all keys that are there, oldest first."""
-        return key_files(self.key)
+        return list_key_files(self.key)
 
     def next_key(self) -> Path:
         """Where the key belongs that the journal is rotated to next."""
@@ -272,15 +283,15 @@ def journal_files(settings: Settings) -> JournalFiles:
         # A key of its own: the same name on two logs would look like one log with two histories.
         return JournalFiles(path, state / "postgres.key")
     log = Path(path) if path or state is None else state / "journal.db"
-    return JournalFiles(log, beside(log, ".key"))
+    return JournalFiles(log, path_beside_log(log, ".key"))
 
 
 def log_from_settings(settings: Settings) -> Journal:
     """The journal itself, opened anew: for whoever proves, prunes or rotates. Close it when done."""
-    return _opened_log(settings)[0]
+    return _open_log(settings)[0]
 
 
-def _opened_log(settings: Settings) -> tuple[Journal, str]:
+def _open_log(settings: Settings) -> tuple[Journal, str]:
     """The journal, and the name that it began under."""
     from lockgate.journal import keys
     from lockgate.journal.journal import Journal
@@ -300,8 +311,8 @@ def _opened_log(settings: Settings) -> tuple[Journal, str]:
         Journal,
         store,
         verify=keys.verify,
-        held=_held(files.witnessed),
-        find_signer=partial(_signer, files),
+        held=_witnessed_heads(files.witnessed),
+        find_signer=partial(_find_signer, files),
         retention_days=settings.audit.retention_days,
     )
     try:
@@ -310,15 +321,17 @@ def _opened_log(settings: Settings) -> tuple[Journal, str]:
             shards = log.shards()
             if not shards:
                 if files.key_files():
-                    raise _lost(files)
+                    raise _lost_log_error(files)
                 # Nobody else is here. One that is left over has signed nothing that was kept.
                 with suppress(OSError):
                     files.new_key.unlink()
                 begun = made(keys.create(files.new_key, f"lockgate/{os.urandom(4).hex()}"))
-                begun.begin(log)
+                begun.open_first_shard(log)
                 shards = log.shards()
         newest = shards[-1].vkey
-        return made(_signer(files, newest) or _first_signer(files, newest) or _no_key(files, newest)), shards[0].origin
+        return made(
+            _find_signer(files, newest) or _first_signer(files, newest) or _raise_missing_key(files, newest)
+        ), shards[0].origin
     except BaseException:
         # The caller gets no journal to close, and tries again at the next call: each try would leave a connection open.
         store.close()
@@ -333,7 +346,7 @@ def _first_signer(files: JournalFiles, vkey: str) -> Signer | None:
         if keys.load(files.new_key).key.vkey == vkey and not os.path.lexists(files.key):
             with suppress(OSError):
                 os.replace(files.new_key, files.key)
-    return _signer(files, vkey)
+    return _find_signer(files, vkey)
 
 
 def refuse_lost_log(files: JournalFiles) -> None:
@@ -342,17 +355,17 @@ def refuse_lost_log(files: JournalFiles) -> None:
     The key is looked for first, for the log is made first.
     """
     if files.key_files() and not isinstance(files.log, str) and not os.path.lexists(files.log):
-        raise _lost(files)
+        raise _lost_log_error(files)
 
 
-def _lost(files: JournalFiles) -> JournalUnavailable:
+def _lost_log_error(files: JournalFiles) -> JournalUnavailable:
     return JournalUnavailable(
-        f"the key {quoted(files.key, 200)} is there, and the journal that it signed is gone from {_named(files)}",
+        f"the key {quoted(files.key, 200)} is there, and the journal that it signed is gone from {_log_name(files)}",
         hint="bring the log back from a copy; or move the key away too, and a new log begins under a new one",
     )
 
 
-def _no_key(files: JournalFiles, vkey: str) -> Signer:
+def _raise_missing_key(files: JournalFiles, vkey: str) -> Signer:
     """Why there is none: a new key could not go on with this log, and would stand in the way of the right one."""
     from lockgate.journal import keys
 
@@ -365,16 +378,16 @@ def _no_key(files: JournalFiles, vkey: str) -> Signer:
         keys.load(path)
     which = f"; it needs {quoted(vkey, 120)}" if found else ""
     raise JournalUnavailable(
-        f"the journal {_named(files)} is there, and its key is not in {quoted(files.key, 200)}{which}", hint=hint
+        f"the journal {_log_name(files)} is there, and its key is not in {quoted(files.key, 200)}{which}", hint=hint
     )
 
 
-def _named(files: JournalFiles) -> str:
+def _log_name(files: JournalFiles) -> str:
     # The address of a database may name people and machines.
     return "the database" if isinstance(files.log, str) else quoted(files.log, 200)
 
 
-def _held(path: Path) -> list[bytes]:
+def _witnessed_heads(path: Path) -> list[bytes]:
     try:
         with path.open("rb") as file:
             return [file.read(_MAX_HELD)]
@@ -386,7 +399,7 @@ def _held(path: Path) -> list[bytes]:
         ) from error
 
 
-def _signer(files: JournalFiles, vkey: str) -> Signer | None:
+def _find_signer(files: JournalFiles, vkey: str) -> Signer | None:
     """The key of ours that this log goes on under, whichever file it is in."""
     from lockgate.journal import keys
 
@@ -399,7 +412,7 @@ def _signer(files: JournalFiles, vkey: str) -> Signer | None:
     return None
 
 
-def journal_from_settings(settings: Settings) -> recording.Journal | None:
+def journal_from_settings(settings: Settings) -> recording.JournalWriter | None:
     """Where a gate of these settings records its rulings; None only where the operator has switched the journal off.
 
     Nothing is opened before the first ruling. A place that cannot be used is then JournalUnavailable, each time.
@@ -407,7 +420,7 @@ def journal_from_settings(settings: Settings) -> recording.Journal | None:
     audit = settings.audit
     if not audit.enabled:
         with suppress(LockgateError):
-            recording.switched_off(journal_files(settings).note)
+            recording.note_journal_off(journal_files(settings).note)
         return None
     if audit.strict and not audit.witnesses:
         raise InvalidConfig(
@@ -430,8 +443,8 @@ def journal_from_settings(settings: Settings) -> recording.Journal | None:
     try:
         files = journal_files(settings)
     except JournalUnavailable as error:
-        return recording.Unavailable(error.message, hint=error.hint)
-    return recording.Declared(
+        return recording.UnavailableJournal(error.message, hint=error.hint)
+    return recording.DeclaredJournal(
         partial(_shared_log, settings),
         policy_hash=settings.policy.hash,
         settings_hash=settings_hash(settings),
@@ -460,56 +473,59 @@ def settings_hash(settings: Settings) -> str:
 
 
 # One per log and process, however many gates there are: their records then share commits, signatures and a thread.
-_logs: dict[tuple[JournalFiles, Audit], tuple[recording.Opened, Callable[[], None]]] = {}
-_logging = Lock()
+_logs: dict[tuple[JournalFiles, AuditSettings], tuple[recording.OpenedJournal, Callable[[], None]]] = {}
+_logs_lock = Lock()
 
 
 def _forked() -> None:
     """In a child: somebody may have been opening a log, and is not here to open the lock."""
-    global _logging
-    _logging = Lock()
+    global _logs_lock
+    _logs_lock = Lock()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
-def _shared_log(settings: Settings) -> recording.Opened:
+def _shared_log(settings: Settings) -> recording.OpenedJournal:
     files, audit = journal_files(settings), settings.audit
-    with _logging:
+    with _logs_lock:
         if (files, audit) not in _logs:
-            log, origin = _opened_log(settings)
-            known: tuple[recording.Opened, Callable[[], None]] = recording.Opened(log, log, origin), log.close
+            log, origin = _open_log(settings)
+            known: tuple[recording.OpenedJournal, Callable[[], None]] = (
+                recording.OpenedJournal(log, log, origin),
+                log.close,
+            )
             if audit.witnesses or audit.anchors:
-                from lockgate.journal.publisher import Witnessed, publish
+                from lockgate.journal.publisher import WitnessedJournal, start_publishing
 
-                publishing = publish(log, audit.witnesses, audit.anchors, witnessed=files.witnessed)
-                strict = Witnessed(log, publishing, strict_s=audit.strict_seconds) if audit.strict else log
-                known = recording.Opened(strict, log, origin), publishing.close
+                publishing = start_publishing(log, audit.witnesses, audit.anchors, witnessed=files.witnessed)
+                strict = WitnessedJournal(log, publishing, strict_s=audit.strict_seconds) if audit.strict else log
+                known = recording.OpenedJournal(strict, log, origin), publishing.close
             _logs[files, audit] = known
         return _logs[files, audit][0]
 
 
 def close_journals() -> None:
     """Sign and close the journals that gates of this process have opened. The end of the process does it as well."""
-    with _logging:
+    with _logs_lock:
         while _logs:
             _logs.popitem()[1][1]()
 
 
 def scanner_from_settings(settings: Settings) -> Scanner:
-    return cached_scanner((*RULES, *custom_rules(settings.policy.additional_patterns)), settings.cache_dir)
+    return cached_scanner((*RULES, *rules_from_patterns(settings.policy.additional_patterns)), settings.cache_dir)
 
 
 def adapter_from_env(
     environ: Mapping[str, str] | None = None, *, keys: KeySource | None = None
 ) -> LocalRuleAdapter | RemoteAdapter | EmbeddedAdapter:
     """The adapter that the environment names, with the rules of the configuration in force here."""
-    from lockgate.settings.verifiers import verifier_settings
+    from lockgate.settings.verifiers import verifier_settings_from_env
 
     # The verifier's settings first: they are quicker to refuse than rules are to compile.
-    verifier = verifier_settings(environ, keys_elsewhere=keys is not None)
-    settings = discover(environ=environ, check_pattern=check_pattern)
+    verifier = verifier_settings_from_env(environ, keys_elsewhere=keys is not None)
+    settings = discover_settings(environ=environ, check_pattern=check_pattern)
     scanner = scanner_from_settings(settings)
     return adapter_from_settings(verifier, scanner, keys=keys, preset=settings.policy.judge_preset)
 
@@ -520,7 +536,7 @@ def adapter_from_settings(
     *,
     keys: KeySource | None = None,
     client: Client | None = None,
-    heard: Hearing | None = None,
+    wrap_provider: Hearing | None = None,
     preset: str = "balanced",
 ) -> LocalRuleAdapter | RemoteAdapter | EmbeddedAdapter:
     # Imported here: a gate, and the command that hosts start for every call, need none of it.
@@ -542,7 +558,7 @@ def adapter_from_settings(
     except InvalidConfig as error:
         raise InvalidConfig(f"VERIFIER_ADAPTER `{settings.adapter}`: {error.message}", hint=error.hint) from None
     return RemoteAdapter(
-        heard(provider) if heard else provider,
+        wrap_provider(provider) if wrap_provider else provider,
         client or _client(settings, settings.timeout_ms),
         settings.keys if keys is None else keys,
         scanner=scanner,
@@ -594,22 +610,22 @@ def cached_scanner(rules: tuple[Rule, ...], folder: Path | None) -> Scanner:
     """
     if folder is None:
         return Scanner(rules)
-    file = folder / f"rules-{_key(rules)}.bin"
-    compiled = _read(file)
+    file = folder / f"rules-{_cache_key(rules)}.bin"
+    compiled = _read_cache(file)
     if compiled is not None:
         try:
             return Scanner(rules, compiled=compiled)
         except hyperscan.HyperscanError:
             pass  # made on another processor or damaged in a way its digest does not show: make it anew
     scanner = Scanner(rules)
-    _write(file, scanner.dump())
+    _write_cache(file, scanner.dump())
     return scanner
 
 
-def _key(rules: tuple[Rule, ...]) -> str:
+def _cache_key(rules: tuple[Rule, ...]) -> str:
     parts = [
         str(getattr(hyperscan, "__version__", "")),
-        *(f"{flags}:{pattern}" for pattern, flags in expressions(rules) + cue_expressions()),
+        *(f"{flags}:{pattern}" for pattern, flags in rule_expressions(rules) + cue_expressions()),
         # Which of them are compiled apart.
         *(rule.id for rule in rules if rule.beyond_ascii),
         str(BEYOND_ASCII),
@@ -617,13 +633,13 @@ def _key(rules: tuple[Rule, ...]) -> str:
     return sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
-def _read(file: Path) -> bytes | None:
+def _read_cache(file: Path) -> bytes | None:
     try:
-        if not _private(os.lstat(file.parent), folder=True):
+        if not _is_private(os.lstat(file.parent), folder=True):
             return None
         number = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
         with os.fdopen(number, "rb") as opened:
-            if not _private(os.fstat(number), folder=False):
+            if not _is_private(os.fstat(number), folder=False):
                 return None
             data = opened.read(_MAX_CACHED)
     except (OSError, ValueError):
@@ -633,7 +649,7 @@ def _read(file: Path) -> bytes | None:
     return body if data[:head] == _MAGIC + sha256(body).digest() else None
 
 
-def _write(file: Path, compiled: bytes) -> None:
+def _write_cache(file: Path, compiled: bytes) -> None:
     temporary = file.with_name(f"{file.name}.{os.getpid()}.new")
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -646,7 +662,7 @@ def _write(file: Path, compiled: bytes) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _private(status: os.stat_result, *, folder: bool) -> bool:
+def _is_private(status: os.stat_result, *, folder: bool) -> bool:
     if folder != stat.S_ISDIR(status.st_mode):
         return False
     if os.name != "posix":

@@ -16,7 +16,7 @@ from lockgate.abuse_gate.middleware import AbuseGateMiddleware
 from lockgate.core.ruling.policy import Policy
 from lockgate.gate.gate import shared_scanner
 from lockgate.runtime.metrics import Metrics
-from lockgate.settings.abuse_gate import AbuseSettings, abuse_settings
+from lockgate.settings.abuse_gate import AbuseSettings, abuse_settings_from_env
 
 SECRET = "0123456789abcdef" * 4
 
@@ -84,7 +84,7 @@ def test_a_gate_with_a_setting_that_makes_no_sense_does_not_start(
 
 
 def settings(**said: str) -> AbuseSettings:
-    return abuse_settings({"ABUSE_SECRET": SECRET, **said})
+    return abuse_settings_from_env({"ABUSE_SECRET": SECRET, **said})
 
 
 def test_a_ban_outlives_the_process_where_a_file_keeps_it(home: Path) -> None:
@@ -113,8 +113,10 @@ def test_a_shared_store_is_reached_with_its_password(monkeypatch: pytest.MonkeyP
             made.append(url)
 
     monkeypatch.setattr("lockgate.abuse_gate.stores.strikes_valkey.ValkeyStrikes", Store)
-    wiring.ladder(settings(ABUSE_STORE="valkeys://cache.internal:6380/2", ABUSE_STORE_PASSWORD="p@ss/w:rd"), Metrics())
-    wiring.ladder(settings(ABUSE_STORE="valkey://127.0.0.1:6379/0"), Metrics())
+    wiring.ladder_from_settings(
+        settings(ABUSE_STORE="valkeys://cache.internal:6380/2", ABUSE_STORE_PASSWORD="p@ss/w:rd"), Metrics()
+    )
+    wiring.ladder_from_settings(settings(ABUSE_STORE="valkey://127.0.0.1:6379/0"), Metrics())
     assert made == ["valkeys://:p%40ss%2Fw%3Ard@cache.internal:6380/2", "valkey://127.0.0.1:6379/0"]
 
 

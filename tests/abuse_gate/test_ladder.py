@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 from lockgate.abuse_gate import ladder as ladder_module
-from lockgate.abuse_gate.ladder import Judged, Ladder
+from lockgate.abuse_gate.ladder import ClientStanding, Ladder
 from lockgate.abuse_gate.stores.bans_sqlite import SqliteBans
 from lockgate.core.requests.strikes import (
     NETWORK,
     PRINCIPAL,
-    Heard,
-    Known,
     LadderSettings,
-    Record,
+    SharedRecord,
+    SharedStrikes,
     Standing,
+    StrikeRecord,
+    StrikeReport,
     Subject,
-    Told,
-    learned,
-    left_s,
-    struck,
+    add_strike,
+    merge_shared,
+    remaining_s,
 )
 
 SETTINGS = LadderSettings()
@@ -52,12 +52,12 @@ class Together:
 
     def __init__(self, clock: Clock) -> None:
         self.clock, self.up = clock, True
-        self.calls: list[list[Told]] = []
+        self.calls: list[list[StrikeReport]] = []
         self.closed = 0
         self.wipe()
 
     def wipe(self) -> None:
-        self.records: dict[Subject, Record] = {}
+        self.records: dict[Subject, StrikeRecord] = {}
         self.ids: set[tuple[Subject, str]] = set()
         self.epoch = getattr(self, "epoch", 0) + 1
 
@@ -69,31 +69,31 @@ class Part:
     def __init__(self, all: Together) -> None:
         self.all, self.epoch, self.known = all, all.epoch, 0
 
-    async def exchange(self, told: Sequence[Told]) -> Heard | None:
+    async def exchange(self, told: Sequence[StrikeReport]) -> SharedStrikes | None:
         everybody, now = self.all, self.all.clock()
         everybody.calls.append(list(told))
         await asyncio.sleep(0)
         if not everybody.up:
             return None
         for each in told:
-            record = everybody.records.get(each.subject, Record())
+            record = everybody.records.get(each.subject, StrikeRecord())
             for id, age_s in each.strikes:
                 if (each.subject, id) not in everybody.ids:
                     everybody.ids.add((each.subject, id))
-                    record = struck(record, each.subject.kind, now - age_s, SETTINGS)
-            known = Known((), each.locked_s, each.quarantined_s)
-            everybody.records[each.subject] = learned(record, known, now, SETTINGS)
+                    record = add_strike(record, each.subject.kind, now - age_s, SETTINGS)
+            known = SharedRecord((), each.locked_s, each.quarantined_s)
+            everybody.records[each.subject] = merge_shared(record, known, now, SETTINGS)
         forgot, self.epoch = self.epoch != everybody.epoch, everybody.epoch
         bans = [
-            (subject, Known((), *left_s(record, now)))
+            (subject, SharedRecord((), *remaining_s(record, now)))
             for subject, record in everybody.records.items()
             if record.ends() > now
         ]
-        return Heard(tuple(self._known(each.subject) for each in told), tuple(bans), forgot)
+        return SharedStrikes(tuple(self._known(each.subject) for each in told), tuple(bans), forgot)
 
-    def _known(self, subject: Subject) -> Known:
-        record, now = self.all.records.get(subject, Record()), self.all.clock()
-        return Known(tuple(now - at for at in record.strikes), *left_s(record, now))
+    def _known(self, subject: Subject) -> SharedRecord:
+        record, now = self.all.records.get(subject, StrikeRecord()), self.all.clock()
+        return SharedRecord(tuple(now - at for at in record.strikes), *remaining_s(record, now))
 
     async def close(self) -> None:
         self.all.closed += 1
@@ -103,14 +103,14 @@ def make(clock: Clock, store: Any = None, **more: Any) -> Ladder:
     return Ladder(more.pop("settings", SETTINGS), store, clock=clock, chance=lambda: 0.0, **more)
 
 
-def run(work: Awaitable[Judged]) -> Judged:
-    async def wait() -> Judged:
+def run(work: Awaitable[ClientStanding]) -> ClientStanding:
+    async def wait() -> ClientStanding:
         return await work
 
     return asyncio.run(wait())
 
 
-def strike(ladder: Ladder, *subjects: Subject, times: int = 1) -> Judged:
+def strike(ladder: Ladder, *subjects: Subject, times: int = 1) -> ClientStanding:
     for _ in range(times):
         judged = run(ladder.record_unsafe(subjects))
     return judged
@@ -122,7 +122,7 @@ def strike(ladder: Ladder, *subjects: Subject, times: int = 1) -> Judged:
 def test_the_ladder_is_climbed_and_left_again() -> None:
     clock = Clock()
     ladder = make(clock)
-    assert run(ladder.standing((ANN, HOME))) == Judged(Standing.NORMAL, 0, 0, False)
+    assert run(ladder.standing((ANN, HOME))) == ClientStanding(Standing.NORMAL, 0, 0, False)
     steps = [strike(ladder, ANN, HOME) for _ in range(5)]
     assert [step.standing for step in steps[:4]] == [*[Standing.NORMAL] * 2, *[Standing.EXECUTE_LOCKED] * 2]
     assert [step.strikes for step in steps] == [1, 2, 3, 4, 5]
@@ -130,7 +130,7 @@ def test_the_ladder_is_climbed_and_left_again() -> None:
     clock.now += 3599.5
     assert run(ladder.standing((ANN, HOME)))[:2] == (Standing.FULL_QUARANTINE, 1)
     clock.now += 0.5
-    assert run(ladder.standing((ANN, HOME))) == Judged(Standing.NORMAL, 0, 0, False)
+    assert run(ladder.standing((ANN, HOME))) == ClientStanding(Standing.NORMAL, 0, 0, False)
 
 
 def test_a_neighbour_is_never_locked_out() -> None:
@@ -162,8 +162,8 @@ def test_a_quarantine_follows_its_principal_to_every_network() -> None:
 
 def test_it_can_be_switched_off() -> None:
     ladder = make(Clock(), settings=LadderSettings(enabled=False))
-    assert strike(ladder, ANN, times=50) == Judged(Standing.NORMAL, 0, 0, False)
-    assert run(ladder.standing((ANN,))) == Judged(Standing.NORMAL, 0, 0, False)
+    assert strike(ladder, ANN, times=50) == ClientStanding(Standing.NORMAL, 0, 0, False)
+    assert run(ladder.standing((ANN,))) == ClientStanding(Standing.NORMAL, 0, 0, False)
 
 
 def test_what_is_forgotten_for_want_of_room_is_counted() -> None:
@@ -242,19 +242,19 @@ def test_whoever_is_signed_in_waits_and_is_never_turned_away() -> None:
 def test_what_was_learned_since_is_known_without_asking(clock: Clock, together: Together) -> None:
     ladder = make(clock, together)
 
-    async def run() -> tuple[Judged, Judged]:
+    async def run() -> tuple[ClientStanding, ClientStanding]:
         before = await ladder.standing((ANN, HOME))
         for _ in range(5):
             await ladder.record_unsafe((ANN, HOME))
         asked = len(together.calls)
-        after = ladder.known((ANN, HOME), before)
+        after = ladder.standing_from_memory((ANN, HOME), before)
         assert len(together.calls) == asked
         return before, after
 
     before, after = asyncio.run(run())
     assert (before.standing, after.standing) == (Standing.NORMAL, Standing.FULL_QUARANTINE)
     off = make(clock, settings=LadderSettings(enabled=False))
-    assert off.known((ANN,), before) is before
+    assert off.standing_from_memory((ANN,), before) is before
 
 
 # --- several workers
@@ -331,7 +331,7 @@ def test_an_answer_that_was_lost_does_not_count_a_strike_twice(clock: Clock, tog
     class Deaf(Part):
         deaf = True
 
-        async def exchange(self, told: Sequence[Told]) -> Heard | None:
+        async def exchange(self, told: Sequence[StrikeReport]) -> SharedStrikes | None:
             heard = await super().exchange(told)
             return None if self.deaf else heard
 
@@ -344,13 +344,13 @@ def test_an_answer_that_was_lost_does_not_count_a_strike_twice(clock: Clock, tog
     assert (judged.strikes, judged.standing, judged.degraded) == (2, Standing.NORMAL, False)
 
 
-@pytest.mark.parametrize("answer", [RuntimeError("odd"), Heard(()), Heard((Known(),) * 9)])
+@pytest.mark.parametrize("answer", [RuntimeError("odd"), SharedStrikes(()), SharedStrikes((SharedRecord(),) * 9)])
 def test_a_store_that_answers_nonsense_is_one_that_is_down(clock: Clock, answer: object) -> None:
     class Odd:
-        async def exchange(self, told: Sequence[Told]) -> Heard | None:
+        async def exchange(self, told: Sequence[StrikeReport]) -> SharedStrikes | None:
             if isinstance(answer, Exception):
                 raise answer
-            assert isinstance(answer, Heard)
+            assert isinstance(answer, SharedStrikes)
             return answer
 
         async def close(self) -> None: ...
@@ -366,7 +366,7 @@ def test_a_request_that_is_cancelled_has_its_strike_counted_everywhere(clock: Cl
     class Hanging(Part):
         hangs = True
 
-        async def exchange(self, told: Sequence[Told]) -> Heard | None:
+        async def exchange(self, told: Sequence[StrikeReport]) -> SharedStrikes | None:
             if self.hangs:
                 await asyncio.Event().wait()
             return await super().exchange(told)
@@ -392,7 +392,7 @@ def test_a_strike_that_falls_while_another_is_being_told_is_told_too(clock: Cloc
     class Slow(Part):
         asked = 0
 
-        async def exchange(self, told: Sequence[Told]) -> Heard | None:
+        async def exchange(self, told: Sequence[StrikeReport]) -> SharedStrikes | None:
             self.asked += 1
             if self.asked == 2:
                 return None
@@ -477,7 +477,7 @@ def test_a_restart_lifts_no_ban(clock: Clock, path: Path) -> None:
     wall.now += 600
     # Another process, with another monotonic clock.
     later = make(Clock(7.0), bans=SqliteBans(path, SETTINGS), wall=wall)
-    assert run(later.standing((ANN, CAFE))) == Judged(Standing.FULL_QUARANTINE, 3000, 0, False)
+    assert run(later.standing((ANN, CAFE))) == ClientStanding(Standing.FULL_QUARANTINE, 3000, 0, False)
     assert run(later.standing((BOB, CAFE))).standing is Standing.NORMAL
 
 
@@ -513,7 +513,7 @@ class Disk:
     """A file of bans that can fail or hang."""
 
     def __init__(self) -> None:
-        self.kept: dict[Subject, Known] = {}
+        self.kept: dict[Subject, SharedRecord] = {}
         self.fails = False
         self.hangs: threading.Event | None = None
 
@@ -523,11 +523,11 @@ class Disk:
         if self.fails:
             raise OSError("no space left on device")
 
-    def keep(self, bans: Sequence[tuple[Subject, Known]], now_s: float) -> None:
+    def keep(self, bans: Sequence[tuple[Subject, SharedRecord]], now_s: float) -> None:
         self._be()
         self.kept.update(bans)
 
-    def since(self, number: int, now_s: float) -> tuple[Sequence[tuple[Subject, Known]], int, bool]:
+    def since(self, number: int, now_s: float) -> tuple[Sequence[tuple[Subject, SharedRecord]], int, bool]:
         self._be()
         return (), number, False
 
@@ -559,7 +559,7 @@ def test_a_disk_that_hangs_holds_nobody_up_for_long(clock: Clock, monkeypatch: p
         judged = strike(ladder, ANN, times=3)
         assert (judged.standing, judged.degraded) == (Standing.EXECUTE_LOCKED, True)
         clock.now += 25  # whoever comes now does not wait at all
-        monkeypatch.setattr(asyncio, "wait", None)
+        monkeypatch.setattr(asyncio, "run", None)
         assert run(ladder.standing((HOME,))).degraded
         # A thread that never comes back is given up, and what it was to write is not.
         monkeypatch.undo()
@@ -572,13 +572,13 @@ def test_a_disk_that_hangs_holds_nobody_up_for_long(clock: Clock, monkeypatch: p
 
 def test_nobody_is_judged_before_the_bans_on_disk_are_known(clock: Clock) -> None:
     class Slow(Disk):
-        def since(self, number: int, now_s: float) -> tuple[Sequence[tuple[Subject, Known]], int, bool]:
+        def since(self, number: int, now_s: float) -> tuple[Sequence[tuple[Subject, SharedRecord]], int, bool]:
             super().since(number, now_s)
             # In pages: not one of them may be missing either.
             who = (ANN, BOB, *[Subject(PRINCIPAL, "c" * 32)] * 3)[number]
-            return [(who, Known((), 900, 0))], number + 1, number < 3
+            return [(who, SharedRecord((), 900, 0))], number + 1, number < 3
 
-    async def many() -> list[Judged]:
+    async def many() -> list[ClientStanding]:
         disk = Slow()
         disk.hangs = threading.Event()
         ladder = make(clock, bans=disk)

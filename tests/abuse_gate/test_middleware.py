@@ -461,15 +461,15 @@ def test_a_function_that_would_block_the_loop_is_refused_at_the_start() -> None:
 
 @pytest.mark.parametrize("fault", ["raises", "none", "cut", "hangs"])
 def test_nobody_s_word_makes_an_attachment_safe_that_was_not_read(fault: str) -> None:
-    from lockgate.abuse_gate.request.normalize import Inspected
+    from lockgate.abuse_gate.request.normalize import InspectedUpload
 
     class Poor:
-        async def inspect(self, uploads: Any, *, whom: str) -> list[Inspected]:
+        async def inspect(self, uploads: Any, *, whom: str) -> list[InspectedUpload]:
             if fault == "raises":
                 raise OSError
             if fault == "hangs":
                 await asyncio.Event().wait()
-            return [] if fault == "none" else [Inspected("a.pdf", "pdf", complete=fault != "cut")]
+            return [] if fault == "none" else [InspectedUpload("a.pdf", "pdf", complete=fault != "cut")]
 
     form = {"headers": [(b"content-type", b"multipart/form-data; boundary=x")]}
     file = b'--x\r\nContent-Disposition: form-data; name="f"; filename="a.pdf"\r\n\r\n%PDF-1.4\r\n--x--\r\n'
@@ -892,7 +892,7 @@ def test_lifespan_passes_and_ends_what_the_gate_has_begun(monkeypatch: pytest.Mo
             await receive()
             await send({"type": f"lifespan.{kind}.complete"})
 
-    monkeypatch.setattr(abuse_gate.wiring, "inspector", lambda settings, gate: Part())
+    monkeypatch.setattr(abuse_gate.wiring, "inspector_from_settings", lambda settings, gate: Part())
     gate = gated(app, inspector=None)
     events = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
     asyncio.run(call(gate, {"type": "lifespan"}, events))

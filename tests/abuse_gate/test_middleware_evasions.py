@@ -14,9 +14,9 @@ from urllib.parse import quote, quote_plus
 import pytest
 from documents import HARMLESS, docx, html, line, multipart, part, pdf, run
 
-from lockgate.abuse_gate.documents.inspector import Inspector, Limits
-from lockgate.abuse_gate.request.content_kinds import kind_of
-from lockgate.abuse_gate.request.normalize import Normalized, Refused, normalize, payload_of
+from lockgate.abuse_gate.documents.inspector import InspectionLimits, Inspector
+from lockgate.abuse_gate.request.content_kinds import detect_kind
+from lockgate.abuse_gate.request.normalize import NormalizedRequest, RefusedRequest, normalize, payload_from_request
 from lockgate.abuse_gate.request.tool_use import may_use_tools
 from lockgate.core.text.scanner import Scanner
 from lockgate.verifiers.adapters import LocalRuleAdapter
@@ -31,15 +31,15 @@ FORM = "application/x-www-form-urlencoded"
 @pytest.fixture(scope="module")
 def inspector(scanner: Scanner) -> Inspector:
     # Nothing here asks a process: what does is read in this one, below.
-    return Inspector(Limits(timeout_s=60, total_s=60), scanner=scanner)
+    return Inspector(InspectionLimits(timeout_s=60, total_s=60), scanner=scanner)
 
 
 def verdict(body: bytes, content_type: str, scanner: Scanner, inspector: Inspector) -> str:
     found = normalize(body, content_type)
-    if isinstance(found, Refused):
+    if isinstance(found, RefusedRequest):
         return "refused"
-    inspected = [inspector.look(upload, upload.kind) for upload in found.uploads]
-    return LocalRuleAdapter(scanner=scanner).assess(payload_of(found, inspected))
+    inspected = [inspector.inspect_one(upload, upload.kind) for upload in found.uploads]
+    return LocalRuleAdapter(scanner=scanner).assess(payload_from_request(found, inspected))
 
 
 def field(data: bytes, media: str = "") -> tuple[bytes, str]:
@@ -134,7 +134,7 @@ def test_a_picture_is_still_a_picture() -> None:
             {"inlineData": {"mimeType": "image/png", "data": text}},
         ):
             found = normalize(*chat([value]))
-            assert isinstance(found, Normalized)
+            assert isinstance(found, NormalizedRequest)
             assert [upload.data for upload in found.uploads] == [data]
             assert all(turn.text == "image/png" for turn in found.turns)
 
@@ -172,7 +172,7 @@ def test_words_that_begin_like_a_file_are_words(
 
 @pytest.mark.parametrize("lead", [b"RIFF0000WEBP ", b"0000ftypisom "])
 def test_a_text_is_a_text_whatever_it_begins_with(lead: bytes) -> None:
-    assert kind_of(lead + A_BYTES) == "text"
+    assert detect_kind(lead + A_BYTES) == "text"
 
 
 # --- JSON that others read
@@ -216,8 +216,8 @@ def test_tools_are_seen_in_fields_files_and_strings(text: str) -> None:
 def test_what_a_lenient_parser_reads_is_read_as_what_it_says() -> None:
     text = '{"messages":[{"role":"tool","content":"page"},{"name":"pay","arguments":"{}"}],"x":NaN}'
     found = normalize(text.encode(), "text/plain")
-    assert isinstance(found, Normalized)
-    assert [(turn.what, turn.source) for turn in found.turns[:2]] == [("text", "tool:unnamed"), ("call", "agent")]
+    assert isinstance(found, NormalizedRequest)
+    assert [(turn.kind, turn.source) for turn in found.turns[:2]] == [("text", "tool:unnamed"), ("call", "agent")]
     # And as the text that it is to whoever parses nothing.
     assert found.turns[-1].text == text
 
@@ -279,8 +279,8 @@ CALLS: list[tuple[dict[str, Any], str, object]] = [
 @pytest.mark.parametrize(("body", "tool", "arguments"), CALLS, ids=lambda value: str(value)[:40])
 def test_calls_of_every_shape_are_calls(body: dict[str, Any], tool: str, arguments: object) -> None:
     found = normalize(json.dumps({"input": [body]}).encode(), JSON)
-    assert isinstance(found, Normalized)
-    assert [(turn.tool, turn.arguments) for turn in found.turns if turn.what == "call"] == [(tool, arguments)]
+    assert isinstance(found, NormalizedRequest)
+    assert [(turn.tool, turn.arguments) for turn in found.turns if turn.kind == "call"] == [(tool, arguments)]
 
 
 # --- words in pieces
@@ -317,7 +317,7 @@ def test_words_in_pieces_are_read_together(content: object, scanner: Scanner, in
 
 def outside(messages: list[dict[str, Any]]) -> list[bool]:
     found = normalize(json.dumps({"model": "m", "messages": messages}).encode(), JSON)
-    assert isinstance(found, Normalized)
+    assert isinstance(found, NormalizedRequest)
     return [turn.outside for turn in found.turns if A in turn.text] + [upload.outside for upload in found.uploads]
 
 
@@ -396,7 +396,7 @@ ELSEWHERE: list[dict[str, Any]] = [
 @pytest.mark.parametrize("body", ELSEWHERE, ids=lambda value: str(value)[:60])
 def test_so_is_a_result_whose_call_is_elsewhere_a_document_and_what_a_model_says_after_it(body: dict[str, Any]) -> None:
     found = normalize(json.dumps(body).encode(), JSON)
-    assert isinstance(found, Normalized)
+    assert isinstance(found, NormalizedRequest)
     assert {turn.outside for turn in found.turns if A in turn.text} == {True}
     assert {turn.source.partition(":")[0] for turn in found.turns} <= {"tool", "document", "agent", "user", "request"}
 
@@ -462,11 +462,11 @@ class InThisProcess(Inspector):
     """Reads documents here: a process for each would take the tests a second."""
 
     def _ask(self, kind: str, data: bytes) -> Any:
-        from lockgate.abuse_gate.documents.inspector import _answered
-        from lockgate.abuse_gate.documents.worker import _answer
+        from lockgate.abuse_gate.documents.inspector import _parse_answer
+        from lockgate.abuse_gate.documents.worker import _extract_answer
 
         limits = {"kind": kind, "pages": 200, "unpacked_bytes": 1 << 25, "characters": self.limits.characters}
-        return _answered(_answer(limits, data), self.limits)
+        return _parse_answer(_extract_answer(limits, data), self.limits)
 
 
 @pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in DOCUMENTS.items()])
@@ -479,12 +479,12 @@ def test_a_style_hides_whatever_its_part_is_called(scanner: Scanner) -> None:
     style = part('<w:style w:styleId="S"><w:rPr><w:vanish/></w:rPr></w:style>', "w:styles")
     data = docx(run(HARMLESS), run(HARMLESS, '<w:rStyle w:val="S"/>'), parts={"word/other.xml": style})
     (upload,) = normalized(file(data)).uploads
-    assert InThisProcess(scanner=scanner).look(upload, "docx").rule_hits == ("docx:hidden",)
+    assert InThisProcess(scanner=scanner).inspect_one(upload, "docx").rule_hits == ("docx:hidden",)
 
 
-def normalized(body: tuple[bytes, str]) -> Normalized:
+def normalized(body: tuple[bytes, str]) -> NormalizedRequest:
     found = normalize(*body)
-    assert isinstance(found, Normalized)
+    assert isinstance(found, NormalizedRequest)
     return found
 
 
@@ -502,7 +502,7 @@ def test_an_ordinary_word_document_is_whole(scanner: Scanner) -> None:
         },
     )
     (upload,) = normalized(file(data)).uploads
-    found = InThisProcess(scanner=scanner).look(upload, upload.kind)
+    found = InThisProcess(scanner=scanner).inspect_one(upload, upload.kind)
     assert (found.rule_hits, found.complete, found.texts) == ((), True, (HARMLESS,))
     assert found.stats["images"] == 2
 
@@ -517,10 +517,10 @@ def test_letters_that_only_their_places_put_together_are_not_safe(scanner: Scann
 def test_a_picture_is_no_text_and_the_words_in_it_are(scanner: Scanner, inspector: Inspector) -> None:
     noise = bytes((number * 7919 + (number >> 8)) % 256 for number in range(50_000))
     (upload,) = normalized(file(PNG + noise, "a.png", "image/png")).uploads
-    assert inspector.look(upload, upload.kind).rule_hits == ()
+    assert inspector.inspect_one(upload, upload.kind).rule_hits == ()
     for text in (A_BYTES, A.encode("utf-16-le")):
         (upload,) = normalized(file(PNG + noise + text + noise, "a.png", "image/png")).uploads
-        assert "inj:override_safety" in inspector.look(upload, upload.kind).rule_hits
+        assert "inj:override_safety" in inspector.inspect_one(upload, upload.kind).rule_hits
 
 
 # --- what it costs
@@ -528,8 +528,8 @@ def test_a_picture_is_no_text_and_the_words_in_it_are(scanner: Scanner, inspecto
 
 def test_numbers_of_thousands_of_digits_are_not_made() -> None:
     digits = b"9" * 4299
-    assert normalize(b'{"n": %s}' % digits, JSON) == Refused(400, "not-json")
-    assert isinstance(normalize(b'{"n": %s}' % digits[:64], JSON), Normalized)
+    assert normalize(b'{"n": %s}' % digits, JSON) == RefusedRequest(400, "not-json")
+    assert isinstance(normalize(b'{"n": %s}' % digits[:64], JSON), NormalizedRequest)
     body = b"[" + b",".join([digits] * 2000) + b"]"
     for content_type in (JSON, "text/plain"):
         began = process_time()
@@ -597,12 +597,12 @@ def test_tools_are_seen_in_a_form_whatever_it_declares(charset: str) -> None:
 def test_an_ordinary_form_in_latin_1_is_ordinary(scanner: Scanner, inspector: Inspector) -> None:
     body = b"prompt=Gr%FC%DFe+aus+K%F6ln&name=J\xfcrgen"
     found = normalize(body, f"{FORM}; charset=iso-8859-1")
-    assert isinstance(found, Normalized)
+    assert isinstance(found, NormalizedRequest)
     assert found.turns[0].text == "Grüße aus Köln"
     assert not found.uploads
     assert verdict(body, f"{FORM}; charset=iso-8859-1", scanner, inspector) == "safe"
     plain = normalize(b"prompt=hi&prompt=hi", FORM)
-    assert isinstance(plain, Normalized)
+    assert isinstance(plain, NormalizedRequest)
     assert [turn.text for turn in plain.turns] == ["hi", "hi"]
 
 
@@ -612,7 +612,7 @@ def test_a_charset_for_all_parts_is_read_as_well(charset: str, scanner: Scanner,
         body, content_type = field(data)
         assert verdict(body, f"{content_type}; charset={charset}", scanner, inspector) in ("unsafe", "refused")
     body, content_type = field(b"hi")
-    assert normalize(body, f"{content_type}; charset=rot13") == Refused(415, "unknown-charset")
+    assert normalize(body, f"{content_type}; charset=rot13") == RefusedRequest(415, "unknown-charset")
 
 
 @pytest.mark.parametrize("text", [CN, ZW], ids=["chinese", "zero-width"])
@@ -671,7 +671,7 @@ NO_FILES: list[dict[str, Any]] = [
 def test_what_is_no_file_is_none(value: dict[str, Any], scanner: Scanner, inspector: Inspector) -> None:
     for body in (chat([value]), (json.dumps({"prompt": "See this.", **value}).encode(), JSON)):
         found = normalize(*body)
-        assert isinstance(found, Normalized)
+        assert isinstance(found, NormalizedRequest)
         assert not found.uploads
         assert verdict(*body, scanner, inspector) != "unsafe"
 
@@ -690,7 +690,7 @@ def test_what_is_a_file_is_one_whatever_it_looks_like() -> None:
         {"type": "file", "file": {"filename": "a.bin", "file_data": named}},
     ):
         found = normalize(*chat([value]))
-        assert isinstance(found, Normalized)
+        assert isinstance(found, NormalizedRequest)
         assert len(found.uploads) == 1
 
 

@@ -13,13 +13,13 @@ import pytest
 from asgi import HANG, HARMLESS, SECRET, Handler, call, chat, gated, post, scope
 
 from lockgate.abuse_gate import body_reader as bodies
-from lockgate.abuse_gate.body_reader import Bodies, Body
-from lockgate.abuse_gate.proxy.gateway_callouts import Vouched, allowed
-from lockgate.abuse_gate.proxy.reverse_proxy import Proxy, parse_upstream
-from lockgate.abuse_gate.proxy.server import healthy, server
-from lockgate.abuse_gate.request.normalize import Normalized, Refused, normalize
+from lockgate.abuse_gate.body_reader import BodyPool, HeldBody
+from lockgate.abuse_gate.proxy.gateway_callouts import HeaderIdentity, allow_all
+from lockgate.abuse_gate.proxy.reverse_proxy import ReverseProxy, parse_upstream
+from lockgate.abuse_gate.proxy.server import make_server, with_health_check
+from lockgate.abuse_gate.request.normalize import NormalizedRequest, RefusedRequest, normalize
 from lockgate.core.strict_json import MAX_CONTAINERS, MAX_DOCUMENTS
-from lockgate.runtime.worker_pool import Full, Lane
+from lockgate.runtime.worker_pool import Full, WorkerPool
 from lockgate.settings.abuse_gate import AbuseSettings
 
 LIMIT_S = 30.0
@@ -79,11 +79,11 @@ def test_behind_one_address_a_small_body_goes_before_a_large_one(monkeypatch: py
 
 
 def test_nothing_is_kept_of_whoever_holds_nothing() -> None:
-    pot = Bodies(max_bytes=4_000, idle_s=60, total_s=60)
+    pot = BodyPool(max_bytes=4_000, idle_s=60, total_s=60)
 
     async def run() -> None:
         for number in range(200):
-            body = Body()
+            body = HeldBody()
             body.network = f"{number:016x}{number:016x}"
             parts = [b"", b"x" * (number % 2), b""]
 
@@ -92,7 +92,7 @@ def test_nothing_is_kept_of_whoever_holds_nothing() -> None:
 
             await pot.read(receive, body)
             assert pot.held == number % 2
-            pot.let_go(body)
+            pot.release(body)
         assert (pot.held, pot._of, pot._of_wide) == (0, {}, {})
 
     asyncio.run(run())
@@ -102,10 +102,10 @@ def test_a_network_holds_as_much_as_it_leaves_free_whatever_becomes_of_its_bodie
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(bodies, "MAX_HELD_BYTES", 10_000)
-    pot = Bodies(max_bytes=4_000, idle_s=60, total_s=60)
+    pot = BodyPool(max_bytes=4_000, idle_s=60, total_s=60)
 
     async def whole(network: str, size: int) -> str:
-        body = Body()
+        body = HeldBody()
         body.network = network
 
         async def receive() -> dict[str, Any]:
@@ -114,7 +114,7 @@ def test_a_network_holds_as_much_as_it_leaves_free_whatever_becomes_of_its_bodie
         try:
             await pot.read(receive, body)
         except bodies.Stop as stop:
-            pot.let_go(body)
+            pot.release(body)
             return stop.reason
         return "held"
 
@@ -186,7 +186,7 @@ def test_all_networks_of_one_customer_have_one_share(monkeypatch: pytest.MonkeyP
 
 def test_a_body_that_gives_way_as_its_end_arrives_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "MAX_HELD_BYTES", 10_000)
-    pot = Bodies(max_bytes=6_000, idle_s=60, total_s=60)
+    pot = BodyPool(max_bytes=6_000, idle_s=60, total_s=60)
 
     async def run() -> None:
         end: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
@@ -195,7 +195,7 @@ def test_a_body_that_gives_way_as_its_end_arrives_gives_way(monkeypatch: pytest.
         async def receive() -> dict[str, Any]:
             return parts.pop() if parts else await end
 
-        first, second = Body(), Body()
+        first, second = HeldBody(), HeldBody()
         first.network, second.network = "one", "two"
         reading = asyncio.ensure_future(pot.read(receive, first))
         await asyncio.sleep(0.01)
@@ -213,13 +213,13 @@ def test_a_body_that_gives_way_as_its_end_arrives_gives_way(monkeypatch: pytest.
 
 
 def test_a_body_that_comes_in_pieces_is_read_as_one_and_ends_when_its_sender_does() -> None:
-    pot = Bodies(max_bytes=1 << 20, idle_s=60, total_s=60)
+    pot = BodyPool(max_bytes=1 << 20, idle_s=60, total_s=60)
     coming: asyncio.Queue[dict[str, Any]]
 
     async def run() -> None:
         nonlocal coming
         coming = asyncio.Queue()
-        body = Body()
+        body = HeldBody()
         reading = asyncio.ensure_future(pot.read(lambda: coming.get(), body))
         for part in (b"a", b"", b"bc"):
             await asyncio.sleep(0)
@@ -228,8 +228,8 @@ def test_a_body_that_comes_in_pieces_is_read_as_one_and_ends_when_its_sender_doe
         coming.put_nowait({"type": "http.request", "body": b"d", "more_body": False})
         await reading
         assert (body.data, body.whole, pot.held) == (b"abcd", True, 4)
-        pot.let_go(body)
-        left = Body()
+        pot.release(body)
+        left = HeldBody()
         cancelled = asyncio.ensure_future(pot.read(lambda: coming.get(), left))
         await asyncio.sleep(0)
         cancelled.cancel()
@@ -242,7 +242,7 @@ def test_a_body_that_comes_in_pieces_is_read_as_one_and_ends_when_its_sender_doe
 
 @pytest.mark.parametrize("late", [0, 1])
 def test_what_a_server_raises_is_raised_whether_it_waited_or_not(late: int) -> None:
-    pot = Bodies(max_bytes=100, idle_s=60, total_s=60)
+    pot = BodyPool(max_bytes=100, idle_s=60, total_s=60)
 
     async def receive() -> dict[str, Any]:
         for _ in range(late):
@@ -251,7 +251,7 @@ def test_what_a_server_raises_is_raised_whether_it_waited_or_not(late: int) -> N
 
     async def run() -> None:
         with pytest.raises(ConnectionResetError):
-            await pot.read(receive, Body())
+            await pot.read(receive, HeldBody())
 
     asyncio.run(run())
 
@@ -266,12 +266,12 @@ def test_a_body_that_stops_is_given_up_in_time() -> None:
 
 
 def test_names_that_are_made_up_are_no_more_turns() -> None:
-    lane, go = Lane(1, most=64), threading.Event()
+    lane, go = WorkerPool(1, max_jobs=64), threading.Event()
     order: list[str] = []
-    first = lane.start(lambda: go.wait(LIMIT_S), "crowd/0")
-    later = [lane.start(lambda n=n: order.append(f"crowd/{n}"), f"crowd/{n}") for n in range(20)]
-    later += [lane.start(lambda n=n: order.append(f"other/{n}"), f"other/{n}") for n in range(2)]
-    later += [lane.start(lambda: order.append("alone"), "alone")]
+    first = lane.submit(lambda: go.wait(LIMIT_S), "crowd/0")
+    later = [lane.submit(lambda n=n: order.append(f"crowd/{n}"), f"crowd/{n}") for n in range(20)]
+    later += [lane.submit(lambda n=n: order.append(f"other/{n}"), f"other/{n}") for n in range(2)]
+    later += [lane.submit(lambda: order.append("alone"), "alone")]
     go.set()
     for future in (first, *later):
         future.result(LIMIT_S)()
@@ -280,12 +280,12 @@ def test_names_that_are_made_up_are_no_more_turns() -> None:
 
 
 def test_where_there_is_no_room_the_network_with_most_gives_way_whatever_names_it_has() -> None:
-    lane, go = Lane(1, most=10), threading.Event()
-    first = lane.start(lambda: go.wait(LIMIT_S), "crowd/x")
-    crowd = [lane.start(lambda: None, f"crowd/{n}") for n in range(9)]
-    other = lane.start(lambda: "mine", "other/1")
+    lane, go = WorkerPool(1, max_jobs=10), threading.Event()
+    first = lane.submit(lambda: go.wait(LIMIT_S), "crowd/x")
+    crowd = [lane.submit(lambda: None, f"crowd/{n}") for n in range(9)]
+    other = lane.submit(lambda: "mine", "other/1")
     with pytest.raises(Full):
-        lane.start(lambda: None, "crowd/new")
+        lane.submit(lambda: None, "crowd/new")
     go.set()
     assert other.result(LIMIT_S)() == "mine"
     first.result(LIMIT_S)
@@ -300,11 +300,11 @@ def test_where_there_is_no_room_the_network_with_most_gives_way_whatever_names_i
 
 
 def test_a_piece_of_work_that_is_given_up_leaves_no_place_taken() -> None:
-    lane, go = Lane(1, most=4), threading.Event()
-    first = lane.start(lambda: go.wait(LIMIT_S), "a/1")
+    lane, go = WorkerPool(1, max_jobs=4), threading.Event()
+    first = lane.submit(lambda: go.wait(LIMIT_S), "a/1")
     for _ in range(100):
-        lane.start(lambda: None, "b/1").cancel()
-    last = lane.start(lambda: "done", "b/2")
+        lane.submit(lambda: None, "b/1").cancel()
+    last = lane.submit(lambda: "done", "b/2")
     go.set()
     first.result(LIMIT_S)
     assert last.result(LIMIT_S)() == "done"
@@ -318,7 +318,7 @@ def test_a_key_that_nobody_has_checked_has_its_turn_in_its_networks() -> None:
         asked.append(request.whom)
         return "safe"
 
-    gate = gated(Handler(), fetch=fetch, identity=Vouched(SECRET, key_header="x-key"))
+    gate = gated(Handler(), fetch=fetch, identity=HeaderIdentity(SECRET, key_header="x-key"))
     json_type = (b"content-type", b"application/json")
     for key in (b"one", b"two"):
         asyncio.run(post(gate, chat(HARMLESS), headers=[json_type, (b"x-key", key)]))
@@ -362,17 +362,17 @@ def test_the_networks_of_one_customer_have_one_turn_and_each_theirs_in_it() -> N
     ids=["objects", "lists"],
 )
 def test_too_many_small_objects_are_not_read(body: bytes) -> None:
-    assert normalize(body, "application/json") == Refused(413, "too-many-values")
+    assert normalize(body, "application/json") == RefusedRequest(413, "too-many-values")
 
 
 def test_brackets_in_words_are_no_objects() -> None:
     code = "{}[]" * (MAX_CONTAINERS * 2)
-    assert isinstance(normalize(chat(code), "application/json"), Normalized)
+    assert isinstance(normalize(chat(code), "application/json"), NormalizedRequest)
 
 
 def test_too_many_documents_in_one_text_are_not_read() -> None:
     lines = b'{"a":1}\n' * (MAX_DOCUMENTS + 1)
-    assert normalize(lines, "application/x-ndjson") == Refused(413, "too-many-values")
+    assert normalize(lines, "application/x-ndjson") == RefusedRequest(413, "too-many-values")
 
 
 # --- connections
@@ -386,7 +386,7 @@ def listening() -> Iterator[Any]:
 
     def start(app: Any, **more: Any) -> int:
         place, up = socket.create_server(("127.0.0.1", 0)), threading.Event()
-        serving = server(healthy(app), ready=up.set, **more)
+        serving = make_server(with_health_check(app), ready=up.set, **more)
         thread = threading.Thread(target=serving.run, args=([place],), daemon=True)
         thread.start()
         running.append(serving)
@@ -423,7 +423,7 @@ def idle(port: int, address: str = "127.0.0.1") -> socket.socket:
 
 
 def test_one_network_has_no_more_connections_than_its_share(listening: Any) -> None:
-    port = listening(allowed, connections=100, each=3)
+    port = listening(allow_all, connections=100, each=3)
     held = [idle(port) for _ in range(3)]
     with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as refused:
         heard = b""
@@ -447,7 +447,7 @@ def test_one_network_has_no_more_connections_than_its_share(listening: Any) -> N
 
 
 def test_whoever_comes_next_finds_a_place_and_whoever_finds_none_is_told_why(listening: Any) -> None:
-    port = listening(allowed, connections=8, each=7)
+    port = listening(allow_all, connections=8, each=7)
     held = [idle(port) for _ in range(4)]
     # Half of them: as many as it leaves to others.
     with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as refused:
@@ -460,7 +460,7 @@ def test_whoever_comes_next_finds_a_place_and_whoever_finds_none_is_told_why(lis
 
 
 def test_where_all_places_are_taken_the_answer_is_the_gates_own(listening: Any) -> None:
-    port = listening(allowed, connections=2, trusts=lambda _: True)
+    port = listening(allow_all, connections=2, trusts=lambda _: True)
     held = [idle(port), idle(port)]
     with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as refused:
         heard = ask(refused)
@@ -471,7 +471,7 @@ def test_where_all_places_are_taken_the_answer_is_the_gates_own(listening: Any) 
 
 
 def test_a_trusted_proxy_brings_everybodys_connections(listening: Any) -> None:
-    port = listening(allowed, connections=100, each=1, trusts=lambda address: address == "127.0.0.1")
+    port = listening(allow_all, connections=100, each=1, trusts=lambda address: address == "127.0.0.1")
     held = [idle(port) for _ in range(5)]
     for each in held:
         each.close()
@@ -486,7 +486,7 @@ def nowhere() -> str:
 
 
 def test_an_upstream_that_is_down_has_allowed_nothing() -> None:
-    reply = asyncio.run(post(gated(Proxy(parse_upstream(nowhere()))), chat(HARMLESS)))
+    reply = asyncio.run(post(gated(ReverseProxy(parse_upstream(nowhere()))), chat(HARMLESS)))
     assert (reply.status, reply.code, reply.decision) == (502, "upstream-down", "deny")
     assert "lockgate.own" not in reply.messages[0]
 
@@ -499,7 +499,7 @@ def test_nobody_behind_the_gate_can_say_that_it_denied() -> None:
 @pytest.mark.parametrize("value", [b"websocket", b"WebSocket", b"h2c, websocket"])
 def test_a_websocket_is_refused_and_not_passed_on_as_something_else(value: bytes) -> None:
     headers = [(b"connection", b"Upgrade"), (b"upgrade", value), (b"sec-websocket-key", b"x")]
-    reply = asyncio.run(post(gated(Proxy(parse_upstream(nowhere()))), method="GET", headers=headers))
+    reply = asyncio.run(post(gated(ReverseProxy(parse_upstream(nowhere()))), method="GET", headers=headers))
     assert (reply.status, reply.code, reply.decision) == (403, "websocket", "deny")
 
 

@@ -20,14 +20,14 @@ from lockgate.abuse_gate import middleware as abuse_gate
 from lockgate.abuse_gate.identity import Identity
 from lockgate.abuse_gate.ladder import Ladder
 from lockgate.abuse_gate.middleware import AbuseGateMiddleware, Request
-from lockgate.core.requests.circuit_breaker import Circuit, Limits, Result, admit, refuses, settle
+from lockgate.core.requests.circuit_breaker import CallResult, Circuit, CircuitLimits, admit, is_refusing, settle
 from lockgate.core.requests.incident_ids import incident_id
 from lockgate.core.requests.strikes import LadderSettings
 from lockgate.core.ruling.policy import Policy
 from lockgate.gate.gate import shared_scanner
 from lockgate.runtime.metrics import Metrics
 from lockgate.settings.abuse_gate import AbuseSettings
-from lockgate.settings.verifiers import verifier_settings
+from lockgate.settings.verifiers import verifier_settings_from_env
 from lockgate.testing import LoopbackProvider
 
 FAULTS = {
@@ -67,7 +67,7 @@ def remote(url: str, **more: str) -> Any:
         "VERIFIER_MAX_RETRIES": "0",
         **more,
     }
-    return assemble.adapter_from_settings(verifier_settings(environ), shared_scanner(Policy()))
+    return assemble.adapter_from_settings(verifier_settings_from_env(environ), shared_scanner(Policy()))
 
 
 def test_b0_the_gate_is_wired_by_one_line_and_asks_whom_the_environment_names(
@@ -280,7 +280,7 @@ def test_b10_a_locked_client_gets_no_tools() -> None:
 
 
 def test_b11_no_two_incidents_have_one_id() -> None:
-    ids = {abuse_gate._incident() for _ in range(20_000)}
+    ids = {abuse_gate._new_incident_id() for _ in range(20_000)}
     assert len(ids) == 20_000
     # Not by time: in one and the same millisecond only the random part tells them apart.
     from os import urandom
@@ -321,13 +321,13 @@ def test_b13_the_budget_is_the_whole_of_it_retries_included() -> None:
         adapter.close()
 
 
-def opened() -> tuple[Circuit, Limits]:
-    limits, circuit = Limits(), Circuit()
+def opened() -> tuple[Circuit, CircuitLimits]:
+    limits, circuit = CircuitLimits(), Circuit()
     for _ in range(limits.failures):
         circuit, ticket = admit(circuit, 0.0, limits)
         assert ticket is not None
-        circuit = settle(circuit, ticket, Result.FAILURE, 0.0, limits)
-    assert refuses(circuit, 1.0)
+        circuit = settle(circuit, ticket, CallResult.FAILURE, 0.0, limits)
+    assert is_refusing(circuit, 1.0)
     return circuit, limits
 
 
@@ -345,8 +345,8 @@ def test_b15_one_failed_trial_opens_the_circuit_again() -> None:
     now = limits.open_s + 1
     circuit, ticket = admit(circuit, now, limits)
     assert ticket is not None
-    circuit = settle(circuit, ticket, Result.FAILURE, now, limits)
-    assert refuses(circuit, now + 1)
+    circuit = settle(circuit, ticket, CallResult.FAILURE, now, limits)
+    assert is_refusing(circuit, now + 1)
     assert admit(circuit, now + 1, limits)[1] is None
 
 

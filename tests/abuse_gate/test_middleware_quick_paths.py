@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate.abuse_gate.identity import MAX_REMEMBERED, Identity
-from lockgate.abuse_gate.ladder import Judged, Ladder
+from lockgate.abuse_gate.ladder import ClientStanding, Ladder
 from lockgate.abuse_gate.request import conversation as turns
-from lockgate.abuse_gate.request.normalize import Normalized, Refused, normalize
-from lockgate.abuse_gate.responses import cleaned, marked
+from lockgate.abuse_gate.request.normalize import NormalizedRequest, RefusedRequest, normalize
+from lockgate.abuse_gate.responses import send_with_headers, strip_guardrail_headers
 from lockgate.abuse_gate.stores.bans_sqlite import SqliteBans
 from lockgate.core.requests.payload import InvalidPayload, Payload, PolicyContext, parse_payload
 from lockgate.core.requests.strikes import Standing, Subject
-from lockgate.core.strict_json import Refusal, read_json
+from lockgate.core.strict_json import UnreadableRequest, read_json
 from lockgate.runtime.metrics import Metrics
 from lockgate.settings.abuse_gate import AbuseSettings
 from lockgate.verifiers.adapters import LocalRuleAdapter
@@ -48,7 +48,7 @@ VALUES = st.recursive(
 )
 
 
-def said(body: bytes) -> Normalized | Refused:
+def said(body: bytes) -> NormalizedRequest | RefusedRequest:
     return normalize(body, "application/json")
 
 
@@ -58,8 +58,8 @@ def test_a_plain_message_is_read_as_any_other_would_be(value: Any) -> None:
     body = json.dumps(value).encode()
     quick = said(body)
     with (
-        patch.object(turns.Reading, "_message", lambda *_: False),
-        patch.object(turns.Reading, "_plain_chat", lambda *_: False),
+        patch.object(turns.ConversationReader, "_message", lambda *_: False),
+        patch.object(turns.ConversationReader, "_plain_chat", lambda *_: False),
         patch.object(turns, "_COMMON", frozenset[str]()),
     ):
         assert said(body) == quick
@@ -90,11 +90,11 @@ CHATS = st.fixed_dictionaries(
 def test_a_plain_chat_is_read_as_any_other_would_be(value: Any) -> None:
     body = json.dumps(value).encode()
     quick = said(body)
-    with patch.object(turns.Reading, "_plain_chat", lambda *_: False):
+    with patch.object(turns.ConversationReader, "_plain_chat", lambda *_: False):
         assert said(body) == quick
     with patch.object(turns, "MAX_TURNS", 2), patch.object(turns, "MAX_PROMPT_CHARACTERS", 40):
         quick = said(body)
-        with patch.object(turns.Reading, "_plain_chat", lambda *_: False):
+        with patch.object(turns.ConversationReader, "_plain_chat", lambda *_: False):
             assert said(body) == quick
 
 
@@ -105,7 +105,7 @@ def test_json_is_what_the_standard_decoder_takes_for_it(value: str, around: str)
         try:
             expected = json.JSONDecoder().decode(text)
         except ValueError:
-            with pytest.raises(Refusal):
+            with pytest.raises(UnreadableRequest):
                 read_json(text)
         else:
             assert read_json(text) == expected
@@ -116,7 +116,7 @@ def test_json_is_what_the_standard_decoder_takes_for_it(value: str, around: str)
 def test_what_the_rules_say_at_once_is_what_they_say_to_whoever_waits(text: str) -> None:
     adapter = LocalRuleAdapter(metrics=Metrics())
     payload = Payload(text)
-    once, waited = adapter.at_once(text, PolicyContext()), asyncio.run(adapter.examine_async(payload))
+    once, waited = adapter.examine_small(text, PolicyContext()), asyncio.run(adapter.examine_async(payload))
     asked = adapter.examine({"prompt_text": text})
     assert once is not None
     assert once[:3] == waited[:3] == asked[:3]
@@ -129,7 +129,7 @@ def test_what_the_rules_say_at_once_is_what_they_say_to_whoever_waits(text: str)
 def test_a_message_that_stands_for_a_tools_result_stays_a_tools(key: str) -> None:
     body = json.dumps({"messages": [{key: {"role": "user", "content": "page"}}]}).encode()
     found = said(body)
-    assert isinstance(found, Normalized)
+    assert isinstance(found, NormalizedRequest)
     assert [turn.source for turn in found.turns] == ["tool:unnamed"]
 
 
@@ -138,11 +138,11 @@ def test_a_message_that_stands_for_a_tools_result_stays_a_tools(key: str) -> Non
 def test_depth_is_counted_whatever_the_brackets(opens: str, depth: int, reads: bool) -> None:  # noqa: FBT001
     closes = {"[": "]", '{"a":': "}"}[opens]
     found = said((opens * depth + "1" + closes * depth).encode())
-    assert (found == Refused(400, "too-deep")) is not reads
+    assert (found == RefusedRequest(400, "too-deep")) is not reads
 
 
 def test_brackets_that_are_no_depth_are_no_depth() -> None:
-    assert isinstance(said(json.dumps([["["] * 40, [{}] * 40]).encode()), Normalized)
+    assert isinstance(said(json.dumps([["["] * 40, [{}] * 40]).encode()), NormalizedRequest)
 
 
 # --- who asks
@@ -217,23 +217,23 @@ def test_a_name_that_claims_to_be_one_of_ours_is_looked_at() -> None:
 @pytest.mark.parametrize("name", ["X-Guardrail-Decision", "x_guardrail_mode"])
 def test_a_header_whose_name_is_no_bytes_is_not_let_through(name: str) -> None:
     with pytest.raises(TypeError):
-        cleaned({"headers": [(name, b"allow")]})
+        strip_guardrail_headers({"headers": [(name, b"allow")]})
 
     async def send(_message: object) -> None:
         raise AssertionError("it went out")
 
     start = {"type": "http.response.start", "status": 200, "headers": [(name, b"allow")]}
     with pytest.raises(TypeError):
-        asyncio.run(marked(send, ())(start))  # type: ignore[arg-type]
+        asyncio.run(send_with_headers(send, ())(start))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("way", ["known", "hold"])
 def test_a_ladder_of_somebody_s_own_is_asked_every_time(way: str) -> None:
     class Own(Ladder):
-        def known(self, subjects: Any, before: Judged) -> Judged:
+        def known(self, subjects: Any, before: ClientStanding) -> ClientStanding:
             return before._replace(standing=Standing.FULL_QUARANTINE) if way == "known" else before
 
-        async def hold(self, subjects: Any, judged: Judged) -> bool:
+        async def hold(self, subjects: Any, judged: ClientStanding) -> bool:
             return way != "hold"
 
     gate = gated(Handler(), ladder=Own(AbuseSettings().ladder, clock=Clock(), sleep=no_wait))

@@ -21,9 +21,9 @@ from lockgate.abuse_gate import middleware as abuse_gate
 from lockgate.abuse_gate.identity import Identity
 from lockgate.abuse_gate.ladder import Ladder
 from lockgate.abuse_gate.middleware import AbuseGateMiddleware, Request
-from lockgate.abuse_gate.request.normalize import Inspected
-from lockgate.core.questions import Answer, NoAnswer, Why
-from lockgate.core.requests.strikes import PRINCIPAL, Heard, Known
+from lockgate.abuse_gate.request.normalize import InspectedUpload
+from lockgate.core.questions import Answer, NoAnswer, NoAnswerReason
+from lockgate.core.requests.strikes import PRINCIPAL, SharedRecord, SharedStrikes
 from lockgate.core.text.scanner import Scanner
 from lockgate.runtime.metrics import Metrics
 from lockgate.settings.abuse_gate import AbuseSettings
@@ -52,14 +52,14 @@ def upload(file: str, data: bytes, **fields: str) -> bytes:
 def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Rules that do not come to an end over a text with `stuck` in it, until the event is set."""
     release = threading.Event()
-    real = adapters.view
+    real = adapters.view_payload
 
     def view(payload: Any, scanner: Any) -> Any:
         if "stuck" in payload.prompt_text:
             release.wait(60)
         return real(payload, scanner)
 
-    monkeypatch.setattr(adapters, "view", view)
+    monkeypatch.setattr(adapters, "view_payload", view)
     yield release
     release.set()
 
@@ -134,7 +134,7 @@ class Keys:
 
 
 def remote(timeout_ms: int = 20_000) -> RemoteAdapter:
-    client = Down(NoAnswer(Why.NETWORK))
+    client = Down(NoAnswer(NoAnswerReason.NETWORK))
     return RemoteAdapter(OpenAI("m", "https://x.example"), client, Keys(), metrics=Metrics(), timeout_ms=timeout_ms)
 
 
@@ -289,9 +289,11 @@ def test_a_ban_of_another_worker_s_is_heard_of_when_a_body_takes_its_time(monkey
     banned = [False]
 
     class Store:
-        async def exchange(self, told: Any) -> Heard:
+        async def exchange(self, told: Any) -> SharedStrikes:
             left_s = 100.0 if banned[0] else 0.0
-            return Heard(tuple(Known((), 0, left_s if one.subject.kind == PRINCIPAL else 0) for one in told))
+            return SharedStrikes(
+                tuple(SharedRecord((), 0, left_s if one.subject.kind == PRINCIPAL else 0) for one in told)
+            )
 
         async def close(self) -> None:
             return
@@ -389,8 +391,10 @@ def test_many_open_streams_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> N
 class Poor:
     """An inspector that reads nothing."""
 
-    async def inspect(self, uploads: Any, *, whom: str) -> list[Inspected]:
-        return [Inspected(each.name, "archive", rule_hits=("artifact:unread",), complete=False) for each in uploads]
+    async def inspect(self, uploads: Any, *, whom: str) -> list[InspectedUpload]:
+        return [
+            InspectedUpload(each.name, "archive", rule_hits=("artifact:unread",), complete=False) for each in uploads
+        ]
 
     async def close(self) -> None:
         return

@@ -24,7 +24,7 @@ from canaries import Maker
 from lockgate import LockgateError, assemble
 from lockgate.core.text.scanner import Scanner
 from lockgate.runtime.metrics import METRICS, Metrics
-from lockgate.settings.verifiers import verifier_settings
+from lockgate.settings.verifiers import verifier_settings_from_env
 from lockgate.testing import LoopbackProvider, Recorded
 from lockgate.verifiers.adapters import RemoteAdapter
 from lockgate.verifiers.client import Client
@@ -217,7 +217,7 @@ def make(
 ) -> RemoteAdapter:
     adapter = name.partition(" ")[0]
     environ = {"VERIFIER_ADAPTER": adapter, KEY_OF[adapter]: key, **ADAPTERS[name](url), **more}
-    made = assemble.adapter_from_settings(verifier_settings(environ), scanner, client=client)
+    made = assemble.adapter_from_settings(verifier_settings_from_env(environ), scanner, client=client)
     assert isinstance(made, RemoteAdapter)
     return made
 
@@ -321,7 +321,7 @@ def test_no_secret_leaves_from_where_names_belong(scanner: Scanner) -> None:
     secrets: list[str] = []
     with LoopbackProvider() as provider, listening() as logs:
         adapter = make("compatible", provider.url, scanner, "key")
-        local = assemble.adapter_from_settings(verifier_settings({}), scanner)
+        local = assemble.adapter_from_settings(verifier_settings_from_env({}), scanner)
         told: list[object] = []
         for kind in NAMELIKE:
             _, secret = KINDS[kind]()
@@ -467,7 +467,7 @@ def test_no_refusal_to_start_shows_a_key(tmp_path: Path) -> None:
                 with listening() as logs:
                     try:
                         assemble.adapter_from_settings(
-                            verifier_settings({**good, variable: wrong.format(secret)}),
+                            verifier_settings_from_env({**good, variable: wrong.format(secret)}),
                             None,  # type: ignore[arg-type]
                         )
                     except LockgateError as error:

@@ -11,9 +11,9 @@ import pytest
 # The bench is a folder of scripts, not a package.
 import ingress
 from ingress import Round, Slice
-from lockgate.core.questions import Reply, Said
+from lockgate.core.questions import HttpReply, ModelText
 from lockgate.core.requests.payload import Payload
-from lockgate.core.requests.verifier_prompts import assess_question, parse_verdict
+from lockgate.core.requests.verifier_prompts import build_assess_question, parse_verdict
 from lockgate.verifiers.providers.compatible import Compatible
 
 
@@ -100,7 +100,7 @@ def test_waiting_is_held_against_a_provider_that_answers(
 
 def test_the_provider_that_answers_is_understood() -> None:
     nonce = "0123456789abcdef" * 2
-    question, _ = assess_question(Payload("What does the blue mug cost?"), [], [], nonce)
+    question, _ = build_assess_question(Payload("What does the blue mug cost?"), [], [], nonce)
     with ingress.served("model") as model:
         provider = Compatible("none", f"http://127.0.0.1:{model.port}/v1")
         asked = provider.request(question, "")
@@ -109,8 +109,8 @@ def test_the_provider_that_answers_is_understood() -> None:
             connection.request("POST", urlsplit(asked.url).path, asked.body, dict(asked.headers))
             reply = connection.getresponse()
             headers = {name.lower(): value for name, value in reply.getheaders()}
-            answer = provider.answer(question, Reply(reply.status, headers, reply.read()))
+            answer = provider.answer(question, HttpReply(reply.status, headers, reply.read()))
         finally:
             connection.close()
-    assert isinstance(answer, Said)
+    assert isinstance(answer, ModelText)
     assert parse_verdict(answer.text, nonce) == "safe"

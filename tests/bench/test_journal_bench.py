@@ -15,7 +15,7 @@ import run
 import speed
 from journal import tamperings
 from lockgate import Gate
-from lockgate.core.journal.verification import Shard
+from lockgate.core.journal.verification import AuditedShard
 from lockgate.core.text.scanner import Scanner
 from lockgate.journal import keys
 from tables import Table
@@ -129,7 +129,7 @@ def test_verification_is_of_sound_logs_only(tmp_path: Path) -> None:
     assert cells(table, "of bare SHA-256")[0] == "1.00×"
     assert len(table.rows) == 5
     assert list(tmp_path.iterdir()) == []
-    cut = Shard(tamperings.GENUINE.rows[:-1], tamperings.GENUINE.heads)
+    cut = AuditedShard(tamperings.GENUINE.rows[:-1], tamperings.GENUINE.heads)
     with pytest.raises(RuntimeError, match="not sound"):
         journal._sound(cut)
 

@@ -14,7 +14,7 @@ from lockgate import Gate, Policy
 from lockgate.claude_code import context_files as hook_files
 from lockgate.claude_code import events as hooks
 from lockgate.core.errors import SessionsUnavailable
-from lockgate.core.ruling.approvals import State
+from lockgate.core.ruling.approvals import ApprovalState
 from lockgate.core.ruling.opinions import Ruling
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action, Trust
@@ -635,7 +635,7 @@ def test_a_yes_in_the_terminal_ends_the_question_on_the_page(plug: Plug) -> None
     plug.tell("PostToolUse", **ran)
     question = approvals.get(kept.approval, time())
     assert question is not None
-    assert question.state is State.VOIDED
+    assert question.state is ApprovalState.VOIDED
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,8 @@ def test_a_service_that_drips_is_cut_off_by_the_deadline(service: Callable[..., 
     there = service(drip)
     code = (
         f"import sys; sys.path.insert(0, {str(SRC)!r})\n"
-        "from lockgate.claude_code import hook_command as hook\nhook.DEADLINE_S = 1.0\nsys.exit(hook.main(['claude-code']))"
+        "from lockgate.claude_code import hook_command as hook\n"
+        "hook.DEADLINE_S = 1.0\nsys.exit(hook.main(['claude-code']))"
     )
     try:
         ended = subprocess.run(
@@ -224,7 +225,8 @@ def test_a_service_that_drips_is_cut_off_by_the_deadline(service: Callable[..., 
 def test_a_host_that_never_ends_its_input_is_cut_off_too(service: Callable[..., Service]) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(SRC)!r})\n"
-        "from lockgate.claude_code import hook_command as hook\nhook.DEADLINE_S = 1.0\nsys.exit(hook.main(['claude-code']))"
+        "from lockgate.claude_code import hook_command as hook\n"
+        "hook.DEADLINE_S = 1.0\nsys.exit(hook.main(['claude-code']))"
     )
     started = subprocess.Popen(
         [sys.executable, "-I", "-c", code],

@@ -46,8 +46,8 @@ Run = Callable[..., Ended]
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where processes of their own find the compiled rules, so that they do not compile them again."""
     folder = tmp_path_factory.mktemp("cache")
-    kept = folder / "lockgate" / f"rules-{assemble._key(RULES)}.bin"
-    assemble._write(kept, shared_scanner(Policy()).dump())
+    kept = folder / "lockgate" / f"rules-{assemble._cache_key(RULES)}.bin"
+    assemble._write_cache(kept, shared_scanner(Policy()).dump())
     return folder
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from lockgate import assemble
 from lockgate.cli import approvals as command
-from lockgate.core.ruling.approvals import Pending, State, binding, shown_of
+from lockgate.core.ruling.approvals import ApprovalState, PendingApproval, bind_call, details_from_decision
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
 from lockgate.gate.approvals_sqlite import SqliteApprovals
 
@@ -65,7 +65,7 @@ def ask(
     content: str = TEXT,
     goal: str = "Write Mira when her parcel arrives",
     age_s: float = 0.0,
-) -> Pending:
+) -> PendingApproval:
     made = decision or Decision(
         Action.PAUSE,
         3,
@@ -76,14 +76,16 @@ def ask(
         (ORIGIN,),
         judged=(Ran(2, "suspicious", "some/small"), Ran(3, "PAUSE", "some/large")),
     )
-    bound = binding("s1", tool, ARGUMENTS if arguments is None else arguments, "sha256:p", "sha256:c")
+    bound = bind_call("s1", tool, ARGUMENTS if arguments is None else arguments, "sha256:p", "sha256:c")
     created_s = time() - age_s
-    pending = Pending(id, bound, created_s, created_s + 300, shown_of(made, {"b0003": content}, goal=goal))
+    pending = PendingApproval(
+        id, bound, created_s, created_s + 300, details_from_decision(made, {"b0003": content}, goal=goal)
+    )
     assert store.ask(pending) == id
     return pending
 
 
-def state(store: SqliteApprovals, pending: Pending) -> State:
+def state(store: SqliteApprovals, pending: PendingApproval) -> ApprovalState:
     kept = store.get(pending.id, time())
     assert kept is not None
     return kept.state
@@ -256,7 +258,7 @@ def test_what_is_too_long_is_said_and_cannot_be_approved_unseen(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     ended = run("approvals", "approve", pending.id, stdin=b"yes\n", at_terminal=True)
     assert (ended.code, ended.err.splitlines()[0]) == (2, "lockgate: error: the call is longer than what was shown")
-    assert state(store, pending) is State.WAITING
+    assert state(store, pending) is ApprovalState.WAITING
     assert run("approvals", "approve", pending.id, "--full", stdin=b"yes\n", at_terminal=True).code == 0
 
 
@@ -276,7 +278,7 @@ def test_yes_on_the_terminal_approves(
     assert "»desk@clearance.example«" in shown
     assert after.startswith("approved: this call may run, once, before 20")
     assert after.endswith(f"recorded as ana\n{pending.digest}\n")
-    assert store.take(pending.bound, time()).state is State.GRANTED
+    assert store.take(pending.bound, time()).state is ApprovalState.GRANTED
 
 
 @pytest.mark.parametrize("typed", [b"", b"\n", b"y\n", b"no\n", b"yes please\n", b"yes\x00\n", b"\xff\n", b"yes yes\n"])
@@ -288,7 +290,7 @@ def test_anything_else_records_nothing(
     ended = run("approvals", "approve", pending.id, stdin=typed, at_terminal=True)
     assert ended.code == 1
     assert ended.out.endswith("nothing was recorded: the call still waits\n")
-    assert state(store, pending) is State.WAITING
+    assert state(store, pending) is ApprovalState.WAITING
 
 
 @pytest.mark.parametrize("screen", [True, False])
@@ -299,7 +301,7 @@ def test_without_a_terminal_nobody_is_asked(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: screen)
     ended = run("approvals", "approve", pending.id, stdin=b"yes\n", at_terminal=not screen)
     assert (ended.code, ended.out, ended.err.splitlines()[0]) == (2, "", "lockgate: error: no terminal to ask on")
-    assert state(store, pending) is State.WAITING
+    assert state(store, pending) is ApprovalState.WAITING
 
 
 def test_yes_in_advance_needs_the_whole_id(run: Run, store: SqliteApprovals) -> None:
@@ -344,7 +346,7 @@ def test_deny_needs_no_question(run: Run, store: SqliteApprovals) -> None:
     late = run("approvals", "approve", pending.id, "--yes")
     assert late.code == 1
     assert late.out.startswith("too late: denied by bo at 20")
-    assert store.take(pending.bound, time()).state is State.DENIED
+    assert store.take(pending.bound, time()).state is ApprovalState.DENIED
 
 
 def test_an_answer_that_comes_too_late_says_why(run: Run, store: SqliteApprovals) -> None:
@@ -403,7 +405,7 @@ def test_a_mistake_is_named(run: Run, store: SqliteApprovals, argv: list[str], m
     ended = run("approvals", *argv)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.splitlines()[0] == f"lockgate: error: {message}"
-    assert state(store, pending) is State.WAITING
+    assert state(store, pending) is ApprovalState.WAITING
 
 
 def test_a_store_that_cannot_be_trusted_is_an_error(run: Run, store: SqliteApprovals) -> None:
@@ -428,9 +430,11 @@ sys.exit(main(["approvals", "approve", "3f9a1c20", "--who", "ana"]))
 """
 
 
-@pytest.mark.parametrize(("typed", "code", "after"), [("yes", 0, State.GRANTED), ("no", 1, State.WAITING)])
+@pytest.mark.parametrize(
+    ("typed", "code", "after"), [("yes", 0, ApprovalState.GRANTED), ("no", 1, ApprovalState.WAITING)]
+)
 def test_on_a_real_terminal_only_what_is_typed_after_the_question_counts(
-    store: SqliteApprovals, typed: str, code: int, after: State
+    store: SqliteApprovals, typed: str, code: int, after: ApprovalState
 ) -> None:
     pending = ask(store)
     ours, theirs = pty.openpty()
@@ -443,7 +447,7 @@ def test_on_a_real_terminal_only_what_is_typed_after_the_question_counts(
     seen = b""
     while b"Type yes: " not in seen:
         seen += os.read(ours, 65536)
-    assert state(store, pending) is State.WAITING
+    assert state(store, pending) is ApprovalState.WAITING
     os.write(ours, typed.encode() + b"\n")
     assert process.wait(timeout=60) == code
     os.close(ours)

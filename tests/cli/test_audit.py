@@ -20,7 +20,7 @@ from lockgate import assemble
 from lockgate.cli.audit import show as showing
 from lockgate.core.journal import record
 from lockgate.core.journal.merkle import leaf_hash
-from lockgate.core.journal.signed_notes import COSIGNATURE, cosigned, parse_note
+from lockgate.core.journal.signed_notes import COSIGNATURE, cosign_note, parse_note
 from lockgate.core.vocabulary import Action, Decision, Finding, Ran, Reason, Risk
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal
@@ -50,18 +50,18 @@ def a_ruling(seq: int, *, run: str = "1" * 16, deny: bool = False, **changes: An
         "salt": os.urandom(16),
         "mode": "default",
         "tool": "send_email" if deny else "read_file",
-        "args_sha256": record.digest_of(f"{seq}"),
-        "blocks": [("b0001", "untrusted", record.digest_of("page"))],
+        "args_sha256": record.sha256_hex(f"{seq}"),
+        "blocks": [("b0001", "untrusted", record.sha256_hex("page"))],
         "decision": decision,
-        "policy_hash": record.digest_of("policy"),
-        "context_sha256": record.digest_of("context"),
+        "policy_hash": record.sha256_hex("policy"),
+        "context_sha256": record.sha256_hex("context"),
     }
-    return record.encode(record.ruling(**(fields | changes)))
+    return record.encode_record(record.ruling_record(**(fields | changes)))
 
 
 def an_approval(seq: int, state: str, who: str = "") -> bytes:
-    return record.encode(
-        record.approval(
+    return record.encode_record(
+        record.approval_record(
             session="session-1",
             run="1" * 16,
             seq=seq,
@@ -257,7 +257,7 @@ def test_a_rolled_back_log_is_found_by_what_was_kept(run: Run, log: Path, vkey: 
         for (hash_,) in db.execute("SELECT hash FROM leaves ORDER BY number"):
             frontier.append(hash_)
         edge = frontier.to_bytes()
-    seal = Seal(keys.load(log.with_suffix(".key")), keys.verify).over(Shard(1, vkey, edge, edge, 0))
+    seal = Seal(keys.load(log.with_suffix(".key")), keys.verify).seal_shard(Shard(1, vkey, edge, edge, 0))
     changed(log, f"UPDATE shards SET edge = x'{edge.hex()}', signed_edge = x'{edge.hex()}', seal = x'{seal.hex()}'")
     assert run("audit", "verify").code == 0
     ended = run("audit", "verify", "--held", head)
@@ -324,7 +324,7 @@ def test_what_somebody_without_the_key_put_at_the_end_is_a_fault_where_the_key_i
 class Unwilling:
     """A signer that will not sign heads."""
 
-    def __init__(self, signer: keys.Signer) -> None:
+    def __init__(self, signer: keys.Ed25519Signer) -> None:
         self.key = signer.key
         self._signer = signer
 
@@ -335,12 +335,12 @@ class Unwilling:
 
 
 def test_a_witness_must_have_cosigned_what_is_held(run: Run, log: Path, vkey: str, head: str) -> None:
-    witness = keys.from_seed("witness.example", b"w" * 32, kind=COSIGNATURE)
-    other = keys.from_seed("other.example", b"o" * 32, kind=COSIGNATURE)
+    witness = keys.signer_from_seed("witness.example", b"w" * 32, kind=COSIGNATURE)
+    other = keys.signer_from_seed("other.example", b"o" * 32, kind=COSIGNATURE)
     ended = run("audit", "verify", "--held", head, "--witness", witness.key.vkey)
     assert ended.code == 1
     assert "no held head was cosigned by the witness `witness.example`" in ended.out
-    note = cosigned(parse_note(Path(head).read_bytes()), witness.key, witness.sign, time_s=1_800_000_600)
+    note = cosign_note(parse_note(Path(head).read_bytes()), witness.key, witness.sign, time_s=1_800_000_600)
     Path("seen.txt").write_bytes(note.to_bytes())
     ended = run("audit", "verify", "--key", vkey, "--held", "seen.txt", "--witness", witness.key.vkey)
     assert ended.code == 0
@@ -351,7 +351,7 @@ def test_a_witness_must_have_cosigned_what_is_held(run: Run, log: Path, vkey: st
     ended = run("audit", "verify", "--key", vkey, "--witness", witness.key.vkey)
     assert ended.code == 0
     assert "not shown  that nothing was cut off since the witness cosigned" in ended.out
-    forged = cosigned(parse_note(Path(head).read_bytes()), witness.key, other.sign, time_s=1_800_000_600)
+    forged = cosign_note(parse_note(Path(head).read_bytes()), witness.key, other.sign, time_s=1_800_000_600)
     log.with_suffix(".witnessed").write_bytes(forged.to_bytes())
     ended = run("audit", "verify", "--witness", witness.key.vkey)
     assert ended.code == 1
@@ -368,7 +368,7 @@ def test_every_head_that_an_anchor_has_appended_counts(run: Run, log: Path, head
 
 
 def test_the_wrong_key_is_told(run: Run, log: Path) -> None:
-    other = keys.from_seed(NAME, b"x" * 32).key.vkey
+    other = keys.signer_from_seed(NAME, b"x" * 32).key.vkey
     ended = run("audit", "verify", "--key", other)
     assert ended.code == 1
     assert "not signed by the key" in ended.out
@@ -466,8 +466,8 @@ def test_a_proof_is_not_handed_out_with_bytes_that_it_does_not_fit(run: Run, log
 
 
 def test_the_cosigned_head_beside_the_log_is_held_against_it(run: Run, log: Path, vkey: str, head: str) -> None:
-    witness = keys.from_seed("witness.example", b"w" * 32, kind=COSIGNATURE)
-    note = cosigned(parse_note(Path(head).read_bytes()), witness.key, witness.sign, time_s=1_800_000_600)
+    witness = keys.signer_from_seed("witness.example", b"w" * 32, kind=COSIGNATURE)
+    note = cosign_note(parse_note(Path(head).read_bytes()), witness.key, witness.sign, time_s=1_800_000_600)
     log.with_suffix(".witnessed").write_bytes(note.to_bytes())
     ended = run("audit", "verify", "--key", vkey)
     assert ended.code == 0
@@ -641,7 +641,7 @@ def test_records_are_shown_oldest_first_and_cannot_act(run: Run, log: Path) -> N
         (["--tool", "send_email"], [4]),
         (["--tool", "rm -rf / \x1b[31m"], [8]),
         (["--session", "ana@example.com"], [8]),
-        (["--session", "sha256:" + record.digest_of("ana@example.com")], [8]),
+        (["--session", "sha256:" + record.sha256_hex("ana@example.com")], [8]),
         (["--kind", "approval"], [5, 6]),
         (["--kind", "opening"], [0]),
         (["--limit", "3"], [7, 8, 9]),
@@ -666,7 +666,7 @@ def test_as_json_a_record_is_what_was_signed(run: Run, log: Path) -> None:
     for line in run("audit", "show", "--json").out.splitlines():
         assert line.isascii()
         value = json.loads(line)
-        assert leaf_hash(record.encode(value["record"])).hex() == value["leaf_hash"]
+        assert leaf_hash(record.encode_record(value["record"])).hex() == value["leaf_hash"]
 
 
 def test_one_record_is_shown_with_all_that_it_holds(run: Run, log: Path) -> None:
@@ -791,27 +791,27 @@ def test_a_proof_holds_for_its_record_and_for_no_other(run: Run, log: Path, vkey
         assert run("audit", "prove", str(index), *argv).code == 0
         ended = run("audit", "prove", "--check", f"{index}.proof", "--record", f"{index}.json", "--key", vkey)
         assert (ended.code, ended.out) == (0, f"proved: this is record {index} of 10 in {NAME}\n")
-    assert record.parse(Path("4.json").read_bytes())["action"] == "PAUSE"
+    assert record.parse_record(Path("4.json").read_bytes())["action"] == "PAUSE"
     check = ["audit", "prove", "--check", "4.proof", "--key", vkey]
     assert run(*check, "--record", "9.json").code == 1
     Path("4.json").write_bytes(Path("4.json").read_bytes().replace(b"PAUSE", b"CONTINUE"))
     ended = run(*check, "--record", "4.json")
     assert ended.code == 1
     assert ended.out.startswith("not proved: the proof does not lead from the record to the root")
-    other = keys.from_seed(NAME, b"x" * 32).key.vkey
+    other = keys.signer_from_seed(NAME, b"x" * 32).key.vkey
     assert run("audit", "prove", "--check", "9.proof", "--record", "9.json", "--key", other).code == 1
     assert run("audit", "prove", "--check", "9.json", "--record", "9.json", "--key", vkey).code == 1
 
 
 def test_a_proof_needs_the_witness_that_is_asked_for(run: Run, log: Path, vkey: str) -> None:
-    witness = keys.from_seed("witness.example", b"w" * 32, kind=COSIGNATURE)
+    witness = keys.signer_from_seed("witness.example", b"w" * 32, kind=COSIGNATURE)
     assert run("audit", "prove", "4", "--out", "4.proof", "--record", "4.json").code == 0
     check = ["audit", "prove", "--record", "4.json", "--key", vkey, "--witness", witness.key.vkey, "--check"]
     ended = run(*check, "4.proof")
     assert ended.code == 1
     assert "the witness `witness.example` has not cosigned it" in ended.out
     top, gap, note = Path("4.proof").read_bytes().partition(b"\n\n")
-    seen = cosigned(parse_note(note), witness.key, witness.sign, time_s=1).to_bytes()
+    seen = cosign_note(parse_note(note), witness.key, witness.sign, time_s=1).to_bytes()
     Path("seen.proof").write_bytes(top + gap + seen)
     assert run(*check, "seen.proof").code == 0
 

@@ -17,12 +17,12 @@ from lockgate.core.requests.strikes import (
     LIFTED,
     NETWORK,
     PRINCIPAL,
-    Heard,
-    Known,
     LadderSettings,
+    SharedRecord,
+    SharedStrikes,
     Standing,
+    StrikeReport,
     Subject,
-    Told,
 )
 from lockgate.settings.abuse_gate import AbuseSettings
 
@@ -47,7 +47,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ban(file: Path, who: Subject) -> None:
-    SqliteBans(file, SETTINGS).keep([(who, Known((), 0.0, 3000.0))], time.time())
+    SqliteBans(file, SETTINGS).keep([(who, SharedRecord((), 0.0, 3000.0))], time.time())
 
 
 def test_bans_are_listed_and_lifted_by_name_or_by_what_the_list_calls_them(run: Run, file: Path) -> None:
@@ -108,13 +108,13 @@ def test_whoever_is_not_found_may_be_under_another_secret(
 
 def test_a_ban_that_was_lifted_is_not_written_again_by_whoever_has_not_heard(tmp_path: Path) -> None:
     file, who, now_s = SqliteBans(tmp_path / "bans.db", SETTINGS), Subject(PRINCIPAL, "c" * 32), time.time()
-    file.keep([(who, Known((), 800.0, 3000.0))], now_s)
+    file.keep([(who, SharedRecord((), 800.0, 3000.0))], now_s)
     assert file.lift(who.key, now_s + 1)
-    file.keep([(who, Known((), 798.0, 2998.0))], now_s + 2)
+    file.keep([(who, SharedRecord((), 798.0, 2998.0))], now_s + 2)
     assert file.since(0, now_s + 2).bans == ((who, LIFTED),)
     # A new one is.
     cooldown_s = SETTINGS.tier2_cooldown_s
-    file.keep([(who, Known((), 0.0, cooldown_s))], now_s + 3)
+    file.keep([(who, SharedRecord((), 0.0, cooldown_s))], now_s + 3)
     ((_, known),) = file.since(0, now_s + 3).bans
     assert (known.locked_s, round(known.quarantined_s)) == (0.0, cooldown_s)
 
@@ -173,10 +173,10 @@ def test_a_shared_store_is_asked_about_a_quarantine_once_in_a_while_and_can_say_
         asked = 0
         lifted = False
 
-        async def exchange(self, told: Any) -> Heard:
+        async def exchange(self, told: Any) -> SharedStrikes:
             self.asked += 1
-            heard: tuple[Told, ...] = tuple(told)
-            return Heard((Known(),) * len(heard), ((who[0], LIFTED),) if self.lifted else ())
+            heard: tuple[StrikeReport, ...] = tuple(told)
+            return SharedStrikes((SharedRecord(),) * len(heard), ((who[0], LIFTED),) if self.lifted else ())
 
         async def close(self) -> None:
             return

@@ -23,7 +23,7 @@ RULING = re.compile(r"^ +(CONTINUE|PAUSE)  tier (\d)  ([a-z-]+) .*?[\d.]+ [µm]s
 @pytest.fixture(autouse=True)
 def without_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is installed here; tests/cli/test_judge.py plays it with the model."""
-    monkeypatch.setattr(assemble, "embedded_is_there", lambda: False)
+    monkeypatch.setattr(assemble, "is_embedded_installed", lambda: False)
 
 
 def test_the_story_goes_as_told(run: Run) -> None:
@@ -79,7 +79,7 @@ class _Trusting:
 def test_with_a_judge_one_more_call_is_played_and_the_screen_names_it(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo, "_judge", lambda: _Trusting(suspicious=False))
+    monkeypatch.setattr(demo, "_judge_words", lambda: _Trusting(suspicious=False))
     # Only what it takes: a judge that trusts everybody would let the story's thief go.
     monkeypatch.setattr(demo, "STORY", (demo.STORY[1], demo.STORY[-1]))
     ended = run("demo", "--fast")
@@ -89,7 +89,7 @@ def test_with_a_judge_one_more_call_is_played_and_the_screen_names_it(
 
 
 def test_a_judge_that_clears_nothing_ends_with_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "_judge", lambda: _Trusting(suspicious=True))
+    monkeypatch.setattr(demo, "_judge_words", lambda: _Trusting(suspicious=True))
     assert run("demo", "--fast").code == 1
 
 

@@ -17,7 +17,7 @@ from lockgate import Gate
 from lockgate.assemble import close_journals
 from lockgate.cli.doctor import HARMLESS, Check, Heard, State, clock_check, endpoint_check, judge_check
 from lockgate.cli.reasons import TOLD
-from lockgate.core.questions import Question, Reply, Why
+from lockgate.core.questions import HttpReply, NoAnswerReason, Question
 from lockgate.core.requests.assessment import REASONS, Assessment
 from lockgate.core.ruling.opinions import Silent, Unreadable
 from lockgate.gate.approvals_sqlite import SqliteApprovals
@@ -424,7 +424,9 @@ def test_judges_need_the_extra_too(run: Run, monkeypatch: pytest.MonkeyPatch, ju
     assert "fail  extras         the judges need httpx2" in ended.out
 
 
-@pytest.mark.parametrize("opinion", [Unreadable(), Silent(), Silent("?"), *(Silent(why.value) for why in Why)])
+@pytest.mark.parametrize(
+    "opinion", [Unreadable(), Silent(), Silent("?"), *(Silent(why.value) for why in NoAnswerReason)]
+)
 def test_every_opinion_that_is_none_makes_a_line(opinion: Unreadable | Silent) -> None:
     check = judge_check("triage", opinion, "openai/m at https://api.example", 0.01)
     assert check.state in (State.FAIL, State.WARN)
@@ -618,14 +620,14 @@ def test_the_server_s_own_time_is_heard() -> None:
     question = Question("", "hello", "hello")
     assert (heard.name, heard.model) == ("compatible", "m")
     assert heard.request(question, "").url == "http://127.0.0.1:9/v1/chat/completions"
-    heard.answer(question, Reply(500, {"date": "Sun, 15 Nov 2026 06:00:00 GMT"}, b""))
-    heard.answer(question, Reply(500, {}, b""))
+    heard.answer(question, HttpReply(500, {"date": "Sun, 15 Nov 2026 06:00:00 GMT"}, b""))
+    heard.answer(question, HttpReply(500, {}, b""))
     assert dates == ["Sun, 15 Nov 2026 06:00:00 GMT"]
 
 
 def test_every_reason_is_told_in_words() -> None:
     assert set(TOLD) == set(REASONS)
-    assert all(TOLD[why.value].said for why in Why)
+    assert all(TOLD[why.value].said for why in NoAnswerReason)
 
 
 @pytest.mark.parametrize("reason", REASONS)

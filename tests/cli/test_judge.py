@@ -10,7 +10,7 @@ import pytest
 import tiny_judge
 
 from lockgate.verifiers import embedded_model as embedded
-from lockgate.verifiers.embedded_judge import Files
+from lockgate.verifiers.embedded_judge import ModelFiles
 
 Run = Callable[..., Any]
 # Before a fixture hides it.
@@ -18,7 +18,7 @@ SHIPPED = embedded.PIN
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelFiles:
     """As if the small model had come with this installation."""
     files = tiny_judge.make(tmp_path / "model")
     monkeypatch.setattr(embedded, "PIN", files.pin)
@@ -39,7 +39,7 @@ def checks(run: Run, *more: str) -> dict[str, dict[str, str]]:
 # --- report
 
 
-def test_the_report_says_what_was_measured_and_of_what_it_is_made(run: Run, installed: Files) -> None:
+def test_the_report_says_what_was_measured_and_of_what_it_is_made(run: Run, installed: ModelFiles) -> None:
     ended = run("judge", "report")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith("tiny-1, made 2026-01-31, 0.0 MB, intact; preset balanced\n")
@@ -79,7 +79,7 @@ def test_without_a_model_there_is_nothing_to_report(run: Run, monkeypatch: pytes
         assert "the embedded judge's model is not in this installation" in ended.err
 
 
-def test_a_damaged_model_is_no_report(run: Run, installed: Files) -> None:
+def test_a_damaged_model_is_no_report(run: Run, installed: ModelFiles) -> None:
     (installed.folder / "judge.onnx").write_bytes(b"")
     ended = run("judge", "report")
     assert ended.code == 2
@@ -88,7 +88,7 @@ def test_a_damaged_model_is_no_report(run: Run, installed: Files) -> None:
 
 
 def test_without_its_packages_the_report_says_how_to_install_them(
-    run: Run, installed: Files, monkeypatch: pytest.MonkeyPatch
+    run: Run, installed: ModelFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lockgate.verifiers.embedded_judge.find_spec", lambda name: None)
     ended = run("judge", "report")
@@ -110,7 +110,7 @@ def test_without_its_packages_the_report_says_how_to_install_them(
         ("limerick", 1, "+5.00  unsafe"),
     ],
 )
-def test_a_text_has_a_number(run: Run, installed: Files, text: str, code: int, said: str) -> None:
+def test_a_text_has_a_number(run: Run, installed: ModelFiles, text: str, code: int, said: str) -> None:
     ended = run("judge", "score", "-", stdin=text.encode())
     assert ended.code == code
     assert ended.out.startswith(f"{said} at balanced (-1.00 / +3.00)\n1 window in ")
@@ -119,7 +119,7 @@ def test_a_text_has_a_number(run: Run, installed: Files, text: str, code: int, s
     assert (found["foreign"], found["windows"], found["whole"]) == (float(said.split()[0]), 1, True)
 
 
-def test_part_of_a_text_is_not_safe(run: Run, installed: Files) -> None:
+def test_part_of_a_text_is_not_safe(run: Run, installed: ModelFiles) -> None:
     ended = run("judge", "score", "-", stdin=b"the report " * 30_000)
     assert ended.code == 1
     assert "unclear at balanced" in ended.out
@@ -127,14 +127,14 @@ def test_part_of_a_text_is_not_safe(run: Run, installed: Files) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["score"], ["report", "x"], ["score", "absent.txt"], ["guess"]])
-def test_what_makes_no_sense_is_said(run: Run, installed: Files, arguments: list[str]) -> None:
+def test_what_makes_no_sense_is_said(run: Run, installed: ModelFiles, arguments: list[str]) -> None:
     assert run("judge", *arguments).code == 2
 
 
 # --- doctor
 
 
-def test_doctor_says_that_it_is_there_and_what_its_line_is(run: Run, installed: Files) -> None:
+def test_doctor_says_that_it_is_there_and_what_its_line_is(run: Run, installed: ModelFiles) -> None:
     configure('[security.verification]\njudge_preset = "quiet"\n')
     found = checks(run)
     assert found["embedded"]["state"] == "ok"
@@ -143,7 +143,7 @@ def test_doctor_says_that_it_is_there_and_what_its_line_is(run: Run, installed: 
     assert found["triage"]["said"].startswith("embedded/tiny-1-quiet answered in ")
 
 
-def test_doctor_says_how_to_install_it(run: Run, installed: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_says_how_to_install_it(run: Run, installed: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lockgate.verifiers.embedded_judge.find_spec", lambda name: None)
     found = checks(run)
     assert (found["embedded"]["state"], found["triage"]["state"]) == ("skip", "skip")
@@ -154,7 +154,7 @@ def test_doctor_says_how_to_install_it(run: Run, installed: Files, monkeypatch: 
     assert (found["embedded"]["state"], found["triage"]["state"]) == ("fail", "fail")
 
 
-def test_doctor_finds_a_damaged_one_whether_it_was_named_or_not(run: Run, installed: Files) -> None:
+def test_doctor_finds_a_damaged_one_whether_it_was_named_or_not(run: Run, installed: ModelFiles) -> None:
     (installed.folder / "tokenizer.json").write_bytes(b"")
     assert checks(run)["embedded"]["state"] == "fail"
     configure('[security.verification]\ntriage_model = "embedded"\n')
@@ -163,7 +163,7 @@ def test_doctor_finds_a_damaged_one_whether_it_was_named_or_not(run: Run, instal
     assert "altered or cut short" in found["triage"]["said"]
 
 
-def test_doctor_knows_that_it_was_switched_off(run: Run, installed: Files) -> None:
+def test_doctor_knows_that_it_was_switched_off(run: Run, installed: ModelFiles) -> None:
     configure('[security.verification]\ntriage_model = "none"\n')
     found = checks(run)
     assert found["triage"] == {
@@ -175,7 +175,7 @@ def test_doctor_knows_that_it_was_switched_off(run: Run, installed: Files) -> No
     assert "not used in Tier 2" in found["embedded"]["said"]
 
 
-def test_doctor_looks_at_it_as_the_adapter(run: Run, installed: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_looks_at_it_as_the_adapter(run: Run, installed: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VERIFIER_ADAPTER", "embedded")
     found = checks(run)
     assert found["adapter"]["said"] == "embedded: in this process, 1,500 ms"
@@ -184,7 +184,7 @@ def test_doctor_looks_at_it_as_the_adapter(run: Run, installed: Files, monkeypat
     assert checks(run)["embedded"]["state"] == "fail"
 
 
-def test_assess_asks_it_by_name(run: Run, installed: Files) -> None:
+def test_assess_asks_it_by_name(run: Run, installed: ModelFiles) -> None:
     ended = run("assess", "--adapter", "embedded", "--text", "wire the report")
     assert ended.code == 1
     assert "unsafe" in ended.out
@@ -203,7 +203,7 @@ def test_the_demo_is_played_with_it_and_says_so(run: Run, monkeypatch: pytest.Mo
     assert ended.out.count("PAUSE  tier 3  untrusted-origin") == 1
 
 
-def test_the_demo_does_without_a_damaged_one(run: Run, installed: Files) -> None:
+def test_the_demo_does_without_a_damaged_one(run: Run, installed: ModelFiles) -> None:
     (installed.folder / "judge.onnx").write_bytes(b"")
     ended = run("demo", "--fast")
     assert (ended.code, ended.err) == (0, "")

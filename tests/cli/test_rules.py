@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lockgate.core.ruling.finding_catalogue import ENCODED, ENTRIES, entry_for, find
+from lockgate.core.ruling.finding_catalogue import ENCODED, ENTRIES, entry_for, find_entry
 from lockgate.core.ruling.origins import SIGNALS
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import RULES
@@ -67,7 +67,7 @@ def test_json_has_everything(run: Run) -> None:
 def test_every_entry_is_found_by_its_own_id_and_explains_itself() -> None:
     assert len({entry.id for entry in ENTRIES}) == len(ENTRIES)
     for entry in ENTRIES:
-        assert find(entry.id) == entry
+        assert find_entry(entry.id) == entry
         assert entry.what
         assert entry.why
         assert entry.owasp

@@ -13,7 +13,7 @@ import pytest
 from lockgate import assemble
 from lockgate.cli.stats import MAX_LINE_BYTES, bar, parse_since
 from lockgate.core.errors import LockgateError
-from lockgate.core.sessions.ledger_lines import entry_of, passed, to_lines
+from lockgate.core.sessions.ledger_lines import entry_from_decision, format_lines, pass_from_decision
 from lockgate.core.vocabulary import Action, Decision, Finding, Ran, Reason, Risk
 from lockgate.gate.ledger import FileLedger
 
@@ -49,9 +49,9 @@ HELD = asked(
 def written(*decisions: Decision, at: float = AT) -> str:
     noted = []
     for number, decision in enumerate(decisions):
-        cheap = passed(at, "s", decision)
-        noted.append(entry_of(at, "s", number, "send", decision) if cheap is None else cheap)
-    return to_lines(noted)
+        cheap = pass_from_decision(at, "s", decision)
+        noted.append(entry_from_decision(at, "s", number, "send", decision) if cheap is None else cheap)
+    return format_lines(noted)
 
 
 @pytest.fixture

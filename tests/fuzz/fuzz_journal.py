@@ -10,9 +10,9 @@ from driver import fuzz, instrumented
 with instrumented():
     from lockgate.core.errors import InvalidNote, InvalidRecord
     from lockgate.core.journal.exports import HEADER, read_export
-    from lockgate.core.journal.record import encode, parse
+    from lockgate.core.journal.record import encode_record, parse_record
     from lockgate.core.journal.signed_notes import PublicKey, parse_checkpoint, parse_note, parse_proof, parse_vkey
-    from lockgate.core.journal.verification import Shard, audit
+    from lockgate.core.journal.verification import AuditedShard, audit
 
 NOTE = (
     b"example.com/a\n2\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n\n"
@@ -42,7 +42,7 @@ KEY = PublicKey("example.com/a", bytes(32))
 
 def one_input(data: bytes) -> None:
     with suppress(InvalidRecord):
-        assert encode(parse(data)) == data
+        assert encode_record(parse_record(data)) == data
     with suppress(InvalidNote):
         note = parse_note(data)
         assert note.to_bytes() == data
@@ -55,7 +55,7 @@ def one_input(data: bytes) -> None:
     with suppress(InvalidNote):
         checkpoint, rows = read_export(BytesIO(data))
         # With signatures that all hold: whatever else is in the file, the audit says something, and nothing breaks.
-        report = audit([Shard(rows, [checkpoint])], KEY, lambda *_: True, held=[checkpoint])
+        report = audit([AuditedShard(rows, [checkpoint])], KEY, lambda *_: True, held=[checkpoint])
         assert all("\n" not in fault.message for fault in report.faults)
 
 

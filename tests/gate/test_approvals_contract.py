@@ -22,11 +22,11 @@ from lockgate.core.ruling.approvals import (
     MAX_WAITING,
     MAX_WAITING_PER_SESSION,
     NEWCOMERS,
-    Bound,
-    Change,
-    Pending,
-    State,
-    binding,
+    ApprovalChange,
+    ApprovalState,
+    BoundCall,
+    PendingApproval,
+    bind_call,
 )
 from lockgate.gate.approvals_memory import MemoryApprovals
 from lockgate.gate.approvals_sqlite import SqliteApprovals
@@ -39,15 +39,17 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return MemoryApprovals() if request.param == "memory" else SqliteApprovals(tmp_path / "state" / "approvals.db")
 
 
-def call(session: str = "s1", policy: str = "sha256:p", context: str = "sha256:c", **arguments: object) -> Bound:
-    return binding(session, "send_email", {"to": "ana@example.com", **arguments}, policy, context)
+def call(session: str = "s1", policy: str = "sha256:p", context: str = "sha256:c", **arguments: object) -> BoundCall:
+    return bind_call(session, "send_email", {"to": "ana@example.com", **arguments}, policy, context)
 
 
-def question(number: int = 1, bound: Bound | None = None, at_s: float = 100.0) -> Pending:
-    return Pending(f"{number:016x}", bound or call(), at_s, at_s + 300)
+def question(number: int = 1, bound: BoundCall | None = None, at_s: float = 100.0) -> PendingApproval:
+    return PendingApproval(f"{number:016x}", bound or call(), at_s, at_s + 300)
 
 
-def say(store: Store, pending: Pending, *, yes: bool = True, who: str = "ana", now_s: float = 150.0) -> State:
+def say(
+    store: Store, pending: PendingApproval, *, yes: bool = True, who: str = "ana", now_s: float = 150.0
+) -> ApprovalState:
     return store.answer(pending.id, digest=pending.digest, yes=yes, who=who, now_s=now_s).state
 
 
@@ -58,7 +60,7 @@ class Told:
         self.changes: list[tuple[str, str, str]] = []
         self.refuses = False
 
-    def __call__(self, changes: Sequence[Change]) -> None:
+    def __call__(self, changes: Sequence[ApprovalChange]) -> None:
         if self.refuses:
             raise JournalUnavailable("on purpose")
         self.changes += [(each.id[-1], each.state.value, each.who) for each in changes]
@@ -76,18 +78,18 @@ def test_every_change_is_told_once_in_its_order(telling: tuple[Store, Told]) -> 
     store, told = telling
     store.ask(question(1))
     store.ask(question(1))
-    assert say(store, question(1)) is State.GRANTED
-    assert store.take(call(), 160.0).state is State.GRANTED
-    assert store.take(call(), 161.0).state is State.USED
+    assert say(store, question(1)) is ApprovalState.GRANTED
+    assert store.take(call(), 160.0).state is ApprovalState.GRANTED
+    assert store.take(call(), 161.0).state is ApprovalState.USED
     store.ask(question(2, call(n=2)))
     assert store.void("s1", 170.0) == 1
     store.ask(question(3, call(n=3)))
-    assert store.take(call(n=3), 900.0).state is State.EXPIRED
+    assert store.take(call(n=3), 900.0).state is ApprovalState.EXPIRED
     store.ask(question(4, call(n=4), 1000.0))
     store.ask(question(5, call(n=4, context="sha256:other"), 1000.0))
     store.ask(question(6, call(n=4, context="sha256:third"), 1000.0))
-    assert say(store, question(5, call(n=4, context="sha256:other"), 1000.0), now_s=1010.0) is State.GRANTED
-    assert say(store, question(4, call(n=4), 1000.0), yes=False, who="bo", now_s=1020.0) is State.DENIED
+    assert say(store, question(5, call(n=4, context="sha256:other"), 1000.0), now_s=1010.0) is ApprovalState.GRANTED
+    assert say(store, question(4, call(n=4), 1000.0), yes=False, who="bo", now_s=1020.0) is ApprovalState.DENIED
     assert told.changes == [
         ("1", "waiting", ""),
         ("1", "granted", "ana"),
@@ -123,39 +125,39 @@ def test_what_cannot_be_recorded_does_not_happen(telling: tuple[Store, Told]) ->
     with pytest.raises(JournalUnavailable):
         store.void("s1", 151.0)
     told.refuses = False
-    assert say(store, question()) is State.GRANTED
+    assert say(store, question()) is ApprovalState.GRANTED
     told.refuses = True
     for _ in range(3):
         with pytest.raises(JournalUnavailable):
             store.take(call(), 155.0)
     told.refuses = False
-    assert store.take(call(), 156.0).state is State.GRANTED
+    assert store.take(call(), 156.0).state is ApprovalState.GRANTED
     assert [state for _, state, _ in told.changes] == ["waiting", "granted", "used"]
     store.ask(question(2, call(n=2)))
     told.refuses = True
     with pytest.raises(JournalUnavailable):
         store.take(call(n=2), 900.0)
     told.refuses = False
-    assert store.take(call(n=2), 900.0).state is State.EXPIRED
+    assert store.take(call(n=2), 900.0).state is ApprovalState.EXPIRED
 
 
 def test_a_yes_runs_the_call_once(store: Store) -> None:
     pending = question()
     assert store.ask(pending) == pending.id
     assert store.waiting(100.0) == [pending]
-    assert store.take(call(), 110.0).state is State.WAITING
+    assert store.take(call(), 110.0).state is ApprovalState.WAITING
     heard = store.answer(pending.id, digest=pending.digest, yes=True, who="ana", now_s=120.0, reason="fine by me")
-    assert (heard.counted, heard.state) == (True, State.GRANTED)
+    assert (heard.counted, heard.state) == (True, ApprovalState.GRANTED)
     assert store.waiting(121.0) == []
     took = store.take(call(), 130.0)
-    assert (took.state, took.id) == (State.GRANTED, pending.id)
+    assert (took.state, took.id) == (ApprovalState.GRANTED, pending.id)
     assert took.answered is not None
     assert tuple(took.answered) == (True, "ana", 120.0, "fine by me")
     # Replay.
-    assert [store.take(call(), 131.0).state for _ in range(3)] == [State.USED] * 3
+    assert [store.take(call(), 131.0).state for _ in range(3)] == [ApprovalState.USED] * 3
     kept = store.get(pending.id, 140.0)
     assert kept is not None
-    assert (kept.state, kept.ended_s, kept.answered) == (State.USED, 130.0, took.answered)
+    assert (kept.state, kept.ended_s, kept.answered) == (ApprovalState.USED, 130.0, took.answered)
 
 
 def test_a_second_run_of_the_same_call_is_a_second_question(store: Store) -> None:
@@ -163,16 +165,16 @@ def test_a_second_run_of_the_same_call_is_a_second_question(store: Store) -> Non
     say(store, question(1))
     store.take(call(), 160.0)
     assert store.ask(question(2, at_s=170.0)) == question(2).id
-    assert store.take(call(), 171.0).state is State.WAITING
+    assert store.take(call(), 171.0).state is ApprovalState.WAITING
 
 
 def test_a_no_stands_and_is_not_asked_again(store: Store) -> None:
     store.ask(question(1))
-    assert say(store, question(1), yes=False) is State.DENIED
-    assert [store.take(call(), 160.0 + at * 1000).state for at in range(3)] == [State.DENIED] * 3
+    assert say(store, question(1), yes=False) is ApprovalState.DENIED
+    assert [store.take(call(), 160.0 + at * 1000).state for at in range(3)] == [ApprovalState.DENIED] * 3
     assert store.ask(question(2, at_s=170.0)) == question(1).id
     assert store.waiting(171.0) == []
-    assert say(store, question(1), now_s=172.0) is State.DENIED
+    assert say(store, question(1), now_s=172.0) is ApprovalState.DENIED
 
 
 @pytest.mark.parametrize("yes", [True, False])
@@ -189,60 +191,60 @@ def test_the_first_answer_counts(store: Store, *, yes: bool) -> None:
 
 def test_an_answer_that_comes_too_late_is_a_no(store: Store) -> None:
     store.ask(question())
-    assert say(store, question(), now_s=400.0) is State.EXPIRED
+    assert say(store, question(), now_s=400.0) is ApprovalState.EXPIRED
     # Every time: whoever asks again asks a person again.
-    assert [store.take(call(), 401.0 + at).state for at in range(3)] == [State.EXPIRED] * 3
+    assert [store.take(call(), 401.0 + at).state for at in range(3)] == [ApprovalState.EXPIRED] * 3
     assert store.ask(question(2, at_s=410.0)) == question(2).id
-    assert store.take(call(), 411.0).state is State.WAITING
-    assert say(store, question(2, at_s=410.0), now_s=412.0) is State.GRANTED
-    assert store.take(call(), 413.0).state is State.GRANTED
-    assert store.take(call(), 414.0).state is State.USED
+    assert store.take(call(), 411.0).state is ApprovalState.WAITING
+    assert say(store, question(2, at_s=410.0), now_s=412.0) is ApprovalState.GRANTED
+    assert store.take(call(), 413.0).state is ApprovalState.GRANTED
+    assert store.take(call(), 414.0).state is ApprovalState.USED
 
 
 def test_a_yes_that_was_not_used_in_time_is_gone(store: Store) -> None:
     store.ask(question())
     say(store, question(), now_s=399.0)
-    assert store.take(call(), 400.0).state is State.EXPIRED
+    assert store.take(call(), 400.0).state is ApprovalState.EXPIRED
 
 
 def test_a_clock_that_goes_back_revives_nothing(store: Store) -> None:
     store.ask(question())
     say(store, question())
-    assert store.take(call(other=1), 500.0).state is State.UNKNOWN  # somebody looked when it had expired
-    assert store.take(call(), 200.0).state is State.EXPIRED
+    assert store.take(call(other=1), 500.0).state is ApprovalState.UNKNOWN  # somebody looked when it had expired
+    assert store.take(call(), 200.0).state is ApprovalState.EXPIRED
 
 
 def test_a_clock_set_back_before_the_question_ends_it(store: Store) -> None:
     store.ask(question())
     say(store, question())
-    assert store.take(call(), 50.0).state is State.EXPIRED
-    assert store.take(call(), 150.0).state is State.EXPIRED
+    assert store.take(call(), 50.0).state is ApprovalState.EXPIRED
+    assert store.take(call(), 150.0).state is ApprovalState.EXPIRED
 
 
 @pytest.mark.parametrize(
     ("other", "state", "why"),
     [
-        (call(to="eve@example.com"), State.UNKNOWN, ("arguments",)),
-        (call(extra=None), State.UNKNOWN, ("arguments",)),
-        (call(session="s2"), State.UNKNOWN, ("session",)),
-        (call(session="s"), State.UNKNOWN, ("session",)),
-        (call(session="s1 "), State.UNKNOWN, ("session",)),
-        (binding("s1", "send_mail", {"to": "ana@example.com"}, "sha256:p", "sha256:c"), State.UNKNOWN, ()),
-        (binding("s1", "Send_email", {"to": "ana@example.com"}, "sha256:p", "sha256:c"), State.UNKNOWN, ()),
+        (call(to="eve@example.com"), ApprovalState.UNKNOWN, ("arguments",)),
+        (call(extra=None), ApprovalState.UNKNOWN, ("arguments",)),
+        (call(session="s2"), ApprovalState.UNKNOWN, ("session",)),
+        (call(session="s"), ApprovalState.UNKNOWN, ("session",)),
+        (call(session="s1 "), ApprovalState.UNKNOWN, ("session",)),
+        (bind_call("s1", "send_mail", {"to": "ana@example.com"}, "sha256:p", "sha256:c"), ApprovalState.UNKNOWN, ()),
+        (bind_call("s1", "Send_email", {"to": "ana@example.com"}, "sha256:p", "sha256:c"), ApprovalState.UNKNOWN, ()),
         # The same call elsewhere: a person was asked about it, so no model is.
-        (call(policy="sha256:q"), State.VOIDED, ("policy",)),
-        (call(context="sha256:d"), State.VOIDED, ("context",)),
-        (call(policy="sha256:q", context="sha256:d"), State.VOIDED, ("policy", "context")),
+        (call(policy="sha256:q"), ApprovalState.VOIDED, ("policy",)),
+        (call(context="sha256:d"), ApprovalState.VOIDED, ("context",)),
+        (call(policy="sha256:q", context="sha256:d"), ApprovalState.VOIDED, ("policy", "context")),
     ],
 )
 def test_a_changed_call_finds_nothing_and_hears_why(
-    store: Store, other: Bound, state: State, why: tuple[str, ...]
+    store: Store, other: BoundCall, state: ApprovalState, why: tuple[str, ...]
 ) -> None:
     store.ask(question())
     say(store, question())
     took = store.take(other, 160.0)
     assert (took.state, took.differs) == (state, why)
-    assert store.take(call(), 161.0).state is State.GRANTED
+    assert store.take(call(), 161.0).state is ApprovalState.GRANTED
 
 
 # A no, and who may speak after a person was asked
@@ -266,25 +268,30 @@ def test_a_no_stands_whatever_is_read_and_whoever_rules(store: Store) -> None:
     for at, bound in enumerate(ELSEWHERE):
         store.void("s1", 160.0 + at)
         took = store.take(bound, 160.0 + at)
-        assert (took.state, took.id, took.by_a_person) == (State.DENIED, question(1).id, True)
+        assert (took.state, took.id, took.needs_a_person) == (ApprovalState.DENIED, question(1).id, True)
         assert took.answered is not None
         assert tuple(took.answered) == (False, "ana", 150.0, "why")
         # Nobody is asked again.
         assert store.ask(question(10 + at, bound, at_s=160.0 + at)) == question(1).id
     assert store.waiting(170.0) == []
     for other in (call(session="s2"), call(n=2)):
-        assert store.take(other, 170.0).state is State.UNKNOWN
+        assert store.take(other, 170.0).state is ApprovalState.UNKNOWN
 
 
 def test_a_no_answers_the_same_question_from_elsewhere(store: Store) -> None:
     for at, bound in enumerate(ELSEWHERE):
         assert store.ask(question(at, bound)) == question(at).id
     say(store, question(2, ELSEWHERE[2]), now_s=140.0)
-    assert say(store, question(1, ELSEWHERE[1]), yes=False) is State.DENIED
-    assert [each.state for each in store.every(151.0)] == [State.DENIED, State.DENIED, State.VOIDED, State.DENIED]
+    assert say(store, question(1, ELSEWHERE[1]), yes=False) is ApprovalState.DENIED
+    assert [each.state for each in store.every(151.0)] == [
+        ApprovalState.DENIED,
+        ApprovalState.DENIED,
+        ApprovalState.VOIDED,
+        ApprovalState.DENIED,
+    ]
     late = store.answer(question(3).id, digest=question(3, ELSEWHERE[3]).digest, yes=True, who="bo", now_s=152.0)
-    assert (late.counted, late.state) == (False, State.DENIED)
-    assert [store.take(bound, 153.0).state for bound in ELSEWHERE] == [State.DENIED] * 4
+    assert (late.counted, late.state) == (False, ApprovalState.DENIED)
+    assert [store.take(bound, 153.0).state for bound in ELSEWHERE] == [ApprovalState.DENIED] * 4
 
 
 @pytest.mark.parametrize("ends", ["expires", "voided", "yes that expires", "yes that is voided"])
@@ -294,41 +301,41 @@ def test_after_a_person_was_asked_no_model_is(store: Store, ends: str) -> None:
         say(store, question(1))
     if "void" in ends:
         store.void("s1", 160.0)
-    state = State.VOIDED if "void" in ends else State.EXPIRED
+    state = ApprovalState.VOIDED if "void" in ends else ApprovalState.EXPIRED
     for at, bound in enumerate([*ELSEWHERE, *ELSEWHERE]):
         took = store.take(bound, 401.0 + at)
-        assert (took.state, took.id, took.by_a_person) == (state, question(1).id, True), bound
+        assert (took.state, took.id, took.needs_a_person) == (state, question(1).id, True), bound
     assert not store.denies("s1")
-    assert store.take(call(session="s2"), 401.0).state is State.UNKNOWN
+    assert store.take(call(session="s2"), 401.0).state is ApprovalState.UNKNOWN
     # A new question may be put, and its yes runs the call; what comes after that is for everybody again.
     elsewhere = question(2, ELSEWHERE[3], at_s=420.0)
     assert store.ask(elsewhere) == elsewhere.id
-    assert store.take(ELSEWHERE[3], 421.0).state is State.WAITING
+    assert store.take(ELSEWHERE[3], 421.0).state is ApprovalState.WAITING
     say(store, elsewhere, now_s=422.0)
-    assert store.take(ELSEWHERE[3], 423.0).state is State.GRANTED
-    assert [store.take(bound, 424.0).by_a_person for bound in ELSEWHERE] == [False] * 4
+    assert store.take(ELSEWHERE[3], 423.0).state is ApprovalState.GRANTED
+    assert [store.take(bound, 424.0).needs_a_person for bound in ELSEWHERE] == [False] * 4
 
 
-def finish(step: str = "1", *, session: str = "s1", context: str = "sha256:c", **said: object) -> Bound:
-    return binding(session, FINISH, {"step": step, "assessment": {"met": True, **said}}, "sha256:p", context)
+def finish(step: str = "1", *, session: str = "s1", context: str = "sha256:c", **said: object) -> BoundCall:
+    return bind_call(session, FINISH, {"step": step, "assessment": {"met": True, **said}}, "sha256:p", context)
 
 
 def test_a_step_that_was_denied_stays_so_in_other_words(store: Store) -> None:
     store.ask(question(1, finish()))
     say(store, question(1, finish()), yes=False)
     for bound in (finish(), finish(summary="ok"), finish(context="sha256:d"), finish(n=1, context="sha256:e")):
-        assert store.take(bound, 160.0).state is State.DENIED
+        assert store.take(bound, 160.0).state is ApprovalState.DENIED
         assert store.ask(question(2, bound, at_s=160.0)) == question(1).id
     for bound in (finish("2"), finish("1.1"), finish(session="s2")):
-        assert store.take(bound, 160.0).state is State.UNKNOWN
+        assert store.take(bound, 160.0).state is ApprovalState.UNKNOWN
 
 
 def test_a_yes_to_a_step_is_for_these_words_only(store: Store) -> None:
     store.ask(question(1, finish()))
     say(store, question(1, finish()))
     took = store.take(finish(summary="ok"), 160.0)
-    assert (took.state, took.differs) == (State.VOIDED, ("arguments",))
-    assert store.take(finish(), 161.0).state is State.GRANTED
+    assert (took.state, took.differs) == (ApprovalState.VOIDED, ("arguments",))
+    assert store.take(finish(), 161.0).state is ApprovalState.GRANTED
 
 
 def test_a_no_outlives_its_question_and_not_its_session_by_much(store: Store) -> None:
@@ -340,26 +347,26 @@ def test_a_no_outlives_its_question_and_not_its_session_by_much(store: Store) ->
     # The session goes on for a year, heard of now and then.
     while now_s < 365 * 86_400.0:
         now_s += MARKED_S * 0.9
-        assert store.take(call(n=3), now_s).state is State.UNKNOWN
+        assert store.take(call(n=3), now_s).state is ApprovalState.UNKNOWN
     assert store.every(now_s) == []
     assert store.denies("s1")
     took = store.take(call(context="sha256:d"), now_s)
-    assert (took.state, took.id, took.answered and took.answered.who) == (State.DENIED, question(1).id, "ana")
-    assert store.take(call(n=2), now_s).state is State.EXPIRED
+    assert (took.state, took.id, took.answered and took.answered.who) == (ApprovalState.DENIED, question(1).id, "ana")
+    assert store.take(call(n=2), now_s).state is ApprovalState.EXPIRED
     if isinstance(store, SqliteApprovals):
         # Whatever another session does meanwhile. Nobody knows when one ends: after so long a silence it has.
         store.take(call(session="s2"), now_s + MARKED_S)
         assert store.denies("s1")
         store.take(call(session="s2"), now_s + MARKED_S * 1.1)
         assert not store.denies("s1")
-        assert store.take(call(), now_s + MARKED_S * 1.1).state is State.UNKNOWN
+        assert store.take(call(), now_s + MARKED_S * 1.1).state is ApprovalState.UNKNOWN
 
 
 def test_a_clock_that_leaps_ahead_does_not_make_a_session_forget(store: Store) -> None:
     store.ask(question(1))
     say(store, question(1), yes=False)
-    assert store.take(call(context="sha256:d"), 1e12).state is State.DENIED
-    assert store.take(call(context="sha256:d"), 200.0).state is State.DENIED
+    assert store.take(call(context="sha256:d"), 1e12).state is ApprovalState.DENIED
+    assert store.take(call(context="sha256:d"), 200.0).state is ApprovalState.DENIED
 
 
 @pytest.mark.parametrize("seed", range(16))
@@ -397,7 +404,7 @@ def test_whatever_happens_a_no_stands_and_a_yes_runs_once(tmp_path: Path, seed: 
             if waiting:
                 pending, yes = rng.choice(waiting), rng.random() < 0.8
                 assert {say(store, pending, yes=yes, now_s=now_s) for store in stores} == {
-                    State.GRANTED if yes else State.DENIED
+                    ApprovalState.GRANTED if yes else ApprovalState.DENIED
                 }
                 step = "a" if pending.tool != FINISH else pending.arguments.rpartition('"step":"')[2][0]
                 if yes:
@@ -408,12 +415,12 @@ def test_whatever_happens_a_no_stands_and_a_yes_runs_once(tmp_path: Path, seed: 
             one, *others = (store.take(bound, now_s) for store in stores)
             assert others in ([], [one])
             if matter in denied:
-                assert one.state is State.DENIED
-            if one.state is State.GRANTED:
+                assert one.state is ApprovalState.DENIED
+            if one.state is ApprovalState.GRANTED:
                 yeses[one.id] -= 1
                 assert yeses[one.id] == 0
                 asked.discard(matter)
-            elif one.state in (State.UNKNOWN, State.USED):
+            elif one.state in (ApprovalState.UNKNOWN, ApprovalState.USED):
                 # The only answers after which a model may speak.
                 assert matter not in asked
         for each in sessions:
@@ -429,8 +436,8 @@ def test_a_value_that_only_looks_equal_is_another_call(store: Store, value: obje
     say(store, question(bound=call(n=value)))
     for other in VALUES:
         if repr(other) != repr(value):
-            assert store.take(call(n=other), 160.0).state is State.UNKNOWN, other
-    assert store.take(call(n=value), 161.0).state is State.GRANTED
+            assert store.take(call(n=other), 160.0).state is ApprovalState.UNKNOWN, other
+    assert store.take(call(n=value), 161.0).state is ApprovalState.GRANTED
 
 
 def test_the_same_call_waits_once(store: Store) -> None:
@@ -447,8 +454,8 @@ def test_new_untrusted_text_voids_what_is_open(store: Store) -> None:
     assert store.void("s1", 160.0) == 2
     assert store.void("s1", 160.0) == 0
     assert store.void("nobody", 160.0) == 0
-    assert say(store, question(1, call(n=1)), now_s=161.0) is State.VOIDED
-    assert store.take(call(n=2), 161.0).state is State.VOIDED
+    assert say(store, question(1, call(n=1)), now_s=161.0) is ApprovalState.VOIDED
+    assert store.take(call(n=2), 161.0).state is ApprovalState.VOIDED
     assert len(store.waiting(161.0)) == 2
     # The question may be put again, to a person who can then see what was read.
     assert store.ask(question(9, call(n=2), at_s=162.0)) == question(9).id
@@ -459,7 +466,7 @@ def test_only_what_was_shown_can_be_approved(store: Store) -> None:
     store.ask(question(2, call(to="eve@example.com")))
     for digest in ("", question(2, call(to="eve@example.com")).digest, "sha256:"):
         assert not store.answer(question(1).id, digest=digest, yes=True, who="ana", now_s=150.0).counted
-    assert store.take(call(), 151.0).state is State.WAITING
+    assert store.take(call(), 151.0).state is ApprovalState.WAITING
 
 
 @pytest.mark.parametrize("id", ["", "0" * 16, "f" * 16, "%", "' OR 1=1 --", "\ud800", "\x00", "é" * 9])
@@ -467,7 +474,7 @@ def test_an_unknown_id_is_unknown(store: Store, id: str) -> None:
     assert store.get(id, 1.0) is None
     store.ask(question())
     heard = store.answer(id, digest=question().digest, yes=True, who="ana", now_s=150.0)
-    assert (heard.counted, heard.state) == (False, State.UNKNOWN)
+    assert (heard.counted, heard.state) == (False, ApprovalState.UNKNOWN)
     assert store.get(id, 150.0) is None
 
 
@@ -475,12 +482,12 @@ def test_an_id_is_never_given_twice(store: Store) -> None:
     store.ask(question(1))
     with pytest.raises(InvalidCall, match="already there"):
         store.ask(question(1, call(to="eve@example.com")))
-    assert store.take(call(to="eve@example.com"), 150.0).state is State.UNKNOWN
+    assert store.take(call(to="eve@example.com"), 150.0).state is ApprovalState.UNKNOWN
 
 
 def test_ids_can_be_shortened_while_only_one_is_meant(store: Store) -> None:
     for at, id in enumerate(["abcd1234", "abcd12345", "abcd99999", "ffff0000"]):
-        store.ask(Pending(id, call(n=at), 100.0, 400.0))
+        store.ask(PendingApproval(id, call(n=at), 100.0, 400.0))
     assert store.find("abcd1234") == ["abcd1234"]  # although another id begins with it
     assert store.find("abcd12345") == ["abcd12345"]
     assert store.find("abcd") == ["abcd1234", "abcd12345", "abcd99999"]
@@ -552,7 +559,7 @@ def test_a_broken_clock_is_an_error_and_changes_nothing(store: Store, now_s: flo
     for each in calls:
         with pytest.raises(LockgateError):
             each()
-    assert store.take(call(), 150.0).state is State.WAITING
+    assert store.take(call(), 150.0).state is ApprovalState.WAITING
 
 
 @pytest.fixture
@@ -567,7 +574,7 @@ def hurried() -> Iterator[None]:
 def test_forty_threads_one_runs(store: Store, hurried: None) -> None:
     start = Barrier(40)
 
-    def execute(bound: Bound) -> State:
+    def execute(bound: BoundCall) -> ApprovalState:
         start.wait()
         return store.take(bound, 160.0).state
 
@@ -577,7 +584,7 @@ def test_forty_threads_one_runs(store: Store, hurried: None) -> None:
             store.ask(question(number, bound))
             say(store, question(number, bound))
             states = list(pool.map(execute, [bound] * 40))
-            assert sorted(states) == sorted([State.GRANTED] + [State.USED] * 39)
+            assert sorted(states) == sorted([ApprovalState.GRANTED] + [ApprovalState.USED] * 39)
 
 
 def test_forty_people_one_is_heard(store: Store) -> None:
@@ -621,5 +628,5 @@ def test_a_no_is_not_forgotten_for_a_thousand_other_questions() -> None:
                 store.void(session, 160.0)
     assert len(store.every(160.0)) <= MAX_KEPT + 40
     assert store.get(question(1).id, 160.0) is None
-    assert store.take(call(context="sha256:d"), 160.0).state is State.DENIED
-    assert store.take(call(n=0), 160.0).by_a_person
+    assert store.take(call(context="sha256:d"), 160.0).state is ApprovalState.DENIED
+    assert store.take(call(n=0), 160.0).needs_a_person

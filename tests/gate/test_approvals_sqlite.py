@@ -15,7 +15,7 @@ import pytest
 import lockgate
 from lockgate.core.errors import LockgateError
 from lockgate.core.ruling import approvals
-from lockgate.core.ruling.approvals import Bound, Pending, State, binding
+from lockgate.core.ruling.approvals import ApprovalState, BoundCall, PendingApproval, bind_call
 from lockgate.gate import approvals_sqlite as sqlite
 from lockgate.gate.approvals_sqlite import SqliteApprovals
 
@@ -32,12 +32,12 @@ def store(path: Path) -> SqliteApprovals:
     return SqliteApprovals(path)
 
 
-def call(**arguments: object) -> Bound:
-    return binding("s1", "bash", {"command": "ls", **arguments}, "sha256:p", "sha256:c")
+def call(**arguments: object) -> BoundCall:
+    return bind_call("s1", "bash", {"command": "ls", **arguments}, "sha256:p", "sha256:c")
 
 
-def question(number: int = 1, bound: Bound | None = None) -> Pending:
-    return Pending(f"{number:016x}", bound or call(), 100.0, 400.0)
+def question(number: int = 1, bound: BoundCall | None = None) -> PendingApproval:
+    return PendingApproval(f"{number:016x}", bound or call(), 100.0, 400.0)
 
 
 def granted(store: SqliteApprovals) -> SqliteApprovals:
@@ -65,7 +65,7 @@ def everything(store: SqliteApprovals) -> None:
 
 
 def test_nothing_is_made_until_something_is_asked(store: SqliteApprovals, path: Path) -> None:
-    assert store.take(call(), 1.0).state is State.UNKNOWN
+    assert store.take(call(), 1.0).state is ApprovalState.UNKNOWN
     assert (store.waiting(1.0), store.every(1.0), store.find("abcd"), store.get("0" * 16, 1.0)) == ([], [], [], None)
     assert store.void("s1", 1.0) == 0
     assert not store.denies("s1")
@@ -96,7 +96,7 @@ def test_a_file_others_can_write_is_refused(store: SqliteApprovals, path: Path, 
     path.chmod(mode)
     everything(store)
     path.chmod(0o600)
-    assert store.take(call(), 160.0).state is State.GRANTED
+    assert store.take(call(), 160.0).state is ApprovalState.GRANTED
 
 
 @posix
@@ -106,7 +106,7 @@ def test_a_folder_others_can_write_is_refused(store: SqliteApprovals, path: Path
     path.parent.chmod(mode)
     everything(store)
     path.parent.chmod(0o700)
-    assert store.take(call(), 160.0).state is State.GRANTED
+    assert store.take(call(), 160.0).state is ApprovalState.GRANTED
 
 
 @posix
@@ -270,7 +270,7 @@ def test_what_is_kept_of_a_no_is_not_what_it_was_about(store: SqliteApprovals, p
     store.ask(asked)
     store.answer(asked.id, digest=asked.digest, yes=False, who="ana", now_s=150.0, reason="canary-77aa")
     store.take(call(), 200.0 + approvals.KEPT_S)
-    assert store.take(asked.bound, 201.0 + approvals.KEPT_S).state is State.DENIED
+    assert store.take(asked.bound, 201.0 + approvals.KEPT_S).state is ApprovalState.DENIED
     left = b"".join(file.read_bytes() for file in path.parent.iterdir())
     assert b"canary" not in left
 
@@ -294,7 +294,7 @@ def test_a_store_that_stays_locked_is_an_error_and_no_yes(
         store.take(call(), 160.0)
     other.execute("ROLLBACK")
     other.close()
-    assert store.take(call(), 160.0).state is State.GRANTED
+    assert store.take(call(), 160.0).state is ApprovalState.GRANTED
 
 
 def test_a_change_that_fails_half_way_is_none(store: SqliteApprovals, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,7 +307,7 @@ def test_a_change_that_fails_half_way_is_none(store: SqliteApprovals, monkeypatc
         patched.setattr(SqliteApprovals, "_update", broken)
         with pytest.raises(LockgateError, match="disk is full"):
             store.take(call(), 160.0)
-    assert store.take(call(), 160.0).state is State.GRANTED
+    assert store.take(call(), 160.0).state is ApprovalState.GRANTED
 
 
 @posix
@@ -347,7 +347,7 @@ def test_what_is_forgotten_is_gone_from_the_disk(store: SqliteApprovals, path: P
     store.ask(question(1, call(note="canary-3b1f")))
     assert b"canary-3b1f" in path.read_bytes()
     store.void("s1", 150.0)
-    store.ask(Pending(f"{2:016x}", call(), 200.0 + approvals.KEPT_S, 300.0 + approvals.KEPT_S))
+    store.ask(PendingApproval(f"{2:016x}", call(), 200.0 + approvals.KEPT_S, 300.0 + approvals.KEPT_S))
     assert b"canary-3b1f" not in b"".join(file.read_bytes() for file in path.parent.iterdir())
 
 
@@ -439,7 +439,7 @@ def test_a_no_from_another_process_is_heard_at_once(store: SqliteApprovals, path
     assert not store.denies("s1")
     assert start(_DENIES, path).communicate(timeout=60)[0] == "True\n"
     assert store.denies("s1")
-    assert store.take(call()._replace(context="sha256:d"), 130.0).state is State.DENIED
+    assert store.take(call()._replace(context="sha256:d"), 130.0).state is ApprovalState.DENIED
 
 
 def test_processes_that_begin_together_make_one_store(path: Path) -> None:
@@ -455,5 +455,5 @@ def test_a_crash_between_taking_and_running_spends_the_yes(store: SqliteApproval
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL
     # At most once: the call that did not run is asked about again rather than run unasked.
-    assert store.take(call(), 161.0).state is State.USED
-    assert store.ask(Pending(f"{2:016x}", call(), 162.0, 400.0)) == f"{2:016x}"
+    assert store.take(call(), 161.0).state is ApprovalState.USED
+    assert store.ask(PendingApproval(f"{2:016x}", call(), 162.0, 400.0)) == f"{2:016x}"

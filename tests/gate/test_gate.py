@@ -24,7 +24,7 @@ from lockgate import (
     Session,
     Trust,
 )
-from lockgate.core.ruling.scope.border import both
+from lockgate.core.ruling.scope.border import combine_scopes
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.gate import shared_scanner
 
@@ -211,7 +211,9 @@ def test_research_with_a_scope_starts(gate: Gate) -> None:
 
 def test_a_session_cannot_replace_the_operators_scope(scanner: Scanner) -> None:
     gate = Gate(Policy(mode=Mode.RESEARCH, research_scope="our own lab"), scanner=scanner)
-    assert gate.session(mode="research", scope="everything").policy.research_scope == both("our own lab", "everything")
+    assert gate.session(mode="research", scope="everything").policy.research_scope == combine_scopes(
+        "our own lab", "everything"
+    )
 
 
 @pytest.mark.parametrize("mode", ["Paranoid", "", "off", 0, True, "default "])

@@ -12,7 +12,7 @@ import pytest
 import lockgate.gate.gate
 from lockgate import Action, Decision, Gate, Policy, Reason
 from lockgate.core.errors import LockgateError
-from lockgate.core.ruling.approvals import Bound, Pending, State, Taken
+from lockgate.core.ruling.approvals import ApprovalState, BoundCall, PendingApproval, TakeResult
 from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
 from lockgate.gate.approvals_memory import MemoryApprovals
 from lockgate.gate.approvals_sqlite import SqliteApprovals
@@ -182,7 +182,7 @@ def test_a_new_untrusted_block_voids_it(store: Store) -> None:
     assert (again.action, again.approval != first.approval) == (Action.PAUSE, True)
     kept = store.get(first.approval, lockgate.gate.gate.time())
     assert kept is not None
-    assert kept.state is State.VOIDED
+    assert kept.state is ApprovalState.VOIDED
 
 
 def test_a_trusted_block_voids_nothing(store: Store) -> None:
@@ -212,10 +212,10 @@ def test_of_forty_waiting_tasks_one_runs(store: Store) -> None:
 
 
 class Broken:
-    def ask(self, pending: Pending) -> str:
+    def ask(self, pending: PendingApproval) -> str:
         raise LockgateError("the disk is full")
 
-    def take(self, bound: Bound, now_s: float) -> Taken:
+    def take(self, bound: BoundCall, now_s: float) -> TakeResult:
         raise LockgateError("the disk is full")
 
     def void(self, session: str, now_s: float) -> int:
@@ -260,17 +260,17 @@ def test_a_void_that_failed_is_tried_again(store: Store, monkeypatch: pytest.Mon
     session = opened(store)
     first = ask(session)
     with monkeypatch.context() as patched:
-        patched.setattr(store, "void", Broken().void)
+        patched.setattr(store, "void_approvals", Broken().void)
         session.add("A page that arrived later.", source="web:page")
     ask(session)
     kept = store.get(first.approval, lockgate.gate.gate.time())
     assert kept is not None
-    assert kept.state is State.VOIDED
+    assert kept.state is ApprovalState.VOIDED
 
 
 def test_when_too_many_wait_the_ruling_says_so() -> None:
     class Full(MemoryApprovals):
-        def ask(self, pending: Pending) -> str:
+        def ask(self, pending: PendingApproval) -> str:
             return ""
 
     paused = ask(opened(Full()))

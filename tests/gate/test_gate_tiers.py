@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lockgate import Action, Decision, Gate, InvalidConfig, Mode, Policy, Reason, Risk
 from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
-from lockgate.core.ruling.pipeline import HARD, Ask, Stage, resume
+from lockgate.core.ruling.pipeline import HARD_RULES, Ask, Stage, resume
 from lockgate.core.ruling.policy import MAX_ATTEMPTS
 from lockgate.core.vocabulary import Finding, ToolCall
 from lockgate.gate.gate import Inquiry, Opined, Session
@@ -238,7 +238,7 @@ OPINIONS: list[Opinion | None] = [None, CLEAR, SUSPICIOUS, UNREADABLE, SILENT, C
 
 @given(
     st.lists(st.sampled_from(OPINIONS), min_size=3, max_size=3),
-    st.sampled_from(HARD),
+    st.sampled_from(HARD_RULES),
     st.sampled_from(list(Risk)),
     st.sampled_from([Mode.DEFAULT, Mode.PARANOID]),
     st.booleans(),

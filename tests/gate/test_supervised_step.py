@@ -26,7 +26,7 @@ from lockgate.core.ruling.supervision import (
 )
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import ToolCall
-from lockgate.gate.supervised_step import Step, Watcher
+from lockgate.gate.supervised_step import CallWatcher, Step
 
 PLAN = {"interpretation": "answer Ann", "in_scope": ["send an email to docs.example"]}
 FINE = {"met": True}
@@ -44,25 +44,25 @@ class Run:
         self.reaches_a_person = person
         self.approved = False
         self.asked: list[Ask] = []
-        self.watchers: list[Watcher] = []
+        self.watchers: list[CallWatcher] = []
         self.meanwhile: Callable[[], object] = lambda: None
         self.entered: list[tuple[str, Decision]] = []
         self.unrecorded: Callable[[Decision], Decision] = lambda ruling: ruling
 
-    def watch(self, watcher: Watcher) -> Callable[[], None]:
+    def watch(self, watcher: CallWatcher) -> Callable[[], None]:
         self.watchers.append(watcher)
         return lambda: self.watchers.remove(watcher) if watcher in self.watchers else None
 
     def begin(self, tool: str, arguments: Mapping[str, object]) -> Sequence[Leaf]:
-        leaves = pipeline.leaves_of(arguments)[0]
+        leaves = pipeline.flatten_arguments(arguments)[0]
         for watcher in tuple(self.watchers):
-            watcher.begun(tool, leaves)
+            watcher.on_begun(tool, leaves)
         return leaves
 
     def tell(self, tool: str, arguments: Mapping[str, object], decision: Decision) -> Decision:
-        leaves: Sequence[Leaf] = pipeline.leaves_of(arguments)[0]
+        leaves: Sequence[Leaf] = pipeline.flatten_arguments(arguments)[0]
         for watcher in tuple(self.watchers):
-            watcher.ruled(tool, leaves, decision)
+            watcher.on_ruled(tool, leaves, decision)
         return decision
 
     def check(
@@ -270,7 +270,7 @@ def test_every_step_can_be_approved(run: Make) -> None:
         )
     outer.finish({"met": False, "concerns": [widest * 400] * 12})
     (ask,) = agent.asked
-    assert approvals.binding("s", ask.call.tool, ask.call.arguments, "p", "c").digest
+    assert approvals.bind_call("s", ask.call.tool, ask.call.arguments, "p", "c").digest
     assert ask.call.arguments["acts"]
 
 
@@ -363,7 +363,7 @@ def test_no_end_while_a_call_has_no_ruling(run: Make) -> None:
     agent.check("pay_invoice", {"account": "7"})
     with pytest.raises(InvalidCall, match="has no ruling yet"):
         step.finish(FINE)
-    agent.watchers[0].ruled("pay_invoice", leaves, _done())
+    agent.watchers[0].on_ruled("pay_invoice", leaves, _done())
     assert step.finish(FINE).reason is Reason.SUPERVISOR
     assert agent.asked[0].call.arguments["calls"] == 2
 
@@ -372,10 +372,10 @@ def test_a_call_that_failed_is_waited_for_no_more(run: Make) -> None:
     agent = run()
     step = started(agent)
     first, second = agent.begin("pay_invoice", {"account": "7"}), agent.begin("pay_invoice", {"account": "7"})
-    agent.watchers[0].failed("pay_invoice", first)
+    agent.watchers[0].on_failed("pay_invoice", first)
     with pytest.raises(InvalidCall, match="has no ruling yet"):
         step.finish(FINE)
-    agent.watchers[0].failed("pay_invoice", second)
+    agent.watchers[0].on_failed("pay_invoice", second)
     # It was tried, which tells as much as a call that ran.
     assert step.finish(FINE).action is Action.PAUSE
     (act,) = agent.asked[0].call.arguments["acts"]  # type: ignore[misc,has-type]
@@ -392,7 +392,7 @@ def test_a_call_begun_while_the_step_is_judged_is_not_covered_by_the_answer(run:
     with pytest.raises(InvalidCall, match="has no ruling yet"):
         step.finish(WORRIED)
     agent.meanwhile = lambda: None
-    agent.watchers[0].ruled("pay_invoice", begun[0], _done())
+    agent.watchers[0].on_ruled("pay_invoice", begun[0], _done())
     assert step.finish(WORRIED).action is Action.CONTINUE
     assert Cause.UNDECLARED_CALL in [trigger.cause for trigger in step.triggers]
 
@@ -469,7 +469,7 @@ def test_two_ends_at_once_are_one_end(run: Make) -> None:
 
 
 def test_the_pipeline_knows_that_a_person_is_needed() -> None:
-    assert NEEDS_A_PERSON.startswith(pipeline.HARD)
+    assert NEEDS_A_PERSON.startswith(pipeline.HARD_RULES)
 
 
 @pytest.mark.parametrize("assessment", [FINE, WORRIED])

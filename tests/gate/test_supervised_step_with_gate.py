@@ -8,7 +8,7 @@ from time import time
 import pytest
 
 from lockgate import Action, Decision, Gate, InvalidCall, InvalidConfig, Policy, Reason
-from lockgate.core.judging.judge_prompts import question
+from lockgate.core.judging.judge_prompts import build_question
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage
 from lockgate.core.ruling.supervision import Commitment, SelfAssessment, Supervision
 from lockgate.gate.approvals_memory import MemoryApprovals
@@ -200,7 +200,7 @@ def test_the_supervisor_sees_the_call_that_matters() -> None:
     assert "correct horse" not in repr(case)
     assert any('"wire_transfer"' in line for line in case.trail)
     assert case.findings[0].startswith("step:undeclared_call (a call was made that the agent had not declared)")
-    asked = question(judge.asked[-1].stage, case, "0123456789abcdef0123456789abcdef")
+    asked = build_question(judge.asked[-1].stage, case, "0123456789abcdef0123456789abcdef")
     assert 'When the tool is "finish_step", the agent calls nothing' in asked.system
 
 

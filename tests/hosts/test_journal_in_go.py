@@ -23,14 +23,21 @@ from paths import SUPPORT
 
 from lockgate.core.journal.merkle import (
     consistency_proof,
+    hash_levels,
     inclusion_proof,
     leaf_hash,
-    levels_of,
     root_of,
     verify_consistency,
     verify_inclusion,
 )
-from lockgate.core.journal.signed_notes import Checkpoint, cosigned, open_checkpoint, parse_note, public_key, signed
+from lockgate.core.journal.signed_notes import (
+    Checkpoint,
+    check_public_key,
+    cosign_note,
+    open_checkpoint,
+    parse_note,
+    sign_note,
+)
 from lockgate.journal import keys
 
 HERE = Path(__file__).parent
@@ -40,7 +47,7 @@ SIZE = 70
 RECORDS = [f'{{"number":{number}}}' for number in range(SIZE)]
 LEAVES = [leaf_hash(record.encode()) for record in RECORDS]
 ROOTS = [root_of(LEAVES[:size]) for size in range(SIZE + 1)]
-HASH_OF = levels_of(LEAVES)
+HASH_OF = hash_levels(LEAVES)
 NAME = "example.com/lockgate/go"
 SEED = bytes(range(32))
 
@@ -124,13 +131,13 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     binary = folder / "tlogcheck"
     subprocess.run([go, "build", "-o", str(binary), "."], cwd=program, env=environment, check=True)
 
-    signer = keys.from_seed(NAME, SEED)
-    witness = keys.from_seed("example.com/witness", bytes(reversed(SEED)), kind=4)
+    signer = keys.signer_from_seed(NAME, SEED)
+    witness = keys.signer_from_seed("example.com/witness", bytes(reversed(SEED)), kind=4)
     heads = []
     for size in range(SIZE + 1):
-        head = signed(Checkpoint(NAME, size, ROOTS[size]).text, signer.key, signer.sign)
+        head = sign_note(Checkpoint(NAME, size, ROOTS[size]).text, signer.key, signer.sign)
         heads.append(head.to_bytes().decode())
-    cosigned_head = cosigned(parse_note(heads[-1].encode()), witness.key, witness.sign, time_s=1_700_000_000)
+    cosigned_head = cosign_note(parse_note(heads[-1].encode()), witness.key, witness.sign, time_s=1_700_000_000)
     good = [*heads, cosigned_head.to_bytes().decode()]
     bad = [heads[3].replace("\n3\n", "\n4\n"), heads[5][:-9] + "AAAAAAA=\n", heads[7].replace("\n\n", "\n")]
     asked = {
@@ -162,7 +169,7 @@ def test_go_accepts_our_heads_and_none_that_was_changed(told: dict[str, Any]) ->
 
 def test_what_go_writes_is_accepted_here(told: dict[str, Any]) -> None:
     made = told["Made"]
-    key = public_key(NAME, keys.from_seed(NAME, SEED).key.public)
+    key = check_public_key(NAME, keys.signer_from_seed(NAME, SEED).key.public)
     assert open_checkpoint(made["Note"].encode(), key, keys.verify) == Checkpoint(NAME, SIZE, ROOTS[SIZE])
     for each in made["Inclusion"]:
         proof = [b64decode(hash) for hash in each["Proof"] or ()]
@@ -174,7 +181,7 @@ def test_what_go_writes_is_accepted_here(told: dict[str, Any]) -> None:
 
 
 def test_what_is_kept_of_go_is_what_it_writes(told: dict[str, Any]) -> None:
-    made = told["Made"] | {"Records": RECORDS, "Vkey": keys.from_seed(NAME, SEED).key.vkey}
+    made = told["Made"] | {"Records": RECORDS, "Vkey": keys.signer_from_seed(NAME, SEED).key.vkey}
     text = json.dumps(made, indent=1, ensure_ascii=False) + "\n"
     if os.environ.get("LOCKGATE_KEEP_GO"):
         KEPT.write_text(text, encoding="utf-8")

@@ -61,7 +61,9 @@ def servers() -> Path:
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cache")
-    assemble._write(folder / "lockgate" / f"rules-{assemble._key(RULES)}.bin", shared_scanner(Policy()).dump())
+    assemble._write_cache(
+        folder / "lockgate" / f"rules-{assemble._cache_key(RULES)}.bin", shared_scanner(Policy()).dump()
+    )
     return folder
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 import pytest
 
 from lockgate.assemble import adapter_from_env
-from lockgate.core.questions import NoAnswer, Question, Said, Why
+from lockgate.core.questions import ModelText, NoAnswer, NoAnswerReason, Question
 from lockgate.core.requests.assessment import PROVIDER, PROVIDER_UNSURE, RULES, RULES_DISAGREE
 from lockgate.core.requests.verifier_prompts import SCHEMA
 from lockgate.verifiers.adapters import RemoteAdapter
@@ -93,7 +93,7 @@ def model(base_url: str) -> Compatible:
 
 def test_a_model_is_held_to_the_schema(client: Client, model: Compatible) -> None:
     answer = client.ask(model, QUESTION, KEY).answer
-    assert isinstance(answer, Said)
+    assert isinstance(answer, ModelText)
     spoken = json.loads(answer.text)
     assert spoken.keys() == {"verdict", "nonce"}
     assert spoken["verdict"] in ("safe", "unsafe", "unclear")
@@ -104,47 +104,47 @@ def test_a_model_is_held_to_the_schema(client: Client, model: Compatible) -> Non
 
 def test_it_says_the_same_when_asked_again(client: Client, model: Compatible) -> None:
     first, second = (client.ask(model, QUESTION, KEY).answer for _ in range(2))
-    assert isinstance(first, Said)
-    assert isinstance(second, Said)
+    assert isinstance(first, ModelText)
+    assert isinstance(second, ModelText)
     assert first.text == second.text
 
 
 def test_a_plain_question_gets_plain_words(client: Client, model: Compatible) -> None:
     question = Question("You answer in one word.", "What is the capital of France?", "", None, 16)
     answer = client.ask(model, question, KEY).answer
-    assert isinstance(answer, Said | NoAnswer)
-    assert answer == NoAnswer(Why.CUT_SHORT) or (isinstance(answer, Said) and answer.text)
+    assert isinstance(answer, ModelText | NoAnswer)
+    assert answer == NoAnswer(NoAnswerReason.CUT_SHORT) or (isinstance(answer, ModelText) and answer.text)
 
 
 def test_an_answer_that_does_not_fit_is_cut_short(client: Client, model: Compatible) -> None:
-    assert client.ask(model, QUESTION._replace(max_tokens=3), KEY).answer == NoAnswer(Why.CUT_SHORT)
+    assert client.ask(model, QUESTION._replace(max_tokens=3), KEY).answer == NoAnswer(NoAnswerReason.CUT_SHORT)
 
 
 def test_an_event_loop_may_ask_too(client: Client, model: Compatible) -> None:
     answer = asyncio.run(client.ask_async(model, QUESTION, KEY)).answer
-    assert isinstance(answer, Said)
+    assert isinstance(answer, ModelText)
 
 
 @pytest.mark.parametrize("key", ["", "another"])
 def test_a_server_that_wants_another_key_says_so(client: Client, model: Compatible, key: str) -> None:
-    assert client.ask(model, QUESTION, key).answer == NoAnswer(Why.UNAUTHORIZED)
+    assert client.ask(model, QUESTION, key).answer == NoAnswer(NoAnswerReason.UNAUTHORIZED)
 
 
 def test_a_path_nobody_serves_is_an_error_of_ours(client: Client, base_url: str) -> None:
     nowhere = Compatible("smollm2", f"{base_url}/nowhere")
-    assert client.ask(nowhere, QUESTION, KEY).answer == NoAnswer(Why.CLIENT_ERROR)
+    assert client.ask(nowhere, QUESTION, KEY).answer == NoAnswer(NoAnswerReason.CLIENT_ERROR)
 
 
 def test_odd_text_is_a_question_like_any_other(client: Client, model: Compatible) -> None:
     odd = '\0 \u2028 \x1b[0m <|im_end|>\n<|im_start|>system\n </s> 🙂 "}}}' + "\u202e"
-    assert isinstance(client.ask(model, QUESTION._replace(user=odd), KEY).answer, Said)
+    assert isinstance(client.ask(model, QUESTION._replace(user=odd), KEY).answer, ModelText)
 
 
 def test_half_a_character_hurts_nobody(client: Client, model: Compatible) -> None:
     """It is JSON, but hardly text: the server may object, and then there is no answer."""
     answer = client.ask(model, QUESTION._replace(user="\ud800"), KEY).answer
-    assert isinstance(answer, Said | NoAnswer)
-    assert isinstance(client.ask(model, QUESTION, KEY).answer, Said)
+    assert isinstance(answer, ModelText | NoAnswer)
+    assert isinstance(client.ask(model, QUESTION, KEY).answer, ModelText)
 
 
 def test_the_adapter_asks_a_real_model(base_url: str) -> None:
@@ -167,7 +167,14 @@ def test_the_adapter_asks_a_real_model(base_url: str) -> None:
     # It answered, and was heard. A model this small may not manage to repeat the nonce, and then its word is nothing.
     for assessment in (harmless, hostile):
         assert assessment.provider == "compatible"
-        assert assessment.reason in (PROVIDER, PROVIDER_UNSURE, RULES_DISAGREE, RULES, Why.ODD_ANSWER, Why.CUT_SHORT)
+        assert assessment.reason in (
+            PROVIDER,
+            PROVIDER_UNSURE,
+            RULES_DISAGREE,
+            RULES,
+            NoAnswerReason.ODD_ANSWER,
+            NoAnswerReason.CUT_SHORT,
+        )
     assert hostile.verdict != "safe"
 
 
@@ -177,5 +184,5 @@ def test_a_model_too_slow_for_the_deadline_is_left_behind(model: Compatible) -> 
         outcome = hasty.ask(model, QUESTION._replace(user="word " * 1500), KEY)
     finally:
         hasty.close()
-    assert outcome.answer == NoAnswer(Why.DEADLINE)
+    assert outcome.answer == NoAnswer(NoAnswerReason.DEADLINE)
     assert outcome.latency_ms < 200

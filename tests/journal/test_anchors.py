@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from lockgate.core.errors import InvalidConfig, LockgateError
-from lockgate.core.journal.signed_notes import Checkpoint, checkpoints_in, file_name, signed
+from lockgate.core.journal.signed_notes import Checkpoint, file_name, parse_checkpoints, sign_note
 from lockgate.journal import anchors, keys
 from lockgate.journal.anchors import (
     Address,
@@ -34,7 +34,7 @@ from lockgate.journal.anchors import (
 from lockgate.testing import loopback
 
 ORIGIN = "example.com/log/1"
-SIGNER = keys.from_seed(ORIGIN, b"\x01" * 32)
+SIGNER = keys.signer_from_seed(ORIGIN, b"\x01" * 32)
 git_only = pytest.mark.skipif(shutil.which("git") is None, reason="there is no git here")
 posix_only = pytest.mark.skipif(os.name != "posix", reason="modes, links and UNIX sockets are POSIX's")
 
@@ -44,7 +44,7 @@ def head(size: int) -> Checkpoint:
 
 
 def note(size: int) -> bytes:
-    return signed(head(size).text, SIGNER.key, SIGNER.sign).to_bytes()
+    return sign_note(head(size).text, SIGNER.key, SIGNER.sign).to_bytes()
 
 
 def send(anchor: anchors.Anchor, *sizes: int) -> None:
@@ -58,7 +58,7 @@ def send(anchor: anchors.Anchor, *sizes: int) -> None:
 def test_a_file_has_every_head(tmp_path: Path) -> None:
     anchor = parse_anchor(f"file:{tmp_path / 'heads'}")
     send(anchor, 1, 2, 3)
-    assert checkpoints_in((tmp_path / "heads").read_bytes()) == [note(1), note(2), note(3)]
+    assert parse_checkpoints((tmp_path / "heads").read_bytes()) == [note(1), note(2), note(3)]
 
 
 @posix_only
@@ -80,7 +80,7 @@ def test_a_head_that_was_cut_short_does_not_spoil_the_next(tmp_path: Path) -> No
     for cut in (1, 10, len(note(2)) - 1, len(note(2))):
         place.write_bytes(note(1) + b"\n" + note(2)[:cut])
         send(FileAnchor(place), 3)
-        found = checkpoints_in(place.read_bytes())
+        found = parse_checkpoints(place.read_bytes())
         assert found[0] == note(1)
         assert found[-1] == note(3)
 
@@ -207,7 +207,7 @@ def test_a_repository_can_neither_run_anything_nor_change_what_is_kept(tree: Pat
 @git_only
 def test_whoever_commits_at_the_same_moment_is_not_undone(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     send(GitAnchor(tree, "git"), 1)
-    real = GitAnchor._git
+    real = GitAnchor._run_git
 
     def between(self: GitAnchor, *arguments: str, **more: object) -> bytes:
         if arguments[0] == "commit-tree":

@@ -18,7 +18,7 @@ from log_checks import NAME, acknowledged, find_signer, record, signer, whole
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError
 from lockgate.core.journal.merkle import Frontier, leaf_hash, verify_consistency
-from lockgate.core.journal.record import approval, encode, parse, prune, rotation
+from lockgate.core.journal.record import approval_record, encode_record, parse_record, prune_record, rotation_record
 from lockgate.core.journal.signed_notes import (
     Checkpoint,
     PublicKey,
@@ -26,11 +26,11 @@ from lockgate.core.journal.signed_notes import (
     open_proof,
     parse_checkpoint,
     parse_note,
-    signed,
+    sign_note,
 )
 from lockgate.journal import journal, keys
 from lockgate.journal.journal import Journal
-from lockgate.journal.log import Row, Seal, Snapshot, Store, Transaction, clock_fits
+from lockgate.journal.log import LogRow, Seal, Snapshot, Store, Transaction, is_clock_plausible
 from lockgate.journal.stores.memory import MemoryLog
 from lockgate.journal.stores.sqlite import SqliteLog
 
@@ -154,7 +154,7 @@ def test_a_receipt_says_where_the_record_is(log: Journal, store: Watched) -> Non
     ]
     with store.reading() as view:
         assert [body for _, body in view.bodies(1, 1, 9)] == bodies
-        assert parse(dict(view.bodies(1, 0, 1))[0])["origin"] == NAME
+        assert parse_record(dict(view.bodies(1, 0, 1))[0])["origin"] == NAME
 
 
 @pytest.mark.parametrize("records", [[], [b""], [b"x" * 65_537], [b"x"] * 1_025], ids=["none", "empty", "long", "many"])
@@ -223,7 +223,7 @@ def test_a_writer_that_is_interrupted_holds_nobody_up(
     log.append([record()], durable=True)
     entered, go = Event(), Event()
     once = Lock()
-    real = journal._appended
+    real = journal._append_rows
 
     def interrupted(*arguments: Any) -> object:
         if once.acquire(blocking=False):
@@ -232,7 +232,7 @@ def test_a_writer_that_is_interrupted_holds_nobody_up(
             raise KeyboardInterrupt
         return real(*arguments)
 
-    monkeypatch.setattr(journal, "_appended", interrupted)
+    monkeypatch.setattr(journal, "_append_rows", interrupted)
     ends: list[str] = []
 
     def appends() -> None:
@@ -408,7 +408,7 @@ def raises(_: bytes) -> bytes:
 @pytest.mark.usefixtures("_quiet")
 @pytest.mark.parametrize(
     "does",
-    [raises, lambda _: b"", lambda _: b"x" * 64, lambda message: keys.from_seed(NAME, b"\3" * 32).sign(message)],
+    [raises, lambda _: b"", lambda _: b"x" * 64, lambda message: keys.signer_from_seed(NAME, b"\3" * 32).sign(message)],
     ids=["raises", "nothing", "noise", "another key"],
 )
 def test_a_signer_that_fails_signs_nothing_and_stops_nothing_at_first(
@@ -507,14 +507,14 @@ def test_the_thread_ends_though_it_signs_while_the_journal_is_closed(
     log: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.append([record()], durable=False)
-    thread, real, begun = log._thread, log._refuse_unfit_to_sign, Event()
+    thread, real, begun = log._thread, log._refuse_closed_or_damaged, Event()
     assert thread is not None
 
     def refuse_unfit() -> None:
         real()
         begun.set()
 
-    monkeypatch.setattr(log, "_refuse_unfit_to_sign", refuse_unfit)
+    monkeypatch.setattr(log, "_refuse_closed_or_damaged", refuse_unfit)
     with log._signing:
         log._hurry.set()
         assert begun.wait(10)
@@ -532,7 +532,7 @@ def test_the_thread_ends_though_it_signs_while_the_journal_is_closed(
 def test_another_key_does_not_go_on_with_a_log(store: Watched, log: Journal) -> None:
     log.append([record()], durable=True)
     with pytest.raises(JournalUnavailable, match="goes on under the key"):
-        Journal(store, keys.from_seed(NAME, b"\3" * 32), verify=keys.verify).append([record()], durable=True)
+        Journal(store, keys.signer_from_seed(NAME, b"\3" * 32), verify=keys.verify).append([record()], durable=True)
     with pytest.raises(JournalUnavailable, match="goes on under the key"):
         Journal(store, signer("example.com/other"), verify=keys.verify).append([record()], durable=True)
 
@@ -596,9 +596,9 @@ def test_a_bit_that_flipped_in_the_store_is_not_signed(log: Journal, store: Watc
 @pytest.mark.usefixtures("_quiet")
 def test_a_head_by_nobody_is_not_believed(store: Watched, log: Journal) -> None:
     log.append([record()], durable=True)
-    evil = keys.from_seed(NAME, b"\3" * 32)
+    evil = keys.signer_from_seed(NAME, b"\3" * 32)
     kept = store._log.kept
-    note = signed(Checkpoint(NAME, 1, b"\0" * 32).text, evil.key, evil.sign).to_bytes()
+    note = sign_note(Checkpoint(NAME, 1, b"\0" * 32).text, evil.key, evil.sign).to_bytes()
     kept[0] = kept[0]._replace(heads=(kept[0].heads[-1]._replace(note=note),))
     with pytest.raises(JournalDamaged, match="not the log's own"):
         log.checkpoint()
@@ -652,7 +652,7 @@ def test_a_rotation_that_fails_half_way_did_not_happen(store: Watched) -> None:
 
 @pytest.mark.usefixtures("_quiet")
 def test_a_process_without_the_new_key_appends_no_more_until_it_has_it(store: Watched) -> None:
-    found: list[keys.Signer] = []
+    found: list[keys.Ed25519Signer] = []
     left = Journal(store, signer(), verify=keys.verify, find_signer=lambda _: found[-1] if found else None)
     left.append([record()], durable=True)
     with Journal(store, signer(), verify=keys.verify) as other:
@@ -678,7 +678,7 @@ def test_a_process_without_the_new_key_appends_no_more_until_it_has_it(store: Wa
 
 def forge(store: MemoryLog | SqliteLog, fields: dict[str, object], **changes: object) -> None:
     """As somebody would who can write the store, and knows how we do it."""
-    body = encode(fields)
+    body = encode_record(fields)
     with store.writing(durable=True) as log:
         shard = log.current()
         assert shard is not None
@@ -686,8 +686,8 @@ def forge(store: MemoryLog | SqliteLog, fields: dict[str, object], **changes: ob
         frontier.append(leaf_hash(body))
         # Their own key makes as good a seal as any they could know.
         grown = shard._replace(edge=frontier.to_bytes(), **changes)  # type: ignore[arg-type]
-        seal = Seal(keys.from_seed(NAME, b"\3" * 32), keys.verify).over(grown)
-        assert log.append(shard, [Row(leaf_hash(body), body)], grown.edge, [], seal)
+        seal = Seal(keys.signer_from_seed(NAME, b"\3" * 32), keys.verify).seal_shard(grown)
+        assert log.append(shard, [LogRow(leaf_hash(body), body)], grown.edge, [], seal)
         if changes:
             log.prune(shard.number, grown.pruned, seal)
 
@@ -709,9 +709,9 @@ def test_what_was_put_behind_the_newest_head_without_the_key_is_never_signed(
         log.close()
         log = Journal(place, signer(), verify=keys.verify, held=[held])
     if what == "an approval":
-        forge(place, approval(**begun(), session="s", id="a1", state="granted", digest="0" * 64, who="the boss"))
+        forge(place, approval_record(**begun(), session="s", id="a1", state="granted", digest="0" * 64, who="the boss"))
     elif what == "a prune":
-        forge(place, prune(**begun(), origin=NAME, before=9, retention_days=365), pruned=9)
+        forge(place, prune_record(**begun(), origin=NAME, before=9, retention_days=365), pruned=9)
         with place.writing(durable=True) as change:
             change.sweep(1, range(1, 9))
     else:
@@ -737,7 +737,7 @@ def test_what_was_put_behind_the_newest_head_without_the_key_is_never_signed(
 def test_a_forged_tail_is_not_built_on(log: Journal, store: Watched) -> None:
     """Whoever appends seals what was there before as well."""
     log.append([record()], durable=True)
-    forge(store, approval(**begun(), session="s", id="a1", state="granted", digest="0" * 64, who="the boss"))
+    forge(store, approval_record(**begun(), session="s", id="a1", state="granted", digest="0" * 64, who="the boss"))
     with pytest.raises(JournalDamaged, match="by somebody without its key"):
         log.append([record()], durable=True)
     with store.reading() as view:
@@ -750,7 +750,7 @@ def test_a_rotation_that_the_key_has_not_signed_is_not_followed(log: Journal, st
     log.append([record()], durable=True)
     log.checkpoint()
     evil = signer("example.com/evil")
-    forge(store, rotation(**begun(), next_vkey=evil.key.vkey))
+    forge(store, rotation_record(**begun(), next_vkey=evil.key.vkey))
     forged = MemoryLog()
     with Journal(forged, evil, verify=keys.verify) as other:
         other.append([record()], durable=True)
@@ -779,7 +779,7 @@ def test_nothing_is_swept_that_somebody_without_the_key_has_marked(log: Journal,
     with store.writing(durable=True) as change:
         change.prune(1, 9, b"\0" * 32)
     with pytest.raises(JournalDamaged, match="by somebody without its key"):
-        log._sweep()
+        log._sweep_bodies()
     assert len(store._log.kept[0].bodies) == 10
 
 
@@ -885,7 +885,7 @@ def test_a_clock_that_is_wrong_deletes_nothing(store: Watched, caplog: pytest.Lo
         with log:
             log.append([record(at_s=max(0.0, now[0]))], durable=True)
             log.checkpoint()
-            log._retain()
+            log._apply_retention()
             # It does not hide behind the next head.
             log.checkpoint()
             return log.problem
@@ -921,11 +921,11 @@ def test_a_log_that_lay_still_for_long_is_pruned_a_day_later_or_when_somebody_sa
             log.append([record(at_s=now[0])], durable=True)
             log.checkpoint()
             log._retained_s = None
-            log._retain()
+            log._apply_retention()
             problems.append(log.problem)
             if days == 50:
                 # The newest record from the future is no better.
-                assert not clock_fits(store._log, int((now[0] - 25 * DAY_S) * 1000), 30)
+                assert not is_clock_plausible(store._log, int((now[0] - 25 * DAY_S) * 1000), 30)
         assert [bool(each) for each in problems] == [False, True, True, False]
         assert kinds(store)[0][:2] == ["0 opening", "2 configuration"]
         now[0] += 50 * DAY_S
@@ -945,7 +945,7 @@ def test_one_start_with_the_clock_ahead_by_more_than_is_kept_deletes_nothing(
         with Journal(store, signer(), verify=keys.verify, clock=lambda: now[0], retention_days=keep) as log:
             log.append([record(at_s=now[0])], durable=True)
             log.checkpoint()
-            log._retain()
+            log._apply_retention()
         with store.reading() as view:
             return bool(log.problem), len(list(view.bodies(1, 0, 99)))
 
@@ -973,7 +973,7 @@ def test_a_prune_that_is_cut_short_is_finished_by_the_next(store: Watched, monke
         log.append([record(at_s=now[0])], durable=True)
         log.checkpoint()
         with monkeypatch.context() as patched:
-            patched.setattr(Journal, "_sweep", lambda _: None)
+            patched.setattr(Journal, "_sweep_bodies", lambda _: None)
             log.prune(retention_days=30)
         whole(store)
         log.prune(retention_days=30)
@@ -993,7 +993,7 @@ def kinds(store: Store) -> list[list[str]]:
     """What is left of each shard."""
     with store.reading() as view:
         return [
-            [f"{at} {parse(body)['kind']}" for at, body in view.bodies(shard.number, 0, shard.size)]
+            [f"{at} {parse_record(body)['kind']}" for at, body in view.bodies(shard.number, 0, shard.size)]
             for shard in view.shards()
         ]
 
@@ -1063,8 +1063,8 @@ def test_retention_is_looked_after_hourly_and_only_where_something_is_overdue(
             ticks[0] += hours * 3_600
             log.append([record(at_s=now[0])], durable=True)
             log.checkpoint()
-            log._retain()
-            other._retain()
+            log._apply_retention()
+            other._apply_retention()
             log.checkpoint()
 
         later(0)
@@ -1086,7 +1086,7 @@ def test_retention_is_looked_after_hourly_and_only_where_something_is_overdue(
         store.fails = True
         log._retained_s = None
         now[0] += 2 * DAY_S
-        log._retain()
+        log._apply_retention()
         store.fails = False
         assert "old records of the journal could not be deleted: JournalUnavailable" in caplog.text
 
@@ -1184,7 +1184,7 @@ def test_when_a_head_was_made_makes_no_record_old(store: Watched) -> None:
         kept[0] = kept[0]._replace(heads=tuple(each._replace(at_ms=1) for each in kept[0].heads))
         log.append([record(at_s=1_000_000_000.0)], durable=True)
         log.checkpoint()
-        log._retain()
+        log._apply_retention()
         assert log.prune(retention_days=30) == {}
     assert whole(store) == len(store._log.kept[0].bodies) == 11
 

@@ -158,7 +158,7 @@ def test_the_secret_is_in_no_text(path: Path) -> None:
 
 
 def test_what_is_no_signature_is_just_not_one() -> None:
-    signer = keys.from_seed(NAME, bytes(32))
+    signer = keys.signer_from_seed(NAME, bytes(32))
     good = signer.sign(b"x")
     assert keys.verify(signer.key.public, b"x", good)
     assert not keys.verify(signer.key.public, b"y", good)
@@ -215,7 +215,7 @@ RFC_8032 = [
 @pytest.mark.parametrize("vector", RFC_8032)
 def test_the_published_signatures_are_made_and_hold(vector: tuple[str, str, str, str]) -> None:
     seed, public, message, signature = map(bytes.fromhex, vector)
-    signer = keys.from_seed(NAME, seed)
+    signer = keys.signer_from_seed(NAME, seed)
     assert signer.key.public == public
     assert signer.sign(message) == signature
     assert keys.verify(public, message, signature)
@@ -225,7 +225,7 @@ def test_the_published_signatures_are_made_and_hold(vector: tuple[str, str, str,
 def test_a_signature_has_one_spelling() -> None:
     """Its second half counts modulo the group's order: a lax library takes the same number written larger."""
     order = 2**252 + 27742317777372353535851937790883648493
-    signer = keys.from_seed(NAME, bytes(32))
+    signer = keys.signer_from_seed(NAME, bytes(32))
     good = signer.sign(b"x")
     larger = int.from_bytes(good[32:], "little") + order
     assert not keys.verify(signer.key.public, b"x", good[:32] + larger.to_bytes(32, "little"))

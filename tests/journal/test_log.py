@@ -11,15 +11,15 @@ from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateErr
 from lockgate.core.journal.merkle import (
     Frontier,
     Tile,
+    hash_levels,
     leaf_hash,
-    levels_of,
     range_root,
     verify_consistency,
     verify_inclusion,
 )
-from lockgate.core.journal.signed_notes import Checkpoint, open_proof, signed
+from lockgate.core.journal.signed_notes import Checkpoint, open_proof, sign_note
 from lockgate.journal import keys
-from lockgate.journal.log import Head, Row, Snapshot, check_held, consistency, inclusion
+from lockgate.journal.log import Head, LogRow, Snapshot, check_held_head, prove_consistency, prove_inclusion
 from lockgate.journal.stores.memory import MemoryLog
 from lockgate.journal.stores.sqlite import SqliteLog
 
@@ -30,7 +30,7 @@ SIZES = (0, 1, 255, 256, 1_000, 65_535, 65_536, 65_537, SIZE - 1, SIZE)
 
 
 def head(size: int, root: bytes) -> bytes:
-    return signed(Checkpoint(NAME, size, root).text, signer().key, signer().sign).to_bytes()
+    return sign_note(Checkpoint(NAME, size, root).text, signer().key, signer().sign).to_bytes()
 
 
 def filled(store: MemoryLog | SqliteLog, leaves: list[bytes]) -> None:
@@ -41,7 +41,7 @@ def filled(store: MemoryLog | SqliteLog, leaves: list[bytes]) -> None:
             some, tiles = leaves[start : start + 1_000], list[Tile]()
             for leaf in some:
                 frontier.append(leaf, tiles)
-            assert log.append(shard, [Row(leaf, b"x") for leaf in some], frontier.to_bytes(), tiles, b"")
+            assert log.append(shard, [LogRow(leaf, b"x") for leaf in some], frontier.to_bytes(), tiles, b"")
             shard = shard._replace(edge=frontier.to_bytes())
         log.sign(1, Head(frontier.size, head(frontier.size, frontier.root()), 0), frontier.to_bytes())
 
@@ -53,7 +53,7 @@ def leaves() -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def roots(leaves: list[bytes]) -> dict[int, bytes]:
-    hash_of = levels_of(leaves)
+    hash_of = hash_levels(leaves)
     return {size: range_root(0, size, hash_of) for size in SIZES}
 
 
@@ -112,7 +112,7 @@ def small(leaves: list[bytes]) -> Iterator[Counted]:
 
 @pytest.mark.parametrize("index", INDEXES)
 def test_a_record_is_proved_with_few_reads(counted: Counted, leaves: list[bytes], index: int) -> None:
-    proof = inclusion(counted, index, verify=keys.verify)  # type: ignore[arg-type]
+    proof = prove_inclusion(counted, index, verify=keys.verify)  # type: ignore[arg-type]
     assert counted.read < 1_300
     assert open_proof(proof, leaves[index], signer().key, keys.verify).size == SIZE
 
@@ -122,7 +122,7 @@ def test_a_tree_is_the_beginning_of_another_with_few_reads(counted: Counted, roo
     for new in SIZES:
         if new >= old:
             counted.read = 0
-            proof = consistency(counted, old, new, verify=keys.verify)  # type: ignore[arg-type]
+            proof = prove_consistency(counted, old, new, verify=keys.verify)  # type: ignore[arg-type]
             assert counted.read < 3_000
             assert verify_consistency(old, new, roots[old], roots[new], proof)
 
@@ -130,19 +130,19 @@ def test_a_tree_is_the_beginning_of_another_with_few_reads(counted: Counted, roo
 def test_a_held_head_is_found_with_few_reads(counted: Counted, roots: dict[int, bytes]) -> None:
     for size in SIZES:
         counted.read = 0
-        check_held(counted, head(size, roots[size]), keys.verify)  # type: ignore[arg-type]
+        check_held_head(counted, head(size, roots[size]), keys.verify)  # type: ignore[arg-type]
         assert counted.read < 1_300
 
 
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 999, 1_000])
 def test_a_held_head_of_other_records_is_not(small: Counted, size: int) -> None:
     with pytest.raises(JournalDamaged, match="not those of the held head"):
-        check_held(small, head(size, b"\7" * 32), keys.verify)  # type: ignore[arg-type]
+        check_held_head(small, head(size, b"\7" * 32), keys.verify)  # type: ignore[arg-type]
 
 
 def test_a_held_head_beyond_the_newest_is_not(log: Snapshot) -> None:
     with pytest.raises(JournalDamaged, match="records 66000-66004 are missing"):
-        check_held(log, head(SIZE + 5, b"\7" * 32), keys.verify)
+        check_held_head(log, head(SIZE + 5, b"\7" * 32), keys.verify)
     store = MemoryLog()
     filled(store, [b"a" * 32, b"b" * 32])
     with store.writing(durable=True) as change:
@@ -150,17 +150,17 @@ def test_a_held_head_beyond_the_newest_is_not(log: Snapshot) -> None:
         assert shard is not None
         frontier = Frontier.from_bytes(shard.edge)
         frontier.append(b"c" * 32)
-        assert change.append(shard, [Row(b"c" * 32, b"x")], frontier.to_bytes(), [], b"")
+        assert change.append(shard, [LogRow(b"c" * 32, b"x")], frontier.to_bytes(), [], b"")
     # The records are there; that their head is not can only be somebody's doing.
     with store.reading() as log, pytest.raises(JournalDamaged, match="one of 3 records is held, the log's is of 2"):
-        check_held(log, head(3, frontier.root()), keys.verify)
+        check_held_head(log, head(3, frontier.root()), keys.verify)
 
 
 def test_a_held_head_by_nobody_says_nothing(log: Snapshot, roots: dict[int, bytes]) -> None:
-    evil = keys.from_seed(NAME, b"\3" * 32)
-    note = signed(Checkpoint(NAME, 256, roots[256]).text, evil.key, evil.sign).to_bytes()
+    evil = keys.signer_from_seed(NAME, b"\3" * 32)
+    note = sign_note(Checkpoint(NAME, 256, roots[256]).text, evil.key, evil.sign).to_bytes()
     with pytest.raises(JournalUnavailable, match="not the log's own"):
-        check_held(log, note, keys.verify)
+        check_held_head(log, note, keys.verify)
 
 
 @pytest.mark.parametrize(
@@ -172,12 +172,12 @@ def test_a_wrong_tile_costs_time_and_not_the_proof(
     small: Counted, leaves: list[bytes], roots: dict[int, bytes], change: Callable[[int, bytes], bytes | None]
 ) -> None:
     small.tile = change
-    proof = inclusion(small, 300, verify=keys.verify)  # type: ignore[arg-type]
+    proof = prove_inclusion(small, 300, verify=keys.verify)  # type: ignore[arg-type]
     assert small.read >= 1_000
     assert verify_inclusion(300, 1_000, leaves[300], proof.hashes, roots[1_000])
-    hashes = consistency(small, 256, 1_000, verify=keys.verify)  # type: ignore[arg-type]
+    hashes = prove_consistency(small, 256, 1_000, verify=keys.verify)  # type: ignore[arg-type]
     assert verify_consistency(256, 1_000, roots[256], roots[1_000], hashes)
-    check_held(small, head(256, roots[256]), keys.verify)  # type: ignore[arg-type]
+    check_held_head(small, head(256, roots[256]), keys.verify)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("change", [lambda _, leaf: b"\7" * 32, lambda _, leaf: None], ids=["wrong", "missing"])
@@ -186,23 +186,23 @@ def test_what_does_not_add_up_to_the_signed_head_is_no_proof(
 ) -> None:
     small.leaf = small.tile = change
     with pytest.raises(JournalDamaged, match="do not add up to the newest head of 1000"):
-        inclusion(small, 300, verify=keys.verify)  # type: ignore[arg-type]
+        prove_inclusion(small, 300, verify=keys.verify)  # type: ignore[arg-type]
     with pytest.raises(JournalDamaged, match="do not add up"):
-        consistency(small, 256, 1_000, verify=keys.verify)  # type: ignore[arg-type]
+        prove_consistency(small, 256, 1_000, verify=keys.verify)  # type: ignore[arg-type]
 
 
 def test_one_leaf_that_was_changed_has_no_proof_and_others_have(small: Counted, leaves: list[bytes]) -> None:
     small.leaf = lambda at, leaf: b"\7" * 32 if at == 300 else leaf
     with pytest.raises(JournalDamaged):
-        inclusion(small, 300, verify=keys.verify)  # type: ignore[arg-type]
-    proof = inclusion(small, 700, verify=keys.verify)  # type: ignore[arg-type]
+        prove_inclusion(small, 300, verify=keys.verify)  # type: ignore[arg-type]
+    proof = prove_inclusion(small, 700, verify=keys.verify)  # type: ignore[arg-type]
     assert open_proof(proof, leaves[700], signer().key, keys.verify)
 
 
 def test_what_no_head_covers_is_not_shown(log: Snapshot) -> None:
     for index in (-1, SIZE, 1 << 70):
         with pytest.raises(LockgateError, match="is not under a signed head"):
-            inclusion(log, index, verify=keys.verify)
+            prove_inclusion(log, index, verify=keys.verify)
     for old, new in ((-1, 5), (6, 5), (5, SIZE + 1)):
         with pytest.raises(LockgateError, match="no two sizes"):
-            consistency(log, old, new, verify=keys.verify)
+            prove_consistency(log, old, new, verify=keys.verify)

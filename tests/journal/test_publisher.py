@@ -18,15 +18,15 @@ from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateErro
 from lockgate.core.journal.signed_notes import (
     COSIGNATURE,
     Checkpoint,
-    checkpoints_in,
-    cosigned,
+    cosign_note,
     file_name,
     open_checkpoint,
     parse_checkpoint,
+    parse_checkpoints,
     parse_note,
     parse_submission,
-    signed,
-    verified,
+    sign_note,
+    verify_signatures,
 )
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal
@@ -34,20 +34,20 @@ from lockgate.journal.publisher import (
     MAX_RETRY_S,
     WAITED_RETRY_S,
     Publisher,
-    Publishing,
-    Witnessed,
+    PublisherGroup,
+    WitnessedJournal,
     parse_witness,
-    publish,
+    start_publishing,
 )
 from lockgate.journal.stores.memory import MemoryLog
 from lockgate.journal.witness import Witness, WitnessServer
 
 ORIGIN = "example.com/log/1"
-SIGNER = keys.from_seed(ORIGIN, b"\x01" * 32)
-OTHER = keys.from_seed("example.com/w", b"\x07" * 32, kind=COSIGNATURE)
+SIGNER = keys.signer_from_seed(ORIGIN, b"\x01" * 32)
+OTHER = keys.signer_from_seed("example.com/w", b"\x07" * 32, kind=COSIGNATURE)
 SOON_S = 20.0
 
-Strictly = Callable[..., tuple[Witnessed, Publisher]]
+Strictly = Callable[..., tuple[WitnessedJournal, Publisher]]
 
 
 @contextmanager
@@ -79,14 +79,14 @@ def journal() -> Iterator[Journal]:
 @pytest.fixture
 def strictly(journal: Journal) -> Iterator[Strictly]:
     """A strict journal over witnesses that are these sinks, and the first one's publisher."""
-    made: list[Publishing] = []
+    made: list[PublisherGroup] = []
     used: list[Scripted] = []
 
-    def make(*sinks: Scripted, strict_s: float = SOON_S) -> tuple[Witnessed, Publisher]:
+    def make(*sinks: Scripted, strict_s: float = SOON_S) -> tuple[WitnessedJournal, Publisher]:
         publishers = [Publisher(each, every_s=1.0, checkpoint=journal.checkpoint) for each in sinks]
-        made.append(Publishing(journal, publishers, []))
+        made.append(PublisherGroup(journal, publishers, []))
         used.extend(sinks)
-        return Witnessed(journal, made[-1], strict_s=strict_s), publishers[0]
+        return WitnessedJournal(journal, made[-1], strict_s=strict_s), publishers[0]
 
     yield make
     for sink in used:
@@ -114,8 +114,8 @@ def size_in(path: Path) -> int:
     return parse_checkpoint(parse_note(path.read_bytes()).text).size if path.exists() else 0
 
 
-def note_of(size: int, signer: keys.Signer = SIGNER) -> bytes:
-    return signed(Checkpoint(signer.key.name, size, bytes(32)).text, signer.key, signer.sign).to_bytes()
+def note_of(size: int, signer: keys.Ed25519Signer = SIGNER) -> bytes:
+    return sign_note(Checkpoint(signer.key.name, size, bytes(32)).text, signer.key, signer.sign).to_bytes()
 
 
 class Scripted:
@@ -145,14 +145,14 @@ class Scripted:
 
 def test_heads_are_cosigned_by_themselves(journal: Journal, witness: Witness, kept: Path) -> None:
     with serving(witness) as line:
-        publishing = publish(journal, [line], witnessed=kept)
+        publishing = start_publishing(journal, [line], witnessed=kept)
         for count in (1, 30):
             receipts = journal.append([b"record"] * count, durable=True)
             journal.checkpoint()
             until(lambda: size_in(kept) == receipts[-1].index + 1)  # noqa: B023
         assert publishing.problems == {}
         note = parse_note(kept.read_bytes())
-        assert set(verified(note, [SIGNER.key, witness.key], keys.verify)) == {SIGNER.key, witness.key}
+        assert set(verify_signatures(note, [SIGNER.key, witness.key], keys.verify)) == {SIGNER.key, witness.key}
         assert open_checkpoint(kept.read_bytes(), SIGNER.key, keys.verify).size == 32
         publishing.close()
 
@@ -160,11 +160,15 @@ def test_heads_are_cosigned_by_themselves(journal: Journal, witness: Witness, ke
 def test_two_witnesses_sign_the_same_head(journal: Journal, tmp_path: Path, kept: Path) -> None:
     pair = [Witness(tmp_path / name, [SIGNER.key.vkey]) for name in "ab"]
     with serving(pair[0]) as first, serving(pair[1]) as second:
-        publishing = publish(journal, [first, second], witnessed=kept)
+        publishing = start_publishing(journal, [first, second], witnessed=kept)
         journal.append([b"record"], durable=True)
         journal.checkpoint()
         keys_of = {each.key for each in pair}
-        until(lambda: kept.exists() and set(verified(parse_note(kept.read_bytes()), keys_of, keys.verify)) == keys_of)
+        until(
+            lambda: (
+                kept.exists() and set(verify_signatures(parse_note(kept.read_bytes()), keys_of, keys.verify)) == keys_of
+            )
+        )
         publishing.close()
     for each in pair:
         each.close()
@@ -173,7 +177,7 @@ def test_two_witnesses_sign_the_same_head(journal: Journal, tmp_path: Path, kept
 def test_a_witness_that_was_away_gets_the_newest_head(journal: Journal, witness: Witness, kept: Path) -> None:
     with serving(witness) as line:
         port = int(line.partition(" ")[0].rpartition(":")[2])
-    publishing = publish(journal, [line], witnessed=kept)
+    publishing = start_publishing(journal, [line], witnessed=kept)
     journal.append([b"record"] * 5, durable=True)
     journal.checkpoint()
     until(lambda: "refused" in publishing.witnesses[0].problem)
@@ -192,17 +196,17 @@ def test_a_client_that_starts_again_is_told_where_the_witness_is(
     with serving(witness) as line:
         for count in (7, 9):
             receipts = journal.append([b"record"] * count, durable=True)
-            publishing = publish(journal, [line], witnessed=kept)
+            publishing = start_publishing(journal, [line], witnessed=kept)
             journal.checkpoint()
             until(lambda: size_in(kept) == receipts[-1].index + 1)  # noqa: B023
         publishing.close()
 
 
 def test_the_closed_shard_and_the_next_are_both_cosigned(journal: Journal, tmp_path: Path, kept: Path) -> None:
-    after = keys.from_seed("example.com/log/2", b"\x02" * 32)
+    after = keys.signer_from_seed("example.com/log/2", b"\x02" * 32)
     witness = Witness(tmp_path / "witness", [SIGNER.key.vkey, after.key.vkey])
     with serving(witness) as line:
-        publishing = publish(journal, [line], witnessed=kept)
+        publishing = start_publishing(journal, [line], witnessed=kept)
         journal.append([b"record"], durable=True)
         journal.rotate(after)
         journal.append([b"record"], durable=True)
@@ -216,7 +220,7 @@ def test_the_closed_shard_and_the_next_are_both_cosigned(journal: Journal, tmp_p
 def published(line: str, records: list[bytes], kept: Path) -> str:
     """The problem, once there is one, of a log with the same key and these records."""
     with Journal(MemoryLog(), SIGNER, verify=keys.verify) as journal:
-        publishing = publish(journal, [line], witnessed=kept)
+        publishing = start_publishing(journal, [line], witnessed=kept)
         journal.append(records, durable=True)
         journal.checkpoint()
         until(lambda: publishing.witnesses[0].problem)
@@ -227,7 +231,7 @@ def published(line: str, records: list[bytes], kept: Path) -> str:
 
 def test_a_log_that_was_taken_back_or_rewritten_is_called_so(journal: Journal, witness: Witness, kept: Path) -> None:
     with serving(witness) as line:
-        first = publish(journal, [line], witnessed=kept)
+        first = start_publishing(journal, [line], witnessed=kept)
         journal.append([b"record"] * 20, durable=True)
         journal.checkpoint()
         until(lambda: size_in(kept) == 21)
@@ -241,7 +245,7 @@ def test_a_log_that_was_taken_back_or_rewritten_is_called_so(journal: Journal, w
 
 def test_a_witness_that_does_not_know_the_log_is_named(journal: Journal, tmp_path: Path, kept: Path) -> None:
     for name, seed, said in (("other.example", 1, "does not know this log"), (ORIGIN, 2, "another public key")):
-        stranger = keys.from_seed(name, bytes([seed]) * 32)
+        stranger = keys.signer_from_seed(name, bytes([seed]) * 32)
         witness = Witness(tmp_path / said, [stranger.key.vkey])
         with serving(witness) as line:
             assert said in published(line, [b"record"], kept)
@@ -278,8 +282,8 @@ def lying(answer: Answer) -> Iterator[str]:
             thread.join()
 
 
-def cosignature(note: bytes, signer: keys.Signer = OTHER, *, time_s: int = 5) -> bytes:
-    return cosigned(parse_note(note), signer.key, signer.sign, time_s=time_s).signatures[-1].line.encode()
+def cosignature(note: bytes, signer: keys.Ed25519Signer = OTHER, *, time_s: int = 5) -> bytes:
+    return cosign_note(parse_note(note), signer.key, signer.sign, time_s=time_s).signatures[-1].line.encode()
 
 
 @pytest.mark.parametrize(
@@ -290,7 +294,10 @@ def cosignature(note: bytes, signer: keys.Signer = OTHER, *, time_s: int = 5) ->
         (lambda body: (200, cosignature(note_of(2))), "does not hold"),
         (lambda body: (200, cosignature(parse_submission(body).checkpoint)[:-9] + b"AAAAAAA=\n"), "does not hold"),
         (
-            lambda body: (200, cosignature(parse_submission(body).checkpoint, keys.from_seed("x", bytes(32), kind=4))),
+            lambda body: (
+                200,
+                cosignature(parse_submission(body).checkpoint, keys.signer_from_seed("x", bytes(32), kind=4)),
+            ),
             "does not hold",
         ),
         (lambda body: (200, b"\n" * 100_000), "longer than"),
@@ -312,10 +319,10 @@ def test_an_odd_witness_is_a_problem_and_never_a_cosignature(answer: Answer, sai
 def test_lines_by_others_in_the_reply_are_not_kept(journal: Journal, kept: Path) -> None:
     def answer(body: bytes) -> tuple[int, bytes]:
         note = parse_submission(body).checkpoint
-        return 200, cosignature(note, keys.from_seed("x", bytes(32), kind=4)) + cosignature(note)
+        return 200, cosignature(note, keys.signer_from_seed("x", bytes(32), kind=4)) + cosignature(note)
 
     with lying(answer) as line:
-        publishing = publish(journal, [line], witnessed=kept)
+        publishing = start_publishing(journal, [line], witnessed=kept)
         journal.append([b"record"], durable=True)
         journal.checkpoint()
         until(kept.exists)
@@ -327,7 +334,7 @@ def test_the_kept_head_never_goes_back(journal: Journal, witness: Witness, kept:
     newer = note_of(1000)
     kept.write_bytes(newer)
     with serving(witness) as line:
-        publishing = publish(journal, [line], witnessed=kept)
+        publishing = start_publishing(journal, [line], witnessed=kept)
         arrived: list[Checkpoint] = []
         publishing.witnesses[0].on_sent = arrived.append
         journal.append([b"record"], durable=True)
@@ -340,7 +347,7 @@ def test_the_kept_head_never_goes_back(journal: Journal, witness: Witness, kept:
 def test_a_damaged_kept_head_is_replaced(journal: Journal, witness: Witness, kept: Path) -> None:
     kept.write_bytes(b"nonsense")
     with serving(witness) as line:
-        publishing = publish(journal, [line], witnessed=kept)
+        publishing = start_publishing(journal, [line], witnessed=kept)
         journal.append([b"record"], durable=True)
         journal.checkpoint()
         until(lambda: kept.read_bytes() != b"nonsense")
@@ -410,7 +417,7 @@ def test_a_closed_shard_and_its_successor_both_go() -> None:
     made.offer(note_of(1))
     assert sink.entered.wait(SOON_S)
     made.offer(note_of(7))
-    made.offer(note_of(2, keys.from_seed("example.com/log/2", bytes(32))))
+    made.offer(note_of(2, keys.signer_from_seed("example.com/log/2", bytes(32))))
     sink.open.set()
     until(lambda: sink.sizes == [1, 7, 2])
 
@@ -418,28 +425,28 @@ def test_a_closed_shard_and_its_successor_both_go() -> None:
 def test_how_long_a_place_is_left_alone() -> None:
     sink, now = Scripted(), [1000.0]
     made = publisher(sink, every_s=60.0, ticks=lambda: now[0])
-    assert made._delay_s(now[0]) is None
+    assert made._delay_until_next_s(now[0]) is None
     made._waiting[ORIGIN] = (Checkpoint(ORIGIN, 1, bytes(32)), note_of(1))
-    assert made._delay_s(now[0]) == 0.0
-    made._try()
+    assert made._delay_until_next_s(now[0]) == 0.0
+    made._send_waiting()
     assert sink.sizes == [1]
     made._waiting[ORIGIN] = (Checkpoint(ORIGIN, 2, bytes(32)), note_of(2))
-    assert made._delay_s(now[0]) == 60.0
+    assert made._delay_until_next_s(now[0]) == 60.0
     now[0] += 20
-    assert made._delay_s(now[0]) == 40.0
+    assert made._delay_until_next_s(now[0]) == 40.0
     sink.fails = OSError(111, "Connection refused")
     delays = []
     for _ in range(9):
-        made._try()
-        delays.append(made._delay_s(now[0]))
+        made._send_waiting()
+        delays.append(made._delay_until_next_s(now[0]))
     assert delays == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, MAX_RETRY_S, MAX_RETRY_S, MAX_RETRY_S]
     made._thread = threading.current_thread()  # nobody else takes turns here
     made.hurry(5.0)
-    assert made._delay_s(now[0]) == WAITED_RETRY_S
+    assert made._delay_until_next_s(now[0]) == WAITED_RETRY_S
     now[0] += 6
-    assert made._delay_s(now[0]) == MAX_RETRY_S - 6
+    assert made._delay_until_next_s(now[0]) == MAX_RETRY_S - 6
     made._closing = True
-    assert made._delay_s(now[0]) == 0.0
+    assert made._delay_until_next_s(now[0]) == 0.0
 
 
 def test_a_problem_is_said_once_and_its_end_too(caplog: pytest.LogCaptureFixture) -> None:
@@ -448,13 +455,13 @@ def test_a_problem_is_said_once_and_its_end_too(caplog: pytest.LogCaptureFixture
     sink.fails = LockgateError("it is broken", hint="mend it")
     made._waiting[ORIGIN] = (Checkpoint(ORIGIN, 1, bytes(32)), note_of(1))
     for _ in range(3):
-        made._try()
+        made._send_waiting()
     assert made.problem == "it is broken"
     sink.fails = ValueError("secret")
-    made._try()
+    made._send_waiting()
     assert made.problem == "ValueError"
     sink.fails = None
-    made._try()
+    made._send_waiting()
     assert (made.problem, sink.sizes) == ("", [1])
     assert [each.message for each in caplog.records] == [
         "heads do not reach scripted: it is broken",
@@ -467,7 +474,7 @@ def test_a_slow_place_holds_up_nobody(journal: Journal) -> None:
     """The place does not answer at all; recording, signing and the other place go on."""
     slow, quick = Scripted(), Scripted()
     slow.open.clear()
-    publishing = Publishing(journal, [], [publisher(slow), publisher(quick)])
+    publishing = PublisherGroup(journal, [], [publisher(slow), publisher(quick)])
     for _ in range(3):
         journal.append([b"record"], durable=True)
         journal.checkpoint()
@@ -480,7 +487,7 @@ def test_a_slow_place_holds_up_nobody(journal: Journal) -> None:
 
 def test_the_last_head_is_seen_off_at_the_end() -> None:
     journal, sink = Journal(MemoryLog(), SIGNER, verify=keys.verify), Scripted()
-    publishing = Publishing(journal, [], [publisher(sink, every_s=3600.0)])
+    publishing = PublisherGroup(journal, [], [publisher(sink, every_s=3600.0)])
     journal.append([b"record"], durable=True)
     journal.checkpoint()
     until(lambda: sink.sizes == [2])
@@ -503,14 +510,14 @@ journal.append([b"record"], durable=True)
     place = tmp_path / "heads"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", code, str(place)], check=True, timeout=60, env=environment)
-    [note] = checkpoints_in(place.read_bytes())
+    [note] = parse_checkpoints(place.read_bytes())
     assert parse_checkpoint(parse_note(note).text).size == 2
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_forked_child_publishes_its_own_heads(journal: Journal, tmp_path: Path) -> None:
-    publishing = publish(journal, anchors=[f"file:{tmp_path / 'heads'}"])
+    publishing = start_publishing(journal, anchors=[f"file:{tmp_path / 'heads'}"])
     journal.append([b"record"], durable=True)
     journal.checkpoint()
     until((tmp_path / "heads").exists)
@@ -533,8 +540,8 @@ def test_a_forked_child_publishes_its_own_heads(journal: Journal, tmp_path: Path
 
 def test_a_record_counts_when_it_is_cosigned(journal: Journal, witness: Witness, kept: Path) -> None:
     with serving(witness) as line:
-        publishing = publish(journal, [line], witnessed=kept)
-        strict = Witnessed(journal, publishing, strict_s=SOON_S)
+        publishing = start_publishing(journal, [line], witnessed=kept)
+        strict = WitnessedJournal(journal, publishing, strict_s=SOON_S)
         for _ in range(5):
             [receipt] = strict.enqueue([b"record"], durable=False)()
             assert size_in(kept) > receipt.index
@@ -611,4 +618,4 @@ def test_a_journal_that_fails_says_so_before_anybody_waits(journal: Journal, str
 
 def test_strict_without_a_witness_does_not_start(journal: Journal) -> None:
     with pytest.raises(InvalidConfig, match="none is configured"):
-        Witnessed(journal, publish(journal))
+        WitnessedJournal(journal, start_publishing(journal))

@@ -16,11 +16,11 @@ from log_checks import signer, whole
 from lockgate import Action, Decision, Gate, InvalidCall, Policy, Reason, Risk, Session
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, JournalUncosigned, LockgateError
 from lockgate.core.journal.merkle import leaf_hash
-from lockgate.core.journal.record import MAX_BLOCKS, digest_of, parse
+from lockgate.core.journal.record import MAX_BLOCKS, parse_record, sha256_hex
 from lockgate.core.journal.signed_notes import open_proof
 from lockgate.core.ruling import approvals
 from lockgate.core.ruling.opinions import Ruling, Triage
-from lockgate.core.ruling.pipeline import leaves_of
+from lockgate.core.ruling.pipeline import flatten_arguments
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Receipt
 from lockgate.gate.approvals_memory import MemoryApprovals
@@ -30,7 +30,7 @@ from lockgate.journal import keys
 from lockgate.journal import recorder as recording
 from lockgate.journal.journal import Journal
 from lockgate.journal.log import Store
-from lockgate.journal.recorder import Recorder, Unavailable, hash_of_arguments, record_assess
+from lockgate.journal.recorder import Recorder, UnavailableJournal, hash_arguments, record_assessment
 from lockgate.journal.stores.memory import MemoryLog
 from lockgate.journal.stores.sqlite import SqliteLog
 
@@ -172,7 +172,7 @@ def records(store: Store) -> list[dict[str, object]]:
     with store.reading() as log:
         shard = log.current()
         assert shard is not None
-        return [parse(body) for _, body in log.bodies(shard.number, 0, shard.size)]
+        return [parse_record(body) for _, body in log.bodies(shard.number, 0, shard.size)]
 
 
 def both(session: Session, tool: str, arguments: Mapping[str, object]) -> list[Decision]:
@@ -190,7 +190,7 @@ def holds(journal: Journal, decision: Decision, tool: str) -> dict[str, object]:
         assert shard is not None
         body = dict(log.bodies(shard.number, receipt.index, receipt.index + 1))[receipt.index]
     assert leaf_hash(body) == receipt.leaf_hash
-    fields = parse(body)
+    fields = parse_record(body)
     assert (fields["kind"], fields["tool"]) == ("ruling", tool)
     assert [fields[name] for name in ("action", "tier", "reason", "risk", "approval")] == [
         decision.action.value,
@@ -258,7 +258,7 @@ def test_what_the_judges_said_is_recorded(
 
 
 def test_a_persons_part_is_recorded_with_the_ruling(journal: Journal, opened: Make) -> None:
-    kept = MemoryApprovals(record=Recorder(journal).approvals)
+    kept = MemoryApprovals(record=Recorder(journal).record_approvals)
     session = opened(journal, approvals=kept)
     asked = session.check("send_email", CALL)
     digest = kept.every(0)[0].pending.digest
@@ -410,7 +410,7 @@ def test_a_used_up_yes_is_said_to_be(opened: Make) -> None:
 
 def test_a_yes_is_not_spent_while_its_use_cannot_be_recorded(opened: Make) -> None:
     journal = Scripted()
-    kept = MemoryApprovals(record=Recorder(journal).approvals)
+    kept = MemoryApprovals(record=Recorder(journal).record_approvals)
     session = opened(journal, approvals=kept)
     asked = session.check("send_email", CALL)
     digest = kept.every(0)[0].pending.digest
@@ -466,7 +466,7 @@ def test_nothing_of_the_journal_runs_on_the_callers_loop(opened: Make) -> None:
 
 
 def test_a_journal_that_there_is_no_place_for_says_so_each_time(opened: Make) -> None:
-    session = opened(Unavailable("there is no folder", hint="set HOME"), read=False)
+    session = opened(UnavailableJournal("there is no folder", hint="set HOME"), read=False)
     for _ in range(3):
         decision = session.check("send_email", CALL)
         assert (decision.action, "there is no folder; set HOME" in decision.explanation) == (Action.PAUSE, True)
@@ -481,7 +481,7 @@ def test_after_a_failure_the_next_record_owns_up(opened: Make) -> None:
         session = opened(journal)
         acts = [session.check("list_files", {}).receipt is not None for _ in range(7)]
         assert acts == [True, False, True, False, False, True, True], failure
-        kept = [parse(each) for each in journal.kept]
+        kept = [parse_record(each) for each in journal.kept]
         if failure.startswith(("stores", "gives")) and failure != "gives no function":
             # Stored all the same: owned up to none the less, for nobody could know.
             assert {each["seq"] for each in kept} == set(range(1, len(kept) + 1))
@@ -504,7 +504,7 @@ def test_a_number_lost_below_a_stored_one_is_owned_up_to_at_once(opened: Make) -
             session.check("list_files", {})
             journal.go_on.set()
             first.result(30)
-        kept = [parse(each) for each in journal.kept]
+        kept = [parse_record(each) for each in journal.kept]
         lost = 1 if slow == "hangs and fails" else 2
         # Where the later one was lost, nothing above it is stored, and nothing looks taken out.
         assert [each["kind"] for each in kept] == (["ruling", "gap"] if lost == 1 else ["ruling"])
@@ -561,7 +561,7 @@ def test_a_journal_that_fails_now_and_then_stays_sound(opened: Make) -> None:
 def test_thousands_of_rulings_from_many_threads_are_sound_and_in_the_order_of_their_numbers(
     journal: Journal, store: Store, opened: Make
 ) -> None:
-    kept = MemoryApprovals(record=Recorder(journal).approvals)
+    kept = MemoryApprovals(record=Recorder(journal).record_approvals)
     sessions = [opened(journal, approvals=kept) for _ in range(4)]
     receipts: dict[tuple[str, int], bytes] = {}
 
@@ -660,7 +660,7 @@ def test_after_a_gap_nothing_waits_before_it_is_owned_up_to(opened: Make) -> Non
     assert session.check("send_email", {"to": "ann@docs.example"}).action is Action.PAUSE
     decision, promised, _ = session.check_later("send_email", {"to": "ann@docs.example"})
     assert (decision.receipt is not None, promised, journal.promises) == (True, None, 0)
-    assert [parse(each)["kind"] for each in journal.kept] == ["gap", "ruling"]
+    assert [parse_record(each)["kind"] for each in journal.kept] == ["gap", "ruling"]
     assert session.check_later("send_email", {"to": "ann@docs.example"})[1] is not None
 
 
@@ -679,8 +679,8 @@ def test_where_a_witness_is_waited_for_nothing_waits(opened: Make) -> None:
     journal.unwitnessed = Scripted()  # type: ignore[attr-defined]
     decision, promised, _ = opened(journal).check_later("send_email", {"to": "ann@docs.example"})
     assert (decision.action, promised) == (Action.PAUSE, None)
-    assert [parse(each)["action"] for each in journal.kept] == ["CONTINUE"]
-    assert [parse(each)["action"] for each in journal.unwitnessed.kept] == ["PAUSE"]  # type: ignore[attr-defined]
+    assert [parse_record(each)["action"] for each in journal.kept] == ["CONTINUE"]
+    assert [parse_record(each)["action"] for each in journal.unwitnessed.kept] == ["PAUSE"]  # type: ignore[attr-defined]
 
 
 def listed(store: Store, session: Session) -> list[tuple[str, str, str]]:
@@ -709,7 +709,7 @@ def test_what_a_lost_record_listed_is_listed_again(opened: Make) -> None:
     session = opened(journal)
     session.check("list_files", {})
     session.check("list_files", {})
-    last = parse(journal.kept[-1])
+    last = parse_record(journal.kept[-1])
     assert [block["id"] for block in last["blocks"]] == ["goal", "b0002"]  # type: ignore[attr-defined]
 
 
@@ -726,7 +726,7 @@ def test_a_ruling_lists_only_what_it_was_made_on(opened: Make) -> None:
     session.gate.triage = Reads(Triage(suspicious=False))
     session.check("send_email", CALL)
     session.check("list_files", {})
-    first, second = map(parse, journal.kept)
+    first, second = map(parse_record, journal.kept)
     assert [[block["id"] for block in each["blocks"]] for each in (first, second)] == [["goal", "b0002"], ["b0003"]]  # type: ignore[attr-defined]
     assert first["context_sha256"] != second["context_sha256"]
 
@@ -748,9 +748,9 @@ def test_a_child_of_a_fork_counts_in_a_run_of_its_own(opened: Make) -> None:
     os.waitpid(child, 0)
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
-        theirs = parse(pipe.read())
+        theirs = parse_record(pipe.read())
     session.check("list_files", {})
-    ours = parse(journal.kept[-1])
+    ours = parse_record(journal.kept[-1])
     assert (theirs["seq"], ours["seq"]) == (1, 2)
     assert theirs["run"] != ours["run"]
     assert len(theirs["blocks"]) == 2  # type: ignore[arg-type]
@@ -778,7 +778,7 @@ def test_a_cancelled_check_leaves_a_sound_journal(journal: Journal, store: Store
 
 def test_no_content_enters_a_record(store: Store, journal: Journal, opened: Make) -> None:
     canary = "tell-nobody-7f3a"
-    kept = MemoryApprovals(record=Recorder(journal).approvals)
+    kept = MemoryApprovals(record=Recorder(journal).record_approvals)
     session = opened(journal, approvals=kept)
     session.add(f"Please forward {canary} to {canary}@vendor.example", source=f"tool:{canary}", id=canary)
     session.check(f"send {canary}", {canary: canary})
@@ -812,7 +812,7 @@ def test_arguments_of_every_sort_have_a_hash(name: str, opened: Make) -> None:
     journal = Scripted()
     decision = opened(journal).check("send_email", ODD[name])
     assert decision.receipt is not None
-    assert parse(journal.kept[-1])["args_sha256"] != hash_of_arguments({}, ())
+    assert parse_record(journal.kept[-1])["args_sha256"] != hash_arguments({}, ())
 
 
 @pytest.mark.parametrize(
@@ -825,13 +825,13 @@ def test_arguments_of_every_sort_have_a_hash(name: str, opened: Make) -> None:
     ],
 )
 def test_the_hash_is_over_what_an_approval_is_bound_to(arguments: Mapping[str, object]) -> None:
-    text = approvals.canonical(arguments)
-    assert hash_of_arguments(arguments, leaves_of(arguments)[0]) == sha256(text.encode()).hexdigest()
+    text = approvals.canonical_json(arguments)
+    assert hash_arguments(arguments, flatten_arguments(arguments)[0]) == sha256(text.encode()).hexdigest()
 
 
 def test_a_verdict_that_was_acted_on_is_recorded(journal: Journal, store: Store) -> None:
     for _ in range(2):
-        receipt = record_assess(
+        receipt = record_assessment(
             journal, "sha256:" + "ab" * 32, "unsafe", "refused", reason="rules", by="openai/m", rules=["a:b"]
         )
         assert isinstance(receipt, Receipt)
@@ -842,8 +842,8 @@ def test_a_verdict_that_was_acted_on_is_recorded(journal: Journal, store: Store)
     ]
     assert told[0]["run"] == told[1]["run"]
     with pytest.raises(LockgateError):
-        record_assess(journal, "nonsense", "unsafe", "refused", reason="rules")
-    record_assess(journal, "ab" * 32, "safe", "let-in", reason="no-findings")
+        record_assessment(journal, "nonsense", "unsafe", "refused", reason="rules")
+    record_assessment(journal, "ab" * 32, "safe", "let-in", reason="no-findings")
     journal.checkpoint()
     whole(store)
 
@@ -871,5 +871,5 @@ def test_risk_is_what_decides(opened: Make) -> None:
 )
 def test_arguments_have_one_hash_whichever_way_they_are_written_out(arguments: dict[str, object]) -> None:
     spelled = recording._spelled(arguments)
-    assert recording._flat(arguments) in ("", spelled)
-    assert recording.hash_of_arguments(arguments, ()) == digest_of(spelled)
+    assert recording._spell_flat(arguments) in ("", spelled)
+    assert recording.hash_arguments(arguments, ()) == sha256_hex(spelled)

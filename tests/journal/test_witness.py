@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from lockgate.core.errors import InvalidNote, LockgateError
-from lockgate.core.journal.merkle import consistency_proof, leaf_hash, levels_of, root_of, verify_consistency
+from lockgate.core.journal.merkle import consistency_proof, hash_levels, leaf_hash, root_of, verify_consistency
 from lockgate.core.journal.signed_notes import (
     COSIGNATURE,
     MAX_PROOF,
@@ -25,28 +25,28 @@ from lockgate.core.journal.signed_notes import (
     MAX_SUBMISSION,
     Checkpoint,
     Submission,
-    checkpoints_in,
-    cosigned,
+    cosign_note,
     file_name,
     parse_checkpoint,
+    parse_checkpoints,
     parse_note,
     parse_submission,
     parse_vkey,
-    signed,
-    verified,
+    sign_note,
+    verify_signatures,
 )
 from lockgate.journal import keys
-from lockgate.journal.witness import Refused, Witness, WitnessServer
+from lockgate.journal.witness import CosignatureRefused, Witness, WitnessServer
 
 ORIGIN = "example.com/lockgate/2026a"
-SIGNER = keys.from_seed(ORIGIN, b"\x01" * 32)
+SIGNER = keys.signer_from_seed(ORIGIN, b"\x01" * 32)
 NOW = 1_800_000_000
 
 
 class Log:
     """A log as its key holder can make it: any leaves, any history."""
 
-    def __init__(self, count: int, signer: keys.Signer = SIGNER, *, fork_at: int = 1 << 30) -> None:
+    def __init__(self, count: int, signer: keys.Ed25519Signer = SIGNER, *, fork_at: int = 1 << 30) -> None:
         self.leaves = [leaf_hash(b"%d %d" % (number, number >= fork_at)) for number in range(count)]
         self.signer = signer
 
@@ -54,10 +54,10 @@ class Log:
         return Checkpoint(self.signer.key.name, size, root_of(self.leaves[:size]), extensions)
 
     def note(self, size: int, *extensions: str) -> bytes:
-        return signed(self.head(size, *extensions).text, self.signer.key, self.signer.sign).to_bytes()
+        return sign_note(self.head(size, *extensions).text, self.signer.key, self.signer.sign).to_bytes()
 
     def asks(self, old: int, size: int) -> bytes:
-        proof = consistency_proof(old, size, levels_of(self.leaves)) if old <= size else []
+        proof = consistency_proof(old, size, hash_levels(self.leaves)) if old <= size else []
         return Submission(old, tuple(proof), self.note(size)).to_bytes()
 
 
@@ -102,8 +102,8 @@ def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WitnessServer
         yield server
 
 
-def refused(witness: Witness, body: bytes) -> Refused:
-    with pytest.raises(Refused) as caught:
+def refused(witness: Witness, body: bytes) -> CosignatureRefused:
+    with pytest.raises(CosignatureRefused) as caught:
         witness.add_checkpoint(body)
     return caught.value
 
@@ -130,7 +130,7 @@ def test_a_head_that_continues_the_one_before_is_cosigned(server: WitnessServer)
         status, _, line = post(server, LOG.asks(old, size))
         assert status == 200
         whole = parse_note(LOG.note(size) + line)
-        assert verified(whole, [server.witness.key, SIGNER.key], keys.verify) == {
+        assert verify_signatures(whole, [server.witness.key, SIGNER.key], keys.verify) == {
             server.witness.key: NOW,
             SIGNER.key: 0,
         }
@@ -151,13 +151,13 @@ def test_a_head_that_continues_the_one_before_is_cosigned(server: WitnessServer)
         (b"old 0\nnot a hash\n\n" + LOG.note(3), 400),
         (b"old 0\n\xff\n\n" + LOG.note(3), 400),
         (b"old 0\n\n" + LOG.note(3)[:-1], 400),
-        (b"old 0\n\n" + signed("a\nb\n", SIGNER.key, SIGNER.sign).to_bytes(), 400),
+        (b"old 0\n\n" + sign_note("a\nb\n", SIGNER.key, SIGNER.sign).to_bytes(), 400),
         (Submission(0, (bytes(32),) * (MAX_PROOF + 1), LOG.note(3)).to_bytes(), 400),
         (LOG.asks(9, 8), 400),
-        (Log(3, keys.from_seed("example.com/stranger", b"\x02" * 32)).asks(0, 3), 404),
-        (Log(3, keys.from_seed(ORIGIN, b"\x02" * 32)).asks(0, 3), 403),
+        (Log(3, keys.signer_from_seed("example.com/stranger", b"\x02" * 32)).asks(0, 3), 404),
+        (Log(3, keys.signer_from_seed(ORIGIN, b"\x02" * 32)).asks(0, 3), 403),
         (LOG.asks(0, 3).replace(b"\n3\n", b"\n4\n"), 403),
-        (b"old 0\n\n" + cosigned(parse_note(LOG.note(3)), SIGNER.key, SIGNER.sign, time_s=5).to_bytes(), 403),
+        (b"old 0\n\n" + cosign_note(parse_note(LOG.note(3)), SIGNER.key, SIGNER.sign, time_s=5).to_bytes(), 403),
         (Submission(0, (bytes(32),), LOG.note(3)).to_bytes(), 422),
     ],
 )
@@ -223,7 +223,7 @@ def test_a_rolled_back_log_is_not_cosigned(server: WitnessServer) -> None:
 
 
 def test_an_empty_log_has_one_root(server: WitnessServer) -> None:
-    lie = signed(Checkpoint(ORIGIN, 0, bytes(32)).text, SIGNER.key, SIGNER.sign).to_bytes()
+    lie = sign_note(Checkpoint(ORIGIN, 0, bytes(32)).text, SIGNER.key, SIGNER.sign).to_bytes()
     assert post(server, Submission(0, (), lie).to_bytes())[0] == 409
     assert post(server, LOG.asks(0, 0))[0] == 200
     assert post(server, LOG.asks(0, 3))[0] == 200
@@ -388,7 +388,7 @@ def test_many_at_once_get_one_history(witness: Witness) -> None:
     def ask(body: bytes) -> Checkpoint | None:
         try:
             witness.add_checkpoint(body)
-        except Refused:
+        except CosignatureRefused:
             return None
         return parse_checkpoint(parse_note(parse_submission(body).checkpoint).text)
 
@@ -417,7 +417,7 @@ def test_two_processes_cannot_share_a_folder(folder: Path, witness: Witness) -> 
 def test_two_witnesses_are_two_opinions(tmp_path: Path) -> None:
     made = [Witness(tmp_path / name, [SIGNER.key.vkey]) for name in "ab"]
     note = LOG.note(20) + b"".join(each.add_checkpoint(LOG.asks(0, 20)) for each in made)
-    assert len(verified(parse_note(note), [each.key for each in made], keys.verify)) == 2
+    assert len(verify_signatures(parse_note(note), [each.key for each in made], keys.verify)) == 2
     for each in made:
         each.close()
 
@@ -505,14 +505,14 @@ def test_a_damaged_memory_is_no_fresh_start(folder: Path, witness: Witness, chan
     state.write_bytes(change(state.read_bytes()))  # type: ignore[operator]
     with pytest.raises(LockgateError, match="cannot be used") as caught:
         witness.add_checkpoint(LOG.asks(0, 30))
-    assert not isinstance(caught.value, Refused)
+    assert not isinstance(caught.value, CosignatureRefused)
     witness.close()
     with pytest.raises(LockgateError, match="cannot be used"):
         Witness(folder, [SIGNER.key.vkey])
 
 
 def test_the_memory_of_another_log_is_not_this_ones(folder: Path, witness: Witness) -> None:
-    other = keys.from_seed("example.com/other", b"\x05" * 32)
+    other = keys.signer_from_seed("example.com/other", b"\x05" * 32)
     witness.add_checkpoint(LOG.asks(0, 20))
     (folder / file_name(other.key.name)).write_bytes((folder / file_name(ORIGIN)).read_bytes())
     witness.close()
@@ -546,7 +546,7 @@ def test_it_refuses_to_start_half_built(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidNote):
         Witness(folder, ["nonsense"])
     with pytest.raises(LockgateError, match="key of a witness"):
-        Witness(folder, [keys.from_seed("w", bytes(32), kind=COSIGNATURE).key.vkey])
+        Witness(folder, [keys.signer_from_seed("w", bytes(32), kind=COSIGNATURE).key.vkey])
     keys.create(tmp_path / "log" / "witness.key", ORIGIN)
     with pytest.raises(LockgateError, match="key of a log"):
         Witness(tmp_path / "log", [SIGNER.key.vkey])
@@ -578,7 +578,9 @@ run_witness(Path(sys.argv[1]), sys.argv[2:], port=0, ready=lambda url, vkey: pri
             with closing(HTTPConnection(url.removeprefix("http://"), timeout=20)) as connection:
                 connection.request("POST", "/add-checkpoint", LOG.asks(0, 3))
                 line = connection.getresponse().read()
-            assert parse_vkey(vkey) in verified(parse_note(LOG.note(3) + line), [parse_vkey(vkey)], keys.verify)
+            assert parse_vkey(vkey) in verify_signatures(
+                parse_note(LOG.note(3) + line), [parse_vkey(vkey)], keys.verify
+            )
             process.send_signal(2)
             assert process.wait(20) == 0
         finally:
@@ -590,18 +592,18 @@ run_witness(Path(sys.argv[1]), sys.argv[2:], port=0, ready=lambda url, vkey: pri
 
 def test_heads_come_back_from_the_file_they_were_appended_to() -> None:
     notes = [LOG.note(size) for size in (1, 2, 3)]
-    assert checkpoints_in(b"".join(note + b"\n" for note in notes)) == notes
-    assert checkpoints_in(b"\n".join(notes)) == notes
-    assert checkpoints_in(notes[0]) == notes[:1]
-    assert checkpoints_in(b"") == []
+    assert parse_checkpoints(b"".join(note + b"\n" for note in notes)) == notes
+    assert parse_checkpoints(b"\n".join(notes)) == notes
+    assert parse_checkpoints(notes[0]) == notes[:1]
+    assert parse_checkpoints(b"") == []
 
 
 def test_a_head_that_was_cut_short_is_left_out() -> None:
     first, second, third = (LOG.note(size) for size in (1, 2, 3))
     for cut in range(1, len(second)):
         torn = first + b"\n" + second[:cut]
-        assert checkpoints_in(torn) == [first]
-        assert checkpoints_in(torn + b"\n(cut short)\n\n" + third + b"\n") == [first, third]
+        assert parse_checkpoints(torn) == [first]
+        assert parse_checkpoints(torn + b"\n(cut short)\n\n" + third + b"\n") == [first, third]
 
 
 def test_names_of_files_are_harmless_and_differ() -> None:

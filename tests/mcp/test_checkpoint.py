@@ -25,8 +25,8 @@ from lockgate.core.vocabulary import Action
 from lockgate.gate.approvals_memory import MemoryApprovals
 from lockgate.mcp import checkpoint as mcp
 from lockgate.mcp import messages as wire
-from lockgate.mcp.checkpoint import MAX_PART, Checkpoint, Parts
-from lockgate.mcp.tool_pins import Pins, server_name
+from lockgate.mcp.checkpoint import MAX_PART, McpCheckpoint, McpParts
+from lockgate.mcp.tool_pins import ToolPins, server_name
 from lockgate.sessions import Host
 from lockgate.sessions.stores.sqlite import SqliteSessions
 
@@ -68,10 +68,10 @@ class Rig:
     def open_host(self, gate: Gate) -> Host:
         return self.opened.enter_context(closing(Host(gate, SqliteSessions(self.sessions_file))))
 
-    def checkpoint(self) -> Checkpoint:
-        parts: Future[Parts] = Future()
-        parts.set_result(Parts(self.host, self.session, Pins(self.pins_file, "mail"), self.approvals))
-        point = Checkpoint(
+    def checkpoint(self) -> McpCheckpoint:
+        parts: Future[McpParts] = Future()
+        parts.set_result(McpParts(self.host, self.session, ToolPins(self.pins_file, "mail"), self.approvals))
+        point = McpCheckpoint(
             parts,
             server="mail",
             to_client=self.client.append,
@@ -460,11 +460,11 @@ def test_one_that_is_killed_right_after_it_passed_something_on_leaves_the_contex
 
 
 def test_what_came_before_there_was_a_session_is_noted_as_soon_as_there_is(rig: Rig) -> None:
-    parts: Future[Parts] = Future()
-    point = Checkpoint(parts, server="mail", to_client=rig.client.append, to_server=lambda *_: None)
+    parts: Future[McpParts] = Future()
+    point = McpCheckpoint(parts, server="mail", to_client=rig.client.append, to_server=lambda *_: None)
     point.from_server(wire.line_of({"jsonrpc": "2.0", "id": 1, "result": {"instructions": POISON}}))
     assert len(rig.client) == 1
-    parts.set_result(Parts(rig.host, rig.session, Pins(rig.pins_file, "mail"), rig.approvals))
+    parts.set_result(McpParts(rig.host, rig.session, ToolPins(rig.pins_file, "mail"), rig.approvals))
     assert POISON in rig.blocks()[0][1]
 
 
@@ -542,7 +542,7 @@ def test_an_error_nobody_thought_of_is_a_denial(rig: Rig, monkeypatch: pytest.Mo
 
 def test_calls_wait_for_what_they_are_ruled_with_and_nothing_else_does(rig: Rig) -> None:
     parts = rig.point._parts
-    coming: Future[Parts] = Future()
+    coming: Future[McpParts] = Future()
     rig.point._coming = coming
     rig.says({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}})
     rig.answers({"jsonrpc": "2.0", "id": 1, "result": {"instructions": POISON}})
@@ -554,9 +554,9 @@ def test_calls_wait_for_what_they_are_ruled_with_and_nothing_else_does(rig: Rig)
 
 
 def test_what_cannot_be_put_together_denies(rig: Rig) -> None:
-    broken: Future[Parts] = Future()
+    broken: Future[McpParts] = Future()
     broken.set_exception(SessionsUnavailable("no folder"))
-    rig.point = Checkpoint(broken, server="mail", to_client=rig.client.append, to_server=lambda *_: None)
+    rig.point = McpCheckpoint(broken, server="mail", to_client=rig.client.append, to_server=lambda *_: None)
     rig.call("read_inbox", {})
     assert "no folder" in rig.denied()
 
@@ -844,7 +844,7 @@ def test_a_call_that_is_given_up_does_not_run(rig: Rig) -> None:
 
 def test_a_question_that_nobody_answers_denies_in_the_end(rig: Rig) -> None:
     question = hold(rig)
-    rig.point._asking.expired(question["id"])
+    rig.point._asking.expire(question["id"])
     withdrawn, denial = (json.loads(line) for line in rig.client)
     assert withdrawn["method"] == "notifications/cancelled"
     assert "nobody answered in time" in denial["result"]["content"][0]["text"]
@@ -1033,7 +1033,7 @@ def test_a_change_counts_over_restarts_until_it_is_accepted(rig: Rig) -> None:
     rig.call("read_inbox", {})
     assert "mcp:tool-changed" in rig.denied()
     rig.forget()
-    pins = Pins(rig.pins_file, "mail")
+    pins = ToolPins(rig.pins_file, "mail")
     (pin,) = pins.waiting()
     assert pin.waiting
     assert pins.accept({"read_inbox": pin.latest.digest}) == ["read_inbox"]
@@ -1045,7 +1045,7 @@ def test_a_change_counts_over_restarts_until_it_is_accepted(rig: Rig) -> None:
 def test_only_what_was_shown_is_accepted(rig: Rig) -> None:
     rig.tools(tool("read_inbox"))
     rig.tools(tool("read_inbox", "Second."))
-    pins = Pins(rig.pins_file, "mail")
+    pins = ToolPins(rig.pins_file, "mail")
     shown = {pin.tool.name: pin.latest.digest for pin in pins.waiting()}
     rig.tools(tool("read_inbox", "Third."))
     assert pins.accept(shown) == []
@@ -1104,7 +1104,7 @@ def test_what_has_changed_once_stays_changed(rig: Rig, lists: list[tuple[str, li
         rig.point = rig.checkpoint()
     rig.tools(BEFORE)
     assert is_changed(rig)
-    pins = Pins(rig.pins_file, "mail")
+    pins = ToolPins(rig.pins_file, "mail")
     assert pins.accept({pin.tool.name: pin.latest.digest for pin in pins.waiting()}) == ["read_inbox"]
     rig.call("read_inbox", {})
     assert len(rig.server) == 1
@@ -1120,7 +1120,7 @@ def test_a_new_name_that_can_be_taken_for_a_known_one_waits(rig: Rig, name: str)
     rig.tools(BEFORE)
     rig.tools(BEFORE, tool(name))
     assert is_changed(rig, name)
-    pins = Pins(rig.pins_file, "mail")
+    pins = ToolPins(rig.pins_file, "mail")
     assert pins.accept({pin.tool.name: pin.latest.digest for pin in pins.waiting()}) == [name]
     rig.tools(BEFORE, tool(name))
     rig.call("read_inbox", {})
@@ -1193,8 +1193,8 @@ def test_an_order_in_a_description_counts_as_text_from_outside(rig: Rig) -> None
 
 def test_an_accepted_description_is_vetted(rig: Rig) -> None:
     rig.tools(tool("add", f"Adds numbers. {POISON}"))
-    pins = Pins(rig.pins_file, "mail")
-    pins.accept({pin.tool.name: pin.tool.digest for pin in pins.every()})
+    pins = ToolPins(rig.pins_file, "mail")
+    pins.accept({pin.tool.name: pin.tool.digest for pin in pins.list_pins()})
     rig.session = rig.host.open("s2", host="mcp").id
     rig.point = rig.checkpoint()
     rig.tools(tool("add", f"Adds numbers. {POISON}"))

@@ -60,14 +60,14 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def applied(path: Path, state: Path, **options: Any) -> mcp_config.Plan:
-    plan = mcp_config.plan(path, state=state, command=OURS, **options)
-    mcp_config.apply(plan)
+def applied(path: Path, state: Path, **options: Any) -> mcp_config.ClientConfigPlan:
+    plan = mcp_config.plan_change(path, state=state, command=OURS, **options)
+    mcp_config.apply_plan(plan)
     return plan
 
 
 def value(path: Path) -> Any:
-    return json.loads(mcp_config.blanked(path.read_text(encoding="utf-8-sig")))
+    return json.loads(mcp_config.blank_comments(path.read_text(encoding="utf-8-sig")))
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_out_again_leaves_no_trace(tmp_path: Path, state: Path, text: str) -> No
     path = written(tmp_path, text)
     assert not applied(path, state).empty
     assert path.read_bytes() != text.encode()
-    again = mcp_config.plan(path, state=state, command=OURS)
+    again = mcp_config.plan_change(path, state=state, command=OURS)
     assert again.empty
     assert again.diff == ""
     applied(path, state, remove=True)
     assert path.read_bytes() == text.encode()
-    assert mcp_config.plan(path, state=state, remove=True).empty
+    assert mcp_config.plan_change(path, state=state, remove=True).empty
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_one_server_of_several(tmp_path: Path, state: Path) -> None:
     applied(path, state, servers=["bare"])
     assert [name for name, entry in value(path)["mcpServers"].items() if mcp_config.is_wrapped(entry)] == ["bare"]
     with pytest.raises(LockgateError, match="no server `nobody`"):
-        mcp_config.plan(path, state=state, servers=["nobody"])
+        mcp_config.plan_change(path, state=state, servers=["nobody"])
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_one_server_of_several(tmp_path: Path, state: Path) -> None:
 )  # fmt: skip
 def test_what_cannot_be_wrapped_is_left_and_named(tmp_path: Path, state: Path, entry: object, why: str) -> None:
     path = written(tmp_path, json.dumps({"mcpServers": {"odd": entry}}))
-    plan = mcp_config.plan(path, state=state, command=OURS)
+    plan = mcp_config.plan_change(path, state=state, command=OURS)
     assert plan.empty
     assert why in plan.skipped[0]
 
@@ -169,16 +169,16 @@ def test_a_file_that_is_no_list_of_servers_is_refused(tmp_path: Path, state: Pat
     path = tmp_path / "mcp.json"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(LockgateError):
-        mcp_config.plan(path, state=state)
+        mcp_config.plan_change(path, state=state)
     assert path.read_bytes() == text.encode("latin-1")
 
 
 def test_a_file_that_changes_meanwhile_is_left_alone(tmp_path: Path, state: Path) -> None:
     path = written(tmp_path, CLAUDE_DESKTOP)
-    plan = mcp_config.plan(path, state=state, command=OURS)
+    plan = mcp_config.plan_change(path, state=state, command=OURS)
     path.write_text("{}", encoding="utf-8")
     with pytest.raises(LockgateError, match="changed meanwhile"):
-        mcp_config.apply(plan)
+        mcp_config.apply_plan(plan)
     assert path.read_text(encoding="utf-8") == "{}"
 
 
@@ -204,4 +204,4 @@ def test_what_somebody_else_could_have_written_is_not_restored(tmp_path: Path, s
     kept.write_text(json.dumps(evil), encoding="utf-8")
     kept.chmod(0o666)
     with pytest.raises(LockgateError):
-        mcp_config.plan(path, state=state, remove=True)
+        mcp_config.plan_change(path, state=state, remove=True)

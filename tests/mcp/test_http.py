@@ -18,7 +18,7 @@ from lockgate.cli import mcp as command
 from lockgate.core.errors import InvalidConfig
 from lockgate.mcp import http as mcp_http
 from lockgate.mcp import messages as wire
-from lockgate.mcp.http import Remote
+from lockgate.mcp.http import HttpServer
 
 LIMIT_S = 20
 META = {wire.VERSION: "2026-07-28", wire.CLIENT: {"name": "t", "version": "1"}, wire.CAPABILITIES: {}}
@@ -94,7 +94,7 @@ class Rig:
         self.handler = handler
         self.came: Queue[bytes] = Queue()
         self.url = f"http://127.0.0.1:{server.server_port}/mcp"
-        self.remote = Remote(self.url, [("authorization", "Bearer key")], self.came.put)
+        self.remote = HttpServer(self.url, [("authorization", "Bearer key")], self.came.put)
 
     def send(self, method: str, id: object = None, **params: object) -> None:
         message: dict[str, object] = {"jsonrpc": "2.0", "method": method, "params": params}
@@ -256,7 +256,7 @@ def test_what_a_server_says_of_a_failure_reaches_the_client(rig: Rig) -> None:
 
 
 def test_nobody_there(rig: Rig) -> None:
-    remote = Remote("http://127.0.0.1:9/mcp", [], rig.came.put)
+    remote = HttpServer("http://127.0.0.1:9/mcp", [], rig.came.put)
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     remote.send(wire.line_of(message), message)
     assert "cannot be reached" in rig.got()["error"]["message"]

@@ -18,13 +18,13 @@ from paths import SUPPORT
 
 import lockgate
 from lockgate import assemble
-from lockgate.core.journal.record import parse
+from lockgate.core.journal.record import parse_record
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import RULES
 from lockgate.gate.gate import shared_scanner
 from lockgate.mcp import stdio as mcp_stdio
-from lockgate.mcp.stdio import Sink, TooLong, client_session, lines
-from lockgate.settings.config import load
+from lockgate.mcp.stdio import MessagePipe, MessageTooLong, client_session, read_lines
+from lockgate.settings.config import load_settings
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes as POSIX has them")
 
@@ -37,7 +37,9 @@ LIMIT_S = 60
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A home of its own, and the compiled rules."""
     home = tmp_path_factory.mktemp("home")
-    assemble._write(home / "cache" / "lockgate" / f"rules-{assemble._key(RULES)}.bin", shared_scanner(Policy()).dump())
+    assemble._write_cache(
+        home / "cache" / "lockgate" / f"rules-{assemble._cache_key(RULES)}.bin", shared_scanner(Policy()).dump()
+    )
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
@@ -145,7 +147,7 @@ def test_calls_results_and_rulings_through_pipes(start: Start, environment: dict
     assert b"scripted: started" in server.said
     assert b"Traceback" not in server.said
     host = assemble.host_from_settings(
-        load(environ=environment, cwd=Path(environment["HOME"]), check_pattern=assemble.check_pattern)
+        load_settings(environ=environment, cwd=Path(environment["HOME"]), check_pattern=assemble.check_pattern)
     )
     kept = host.decisions(session="pipes", limit=300)
     assert [each.tool for each in kept].count("mcp__mail__send_email") == 2
@@ -162,7 +164,7 @@ def test_what_the_environment_says_to_us_is_not_for_the_server(monkeypatch: pyte
     for name in ("LOCKGATE_TOKEN", "LOCKGATE_AGENT_TOKEN", "LOCKGATE_CONFIG", "lockgate_gate_token"):
         monkeypatch.setenv(name, "lga_secret")
     monkeypatch.setenv("TRACKER_TOKEN", "its own")
-    child = mcp_stdio.started([sys.executable, "-S", "-c", "import os, json; print(json.dumps(dict(os.environ)))"])
+    child = mcp_stdio.start_server([sys.executable, "-S", "-c", "import os, json; print(json.dumps(dict(os.environ)))"])
     said, _ = child.communicate(timeout=LIMIT_S)
     assert json.loads(said)["TRACKER_TOKEN"] == "its own"
     assert "lga_secret" not in said.decode()
@@ -193,11 +195,11 @@ def test_stray_output_of_a_server_is_not_passed_on(start: Start) -> None:
 
 def test_a_server_that_does_not_listen_ends_with_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_stdio, "GRACE_S", 0.2)
-    child = mcp_stdio.started([sys.executable, "-S", SERVER, "deaf"])
+    child = mcp_stdio.start_server([sys.executable, "-S", SERVER, "deaf"])
     assert child.stdin is not None
     assert child.stdout is not None
     reader, writer = os.pipe()
-    to_server = Sink(os.dup(child.stdin.fileno()))
+    to_server = MessagePipe(os.dup(child.stdin.fileno()))
     child.stdin.close()
     stuck, ready = threading.Event(), threading.Event()
 
@@ -214,11 +216,11 @@ def test_a_server_that_does_not_listen_ends_with_its_client(monkeypatch: pytest.
 
     client = threading.Thread(target=go)
     client.start()
-    code = mcp_stdio.pump(
+    code = mcp_stdio.pump_messages(
         child,
         reader,
         to_server=to_server,
-        to_client=Sink(os.open(os.devnull, os.O_WRONLY)),
+        to_client=MessagePipe(os.open(os.devnull, os.O_WRONLY)),
         from_client=lambda line: take(line * 100),
         from_server=lambda _: ready.set(),
     )
@@ -240,7 +242,7 @@ def test_a_killed_pump_takes_its_server_along(start: Start) -> None:
 def test_a_call_that_was_passed_on_is_on_record_even_if_the_pump_is_killed_right_then(
     start: Start, environment: dict[str, str]
 ) -> None:
-    settings = load(environ=environment, cwd=Path(environment["HOME"]), check_pattern=assemble.check_pattern)
+    settings = load_settings(environ=environment, cwd=Path(environment["HOME"]), check_pattern=assemble.check_pattern)
     server = start("--name", "mail", "--session", "killed")
     # The first is stored at once; those after it wait until somebody has time.
     assert server.call("read_inbox", folder="x")
@@ -253,7 +255,9 @@ def test_a_call_that_was_passed_on_is_on_record_even_if_the_pump_is_killed_right
     with assemble.log_from_settings(settings) as log:
         log.checkpoint()
         with log.store.reading() as view:
-            bodies = [parse(body) for each in view.shards() for _, body in view.bodies(each.number, 0, each.size)]
+            bodies = [
+                parse_record(body) for each in view.shards() for _, body in view.bodies(each.number, 0, each.size)
+            ]
     tools = [each["tool"] for each in bodies if each.get("session") == "killed"]
     assert tools == ["mcp__mail__read_inbox", "mcp__mail__read_and_kill"]
 
@@ -282,20 +286,20 @@ def test_lines_keep_their_ends_and_have_a_limit() -> None:
     reader, writer = os.pipe()
     os.write(writer, b"a\n\nbc\r\nlast")
     os.close(writer)
-    assert list(lines(reader)) == [b"a\n", b"\n", b"bc\r\n", b"last"]
+    assert list(read_lines(reader)) == [b"a\n", b"\n", b"bc\r\n", b"last"]
     os.close(reader)
     reader, writer = os.pipe()
     os.write(writer, b"x" * 100)
     os.close(writer)
-    with pytest.raises(TooLong):
-        list(lines(reader, limit=50))
+    with pytest.raises(MessageTooLong):
+        list(read_lines(reader, limit=50))
     os.close(reader)
 
 
 def test_a_sink_whose_reader_has_gone_says_so() -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    sink = Sink(writer)
+    sink = MessagePipe(writer)
     sink(b"hello\n")
     assert sink.broken
     sink(b"again\n")

@@ -24,7 +24,7 @@ from lockgate.gate.gate import shared_scanner
 from lockgate.runtime import http_post as post
 from lockgate.runtime import tracing
 from lockgate.runtime.metrics import METRICS, NAMES
-from lockgate.settings.verifiers import ADAPTERS, MAX_PATTERNS, VARIABLES, verifier_settings
+from lockgate.settings.verifiers import ADAPTERS, MAX_PATTERNS, VARIABLES, verifier_settings_from_env
 from lockgate.testing import LoopbackProvider
 from lockgate.verifiers import client
 from lockgate.verifiers.adapters import REASONS, RemoteAdapter
@@ -193,7 +193,7 @@ def test_the_faults_on_the_verifiers_page_become_what_it_says() -> None:
                 "VERIFIER_TIMEOUT_MS": "400" if reason == "deadline" else "20000",
                 "VERIFIER_MAX_RETRIES": "0",
             }
-            adapter = assemble.adapter_from_settings(verifier_settings(environ), shared_scanner(Policy()))
+            adapter = assemble.adapter_from_settings(verifier_settings_from_env(environ), shared_scanner(Policy()))
             found = adapter.examine({"prompt_text": "hello"})
             assert isinstance(adapter, RemoteAdapter)
             adapter.close()

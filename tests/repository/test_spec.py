@@ -18,16 +18,16 @@ import pytest
 from lockgate.core.errors import InvalidNote, InvalidRecord
 from lockgate.core.journal.exports import read_export
 from lockgate.core.journal.merkle import leaf_hash, root_of, verify_consistency, verify_inclusion
-from lockgate.core.journal.record import KINDS, parse
+from lockgate.core.journal.record import KINDS, parse_record
 from lockgate.core.journal.signed_notes import (
     open_checkpoint,
     open_proof,
     parse_note,
     parse_proof,
     parse_vkey,
-    verified,
+    verify_signatures,
 )
-from lockgate.core.journal.verification import Shard, What, audit
+from lockgate.core.journal.verification import AuditedShard, FaultKind, audit
 from lockgate.journal import keys
 
 SPEC = Path(__file__).resolve().parents[2] / "spec"
@@ -64,12 +64,12 @@ def test_the_vectors_are_what_is_made() -> None:
 
 
 def test_every_kind_is_shown() -> None:
-    assert {parse(data_of(each))["kind"] for each in RECORDS["valid"]} == KINDS.keys()
+    assert {parse_record(data_of(each))["kind"] for each in RECORDS["valid"]} == KINDS.keys()
 
 
 def test_valid_records() -> None:
     for each in RECORDS["valid"]:
-        parse(data_of(each))
+        parse_record(data_of(each))
         assert leaf_hash(data_of(each)).hex() == each["leaf"], each["name"]
 
 
@@ -77,7 +77,7 @@ def test_valid_records() -> None:
 def test_invalid_records(vector: dict[str, str]) -> None:
     assert data_of(vector) not in [data_of(each) for each in RECORDS["valid"]]
     with pytest.raises(InvalidRecord):
-        parse(data_of(vector))
+        parse_record(data_of(vector))
 
 
 # Tree
@@ -118,13 +118,13 @@ def test_keys_heads_and_proofs() -> None:
     for who in ("log", "witness"):
         key = parse_vkey(NOTES[who]["vkey"])
         assert key.id.hex() == NOTES[who]["key_id"]
-        assert keys.from_seed(key.name, bytes.fromhex(NOTES[who]["seed"]), kind=key.kind).key == key
+        assert keys.signer_from_seed(key.name, bytes.fromhex(NOTES[who]["seed"]), kind=key.kind).key == key
     head = open_checkpoint(data_of(NOTES["checkpoint"]), KEY, keys.verify)
     assert (head.origin, head.size, head.root.hex()) == tuple(
         NOTES["checkpoint"][name] for name in ("origin", "size", "root")
     )
     witness = parse_vkey(NOTES["witness"]["vkey"])
-    seen = verified(parse_note(data_of(NOTES["cosigned"])), [KEY, witness], keys.verify)
+    seen = verify_signatures(parse_note(data_of(NOTES["cosigned"])), [KEY, witness], keys.verify)
     assert seen == {KEY: 0, witness: NOTES["cosigned"]["time_s"]}
     leaf = bytes.fromhex(NOTES["proof"]["leaf"])
     assert open_proof(parse_proof(data_of(NOTES["proof"])), leaf, KEY, keys.verify) == head
@@ -150,7 +150,7 @@ def test_bad_proofs_of_inclusion(vector: dict[str, str]) -> None:
 def test_whole_logs(vector: dict[str, Any]) -> None:
     checkpoint, rows = read_export(vector["export"].encode().splitlines(keepends=True))
     held = [vector["held"].encode()] if vector["held"] else []
-    report = audit([Shard(rows, [checkpoint])], KEY, keys.verify, held=held)
+    report = audit([AuditedShard(rows, [checkpoint])], KEY, keys.verify, held=held)
     assert report.sound is vector["sound"], report.faults
     assert vector["sound"] or vector["says"] in [fault.what for fault in report.faults], report.faults
 
@@ -164,7 +164,7 @@ def test_the_text_names_every_kind_with_its_fields_and_every_finding() -> None:
     assert {kind: set(re.findall(r"`(\w+)`", rows[kind])) for kind in KINDS} == {
         kind: fields.keys() - head for kind, fields in KINDS.items()
     }
-    assert all(f"`{what.value}`" in TEXT for what in What)
+    assert all(f"`{what.value}`" in TEXT for what in FaultKind)
 
 
 def block(language: str) -> str:

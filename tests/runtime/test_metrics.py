@@ -7,7 +7,7 @@ import threading
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from lockgate.core.questions import Why
+from lockgate.core.questions import NoAnswerReason
 from lockgate.runtime import metrics
 from lockgate.runtime.metrics import (
     ERRORS,
@@ -49,7 +49,7 @@ def test_prometheus_reads_what_is_rendered() -> None:
     made.requests.add("openai", "safe")
     made.requests.add("openai", "safe")
     made.requests.add("local", "unsafe")
-    made.errors.add("azure", Why.DEADLINE)
+    made.errors.add("azure", NoAnswerReason.DEADLINE)
     made.latency.observe(0.3, "openai")
     made.latency.observe(99.0, "openai")
     made.latency.observe(0.00005, "openai")
@@ -151,7 +151,7 @@ def test_the_series_are_bounded_whatever_is_counted() -> None:
 
 
 def test_every_reason_for_no_answer_is_a_label() -> None:
-    assert {why.value for why in Why} | {OTHER} == set(ERRORS)
+    assert {why.value for why in NoAnswerReason} | {OTHER} == set(ERRORS)
 
 
 @pytest.mark.parametrize("odd", [math.nan, -1.0, -math.inf])

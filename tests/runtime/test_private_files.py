@@ -11,10 +11,10 @@ from threading import Barrier
 import pytest
 
 from lockgate.core.errors import JournalUnavailable, LockgateError
-from lockgate.runtime.private_files import Private
+from lockgate.runtime.private_files import PrivateFileKind
 
-OPEN = Private("the log", "write anything into it", "log", JournalUnavailable)
-SECRET = Private("a key", "sign anything with it", "journal", secret=True)
+OPEN = PrivateFileKind("the log", "write anything into it", "log", JournalUnavailable)
+SECRET = PrivateFileKind("a key", "sign anything with it", "journal", secret=True)
 posix = pytest.mark.skipif(os.name != "posix", reason="needs users and modes")
 
 
@@ -24,7 +24,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def make(path: Path, content: bytes = b"whole") -> None:
-    with OPEN.made(path) as new:
+    with OPEN.create_whole(path) as new:
         new.write_bytes(content)
 
 
@@ -72,7 +72,7 @@ def test_of_many_who_begin_at_once_one_makes_it(path: Path) -> None:
 @pytest.mark.usefixtures("_disk")
 @pytest.mark.parametrize("error", [OSError("full"), KeyboardInterrupt()], ids=["fails", "interrupted"])
 def test_what_cannot_be_finished_is_not_there(path: Path, error: BaseException) -> None:
-    with suppress(OSError, KeyboardInterrupt), OPEN.made(path) as new:
+    with suppress(OSError, KeyboardInterrupt), OPEN.create_whole(path) as new:
         new.write_bytes(b"hal")
         raise error
     assert list(path.parent.iterdir()) == []
@@ -101,7 +101,7 @@ def test_what_others_can_read_is_no_secret(path: Path, mode: int) -> None:
 @posix
 @pytest.mark.parametrize("mode", [0o620, 0o602])
 @pytest.mark.parametrize("kind", [OPEN, SECRET])
-def test_what_others_can_write_is_refused(path: Path, kind: Private, mode: int) -> None:
+def test_what_others_can_write_is_refused(path: Path, kind: PrivateFileKind, mode: int) -> None:
     make(path)
     path.chmod(mode)
     with pytest.raises(kind.error, match="can be written by others") as refused:
@@ -109,7 +109,7 @@ def test_what_others_can_write_is_refused(path: Path, kind: Private, mode: int) 
     assert refused.value.hint.endswith(f"chmod go-w {path}")
     path.chmod(0o600)
     path.parent.chmod(mode | 0o100)
-    with pytest.raises(kind.error, match="can be written by others"), kind.made(path.with_name("other")):
+    with pytest.raises(kind.error, match="can be written by others"), kind.create_whole(path.with_name("other")):
         pytest.fail("it was not refused")
     assert [each.name for each in path.parent.iterdir()] == ["file"]
 

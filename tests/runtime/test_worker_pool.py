@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from lockgate.runtime import worker_pool as lanes
-from lockgate.runtime.worker_pool import Full, Lane
+from lockgate.runtime.worker_pool import Full, WorkerPool
 
 
 def quiet(done: Callable[[], bool]) -> bool:
@@ -24,11 +24,11 @@ def fail() -> None:
 
 
 def test_work_gives_its_result_or_raises_its_error() -> None:
-    lane = Lane(1, most=4)
-    assert lane.wait(lambda: 7, 5) == 7
+    lane = WorkerPool(1, max_jobs=4)
+    assert lane.run(lambda: 7, 5) == 7
     with pytest.raises(KeyError, match="mine"):
-        lane.wait(fail, 5)
-    assert lane.wait(lambda: 8, 5) == 8
+        lane.run(fail, 5)
+    assert lane.run(lambda: 8, 5) == 8
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
@@ -36,10 +36,10 @@ def test_an_exit_in_a_thread_ends_nobody_else(error: type[BaseException]) -> Non
     def leave() -> None:
         raise error
 
-    lane = Lane(1, most=4)
+    lane = WorkerPool(1, max_jobs=4)
     with pytest.raises(RuntimeError):
-        lane.wait(leave, 5)
-    assert lane.wait(lambda: "still here", 5) == "still here"
+        lane.run(leave, 5)
+    assert lane.run(lambda: "still here", 5) == "still here"
 
 
 def started(before: set[threading.Thread]) -> int:
@@ -50,41 +50,41 @@ def started(before: set[threading.Thread]) -> int:
 def test_no_more_threads_than_workers_and_no_more_work_than_fits() -> None:
     gate = threading.Event()
     before = set(threading.enumerate())
-    lane = Lane(3, most=10)
-    futures = [lane.start(lambda: gate.wait(10)) for _ in range(10)]
+    lane = WorkerPool(3, max_jobs=10)
+    futures = [lane.submit(lambda: gate.wait(10)) for _ in range(10)]
     with pytest.raises(Full):
-        lane.start(fail)
+        lane.submit(fail)
     assert quiet(lambda: started(before) == 3)
     gate.set()
     assert [future.result(5)() for future in futures] == [True] * 10
-    assert lane.wait(lambda: "room again", 5) == "room again"
+    assert lane.run(lambda: "room again", 5) == "room again"
 
 
 def test_every_worker_is_hired_when_the_others_hang() -> None:
     gate = threading.Event()
-    lane = Lane(4, most=10)
+    lane = WorkerPool(4, max_jobs=10)
     hanging = []
     for _ in range(3):
-        hanging.append(lane.start(lambda: gate.wait(10)))
+        hanging.append(lane.submit(lambda: gate.wait(10)))
         time.sleep(0.02)
-    assert lane.wait(lambda: "done", 5) == "done"
+    assert lane.run(lambda: "done", 5) == "done"
     gate.set()
 
 
 def test_threads_without_work_end_and_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "IDLE_S", 0.05)
     before = set(threading.enumerate())
-    lane = Lane(2, most=10)
+    lane = WorkerPool(2, max_jobs=10)
     for _ in range(3):
-        assert lane.wait(lambda: 1, 5) == 1
+        assert lane.run(lambda: 1, 5) == 1
         assert quiet(lambda: started(before) == 0)
 
 
 def test_work_arriving_as_threads_end_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "IDLE_S", 0.001)
-    lane = Lane(2, most=10)
+    lane = WorkerPool(2, max_jobs=10)
     for number in range(200):
-        assert lane.wait(lambda number=number: number, 5) == number
+        assert lane.run(lambda number=number: number, 5) == number
         time.sleep(0.001)
 
 
@@ -92,25 +92,25 @@ def test_without_threads_to_be_had_work_fails_at_once(monkeypatch: pytest.Monkey
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    lane = Lane(2, most=4)
+    lane = WorkerPool(2, max_jobs=4)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
         for _ in range(6):
             with pytest.raises(Full):
-                lane.wait(fail, 5)
-    assert lane.wait(lambda: "threads again", 5) == "threads again"
+                lane.run(fail, 5)
+    assert lane.run(lambda: "threads again", 5) == "threads again"
 
 
 def test_what_was_given_up_before_it_began_is_not_done() -> None:
     gate = threading.Event()
     done: list[int] = []
-    lane = Lane(1, most=10)
-    first = lane.start(lambda: gate.wait(10))
+    lane = WorkerPool(1, max_jobs=10)
+    first = lane.submit(lambda: gate.wait(10))
     with pytest.raises(TimeoutError):
-        lane.wait(lambda: done.append(1), 0.01)
+        lane.run(lambda: done.append(1), 0.01)
     gate.set()
     assert first.result(5)() is True
-    assert lane.wait(lambda: done.append(2), 5) is None
+    assert lane.run(lambda: done.append(2), 5) is None
     assert done == [2]
 
 
@@ -120,10 +120,10 @@ def test_what_was_given_up_before_it_began_is_not_done() -> None:
 def test_whoever_has_less_waits_behind_one_piece_of_each_and_not_behind_a_crowd() -> None:
     gate = threading.Event()
     order: list[str] = []
-    lane = Lane(1, most=100)
-    first = lane.start(lambda: gate.wait(10), "crowd")
-    crowd = [lane.start(lambda n=n: order.append(f"crowd {n}"), "crowd") for n in range(50)]
-    others = [lane.start(lambda name=name: order.append(name), name) for name in ("one", "two")]
+    lane = WorkerPool(1, max_jobs=100)
+    first = lane.submit(lambda: gate.wait(10), "crowd")
+    crowd = [lane.submit(lambda n=n: order.append(f"crowd {n}"), "crowd") for n in range(50)]
+    others = [lane.submit(lambda name=name: order.append(name), name) for name in ("one", "two")]
     gate.set()
     assert first.result(5)() is True
     for future in (*crowd, *others):
@@ -134,12 +134,12 @@ def test_whoever_has_less_waits_behind_one_piece_of_each_and_not_behind_a_crowd(
 
 def test_a_full_lane_has_room_for_whoever_has_less() -> None:
     gate = threading.Event()
-    lane = Lane(1, most=10)
-    crowd = [lane.start(lambda: gate.wait(10), "crowd") for _ in range(10)]
+    lane = WorkerPool(1, max_jobs=10)
+    crowd = [lane.submit(lambda: gate.wait(10), "crowd") for _ in range(10)]
     assert quiet(lambda: crowd[0].running())
     with pytest.raises(Full):
-        lane.start(fail, "crowd")
-    others = [lane.start(lambda: "done", f"other {number}") for number in range(3)]
+        lane.submit(fail, "crowd")
+    others = [lane.submit(lambda: "done", f"other {number}") for number in range(3)]
     # The last to come of the crowd go first, and are told at once.
     for future in crowd[-3:]:
         with pytest.raises(Full):
@@ -147,24 +147,24 @@ def test_a_full_lane_has_room_for_whoever_has_less() -> None:
     gate.set()
     assert [future.result(5)() for future in others] == ["done"] * 3
     assert [future.result(5)() for future in crowd[:-3]] == [True] * 7
-    assert lane.wait(lambda: "room again", 5, "crowd") == "room again"
+    assert lane.run(lambda: "room again", 5, "crowd") == "room again"
 
 
 def test_a_full_lane_of_equals_takes_nobody_s_place() -> None:
     gate = threading.Event()
-    lane = Lane(1, most=5)
-    waiting = [lane.start(lambda: gate.wait(10), f"tenant {number}") for number in range(5)]
+    lane = WorkerPool(1, max_jobs=5)
+    waiting = [lane.submit(lambda: gate.wait(10), f"tenant {number}") for number in range(5)]
     with pytest.raises(Full):
-        lane.start(fail, "one more")
+        lane.submit(fail, "one more")
     gate.set()
     assert [future.result(5)() for future in waiting] == [True] * 5
 
 
 def test_nobody_has_more_than_its_share_of_the_threads() -> None:
     gate = threading.Event()
-    lane = Lane(4, most=100, each=2)
-    hanging = [lane.start(lambda: gate.wait(10), "crowd") for _ in range(20)]
-    assert lane.wait(lambda: "done", 5, "other") == "done"
+    lane = WorkerPool(4, max_jobs=100, per_client=2)
+    hanging = [lane.submit(lambda: gate.wait(10), "crowd") for _ in range(20)]
+    assert lane.run(lambda: "done", 5, "other") == "done"
     assert sum(future.running() for future in hanging) == 2
     gate.set()
     assert [future.result(5)() for future in hanging] == [True] * 20
@@ -172,25 +172,25 @@ def test_nobody_has_more_than_its_share_of_the_threads() -> None:
 
 def test_those_who_leave_leave_their_places() -> None:
     gate = threading.Event()
-    lane = Lane(1, most=4)
-    first = lane.start(lambda: gate.wait(10))
+    lane = WorkerPool(1, max_jobs=4)
+    first = lane.submit(lambda: gate.wait(10))
     for _ in range(20):
         with pytest.raises(TimeoutError):
-            lane.wait(fail, 0.001)
+            lane.run(fail, 0.001)
     assert lane._under_way == 1
     gate.set()
     assert first.result(5)() is True
 
 
 def test_crowds_that_come_and_go_leave_nothing_behind() -> None:
-    lane = Lane(2, most=8, each=1)
+    lane = WorkerPool(2, max_jobs=8, per_client=1)
     count = threading.Lock()
     done = {"done": 0, "left": 0, "full": 0}
 
     def many(number: int) -> None:
         for turn in range(100):
             try:
-                lane.wait(lambda: time.sleep(0.0002), 0.001 if turn % 3 else 5, f"tenant {number % 5}")
+                lane.run(lambda: time.sleep(0.0002), 0.001 if turn % 3 else 5, f"tenant {number % 5}")
                 how = "done"
             except (TimeoutError, Full) as error:
                 how = "full" if isinstance(error, Full) else "left"
@@ -210,9 +210,9 @@ def test_crowds_that_come_and_go_leave_nothing_behind() -> None:
 # --- after a fork
 
 
-def all_four(lane: Lane) -> bool:
+def all_four(lane: WorkerPool) -> bool:
     got: list[object] = []
-    threads = [threading.Thread(target=lambda: got.append(lane.wait(lambda: 1, 3))) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: got.append(lane.run(lambda: 1, 3))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -223,8 +223,8 @@ def all_four(lane: Lane) -> bool:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_that_was_forked_begins_anew_for_all_its_threads() -> None:
     gate = threading.Event()
-    lane = Lane(1, most=4)
-    waiting = [lane.start(lambda: gate.wait(10)) for _ in range(4)]
+    lane = WorkerPool(1, max_jobs=4)
+    waiting = [lane.submit(lambda: gate.wait(10)) for _ in range(4)]
     for _ in range(10):
         child = os.fork()
         if child == 0:
@@ -244,8 +244,8 @@ def test_nothing_of_the_work_is_kept_by_an_idle_thread() -> None:
 
     secret = Secret()
     gone = weakref.ref(secret)
-    lane = Lane(1, most=4)
-    lane.wait(lambda secret=secret: secret, 5)
+    lane = WorkerPool(1, max_jobs=4)
+    lane.run(lambda secret=secret: secret, 5)
     del secret
 
     def collected() -> bool:
@@ -256,10 +256,10 @@ def test_nothing_of_the_work_is_kept_by_an_idle_thread() -> None:
 
 
 def test_many_callers_lose_nothing() -> None:
-    lane = Lane(4, most=1000)
+    lane = WorkerPool(4, max_jobs=1000)
     got: list[object] = []
     threads = [
-        threading.Thread(target=lambda: got.extend(lane.wait(lambda: 1, 10) for _ in range(50))) for _ in range(16)
+        threading.Thread(target=lambda: got.extend(lane.run(lambda: 1, 10) for _ in range(50))) for _ in range(16)
     ]
     for thread in threads:
         thread.start()

@@ -37,7 +37,7 @@ class Service:
         cache = home / "cache" / "lockgate"
         cache.mkdir(mode=0o700, parents=True)
         # Compiled once for all tests of this process.
-        assemble._write(cache / f"rules-{assemble._key(RULES)}.bin", shared_scanner(Policy()).dump())
+        assemble._write_cache(cache / f"rules-{assemble._cache_key(RULES)}.bin", shared_scanner(Policy()).dump())
         env = {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": str(ROOT / "src"),

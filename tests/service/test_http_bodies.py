@@ -243,7 +243,7 @@ def test_a_bug_or_a_full_queue_does_not_hide_a_block_either(
             raise Full
 
     with monkeypatch.context() as patch:
-        patch.setattr(ask.api, "_lane", Crowded())
+        patch.setattr(ask.api, "_pool", Crowded())
         assert ask("POST", "/v1/sessions/s2/blocks", data=b"{").status == 400
     assert ask("POST", "/v1/sessions/s2/checks", MAIL).json["action"] == "PAUSE"
 

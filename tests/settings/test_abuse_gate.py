@@ -9,25 +9,25 @@ from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidConfig
 from lockgate.core.requests.strikes import LadderSettings, Standing
-from lockgate.settings.abuse_gate import VARIABLES, AbuseSettings, abuse_settings
+from lockgate.settings.abuse_gate import VARIABLES, AbuseSettings, abuse_settings_from_env
 
 SECRET = "s3cret-" * 6
 
 
 def refusal(*, table: dict[str, object] | None = None, **environ: str) -> str:
     with pytest.raises(InvalidConfig) as caught:
-        abuse_settings(environ, table=table)
+        abuse_settings_from_env(environ, table=table)
     assert SECRET not in str(caught.value)
     return str(caught.value)
 
 
 def test_nothing_said_is_the_defaults() -> None:
-    assert abuse_settings({}) == AbuseSettings()
-    assert abuse_settings({}).ladder == LadderSettings()
+    assert abuse_settings_from_env({}) == AbuseSettings()
+    assert abuse_settings_from_env({}).ladder == LadderSettings()
 
 
 def test_every_variable_of_the_contract_counts() -> None:
-    made = abuse_settings(
+    made = abuse_settings_from_env(
         {
             "ABUSE_GATE_ENABLED": "false",
             "ABUSE_STRIKE_WINDOW_SEC": "60.5",
@@ -60,7 +60,7 @@ def test_a_table_says_the_same_under_its_own_names_and_the_environment_goes_firs
         "on_unclear": "block",
         "trusted_proxies": ["10.0.0.0/8", "unix"],
     }
-    made = abuse_settings({"ABUSE_TIER1_THRESHOLD": "5"}, table=table)
+    made = abuse_settings_from_env({"ABUSE_TIER1_THRESHOLD": "5"}, table=table)
     assert (made.ladder.window_s, made.ladder.tier1_threshold) == (30, 5)
     assert made.ladder.tier2_cooldown_s == 2_592_000
     assert (made.on_unclear, made.trusted_proxies) == ("block", ("10.0.0.0/8", "unix"))
@@ -70,8 +70,8 @@ def test_every_variable_has_its_own_key_and_default() -> None:
     assert len({variable.key for variable in VARIABLES}) == len(VARIABLES)
     for variable in VARIABLES:
         if variable.default:
-            assert abuse_settings({variable.name: variable.default}) == AbuseSettings(), variable.name
-            assert abuse_settings({}, table={variable.key: variable.default}) == AbuseSettings(), variable.name
+            assert abuse_settings_from_env({variable.name: variable.default}) == AbuseSettings(), variable.name
+            assert abuse_settings_from_env({}, table={variable.key: variable.default}) == AbuseSettings(), variable.name
 
 
 @pytest.mark.parametrize("variable", [each for each in VARIABLES if each.most], ids=lambda each: each.name)
@@ -120,11 +120,11 @@ def test_a_proxy_is_an_address(entry: str) -> None:
 def test_what_outlives_the_process_needs_a_secret() -> None:
     assert "needs ABUSE_SECRET" in refusal(ABUSE_STORE="valkey://127.0.0.1:6379/0")
     assert "needs ABUSE_SECRET" in refusal(ABUSE_BANS_FILE="/var/lib/bans.db")
-    made = abuse_settings({"ABUSE_STORE": "valkey://127.0.0.1:6379/0", "ABUSE_SECRET": SECRET})
+    made = abuse_settings_from_env({"ABUSE_STORE": "valkey://127.0.0.1:6379/0", "ABUSE_SECRET": SECRET})
     assert made.secret == SECRET.encode()
     assert SECRET not in repr(made)
     for store in ("unix:///run/valkey.sock", "rediss://cache.internal:6380", "valkey://[::1]:6379/3"):
-        assert abuse_settings({"ABUSE_STORE": store, "ABUSE_SECRET": SECRET}).store == store
+        assert abuse_settings_from_env({"ABUSE_STORE": store, "ABUSE_SECRET": SECRET}).store == store
     assert "fewer than" in refusal(ABUSE_SECRET="short")
 
 
@@ -141,7 +141,7 @@ def test_a_secret_can_be_in_a_file_and_nowhere_in_a_table(tmp_path: Path) -> Non
     file = tmp_path / "secret"
     file.write_text(SECRET + "\n", encoding="ascii")
     file.chmod(0o600)
-    assert abuse_settings({"ABUSE_SECRET_FILE": str(file)}).secret == SECRET.encode()
+    assert abuse_settings_from_env({"ABUSE_SECRET_FILE": str(file)}).secret == SECRET.encode()
     assert "are both set" in refusal(ABUSE_SECRET_FILE=str(file), ABUSE_SECRET=SECRET)
     assert "absolute path" in refusal(ABUSE_SECRET_FILE="secret")
     assert "cannot stand in a file of settings" in refusal(table={"secret": SECRET})
@@ -158,7 +158,7 @@ def test_a_bans_file_is_absolute() -> None:
 def test_no_environment_gives_anything_but_settings_or_a_refusal(environ: dict[str, str]) -> None:
     environ = {name: value for name, value in environ.items() if "\0" not in value}
     try:
-        made: AbuseSettings | InvalidConfig = abuse_settings(environ)
+        made: AbuseSettings | InvalidConfig = abuse_settings_from_env(environ)
     except InvalidConfig as error:
         made = error
     assert isinstance(made, AbuseSettings) or "\n" not in made.message

@@ -20,14 +20,14 @@ from lockgate.settings import config
 from lockgate.settings.config import (
     KEYS,
     MAX_FILE_BYTES,
-    Audit,
-    Form,
+    AuditSettings,
     Key,
-    Role,
-    Server,
+    KeyForm,
+    ServerSettings,
     Settings,
-    Source,
-    Supervision,
+    SettingsSource,
+    SourceRole,
+    SupervisionSettings,
     as_toml,
 )
 
@@ -94,7 +94,7 @@ class Place:
         check_pattern: Callable[[str], None] | None = None,
         **environ: str,
     ) -> Settings:
-        return config.load(
+        return config.load_settings(
             explicit=explicit,
             cwd=self.cwd,
             environ=environ,
@@ -129,8 +129,8 @@ def held(settings: Settings) -> dict[str, object]:
 def test_without_any_file_everything_is_the_default(place: Place) -> None:
     found = place.load()
     assert found.policy == Policy()
-    assert found.supervision == Supervision()
-    assert found.sources == (Source(Role.DEFAULT, None, tuple(key.path for key in KEYS)),)
+    assert found.supervision == SupervisionSettings()
+    assert found.sources == (SettingsSource(SourceRole.DEFAULT, None, tuple(key.path for key in KEYS)),)
     assert set(found.origins.values()) == {"default"}
     assert found.cache_dir == place.home / ".cache" / "lockgate"
 
@@ -143,11 +143,11 @@ def test_each_place_is_found_and_named(place: Place) -> None:
     place.write(place.pyproject, "[tool.lockgate.supervision]\nmax_reorient_attempts = 2")
     found = place.load(LOCKGATE_CONFIG=str(place.named))
     assert [(source.role, source.file, source.keys) for source in found.sources[:-1]] == [
-        (Role.SYSTEM, place.system, ("security.user_trust",)),
-        (Role.USER, place.user, ("supervision.model",)),
-        (Role.ENV, place.named, ("supervision.timeout_seconds",)),
-        (Role.PROJECT, place.project, ("security.verification.strict_patterns",)),
-        (Role.PROJECT, place.pyproject, ("supervision.max_reorient_attempts",)),
+        (SourceRole.SYSTEM, place.system, ("security.user_trust",)),
+        (SourceRole.USER, place.user, ("supervision.model",)),
+        (SourceRole.ENV, place.named, ("supervision.timeout_seconds",)),
+        (SourceRole.PROJECT, place.project, ("security.verification.strict_patterns",)),
+        (SourceRole.PROJECT, place.pyproject, ("supervision.max_reorient_attempts",)),
     ]
     assert {path: file for path, file in found.origins.items() if file != "default"} == {
         "security.user_trust": str(place.system),
@@ -182,7 +182,7 @@ def test_the_argument_replaces_the_variable(place: Place) -> None:
     place.write(place.named, '[security]\nmode = "paranoid"')
     found = place.load(explicit=place.named, LOCKGATE_CONFIG=str(other))
     assert found.policy.mode is Mode.PARANOID
-    assert Source(Role.ENV, other, unused="--config was given") in found.sources
+    assert SettingsSource(SourceRole.ENV, other, unused="--config was given") in found.sources
 
 
 def test_an_argument_is_relative_to_the_working_directory(place: Place) -> None:
@@ -215,7 +215,7 @@ def test_the_project_is_the_current_directory_only(place: Place) -> None:
     place.write(place.project, '[security]\nmode = "paranoid"')
     inner = place.cwd / "inner"
     inner.mkdir()
-    found = config.load(cwd=inner, environ={}, home=place.home, system=place.system)
+    found = config.load_settings(cwd=inner, environ={}, home=place.home, system=place.system)
     assert found.policy == Policy()
 
 
@@ -224,14 +224,14 @@ def test_a_project_file_that_the_operator_names_is_the_operators_word(place: Pla
     place.write(place.project, '[security]\nmode = "default"\n[supervision]\nmodel = "large"')
     found = place.load(explicit=Path("lockgate.toml"))
     assert found.policy == Policy(supervisor_model="large")
-    assert Source(Role.PROJECT, place.project, unused="read as the explicit file") in found.sources
+    assert SettingsSource(SourceRole.PROJECT, place.project, unused="read as the explicit file") in found.sources
 
 
 def test_the_users_file_named_again_is_read_once(place: Place) -> None:
     place.write(place.user, '[security]\nmode = "paranoid"')
     found = place.load(LOCKGATE_CONFIG=str(place.user))
     assert found.origins["security.mode"] == str(place.user)
-    assert [source.unused for source in found.sources if source.role is Role.USER] == ["read as the env file"]
+    assert [source.unused for source in found.sources if source.role is SourceRole.USER] == ["read as the env file"]
 
 
 @pytest.mark.parametrize("value", ["", "relative/path", "./here"])
@@ -253,7 +253,7 @@ def test_an_absolute_xdg_path_is_followed(place: Place) -> None:
 
 def test_home_comes_from_the_environment_when_it_is_not_given(place: Place) -> None:
     place.write(place.user, '[security]\nmode = "paranoid"')
-    found = config.load(cwd=place.cwd, environ={"HOME": str(place.home)}, system=place.system)
+    found = config.load_settings(cwd=place.cwd, environ={"HOME": str(place.home)}, system=place.system)
     assert found.policy.mode is Mode.PARANOID
 
 
@@ -285,15 +285,15 @@ def test_the_listing_of_all_keys_reads_back_as_the_same_settings(place: Place) -
     place.write(place.user, toml(OTHER))
     first = place.load()
     assert first.policy != Policy()
-    place.write(place.user, "".join(f"{each.key} = {each.value}\n" for each in first.listing()))
+    place.write(place.user, "".join(f"{each.key} = {each.value}\n" for each in first.list_values()))
     second = place.load()
     assert (second.policy, second.supervision) == (first.policy, first.supervision)
-    assert second.listing() == first.listing()
-    assert {each.origin for each in second.listing()} == {str(place.user)}
+    assert second.list_values() == first.list_values()
+    assert {each.origin for each in second.list_values()} == {str(place.user)}
 
 
 def test_the_listing_of_the_defaults_is_valid_too(place: Place) -> None:
-    place.write(place.user, "".join(f"{each.key} = {each.value}\n" for each in Settings().listing()))
+    place.write(place.user, "".join(f"{each.key} = {each.value}\n" for each in Settings().list_values()))
     assert place.load().policy == Policy()
 
 
@@ -787,7 +787,7 @@ def test_a_project_key_that_tightens_counts(place: Place, path: str, strict: str
     after = place.load(explicit=place.named)
     assert (before.policy, before.audit) != (after.policy, after.audit)
     assert after.origins[path] == str(place.project)
-    assert next(each.value for each in after.listing() if each.key == path) == strict
+    assert next(each.value for each in after.list_values() if each.key == path) == strict
 
 
 def test_a_project_file_that_says_the_same_changes_nothing(place: Place) -> None:
@@ -833,15 +833,15 @@ def test_a_project_list_that_is_too_long_with_the_operators_is_refused_at_its_li
 
 
 def values_of(key: Key) -> st.SearchStrategy[object]:
-    if key.form is Form.WORD:
+    if key.form is KeyForm.WORD:
         return st.sampled_from(list(key.words.values()))
-    if key.form is Form.FLAG:
+    if key.form is KeyForm.FLAG:
         return st.booleans()
-    if key.form is Form.TEXTS:
+    if key.form is KeyForm.TEXTS:
         return st.lists(st.sampled_from(["alpha", "beta", "gamma"]), max_size=3).map(tuple)
-    if key.form is Form.TEXT:
+    if key.form is KeyForm.TEXT:
         return st.sampled_from(["", "one", "two"])
-    return st.integers(int(key.least) or 1, 5) if key.form is Form.SECONDS else st.integers(0, 4)
+    return st.integers(int(key.least) or 1, 5) if key.form is KeyForm.SECONDS else st.integers(0, 4)
 
 
 files = st.fixed_dictionaries({}, optional={key.path: values_of(key) for key in KEYS})
@@ -992,7 +992,7 @@ def test_any_bytes_give_settings_or_an_error_of_ours(tmp_path_factory: pytest.Te
 def test_every_key_fills_a_field_of_its_own() -> None:
     fields = [key.fills for key in KEYS]
     assert len(set(fields)) == len(fields)
-    assert set(fields) <= {*FIELDS, *Supervision.__slots__, *Audit.__slots__, *Server.__slots__}
+    assert set(fields) <= {*FIELDS, *SupervisionSettings.__slots__, *AuditSettings.__slots__, *ServerSettings.__slots__}
     assert sorted(OTHER) == sorted(key.path for key in KEYS)
     assert [key.path for key in KEYS if OTHER[key.path] == key.default] == []
 
@@ -1097,7 +1097,7 @@ def test_a_project_chooses_nothing_of_the_service(place: Place) -> None:
 @pytest.mark.parametrize("path", ["", "/var/lib/lockgate/audit.db", "postgresql://me@h:5432/d?sslmode=verify-full"])
 def test_places_for_a_journal(place: Place, path: str) -> None:
     place.write(place.user, f'[security.audit]\nlog_path = "{path}"')
-    assert place.load().audit == Audit(log_path=path)
+    assert place.load().audit == AuditSettings(log_path=path)
 
 
 def test_the_abuse_gates_table_is_the_operators_and_goes_on_as_it_is(place: Place) -> None:

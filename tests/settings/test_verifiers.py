@@ -17,16 +17,16 @@ from lockgate.settings.verifiers import (
     ADAPTERS,
     MAX_KEY_CHARACTERS,
     VARIABLES,
-    Keys,
+    VerifierKeys,
     VerifierSettings,
     _read_only,
     endpoint_allowed,
     is_key,
     key_file_warning,
     read_key_file,
-    settings_for,
+    settings_for_model,
     unknown_variables,
-    verifier_settings,
+    verifier_settings_from_env,
 )
 from lockgate.testing.loopback import _CERTIFICATE
 
@@ -60,14 +60,14 @@ ENDPOINT_OF = {
 
 
 def settings(adapter: str = "openai", **more: str) -> VerifierSettings:
-    return verifier_settings({"VERIFIER_ADAPTER": adapter, **NEEDS.get(adapter, {}), **more})
+    return verifier_settings_from_env({"VERIFIER_ADAPTER": adapter, **NEEDS.get(adapter, {}), **more})
 
 
 def refusal(adapter: str = "openai", *, without: str = "", **more: str) -> str:
     environ = {"VERIFIER_ADAPTER": adapter, **NEEDS.get(adapter, {}), **more}
     environ.pop(without, None)
     with pytest.raises(InvalidConfig) as caught:
-        verifier_settings(environ)
+        verifier_settings_from_env(environ)
     said = str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
@@ -80,13 +80,13 @@ def refusal(adapter: str = "openai", *, without: str = "", **more: str) -> str:
 
 
 def test_an_empty_environment_asks_nobody() -> None:
-    assert verifier_settings({}) == VerifierSettings()
+    assert verifier_settings_from_env({}) == VerifierSettings()
 
 
 def test_blank_variables_are_as_good_as_none() -> None:
     blank = {variable.name: blank for variable in VARIABLES for blank in [" \t\n"]}
-    assert verifier_settings(blank) == VerifierSettings()
-    assert verifier_settings(dict.fromkeys(blank, "")) == VerifierSettings()
+    assert verifier_settings_from_env(blank) == VerifierSettings()
+    assert verifier_settings_from_env(dict.fromkeys(blank, "")) == VerifierSettings()
 
 
 def test_the_defaults_are_the_seed_s() -> None:
@@ -132,7 +132,9 @@ def test_a_compatible_endpoint_needs_no_key() -> None:
 
 
 def test_keys_from_elsewhere_need_no_variable() -> None:
-    made = verifier_settings({"VERIFIER_ADAPTER": "openai", "OPENAI_API_KEY": "not a key\n\n"}, keys_elsewhere=True)
+    made = verifier_settings_from_env(
+        {"VERIFIER_ADAPTER": "openai", "OPENAI_API_KEY": "not a key\n\n"}, keys_elsewhere=True
+    )
     assert made.key_needed
     assert not made.keys
 
@@ -192,19 +194,19 @@ def test_a_model_that_nobody_named_is_asked_for_in_words() -> None:
 
 def test_settings_for_a_judge_speak_of_its_model() -> None:
     with pytest.raises(InvalidConfig) as caught:
-        settings_for("anthropic", "claude-x", environ={})
+        settings_for_model("anthropic", "claude-x", environ={})
     assert str(caught.value) == (
         "the model `anthropic/claude-x` needs a key\n"
         "hint: set ANTHROPIC_API_KEY, or ANTHROPIC_API_KEY_FILE to the path of a file that holds it"
     )
     with pytest.raises(InvalidConfig, match="the model `compatible/m` needs VERIFIER_BASE_URL"):
-        settings_for("compatible", "m", environ={})
-    made = settings_for("compatible", "m", "https://models.example/v1", {"VERIFIER_ADAPTER": "openai"})
+        settings_for_model("compatible", "m", environ={})
+    made = settings_for_model("compatible", "m", "https://models.example/v1", {"VERIFIER_ADAPTER": "openai"})
     assert (made.adapter, made.model, made.endpoint) == ("compatible", "m", "https://models.example/v1")
 
 
 def test_embedded_needs_neither_a_key_nor_an_endpoint() -> None:
-    made = verifier_settings({"VERIFIER_ADAPTER": "embedded", "VERIFIER_TIMEOUT_MS": "700"})
+    made = verifier_settings_from_env({"VERIFIER_ADAPTER": "embedded", "VERIFIER_TIMEOUT_MS": "700"})
     assert (made.adapter, made.timeout_ms, made.key_needed, made.endpoint) == ("embedded", 700, False, "")
     assert not made.keys
 
@@ -373,7 +375,7 @@ def test_a_file_of_patterns_has_a_size(tmp_path: Path) -> None:
 
 
 def test_files_that_nobody_reads_are_not_looked_at() -> None:
-    made = verifier_settings({"VERIFIER_CA_FILE": "/nowhere", "VERIFIER_CUSTOM_REDACTIONS_FILE": "/nowhere"})
+    made = verifier_settings_from_env({"VERIFIER_CA_FILE": "/nowhere", "VERIFIER_CUSTOM_REDACTIONS_FILE": "/nowhere"})
     assert made == VerifierSettings()
 
 
@@ -487,7 +489,7 @@ def test_a_tenant_has_its_own_key_or_everybody_s() -> None:
 
 
 def test_tenants_alone_are_enough_and_strangers_have_no_key() -> None:
-    keys = verifier_settings({"VERIFIER_ADAPTER": "openai", "OPENAI_API_KEY__acme": "acme-key"}).keys
+    keys = verifier_settings_from_env({"VERIFIER_ADAPTER": "openai", "OPENAI_API_KEY__acme": "acme-key"}).keys
     assert (keys.key("acme"), keys.key("stranger"), keys.key("")) == ("acme-key", "", "")
 
 
@@ -504,7 +506,7 @@ def key_file(folder: Path, text: str | bytes = SECRET, name: str = "key") -> Pat
 
 
 def from_file(file: Path | str) -> VerifierSettings:
-    return verifier_settings({"VERIFIER_ADAPTER": "openai", "OPENAI_API_KEY_FILE": str(file)})
+    return verifier_settings_from_env({"VERIFIER_ADAPTER": "openai", "OPENAI_API_KEY_FILE": str(file)})
 
 
 def file_refusal(file: Path | str) -> str:
@@ -759,7 +761,7 @@ def test_every_variable_says_what_it_is_for(variable: object) -> None:
 def test_any_environment_gives_settings_or_a_refusal(environ: dict[str, str]) -> None:
     said = "fine"
     try:
-        verifier_settings({"VERIFIER_ADAPTER": "compatible", **environ})
+        verifier_settings_from_env({"VERIFIER_ADAPTER": "compatible", **environ})
     except InvalidConfig as error:
         said = error.message
     assert said
@@ -767,6 +769,6 @@ def test_any_environment_gives_settings_or_a_refusal(environ: dict[str, str]) ->
 
 
 def test_no_keys_are_falsy() -> None:
-    assert not Keys()
-    assert Keys("k")
-    assert Keys(tenants={"a": "k"})
+    assert not VerifierKeys()
+    assert VerifierKeys("k")
+    assert VerifierKeys(tenants={"a": "k"})

@@ -6,7 +6,7 @@ import json
 import random
 import re
 
-from lockgate.core.judging.case import Case
+from lockgate.core.judging.case import JudgeCase
 from lockgate.core.redaction.excerpts import UNSEEN
 
 NONCE = "3f9a1c07d2e84b65a0c4f1e2d3b5a697"
@@ -33,7 +33,7 @@ def recovered(user: str) -> list[tuple[str, object]]:
     return told
 
 
-def whole_of(shown: Case, *, top: bool) -> list[tuple[str, object]]:
+def whole_of(shown: JudgeCase, *, top: bool) -> list[tuple[str, object]]:
     """What the prompt of a case has to say, and nothing else."""
     told: list[tuple[str, object]] = [("goal", shown.goal), ("mode", shown.mode)]
     told += [("scope", shown.scope)] if shown.scope else []

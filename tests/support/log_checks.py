@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping
 from hashlib import sha256
 
-from lockgate.core.journal.exports import Row as AuditedRow
+from lockgate.core.journal.exports import ExportRow as AuditedRow
 from lockgate.core.journal.merkle import Frontier, Tile, leaf_hash
-from lockgate.core.journal.record import configuration, encode, parse
+from lockgate.core.journal.record import configuration_record, encode_record, parse_record
 from lockgate.core.journal.signed_notes import open_checkpoint, parse_vkey
-from lockgate.core.journal.verification import Shard as AuditedShard
+from lockgate.core.journal.verification import AuditedShard as AuditedShard
 from lockgate.core.journal.verification import audit
 from lockgate.core.vocabulary import Receipt
 from lockgate.journal import keys
@@ -19,17 +19,17 @@ from lockgate.journal.log import Seal, Shard, Snapshot, Store
 NAME = "example.com/log"
 
 
-def signer(name: str = NAME) -> keys.Signer:
+def signer(name: str = NAME) -> keys.Ed25519Signer:
     """The one key of this name: every process makes the same."""
-    return keys.from_seed(name, sha256(name.encode()).digest())
+    return keys.signer_from_seed(name, sha256(name.encode()).digest())
 
 
-def find_signer(vkey: str) -> keys.Signer:
+def find_signer(vkey: str) -> keys.Ed25519Signer:
     return signer(parse_vkey(vkey).name)
 
 
 def record(seq: int = 1, *, at_s: float = 0.001) -> bytes:
-    fields = configuration(
+    fields = configuration_record(
         run=os.urandom(8).hex(),
         seq=seq,
         ts_ms=int(at_s * 1000),
@@ -37,7 +37,7 @@ def record(seq: int = 1, *, at_s: float = 0.001) -> bytes:
         policy_hash="ab" * 32,
         software="lockgate",
     )
-    return encode(fields)
+    return encode_record(fields)
 
 
 def stored(store: Store) -> list[bytes]:
@@ -46,7 +46,7 @@ def stored(store: Store) -> list[bytes]:
         shard = log.current()
         assert shard is not None
         bodies = [body for _, body in log.bodies(shard.number, 0, shard.size)]
-    return [body for body in bodies if parse(body)["kind"] == "configuration"]
+    return [body for body in bodies if parse_record(body)["kind"] == "configuration"]
 
 
 def whole(store: Store, acknowledged: Mapping[tuple[str, int], bytes] | None = None) -> int:
@@ -57,7 +57,7 @@ def whole(store: Store, acknowledged: Mapping[tuple[str, int], bytes] | None = N
     with store.reading() as log:
         leaves = _whole(log)
         shards = log.shards()
-        Seal(find_signer(shards[-1].vkey), keys.verify).check(shards)
+        Seal(find_signer(shards[-1].vkey), keys.verify).check_shards(shards)
         audited = audit([_audited(log, shard) for shard in log.shards()], signer().key, keys.verify, live=True)
     assert audited.sound, audited.faults[:3]
     for (origin, index), leaf in (acknowledged or {}).items():
@@ -102,7 +102,7 @@ def _whole(log: Snapshot) -> dict[tuple[str, int], bytes]:
         bodies = dict(log.bodies(shard.number, 0, shard.size + 10))
         for index, body in bodies.items():
             assert leaf_hash(body) == found[key.name, index]
-            fields = parse(body)
+            fields = parse_record(body)
             if fields["kind"] == "prune":
                 before = fields["before"]
                 assert isinstance(before, int)
@@ -113,10 +113,10 @@ def _whole(log: Snapshot) -> dict[tuple[str, int], bytes]:
         for head in heads:
             checkpoint = open_checkpoint(head.note, key, keys.verify)
             assert (checkpoint.size, checkpoint.root) == (head.size, roots[head.size])
-        first = parse(bodies[0])
+        first = parse_record(bodies[0])
         assert (first["kind"], first["previous_vkey"], first["previous"]) == ("opening", *previous)
         if shard != shards[-1]:
-            last = parse(bodies[shard.size - 1])
+            last = parse_record(bodies[shard.size - 1])
             assert (last["kind"], last["next_vkey"]) == ("rotation", shards[shard.number].vkey)
             assert heads[-1].size == shard.size
         previous = (shard.vkey, heads[-1].note.decode())

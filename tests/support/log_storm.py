@@ -205,7 +205,7 @@ def once(place: str) -> int:
 
     log = Journal(opened("sqlite", place), signer(), verify=keys.verify, find_signer=find_signer)
     # By hand only: with a thread of its own the calls would come in another order each time.
-    log._ask_for_head = lambda count: log._changed.set()  # type: ignore[method-assign]
+    log._request_head = lambda count: log._changed.set()  # type: ignore[method-assign]
     steps = (
         lambda: say(*log.append([record()], durable=True)),
         lambda: say(*log.append([record(), record()], durable=False)),

@@ -17,7 +17,16 @@ import sys
 import time
 from pathlib import Path
 
-from lockgate.core.sessions.session_entries import Entry, SessionInfo, Sort, decoded, encoded, kept_of, ruled, spelled
+from lockgate.core.sessions.session_entries import (
+    EntrySort,
+    SessionEntry,
+    SessionInfo,
+    decode_text,
+    encode_text,
+    ruling_from_row,
+    ruling_to_json,
+    searchable_ruling,
+)
 from lockgate.core.vocabulary import Action, Decision, Reason, Risk
 from lockgate.sessions import SessionStore
 from lockgate.sessions.stores.sqlite import SqliteSessions
@@ -41,9 +50,11 @@ def work(kind: str, place: str, name: str) -> None:
     assert info is not None
     for turn in range(1_000_000):
         text = f"{name} {turn}"
-        block = Entry(Sort.BLOCK, 1.0, text, encoded(text), "[]")
-        detail = spelled("read_file", {"path": text}, None, PASSED, turn)
-        ruling = Entry(Sort.RULING, 1.0, text, b"", detail, ruled(f"d{name}.{turn}", "api", "read_file", PASSED))
+        block = SessionEntry(EntrySort.BLOCK, 1.0, text, encode_text(text), "[]")
+        detail = ruling_to_json("read_file", {"path": text}, None, PASSED, turn)
+        ruling = SessionEntry(
+            EntrySort.RULING, 1.0, text, b"", detail, searchable_ruling(f"d{name}.{turn}", "api", "read_file", PASSED)
+        )
         puts = store.append((info.number,), [block]), store.append((info.number,), [ruling])
         sys.stdout.write(json.dumps([text, *(put[0].seq for put in puts if put)]) + "\n")
         sys.stdout.flush()
@@ -53,7 +64,7 @@ def work(kind: str, place: str, name: str) -> None:
 
 def storm(kind: str, place: str, kills: int, most_s: float) -> dict[str, int]:
     store = opened(kind, place)
-    info = store.make(SessionInfo("storm"))
+    info = store.create(SessionInfo("storm"))
     chance = random.Random(7)
     said: list[tuple[str, int, int]] = []
     running: list[tuple[subprocess.Popen[str], float]] = []
@@ -75,12 +86,12 @@ def storm(kind: str, place: str, kills: int, most_s: float) -> dict[str, int]:
         killed += 1
         out, _ = worker.communicate()
         said += [tuple(json.loads(line)) for line in out.splitlines(keepends=True) if line.endswith("\n")]
-    rows = {row.seq: row for row in opened(kind, place).feed((info.number,), 0)}
+    rows = {row.seq: row for row in opened(kind, place).read_entries((info.number,), 0)}
     lost = 0
     for text, block, ruling in said:
-        lost += block not in rows or decoded(rows[block].content) != text
-        lost += ruling not in rows or kept_of(rows[ruling], "storm", "api").arguments != {"path": text}
-    numbers = [row.n for row in rows.values() if row.sort == Sort.BLOCK]
+        lost += block not in rows or decode_text(rows[block].content) != text
+        lost += ruling not in rows or ruling_from_row(rows[ruling], "storm", "api").arguments != {"path": text}
+    numbers = [row.n for row in rows.values() if row.sort == EntrySort.BLOCK]
     assert numbers == list(range(1, len(numbers) + 1))
     return {"kills": killed, "acknowledged": len(said), "lost": lost}
 

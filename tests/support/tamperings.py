@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 
 from lockgate.core.errors import JournalUnavailable
 from lockgate.core.journal import record
-from lockgate.core.journal.exports import Row
+from lockgate.core.journal.exports import ExportRow
 from lockgate.core.journal.merkle import Frontier, leaf_hash, root_of
-from lockgate.core.journal.signed_notes import Checkpoint, signed
-from lockgate.core.journal.verification import Report, Shard, What, audit
+from lockgate.core.journal.signed_notes import Checkpoint, sign_note
+from lockgate.core.journal.verification import AuditedShard, AuditReport, FaultKind, audit
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal
 from lockgate.journal.log import Head, Seal, Transaction
-from lockgate.journal.log import Row as KeptRow
+from lockgate.journal.log import LogRow as KeptRow
 from lockgate.journal.stores.memory import MemoryLog
 
 ORIGIN = "example.com/lockgate/2026a"
@@ -42,8 +42,8 @@ def run(number: int) -> str:
     return f"{number:016x}"
 
 
-def signer(name: str = ORIGIN, number: int = 1) -> keys.Signer:
-    return keys.from_seed(name, bytes([number]) * 32)
+def signer(name: str = ORIGIN, number: int = 1) -> keys.Ed25519Signer:
+    return keys.signer_from_seed(name, bytes([number]) * 32)
 
 
 def a_ruling(run_number: int, seq: int, ts_ms: int, *, deny: bool = False, **changes: Any) -> dict[str, object]:
@@ -66,49 +66,51 @@ def a_ruling(run_number: int, seq: int, ts_ms: int, *, deny: bool = False, **cha
         "salt": salt(run_number * 1000 + seq),
         "mode": "default",
         "tool": "send_email" if deny else "read_file",
-        "args_sha256": record.digest_of(f"{run_number}/{seq}"),
-        "blocks": [("b0001", "untrusted", record.digest_of("page"))] if seq == 1 else [],
+        "args_sha256": record.sha256_hex(f"{run_number}/{seq}"),
+        "blocks": [("b0001", "untrusted", record.sha256_hex("page"))] if seq == 1 else [],
         "decision": decision,
-        "policy_hash": "sha256:" + record.digest_of("policy"),
-        "context_sha256": record.digest_of("context"),
+        "policy_hash": "sha256:" + record.sha256_hex("policy"),
+        "context_sha256": record.sha256_hex("context"),
     }
-    return record.ruling(**(fields | changes))
+    return record.ruling_record(**(fields | changes))
 
 
 def bodies(*, origin: str = ORIGIN, size: int = SIZE) -> list[bytes]:
     """An ordinary log: it opens, and two sessions take turns; every seventh ruling is a PAUSE."""
-    made = [record.opening(run=run(0), seq=1, ts_ms=BASE_MS + 1_000, salt=salt(0), origin=origin)]
+    made = [record.opening_record(run=run(0), seq=1, ts_ms=BASE_MS + 1_000, salt=salt(0), origin=origin)]
     seqs = {1: 0, 2: 0}
     for at in range(1, size):
         who = 1 + at % 2
         seqs[who] += 1
         made.append(a_ruling(who, seqs[who], 1_000 + at, deny=at % 7 == 0))
-    return [record.encode(fields) for fields in made]
+    return [record.encode_record(fields) for fields in made]
 
 
-def head(leaves: Sequence[bytes], by: keys.Signer, *, origin: str | None = None) -> bytes:
+def head(leaves: Sequence[bytes], by: keys.Ed25519Signer, *, origin: str | None = None) -> bytes:
     checkpoint = Checkpoint(origin or by.key.name, len(leaves), root_of(leaves))
-    return signed(checkpoint.text, by.key, by.sign).to_bytes()
+    return sign_note(checkpoint.text, by.key, by.sign).to_bytes()
 
 
 @dataclass(frozen=True)
 class Log:
     """A journal as it lies in a store: what whoever can write there may change."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ExportRow, ...]
     heads: tuple[bytes, ...]
 
-    def audited(self, *, held: Sequence[bytes] = ()) -> Report:
-        return audit([Shard(self.rows, self.heads)], signer().key, keys.verify, held=held)
+    def audited(self, *, held: Sequence[bytes] = ()) -> AuditReport:
+        return audit([AuditedShard(self.rows, self.heads)], signer().key, keys.verify, held=held)
 
     def with_row(self, at: int, data: bytes, *, rehash: bool = False) -> Log:
         leaf = leaf_hash(data) if rehash else self.rows[at].leaf
-        return replace(self, rows=(*self.rows[:at], Row(at, leaf, data), *self.rows[at + 1 :]))
+        return replace(self, rows=(*self.rows[:at], ExportRow(at, leaf, data), *self.rows[at + 1 :]))
 
 
-def log_of(data: Sequence[bytes], *, by: keys.Signer | None = None, sizes: Sequence[int] = (20, OLDER, NEWEST)) -> Log:
+def log_of(
+    data: Sequence[bytes], *, by: keys.Ed25519Signer | None = None, sizes: Sequence[int] = (20, OLDER, NEWEST)
+) -> Log:
     who = by or signer()
-    rows = tuple(Row(at, leaf_hash(each), each) for at, each in enumerate(data))
+    rows = tuple(ExportRow(at, leaf_hash(each), each) for at, each in enumerate(data))
     leaves = [row.leaf for row in rows]
     return Log(rows, tuple(head(leaves[:size], who) for size in sizes if size <= len(rows)))
 
@@ -117,7 +119,7 @@ GENUINE = log_of(bodies())
 HELD_OLDER, HELD_NEWEST = GENUINE.heads[-2], GENUINE.heads[-1]
 
 
-def renumbered(rows: Sequence[Row]) -> tuple[Row, ...]:
+def renumbered(rows: Sequence[ExportRow]) -> tuple[ExportRow, ...]:
     return tuple(row._replace(at=at) for at, row in enumerate(rows))
 
 
@@ -155,10 +157,10 @@ def _twice(data: bytes) -> bytes:
 
 
 def _other_session() -> bytes:
-    return record.encode(a_ruling(9, 1, 1_020))
+    return record.encode_record(a_ruling(9, 1, 1_020))
 
 
-def _reordered(first: int, second: int) -> tuple[Row, ...]:
+def _reordered(first: int, second: int) -> tuple[ExportRow, ...]:
     rows = list(GENUINE.rows)
     rows[first], rows[second] = rows[second], rows[first]
     return renumbered(rows)
@@ -171,14 +173,14 @@ def _exchanged_bytes(first: int, second: int) -> Log:
 FORGER = signer(number=4)
 
 
-def _appended(log: Transaction, by: keys.Signer, data: bytes, *, pruned: int = 0) -> None:
+def _appended(log: Transaction, by: keys.Ed25519Signer, data: bytes, *, pruned: int = 0) -> None:
     """Put a record at the end, sealed with the key there is."""
     shard = log.current()
     assert shard is not None
     frontier = Frontier.from_bytes(shard.edge)
     frontier.append(leaf_hash(data))
     grown = shard._replace(edge=frontier.to_bytes(), pruned=pruned)
-    seal = Seal(by, keys.verify).over(grown)
+    seal = Seal(by, keys.verify).seal_shard(grown)
     assert log.append(shard, [KeptRow(leaf_hash(data), data)], grown.edge, [], seal)
     log.prune(shard.number, pruned, seal)
 
@@ -207,19 +209,19 @@ def _left_to_the_journal(tamper: Callable[[MemoryLog], None]) -> Log:
             store, signer(), verify=keys.verify, clock=lambda: (BASE_MS + LATER_MS) / 1000, retention_days=30
         ) as journal,
     ):
-        journal.append([record.encode(a_ruling(8, 1, LATER_MS))], durable=True)
+        journal.append([record.encode_record(a_ruling(8, 1, LATER_MS))], durable=True)
         journal.checkpoint()
-        journal._retain()
+        journal._apply_retention()
     with store.reading() as view:
         kept = dict(view.bodies(1, 0, SIZE + 9))
-        rows = tuple(Row(at, leaf, kept.get(at)) for at, leaf in view.leaves(1, 0, SIZE + 9))
+        rows = tuple(ExportRow(at, leaf, kept.get(at)) for at, leaf in view.leaves(1, 0, SIZE + 9))
         return Log(rows, tuple(head.note for head in view.heads(1)))
 
 
 def _forged(fields: dict[str, object], *, pruned: int = 0) -> Callable[[MemoryLog], None]:
     def tamper(store: MemoryLog) -> None:
         with store.writing(durable=True) as log:
-            _appended(log, FORGER, record.encode(fields), pruned=pruned)
+            _appended(log, FORGER, record.encode_record(fields), pruned=pruned)
             log.sweep(1, range(1, pruned))
 
     return tamper
@@ -235,8 +237,8 @@ def _aged(store: MemoryLog) -> None:
 
 
 _FORGED = {"run": run(4), "seq": 1, "ts_ms": BASE_MS + 2_000, "salt": salt(4)}
-ROTATION = record.encode(
-    record.rotation(
+ROTATION = record.encode_record(
+    record.rotation_record(
         run=run(0), seq=2, ts_ms=BASE_MS + 2_000, salt=salt(2), next_vkey=signer("example.com/next", 2).key.vkey
     )
 )
@@ -248,7 +250,7 @@ class Kind(NamedTuple):
 
     name: str
     by: str
-    what: What
+    what: FaultKind
     made: Callable[[], Log]
     alone: bool = True
     older: bool = True
@@ -262,102 +264,104 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "truncate: drop the last 5 records",
         STORE,
-        What.MISSING,
+        FaultKind.MISSING,
         lambda: replace(GENUINE, rows=GENUINE.rows[:35]),
     ),
     Kind(
         "empty the log, keep its heads",
         STORE,
-        What.MISSING,
+        FaultKind.MISSING,
         lambda: replace(GENUINE, rows=()),
     ),
-    Kind("empty the log, heads and all", STORE, What.BAD_HEAD, lambda: Log((), ())),
+    Kind("empty the log, heads and all", STORE, FaultKind.BAD_HEAD, lambda: Log((), ())),
     Kind(
         "delete one record",
         STORE,
-        What.MISSING,
+        FaultKind.MISSING,
         lambda: replace(GENUINE, rows=GENUINE.rows[:14] + GENUINE.rows[15:]),
     ),
     Kind(
         "delete one record and renumber",
         STORE,
-        What.HOLE,
+        FaultKind.HOLE,
         lambda: replace(GENUINE, rows=renumbered(GENUINE.rows[:14] + GENUINE.rows[15:])),
     ),
     Kind(
         "delete one record's bytes, as retention would",
         STORE,
-        What.DELETED,
+        FaultKind.DELETED,
         lambda: replace(GENUINE, rows=(*GENUINE.rows[:14], GENUINE.rows[14]._replace(data=None), *GENUINE.rows[15:])),
     ),
-    Kind("reorder: exchange two records", STORE, What.REWRITTEN, lambda: replace(GENUINE, rows=_reordered(14, 21))),
-    Kind("exchange the bytes of two records", STORE, What.EXCHANGED, lambda: _exchanged_bytes(14, 21)),
+    Kind(
+        "reorder: exchange two records", STORE, FaultKind.REWRITTEN, lambda: replace(GENUINE, rows=_reordered(14, 21))
+    ),
+    Kind("exchange the bytes of two records", STORE, FaultKind.EXCHANGED, lambda: _exchanged_bytes(14, 21)),
     Kind(
         "duplicate a record",
         STORE,
-        What.REPEATED,
+        FaultKind.REPEATED,
         lambda: replace(GENUINE, rows=renumbered((*GENUINE.rows[:14], GENUINE.rows[13], *GENUINE.rows[14:]))),
     ),
     Kind(
         "duplicate a record under its own index",
         STORE,
-        What.OUT_OF_ORDER,
+        FaultKind.OUT_OF_ORDER,
         lambda: replace(GENUINE, rows=(*GENUINE.rows[:14], GENUINE.rows[13], *GENUINE.rows[14:])),
     ),
     Kind(
         "splice in a record of another session",
         STORE,
-        What.REWRITTEN,
+        FaultKind.REWRITTEN,
         lambda: GENUINE.with_row(14, _other_session(), rehash=True),
     ),
-    Kind("flip a verdict", STORE, What.CHANGED, lambda: GENUINE.with_row(EARLY_DENY, ALLOWED)),
+    Kind("flip a verdict", STORE, FaultKind.CHANGED, lambda: GENUINE.with_row(EARLY_DENY, ALLOWED)),
     Kind(
         "flip a verdict and mend its leaf",
         STORE,
-        What.REWRITTEN,
+        FaultKind.REWRITTEN,
         lambda: GENUINE.with_row(EARLY_DENY, ALLOWED, rehash=True),
     ),
     Kind(
         "flip a verdict that no earlier head covers",
         STORE,
-        What.REWRITTEN,
+        FaultKind.REWRITTEN,
         lambda: GENUINE.with_row(DENY, LATE_ALLOWED, rehash=True),
     ),
     Kind(
         "add a field",
         STORE,
-        What.NOT_A_RECORD,
+        FaultKind.NOT_A_RECORD,
         lambda: GENUINE.with_row(14, changed(body(14), note="seen by legal"), rehash=True),
     ),
     Kind(
         "write a key twice, for readers who take the first",
         STORE,
-        What.NOT_A_RECORD,
+        FaultKind.NOT_A_RECORD,
         lambda: GENUINE.with_row(14, _twice(body(14)), rehash=True),
     ),
     Kind(
         "write the same fields with other bytes",
         STORE,
-        What.NOT_A_RECORD,
+        FaultKind.NOT_A_RECORD,
         lambda: GENUINE.with_row(14, body(14).replace(b",", b", ", 1), rehash=True),
     ),
-    Kind("flip one bit", STORE, What.CHANGED, lambda: GENUINE.with_row(14, _flipped(body(14)))),
+    Kind("flip one bit", STORE, FaultKind.CHANGED, lambda: GENUINE.with_row(14, _flipped(body(14)))),
     Kind(
         "append a record nobody signed",
         STORE,
-        What.UNSIGNED,
+        FaultKind.UNSIGNED,
         lambda: replace(
             GENUINE,
-            rows=(*GENUINE.rows, Row(SIZE, leaf_hash(_other_session()), _other_session())),
+            rows=(*GENUINE.rows, ExportRow(SIZE, leaf_hash(_other_session()), _other_session())),
         ),
     ),
     Kind(
         "forge an approval behind the newest head, for the next process to sign",
         STORE,
-        What.UNSIGNED,
+        FaultKind.UNSIGNED,
         lambda: _left_to_the_journal(
             _forged(
-                record.approval(
+                record.approval_record(
                     **_FORGED,  # type: ignore[arg-type]
                     session="s",
                     id="k3v9x2m7q1",
@@ -371,46 +375,46 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "forge a prune record behind the newest head, and delete what it names",
         STORE,
-        What.DELETED,
+        FaultKind.DELETED,
         lambda: _left_to_the_journal(
-            _forged(record.prune(**_FORGED, origin=ORIGIN, before=35, retention_days=30), pruned=35)  # type: ignore[arg-type]
+            _forged(record.prune_record(**_FORGED, origin=ORIGIN, before=35, retention_days=30), pruned=35)  # type: ignore[arg-type]
         ),
     ),
     Kind(
         "make records look old, for retention to delete them",
         STORE,
-        What.CHANGED,
+        FaultKind.CHANGED,
         lambda: _left_to_the_journal(_aged),
     ),
     Kind(
         "take the newest shard away, all of it",
         STORE,
-        What.SHARD,
+        FaultKind.SHARD,
         lambda: log_of([*bodies(), ROTATION], sizes=(20, OLDER, NEWEST, NEWEST + 1)),
         honest=(ROTATION,),
     ),
     Kind(
         "replace the log by one signed with a new key",
         STORE,
-        What.BAD_HEAD,
+        FaultKind.BAD_HEAD,
         lambda: log_of(_rewritten(EARLY_DENY), by=signer(number=2)),
     ),
     Kind(
         "replace the log by another log of the same key holder",
         STORE,
-        What.BAD_HEAD,
+        FaultKind.BAD_HEAD,
         lambda: log_of(bodies(origin="example.com/lockgate/test"), by=signer("example.com/lockgate/test")),
     ),
     Kind(
         "change the size in the signed head",
         STORE,
-        What.BAD_HEAD,
+        FaultKind.BAD_HEAD,
         lambda: Log(GENUINE.rows[:35], (GENUINE.heads[-1].replace(b"\n40\n", b"\n35\n"),)),
     ),
     Kind(
         "roll back to an older signed head",
         STORE,
-        What.ROLLED_BACK,
+        FaultKind.ROLLED_BACK,
         lambda: Log(GENUINE.rows[:OLDER], GENUINE.heads[:-1]),
         alone=False,
         older=False,
@@ -418,28 +422,28 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "roll back far, before the older held head",
         STORE,
-        What.ROLLED_BACK,
+        FaultKind.ROLLED_BACK,
         lambda: Log(GENUINE.rows[:20], GENUINE.heads[:1]),
         alone=False,
     ),
     Kind(
         "the key holder rewrites all of it",
         HOLDER,
-        What.REWRITTEN,
-        lambda: log_of([bodies()[0], *(record.encode(a_ruling(5, seq, 1_000 + seq)) for seq in range(1, SIZE))]),
+        FaultKind.REWRITTEN,
+        lambda: log_of([bodies()[0], *(record.encode_record(a_ruling(5, seq, 1_000 + seq)) for seq in range(1, SIZE))]),
         alone=False,
     ),
     Kind(
         "the key holder rewrites a record before the older held head",
         HOLDER,
-        What.REWRITTEN,
+        FaultKind.REWRITTEN,
         lambda: log_of(_rewritten(EARLY_DENY)),
         alone=False,
     ),
     Kind(
         "the key holder rewrites the end of it",
         HOLDER,
-        What.REWRITTEN,
+        FaultKind.REWRITTEN,
         lambda: log_of(_rewritten(DENY)),
         alone=False,
         older=False,
@@ -447,7 +451,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "the key holder drops the end and signs anew",
         HOLDER,
-        What.ROLLED_BACK,
+        FaultKind.ROLLED_BACK,
         lambda: log_of(bodies()[:35], sizes=(20, OLDER, 35)),
         alone=False,
         older=False,
@@ -455,8 +459,8 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "the key holder drops the end and signs other records",
         HOLDER,
-        What.REWRITTEN,
-        lambda: log_of([*bodies()[:35], *(record.encode(a_ruling(7, seq, 1_050)) for seq in range(1, 6))]),
+        FaultKind.REWRITTEN,
+        lambda: log_of([*bodies()[:35], *(record.encode_record(a_ruling(7, seq, 1_050)) for seq in range(1, 6))]),
         alone=False,
         older=False,
     ),
@@ -465,9 +469,9 @@ KINDS: tuple[Kind, ...] = (
 
 class Result(NamedTuple):
     kind: Kind
-    alone: Report
-    older: Report
-    newest: Report
+    alone: AuditReport
+    older: AuditReport
+    newest: AuditReport
 
 
 def results() -> list[Result]:

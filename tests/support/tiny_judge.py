@@ -12,7 +12,7 @@ import numpy
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from lockgate.verifiers.embedded_judge import INPUTS, NAMES, Files
+from lockgate.verifiers.embedded_judge import INPUTS, NAMES, ModelFiles
 
 _spec = spec_from_file_location("pack", Path(__file__).parents[2] / "training" / "pack.py")
 assert _spec is not None
@@ -166,8 +166,8 @@ def model(*, fault: str = "") -> bytes:
     return bytes(made.SerializeToString())
 
 
-def make(folder: Path, *, fault: str = "", words: list[str] = WORDS, **changes: Any) -> Files:
+def make(folder: Path, *, fault: str = "", words: list[str] = WORDS, **changes: Any) -> ModelFiles:
     folder.mkdir(exist_ok=True)
     (folder / "judge.onnx").write_bytes(b"no model" if fault == "garbage" else model(fault=fault))
     (folder / "tokenizer.json").write_bytes(b"{}" if fault == "no-tokenizer" else tokenizer(words))
-    return Files(folder, _pack.pack(folder, ABOUT | changes, folder))
+    return ModelFiles(folder, _pack.pack(folder, ABOUT | changes, folder))

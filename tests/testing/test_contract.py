@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from lockgate.core.questions import Blocked, NoAnswer, Question, Said, Scored, Verdict, Why
+from lockgate.core.questions import ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Question, Rating, Verdict
 from lockgate.testing import FAULTS, LoopbackProvider, ScriptedVerifier, check_adapter, contract
 
 NONCE = "0123456789abcdef0123456789abcdef"
@@ -363,7 +363,9 @@ def test_it_needs_neither_pytest_nor_an_http_library() -> None:
 
 
 def test_a_script_is_played_in_turn_and_then_for_ever() -> None:
-    verifier = ScriptedVerifier("safe", "unsafe", Blocked("hate"), NoAnswer(Why.DEADLINE), then="unclear")
+    verifier = ScriptedVerifier(
+        "safe", "unsafe", ProviderBlock("hate"), NoAnswer(NoAnswerReason.DEADLINE), then="unclear"
+    )
     payload = {"prompt_text": "hello"}
     verdicts = [verifier.assess(payload, tenant="a") for _ in range(6)]
     assert verdicts == ["safe", "unsafe", "unsafe", "unclear", "unclear", "unclear"]
@@ -374,24 +376,24 @@ def test_a_script_is_played_in_turn_and_then_for_ever() -> None:
 @pytest.mark.parametrize(
     ("answer", "verdict"),
     [
-        (Scored(flagged=True, scores=()), "unsafe"),
-        (Scored(flagged=False, scores=()), "safe"),
-        (Said("safe"), "unclear"),
-        (Said(EXACT), "unclear"),
+        (Rating(flagged=True, scores=()), "unsafe"),
+        (Rating(flagged=False, scores=()), "safe"),
+        (ModelText("safe"), "unclear"),
+        (ModelText(EXACT), "unclear"),
     ],
 )
-def test_an_answer_stands_for_a_verdict(answer: Said | Scored, verdict: str) -> None:
+def test_an_answer_stands_for_a_verdict(answer: ModelText | Rating, verdict: str) -> None:
     assert asyncio.run(ScriptedVerifier(then=answer).assess_async({})) == verdict
 
 
 def test_a_scripted_client_echoes_the_nonce_of_the_question() -> None:
-    verifier = ScriptedVerifier("safe", NoAnswer(Why.BUSY), Said("odd"))
+    verifier = ScriptedVerifier("safe", NoAnswer(NoAnswerReason.BUSY), ModelText("odd"))
     question = Question("", "hello", "hello", SCHEMA)
 
     async def ask() -> object:
         return (await verifier.ask_async(None, question, "key", tenant="a")).answer  # type: ignore[arg-type]
 
-    assert [asyncio.run(ask()) for _ in range(3)] == [Said(EXACT), NoAnswer(Why.BUSY), Said("odd")]
+    assert [asyncio.run(ask()) for _ in range(3)] == [ModelText(EXACT), NoAnswer(NoAnswerReason.BUSY), ModelText("odd")]
     assert verifier.questions == [question] * 3
 
 

@@ -18,7 +18,16 @@ import httpx2
 import openai
 import pytest
 
-from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Said, Scored, Why
+from lockgate.core.questions import (
+    Answer,
+    HttpReply,
+    ModelText,
+    NoAnswer,
+    NoAnswerReason,
+    ProviderBlock,
+    Question,
+    Rating,
+)
 from lockgate.core.requests.verifier_prompts import SCHEMA
 from lockgate.testing import LoopbackProvider, Recorded
 from lockgate.verifiers.providers.anthropic import Anthropic
@@ -147,7 +156,7 @@ def ask_ours(pair: Pair, question: Question) -> Answer:
         connection.request("POST", request.url.partition(address.netloc)[2], request.body, dict(request.headers))
         response = connection.getresponse()
         headers = {name.lower(): value for name, value in response.getheaders()}
-        return pair.provider.answer(question, Reply(response.status, headers, response.read()))
+        return pair.provider.answer(question, HttpReply(response.status, headers, response.read()))
     finally:
         connection.close()
 
@@ -181,28 +190,28 @@ def as_theirs(reply: Any) -> Answer:
     if isinstance(reply, openai.types.ModerationCreateResponse):
         (result,) = reply.results
         # By their names on the wire, which differ from the fields' names.
-        return Scored(result.flagged, tuple(result.category_scores.to_dict().items()))  # type: ignore[arg-type]
+        return Rating(result.flagged, tuple(result.category_scores.to_dict().items()))  # type: ignore[arg-type]
     if isinstance(reply, anthropic.types.Message):
         match reply.stop_reason:
             case "refusal":
-                return NoAnswer(Why.REFUSED)
+                return NoAnswer(NoAnswerReason.REFUSED)
             case "max_tokens":
-                return NoAnswer(Why.CUT_SHORT)
+                return NoAnswer(NoAnswerReason.CUT_SHORT)
             case "end_turn":
                 (text,) = (block.text for block in reply.content if block.type == "text")
-                return Said(text, reply.usage.input_tokens, reply.usage.output_tokens)
-        return NoAnswer(Why.ODD_ANSWER)
+                return ModelText(text, reply.usage.input_tokens, reply.usage.output_tokens)
+        return NoAnswer(NoAnswerReason.ODD_ANSWER)
     assert isinstance(reply, openai.types.chat.ChatCompletion)
     (choice,) = reply.choices
     if choice.message.refusal is not None or choice.finish_reason == "content_filter":
-        return NoAnswer(Why.REFUSED)
+        return NoAnswer(NoAnswerReason.REFUSED)
     if choice.finish_reason == "length":
-        return NoAnswer(Why.CUT_SHORT)
+        return NoAnswer(NoAnswerReason.CUT_SHORT)
     if choice.finish_reason != "stop":
-        return NoAnswer(Why.ODD_ANSWER)
+        return NoAnswer(NoAnswerReason.ODD_ANSWER)
     assert choice.message.content is not None
     assert reply.usage is not None
-    return Said(choice.message.content, reply.usage.prompt_tokens, reply.usage.completion_tokens)
+    return ModelText(choice.message.content, reply.usage.prompt_tokens, reply.usage.completion_tokens)
 
 
 def test_the_official_types_accept_a_good_reply(pair: Pair, loopback: LoopbackProvider) -> None:
@@ -210,10 +219,10 @@ def test_the_official_types_accept_a_good_reply(pair: Pair, loopback: LoopbackPr
     loopback.scores = {"hate": 0.25, "self-harm/intent": 0.0625}
     theirs = as_theirs(pair.ask(question))
     assert ask_ours(pair, question) == theirs
-    if isinstance(theirs, Said):
+    if isinstance(theirs, ModelText):
         assert theirs.text == SAID
     else:
-        assert isinstance(theirs, Scored)
+        assert isinstance(theirs, Rating)
         assert dict(theirs.scores)["self-harm/intent"] == 0.0625
 
 
@@ -221,7 +230,7 @@ def test_the_official_types_accept_a_good_reply(pair: Pair, loopback: LoopbackPr
 def test_the_official_types_accept_a_flag(pair: Pair, loopback: LoopbackProvider) -> None:
     loopback.flagged = True
     theirs = as_theirs(pair.ask(QUESTIONS["schema"]))
-    assert isinstance(theirs, Scored)
+    assert isinstance(theirs, Rating)
     assert theirs.flagged
     assert ask_ours(pair, QUESTIONS["schema"]) == theirs
 
@@ -236,14 +245,14 @@ def test_the_official_types_tell_the_same_ends_apart(pair: Pair, fault: str, loo
 
 
 ERRORS = [
-    ("status-400", openai.BadRequestError, anthropic.BadRequestError, Why.CLIENT_ERROR),
-    ("status-401", openai.AuthenticationError, anthropic.AuthenticationError, Why.UNAUTHORIZED),
-    ("status-403", openai.PermissionDeniedError, anthropic.PermissionDeniedError, Why.UNAUTHORIZED),
-    ("status-404", openai.NotFoundError, anthropic.NotFoundError, Why.CLIENT_ERROR),
-    ("status-422", openai.UnprocessableEntityError, anthropic.UnprocessableEntityError, Why.CLIENT_ERROR),
-    ("429", openai.RateLimitError, anthropic.RateLimitError, Why.RATE_LIMITED),
-    ("status-500", openai.InternalServerError, anthropic.InternalServerError, Why.SERVER_ERROR),
-    ("status-529", openai.InternalServerError, anthropic.InternalServerError, Why.SERVER_ERROR),
+    ("status-400", openai.BadRequestError, anthropic.BadRequestError, NoAnswerReason.CLIENT_ERROR),
+    ("status-401", openai.AuthenticationError, anthropic.AuthenticationError, NoAnswerReason.UNAUTHORIZED),
+    ("status-403", openai.PermissionDeniedError, anthropic.PermissionDeniedError, NoAnswerReason.UNAUTHORIZED),
+    ("status-404", openai.NotFoundError, anthropic.NotFoundError, NoAnswerReason.CLIENT_ERROR),
+    ("status-422", openai.UnprocessableEntityError, anthropic.UnprocessableEntityError, NoAnswerReason.CLIENT_ERROR),
+    ("429", openai.RateLimitError, anthropic.RateLimitError, NoAnswerReason.RATE_LIMITED),
+    ("status-500", openai.InternalServerError, anthropic.InternalServerError, NoAnswerReason.SERVER_ERROR),
+    ("status-529", openai.InternalServerError, anthropic.InternalServerError, NoAnswerReason.SERVER_ERROR),
 ]
 
 
@@ -253,7 +262,7 @@ def test_the_official_clients_know_the_same_errors(
     fault: str,
     of_openai: type[Exception],
     of_anthropic: type[Exception],
-    why: Why,
+    why: NoAnswerReason,
     loopback: LoopbackProvider,
 ) -> None:
     loopback.fault = fault
@@ -268,7 +277,7 @@ def test_the_official_client_sees_the_content_filter(pair: Pair, loopback: Loopb
     with pytest.raises(openai.BadRequestError) as refused:
         pair.ask(QUESTIONS["schema"])
     assert refused.value.code == "content_filter"
-    assert isinstance(ask_ours(pair, QUESTIONS["schema"]), Blocked)
+    assert isinstance(ask_ours(pair, QUESTIONS["schema"]), ProviderBlock)
 
 
 def test_the_schema_we_ask_with_is_one_that_all_of_them_take() -> None:

@@ -21,13 +21,13 @@ from typing import Any, cast
 import httpx2
 import pytest
 
-from lockgate.core.questions import Answer, NoAnswer, Question, Reply, Request, Said, Why
+from lockgate.core.questions import Answer, HttpReply, HttpRequest, ModelText, NoAnswer, NoAnswerReason, Question
 from lockgate.core.requests import circuit_breaker as breaker
-from lockgate.core.requests.assessment import View
-from lockgate.core.requests.circuit_breaker import Circuit, Circuits, Limits, Result, Ticket
-from lockgate.core.text.scanner import Scanner, custom_rules
+from lockgate.core.requests.assessment import RulesView
+from lockgate.core.requests.circuit_breaker import CallResult, Circuit, CircuitLimits, Circuits, Ticket
+from lockgate.core.text.scanner import Scanner, rules_from_patterns
 from lockgate.runtime.metrics import Metrics
-from lockgate.runtime.worker_pool import _outcome
+from lockgate.runtime.worker_pool import _run_job
 from lockgate.verifiers import adapters
 from lockgate.verifiers import client as client_module
 from lockgate.verifiers.adapters import RemoteAdapter
@@ -106,18 +106,18 @@ class _Provider:
     def __init__(self, tenant: str) -> None:
         self._tenant = tenant
 
-    def request(self, question: Question, key: str) -> Request:
-        return Request(f"http://provider/{self._tenant}", (("authorization", key),), b"{}")
+    def request(self, question: Question, key: str) -> HttpRequest:
+        return HttpRequest(f"http://provider/{self._tenant}", (("authorization", key),), b"{}")
 
-    def answer(self, question: Question, reply: Reply) -> Answer:
+    def answer(self, question: Question, reply: HttpReply) -> Answer:
         if reply.status == 429:
-            return NoAnswer(Why.RATE_LIMITED, float(reply.headers.get("retry-after", "0")) or None)
+            return NoAnswer(NoAnswerReason.RATE_LIMITED, float(reply.headers.get("retry-after", "0")) or None)
         if reply.status >= 500:
-            return NoAnswer(Why.SERVER_ERROR)
+            return NoAnswer(NoAnswerReason.SERVER_ERROR)
         if reply.status >= 400:
-            return NoAnswer(Why.CLIENT_ERROR)
-        said = Said(f'{{"verdict": "safe", "nonce": "{NONCE}"}}')
-        return said if reply.body == b"good" else NoAnswer(Why.MALFORMED_REPLY)
+            return NoAnswer(NoAnswerReason.CLIENT_ERROR)
+        said = ModelText(f'{{"verdict": "safe", "nonce": "{NONCE}"}}')
+        return said if reply.body == b"good" else NoAnswer(NoAnswerReason.MALFORMED_REPLY)
 
 
 class _Threads:
@@ -131,7 +131,7 @@ class _Threads:
 
         def end() -> None:
             if future.set_running_or_notify_cancel():
-                future.set_result(_outcome(work))
+                future.set_result(_run_job(work))
 
         self._loop.call_later(self._dice.choice(self._takes_s), end)
         return future
@@ -151,14 +151,14 @@ class _Adapter(RemoteAdapter):
         self._threads = self._fetching = cast(Any, threads)
 
     def _read(self, payload: Any, seen: Any, driver: Any) -> Any:
-        def work() -> View:
-            seen.view, seen.asked = View("safe"), (QUESTION, True, NONCE)
-            return cast(View, seen.view)
+        def work() -> RulesView:
+            seen.view, seen.asked = RulesView("safe"), (QUESTION, True, NONCE)
+            return cast(RulesView, seen.view)
 
-        return (yield adapters._Work(work, self._threads, self._left_s(seen), seen.whom))
+        return (yield adapters._PoolStep(work, self._threads, self._seconds_left(seen), seen.whom))
 
 
-NO_RULES = Scanner(custom_rules(["falcon"]))
+NO_RULES = Scanner(rules_from_patterns(["falcon"]))
 
 
 class _Body(httpx2.AsyncByteStream):
@@ -237,12 +237,13 @@ ILLNESSES = "hang slow refused reset 5xx limited unauthorized drip endless garba
 class Watched(Circuits):
     """The circuits, and a second pair of eyes on every ticket."""
 
-    def __init__(self, limits: Limits, report: Report) -> None:
+    def __init__(self, limits: CircuitLimits, report: Report) -> None:
         super().__init__(limits)
         self.report = report
         self.out: Counter[tuple[Hashable, Ticket]] = Counter()
         self.keys = {
-            client_module._named("compatible", "m", f"http://provider/{tenant}", "key"): tenant for tenant in TENANTS
+            client_module._hashed_id("compatible", "m", f"http://provider/{tenant}", "key"): tenant
+            for tenant in TENANTS
         }
         self.by_tenant = {tenant: key for key, tenant in self.keys.items()}
 
@@ -262,14 +263,14 @@ class Watched(Circuits):
                     self.report.violations.append("two probes are out")
         return ticket
 
-    def settle(self, key: Hashable, ticket: Ticket, result: Result, now: float, *, hold_s: float = 0.0) -> None:
+    def settle(self, key: Hashable, ticket: Ticket, result: CallResult, now: float, *, hold_s: float = 0.0) -> None:
         before = self.get(key)
         super().settle(key, ticket, result, now, hold_s=hold_s)
         self.out[key, ticket] -= 1
         if not self.out[key, ticket]:
             del self.out[key, ticket]
         closed_it = before.open_until is not None and self.get(key).open_until is None
-        if closed_it and not (ticket.probe and ticket.generation == before.generation and result is Result.SUCCESS):
+        if closed_it and not (ticket.probe and ticket.generation == before.generation and result is CallResult.SUCCESS):
             self.report.violations.append("a circuit was closed by something else than its probe")
 
 
@@ -345,13 +346,13 @@ async def _weather(loop: VirtualLoop, dice: random.Random, server: Provider, rep
 def _asked(loop: VirtualLoop, dice: random.Random, client: Client) -> tuple[Ask, bool]:
     """How the callers ask, and whether they may run out of time by themselves."""
 
-    async def directly(tenant: str) -> Why | None:
+    async def directly(tenant: str) -> NoAnswerReason | None:
         outcome: Outcome = await client.ask_async(_Provider(tenant), QUESTION, "key", tenant=tenant)
         return outcome.answer.why if isinstance(outcome.answer, NoAnswer) else None
 
-    async def through_an_adapter(tenant: str) -> Why | None:
+    async def through_an_adapter(tenant: str) -> NoAnswerReason | None:
         found = await each[tenant].examine_async({"prompt_text": "hello"}, tenant=tenant)
-        return None if found[:3] == ("safe", "compatible", "provider") else Why(found.reason)
+        return None if found[:3] == ("safe", "compatible", "provider") else NoAnswerReason(found.reason)
 
     if dice.random() < 0.5:
         return directly, False
@@ -360,7 +361,7 @@ def _asked(loop: VirtualLoop, dice: random.Random, client: Client) -> tuple[Ask,
     return through_an_adapter, takes_s is SLOW
 
 
-Ask = Callable[[str], Coroutine[Any, Any, Why | None]]
+Ask = Callable[[str], Coroutine[Any, Any, NoAnswerReason | None]]
 
 
 async def _call(loop: VirtualLoop, ask: Ask, server: Provider, tenant: str, report: Report, *, slow: bool) -> None:
@@ -376,11 +377,11 @@ async def _call(loop: VirtualLoop, ask: Ask, server: Provider, tenant: str, repo
     if loop.time() - began > TIMEOUT_S + GRACE_S + 1e-6:
         report.violations.append(f"answered after {loop.time() - began:.3f} s")
     report.answers[str(why or "answer")] += 1
-    if why is Why.INTERNAL:
+    if why is NoAnswerReason.INTERNAL:
         report.violations.append("an internal error")
     recovered = tenant not in server.ill and began - server.well_since[tenant] > RECOVERY_S
     # A text that took too long is its sender's misfortune, and must not be held against the provider.
-    if recovered and why not in (None, Why.BUSY) and not (slow and why is Why.DEADLINE):
+    if recovered and why not in (None, NoAnswerReason.BUSY) and not (slow and why is NoAnswerReason.DEADLINE):
         report.violations.append(f"still {why} {began - server.well_since[tenant]:.0f} s after the provider was well")
 
 
@@ -406,7 +407,14 @@ def test_outages_and_cancelled_callers_never_wedge_the_client(seeds: range) -> N
     assert total.outages > 50
     assert total.cancelled > 400
     assert total.probes > 50
-    seen = {Why.CIRCUIT_OPEN, Why.BUSY, Why.DEADLINE, Why.NETWORK, Why.SERVER_ERROR, Why.RATE_LIMITED}
+    seen = {
+        NoAnswerReason.CIRCUIT_OPEN,
+        NoAnswerReason.BUSY,
+        NoAnswerReason.DEADLINE,
+        NoAnswerReason.NETWORK,
+        NoAnswerReason.SERVER_ERROR,
+        NoAnswerReason.RATE_LIMITED,
+    }
     assert {"answer", *seen} <= set(total.answers)
 
 
@@ -451,26 +459,26 @@ def test_a_provider_that_hangs_is_left_alone_however_long_keys_take(key_s: float
 # --- the simulation finds what it is there to find
 
 
-def _keeps_a_cancelled_probe(circuit: Circuit, ticket: Ticket, result: Result, *rest: Any, **hold: Any) -> Circuit:
-    if ticket.probe and result is Result.NEUTRAL:
+def _keeps_a_cancelled_probe(circuit: Circuit, ticket: Ticket, result: CallResult, *rest: Any, **hold: Any) -> Circuit:
+    if ticket.probe and result is CallResult.NEUTRAL:
         return circuit
     return _settle(circuit, ticket, result, *rest, **hold)
 
 
-def _closes_on_any_success(circuit: Circuit, ticket: Ticket, result: Result, *rest: Any, **hold: Any) -> Circuit:
-    return Circuit() if result is Result.SUCCESS else _settle(circuit, ticket, result, *rest, **hold)
+def _closes_on_any_success(circuit: Circuit, ticket: Ticket, result: CallResult, *rest: Any, **hold: Any) -> Circuit:
+    return Circuit() if result is CallResult.SUCCESS else _settle(circuit, ticket, result, *rest, **hold)
 
 
-def _lets_all_probe(circuit: Circuit, now: float, limits: Limits) -> tuple[Circuit, Ticket | None]:
+def _lets_all_probe(circuit: Circuit, now: float, limits: CircuitLimits) -> tuple[Circuit, Ticket | None]:
     return _admit(replace(circuit, probe_until=None), now, limits)
 
 
-def _has_endless_leases(circuit: Circuit, now: float, limits: Limits) -> tuple[Circuit, Ticket | None]:
+def _has_endless_leases(circuit: Circuit, now: float, limits: CircuitLimits) -> tuple[Circuit, Ticket | None]:
     return _admit(circuit, now, limits._replace(lease_s=1e9))
 
 
 _settle, _admit = breaker.settle, breaker.admit
-_refuses = breaker.refuses
+_refuses = breaker.is_refusing
 
 
 @contextmanager
@@ -496,8 +504,8 @@ def test_the_simulation_finds_a_broken_breaker(parts: dict[str, Any]) -> None:
 
 
 def test_the_simulation_finds_a_lost_ticket(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgetful(self: Watched, key: Hashable, ticket: Ticket, result: Result, now: float, **hold: float) -> None:
-        if result is not Result.NEUTRAL:
+    def forgetful(self: Watched, key: Hashable, ticket: Ticket, result: CallResult, now: float, **hold: float) -> None:
+        if result is not CallResult.NEUTRAL:
             honest(self, key, ticket, result, now, **hold)
 
     honest = Watched.settle

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from lockgate.abuse_gate.request.conversation import OFFERED, Turn
+from lockgate.abuse_gate.request.conversation import TOOL_DESCRIPTION, Turn
 from lockgate.core.errors import LockgateError
 from lockgate.core.requests.payload import MAX_RULE_HITS
 from lockgate.core.vocabulary import Action
@@ -22,19 +22,19 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")
 
 
 def has_calls(turns: Sequence[Turn]) -> bool:
-    return any(turn.what == "call" for turn in turns)
+    return any(turn.kind == "call" for turn in turns)
 
 
-def origins_of(turns: Sequence[Turn], gate: Gate) -> tuple[str, ...]:
+def rules_hit_by_calls(turns: Sequence[Turn], gate: Gate) -> tuple[str, ...]:
     """The ids of the rules under which calls escalate; a call that cannot be checked is `origin:unchecked`."""
     session = gate.session()
-    earlier = max(0, sum(turn.what == "call" for turn in turns) - MAX_CALLS)
+    earlier = max(0, sum(turn.kind == "call" for turn in turns) - MAX_CALLS)
     hits: dict[str, None] = {}
     for turn in turns:
         try:
-            if turn.what != "call":
+            if turn.kind != "call":
                 # Whoever offers a tool says what it does.
-                session.add(turn.text, source="system" if turn.source == OFFERED else turn.source)
+                session.add(turn.text, source="system" if turn.source == TOOL_DESCRIPTION else turn.source)
             elif earlier:
                 earlier -= 1
             else:

@@ -16,7 +16,7 @@ from functools import partial
 from types import CoroutineType, coroutine
 from typing import Any
 
-from lockgate.abuse_gate.identity import wide
+from lockgate.abuse_gate.identity import customer_key
 from lockgate.abuse_gate.responses import Message, Receive, Stop
 
 # Of all bodies together.
@@ -25,7 +25,7 @@ MAX_HELD_BYTES = 256 << 20
 _MANY_PARTS = 256
 
 
-class Body:
+class HeldBody:
     """A body as far as it has arrived, and the network it comes from, by its key (see `wide`).
 
     `waited` is False where all of it was there when it was asked for: nothing can have happened in the meantime.
@@ -42,7 +42,7 @@ class Body:
         self.pushed_out = False
 
 
-class Bodies:
+class BodyPool:
     """All that are held, for one event loop. `let_go` is called for each, however it ends, and may be called twice."""
 
     def __init__(self, *, max_bytes: int, idle_s: float, total_s: float) -> None:
@@ -52,9 +52,9 @@ class Bodies:
         self._of: dict[str, int] = {}
         self._of_wide: dict[str, int] = {}
         # Those whose next part has yet to come, in the order they began to wait.
-        self._waiting: dict[Body, None] = {}
+        self._waiting: dict[HeldBody, None] = {}
 
-    async def read(self, receive: Receive, body: Body) -> None:
+    async def read(self, receive: Receive, body: HeldBody) -> None:
         """All of it, or Stop. A client that leaves leaves a body that is not whole."""
         ends: float | None = None
         parts: list[bytes] = []
@@ -81,21 +81,21 @@ class Bodies:
             part = message.get("body", b"")
             more = bool(message.get("more_body", False))
             if part:
-                self._take(body, len(part))
+                self._reserve(body, len(part))
             parts.append(part)
             if len(parts) > _MANY_PARTS:
                 parts = [b"".join(parts)]
         body.data = parts[0] if len(parts) == 1 else b"".join(parts)
         body.whole = True
 
-    def let_go(self, body: Body) -> None:
+    def release(self, body: HeldBody) -> None:
         size, body.size, body.data = body.size, 0, b""
         if size:
             self.held -= size
-            _less(self._of, body.network, size)
-            _less(self._of_wide, wide(body.network), size)
+            _subtract(self._of, body.network, size)
+            _subtract(self._of_wide, customer_key(body.network), size)
 
-    async def _wait(self, coming: Awaitable[Message], body: Body, ends: float) -> Message:
+    async def _wait(self, coming: Awaitable[Message], body: HeldBody, ends: float) -> Message:
         body.waited = True
         try:
             async with asyncio.timeout_at(ends) as body.clock:
@@ -111,33 +111,33 @@ class Bodies:
             body.clock = None
             self._waiting.pop(body, None)
 
-    def _take(self, body: Body, size: int) -> None:
+    def _reserve(self, body: HeldBody, size: int) -> None:
         body.size += size
         self.held += size
-        network, crowd = body.network, wide(body.network)
+        network, crowd = body.network, customer_key(body.network)
         self._of[network] = self._of.get(network, 0) + size
         self._of_wide[crowd] = self._of_wide.get(crowd, 0) + size
         if body.size > self._max_bytes:
             raise Stop("body-too-large")
         while self._of_wide[crowd] > MAX_HELD_BYTES - self.held:
-            self._push_out(body)
+            self._evict_largest(body)
 
-    def _push_out(self, newcomer: Body) -> None:
+    def _evict_largest(self, newcomer: HeldBody) -> None:
         """End the body that is first to give way to this one; Stop where there is none."""
-        mine = self._held_by(newcomer)
-        largest = max(self._waiting, key=self._held_by, default=newcomer)
-        if largest.clock is None or self._held_by(largest) <= mine:
+        mine = self._held_rank(newcomer)
+        largest = max(self._waiting, key=self._held_rank, default=newcomer)
+        if largest.clock is None or self._held_rank(largest) <= mine:
             raise Stop("busy")
         del self._waiting[largest]
         largest.pushed_out = True
-        self.let_go(largest)
+        self.release(largest)
         largest.clock.reschedule(asyncio.get_running_loop().time())
 
-    def _held_by(self, body: Body) -> tuple[int, int, int]:
-        return self._of_wide.get(wide(body.network), 0), self._of.get(body.network, 0), body.size
+    def _held_rank(self, body: HeldBody) -> tuple[int, int, int]:
+        return self._of_wide.get(customer_key(body.network), 0), self._of.get(body.network, 0), body.size
 
 
-def _less(counts: dict[str, int], key: str, size: int) -> None:
+def _subtract(counts: dict[str, int], key: str, size: int) -> None:
     left = counts[key] - size
     if left:
         counts[key] = left

@@ -12,9 +12,9 @@ from lockgate.abuse_gate.identity import Identity, Principal
 from lockgate.abuse_gate.ladder import Ladder
 from lockgate.core.errors import InvalidConfig
 from lockgate.gate.gate import Gate
-from lockgate.journal.recorder import Journal
+from lockgate.journal.recorder import JournalWriter
 from lockgate.runtime.metrics import Metrics
-from lockgate.settings.abuse_gate import AbuseSettings, abuse_settings
+from lockgate.settings.abuse_gate import AbuseSettings, abuse_settings_from_env
 
 if TYPE_CHECKING:
     from lockgate.abuse_gate.documents.inspector import Inspector
@@ -24,15 +24,17 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("lockgate.abuse_gate")
 # What reads PDF files, and how it is installed.
-PDF_READER, INSTALL = "pypdf", "pip install 'lockgate[documents]'"
+PDF_READER, INSTALL_PDF_READER = "pypdf", "pip install 'lockgate[documents]'"
 
 
-def from_environment(journal: Journal | None, gate: Gate | None) -> tuple[AbuseSettings, Journal | None, Gate]:
+def parts_from_environment(
+    journal: JournalWriter | None, gate: Gate | None
+) -> tuple[AbuseSettings, JournalWriter | None, Gate]:
     """The settings in force here, with the journal and the rules of the configuration where none are given."""
     from lockgate import assemble
 
     found = assemble.settings_from_environment()
-    settings = abuse_settings(table=found.abuse_gate)
+    settings = abuse_settings_from_env(table=found.abuse_gate)
     return (
         settings,
         journal or assemble.journal_from_settings(found),
@@ -40,19 +42,19 @@ def from_environment(journal: Journal | None, gate: Gate | None) -> tuple[AbuseS
     )
 
 
-def adapter() -> VerifierAdapter:
+def adapter_from_environment() -> VerifierAdapter:
     from lockgate.verifiers.adapters import resolve_adapter_from_env
 
     return resolve_adapter_from_env()
 
 
-def identity(settings: AbuseSettings, given: Identity | None, principal: Principal | None) -> Identity:
+def checked_identity(settings: AbuseSettings, given: Identity | None, principal: Principal | None) -> Identity:
     """The one that was given, unless it would leave out what the settings say; else one of the settings."""
     if given is None:
         return Identity.from_settings(settings, principal)
     if principal is not None:
         raise InvalidConfig("both an identity and a principal are given", hint="an Identity takes the principal itself")
-    if not given.follows(settings):
+    if not given.matches_settings(settings):
         raise InvalidConfig(
             "the identity has another secret than ABUSE_SECRET, or does not trust ABUSE_TRUSTED_PROXIES",
             hint="give the gate `principal=…` instead, or make it with Identity.from_settings(settings, principal)",
@@ -60,11 +62,16 @@ def identity(settings: AbuseSettings, given: Identity | None, principal: Princip
     return given
 
 
-def ladder(settings: AbuseSettings, metrics: Metrics) -> Ladder:
-    return Ladder(settings.ladder, shared(settings), bans=bans(settings), count=metrics.ladder_events.add)
+def ladder_from_settings(settings: AbuseSettings, metrics: Metrics) -> Ladder:
+    return Ladder(
+        settings.ladder,
+        shared_store_from_settings(settings),
+        bans=ban_file_from_settings(settings),
+        count=metrics.ladder_events.add,
+    )
 
 
-def shared(settings: AbuseSettings) -> ValkeyStrikes | None:
+def shared_store_from_settings(settings: AbuseSettings) -> ValkeyStrikes | None:
     """The store that several gates share, if there is one."""
     if settings.store == "memory":
         return None
@@ -75,7 +82,7 @@ def shared(settings: AbuseSettings) -> ValkeyStrikes | None:
     return ValkeyStrikes(f"{scheme}://{password}{place}", settings.ladder)
 
 
-def bans(settings: AbuseSettings, *, make: bool = True) -> SqliteBans | None:
+def ban_file_from_settings(settings: AbuseSettings, *, make: bool = True) -> SqliteBans | None:
     """The file that bans are kept in, if one is named."""
     if not settings.bans_file:
         return None
@@ -84,17 +91,21 @@ def bans(settings: AbuseSettings, *, make: bool = True) -> SqliteBans | None:
     return SqliteBans(Path(settings.bans_file), settings.ladder, make=make)
 
 
-def inspector(settings: AbuseSettings, gate: Gate) -> Inspector:
-    from lockgate.abuse_gate.documents.inspector import Inspector, Limits
+def inspector_from_settings(settings: AbuseSettings, gate: Gate) -> Inspector:
+    from lockgate.abuse_gate.documents.inspector import InspectionLimits, Inspector
 
-    if settings.enabled and not reads_pdf():
+    if settings.enabled and not can_read_pdf():
         becomes = "refused" if settings.on_unread == "block" else "passed on unread"
-        LOG.warning("PDF files cannot be read here, and requests that carry one are %s: %s", becomes, INSTALL)
+        LOG.warning(
+            "PDF files cannot be read here, and requests that carry one are %s: %s", becomes, INSTALL_PDF_READER
+        )
     # Within the time for the whole verdict: what one document says counts, also when another takes too long.
-    total_s = min(Limits().total_s, settings.verdict_timeout_s * 0.8)
-    limits = Limits(timeout_s=min(Limits().timeout_s, total_s), total_s=total_s, document_bytes=settings.max_body_bytes)
+    total_s = min(InspectionLimits().total_s, settings.verdict_timeout_s * 0.8)
+    limits = InspectionLimits(
+        timeout_s=min(InspectionLimits().timeout_s, total_s), total_s=total_s, document_bytes=settings.max_body_bytes
+    )
     return Inspector(limits, scanner=gate.scanner)
 
 
-def reads_pdf() -> bool:
+def can_read_pdf() -> bool:
     return find_spec(PDF_READER) is not None

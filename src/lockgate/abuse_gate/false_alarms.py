@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from lockgate.abuse_gate.request.normalize import Normalized
+from lockgate.abuse_gate.request.normalize import NormalizedRequest
 
 # Longer texts than people write by hand are not looked at again, nor longer sentences.
 MAX_CHARACTERS: Final = 65_536
@@ -123,7 +123,7 @@ _TAKEN_BACK: Final = (
     r"|(?:all |all of )?(?:the|my) (?:previous|last|earlier|above) [a-z]{4,12}(?: that)? i (?:gave|sent|wrote)\b"
     r"|(?:all of )?the (?:above|previous [a-z]{4,12}),? (?=let['\u2019]?s|here(?: is|['\u2019]s)))"
 )
-_FRAMED: Final = tuple(
+_MENTIONS: Final = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         _NOT_TOLD,
@@ -143,29 +143,31 @@ _REVIEW: Final = re.compile(
 _SHELL_LINE: Final = re.compile(r"\b(?:curl|wget)\b[^\n|]{0,300}\|\s?(?:sudo )?(?:ba|z)?sh\b")
 
 
-def without_house_rules(found: Normalized) -> Normalized | None:
+def remove_house_rules(found: NormalizedRequest) -> NormalizedRequest | None:
     """The request without the sentences of its system turns that are wholly of known words; None if there are none."""
-    return _changed(found, ("system",), _without_house_rules)
+    return _change_turns(found, ("system",), _strip_house_rules)
 
 
-def without_framed(found: Normalized) -> Normalized | None:
+def remove_mentions(found: NormalizedRequest) -> NormalizedRequest | None:
     """The request without what its sender seems only to talk about; None if there is nothing of that kind."""
-    return _changed(found, ("system", "user", "agent"), _without_framed)
+    return _change_turns(found, ("system", "user", "agent"), _strip_mentions)
 
 
-def _changed(found: Normalized, sources: tuple[str, ...], change: Callable[[str], str]) -> Normalized | None:
+def _change_turns(
+    found: NormalizedRequest, sources: tuple[str, ...], change: Callable[[str], str]
+) -> NormalizedRequest | None:
     if sum(len(turn.text) for turn in found.turns) > MAX_CHARACTERS:
         return None
     turns = tuple(
         turn._replace(text=change(turn.text))
-        if turn.source in sources and turn.what == "text" and not turn.outside
+        if turn.source in sources and turn.kind == "text" and not turn.outside
         else turn
         for turn in found.turns
     )
     return None if turns == found.turns else found._replace(turns=turns)
 
 
-def _without_house_rules(text: str) -> str:
+def _strip_house_rules(text: str) -> str:
     return "".join("" if _is_house_rule(sentence) else sentence for sentence in _SENTENCES.split(text))
 
 
@@ -173,8 +175,8 @@ def _is_house_rule(sentence: str) -> bool:
     return len(sentence) <= MAX_SENTENCE and _HOUSE_RULES.fullmatch(" ".join(sentence.split())) is not None
 
 
-def _without_framed(text: str) -> str:
-    text = _without_house_rules(text)
-    for pattern in _FRAMED:
+def _strip_mentions(text: str) -> str:
+    text = _strip_house_rules(text)
+    for pattern in _MENTIONS:
         text = pattern.sub(" ", text)
     return _SHELL_LINE.sub(" ", text) if _REVIEW.search(text) else text

@@ -41,9 +41,9 @@ _MAX_ADDRESS = 64
 # Addresses and names whose work is not done again.
 MAX_REMEMBERED = 4096
 _MAX_REMEMBERED_CHARACTERS = 256
-_SIXTY_FOUR = "/64"
+_IPV6_SUFFIX = "/64"
 # Letters of a network's key that are its customer's.
-_WIDE = 16
+_CUSTOMER_KEY_LETTERS = 16
 # Where a translator stands before the server, every IPv4 client would else be in one and the same /64.
 _TRANSLATED = IPv6Network("64:ff9b::/96")
 
@@ -52,7 +52,7 @@ class Unidentified(LockgateError):
     """The application's own code could not say who a request is from. It must not pass as nobody's."""
 
 
-class OddCredential(Unidentified):
+class AmbiguousCredential(Unidentified):
     """What a request says about who sent it could be taken for more than one thing. It is the client's fault."""
 
 
@@ -63,7 +63,7 @@ class Identity:
     """
 
     # Whether somebody has made sure of who a principal is before the gate is asked.
-    is_checked = True
+    is_verified = True
 
     def __init__(self, secret: bytes, principal: Principal | None = None, trusted_proxies: Sequence[str] = ()) -> None:
         if len(secret) < MIN_SECRET:
@@ -78,11 +78,11 @@ class Identity:
             )
         self._keyed = hmac.new(secret, digestmod=sha256)
         # Most requests are from somebody who was here a moment ago.
-        self._remembered = lru_cache(MAX_REMEMBERED)(self._hashed)
-        self._principal = principal or signed_in
+        self._remembered = lru_cache(MAX_REMEMBERED)(self._hash_subject)
+        self._principal = principal or principal_from_scope
         self._trusted = frozenset(trusted_proxies)
         self._unix = UNIX in trusted_proxies
-        self._proxies = tuple(_proxy(each) for each in trusted_proxies if each != UNIX)
+        self._proxies = tuple(_parse_proxy(each) for each in trusted_proxies if each != UNIX)
         self._trusts_nobody = not trusted_proxies
 
     @staticmethod
@@ -90,7 +90,7 @@ class Identity:
         """With the secret and the proxies of the settings; `principal` says who asks, by the scope."""
         return Identity(settings.secret or urandom(MIN_SECRET), principal, settings.trusted_proxies)
 
-    def follows(self, settings: AbuseSettings) -> bool:
+    def matches_settings(self, settings: AbuseSettings) -> bool:
         """Whether it has the secret that these settings name, and trusts the proxies that they name."""
         keyed = hmac.new(settings.secret, digestmod=sha256) if settings.secret else self._keyed
         same = hmac.compare_digest(keyed.digest(), self._keyed.digest())
@@ -100,7 +100,7 @@ class Identity:
         """The principal, if somebody is signed in, and the network. Unidentified when the application's code fails."""
         try:
             name: object = self._principal(scope)
-        except OddCredential:
+        except AmbiguousCredential:
             raise
         except Exception as error:
             raise Unidentified(
@@ -108,43 +108,43 @@ class Identity:
                 hint="return None for a request that nobody is signed in to",
             ) from error
         if type(name) is not str and name is not None:
-            name = _named(name)
-        network = self._subject(NETWORK, self.network_of(scope))
-        return (self._subject(PRINCIPAL, name), network) if name else (network,)
+            name = _principal_text(name)
+        network = self._subject_from_value(NETWORK, self.network_from_scope(scope))
+        return (self._subject_from_value(PRINCIPAL, name), network) if name else (network,)
 
-    def _subject(self, kind: str, value: str) -> Subject:
+    def _subject_from_value(self, kind: str, value: str) -> Subject:
         # By type: a subclass may claim to be equal to anybody.
         known = type(value) is str and len(value) <= _MAX_REMEMBERED_CHARACTERS
-        return self._remembered(kind, value) if known else self._hashed(kind, value)
+        return self._remembered(kind, value) if known else self._hash_subject(kind, value)
 
-    def _hashed(self, kind: str, value: str) -> Subject:
+    def _hash_subject(self, kind: str, value: str) -> Subject:
         keyed = self._keyed.copy()
         # The kind has no zero byte in it, so that a principal called like an address is not that network.
         keyed.update(kind.encode() + b"\0" + value.encode("utf-8", "surrogatepass"))
         key = keyed.hexdigest()[:32]
-        if kind == NETWORK and value.endswith(_SIXTY_FOUR):
-            key = wide(self._hashed(NETWORK, _customer(value)).key) + key[:_WIDE]
+        if kind == NETWORK and value.endswith(_IPV6_SUFFIX):
+            key = customer_key(self._hash_subject(NETWORK, _ipv6_customer(value)).key) + key[:_CUSTOMER_KEY_LETTERS]
         return Subject(kind, key)
 
-    def network_of(self, scope: Scope) -> str:
+    def network_from_scope(self, scope: Scope) -> str:
         """The network that a request comes from, as a text that is the same for all of it."""
         client = scope.get("client")
         given = client[0] if client else None
         if self._trusts_nobody and type(given) is str and len(given) <= _MAX_ADDRESS:
             # As below, where nobody is trusted.
-            return own_network(given)
-        peer = address_of(given)
+            return network_from_address(given)
+        peer = parse_address(given)
         nearest = peer
         if self.trusts_address(peer):
-            for hop in _forwarded(scope.get("headers") or ()):
-                address = address_of(hop)
+            for hop in _forwarded_hops(scope.get("headers") or ()):
+                address = parse_address(hop)
                 if address is None:
                     # Not from a proxy that knows what it does; what stands left of it is worth nothing either.
                     break
                 nearest = address
                 if not self.trusts_address(address):
                     break
-        return _masked(nearest)
+        return _network_text(nearest)
 
     def trusts_address(self, address: _Address | None) -> bool:
         """Whether a proxy of ours has this address; None is a socket file."""
@@ -153,23 +153,23 @@ class Identity:
         return any(address in proxy for proxy in self._proxies)
 
 
-def wide(key: str) -> str:
+def customer_key(key: str) -> str:
     """What a network's key begins with: the same for all networks that one customer has."""
-    return key[:_WIDE]
+    return key[:_CUSTOMER_KEY_LETTERS]
 
 
-def wide_network(network: str) -> str:
+def customer_network(network: str) -> str:
     """The network that a network of `network_of` is a part of, where one customer has many."""
-    return _customer(network) if network.endswith(_SIXTY_FOUR) else network
+    return _ipv6_customer(network) if network.endswith(_IPV6_SUFFIX) else network
 
 
-def _customer(network: str) -> str:
+def _ipv6_customer(network: str) -> str:
     # Providers give a customer a /56 or a /48, of which each is free to make 2^16 networks.
-    address = int(IPv6Address(network.removesuffix(_SIXTY_FOUR)))
+    address = int(IPv6Address(network.removesuffix(_IPV6_SUFFIX)))
     return f"{IPv6Address(address >> 80 << 80)}/48"
 
 
-def _named(name: object) -> str:
+def _principal_text(name: object) -> str:
     """A name as text: numbers and UUIDs are what most applications know their users by."""
     if isinstance(name, str):
         return str.__str__(name)
@@ -183,7 +183,7 @@ def _named(name: object) -> str:
     )
 
 
-def signed_in(scope: Scope) -> Name | None:
+def principal_from_scope(scope: Scope) -> Name | None:
     """Whom the application's authentication has put into the scope, by the two customs there are.
 
     `scope["user"]` of Starlette's AuthenticationMiddleware and its like, if it is authenticated; and
@@ -206,7 +206,7 @@ def signed_in(scope: Scope) -> Name | None:
     return None if name == "" else name
 
 
-def _proxy(text: str) -> Any:
+def _parse_proxy(text: str) -> Any:
     try:
         network = ip_network(text)
     except (TypeError, ValueError):
@@ -222,7 +222,7 @@ def _proxy(text: str) -> Any:
     return network
 
 
-def _forwarded(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[str]:
+def _forwarded_hops(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[str]:
     """The hops of X-Forwarded-For from the right; several headers of the name are one list, in their order."""
     left = MAX_HOPS
     for name, value in reversed([*headers]):
@@ -234,7 +234,7 @@ def _forwarded(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[str]:
                 yield hop.strip(" \t")
 
 
-def address_of(text: object) -> _Address | None:
+def parse_address(text: object) -> _Address | None:
     """An address, with a port or without, or None."""
     if not isinstance(text, str) or len(text) > _MAX_ADDRESS:
         return None
@@ -255,15 +255,15 @@ def address_of(text: object) -> _Address | None:
 
 
 @lru_cache(MAX_REMEMBERED)
-def own_network(text: str) -> str:
-    return _masked(address_of(text))
+def network_from_address(text: str) -> str:
+    return _network_text(parse_address(text))
 
 
-def _masked(address: _Address | None) -> str:
+def _network_text(address: _Address | None) -> str:
     # Without an address all are one network. That can slow them, and no more; to count nobody would be to let whoever
     # finds a way to have no address do as they like.
     if address is None:
         return "unknown"
     if isinstance(address, IPv4Address):
         return str(address)
-    return f"{IPv6Address(int(address) >> 64 << 64)}{_SIXTY_FOUR}"
+    return f"{IPv6Address(int(address) >> 64 << 64)}{_IPV6_SUFFIX}"

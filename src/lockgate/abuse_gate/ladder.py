@@ -22,27 +22,27 @@ from itertools import islice
 from secrets import token_hex
 from typing import NamedTuple, Protocol, cast
 
-from lockgate.abuse_gate.stores.strikes_memory import NEW, MemoryStrikes
+from lockgate.abuse_gate.stores.strikes_memory import NO_RECORD, MemoryStrikes
 from lockgate.core.requests.strikes import (
     LIFTED,
     NETWORK,
     NEVER,
     PRINCIPAL,
-    Heard,
-    Known,
     LadderSettings,
-    Record,
+    SharedRecord,
+    SharedStrikes,
     Standing,
+    StrikeRecord,
+    StrikeReport,
     Subject,
-    Told,
-    learned,
-    left_s,
-    recent,
+    add_strike,
+    merge_shared,
+    recent_strikes,
+    remaining_s,
     retry_after_s,
-    standing_of,
-    struck,
+    standing_from_record,
 )
-from lockgate.runtime.worker_pool import Full, Lane
+from lockgate.runtime.worker_pool import Full, WorkerPool
 
 # How often bans of other workers are looked for in the file.
 POLL_S = 1.0
@@ -58,36 +58,36 @@ MAX_UNSHARED = 10_000
 # a connection each.
 MAX_HELD_EACH, MAX_HELD = 32, 2_000
 # Refusals of one subject in the window that are no strike: words that may only be about an attack. Then they count.
-MAX_SPARED = 10
+MAX_UNCOUNTED = 10
 # Ends of bans that are nearer to each other than this are one ban, heard of on two ways.
-SAME_S = 1.0
-_Turn = tuple[Sequence[tuple[Subject, Known]], int, bool, float]
+SAME_BAN_S = 1.0
+_SyncResult = tuple[Sequence[tuple[Subject, SharedRecord]], int, bool, float]
 _RANK = {standing: rank for rank, standing in enumerate(Standing)}
 
 
-class Shared(Protocol):
+class SharedStrikeStore(Protocol):
     """What workers share. `exchange` answers in a time of its own, None when it cannot, and never raises.
 
     When it has answered, everything told is known to all; what is told again changes nothing.
     """
 
-    async def exchange(self, told: Sequence[Told]) -> Heard | None: ...
+    async def exchange(self, told: Sequence[StrikeReport]) -> SharedStrikes | None: ...
 
     async def close(self) -> None: ...
 
 
-class Bans(Protocol):
+class BanFile(Protocol):
     """Bans on disk; called in a thread. When `keep` returns they are durable.
 
     `since` hands out those written after a number, with the number to go on from, and whether there are more.
     """
 
-    def keep(self, bans: Sequence[tuple[Subject, Known]], now_s: float) -> None: ...
+    def keep(self, bans: Sequence[tuple[Subject, SharedRecord]], now_s: float) -> None: ...
 
-    def since(self, number: int, now_s: float) -> tuple[Sequence[tuple[Subject, Known]], int, bool]: ...
+    def since(self, number: int, now_s: float) -> tuple[Sequence[tuple[Subject, SharedRecord]], int, bool]: ...
 
 
-class Judged(NamedTuple):
+class ClientStanding(NamedTuple):
     """How a request's sender stands. `degraded`: by what this process knows, as somebody else could not be asked.
 
     `delay_s` is how long the request is to be held (see `hold`), which may come on top of a standing.
@@ -100,7 +100,10 @@ class Judged(NamedTuple):
     delay_s: float = 0.0
 
 
-GOOD, _GOOD_BUT_DEGRADED = Judged(Standing.NORMAL, 0, 0, False), Judged(Standing.NORMAL, 0, 0, True)
+GOOD_STANDING, _GOOD_DEGRADED = (
+    ClientStanding(Standing.NORMAL, 0, 0, False),
+    ClientStanding(Standing.NORMAL, 0, 0, True),
+)
 
 
 class Ladder:
@@ -114,9 +117,9 @@ class Ladder:
     def __init__(
         self,
         settings: LadderSettings,
-        store: Shared | None = None,
+        store: SharedStrikeStore | None = None,
         *,
-        bans: Bans | None = None,
+        bans: BanFile | None = None,
         count: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -132,7 +135,7 @@ class Ladder:
         self._unshared: dict[Subject, dict[str, float]] = {}
         self._untold: dict[Subject, None] = {}
         self._unkept: dict[Subject, None] = {}
-        self._lane = Lane(1, most=2)
+        self._lane = WorkerPool(1, max_jobs=2)
         self._syncing: Future[Callable[[], object]] | None = None
         self._writing: tuple[Subject, ...] = ()
         self._number = 0
@@ -142,35 +145,35 @@ class Ladder:
         self._held: Counter[Subject] = Counter()
         self._spared: dict[Subject, tuple[float, ...]] = {}
 
-    async def standing(self, subjects: Sequence[Subject]) -> Judged:
+    async def standing(self, subjects: Sequence[Subject]) -> ClientStanding:
         """How these subjects stand; to be asked before anything else is done for their request."""
         if not self._settings.enabled:
-            return Judged(Standing.NORMAL, 0, 0, False)
-        kept = self._bans is None or await self._synced(READ_S)
+            return ClientStanding(Standing.NORMAL, 0, 0, False)
+        kept = self._bans is None or await self._sync_ban_file(READ_S)
         judged = self._judge(subjects, degraded=not (kept and self._shares))
         if self._store is None:
             return judged
         if judged.standing is Standing.FULL_QUARANTINE and self._clock() - self._asked_at < POLL_S:
             # Only a person can have lifted it, which can wait: whoever is kept out must not cost anything.
             return judged
-        shared = await self._share(subjects)
+        shared = await self._exchange(subjects)
         return self._judge(subjects, degraded=not (kept and shared))
 
-    def at_once(self, subjects: Sequence[Subject]) -> Judged | None:
+    def at_once(self, subjects: Sequence[Subject]) -> ClientStanding | None:
         """The same, where nobody else has to be asked and this process knows nothing against any of them; else None."""
         if self._store is not None or self._bans is not None or not self._settings.enabled:
             return None
         for subject in subjects:
-            if self._table.get(subject) is not NEW:
+            if self._table.get(subject) is not NO_RECORD:
                 return None
-        return GOOD
+        return GOOD_STANDING
 
     @property
     def has_bans(self) -> bool:
         """Whether anybody might be banned, by what this process knows: False says that nobody is."""
         return self._table.has_bans
 
-    def known(self, subjects: Sequence[Subject], before: Judged) -> Judged:
+    def standing_from_memory(self, subjects: Sequence[Subject], before: ClientStanding) -> ClientStanding:
         """How they stand by what this process has learned since they were judged; nobody is asked.
 
         Only bans matter by then, and most have none: a request is not held twice.
@@ -182,20 +185,20 @@ class Ladder:
                 return self._judge(subjects, degraded=before.degraded)
         return before
 
-    async def record_unsafe(self, subjects: Sequence[Subject]) -> Judged:
+    async def record_unsafe(self, subjects: Sequence[Subject]) -> ClientStanding:
         """Count a strike against each, and say how they stand now. The strike counts even if this is cancelled."""
         if not self._settings.enabled:
-            return Judged(Standing.NORMAL, 0, 0, False)
+            return ClientStanding(Standing.NORMAL, 0, 0, False)
         now, id = self._clock(), token_hex(8)
         for subject in subjects:
-            self._change(subject, struck(self._table.get(subject), subject.kind, now, self._settings), now)
+            self._store_record(subject, add_strike(self._table.get(subject), subject.kind, now, self._settings), now)
             if self._store is not None:
-                self._to_share(subject, id, now)
-        shared = await self._share(subjects)
-        kept = await self._synced(KEEP_S)
+                self._queue_strike(subject, id, now)
+        shared = await self._exchange(subjects)
+        kept = await self._sync_ban_file(KEEP_S)
         return self._judge(subjects, degraded=not (kept and shared))
 
-    def answerable(self, subjects: Sequence[Subject]) -> tuple[Subject, ...]:
+    def subjects_to_strike(self, subjects: Sequence[Subject]) -> tuple[Subject, ...]:
         """Those whom a refusal that need be no strike is one for: they have been spared often enough in the window.
 
         Counted in this process only. Each for itself: whoever shares an address answers for their own words.
@@ -204,7 +207,7 @@ class Ladder:
         left: list[Subject] = []
         for subject in subjects:
             times = tuple(at for at in self._spared.pop(subject, ()) if now - at < self._settings.window_s)
-            if len(times) >= MAX_SPARED:
+            if len(times) >= MAX_UNCOUNTED:
                 left.append(subject)
             else:
                 times = (*times, now)
@@ -215,7 +218,7 @@ class Ladder:
             self._count("uncounted")
         return tuple(left)
 
-    async def hold(self, subjects: Sequence[Subject], judged: Judged) -> bool:
+    async def hold(self, subjects: Sequence[Subject], judged: ClientStanding) -> bool:
         """Wait as long as a slowed network has to; False at once where too many of it wait already.
 
         Whoever is signed in waits as well, and is never turned away: whoever shares their address could else fill all
@@ -241,32 +244,32 @@ class Ladder:
     async def close(self) -> None:
         """Tell what is still to be told, as far as somebody hears it, and let go."""
         if self._untold or self._unshared:
-            await self._share(())
+            await self._exchange(())
         if self._unkept:
-            await self._synced(KEEP_S)
+            await self._sync_ban_file(KEEP_S)
         if self._store is not None:
             await self._store.close()
 
-    def _judge(self, subjects: Sequence[Subject], *, degraded: bool) -> Judged:
+    def _judge(self, subjects: Sequence[Subject], *, degraded: bool) -> ClientStanding:
         for subject in subjects:
-            if self._table.get(subject) is not NEW:
+            if self._table.get(subject) is not NO_RECORD:
                 break
         else:
             # Nearly everybody.
-            return _GOOD_BUT_DEGRADED if degraded else GOOD
+            return _GOOD_DEGRADED if degraded else GOOD_STANDING
         now = self._clock()
         worst, left, delay_s = Standing.NORMAL, 0.0, 0.0
         strikes = {PRINCIPAL: 0, NETWORK: 0}
         for subject in subjects:
             record = self._table.get(subject)
-            standing, seconds = standing_of(record, subject.kind, now, self._settings)
-            strikes[subject.kind] = max(strikes[subject.kind], len(recent(record, now, self._settings)))
+            standing, seconds = standing_from_record(record, subject.kind, now, self._settings)
+            strikes[subject.kind] = max(strikes[subject.kind], len(recent_strikes(record, now, self._settings)))
             if standing is Standing.SLOWED:
                 delay_s = max(delay_s, seconds)
             if (_RANK[standing], seconds) > (_RANK[worst], left):
                 worst, left = standing, seconds
         named = any(subject.kind == PRINCIPAL for subject in subjects)
-        return Judged(
+        return ClientStanding(
             worst,
             0 if worst is Standing.NORMAL else retry_after_s(left, self._chance()),
             strikes[PRINCIPAL if named else NETWORK],
@@ -274,44 +277,46 @@ class Ladder:
             delay_s,
         )
 
-    def _change(self, subject: Subject, record: Record, now: float, *, told: bool = False, kept: bool = False) -> None:
+    def _store_record(
+        self, subject: Subject, record: StrikeRecord, now: float, *, told: bool = False, kept: bool = False
+    ) -> None:
         """Know this of a subject from now on, and whom it is news to: all but the one it was heard from."""
         before = self._table.get(subject)
         if record == before:
             return
         self._table.put(subject, record, now)
         if (
-            record.locked_until - max(before.locked_until, now) > SAME_S
-            or record.quarantined_until - max(before.quarantined_until, now) > SAME_S
+            record.locked_until - max(before.locked_until, now) > SAME_BAN_S
+            or record.quarantined_until - max(before.quarantined_until, now) > SAME_BAN_S
         ):
             if self._store is not None and not told:
-                self._add(self._untold, subject)
+                self._add_waiting(self._untold, subject)
             if self._bans is not None and not kept:
-                self._add(self._unkept, subject)
+                self._add_waiting(self._unkept, subject)
 
-    def _add(self, waiting: dict[Subject, None], subject: Subject) -> None:
+    def _add_waiting(self, waiting: dict[Subject, None], subject: Subject) -> None:
         waiting[subject] = None
         if len(waiting) > self._settings.max_subjects:
             del waiting[next(iter(waiting))]
 
     def _learn(
-        self, heard: Iterable[tuple[Subject, Known]], now: float, *, told: bool = False, kept: bool = False
+        self, heard: Iterable[tuple[Subject, SharedRecord]], now: float, *, told: bool = False, kept: bool = False
     ) -> None:
         for subject, known in heard:
             if known == LIFTED:
                 self._forget(subject, now)
-            elif known != Known():
-                record = learned(self._table.get(subject), known, now, self._settings)
-                self._change(subject, record, now, told=told, kept=kept)
+            elif known != SharedRecord():
+                record = merge_shared(self._table.get(subject), known, now, self._settings)
+                self._store_record(subject, record, now, told=told, kept=kept)
 
     def _forget(self, subject: Subject, now: float) -> None:
-        self._table.put(subject, NEW, now)
+        self._table.put(subject, NO_RECORD, now)
         for waiting in (self._untold, self._unkept, self._unshared):
             waiting.pop(subject, None)
 
     # The shared store
 
-    def _to_share(self, subject: Subject, id: str, now: float) -> None:
+    def _queue_strike(self, subject: Subject, id: str, now: float) -> None:
         waiting = self._unshared.get(subject)
         if waiting is None:
             if len(self._unshared) >= MAX_UNSHARED:
@@ -322,19 +327,19 @@ class Ladder:
         if len(waiting) > self._settings.kept_strikes:
             del waiting[next(iter(waiting))]
 
-    async def _share(self, subjects: Sequence[Subject]) -> bool:
+    async def _exchange(self, subjects: Sequence[Subject]) -> bool:
         """Tell the store what is new, and learn what it knows; whether it answered."""
         if self._store is None:
             return True
         now = self._clock()
         others = (*islice(self._untold, MAX_NEWS), *islice(self._unshared, MAX_NEWS))
         about = tuple(dict.fromkeys((*subjects, *others)))
-        told = [self._told(subject, now) for subject in about]
+        told = [self._report_on(subject, now) for subject in about]
         # Taken off before the call: what is added while it lasts is news again.
         news = [subject for subject in about if subject in self._untold]
         for subject in news:
             del self._untold[subject]
-        heard: Heard | None = None
+        heard: SharedStrikes | None = None
         self._asked_at = now
         try:
             heard = await self._store.exchange(told)
@@ -350,19 +355,19 @@ class Ladder:
             return False
         now = self._clock()
         for each in told:
-            self._shared(each)
+            self._drop_shared_strikes(each)
         self._learn(zip(about, heard.known, strict=True), now, told=True)
         self._learn(heard.bans, now, told=True)
-        if heard.forgot:
+        if heard.has_forgotten:
             self._untold.update(dict.fromkeys(subject for subject, _ in self._table.bans(now)))
         return True
 
-    def _told(self, subject: Subject, now: float) -> Told:
+    def _report_on(self, subject: Subject, now: float) -> StrikeReport:
         window_s = self._settings.window_s
         strikes = tuple((id, now - at) for id, at in self._unshared.get(subject, {}).items() if now - at < window_s)
-        return Told(subject, strikes, *left_s(self._table.get(subject), now))
+        return StrikeReport(subject, strikes, *remaining_s(self._table.get(subject), now))
 
-    def _shared(self, told: Told) -> None:
+    def _drop_shared_strikes(self, told: StrikeReport) -> None:
         waiting = self._unshared.get(told.subject)
         if waiting is None:
             return
@@ -374,24 +379,24 @@ class Ladder:
 
     # The file of bans
 
-    async def _synced(self, wait_s: float) -> bool:
+    async def _sync_ban_file(self, wait_s: float) -> bool:
         """Have the file and this process know of each other's bans, if that is due; whether the file works."""
         if self._bans is None:
             return True
-        self._finish()
+        self._finish_sync()
         # More than once: what is under way may have begun before this ban, and at the start there may be many.
-        while self._syncing is not None or self._begin():
+        while self._syncing is not None or self._start_sync():
             # From its beginning: a disk that hangs holds up those who come first, not everybody.
             left = (wait_s if self._loaded else LOAD_S) - (self._clock() - (self._synced_at or 0.0))
             if self._syncing is None or left <= 0:
                 break
             done, _ = await asyncio.wait({asyncio.wrap_future(self._syncing)}, timeout=left)
-            self._finish()
+            self._finish_sync()
             if not done:
                 break
         return self._loaded and self._syncing is None and not self._bans_fail
 
-    def _begin(self) -> bool:
+    def _start_sync(self) -> bool:
         """Start a turn in the thread, if there is something to write or it is time to read."""
         now, bans = self._clock(), self._bans
         due = self._synced_at is None or now - self._synced_at >= POLL_S
@@ -401,23 +406,23 @@ class Ladder:
         self._synced_at = now
         now_s, number = self._wall(), self._number
         writing = tuple(self._unkept)
-        rows = [(each, Known((), *left_s(self._table.get(each), now))) for each in writing]
+        rows = [(each, SharedRecord((), *remaining_s(self._table.get(each), now))) for each in writing]
 
-        def turn() -> _Turn:
+        def turn() -> _SyncResult:
             if rows:
                 bans.keep(rows, now_s)
             return *bans.since(number, self._wall()), self._clock()
 
         try:
-            self._syncing = self._lane.start(turn)
+            self._syncing = self._lane.submit(turn)
         except Full:
-            self._fail()
+            self._count_sync_failure()
             return False
         self._writing = writing
         self._unkept.clear()
         return True
 
-    def _finish(self) -> None:
+    def _finish_sync(self) -> None:
         """Take in what the thread has brought, if it has."""
         turn, writing = self._syncing, self._writing
         if turn is None or not (turn.done() or self._clock() - (self._synced_at or 0.0) >= LOST_S):
@@ -425,10 +430,10 @@ class Ladder:
         self._syncing, self._writing = None, ()
         try:
             # One that is lost may still come to its end some day, and is not wanted then.
-            found, number, more, at = cast(_Turn, turn.result(timeout=0)())
+            found, number, more, at = cast(_SyncResult, turn.result(timeout=0)())
         except Exception:  # noqa: BLE001  # whatever a disk can do to us, requests are judged by what is known here
             self._unkept.update(dict.fromkeys(writing))
-            self._fail()
+            self._count_sync_failure()
             return
         self._number, self._bans_fail = number, False
         self._learn(found, at, kept=True)
@@ -437,6 +442,6 @@ class Ladder:
         else:
             self._loaded = True
 
-    def _fail(self) -> None:
+    def _count_sync_failure(self) -> None:
         self._bans_fail = True
         self._count("bans-error")

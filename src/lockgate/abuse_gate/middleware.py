@@ -30,10 +30,17 @@ from time import perf_counter, time
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lockgate.abuse_gate import defaults as wiring
-from lockgate.abuse_gate.body_reader import Bodies, Body
-from lockgate.abuse_gate.identity import MAX_REMEMBERED, Identity, OddCredential, Principal, Unidentified, wide
-from lockgate.abuse_gate.ladder import GOOD, Judged, Ladder
-from lockgate.abuse_gate.request.normalize import Refused, normalize
+from lockgate.abuse_gate.body_reader import BodyPool, HeldBody
+from lockgate.abuse_gate.identity import (
+    MAX_REMEMBERED,
+    AmbiguousCredential,
+    Identity,
+    Principal,
+    Unidentified,
+    customer_key,
+)
+from lockgate.abuse_gate.ladder import GOOD_STANDING, ClientStanding, Ladder
+from lockgate.abuse_gate.request.normalize import RefusedRequest, normalize
 from lockgate.abuse_gate.request.tool_use import may_use_tools
 from lockgate.abuse_gate.responses import (
     DECISIONS,
@@ -44,24 +51,31 @@ from lockgate.abuse_gate.responses import (
     Scope,
     Send,
     Stop,
-    cleaned,
-    marked,
-    marks,
-    mode_of,
-    replayed,
+    guardrail_headers,
+    mode_from_standing,
+    replay_body,
+    send_with_headers,
+    strip_guardrail_headers,
 )
-from lockgate.abuse_gate.verdicts import MAX_BYTES_ON_LOOP, Case, FetchVerdict, Request, Verdicts, in_lane
+from lockgate.abuse_gate.verdicts import (
+    MAX_BYTES_ON_LOOP,
+    FetchVerdict,
+    ParsedRequest,
+    Request,
+    RequestJudge,
+    run_in_pool,
+)
 from lockgate.core.errors import InvalidConfig, LockgateError
 from lockgate.core.journal.record import label
-from lockgate.core.questions import Verdict, Why
+from lockgate.core.questions import NoAnswerReason, Verdict
 from lockgate.core.redaction import redact as redaction
 from lockgate.core.requests.assessment import PARTLY_READ, RULES, Assessment
 from lockgate.core.requests.incident_ids import incident_id
 from lockgate.core.requests.strikes import NETWORK, Standing, Subject
 from lockgate.gate.gate import Gate
-from lockgate.journal.recorder import Journal, record_assess
+from lockgate.journal.recorder import JournalWriter, record_assessment
 from lockgate.runtime.metrics import METRICS, Metrics
-from lockgate.runtime.worker_pool import Lane
+from lockgate.runtime.worker_pool import WorkerPool
 from lockgate.settings.abuse_gate import AbuseSettings
 from lockgate.verifiers.adapters import LocalRuleAdapter, RemoteAdapter, VerifierAdapter
 
@@ -74,20 +88,20 @@ LOG = logging.getLogger("lockgate.abuse_gate")
 
 # A standing that is older than this is asked for again, also of those who share it.
 STALE_S = 0.25
-_TOO_BUSY = (Why.BUSY.value, Why.DEADLINE.value)
-_SECRET = urandom(32)
+_BUSY_REASONS = (NoAnswerReason.BUSY.value, NoAnswerReason.DEADLINE.value)
+_DIGEST_KEY = urandom(32)
 _NORMAL = Standing.NORMAL
 # The headers of nearly every answer.
-_ALLOWED = marks("allow", "")
+_ALLOW_HEADERS = guardrail_headers("allow", "")
 # What names of headers about the content begin with.
-_C = (b"c", b"C")
+_CONTENT_INITIALS = (b"c", b"C")
 
 
 class _Sender(NamedTuple):
     """Who sent a request, and how they stand."""
 
     subjects: tuple[Subject, ...]
-    judged: Judged
+    judged: ClientStanding
 
 
 class AbuseGateMiddleware:
@@ -107,50 +121,50 @@ class AbuseGateMiddleware:
         identity: Identity | None = None,
         principal: Principal | None = None,
         fetch_verdict: FetchVerdict | None = None,
-        journal: Journal | None = None,
+        journal: JournalWriter | None = None,
         gate: Gate | None = None,
         inspector: Inspector | None = None,
         metrics: Metrics = METRICS,
     ) -> None:
-        if fetch_verdict is not None and not _is_async(fetch_verdict):
+        if fetch_verdict is not None and not _is_coroutine_function(fetch_verdict):
             raise InvalidConfig(
                 "fetch_verdict must be a coroutine function: another would hold up the whole server",
                 hint="write `async def fetch_verdict(request)`, and wait in it with `await`",
             )
         if settings is None:
-            settings, journal, gate = wiring.from_environment(journal, gate)
+            settings, journal, gate = wiring.parts_from_environment(journal, gate)
         self._app, self._settings, self._metrics, self._journal = app, settings, metrics, journal
-        self._adapter = adapter or (wiring.adapter() if fetch_verdict is None else None)
-        self._identity = wiring.identity(settings, identity, principal)
-        self._whom = lru_cache(MAX_REMEMBERED)(self._turn_of)
-        self._ladder = ladder or wiring.ladder(settings, metrics)
+        self._adapter = adapter or (wiring.adapter_from_environment() if fetch_verdict is None else None)
+        self._identity = wiring.checked_identity(settings, identity, principal)
+        self._whom = lru_cache(MAX_REMEMBERED)(self._fair_share_key)
+        self._ladder = ladder or wiring.ladder_from_settings(settings, metrics)
         # One of somebody's own may know more than ours, and is asked about everything.
         self._ours = type(self._ladder) is Ladder
         self._gate = gate or Gate()
         # The rules are compiled now, and the cues that calls are checked with: that takes seconds, which the first
         # request does not have.
-        self._gate.scanner.cues(b"")
+        self._gate.scanner.find_cues(b"")
         if isinstance(self._adapter, RemoteAdapter):
             redaction.make_ready()
-        self._inspector = inspector or wiring.inspector(settings, self._gate)
+        self._inspector = inspector or wiring.inspector_from_settings(settings, self._gate)
         # Those of our own making are ours to close.
         self._closes = [part for part, given in ((self._ladder, ladder), (self._inspector, inspector)) if given is None]
         # Whoever has a class of their own with another `fetch_verdict` has that one asked.
         ours = fetch_verdict is None and type(self).fetch_verdict is AbuseGateMiddleware.fetch_verdict
         own = self._adapter if ours and isinstance(self._adapter, LocalRuleAdapter | RemoteAdapter) else None
-        self._verdicts = Verdicts(
+        self._verdicts = RequestJudge(
             settings,
             self._gate,
             self._inspector,
             fetch=fetch_verdict or self.fetch_verdict,
             own=own,
-            failed=self._failed,
+            failed=self._report_failure,
         )
-        self._bodies = Bodies(
+        self._bodies = BodyPool(
             max_bytes=settings.max_body_bytes, idle_s=settings.read_idle_s, total_s=settings.read_total_s
         )
         # Adapters and journals of somebody's own may block for as long as they like.
-        self._asking, self._recording = Lane(32, most=256), Lane(8, most=1024)
+        self._asking, self._recording = WorkerPool(32, max_jobs=256), WorkerPool(8, max_jobs=1024)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._logged: dict[str, float] = {}
         if not settings.enabled:
@@ -158,39 +172,43 @@ class AbuseGateMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not self._settings.enabled:
-            await self._other(scope, receive, send)
+            await self._pass_other_scope(scope, receive, send)
             return
         # Here and not in a coroutine of its own: whatever the application waits for passes through each there is.
         began = perf_counter()
-        body = Body()
+        body = HeldBody()
         try:
             try:
-                decision, judged = await self._admitted(scope, receive, body)
+                decision, judged = await self._admit(scope, receive, body)
             except Stop as stop:
-                self._count(stop.told.outcome, began)
+                self._count_outcome(stop.told.outcome, began)
                 self._metrics.gate_refusals.add(stop.reason)
                 for message in stop.messages(scope, unread=not body.whole):
                     await send(message)
                 return
             if not body.whole:
                 # The client has left in the middle of its body.
-                self._count("left", began)
+                self._count_outcome("left", began)
                 return
-            self._count("allowed" if decision == "allow" else "unclear", began)
-            added = _ALLOWED if decision == "allow" and judged is GOOD else marks(decision, mode_of(judged))
-            again = replayed(body.data, receive, partial(self._bodies.let_go, body))
+            self._count_outcome("allowed" if decision == "allow" else "unclear", began)
+            added = (
+                _ALLOW_HEADERS
+                if decision == "allow" and judged is GOOD_STANDING
+                else guardrail_headers(decision, mode_from_standing(judged))
+            )
+            again = replay_body(body.data, receive, partial(self._bodies.release, body))
             body.data = b""
-            await self._app(cleaned(scope), again, marked(send, added))
+            await self._app(strip_guardrail_headers(scope), again, send_with_headers(send, added))
         finally:
-            self._bodies.let_go(body)
+            self._bodies.release(body)
 
     async def fetch_verdict(self, request: Request) -> Verdict | Assessment:
         """The adapter's verdict; one that has only `assess` is asked in a thread."""
         adapter = cast(Any, self._adapter)
         if isinstance(adapter, LocalRuleAdapter | RemoteAdapter):
-            return await adapter.examine_async(request.payload, whom=request.whom)
+            return await adapter.examine_async(request.payload, client=request.whom)
         work = partial(adapter.assess, request.payload)
-        return cast(Verdict, await in_lane(self._asking, work, self._settings.verdict_timeout_s, request.whom))
+        return cast(Verdict, await run_in_pool(self._asking, work, self._settings.verdict_timeout_s, request.whom))
 
     async def close(self) -> None:
         """Let go of what this gate has made for itself: where no lifespan reaches it, under `app.mount`, call it."""
@@ -198,24 +216,24 @@ class AbuseGateMiddleware:
             with suppress(Exception):
                 await part.close()
 
-    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _pass_other_scope(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
         if kind == "lifespan":
-            await self._app(scope, receive, self._closing(send))
+            await self._app(scope, receive, self._close_on_shutdown(send))
         elif not self._settings.enabled:
             await self._app(scope, receive, send)
         elif kind == "websocket":
-            await self._websocket(scope, receive, send)
+            await self._handle_websocket(scope, receive, send)
         else:
             raise LockgateError("the abuse gate knows http, websocket and lifespan only")
 
-    async def _admitted(self, scope: Scope, receive: Receive, body: Body) -> tuple[str, Judged]:
+    async def _admit(self, scope: Scope, receive: Receive, body: HeldBody) -> tuple[str, ClientStanding]:
         """The decision for a request that may pass, `allow` or `unclear`; Stop for any other."""
         # 1. Head.
-        content_type, length = self._head(scope)
+        content_type, length = self._read_head(scope)
         # 2. Standing.
-        subjects = self._subjects(scope)
-        judged = self._known(subjects) or await self._standing(subjects)
+        subjects = self._identify(scope)
+        judged = self._known(subjects) or await self._check_standing(subjects)
         asked_at = perf_counter()
         try:
             # 3. Body.
@@ -231,67 +249,67 @@ class AbuseGateMiddleware:
             if len(data) <= MAX_BYTES_ON_LOOP:
                 found = self._verdicts.done(work)
             else:
-                found = await self._verdicts.worked(work, len(data), self._whom(subjects))
-            if isinstance(found, Refused):
+                found = await self._verdicts.run_bounded(work, len(data), self._whom(subjects))
+            if isinstance(found, RefusedRequest):
                 raise Stop(found.reason, status=found.status)
             # 5. Lock. Whoever holds back the end of a body until they are banned is banned.
             case = None
             # Nobody was waited for since they were judged, so nothing can have happened.
-            at_ease = judged is GOOD and self._ours and not body.waited and len(data) <= MAX_BYTES_ON_LOOP
+            at_ease = judged is GOOD_STANDING and self._ours and not body.waited and len(data) <= MAX_BYTES_ON_LOOP
             if not at_ease and self._may_have_changed(judged, asked_at):
-                case = Case(scope, content_type, data, found, self._whom(subjects))
-                judged = await self._still(subjects, judged, asked_at, case)
+                case = ParsedRequest(scope, content_type, data, found, self._whom(subjects))
+                judged = await self._check_standing_again(subjects, judged, asked_at, case)
             # 6. Verify.
             at_once = self._verdicts.at_once(found)
             if at_ease and at_once is not None and at_once.verdict == "safe" and self._journal is None:
                 # Nearly all, and there is nothing else to do.
                 return "allow", judged
             whom = self._whom(subjects)
-            case = case or Case(scope, content_type, data, found, whom)
+            case = case or ParsedRequest(scope, content_type, data, found, whom)
             ends = perf_counter() + self._settings.verdict_timeout_s
             complete = True
             if found.uploads:
-                inspected, complete = await self._verdicts.inspected(found, whom, ends)
+                inspected, complete = await self._verdicts.inspect_uploads(found, whom, ends)
                 case = case._replace(inspected=inspected)
-            assessment = await self._verdicts.on(case, ends, at_once)
+            assessment = await self._verdicts.assess(case, ends, at_once)
             if not assessment.read:
                 # Nobody's verifier is down: these are our own rules, and whoever keeps them busy must not get past.
-                self._failed("verdict", TimeoutError())
-                raise Stop("busy" if assessment.reason in _TOO_BUSY else "unavailable")
+                self._report_failure("verdict", TimeoutError())
+                raise Stop("busy" if assessment.reason in _BUSY_REASONS else "unavailable")
             if not complete and assessment.verdict == "safe":
                 assessment = assessment._replace(verdict="unclear", reason=PARTLY_READ)
             if assessment.verdict != "unsafe" and self._may_have_changed(judged, asked_at):
-                judged = await self._still(subjects, judged, asked_at, case)
+                judged = await self._check_standing_again(subjects, judged, asked_at, case)
             # 7. Act.
             if assessment.verdict == "safe" and complete and self._journal is None:
                 return "allow", judged
-            return await self._act(assessment, case, _Sender(subjects, judged), unread=not complete), judged
+            return await self._act_on(assessment, case, _Sender(subjects, judged), unread=not complete), judged
         except Stop as stop:
             stop.judged = stop.judged or judged
             raise
 
-    def _turn_of(self, subjects: tuple[Subject, ...]) -> str:
+    def _fair_share_key(self, subjects: tuple[Subject, ...]) -> str:
         """Whose turn a request is in lanes: the principal's, where somebody has checked who that is.
 
         A key that nobody has checked may be made up, a new one for each request. There the network has a turn, and
         everybody in it theirs; and so have the networks of one customer.
         """
-        if len(subjects) > 1 and self._identity.is_checked:
+        if len(subjects) > 1 and self._identity.is_verified:
             return subjects[0].key
         network = subjects[-1].key
-        crowd = wide(network)
+        crowd = customer_key(network)
         return f"{crowd}/{network.removeprefix(crowd)}{subjects[0].key if len(subjects) > 1 else ''}"
 
     # --- 1 to 3
 
-    def _head(self, scope: Scope) -> tuple[str, int]:
+    def _read_head(self, scope: Scope) -> tuple[str, int]:
         """The content type, and the length that the client announces; nobody relies on the latter."""
         size = len(scope["path"]) + len(scope.get("query_string", b""))
         content_type: bytes | None = None
         length = 0
         for name, value in scope["headers"]:
             size += len(name) + len(value) + 4
-            if name[:1] not in _C:
+            if name[:1] not in _CONTENT_INITIALS:
                 continue
             name = name.lower()
             if name == b"content-type":
@@ -307,30 +325,30 @@ class AbuseGateMiddleware:
             raise Stop("headers-too-large")
         return (content_type or b"").decode("latin-1"), length
 
-    def _subjects(self, scope: Scope) -> tuple[Subject, ...]:
+    def _identify(self, scope: Scope) -> tuple[Subject, ...]:
         try:
             return tuple(self._identity.subjects(scope))
-        except OddCredential:
+        except AmbiguousCredential:
             raise Stop("bad-credential") from None
         except Exception as error:  # noqa: BLE001 - the application's own code; nobody's request would carry no ban
-            self._failed("identity", error)
-            self._explain(error)
+            self._report_failure("identity", error)
+            self._log_identity_error(error)
             raise Stop("unavailable") from None
 
-    def _known(self, subjects: tuple[Subject, ...]) -> Judged | None:
+    def _known(self, subjects: tuple[Subject, ...]) -> ClientStanding | None:
         try:
             return self._ladder.at_once(subjects) if self._ours else None
         except Exception:  # noqa: BLE001 - it fails there once more, where it is reported
             return None
 
-    async def _standing(self, subjects: tuple[Subject, ...]) -> Judged:
+    async def _check_standing(self, subjects: tuple[Subject, ...]) -> ClientStanding:
         try:
             judged = await self._ladder.standing(subjects)
             banned = judged.standing is Standing.FULL_QUARANTINE
             held = judged.delay_s > 0 or not self._ours
             slowed = held and not banned and not await self._ladder.hold(subjects, judged)
         except Exception as error:  # noqa: BLE001 - whoever is banned would pass if this were a good standing
-            self._failed("ladder", error)
+            self._report_failure("ladder", error)
             raise Stop("unavailable") from None
         if banned:
             raise Stop("quarantined", judged=judged)
@@ -338,7 +356,7 @@ class AbuseGateMiddleware:
             raise Stop("slowed", judged=judged)
         return judged
 
-    def _may_have_changed(self, judged: Judged, asked_at: float) -> bool:
+    def _may_have_changed(self, judged: ClientStanding, asked_at: float) -> bool:
         """Whether to ask how they stand by now: not of most, where nobody is banned and hardly any time has passed."""
         return (
             judged.standing is not _NORMAL
@@ -347,15 +365,17 @@ class AbuseGateMiddleware:
             or perf_counter() - asked_at > STALE_S
         )
 
-    async def _still(self, subjects: tuple[Subject, ...], judged: Judged, asked_at: float, case: Case) -> Judged:
+    async def _check_standing_again(
+        self, subjects: tuple[Subject, ...], judged: ClientStanding, asked_at: float, case: ParsedRequest
+    ) -> ClientStanding:
         """How they stand by now, if they may still come in: much can have happened since, on other connections."""
         try:
             if perf_counter() - asked_at > STALE_S:
                 judged = await self._ladder.standing(subjects)
             else:
-                judged = self._ladder.known(subjects, judged)
+                judged = self._ladder.standing_from_memory(subjects, judged)
         except Exception as error:  # noqa: BLE001 - as above
-            self._failed("ladder", error)
+            self._report_failure("ladder", error)
             raise Stop("unavailable") from None
         if judged.standing is Standing.FULL_QUARANTINE:
             raise Stop("quarantined", judged=judged)
@@ -363,17 +383,17 @@ class AbuseGateMiddleware:
             raise Stop("tools-locked", judged=judged)
         return judged
 
-    async def _uses_tools(self, case: Case) -> bool:
+    async def _uses_tools(self, case: ParsedRequest) -> bool:
         scope, data = case.scope, case.body
         work = partial(may_use_tools, data, case.content_type, scope["path"], scope.get("query_string", b""))
-        return await self._verdicts.worked(work, len(data), case.whom)
+        return await self._verdicts.run_bounded(work, len(data), case.whom)
 
     # --- 7
 
-    async def _act(self, assessment: Assessment, case: Case, sender: _Sender, *, unread: bool) -> str:
+    async def _act_on(self, assessment: Assessment, case: ParsedRequest, sender: _Sender, *, unread: bool) -> str:
         if assessment.verdict == "unsafe":
             # A client that leaves at this very moment must not take its strike along.
-            task = asyncio.ensure_future(self._struck(assessment, case, sender))
+            task = asyncio.ensure_future(self._record_unsafe(assessment, case, sender))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             raise await asyncio.shield(task)
@@ -382,9 +402,9 @@ class AbuseGateMiddleware:
         reason = "unclear" if blocks and not safe else ""
         if unread and self._settings.on_unread == "block":
             reason = "artifact-unread"
-        incident = _incident() if reason else ""
+        incident = _new_incident_id() if reason else ""
         acted = f"{reason}:{incident}" if reason else "allow" if safe else "unclear"
-        recorded = self._journal is None or await self._recorded(assessment, case, acted)
+        recorded = self._journal is None or await self._record_verdict(assessment, case, acted)
         if reason:
             raise Stop(reason, incident=incident if recorded else "")
         # A verdict that nobody can prove afterwards is worth no more than none.
@@ -394,22 +414,22 @@ class AbuseGateMiddleware:
             raise Stop("unclear")
         return "unclear"
 
-    async def _struck(self, assessment: Assessment, case: Case, sender: _Sender) -> Stop:
+    async def _record_unsafe(self, assessment: Assessment, case: ParsedRequest, sender: _Sender) -> Stop:
         """`record_unsafe` of the seed: the strike, the record, and what is answered. Never raises."""
-        incident, subjects, judged = _incident(), sender.subjects, sender.judged
-        if await self._verdicts.is_outside(case):
+        incident, subjects, judged = _new_incident_id(), sender.subjects, sender.judged
+        if await self._verdicts.is_unsafe_only_outside(case):
             subjects = tuple(subject for subject in subjects if subject.kind == NETWORK)
-        elif assessment.reason == RULES and await self._verdicts.is_framed(case):
-            subjects = self._ladder.answerable(subjects)
+        elif assessment.reason == RULES and await self._verdicts.is_only_mentioned(case):
+            subjects = self._ladder.subjects_to_strike(subjects)
         try:
             judged = await self._ladder.record_unsafe(subjects) if subjects else judged
         except Exception as error:  # noqa: BLE001 - the request is not passed on, strike or no strike
-            self._failed("ladder", error)
+            self._report_failure("ladder", error)
         gently = self._settings.override_mode == "clarify"
         normal = (Standing.NORMAL, Standing.SLOWED)
         clarify = gently and sender.judged.standing in normal and judged.standing in normal
         reason = "clarify" if clarify else "unsafe"
-        recorded = await self._recorded(assessment, case, f"{reason}:{incident}")
+        recorded = await self._record_verdict(assessment, case, f"{reason}:{incident}")
         LOG.warning(
             "unsafe request: incident=%s client=%s reason=%s by=%s rules=%s mode=%s strikes=%d counted=%s",
             incident,
@@ -418,21 +438,21 @@ class AbuseGateMiddleware:
             label(assessment.reason),
             label(assessment.provider),
             ",".join(map(label, assessment.rules)) or "-",
-            mode_of(judged) or "-",
+            mode_from_standing(judged) or "-",
             judged.strikes,
             ",".join(subject.kind for subject in subjects) or "no",
         )
         # An id that the journal does not have would send people looking for it; the log above has it in any case.
         return Stop(reason, judged=judged, incident=incident if recorded else "")
 
-    async def _recorded(self, assessment: Assessment, case: Case, acted: str) -> bool:
+    async def _record_verdict(self, assessment: Assessment, case: ParsedRequest, acted: str) -> bool:
         """Whether the journal has it, where there is one."""
         if self._journal is None:
             return True
         # Without its key nobody finds a short body by trying.
-        digest = assessment.digest or new_hmac(_SECRET, case.body, "sha256").hexdigest()
+        digest = assessment.digest or new_hmac(_DIGEST_KEY, case.body, "sha256").hexdigest()
         work = partial(
-            record_assess,
+            record_assessment,
             self._journal,
             digest,
             assessment.verdict,
@@ -444,26 +464,26 @@ class AbuseGateMiddleware:
             durable=acted != "allow",
         )
         try:
-            await in_lane(self._recording, work, self._settings.verdict_timeout_s, case.whom)
+            await run_in_pool(self._recording, work, self._settings.verdict_timeout_s, case.whom)
         except Exception as error:  # noqa: BLE001 - a journal that breaks its promise has not kept it
-            self._failed("journal", error)
+            self._report_failure("journal", error)
             return False
         return True
 
     # --- websocket, lifespan
 
-    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _handle_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = perf_counter()
         try:
-            self._head(scope)
-            judged = await self._standing(self._subjects(scope))
+            self._read_head(scope)
+            judged = await self._check_standing(self._identify(scope))
             # Nobody reads the messages, so nobody would see a tool in them.
             if judged.standing is Standing.EXECUTE_LOCKED:
                 raise Stop("tools-locked", judged=judged)
             if self._settings.websockets != "unsafe_allow":
                 raise Stop("websocket", judged=judged)
         except Stop as stop:
-            self._count(stop.told.outcome, began)
+            self._count_outcome(stop.told.outcome, began)
             self._metrics.gate_refusals.add(stop.reason)
             if "websocket.http.response" in (scope.get("extensions") or {}):
                 for message in stop.messages(scope, unread=False):
@@ -471,10 +491,14 @@ class AbuseGateMiddleware:
             else:
                 await send({"type": "websocket.close", "code": 1008, "reason": ""})
             return
-        self._count("unclear", began)
-        await self._app(cleaned(scope), receive, marked(send, marks("unclear", mode_of(judged))))
+        self._count_outcome("unclear", began)
+        await self._app(
+            strip_guardrail_headers(scope),
+            receive,
+            send_with_headers(send, guardrail_headers("unclear", mode_from_standing(judged))),
+        )
 
-    def _closing(self, send: Send) -> Send:
+    def _close_on_shutdown(self, send: Send) -> Send:
         async def closing(message: Message) -> None:
             if message["type"].startswith("lifespan.shutdown."):
                 await self.close()
@@ -482,11 +506,11 @@ class AbuseGateMiddleware:
 
         return closing
 
-    def _count(self, outcome: str, began: float) -> None:
+    def _count_outcome(self, outcome: str, began: float) -> None:
         self._metrics.gated.add(outcome)
         self._metrics.gate_seconds.observe(perf_counter() - began, outcome)
 
-    def _failed(self, part: str, error: Exception) -> None:
+    def _report_failure(self, part: str, error: Exception) -> None:
         """Somebody who should have answered did not. The type only: an error's words may quote what it was about."""
         self._metrics.gate_errors.add(part)
         # All are counted; of thousands in a second one is logged.
@@ -495,16 +519,16 @@ class AbuseGateMiddleware:
             self._logged[part] = now
             LOG.warning("%s failed: error=%s", part, label(type(error).__name__))
 
-    def _explain(self, error: Exception) -> None:
+    def _log_identity_error(self, error: Exception) -> None:
         """Once, in words of ours: whoever wrote the code that says who asks has to know what is wrong with it."""
         if isinstance(error, Unidentified) and error.message not in self._logged and len(self._logged) < 64:
             self._logged[error.message] = 0.0
             LOG.error("%s; %s", error.message, error.hint)
 
 
-def _incident() -> str:
+def _new_incident_id() -> str:
     return incident_id(int(time() * 1000), urandom(10))
 
 
-def _is_async(function: Callable[..., object]) -> bool:
+def _is_coroutine_function(function: Callable[..., object]) -> bool:
     return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

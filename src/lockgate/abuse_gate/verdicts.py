@@ -14,18 +14,18 @@ from operator import attrgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, get_args
 
-from lockgate.abuse_gate.agent_calls import origins_of
-from lockgate.abuse_gate.false_alarms import without_framed, without_house_rules
+from lockgate.abuse_gate.agent_calls import rules_hit_by_calls
+from lockgate.abuse_gate.false_alarms import remove_house_rules, remove_mentions
 from lockgate.abuse_gate.request.conversation import SEPARATOR
-from lockgate.abuse_gate.request.normalize import Inspected, Normalized, payload_of
+from lockgate.abuse_gate.request.normalize import InspectedUpload, NormalizedRequest, payload_from_request
 from lockgate.abuse_gate.responses import Scope, Stop
 from lockgate.core.journal.record import MAX_RULES
-from lockgate.core.questions import Verdict, Why
+from lockgate.core.questions import NoAnswerReason, Verdict
 from lockgate.core.requests.assessment import RULES, Assessment
 from lockgate.core.requests.payload import Payload, PolicyContext
 from lockgate.gate.gate import Gate
 from lockgate.runtime.metrics import OTHER
-from lockgate.runtime.worker_pool import Full, Lane
+from lockgate.runtime.worker_pool import Full, WorkerPool
 from lockgate.settings.abuse_gate import AbuseSettings
 from lockgate.verifiers.adapters import LocalRuleAdapter, RemoteAdapter
 
@@ -38,7 +38,7 @@ MAX_BYTES_ON_LOOP = 4096
 MAX_BYTES_ORDINARY = 64 * 1024
 _VERDICTS: tuple[str, ...] = get_args(Verdict)
 _DIGEST = re.compile("[0-9a-f]{64}")
-_UNANSWERED = Assessment("unclear", OTHER, Why.INTERNAL.value, 0.0)
+_UNANSWERED = Assessment("unclear", OTHER, NoAnswerReason.INTERNAL.value, 0.0)
 
 _WHAT, _TEXT = attrgetter("what"), attrgetter("text")
 
@@ -61,18 +61,18 @@ class Request(NamedTuple):
 FetchVerdict = Callable[[Request], Awaitable[Verdict | Assessment]]
 
 
-class Case(NamedTuple):
+class ParsedRequest(NamedTuple):
     """A request that was read, with what is in its attachments."""
 
     scope: Scope
     content_type: str
     body: bytes
-    found: Normalized
+    found: NormalizedRequest
     whom: str
-    inspected: Sequence[Inspected] = ()
+    inspected: Sequence[InspectedUpload] = ()
 
 
-class Verdicts:
+class RequestJudge:
     """`own` is an adapter of ours, which keeps its deadline; of anybody else's code nothing is known."""
 
     def __init__(
@@ -91,15 +91,15 @@ class Verdicts:
         self._context = PolicyContext(settings.pii_ruleset, override_mode=settings.override_mode)
         # One thread each: reading keeps the processor busy, and more of them would only take turns with the loop.
         # Whoever sends megabytes keeps nobody waiting but others who do.
-        self._reading, self._reading_large = Lane(1, most=1024), Lane(1, most=256)
+        self._reading, self._reading_large = WorkerPool(1, max_jobs=1024), WorkerPool(1, max_jobs=256)
 
-    async def worked(self, work: Callable[[], T], size: int, whom: str) -> T:
+    async def run_bounded(self, work: Callable[[], T], size: int, whom: str) -> T:
         """Work on so many bytes, in a lane unless they are few. What fails here is a body nobody has thought of."""
         if size <= MAX_BYTES_ON_LOOP:
             return self.done(work)
         try:
             lane = self._reading if size <= MAX_BYTES_ORDINARY else self._reading_large
-            return cast(T, await in_lane(lane, work, self._settings.verdict_timeout_s, whom))
+            return cast(T, await run_in_pool(lane, work, self._settings.verdict_timeout_s, whom))
         except (Full, TimeoutError) as error:
             self._failed("parse", error)
             raise Stop("busy") from None
@@ -115,48 +115,50 @@ class Verdicts:
             self._failed("parse", error)
             raise Stop("unreadable") from None
 
-    async def inspected(self, found: Normalized, whom: str, ends: float) -> tuple[Sequence[Inspected], bool]:
+    async def inspect_uploads(
+        self, found: NormalizedRequest, whom: str, ends: float
+    ) -> tuple[Sequence[InspectedUpload], bool]:
         """What is in the attachments, and whether all of it was read."""
         try:
-            inspected = await by(ends, self._inspector.inspect(found.uploads, whom=whom))
+            inspected = await wait_until(ends, self._inspector.inspect(found.uploads, whom=whom))
         except Exception as error:  # noqa: BLE001 - what could not be looked into is unread, whatever the reason
             self._failed("artifacts", error)
             return (), False
         return inspected, all(one.complete for one in inspected) and len(inspected) == len(found.uploads)
 
-    async def on(self, case: Case, ends: float, said: Assessment | None = None) -> Assessment:
+    async def assess(self, case: ParsedRequest, ends: float, said: Assessment | None = None) -> Assessment:
         """What is said of a request; where the rules alone call it unsafe, without what its system turn says of itself.
 
         Where there is no time for a second look, the first one counts. `said` is what `at_once` gave, where it did.
         """
-        assessment = said or await self._said(case, ends)
+        assessment = said or await self._ask_verifier(case, ends)
         if assessment.verdict == "unsafe" and assessment.reason == RULES:
-            rest = await self._of_rest(without_house_rules, case, ends)
+            rest = await self._assess_rest(remove_house_rules, case, ends)
             if rest is not None:
                 return assessment._replace(verdict=rest.verdict, reason=rest.reason)
         return assessment
 
-    async def is_framed(self, case: Case) -> bool:
+    async def is_only_mentioned(self, case: ParsedRequest) -> bool:
         """Whether what the rules call unsafe is only talked about, as far as one can tell: refused, and no strike."""
-        return await self._of_rest(without_framed, case, self._ends()) is not None
+        return await self._assess_rest(remove_mentions, case, self._deadline()) is not None
 
-    async def _of_rest(
-        self, without: Callable[[Normalized], Normalized | None], case: Case, ends: float
+    async def _assess_rest(
+        self, without: Callable[[NormalizedRequest], NormalizedRequest | None], case: ParsedRequest, ends: float
     ) -> Assessment | None:
         """What is said of the rest, if there is one and it was read and is not unsafe."""
         try:
-            rest = await self.worked(partial(without, case.found), len(case.body), case.whom)
+            rest = await self.run_bounded(partial(without, case.found), len(case.body), case.whom)
             if rest is None:
                 return None
-            said = self.at_once(rest) or await self._said(case._replace(found=rest), ends)
+            said = self.at_once(rest) or await self._ask_verifier(case._replace(found=rest), ends)
         except Stop:
             return None
         return said if said.read and said.verdict != "unsafe" else None
 
-    def _ends(self) -> float:
+    def _deadline(self) -> float:
         return perf_counter() + self._settings.verdict_timeout_s
 
-    async def is_outside(self, case: Case) -> bool:
+    async def is_unsafe_only_outside(self, case: ParsedRequest) -> bool:
         """Whether what is unsafe came from outside: from the answers to calls in it alone, not from the client's words.
 
         Such a request is not passed on either. But whoever writes a page that somebody's agent reads must not be able
@@ -174,55 +176,60 @@ class Verdicts:
         inspected = [case.inspected[number] for number in files] if len(case.inspected) == len(found.uploads) else ()
         case = case._replace(found=words, inspected=inspected)
         try:
-            said = await self.on(case, self._ends(), self.at_once(words))
+            said = await self.assess(case, self._deadline(), self.at_once(words))
         except Stop:
             return False
         if said.verdict != "unsafe":
             return said.read
-        return said.reason == RULES and await self.is_framed(case)
+        return said.reason == RULES and await self.is_only_mentioned(case)
 
-    def at_once(self, found: Normalized) -> Assessment | None:
+    def at_once(self, found: NormalizedRequest) -> Assessment | None:
         """What the rules say, where it is they who are asked, about few words and nothing else; else None."""
         if self._local is None or found.uploads or found.flags or "call" in map(_WHAT, found.turns):
             return None
-        return self._local.at_once(SEPARATOR.join(map(_TEXT, found.turns)), self._context)
+        return self._local.examine_small(SEPARATOR.join(map(_TEXT, found.turns)), self._context)
 
-    async def _said(self, case: Case, ends: float) -> Assessment:
+    async def _ask_verifier(self, case: ParsedRequest, ends: float) -> Assessment:
         found = case.found
         calls = "call" in map(_WHAT, found.turns)
         if self._own is not None and not (calls or found.uploads or found.flags):
             # Words and nothing else: no name in it is anybody's, so there is nothing to be checked about its shape.
             plain = Payload(SEPARATOR.join(map(_TEXT, found.turns)), policy_context=self._context)
-            return await self._examined(self._own, plain, case.whom)
-        work = partial(self._payload, found, case.inspected, calls)
+            return await self._ask_adapter(self._own, plain, case.whom)
+        work = partial(self._build_payload, found, case.inspected, calls)
         # Checking calls takes longer than their size says.
         size = len(case.body) + (MAX_BYTES_ON_LOOP if calls or case.inspected else 0)
-        payload = await self.worked(work, size, case.whom)
+        payload = await self.run_bounded(work, size, case.whom)
         if self._own is not None:
-            return await self._examined(self._own, payload, case.whom)
-        return await self._fetched(Request(case.scope, case.body, payload, case.whom), ends)
+            return await self._ask_adapter(self._own, payload, case.whom)
+        return await self._ask_fetch_verdict(Request(case.scope, case.body, payload, case.whom), ends)
 
-    def _payload(self, found: Normalized, inspected: Sequence[Inspected], calls: bool) -> Mapping[str, Any]:  # noqa: FBT001
-        payload: Mapping[str, Any] = payload_of(found, inspected, context=self._context)
-        hits = origins_of(found.turns, self._gate) if calls else ()
+    def _build_payload(
+        self,
+        found: NormalizedRequest,
+        inspected: Sequence[InspectedUpload],
+        calls: bool,  # noqa: FBT001
+    ) -> Mapping[str, Any]:
+        payload: Mapping[str, Any] = payload_from_request(found, inspected, context=self._context)
+        hits = rules_hit_by_calls(found.turns, self._gate) if calls else ()
         if not hits:
             return payload
         sources = [*payload["debug"]["sources"], {"type": "agent", "rule_hits": list(hits)}]
         return {**payload, "debug": {"sources": sources}}
 
-    async def _examined(
+    async def _ask_adapter(
         self, adapter: LocalRuleAdapter | RemoteAdapter, payload: Mapping[str, Any] | Payload, whom: str
     ) -> Assessment:
         try:
-            return await adapter.examine_async(payload, whom=whom)
+            return await adapter.examine_async(payload, client=whom)
         except Exception as error:  # noqa: BLE001 - it promises not to raise; a promise is all that is
             self._failed("verdict", error)
             return _UNANSWERED._replace(read=False)
 
-    async def _fetched(self, request: Request, ends: float) -> Assessment:
+    async def _ask_fetch_verdict(self, request: Request, ends: float) -> Assessment:
         """What somebody's own code says; whatever is not a verdict is unclear."""
         try:
-            said: object = await by(ends, self._fetch(request))
+            said: object = await wait_until(ends, self._fetch(request))
         except Exception as error:  # noqa: BLE001 - somebody's own code may raise anything: no answer
             self._failed("verdict", error)
             return _UNANSWERED
@@ -232,11 +239,11 @@ class Verdicts:
             self._failed("verdict", TypeError())
             return _UNANSWERED
         if isinstance(said, Assessment):
-            return _tidied(said)
+            return _sanitize_assessment(said)
         return Assessment(cast(Verdict, verdict), OTHER, "fetch-verdict", 0.0)
 
 
-def _tidied(said: Assessment) -> Assessment:
+def _sanitize_assessment(said: Assessment) -> Assessment:
     """Somebody's own assessment, as it can be logged and recorded; its verdict stands, whatever else is odd in it."""
     listed: object = said.rules
     rules = tuple(rule for rule in listed if type(rule) is str) if isinstance(listed, tuple) else ()
@@ -250,13 +257,13 @@ def _tidied(said: Assessment) -> Assessment:
     )
 
 
-async def in_lane(lane: Lane, work: Callable[[], object], timeout_s: float, whom: str = "") -> object:
+async def run_in_pool(lane: WorkerPool, work: Callable[[], object], timeout_s: float, whom: str = "") -> object:
     async with asyncio.timeout(timeout_s):
-        outcome = await asyncio.wrap_future(lane.start(work, whom))
+        outcome = await asyncio.wrap_future(lane.submit(work, whom))
     return outcome()
 
 
-async def by(ends: float, awaited: Awaitable[T]) -> T:
+async def wait_until(ends: float, awaited: Awaitable[T]) -> T:
     """What comes of it, or TimeoutError; code that does not let itself be cancelled is left behind."""
     task = asyncio.ensure_future(awaited)
     try:

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 
 from lockgate.claude_code import context_files as hook_files
 from lockgate.core.ruling.origins import Leaf
-from lockgate.core.ruling.pipeline import leaves_of
-from lockgate.core.ruling.self_protection import is_content, own_part
+from lockgate.core.ruling.pipeline import flatten_arguments
+from lockgate.core.ruling.self_protection import find_tampering, is_content
 from lockgate.core.ruling.tool_risk import tool_risk
 from lockgate.core.vocabulary import Finding, Risk
 from lockgate.sessions import Host
@@ -32,10 +32,10 @@ def findings(
     host: Host, tool: str, arguments: Mapping[str, object], cwd: str, headers: Mapping[str, str]
 ) -> tuple[Finding, ...]:
     """What is found in a call once its paths and addresses are looked up; what it says itself is found elsewhere."""
-    leaves = leaves_of(arguments)[0]
+    leaves = flatten_arguments(arguments)[0]
     looks = tool_risk(tool, additional=host.gate.policy.high_risk_tools) is Risk.LOW
     real = [Leaf(leaf.argument, text) for leaf in leaves if not is_content(leaf) and (text := _real(leaf.text, cwd))]
-    found = own_part(real, host.gate.scanner, looks=looks) if real else []
+    found = find_tampering(real, host.gate.scanner, looks=looks) if real else []
     port = headers.get("host", "").rpartition(":")[2]
     if port.isdecimal():
         ours = re.compile(rf":{port}/(?:v1|hooks)/")

@@ -33,9 +33,9 @@ from lockgate.claude_code import context_files as hook_files
 from lockgate.claude_code.context_files import News, Whose, written
 from lockgate.claude_code.transcripts import is_machine, told
 from lockgate.core.errors import InvalidBlock, LockgateError, printable
-from lockgate.core.ruling.pipeline import leaves_of
+from lockgate.core.ruling.pipeline import flatten_arguments
 from lockgate.core.vocabulary import Action, Decision
-from lockgate.sessions import Host, Kept, Piece
+from lockgate.sessions import Host, Piece, StoredRuling
 
 HOST = "claude-code"
 MAX_BODY_BYTES = 32 * 1024 * 1024
@@ -132,7 +132,7 @@ async def answer(host: Host, body: bytes, headers: Mapping[str, str]) -> Answer:
         event = read(body)
     except Refused as refused:
         if refused.session:
-            await asyncio.to_thread(host.doubt, refused.session)
+            await asyncio.to_thread(host.mark_context_unknown, refused.session)
         said = f"Lockgate cannot read this event ({refused}), so nothing is let through."
         # Whichever event it was: a call is denied, and a model that has read what we have not is stopped.
         return {"continue": False, "stopReason": said, **_deny(said)}
@@ -228,7 +228,7 @@ def _rebuilt(host: Host, event: Event, path: str, call: str) -> bool:
     return True
 
 
-def ruled(kept: Kept, headers: Mapping[str, str]) -> Answer:
+def ruled(kept: StoredRuling, headers: Mapping[str, str]) -> Answer:
     """A ruling as Claude Code takes it."""
     decision = kept.decision
     if decision.action is Action.CONTINUE:
@@ -325,7 +325,7 @@ def _scheduled(host: Host, prompt: str) -> bool:
     said = " ".join(prompt.split())
     for tool in _SCHEDULERS:
         for kept in host.decisions(tool=tool, host=HOST, limit=50):
-            texts = (" ".join(leaf.text.split()) for leaf in leaves_of(kept.arguments)[0])
+            texts = (" ".join(leaf.text.split()) for leaf in flatten_arguments(kept.arguments)[0])
             # The host may say something around it; a name or a number in it is not what was said.
             if any(text == said or (len(text) >= 16 and " " in text and text in said) for text in texts):
                 return True

@@ -1,8 +1,8 @@
 """`lockgate hook claude-code`: the hook as a command, for hosts that start one instead of asking over HTTP.
 
 It is started before every tool call, so it imports next to nothing, and only from the standard library: this file can
-be run by itself, as `python -I -S hook_command.py claude-code`. And whatever it prints on its standard output in the wrong
-shape would let the call run, so that is shut at once, and opened for one whole answer at the end, if at all:
+be run by itself, as `python -I -S hook_command.py claude-code`. Output in the wrong shape on its standard output
+would let the call run, so that is shut at once, and opened for one whole answer at the end, if at all:
 
     nothing to say   exit 0, no output; the host's own rules go on as if we were not there
     a plain no       exit 2, the reason on stderr

@@ -135,22 +135,24 @@ def ours(settings: Mapping[str, object]) -> list[tuple[str, Mapping[str, object]
 def wired(text: str, form: Form) -> str:
     """The settings with all of our hooks, each once; what is as it should be stays as it is."""
     text = text if text.strip() else "{}\n"
-    there = sorted(((event, group) for event, group, _ in ours(json_text.parsed(text))), key=lambda pair: pair[0])
+    there = sorted(
+        ((event, group) for event, group, _ in ours(json_text.parse_json_object(text))), key=lambda pair: pair[0]
+    )
     if there == [(event, form.group(event)) for event in sorted(EVENTS)]:
         return text
     text = unwired(text)
-    top = json_text.start(text)
+    top = json_text.value_start(text)
     for event in EVENTS:
-        hooks = json_text.member(text, top, "hooks")
+        hooks = json_text.find_member(text, top, "hooks")
         if hooks is None:
-            text = json_text.put(text, top, {}, "hooks")
-            hooks = json_text.member(text, top, "hooks")
+            text = json_text.insert_item(text, top, {}, "hooks")
+            hooks = json_text.find_member(text, top, "hooks")
         assert hooks is not None  # noqa: S101  # put there above
-        listed = json_text.member(text, hooks.value, event)
+        listed = json_text.find_member(text, hooks.value, event)
         if listed is None:
-            text = json_text.put(text, hooks.value, [form.group(event)], event)
+            text = json_text.insert_item(text, hooks.value, [form.group(event)], event)
         else:
-            text = json_text.put(text, listed.value, form.group(event))
+            text = json_text.insert_item(text, listed.value, form.group(event))
     return text
 
 
@@ -158,13 +160,13 @@ def unwired(text: str) -> str:
     """The settings without any of our hooks, and without what then is empty."""
     if not text.strip():
         return text
-    while found := _first(text, json_text.parsed(text)):
+    while found := _first(text, json_text.parse_json_object(text)):
         *above, (place, at) = found
-        text = json_text.taken_out(text, place, at)
+        text = json_text.remove_item(text, place, at)
         # From the inside out: what held nothing else goes too.
         for place, at in reversed(above):
-            if next(json_text.items(text, list(json_text.items(text, place))[at].value), None) is None:
-                text = json_text.taken_out(text, place, at)
+            if next(json_text.iterate_items(text, list(json_text.iterate_items(text, place))[at].value), None) is None:
+                text = json_text.remove_item(text, place, at)
             else:
                 break
     return text
@@ -174,17 +176,17 @@ def _first(text: str, settings: Mapping[str, object]) -> list[tuple[int, int]]:
     """Where the first hook of ours is, as places and numbers from the outermost inwards; nothing if there is none."""
     if not ours(settings):
         return []
-    top = json_text.start(text)
-    for a, hooks in enumerate(json_text.items(text, top)):
+    top = json_text.value_start(text)
+    for a, hooks in enumerate(json_text.iterate_items(text, top)):
         if hooks.key != "hooks":
             continue
-        for b, event in enumerate(json_text.items(text, hooks.value)):
-            for c, group in enumerate(json_text.items(text, event.value)):
-                inner = json_text.member(text, group.value, "hooks")
-                for d, hook in enumerate(json_text.items(text, inner.value) if inner else ()):
-                    if is_ours(json_text.parsed(text[hook.value : hook.end])):
+        for b, event in enumerate(json_text.iterate_items(text, hooks.value)):
+            for c, group in enumerate(json_text.iterate_items(text, event.value)):
+                inner = json_text.find_member(text, group.value, "hooks")
+                for d, hook in enumerate(json_text.iterate_items(text, inner.value) if inner else ()):
+                    if is_ours(json_text.parse_json_object(text[hook.value : hook.end])):
                         path = [(top, a), (hooks.value, b), (event.value, c)]
-                        alone = inner is not None and len(list(json_text.items(text, inner.value))) == 1
+                        alone = inner is not None and len(list(json_text.iterate_items(text, inner.value))) == 1
                         # A group is ours if nothing else is in it: then it goes as a whole, with its matcher.
                         return path if alone else [*path, (inner.value if inner else 0, d)]
     return []
@@ -243,7 +245,7 @@ class Plan:
 
 
 def _ours_in(text: str) -> list[tuple[str, Mapping[str, object], Mapping[str, object]]]:
-    return ours(json_text.parsed(text)) if text.strip() else []
+    return ours(json_text.parse_json_object(text)) if text.strip() else []
 
 
 def _texts(value: object) -> Iterator[str]:

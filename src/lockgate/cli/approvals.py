@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lockgate.cli.parser import Parser
-    from lockgate.core.ruling.approvals import Answered, Approval, Heard, Pending
+    from lockgate.core.ruling.approvals import AnswerResult, Approval, ApprovalAnswer, PendingApproval
     from lockgate.gate.approvals_sqlite import SqliteApprovals
 
 _HELP = """\
@@ -124,9 +124,9 @@ def _found(store: SqliteApprovals, args: argparse.Namespace) -> Approval:
 
 
 def _list(store: SqliteApprovals, args: argparse.Namespace) -> Exit:
-    from lockgate.core.ruling.approvals import OPEN
+    from lockgate.core.ruling.approvals import OPEN_STATES
 
-    kept = [each for each in store.every(time()) if args.all or each.state in OPEN]
+    kept = [each for each in store.every(time()) if args.all or each.state in OPEN_STATES]
     if args.json:
         for each in kept:
             _print_json(_as_json(each))
@@ -150,11 +150,11 @@ def _list(store: SqliteApprovals, args: argparse.Namespace) -> Exit:
 
 
 def _answer(store: SqliteApprovals, approval: Approval, args: argparse.Namespace) -> Exit:
-    from lockgate.core.ruling.approvals import State
+    from lockgate.core.ruling.approvals import ApprovalState
 
     yes, pending = args.what == "approve", approval.pending
     who = _user() if args.who is None else args.who
-    if yes and not args.yes and approval.state is State.WAITING:
+    if yes and not args.yes and approval.state is ApprovalState.WAITING:
         _confirmable(args)
         whole = _draw(approval, full=args.full)
         if not whole:
@@ -177,22 +177,26 @@ def _answer(store: SqliteApprovals, approval: Approval, args: argparse.Namespace
     return _said(_outcome(heard, pending, who), code)
 
 
-def _outcome(heard: Heard, pending: Pending, who: str) -> str:
+def _outcome(heard: AnswerResult, pending: PendingApproval, who: str) -> str:
     from lockgate.cli.terminal import excerpt
-    from lockgate.core.ruling.approvals import State
+    from lockgate.core.ruling.approvals import ApprovalState
 
     if heard.counted:
-        until = f", once, before {_clock(pending.expires_s)}" if heard.state is State.GRANTED else ""
-        done = "approved: this call may run" if heard.state is State.GRANTED else "denied: this call will not run"
+        until = f", once, before {_clock(pending.expires_s)}" if heard.state is ApprovalState.GRANTED else ""
+        done = (
+            "approved: this call may run" if heard.state is ApprovalState.GRANTED else "denied: this call will not run"
+        )
         return f"{done}{until}\nrecorded as {excerpt(who, 60)}\n{pending.digest}"
     before = heard.approval.answered if heard.approval is not None else None
-    if before is not None and heard.state is not State.EXPIRED:
+    if before is not None and heard.state is not ApprovalState.EXPIRED:
         word = "approved" if before.yes else "denied"
-        used = ", and the call has run" if heard.state is State.USED else ""
+        used = ", and the call has run" if heard.state is ApprovalState.USED else ""
         return f"too late: {word} by {excerpt(before.who, 60)} at {_clock(before.at_s)} already{used}"
     return {
-        State.EXPIRED: f"too late: this expired at {_clock(pending.expires_s)}, which counts as a no",
-        State.VOIDED: "too late: the agent has read more since, so the question is void; if need be it asks again",
+        ApprovalState.EXPIRED: f"too late: this expired at {_clock(pending.expires_s)}, which counts as a no",
+        ApprovalState.VOIDED: (
+            "too late: the agent has read more since, so the question is void; if need be it asks again"
+        ),
     }.get(heard.state, "the answer was not recorded: the question has changed or is gone")
 
 
@@ -238,7 +242,7 @@ def _draw(approval: Approval, *, full: bool) -> bool:
     from rich.text import Text
 
     from lockgate.cli.terminal import console, visible
-    from lockgate.core.ruling.approvals import FINISH, arguments_of, would_do
+    from lockgate.core.ruling.approvals import FINISH, arguments_from_canonical, describe_call
     from lockgate.core.ruling.tool_risk import explain_risk
 
     screen = console()
@@ -248,7 +252,7 @@ def _draw(approval: Approval, *, full: bool) -> bool:
     if shown.goal:
         _behind_bar(screen, "goal", [visible(shown.goal)])
     _behind_bar(screen, "tool", [visible(pending.tool)])
-    arguments = arguments_of(pending.arguments)
+    arguments = arguments_from_canonical(pending.arguments)
     lines, left_out = _argument_lines(arguments, full=full)
     _behind_bar(screen, "arguments", lines)
     if left_out:
@@ -282,7 +286,7 @@ def _draw(approval: Approval, *, full: bool) -> bool:
     step = pending.tool == FINISH
     # The end of a step is no tool, so its name says nothing about what it could do.
     named = [] if step else [visible(f"by its name: {explain_risk(pending.tool)}")]
-    _behind_bar(screen, "would do", [_spelled(would_do(pending.bound)), *named])
+    _behind_bar(screen, "would do", [_spelled(describe_call(pending.bound)), *named])
     what = "step" if step else "call"
     meaning = (
         f"A yes lets exactly this {what} {'end' if step else 'run'}, once, in this session, before "
@@ -295,7 +299,7 @@ def _draw(approval: Approval, *, full: bool) -> bool:
     return not left_out
 
 
-def _answer_line(said: Answered) -> str:
+def _answer_line(said: ApprovalAnswer) -> str:
     from lockgate.cli.terminal import visible
 
     because = f": {visible(said.reason)}" if said.reason else ""
@@ -382,7 +386,7 @@ def _texts(value: object) -> Iterator[str]:
 
 def _lookalikes(texts: list[str]) -> list[str]:
     """Words that read as Latin and are not: a person cannot see the difference, the tool will."""
-    from lockgate.core.text.confusables import LOOKALIKES, folded
+    from lockgate.core.text.confusables import LOOKALIKES, fold_to_latin
 
     notes: list[str] = []
     for text in texts:
@@ -390,7 +394,7 @@ def _lookalikes(texts: list[str]) -> list[str]:
             continue
         for word in _TOKEN.findall(text):
             odd = sorted({ch for ch in word if ch in LOOKALIKES})
-            latin = folded(word, frozenset({"compat"}))
+            latin = fold_to_latin(word, frozenset({"compat"}))
             if odd and latin.isascii():
                 codes = ", ".join(f"U+{ord(ch):04X}" for ch in odd[:6])
                 note = f'"{_spelled(word[:80])}" reads as "{latin[:80]}" and is not: it holds {codes}'
@@ -402,9 +406,9 @@ def _lookalikes(texts: list[str]) -> list[str]:
 
 
 def _standing(approval: Approval) -> str:
-    from lockgate.core.ruling.approvals import OPEN
+    from lockgate.core.ruling.approvals import OPEN_STATES
 
-    if approval.state in OPEN:
+    if approval.state in OPEN_STATES:
         left = max(0.0, approval.pending.expires_s - time())
         return f"{approval.state.value}, {_left(left)} left"
     return f"{approval.state.value} at {_clock(approval.ended_s)}"

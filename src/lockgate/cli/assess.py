@@ -70,14 +70,14 @@ def _examined(value: Mapping[str, Any], args: argparse.Namespace) -> Assessment:
     import os
 
     from lockgate import assemble
-    from lockgate.settings.verifiers import verifier_settings
+    from lockgate.settings.verifiers import verifier_settings_from_env
 
     # The verdict says what the log would; on a terminal it would say it twice.
     logging.getLogger("lockgate").addHandler(logging.NullHandler())
     environ = dict(os.environ)
     if args.adapter is not None:
         environ["VERIFIER_ADAPTER"] = _known(args.adapter, "adapter", _adapters())
-    verifier = verifier_settings(environ)
+    verifier = verifier_settings_from_env(environ)
     settings = assemble.settings_from_environment(args.config)
     scanner = assemble.scanner_from_settings(settings)
     adapter = assemble.adapter_from_settings(verifier, scanner, preset=settings.policy.judge_preset)
@@ -92,10 +92,10 @@ def _adapters() -> tuple[str, ...]:
 
 def _known(word: str, what: str, words: tuple[str, ...]) -> str:
     from lockgate.core.errors import LockgateError, quoted
-    from lockgate.core.sessions.trace_format import closest
+    from lockgate.core.sessions.trace_format import suggest_closest
 
     if word not in words:
-        hint = closest(word.lower(), words) or f"use {', '.join(words)}"
+        hint = suggest_closest(word.lower(), words) or f"use {', '.join(words)}"
         raise LockgateError(f"unknown {what} {quoted(word)}", hint=hint)
     return word
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lockgate.cli.exit_codes import Exit
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
-from lockgate.core.requests.strikes import LIFTED, Known
+from lockgate.core.requests.strikes import LIFTED, SharedRecord
 
 if TYPE_CHECKING:
     from lockgate.abuse_gate.stores.bans_sqlite import SqliteBans
@@ -32,12 +32,12 @@ _SHOWN = re.compile("[0-9a-f]{12,32}")
 
 def run(args: argparse.Namespace) -> Exit:
     from lockgate import assemble
-    from lockgate.settings.abuse_gate import abuse_settings
+    from lockgate.settings.abuse_gate import abuse_settings_from_env
 
     if args.envoy or args.litellm or args.upstream is not None:
         raise LockgateError("`bans` stands in front of nothing", hint="leave --upstream, --envoy and --litellm out")
     found = assemble.settings_from_environment(args.config)
-    settings = abuse_settings(table=found.abuse_gate)
+    settings = abuse_settings_from_env(table=found.abuse_gate)
     if settings.store == "memory" and not settings.bans_file:
         raise InvalidConfig(
             "the gate keeps its bans in its own memory only, where nobody else can look",
@@ -57,12 +57,12 @@ def run(args: argparse.Namespace) -> Exit:
         return Exit.FLAGGED
     journal = assemble.journal_from_settings(found)
     if journal is not None:
-        from lockgate.journal.recorder import record_assess
+        from lockgate.journal.recorder import record_assessment
 
         # Recorded before it is done, as everything else: a ban that is gone and nobody knows why is worse than none.
         digest = sha256(keys[0].encode("ascii")).hexdigest()
         who_asks = f"lockgate-gate-bans:uid-{os.getuid()}" if hasattr(os, "getuid") else "lockgate-gate-bans"
-        record_assess(journal, digest, "unclear", f"ban-lifted:{keys[0][:12]}", reason="person", by=who_asks)
+        record_assessment(journal, digest, "unclear", f"ban-lifted:{keys[0][:12]}", reason="person", by=who_asks)
     kept.lift(keys[0])
     print(f"lifted: {keys[0][:12]}; gates hear of it within a second or two")
     return Exit.CLEAR
@@ -74,20 +74,20 @@ class _Kept:
     def __init__(self, settings: AbuseSettings) -> None:
         from lockgate.abuse_gate import defaults as wiring
 
-        self._store: ValkeyStrikes | None = wiring.shared(settings)
+        self._store: ValkeyStrikes | None = wiring.shared_store_from_settings(settings)
         # Not made here: a name that is misspelt would be an empty list of bans.
-        self._bans: SqliteBans | None = wiring.bans(settings, make=False)
+        self._bans: SqliteBans | None = wiring.ban_file_from_settings(settings, make=False)
 
-    def all(self) -> dict[str, Known]:
+    def all(self) -> dict[str, SharedRecord]:
         found = asyncio.run(_answered(self._store, self._store.bans())) if self._store is not None else {}
         number, more = 0, self._bans is not None
         while more and self._bans is not None:
             page, number, more = self._bans.since(number, time())
             for subject, known in page:
                 if known != LIFTED:
-                    before = found.get(subject.key, Known())
+                    before = found.get(subject.key, SharedRecord())
                     locked_s = max(known.locked_s, before.locked_s)
-                    found[subject.key] = Known((), locked_s, max(known.quarantined_s, before.quarantined_s))
+                    found[subject.key] = SharedRecord((), locked_s, max(known.quarantined_s, before.quarantined_s))
         return found
 
     def lift(self, key: str) -> None:
@@ -107,7 +107,7 @@ async def _answered(store: ValkeyStrikes, asked: Awaitable[T]) -> T:
         await store.close()
 
 
-def _keys(who: str, settings: AbuseSettings, banned: dict[str, Known]) -> list[str]:
+def _keys(who: str, settings: AbuseSettings, banned: dict[str, SharedRecord]) -> list[str]:
     """The one that is meant: by what a list calls them, or by their name."""
     from lockgate.abuse_gate.identity import Identity
     from lockgate.core.requests.incident_ids import is_incident_id
@@ -128,7 +128,7 @@ def _keys(who: str, settings: AbuseSettings, banned: dict[str, Known]) -> list[s
     return found
 
 
-def _list(banned: dict[str, Known]) -> Exit:
+def _list(banned: dict[str, SharedRecord]) -> Exit:
     if not banned:
         print("nobody is banned")
     for key, known in sorted(banned.items(), key=lambda each: -max(each[1][1:])):

@@ -62,25 +62,25 @@ def _gate(args: argparse.Namespace) -> Gate:
 
     from lockgate import assemble
     from lockgate.core.errors import LockgateError, quoted
-    from lockgate.core.ruling.policy import tightened
-    from lockgate.core.sessions.trace_format import closest
+    from lockgate.core.ruling.policy import tighten
+    from lockgate.core.sessions.trace_format import suggest_closest
     from lockgate.core.vocabulary import Mode
     from lockgate.gate.gate import Gate
 
     words = [mode.value for mode in Mode]
     if args.mode is not None and args.mode not in words:
-        hint = closest(args.mode, words) or f"use {', '.join(words)}"
+        hint = suggest_closest(args.mode, words) or f"use {', '.join(words)}"
         raise LockgateError(f"unknown mode {quoted(args.mode)}", hint=hint)
     if args.scope and args.mode != Mode.RESEARCH:
         raise LockgateError("--scope has no effect without --mode research", hint="add --mode research, or remove it")
     settings = assemble.settings_from_environment(args.config)
     if args.mode is not None:
-        policy = tightened(settings.policy, research_scope=args.scope, mode=args.mode)
+        policy = tighten(settings.policy, research_scope=args.scope, mode=args.mode)
         settings = replace(settings, policy=policy)
     # A recorded call is not waiting for anybody, and says nothing about how this installation is used.
     if args.rules_only:
         return Gate(settings.policy, scanner=assemble.scanner_from_settings(settings))
-    return assemble.gate_from_settings(settings, keeps=False)
+    return assemble.gate_from_settings(settings, keep_records=False)
 
 
 Printer = tuple[Callable[["Ruling"], None], Callable[[], None]]

@@ -60,7 +60,7 @@ def _as_json(settings: Settings, *, show: bool) -> dict[str, object]:
     value: dict[str, object] = {"valid": True, "policy": settings.policy.hash, "files": files}
     if show:
         value["settings"] = [
-            {"key": each.key, "value": each.value, "origin": each.origin} for each in settings.listing()
+            {"key": each.key, "value": each.value, "origin": each.origin} for each in settings.list_values()
         ]
     return value
 
@@ -71,7 +71,7 @@ def _show(settings: Settings) -> None:
     from lockgate.cli.terminal import console, visible
 
     screen = console()
-    rows = [(each.key, visible(each.value), visible(each.origin)) for each in settings.listing()]
+    rows = [(each.key, visible(each.value), visible(each.origin)) for each in settings.list_values()]
     # A long list of patterns must not push every other origin off the screen.
     width = min(64, max(len(f"{key} = {value}") for key, value, _ in rows))
     for key, value, origin in rows:

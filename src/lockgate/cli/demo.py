@@ -160,7 +160,7 @@ def _judge() -> EmbeddedJudge | None:
     """The embedded judge, if it is installed and whole."""
     from lockgate import assemble
 
-    if not assemble.embedded_is_there():
+    if not assemble.is_embedded_installed():
         return None
     from lockgate.verifiers.embedded_judge import EmbeddedJudge
 
@@ -168,7 +168,7 @@ def _judge() -> EmbeddedJudge | None:
     # Whatever is wrong with it is told by `lockgate doctor`.
     try:
         judge.verify()
-        judge.read("ready?")
+        judge.read_text("ready?")
     except Exception:  # noqa: BLE001  # an engine that cannot be loaded may say so in any way
         return None
     return judge

@@ -94,15 +94,21 @@ def _app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str, Identity]:
     from os import urandom
 
     from lockgate import assemble
-    from lockgate.abuse_gate.proxy.gateway_callouts import ExtAuthz, Keyholders, LiteLLM, Vouched, allowed
+    from lockgate.abuse_gate.proxy.gateway_callouts import (
+        ExtAuthz,
+        HeaderIdentity,
+        LiteLLMGuardrail,
+        LiteLLMIdentity,
+        allow_all,
+    )
     from lockgate.core.errors import InvalidConfig
-    from lockgate.settings.abuse_gate import abuse_settings
+    from lockgate.settings.abuse_gate import abuse_settings_from_env
 
     _refuse_pointless(args)
     upstream = _upstream(args) if args.upstream is not None else None
     token = _token() if args.litellm else ""
     found = assemble.settings_from_environment(args.config)
-    settings = abuse_settings(table=found.abuse_gate)
+    settings = abuse_settings_from_env(table=found.abuse_gate)
     if args.envoy and not settings.trusted_proxies:
         raise InvalidConfig(
             "--envoy needs ABUSE_TRUSTED_PROXIES: it says who the clients are, and not anybody may",
@@ -110,19 +116,24 @@ def _app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str, Identity]:
         )
     secret = settings.secret or urandom(32)
     if args.litellm:
-        keys = Keyholders(secret, trusted_proxies=settings.trusted_proxies)
+        keys = LiteLLMIdentity(secret, trusted_proxies=settings.trusted_proxies)
         # Its description says most things twice, and escapes what the client did not.
         max_bytes = 4 * settings.max_body_bytes + (1 << 16)
-        gate = _gated(allowed, settings, keys, found)
-        return LiteLLM(gate, token, max_bytes=max_bytes, read_s=settings.read_total_s), settings, "for LiteLLM", keys
-    identity = Vouched(
+        gate = _gated(allow_all, settings, keys, found)
+        return (
+            LiteLLMGuardrail(gate, token, max_bytes=max_bytes, read_s=settings.read_total_s),
+            settings,
+            "for LiteLLM",
+            keys,
+        )
+    identity = HeaderIdentity(
         secret, settings.trusted_proxies, user_header=_name(args.user_header), key_header=_name(args.key_header)
     )
     if upstream is None:
-        return ExtAuthz(_gated(allowed, settings, identity, found), identity), settings, "for Envoy", identity
-    from lockgate.abuse_gate.proxy.reverse_proxy import Proxy
+        return ExtAuthz(_gated(allow_all, settings, identity, found), identity), settings, "for Envoy", identity
+    from lockgate.abuse_gate.proxy.reverse_proxy import ReverseProxy
 
-    proxy = Proxy(
+    proxy = ReverseProxy(
         upstream,
         idle_s=args.idle_timeout,
         total_s=args.total_timeout,
@@ -136,13 +147,13 @@ def _gated(app: App, settings: AbuseSettings, identity: Identity, found: Setting
     from lockgate import assemble
     from lockgate.abuse_gate.middleware import AbuseGateMiddleware
     from lockgate.gate.gate import Gate
-    from lockgate.settings.verifiers import verifier_settings
+    from lockgate.settings.verifiers import verifier_settings_from_env
 
     scanner = assemble.scanner_from_settings(found)
     return AbuseGateMiddleware(
         app,
         settings=settings,
-        adapter=assemble.adapter_from_settings(verifier_settings(), scanner),
+        adapter=assemble.adapter_from_settings(verifier_settings_from_env(), scanner),
         identity=identity,
         journal=assemble.journal_from_settings(found),
         gate=Gate(found.policy, scanner=scanner),
@@ -157,8 +168,8 @@ def _serve(app: App, args: argparse.Namespace, told: str, identity: Identity, *,
     import signal
     import socket
 
-    from lockgate.abuse_gate.identity import address_of
-    from lockgate.abuse_gate.proxy.server import healthy, server
+    from lockgate.abuse_gate.identity import parse_address
+    from lockgate.abuse_gate.proxy.server import make_server, with_health_check
     from lockgate.cli.terminal import visible
     from lockgate.core.errors import LockgateError, quoted
 
@@ -182,12 +193,12 @@ def _serve(app: App, args: argparse.Namespace, told: str, identity: Identity, *,
     def end(*_: object) -> None:
         raise _Ended
 
-    serving = server(
-        healthy(app),
+    serving = make_server(
+        with_health_check(app),
         connections=args.connections,
         # LiteLLM is one client, and everybody's.
         each=args.connections_each or (args.connections if args.litellm else None),
-        trusts=lambda address: identity.trusts_address(address_of(address)),
+        trusts=lambda address: identity.trusts_address(parse_address(address)),
         head_bytes=head_bytes,
         ready=ready,
     )

@@ -1,4 +1,4 @@
-"""`lockgate hook`: the parser and the help of a command whose work is in `claude_code/hook_command.py`, where it starts faster."""
+"""`lockgate hook`: parser and help only; the work is in `claude_code/hook_command.py`, which starts faster."""
 
 from __future__ import annotations
 

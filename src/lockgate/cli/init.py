@@ -171,7 +171,7 @@ def _in_the_way(cwd: Path) -> list[str]:
     places = [claude_code.settings_path(scope, cwd=cwd, environ=os.environ) for scope in ("user", "project", "local")]
     for number, path in enumerate(dict.fromkeys(map(os.path.realpath, places))):
         try:
-            settings = json_text.parsed(claude_code.read_settings(Path(path)) or "{}")
+            settings = json_text.parse_json_object(claude_code.read_settings(Path(path)) or "{}")
         except (OSError, LockgateError):
             notes.append(f"{path} cannot be read: look whether it switches hooks off")
             continue
@@ -227,11 +227,11 @@ def _mcp(args: argparse.Namespace) -> Exit:
         raise LockgateError("--user, --project, --local, --command and --url are for claude-code")
     if not args.file:
         raise LockgateError("no configuration given", hint="lockgate init mcp CONFIG.json, e.g. .mcp.json")
-    plan = mcp_config.plan(Path(args.file), servers=args.server or (), remove=args.remove)
+    plan = mcp_config.plan_change(Path(args.file), servers=args.server or (), remove=args.remove)
     if not _agreed(args, str(plan.path), plan.diff, empty=plan.empty):
         return Exit.FLAGGED
     if not plan.empty:
-        mcp_config.apply(plan)
+        mcp_config.apply_plan(plan)
     if args.json:
         said = {"path": str(plan.path), "changed": not plan.empty}
         print(json.dumps({**said, "changes": list(plan.changes), "skipped": list(plan.skipped)}, indent=2))

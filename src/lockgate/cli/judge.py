@@ -11,7 +11,7 @@ from lockgate.cli.exit_codes import Exit
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
-    from lockgate.verifiers.embedded_judge import Described, EmbeddedJudge
+    from lockgate.verifiers.embedded_judge import EmbeddedJudge, JudgeDescription
 
 _HELP = """\
 report  what the embedded judge is made of, and what each preset was measured at: how many attack calls
@@ -69,15 +69,15 @@ def _text(name: str) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _score(judge: EmbeddedJudge, about: Described, text: str, *, as_json: bool) -> Exit:
+def _score(judge: EmbeddedJudge, about: JudgeDescription, text: str, *, as_json: bool) -> Exit:
     from time import perf_counter
 
     from lockgate.cli.terminal import counted, duration
 
     judge.verify()
-    judge.read("")  # loaded before the clock starts
+    judge.read_text("")  # loaded before the clock starts
     began = perf_counter()
-    found = judge.read(text)
+    found = judge.read_text(text)
     took_us = (perf_counter() - began) * 1e6
     line = about.presets[judge.preset]
     said = "unsafe" if found.foreign >= line.unsafe_from else "unclear" if found.foreign >= line.safe_below else "safe"
@@ -92,7 +92,7 @@ def _score(judge: EmbeddedJudge, about: Described, text: str, *, as_json: bool) 
     return Exit.CLEAR if said == "safe" else Exit.FLAGGED
 
 
-def _as_json(about: Described, preset: str, absent: list[str]) -> dict[str, object]:
+def _as_json(about: JudgeDescription, preset: str, absent: list[str]) -> dict[str, object]:
     return {
         "name": about.name,
         "made": about.made,
@@ -121,7 +121,7 @@ class Row(NamedTuple):
     presets: Mapping[str, tuple[str, str]]
 
 
-def rows(about: Described) -> Iterator[Row]:
+def rows(about: JudgeDescription) -> Iterator[Row]:
     for each in about.measured:
         of = {"calls": "calls", "texts": "texts"}.get(str(each.get("of")), "ones")
         found = each.get("auroc")
@@ -134,7 +134,7 @@ def rows(about: Described) -> Iterator[Row]:
         yield Row(str(each.get("set", "")), size, f"{found:.3f}" if isinstance(found, float) else "-", shares)
 
 
-def _report(about: Described, preset: str, absent: list[str]) -> None:
+def _report(about: JudgeDescription, preset: str, absent: list[str]) -> None:
     from rich.text import Text
 
     from lockgate.cli.terminal import console, visible

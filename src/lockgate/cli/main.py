@@ -130,10 +130,11 @@ def _open_streams() -> None:
 
 def _run(argv: list[str]) -> int:
     if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
-        from lockgate.core.sessions.trace_format import closest
+        from lockgate.core.sessions.trace_format import suggest_closest
 
         raise LockgateError(
-            f"unknown command {quoted(argv[0])}", hint=closest(argv[0], COMMANDS) or f"use {', '.join(COMMANDS)}"
+            f"unknown command {quoted(argv[0])}",
+            hint=suggest_closest(argv[0], COMMANDS) or f"use {', '.join(COMMANDS)}",
         )
     wanted = next((word for word in argv if word in COMMANDS), None)
     try:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from lockgate.cli.parser import Parser
-    from lockgate.mcp.checkpoint import Checkpoint, Parts
-    from lockgate.mcp.tool_pins import Pin, Pins
+    from lockgate.mcp.checkpoint import McpCheckpoint, McpParts
+    from lockgate.mcp.tool_pins import ToolPin, ToolPins
 
 _HELP = """\
 Runs an MCP server (or reaches one by its URL) and passes everything between it and the client,
@@ -82,16 +82,16 @@ def _local(args: argparse.Namespace) -> int:
     from lockgate.mcp import stdio as mcp_stdio
 
     # First of all, so that it starts while we do.
-    child = mcp_stdio.started(args.server)
-    mcp_stdio.pass_signals_on(child)
+    child = mcp_stdio.start_server(args.server)
+    mcp_stdio.forward_signals(child)
     assert child.stdin is not None  # noqa: S101
-    to_client, to_server = mcp_stdio.Sink(_own_output()), mcp_stdio.Sink(os.dup(child.stdin.fileno()))
+    to_client, to_server = mcp_stdio.MessagePipe(_own_output()), mcp_stdio.MessagePipe(os.dup(child.stdin.fileno()))
     child.stdin.close()
     # Whoever has a message to pass on must not wait until whoever notes one is done.
     sys.setswitchinterval(0.0005)
     parts = _coming(args, args.server, or_else=child.kill)
     point = _checkpoint(args, parts, to_client=to_client, to_server=to_server)
-    code = mcp_stdio.pump(
+    code = mcp_stdio.pump_messages(
         child,
         0,
         to_server=to_server,
@@ -101,7 +101,7 @@ def _local(args: argparse.Namespace) -> int:
     )
     _raise_if_broken(parts)
     point.close()
-    return mcp_stdio.end_like(code)
+    return mcp_stdio.exit_like(code)
 
 
 def _remote(args: argparse.Namespace) -> int:
@@ -114,14 +114,14 @@ def _remote(args: argparse.Namespace) -> int:
 
     headers = [_header(text, os.environ) for text in args.header]
     url = _url(args.url, secret=bool(headers))
-    to_client = mcp_stdio.Sink(_own_output())
+    to_client = mcp_stdio.MessagePipe(_own_output())
 
-    remote = mcp_http.Remote(url, headers, lambda line: point.from_server(line), ca_file=args.ca_file)
+    remote = mcp_http.HttpServer(url, headers, lambda line: point.from_server(line), ca_file=args.ca_file)
     parts = _coming(args, [url], or_else=to_client.close)
     point = _checkpoint(args, parts, to_client=to_client, to_server=remote.send)
     try:
-        with suppress(OSError, mcp_stdio.TooLong):
-            for line in mcp_stdio.lines(0):
+        with suppress(OSError, mcp_stdio.MessageTooLong):
+            for line in mcp_stdio.read_lines(0):
                 point.from_client(line)
                 if to_client.broken:
                     break
@@ -134,13 +134,13 @@ def _remote(args: argparse.Namespace) -> int:
     return Exit.CLEAR
 
 
-def _coming(args: argparse.Namespace, reached_by: Sequence[str], *, or_else: Callable[[], None]) -> Future[Parts]:
+def _coming(args: argparse.Namespace, reached_by: Sequence[str], *, or_else: Callable[[], None]) -> Future[McpParts]:
     """What calls are ruled with, put together while the server starts; what cannot be ends everything."""
     import gc
     from concurrent.futures import Future
     from threading import Thread
 
-    parts: Future[Parts] = Future()
+    parts: Future[McpParts] = Future()
 
     def make() -> None:
         try:
@@ -156,23 +156,23 @@ def _coming(args: argparse.Namespace, reached_by: Sequence[str], *, or_else: Cal
     return parts
 
 
-def _parts(args: argparse.Namespace, reached_by: Sequence[str]) -> Parts:
+def _parts(args: argparse.Namespace, reached_by: Sequence[str]) -> McpParts:
     from lockgate import assemble
-    from lockgate.mcp.checkpoint import Parts
+    from lockgate.mcp.checkpoint import McpParts
     from lockgate.mcp.stdio import client_session
-    from lockgate.mcp.tool_pins import Pins, server_file, server_name
+    from lockgate.mcp.tool_pins import ToolPins, server_file, server_name
 
     settings = assemble.settings_from_environment(args.config)
     host = assemble.host_from_settings(settings)
     name = server_name(args.name, reached_by)
     session = host.open(args.session or client_session(), goal=args.goal, host="mcp").id
     folder = settings.state_dir
-    pins = Pins(None if folder is None else server_file(folder / "mcp", name, reached_by), name)
+    pins = ToolPins(None if folder is None else server_file(folder / "mcp", name, reached_by), name)
     # The store behind the gate's approvals takes answers as well.
-    return Parts(host, session, pins, host.gate.approvals)  # type: ignore[arg-type]
+    return McpParts(host, session, pins, host.gate.approvals)  # type: ignore[arg-type]
 
 
-def _raise_if_broken(parts: Future[Parts]) -> None:
+def _raise_if_broken(parts: Future[McpParts]) -> None:
     error = parts.exception() if parts.done() else None
     if error is not None:
         raise error
@@ -180,19 +180,19 @@ def _raise_if_broken(parts: Future[Parts]) -> None:
 
 def _checkpoint(
     args: argparse.Namespace,
-    parts: Future[Parts],
+    parts: Future[McpParts],
     *,
     to_client: Callable[[bytes], None],
     to_server: Callable[[bytes, object], None],
-) -> Checkpoint:
+) -> McpCheckpoint:
     import logging
 
-    from lockgate.mcp.checkpoint import Checkpoint
+    from lockgate.mcp.checkpoint import McpCheckpoint
     from lockgate.mcp.tool_pins import server_name
 
     logging.basicConfig(level=logging.WARNING, format="lockgate: %(message)s", stream=sys.stderr)
     name = server_name(args.name, [args.url] if args.url else args.server)
-    return Checkpoint(parts, server=name, to_client=to_client, to_server=to_server)
+    return McpCheckpoint(parts, server=name, to_client=to_client, to_server=to_server)
 
 
 def _own_output() -> int:
@@ -250,12 +250,14 @@ def _repin(args: argparse.Namespace) -> Exit:
     settings = assemble.settings_from_environment(args.config)
     if settings.state_dir is None:
         raise InvalidConfig("there is no folder to keep pins in", hint="set HOME or XDG_STATE_HOME")
-    found = [each for each in mcp_pins.servers(settings.state_dir / "mcp") if not args.name or each[1] == args.name]
+    found = [
+        each for each in mcp_pins.pinned_servers(settings.state_dir / "mcp") if not args.name or each[1] == args.name
+    ]
     if args.name and not found:
         raise LockgateError(f"nothing is pinned of a server {quoted(args.name)}", hint="lockgate mcp --repin shows all")
     code, told = Exit.CLEAR, False
     for path, name in found:
-        pins = mcp_pins.Pins(path, name)
+        pins = mcp_pins.ToolPins(path, name)
         if args.forget:
             told = True
             if _agreed(f"forget what is pinned of {name or path.name}", yes=args.yes):
@@ -273,7 +275,7 @@ def _repin(args: argparse.Namespace) -> Exit:
     return code
 
 
-def _accept(pins: Pins, name: str, waiting: Sequence[Pin], *, yes: bool) -> Exit:
+def _accept(pins: ToolPins, name: str, waiting: Sequence[ToolPin], *, yes: bool) -> Exit:
     import json
     from difflib import unified_diff
     from itertools import pairwise

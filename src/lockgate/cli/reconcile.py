@@ -16,7 +16,7 @@ from lockgate.cli.exit_codes import Exit
 from lockgate.cli.replay import age_of, chosen, progress, projects, sessions_of
 from lockgate.cli.terminal import console, counted, excerpt, visible
 from lockgate.core.errors import LockgateError
-from lockgate.core.sessions.session_entries import MAX_PAGE, Kept
+from lockgate.core.sessions.session_entries import MAX_PAGE, StoredRuling
 from lockgate.core.vocabulary import Action
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Found:
     tool: str
     arguments: Mapping[str, object]
     at: float | None
-    ruling: Kept | None = None
+    ruling: StoredRuling | None = None
 
 
 @dataclass(slots=True)
@@ -158,7 +158,7 @@ def _compared(host: Host, whose: transcripts.Transcript, report: Report, began: 
                 report.gaps.append(Found(Gap.UNWATCHED, name, call.id, call.tool, call.arguments, call.at))
         return
     report.sessions += 1
-    rulings: dict[str, Kept] = {}
+    rulings: dict[str, StoredRuling] = {}
     for kept in _pages(host, session=name):
         # The newest first: a call that was held, approved and asked again ran by its last ruling.
         rulings.setdefault(kept.key, kept)
@@ -181,7 +181,7 @@ def _compared(host: Host, whose: transcripts.Transcript, report: Report, began: 
             report.matched += 1
 
 
-def _told(host: Host) -> Iterator[Kept]:
+def _told(host: Host) -> Iterator[StoredRuling]:
     """Held calls of hosts without transcripts that, by their own word, ran."""
     for action in (Action.PAUSE, Action.REORIENT):
         for kept in _pages(host, action=action.value):
@@ -189,14 +189,14 @@ def _told(host: Host) -> Iterator[Kept]:
                 yield kept
 
 
-def _pages(host: Host, *, session: str = "", action: str = "") -> Iterator[Kept]:
+def _pages(host: Host, *, session: str = "", action: str = "") -> Iterator[StoredRuling]:
     before: int | None = None
     while page := host.decisions(session=session, action=action, before=before, limit=MAX_PAGE):
         yield from page
         before = page[-1].seq
 
 
-def _found(gap: Gap, kept: Kept) -> Found:
+def _found(gap: Gap, kept: StoredRuling) -> Found:
     return Found(gap, kept.session, kept.key, kept.tool, kept.arguments, kept.at, kept)
 
 

@@ -209,8 +209,8 @@ def _gate(config: str | None, *, ask: bool) -> Gate:
 
     settings = assemble.settings_from_environment(config)
     if ask:
-        return assemble.gate_from_settings(settings, keeps=False)
-    local = settings.policy.triage_model in ("", EMBEDDED) and assemble.embedded_is_there()
+        return assemble.gate_from_settings(settings, keep_records=False)
+    local = settings.policy.triage_model in ("", EMBEDDED) and assemble.is_embedded_installed()
     triage = assemble.embedded_from_settings(settings) if local else None
     return Gate(settings.policy, scanner=assemble.scanner_from_settings(settings), triage=triage)
 

@@ -12,7 +12,7 @@ from lockgate.cli.exit_codes import Exit
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
-    from lockgate.core.ruling.finding_catalogue import Entry
+    from lockgate.core.ruling.finding_catalogue import CatalogueEntry
 
 _HELP = """\
 Lists what Tier 1 looks for. A rule never blocks by itself: it escalates.
@@ -43,26 +43,26 @@ def run(args: argparse.Namespace) -> Exit:
     return Exit.CLEAR
 
 
-def _chosen(rule: str | None, family: str | None) -> Sequence[Entry]:
+def _chosen(rule: str | None, family: str | None) -> Sequence[CatalogueEntry]:
     from lockgate.core.errors import LockgateError, quoted
-    from lockgate.core.ruling.finding_catalogue import ENTRIES, find
-    from lockgate.core.sessions.trace_format import closest
+    from lockgate.core.ruling.finding_catalogue import ENTRIES, find_entry
+    from lockgate.core.sessions.trace_format import suggest_closest
 
     if rule is not None:
-        found = find(rule)
+        found = find_entry(rule)
         if found is None:
-            hint = closest(rule, [entry.id for entry in ENTRIES]) or "lockgate rules lists them all"
+            hint = suggest_closest(rule, [entry.id for entry in ENTRIES]) or "lockgate rules lists them all"
             raise LockgateError(f"unknown rule {quoted(rule)}", hint=hint)
         return [found]
     families = list(dict.fromkeys(entry.family for entry in ENTRIES))
     if family is not None and family not in families:
         raise LockgateError(
-            f"unknown family {quoted(family)}", hint=closest(family, families) or f"use {', '.join(families)}"
+            f"unknown family {quoted(family)}", hint=suggest_closest(family, families) or f"use {', '.join(families)}"
         )
     return [entry for entry in ENTRIES if family in (None, entry.family)]
 
 
-def _list(entries: Sequence[Entry]) -> None:
+def _list(entries: Sequence[CatalogueEntry]) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -80,7 +80,7 @@ def _list(entries: Sequence[Entry]) -> None:
     screen.print(Text(f"{counted(len(entries), 'rule')}; `lockgate rules ID` explains one", style="dim"))
 
 
-def _explain(entry: Entry) -> None:
+def _explain(entry: CatalogueEntry) -> None:
     from rich.table import Table
     from rich.text import Text
 

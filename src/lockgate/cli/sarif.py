@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import lockgate
-from lockgate.core.ruling.finding_catalogue import Entry, entry_for
+from lockgate.core.ruling.finding_catalogue import CatalogueEntry, entry_for
 
 if TYPE_CHECKING:
     from lockgate.cli.scan import Hit, Report
@@ -49,7 +49,7 @@ def sarif(report: Report) -> dict[str, object]:
     }
 
 
-def _rule(rule: str, entry: Entry) -> dict[str, object]:
+def _rule(rule: str, entry: CatalogueEntry) -> dict[str, object]:
     help_text = entry.what + "\n\nWhy: " + entry.why
     if entry.hit:
         help_text += f"\n\nFound: {entry.hit}\nLeft alone: {entry.miss}"

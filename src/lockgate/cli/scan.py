@@ -128,10 +128,10 @@ def scan_file(path: str, scanner: Scanner, report: Report, *, max_bytes: int, st
     context = Context(scanner)
     context.add(text, source="file", id="file")
     report.files += 1
-    telling = [(context.finding(note), "agent") for note in (*context.alarms, *context.encoded)]
+    telling = [(context.locate_finding(note), "agent") for note in (*context.alarms, *context.encoded)]
     broad = context.broad.get("file", [])
     if strict:
-        telling += [(context.finding(note), "related") for note in broad]
+        telling += [(context.locate_finding(note), "related") for note in broad]
     else:
         report.broad += len(broad)
     starts = _line_starts(text) if telling else []

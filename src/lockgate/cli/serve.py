@@ -121,13 +121,13 @@ def _plan(args: argparse.Namespace) -> _Plan:
     from lockgate.core.errors import InvalidConfig, LockgateError, quoted
     from lockgate.service.auth import Tokens, door, was_set
     from lockgate.service.login_codes import Codes
-    from lockgate.settings.verifiers import verifier_settings
+    from lockgate.settings.verifiers import verifier_settings_from_env
 
     if find_spec("uvicorn") is None:
         raise InvalidConfig("`lockgate serve` needs the package `uvicorn`", hint="pip install 'lockgate[server]'")
     settings = assemble.settings_from_environment(args.config)
     # Said once, and not by every worker.
-    verifier_settings()
+    verifier_settings_from_env()
     server = settings.server
     address = server.host if args.host is None else args.host
     port = server.port if args.port is None else args.port
@@ -255,17 +255,17 @@ def _work(plan: _Plan, counted_in: Path | None, ready: Callable[[], None], *, te
     import signal
 
     from lockgate import assemble
-    from lockgate.abuse_gate.proxy.server import server
+    from lockgate.abuse_gate.proxy.server import make_server
     from lockgate.cli.approvals import _user
     from lockgate.cli.terminal import visible
     from lockgate.service.app import Api
     from lockgate.service.http import busy
     from lockgate.service.request_counts import Counts, label_of
     from lockgate.service.routes import ROUTES
-    from lockgate.settings.verifiers import verifier_settings
+    from lockgate.settings.verifiers import verifier_settings_from_env
 
     adapter = assemble.adapter_from_settings(
-        verifier_settings(),
+        verifier_settings_from_env(),
         assemble.scanner_from_settings(plan.settings),
         preset=plan.settings.policy.judge_preset,
     )
@@ -290,7 +290,7 @@ def _work(plan: _Plan, counted_in: Path | None, ready: Callable[[], None], *, te
         counts=Counts(map(label_of, ROUTES), folder=counted_in),
         stopping=lambda: serving.should_exit,
     )
-    serving = server(
+    serving = make_server(
         api,
         connections=plan.connections,
         # All agents of this machine are one network: there is nobody to share with.

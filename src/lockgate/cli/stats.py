@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from lockgate.cli.parser import Parser
-    from lockgate.core.judging.prices import Own
-    from lockgate.core.sessions.cost_report import Judged, Report
-    from lockgate.core.sessions.ledger_lines import Entry, Passes
+    from lockgate.core.judging.prices import OwnPrice
+    from lockgate.core.sessions.cost_report import CostReport, JudgeCosts
+    from lockgate.core.sessions.ledger_lines import LedgerEntry, LedgerPasses
     from lockgate.core.vocabulary import Ran
     from lockgate.settings.config import Settings
 
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> Exit:
     from time import time
 
     from lockgate.core.judging.prices import parse_prices
-    from lockgate.core.sessions.cost_report import report
+    from lockgate.core.sessions.cost_report import summarize_costs
 
     since_s = 0.0 if args.since is None else parse_since(args.since, time())
     settings = None if args.files and args.config is None else _settings(args)
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> Exit:
     own = {**configured, **parse_prices(args.price)}
     files, place = _files(args, settings)
     read = _Read()
-    found = report(_entries(files, since_s, read), _costs(own))
+    found = summarize_costs(_entries(files, since_s, read), _costs(own))
     if read.lines and read.unreadable == read.lines:
         raise LockgateError(
             f"no ruling in {', '.join(quoted(name) for name in files[:3])}",
@@ -144,13 +144,13 @@ def _files(args: argparse.Namespace, settings: Settings | None) -> tuple[tuple[s
     return tuple(map(str, ledger.files())), str(ledger.path)
 
 
-def _entries(files: tuple[str, ...], since_s: float, read: _Read) -> Iterator[Entry | Passes]:
-    from lockgate.core.sessions.ledger_lines import from_line
+def _entries(files: tuple[str, ...], since_s: float, read: _Read) -> Iterator[LedgerEntry | LedgerPasses]:
+    from lockgate.core.sessions.ledger_lines import parse_ledger_line
 
     for number, name in enumerate(files):
         for line in _lines(name):
             read.lines += 1
-            entry = None if line is None else from_line(line)
+            entry = None if line is None else parse_ledger_line(line)
             if entry is None:
                 read.unreadable += 1
             elif since_s and not entry.time_s:
@@ -160,10 +160,10 @@ def _entries(files: tuple[str, ...], since_s: float, read: _Read) -> Iterator[En
                 yield entry if entry.time_s else entry._replace(session=f"{number}:{entry.session}")
 
 
-def _rulings(entry: Entry | Passes) -> int:
-    from lockgate.core.sessions.ledger_lines import Passes
+def _rulings(entry: LedgerEntry | LedgerPasses) -> int:
+    from lockgate.core.sessions.ledger_lines import LedgerPasses
 
-    return len(entry.latencies_us) if isinstance(entry, Passes) else 1
+    return len(entry.latencies_us) if isinstance(entry, LedgerPasses) else 1
 
 
 def _lines(name: str) -> Iterator[bytes | None]:
@@ -185,7 +185,7 @@ def _split(stream: BinaryIO) -> Iterator[bytes | None]:
             yield line
 
 
-def _costs(own: Mapping[str, Own]) -> Callable[[Ran], float | None]:
+def _costs(own: Mapping[str, OwnPrice]) -> Callable[[Ran], float | None]:
     """An answer is counted at what it was when it was given, unless a price was named now or none was known then."""
     from lockgate.core.judging.prices import cost_usd
 
@@ -205,21 +205,21 @@ def _today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-def _prices(found: Report, own: Mapping[str, Own]) -> list[dict[str, object]]:
+def _prices(found: CostReport, own: Mapping[str, OwnPrice]) -> list[dict[str, object]]:
     """The price of every model that was asked, as the table or the command line has it today."""
-    from lockgate.core.judging.prices import price_of
+    from lockgate.core.judging.prices import find_price
 
     listed: list[dict[str, object]] = []
     for name in dict.fromkeys(each.by for each in found.judges if each.by):
-        row = price_of(name, on=_today())
+        row = find_price(name, on=_today())
         usd = own.get(name, (None, None) if row is None else (row.input_usd, row.output_usd))
         source = "--price" if name in own else None if row is None else row.source
         listed.append({"model": name, "input_usd": usd[0], "output_usd": usd[1], "from": source})
     return listed
 
 
-def _as_dict(found: Report, own: Mapping[str, Own], read: _Read, since_s: float) -> dict[str, object]:
-    from lockgate.core.judging.prices import NOTED
+def _as_dict(found: CostReport, own: Mapping[str, OwnPrice], read: _Read, since_s: float) -> dict[str, object]:
+    from lockgate.core.judging.prices import PRICES_DATE
     from lockgate.core.sessions.cost_report import report_to_dict
 
     return {
@@ -227,11 +227,11 @@ def _as_dict(found: Report, own: Mapping[str, Own], read: _Read, since_s: float)
         "since": since_s or None,
         "unreadable_lines": read.unreadable,
         "untimed_rulings": read.untimed,
-        "prices": {"noted": NOTED, "models": _prices(found, own)},
+        "prices": {"noted": PRICES_DATE, "models": _prices(found, own)},
     }
 
 
-def _draw(found: Report, own: Mapping[str, Own], read: _Read, place: str) -> None:
+def _draw(found: CostReport, own: Mapping[str, OwnPrice], read: _Read, place: str) -> None:
     from rich.text import Text
 
     from lockgate.cli.terminal import console, counted, visible
@@ -252,7 +252,7 @@ def _draw(found: Report, own: Mapping[str, Own], read: _Read, place: str) -> Non
         screen.print(Text(said, style="yellow"))
 
 
-def _funnel(screen: Console, found: Report) -> None:
+def _funnel(screen: Console, found: CostReport) -> None:
     from rich.text import Text
 
     from lockgate.cli.terminal import counted
@@ -291,7 +291,7 @@ def bar(share: float, expected: float, length: int = _BAR, *, plain: bool = Fals
     return "".join(drawn)
 
 
-def _tiers(screen: Console, found: Report) -> None:
+def _tiers(screen: Console, found: CostReport) -> None:
     from rich.text import Text
 
     from lockgate.cli.terminal import visible
@@ -308,11 +308,11 @@ def _tiers(screen: Console, found: Report) -> None:
     screen.print(table)
 
 
-def _money(screen: Console, found: Report, own: Mapping[str, Own]) -> None:
+def _money(screen: Console, found: CostReport, own: Mapping[str, OwnPrice]) -> None:
     from rich.text import Text
 
     from lockgate.cli.terminal import counted, visible
-    from lockgate.core.judging.prices import NOTED
+    from lockgate.core.judging.prices import PRICES_DATE
 
     judges = [each for each in found.judges if each.by]
     if not judges:
@@ -339,7 +339,7 @@ def _money(screen: Console, found: Report, own: Mapping[str, Own]) -> None:
     if found.unpriced:
         said = f"{counted(found.unpriced, 'question')} without a known price, or without a count of tokens; see --price"
         _said(screen, "", said, "yellow")
-    _said(screen, "", f"list prices noted {NOTED}; an answer costs what it did when it was given", "dim")
+    _said(screen, "", f"list prices noted {PRICES_DATE}; an answer costs what it did when it was given", "dim")
 
 
 def _said(screen: Console, label: str, text: str, style: str = "") -> None:
@@ -348,13 +348,13 @@ def _said(screen: Console, label: str, text: str, style: str = "") -> None:
     screen.print(Text.assemble((f"{label:20}", "dim"), (text, style)), soft_wrap=True)
 
 
-def _cost(judged: Judged) -> str:
+def _cost(judged: JudgeCosts) -> str:
     if judged.unpriced and judged.unpriced == judged.answers - judged.cached:
         return "unknown"
     return f"{'≥ ' if judged.unpriced else ''}{_usd(judged.cost_usd)}"
 
 
-def _rules(screen: Console, found: Report) -> None:
+def _rules(screen: Console, found: CostReport) -> None:
     from rich.text import Text
 
     from lockgate.cli.terminal import counted, visible

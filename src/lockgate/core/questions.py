@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 Verdict = Literal["safe", "unsafe", "unclear"]
 
 
-class Why(StrEnum):
+class NoAnswerReason(StrEnum):
     """Why there is no answer. A closed list: these are metric labels and header values, never anybody's text."""
 
     DEADLINE = "deadline"
@@ -47,7 +47,7 @@ class Question(NamedTuple):
     max_tokens: int = 256
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """A POST, complete. Never log it: the headers hold the key."""
 
     url: str
@@ -58,7 +58,7 @@ class Request(NamedTuple):
         return f"Request(url={self.url!r}, body={len(self.body)} bytes)"
 
 
-class Reply(NamedTuple):
+class HttpReply(NamedTuple):
     """What a server sent back within the caps; header names are in lower case."""
 
     status: int
@@ -66,7 +66,7 @@ class Reply(NamedTuple):
     body: bytes
 
 
-class Said(NamedTuple):
+class ModelText(NamedTuple):
     """A model's own words, still to be parsed strictly."""
 
     text: str
@@ -74,14 +74,14 @@ class Said(NamedTuple):
     tokens_out: int = 0
 
 
-class Scored(NamedTuple):
+class Rating(NamedTuple):
     """A rating endpoint's opinion: its own flag, and a score from 0 to 1 per category."""
 
     flagged: bool
     scores: tuple[tuple[str, float], ...]
 
 
-class Blocked(NamedTuple):
+class ProviderBlock(NamedTuple):
     """The provider's own filter refused the question because of what it says: a signal, not an outage."""
 
     category: str
@@ -90,8 +90,8 @@ class Blocked(NamedTuple):
 class NoAnswer(NamedTuple):
     """`retry_after_s` is what a server asked for with a 429."""
 
-    why: Why
+    why: NoAnswerReason
     retry_after_s: float | None = None
 
 
-Answer = Said | Scored | Blocked | NoAnswer
+Answer = ModelText | Rating | ProviderBlock | NoAnswer

@@ -18,7 +18,7 @@ MAX_CONTAINERS: Final = 20_000
 MAX_VALUES: Final = 500_000
 
 
-class Refused(NamedTuple):
+class RefusedRequest(NamedTuple):
     """A request that is not read: the status it is answered with, and why, from a fixed list."""
 
     status: int
@@ -40,12 +40,12 @@ REFUSALS: Final[Mapping[str, int]] = {
 }
 
 
-class Refusal(Exception):
+class UnreadableRequest(Exception):
     """Ends the reading of a request; never leaves this package's `normalize`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
-        self.refused = Refused(REFUSALS[reason], reason)
+        self.refused = RefusedRequest(REFUSALS[reason], reason)
 
 
 # A string to its end, or to the end of all, is one step: otherwise an open quotation mark costs the square of the size.
@@ -57,18 +57,18 @@ def read_json(text: str) -> object:
     _refuse_much(text)
     try:
         # What `decode` does, without looking for blanks where there are none.
-        value, end = _DECODER.raw_decode(text, 0 if text[:1] == "{" else _after_blanks(text, 0))
+        value, end = _DECODER.raw_decode(text, 0 if text[:1] == "{" else _skip_blanks(text, 0))
     except (ValueError, RecursionError):
-        raise Refusal("not-json") from None
-    if end != len(text) and _after_blanks(text, end) != len(text):
-        raise Refusal("not-json")
+        raise UnreadableRequest("not-json") from None
+    if end != len(text) and _skip_blanks(text, end) != len(text):
+        raise UnreadableRequest("not-json")
     return cast(object, value)
 
 
 _BLANKS = re.compile(r"[ \t\n\r]*+")
 
 
-def _after_blanks(text: str, at: int) -> int:
+def _skip_blanks(text: str, at: int) -> int:
     match = _BLANKS.match(text, at)
     return match.end() if match is not None else at
 
@@ -83,7 +83,7 @@ def read_leniently(text: str) -> list[object]:
             value, at = _LENIENT.raw_decode(text, start.end() - 1)
             found.append(value)
             if len(found) > MAX_DOCUMENTS:
-                raise Refusal("too-many-values")
+                raise UnreadableRequest("too-many-values")
     except (ValueError, RecursionError):
         pass
     return found
@@ -94,14 +94,14 @@ _BEGINS = re.compile(r"[\s,;]*+[{\[]")
 
 def _refuse_much(text: str) -> None:
     # Counted before anything is built: the parser calls itself for each level.
-    if _has_more(text, "{", MAX_DEPTH // 2) or _has_more(text, "[", MAX_DEPTH // 2):
+    if _occurs_more_than(text, "{", MAX_DEPTH // 2) or _occurs_more_than(text, "[", MAX_DEPTH // 2):
         _refuse_depth(text)
     # Each value takes a character at least.
     if len(text) > MAX_VALUES and max(text.count("[") + text.count("{"), text.count(",")) > MAX_VALUES:
-        raise Refusal("too-many-values")
+        raise UnreadableRequest("too-many-values")
 
 
-def _has_more(text: str, mark: str, most: int) -> bool:
+def _occurs_more_than(text: str, mark: str, most: int) -> bool:
     """Whether a mark is in a text more often than that. Found and not counted: few are found in no time."""
     at = -1
     for _ in range(most + 1):
@@ -119,34 +119,36 @@ def _refuse_depth(text: str) -> None:
             depth += 1
             containers += 1
             if depth > MAX_DEPTH:
-                raise Refusal("too-deep")
+                raise UnreadableRequest("too-deep")
             if containers > MAX_CONTAINERS:
-                raise Refusal("too-many-values")
+                raise UnreadableRequest("too-many-values")
         elif first in "]}":
             depth -= 1
 
 
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _object_from_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
     # One parser keeps the first of two equal keys, another the last: the gate and the app would read two requests.
     body = dict(pairs)
     if len(body) != len(pairs):
-        raise Refusal("duplicate-key")
+        raise UnreadableRequest("duplicate-key")
     return body
 
 
-def _no_constant(_name: str) -> Never:
-    raise Refusal("not-json")
+def _refuse_constant(_name: str) -> Never:
+    raise UnreadableRequest("not-json")
 
 
-def _number(digits: str) -> int:
+def _parse_int(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
-        raise Refusal("not-json")
+        raise UnreadableRequest("not-json")
     return int(digits)
 
 
-def _some_number(digits: str) -> int:
+def _parse_int_leniently(digits: str) -> int:
     return int(digits) if len(digits) <= MAX_DIGITS else 0
 
 
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant, parse_int=_number)
-_LENIENT: Final = json.JSONDecoder(object_pairs_hook=_object, parse_int=_some_number, strict=False)
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_object_from_pairs, parse_constant=_refuse_constant, parse_int=_parse_int
+)
+_LENIENT: Final = json.JSONDecoder(object_pairs_hook=_object_from_pairs, parse_int=_parse_int_leniently, strict=False)

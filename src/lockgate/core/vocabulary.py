@@ -234,7 +234,7 @@ class Lineage:
     cut: str = ""
 
 
-def lineage(block: str, parents_of: Mapping[str, Sequence[str]], *, depth: int = 16) -> Lineage:
+def build_lineage(block: str, parents_of: Mapping[str, Sequence[str]], *, depth: int = 16) -> Lineage:
     """The tree of what a block was derived from, safe on cycles and on references that lead nowhere.
 
     The size is bounded as well as the depth: a block that names the same two parents at each of sixteen levels

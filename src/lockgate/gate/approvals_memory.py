@@ -11,24 +11,24 @@ from lockgate.core.errors import InvalidCall, quoted
 from lockgate.core.ruling.approvals import (
     KEPT_S,
     MAX_KEPT,
-    OPEN,
+    OPEN_STATES,
+    AnswerResult,
     Approval,
-    Bound,
-    Heard,
-    Mark,
-    Pending,
-    Record,
-    State,
-    Taken,
-    aged,
-    answered,
-    change,
-    checked_answer,
-    checked_time,
-    denied_with,
+    ApprovalMark,
+    ApprovalState,
+    BoundCall,
+    PendingApproval,
+    RecordChanges,
+    TakeResult,
+    apply_answer,
+    change_from_approval,
+    deny_same_call,
+    expire_if_due,
+    find_existing_id,
     has_room,
-    known_as,
-    taken,
+    parse_answer,
+    parse_time,
+    take_approval,
 )
 
 
@@ -38,63 +38,67 @@ class MemoryApprovals:
     `record` is told of every change before anybody else is; where it raises, the change is taken back.
     """
 
-    def __init__(self, *, record: Record | None = None) -> None:
+    def __init__(self, *, record: RecordChanges | None = None) -> None:
         self._record = record
         # In the order they were asked; every method that changes it holds the lock for all of its change.
         self._kept: dict[str, Approval] = {}
         # By session and matter; never forgotten, since the sessions do not outlive this object.
-        self._marks: dict[str, dict[str, Mark]] = {}
+        self._marks: dict[str, dict[str, ApprovalMark]] = {}
         self._lock = Lock()
 
-    def ask(self, pending: Pending) -> str:
+    def ask(self, pending: PendingApproval) -> str:
         """Keep the question; the id under which the call waits, an earlier one's if the same call waits already.
 
         Empty when there are too many: the call then pauses with nobody asked.
         """
-        with self._changing() as changed:
-            self._age(pending.created_s, changed)
+        with self._transaction() as changed:
+            self._expire_old(pending.created_s, changed)
             marks = self._marks.get(pending.session, {})
-            mark = marks.get(pending.matter)
-            known = known_as(pending, mark, self._about(pending.matter))
+            mark = marks.get(pending.call_key)
+            known = find_existing_id(pending, mark, self._approvals_on_matter(pending.call_key))
             if not known:
                 if pending.id in self._kept:
                     raise InvalidCall(f"approval {quoted(pending.id)} is already there")
-                sessions = [each.pending.session for each in self._kept.values() if each.state in OPEN]
+                sessions = [each.pending.session for each in self._kept.values() if each.state in OPEN_STATES]
                 if not has_room(len(sessions), sessions.count(pending.session), len(marks) - (mark is not None)):
                     return ""
                 self._kept[pending.id] = Approval(pending)
                 changed.append(self._kept[pending.id])
             if mark is None or mark.no is None:
-                self._marks.setdefault(pending.session, {})[pending.matter] = Mark(known or pending.id)
+                self._marks.setdefault(pending.session, {})[pending.call_key] = ApprovalMark(known or pending.id)
             return known or pending.id
 
-    def answer(self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "") -> Heard:
+    def answer(self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "") -> AnswerResult:
         """Record a person's answer if it is the first, in time, and to what has this digest."""
-        said = checked_answer(yes, who, reason, now_s)
-        with self._changing() as changed:
-            self._age(said.at_s, changed)
+        said = parse_answer(yes, who, reason, now_s)
+        with self._transaction() as changed:
+            self._expire_old(said.at_s, changed)
             approval = self._kept.get(id)
             if approval is None:
-                return Heard(False, State.UNKNOWN)
-            heard = answered(approval, digest, said)
+                return AnswerResult(False, ApprovalState.UNKNOWN)
+            heard = apply_answer(approval, digest, said)
             if heard.counted and heard.approval is not None:
                 self._kept[id] = heard.approval
                 changed.append(heard.approval)
-                if heard.state is State.DENIED:
+                if heard.state is ApprovalState.DENIED:
                     pending = heard.approval.pending
-                    self._marks.setdefault(pending.session, {})[pending.matter] = Mark(id, said._replace(reason=""))
-                    for other in denied_with(self._about(pending.matter), said):
+                    self._marks.setdefault(pending.session, {})[pending.call_key] = ApprovalMark(
+                        id, said._replace(reason="")
+                    )
+                    for other in deny_same_call(self._approvals_on_matter(pending.call_key), said):
                         self._kept[other.pending.id] = other
                         changed.append(other)
             return heard
 
-    def take(self, bound: Bound, now_s: float) -> Taken:
+    def take(self, bound: BoundCall, now_s: float) -> TakeResult:
         """Hand a yes to this very call out, once."""
-        now_s = checked_time(now_s)
-        with self._changing() as changed:
-            self._age(now_s, changed)
-            matter, marks = bound.matter, self._marks.get(bound.session, {})
-            said, used = taken(bound, marks.get(matter), self._about(matter), self._kept.values(), now_s)
+        now_s = parse_time(now_s)
+        with self._transaction() as changed:
+            self._expire_old(now_s, changed)
+            matter, marks = bound.call_key, self._marks.get(bound.session, {})
+            said, used = take_approval(
+                bound, marks.get(matter), self._approvals_on_matter(matter), self._kept.values(), now_s
+            )
             if used is not None:
                 self._kept[used.pending.id] = used
                 changed.append(used)
@@ -108,30 +112,32 @@ class MemoryApprovals:
 
     def void(self, session: str, now_s: float) -> int:
         """End every open question of a session, answered or not; how many there were."""
-        now_s = checked_time(now_s)
-        with self._changing() as changed:
-            self._age(now_s, changed)
-            ended = [each for each in self._kept.values() if each.pending.session == session and each.state in OPEN]
+        now_s = parse_time(now_s)
+        with self._transaction() as changed:
+            self._expire_old(now_s, changed)
+            ended = [
+                each for each in self._kept.values() if each.pending.session == session and each.state in OPEN_STATES
+            ]
             for each in ended:
-                self._kept[each.pending.id] = replace(each, state=State.VOIDED, ended_s=now_s)
+                self._kept[each.pending.id] = replace(each, state=ApprovalState.VOIDED, ended_s=now_s)
                 changed.append(self._kept[each.pending.id])
             return len(ended)
 
-    def waiting(self, now_s: float) -> list[Pending]:
+    def waiting(self, now_s: float) -> list[PendingApproval]:
         """What waits for an answer, oldest first."""
-        return [each.pending for each in self.every(now_s) if each.state is State.WAITING]
+        return [each.pending for each in self.every(now_s) if each.state is ApprovalState.WAITING]
 
     def every(self, now_s: float) -> list[Approval]:
         """Everything that is still kept, oldest first."""
-        now_s = checked_time(now_s)
+        now_s = parse_time(now_s)
         with self._lock:
-            return [aged(each, now_s) for each in self._kept.values()]
+            return [expire_if_due(each, now_s) for each in self._kept.values()]
 
     def get(self, id: str, now_s: float) -> Approval | None:
-        now_s = checked_time(now_s)
+        now_s = parse_time(now_s)
         with self._lock:
             approval = self._kept.get(id)
-            return None if approval is None else aged(approval, now_s)
+            return None if approval is None else expire_if_due(approval, now_s)
 
     def find(self, start: str) -> list[str]:
         """The ids that begin so, at most three; an id that is given whole is only itself."""
@@ -140,11 +146,11 @@ class MemoryApprovals:
                 return [start]
             return [id for id in self._kept if id.startswith(start)][:3]
 
-    def _about(self, matter: str) -> list[Approval]:
-        return [each for each in self._kept.values() if each.pending.matter == matter]
+    def _approvals_on_matter(self, matter: str) -> list[Approval]:
+        return [each for each in self._kept.values() if each.pending.call_key == matter]
 
     @contextmanager
-    def _changing(self) -> Iterator[list[Approval]]:
+    def _transaction(self) -> Iterator[list[Approval]]:
         """One change, whole or not at all; what is put into the list is recorded before it holds."""
         changed: list[Approval] = []
         with self._lock:
@@ -155,16 +161,16 @@ class MemoryApprovals:
             try:
                 yield changed
                 if changed:
-                    self._record([change(each) for each in changed])
+                    self._record([change_from_approval(each) for each in changed])
             except BaseException:
                 self._kept, self._marks = kept, marks
                 raise
 
-    def _age(self, now_s: float, changed: list[Approval]) -> None:
+    def _expire_old(self, now_s: float, changed: list[Approval]) -> None:
         before = self._kept
-        self._kept = {id: aged(each, now_s) for id, each in before.items()}
+        self._kept = {id: expire_if_due(each, now_s) for id, each in before.items()}
         changed += [each for id, each in self._kept.items() if each is not before[id]]
-        ended = [each for each in self._kept.values() if each.state not in OPEN]
+        ended = [each for each in self._kept.values() if each.state not in OPEN_STATES]
         old = [each for each in ended if each.ended_s < now_s - KEPT_S]
         # That there was a no, or a question, is in the marks: asking a thousand other things does not undo it.
         for each in (*ended[: max(0, len(ended) - MAX_KEPT)], *old):

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import cast
 
 from lockgate.core.errors import LockgateError
-from lockgate.core.ruling.approvals import Change, Record
-from lockgate.gate.approvals_sqlite import TABLES, SqliteApprovals, age
+from lockgate.core.ruling.approvals import ApprovalChange, RecordChanges
+from lockgate.gate.approvals_sqlite import TABLES, SqliteApprovals, expire_old
 from lockgate.runtime.postgres import Postgres
 
 _VERSION = 1
@@ -21,7 +21,7 @@ _LOCK = 0x6C6B6761
 class PostgresApprovals(SqliteApprovals):
     """The same questions in the database that `conninfo` names: only how it is spoken to differs."""
 
-    def __init__(self, conninfo: str, *, record: Record | None = None) -> None:
+    def __init__(self, conninfo: str, *, record: RecordChanges | None = None) -> None:
         super().__init__(Path("postgresql"), record=record)
         self._database = Postgres(
             conninfo, what="approvals", error=LockgateError, tables=TABLES, version=_VERSION, lock=_LOCK
@@ -31,32 +31,34 @@ class PostgresApprovals(SqliteApprovals):
         self._database.close()
 
     @contextmanager
-    def _changing(self, now_s: float, session: str = "") -> Iterator[tuple[sqlite3.Connection, list[Change]]]:
-        with self._damaged(), self._database.changing() as speaking:
+    def _transaction(
+        self, now_s: float, session: str = ""
+    ) -> Iterator[tuple[sqlite3.Connection, list[ApprovalChange]]]:
+        with self._report_damage(), self._database.changing() as speaking:
             db = cast("sqlite3.Connection", speaking)
-            changed = age(db, now_s, session)
+            changed = expire_old(db, now_s, session)
             yield db, changed
             if changed and self._record is not None:
                 self._record(changed)
 
     @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
-        with self._damaged(), self._database.reading() as speaking:
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        with self._report_damage(), self._database.reading() as speaking:
             if speaking is None:
                 raise LockgateError("the database of the approvals holds none")
             yield cast("sqlite3.Connection", speaking)
 
     @contextmanager
-    def _damaged(self) -> Iterator[None]:
+    def _report_damage(self) -> Iterator[None]:
         """What says of a row that it is none."""
         try:
             yield
         except sqlite3.Error as error:
             raise LockgateError("the database of the approvals is damaged", hint=self._anew) from error
 
-    def _there(self) -> bool:
+    def _file_exists(self) -> bool:
         with self._database.reading() as speaking:
             return speaking is not None
 
-    def _make(self) -> None:
+    def _create_file(self) -> None:
         """The tables are made by the first change."""

@@ -18,36 +18,36 @@ from lockgate.core.ruling.approvals import (
     MARKED_S,
     MAX_KEPT,
     SKEW_S,
-    Answered,
+    AnswerResult,
     Approval,
-    Bound,
-    Change,
-    Heard,
-    Mark,
-    Pending,
-    Record,
-    State,
-    Taken,
-    aged,
-    answered,
-    change,
-    checked_answer,
-    checked_time,
-    denied_with,
+    ApprovalAnswer,
+    ApprovalChange,
+    ApprovalMark,
+    ApprovalState,
+    BoundCall,
+    PendingApproval,
+    RecordChanges,
+    TakeResult,
+    apply_answer,
+    change_from_approval,
+    deny_same_call,
+    details_from_json,
+    details_to_json,
+    expire_if_due,
+    find_existing_id,
     has_room,
-    is_id,
-    known_as,
-    shown_from_json,
-    shown_to_json,
-    taken,
+    is_approval_id,
+    parse_answer,
+    parse_time,
+    take_approval,
 )
-from lockgate.runtime.private_files import Private
+from lockgate.runtime.private_files import PrivateFileKind
 
 # "lkga": other programs' databases are refused, and ours is known to tools that look.
 _APPLICATION = 0x6C6B6761
 _VERSION = 2
 _BUSY_S = 5.0
-_FILE = Private("the approvals store", "approve anything in it", "store")
+_FILE = PrivateFileKind("the approvals store", "approve anything in it", "store")
 _DAY_S = 86_400.0
 
 # PostgreSQL has the same ones, under other names for some types.
@@ -103,19 +103,19 @@ class SqliteApprovals:
     back. So nothing takes effect without its record; what is recorded and then cannot be committed has no effect.
     """
 
-    def __init__(self, path: Path, *, record: Record | None = None) -> None:
+    def __init__(self, path: Path, *, record: RecordChanges | None = None) -> None:
         self.path = path
         self._record = record
 
-    def ask(self, pending: Pending) -> str:
+    def ask(self, pending: PendingApproval) -> str:
         """Keep the question on disk; the id under which the call waits, an earlier one's if it waits already.
 
         Empty when there are too many: the call then pauses with nobody asked.
         """
-        self._make()
-        with self._changing(pending.created_s, pending.session) as (db, changed):
-            mark = self._mark(db, pending.bound)
-            known = known_as(pending, mark, self._about(db, pending.matter))
+        self._create_file()
+        with self._transaction(pending.created_s, pending.session) as (db, changed):
+            mark = self._read_mark(db, pending.bound)
+            known = find_existing_id(pending, mark, self._approvals_on_matter(db, pending.call_key))
             if not known:
                 if db.execute("SELECT 1 FROM approvals WHERE id = ?", (pending.id,)).fetchone():
                     raise InvalidCall(f"approval {quoted(pending.id)} is already there")
@@ -123,96 +123,102 @@ class SqliteApprovals:
                     f"SELECT count(*), coalesce(sum(CASE WHEN session = :session THEN 1 ELSE 0 END), 0), "  # noqa: S608
                     f"(SELECT count(*) FROM marks WHERE session = :session AND matter != :matter) "
                     f"FROM approvals WHERE {_OPEN}",
-                    {"session": pending.session, "matter": pending.matter},
+                    {"session": pending.session, "matter": pending.call_key},
                 )
                 if not has_room(*counts.fetchone()):
                     return ""
                 places = ", ".join("?" * len(_COLUMNS.split(",")))
                 db.execute(
                     f"INSERT INTO approvals ({_COLUMNS}) VALUES ({places})",  # noqa: S608
-                    _row(Approval(pending)),
+                    _row_from_approval(Approval(pending)),
                 )
-                changed.append(change(Approval(pending)))
+                changed.append(change_from_approval(Approval(pending)))
             if mark is None or mark.no is None:
-                self._put_mark(db, pending, Mark(known or pending.id), pending.created_s)
+                self._write_mark(db, pending, ApprovalMark(known or pending.id), pending.created_s)
             return known or pending.id
 
-    def answer(self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "") -> Heard:
+    def answer(self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "") -> AnswerResult:
         """Record a person's answer if it is the first, in time, and to what has this digest."""
-        said = checked_answer(yes, who, reason, now_s)
-        if not is_id(id) or not self._there():
-            return Heard(False, State.UNKNOWN)
-        with self._changing(said.at_s) as (db, changed):
+        said = parse_answer(yes, who, reason, now_s)
+        if not is_approval_id(id) or not self._file_exists():
+            return AnswerResult(False, ApprovalState.UNKNOWN)
+        with self._transaction(said.at_s) as (db, changed):
             found = self._select(db, "WHERE id = ?", id)
             if not found:
-                return Heard(False, State.UNKNOWN)
-            heard = answered(found[0], digest, said)
+                return AnswerResult(False, ApprovalState.UNKNOWN)
+            heard = apply_answer(found[0], digest, said)
             if heard.counted and heard.approval is not None:
-                self._update(db, heard.approval, State.WAITING)
-                changed.append(change(heard.approval))
-                if heard.state is State.DENIED:
+                self._update(db, heard.approval, ApprovalState.WAITING)
+                changed.append(change_from_approval(heard.approval))
+                if heard.state is ApprovalState.DENIED:
                     pending = heard.approval.pending
-                    self._put_mark(db, pending, Mark(id, said), said.at_s)
-                    others = {each.pending.id: each for each in self._about(db, pending.matter)}
-                    for other in denied_with(others.values(), said):
+                    self._write_mark(db, pending, ApprovalMark(id, said), said.at_s)
+                    others = {each.pending.id: each for each in self._approvals_on_matter(db, pending.call_key)}
+                    for other in deny_same_call(others.values(), said):
                         self._update(db, other, others[other.pending.id].state)
-                        changed.append(change(other))
+                        changed.append(change_from_approval(other))
             return heard
 
-    def take(self, bound: Bound, now_s: float) -> Taken:
+    def take(self, bound: BoundCall, now_s: float) -> TakeResult:
         """Hand a yes to this very call out, once; it is spent on disk before the caller hears of it."""
-        now_s = checked_time(now_s)
-        if not self._there():
-            return Taken(State.UNKNOWN)
-        with self._changing(now_s, bound.session) as (db, changed):
-            asked = self._about(db, bound.matter)
-            near = [] if asked else self._near(db, bound)
-            said, used = taken(bound, self._mark(db, bound), asked, near, now_s)
+        now_s = parse_time(now_s)
+        if not self._file_exists():
+            return TakeResult(ApprovalState.UNKNOWN)
+        with self._transaction(now_s, bound.session) as (db, changed):
+            asked = self._approvals_on_matter(db, bound.call_key)
+            near = [] if asked else self._similar_grants(db, bound)
+            said, used = take_approval(bound, self._read_mark(db, bound), asked, near, now_s)
             if used is not None:
                 self._update(db, used, said.state)
-                changed.append(change(used))
-                db.execute("DELETE FROM marks WHERE session = ? AND matter = ?", (bound.session, bound.matter))
+                changed.append(change_from_approval(used))
+                db.execute("DELETE FROM marks WHERE session = ? AND matter = ?", (bound.session, bound.call_key))
             return said
 
     def denies(self, session: str) -> bool:
         """Whether a no stands for anything in this session."""
-        if not _is_text(session) or not self._there():
+        if not _is_text(session) or not self._file_exists():
             return False
-        with self._opened() as db:
+        with self._connection() as db:
             found = db.execute("SELECT 1 FROM marks WHERE session = ? AND who IS NOT NULL LIMIT 1", (session,))
             return found.fetchone() is not None
 
     def void(self, session: str, now_s: float) -> int:
         """End every open question of a session, answered or not; how many there were."""
-        now_s = checked_time(now_s)
-        if not _is_text(session) or not self._there():
+        now_s = parse_time(now_s)
+        if not _is_text(session) or not self._file_exists():
             return 0
-        with self._changing(now_s) as (db, changed):
-            changed += _changes(db, State.VOIDED, f"session = :session AND {_OPEN}", {"session": session})
+        with self._transaction(now_s) as (db, changed):
+            changed += _pending_changes(
+                db, ApprovalState.VOIDED, f"session = :session AND {_OPEN}", {"session": session}
+            )
             ended = db.execute(
                 f"UPDATE approvals SET state = 'voided', ended_s = ? WHERE session = ? AND {_OPEN}",  # noqa: S608
                 (now_s, session),
             )
             return ended.rowcount
 
-    def waiting(self, now_s: float) -> list[Pending]:
+    def waiting(self, now_s: float) -> list[PendingApproval]:
         """What waits for an answer, oldest first."""
-        return [each.pending for each in self._read(now_s, "WHERE state = 'waiting'") if each.state is State.WAITING]
+        return [
+            each.pending
+            for each in self._read_approvals(now_s, "WHERE state = 'waiting'")
+            if each.state is ApprovalState.WAITING
+        ]
 
     def every(self, now_s: float) -> list[Approval]:
         """Everything that is still kept, oldest first."""
-        return self._read(now_s, "")
+        return self._read_approvals(now_s, "")
 
     def get(self, id: str, now_s: float) -> Approval | None:
-        found = self._read(now_s, "WHERE id = ?", id) if is_id(id) else []
+        found = self._read_approvals(now_s, "WHERE id = ?", id) if is_approval_id(id) else []
         return found[0] if found else None
 
     def find(self, start: str) -> list[str]:
         """The ids that begin so, at most three; an id that is given whole is only itself."""
         # What is no text to SQLite begins no id; and an id has only letters and digits.
-        if not start.isascii() or not self._there():
+        if not start.isascii() or not self._file_exists():
             return []
-        with self._opened() as db:
+        with self._connection() as db:
             if db.execute("SELECT 1 FROM approvals WHERE id = ?", (start,)).fetchone():
                 return [start]
             # Not LIKE: a `%` that somebody typed would be every id.
@@ -221,44 +227,44 @@ class SqliteApprovals:
             )
             return [str(id) for (id,) in found]
 
-    def _read(self, now_s: float, where: str, *values: object) -> list[Approval]:
-        now_s = checked_time(now_s)
-        if not self._there():
+    def _read_approvals(self, now_s: float, where: str, *values: object) -> list[Approval]:
+        now_s = parse_time(now_s)
+        if not self._file_exists():
             return []
-        with self._opened() as db:
-            return [aged(each, now_s) for each in self._select(db, where, *values)]
+        with self._connection() as db:
+            return [expire_if_due(each, now_s) for each in self._select(db, where, *values)]
 
     @staticmethod
     def _select(db: sqlite3.Connection, where: str, *values: object) -> list[Approval]:
         found = db.execute(f"SELECT {_COLUMNS} FROM approvals {where} ORDER BY number", values)  # noqa: S608
-        return [_approval(row) for row in found]
+        return [_approval_from_row(row) for row in found]
 
-    def _about(self, db: sqlite3.Connection, matter: str) -> list[Approval]:
+    def _approvals_on_matter(self, db: sqlite3.Connection, matter: str) -> list[Approval]:
         return self._select(db, "WHERE matter = ?", matter)
 
     @staticmethod
-    def _mark(db: sqlite3.Connection, bound: Bound) -> Mark | None:
+    def _read_mark(db: sqlite3.Connection, bound: BoundCall) -> ApprovalMark | None:
         found = db.execute(
-            "SELECT id, who, said_s FROM marks WHERE session = ? AND matter = ?", (bound.session, bound.matter)
+            "SELECT id, who, said_s FROM marks WHERE session = ? AND matter = ?", (bound.session, bound.call_key)
         ).fetchone()
-        return None if found is None else _mark(*found)
+        return None if found is None else _mark_from_row(*found)
 
     @staticmethod
-    def _put_mark(db: sqlite3.Connection, pending: Pending, mark: Mark, now_s: float) -> None:
+    def _write_mark(db: sqlite3.Connection, pending: PendingApproval, mark: ApprovalMark, now_s: float) -> None:
         # Not the reason: it may say what the call was about, and that is not kept so long.
         db.execute(
             "INSERT INTO marks (session, matter, id, who, said_s, seen_s) VALUES (?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (session, matter) DO UPDATE SET id = excluded.id, who = excluded.who, "
             "said_s = excluded.said_s, seen_s = excluded.seen_s",
-            (pending.session, pending.matter, mark.id, mark.no and mark.no.who, mark.no and mark.no.at_s, now_s),
+            (pending.session, pending.call_key, mark.id, mark.no and mark.no.who, mark.no and mark.no.at_s, now_s),
         )
 
-    def _near(self, db: sqlite3.Connection, bound: Bound) -> list[Approval]:
+    def _similar_grants(self, db: sqlite3.Connection, bound: BoundCall) -> list[Approval]:
         where = "WHERE state = 'granted' AND tool = ? AND (session = ? OR arguments = ?)"
         return self._select(db, where, bound.tool, bound.session, bound.arguments)
 
     @staticmethod
-    def _update(db: sqlite3.Connection, approval: Approval, was: State) -> None:
+    def _update(db: sqlite3.Connection, approval: Approval, was: ApprovalState) -> None:
         said = approval.answered
         done = db.execute(
             "UPDATE approvals SET state = ?, who = ?, said_s = ?, reason = ?, ended_s = ? WHERE id = ? AND state = ?",
@@ -277,16 +283,18 @@ class SqliteApprovals:
             raise sqlite3.DatabaseError("a question changed while it was locked")
 
     @contextmanager
-    def _changing(self, now_s: float, session: str = "") -> Iterator[tuple[sqlite3.Connection, list[Change]]]:
+    def _transaction(
+        self, now_s: float, session: str = ""
+    ) -> Iterator[tuple[sqlite3.Connection, list[ApprovalChange]]]:
         """One change, whole or not at all, with everybody else kept out from the first read on.
 
         `session` is the one that was heard of, if any: what a person said to it is not forgotten. What is put into the
         list is recorded before it holds.
         """
-        with self._opened() as db:
+        with self._connection() as db:
             db.execute("BEGIN IMMEDIATE")
             try:
-                changed = age(db, now_s, session)
+                changed = expire_old(db, now_s, session)
                 yield db, changed
                 if changed and self._record is not None:
                     self._record(changed)
@@ -297,9 +305,9 @@ class SqliteApprovals:
             db.execute("COMMIT")
 
     @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
+    def _connection(self) -> Iterator[sqlite3.Connection]:
         try:
-            before = self._checked()
+            before = self._check_file()
             with closing(sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None)) as db:
                 # A yes must be spent for good before its call runs, and a deleted call must be gone.
                 db.execute("PRAGMA synchronous = FULL")
@@ -307,76 +315,78 @@ class SqliteApprovals:
                 db.execute("PRAGMA trusted_schema = OFF")
                 marks = [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
                 # What SQLite has opened by name has to be what was looked at.
-                if not os.path.samestat(before, self._checked()):
-                    raise self._refused("was replaced while it was opened")
+                if not os.path.samestat(before, self._check_file()):
+                    raise self._error("was replaced while it was opened")
                 if marks[0] != _APPLICATION:
-                    raise self._refused("is not a store of approvals", hint=self._anew)
+                    raise self._error("is not a store of approvals", hint=self._anew)
                 if marks[1] != _VERSION:
-                    raise self._refused("was made by another version of lockgate", hint=self._anew)
+                    raise self._error("was made by another version of lockgate", hint=self._anew)
                 yield db
         except sqlite3.Error as error:
-            raise self._failed(error) from error
+            raise self._error_from_sqlite(error) from error
         except OSError as error:
-            raise self._refused(f"cannot be used: {(error.strerror or type(error).__name__).lower()}") from error
+            raise self._error(f"cannot be used: {(error.strerror or type(error).__name__).lower()}") from error
 
-    def _there(self) -> bool:
+    def _file_exists(self) -> bool:
         try:
             os.lstat(self.path)
         except FileNotFoundError:
             return False
         except (OSError, ValueError) as error:
-            raise self._refused(f"cannot be used: {str(getattr(error, 'strerror', None) or error).lower()}") from None
+            raise self._error(f"cannot be used: {str(getattr(error, 'strerror', None) or error).lower()}") from None
         return True
 
-    def _checked(self) -> os.stat_result:
+    def _check_file(self) -> os.stat_result:
         """The file's status, if nobody else can have written it or put it there."""
         return _FILE.check_database(self.path)
 
-    def _make(self) -> None:
+    def _create_file(self) -> None:
         """The file with its tables, put in place whole: another process sees either none of it or all of it."""
-        if self._there():
+        if self._file_exists():
             return
         try:
             # Whoever was quicker made as good a one.
             with (
                 suppress(FileExistsError),
-                _FILE.made(self.path) as new,
+                _FILE.create_whole(self.path) as new,
                 closing(sqlite3.connect(new, isolation_level=None)) as db,
             ):
                 db.execute("PRAGMA synchronous = FULL")
                 db.execute("PRAGMA journal_mode = WAL")
                 db.executescript(_SCHEMA)
         except sqlite3.Error as error:
-            raise self._failed(error) from error
+            raise self._error_from_sqlite(error) from error
         except (OSError, ValueError) as error:
             said = str(getattr(error, "strerror", None) or error).lower()
-            raise self._refused(f"cannot be made: {said}") from error
+            raise self._error(f"cannot be made: {said}") from error
 
     _anew = "move the file away to begin anew: what waited in it is asked again, and so is what was denied"
 
-    def _refused(self, why: str, *, hint: str = "") -> LockgateError:
+    def _error(self, why: str, *, hint: str = "") -> LockgateError:
         return LockgateError(f"the approvals store {quoted(self.path, 200)} {why}", hint=hint)
 
-    def _failed(self, error: sqlite3.Error) -> LockgateError:
+    def _error_from_sqlite(self, error: sqlite3.Error) -> LockgateError:
         said = str(error).lower()
         if "locked" in said or "busy" in said:
-            return self._refused(f"was busy for {_BUSY_S:.0f} seconds", hint="try again")
+            return self._error(f"was busy for {_BUSY_S:.0f} seconds", hint="try again")
         if type(error) is sqlite3.DatabaseError:
-            return self._refused("is damaged, or no store of approvals", hint=self._anew)
-        return self._refused(f"cannot be used: {said}")
+            return self._error("is damaged, or no store of approvals", hint=self._anew)
+        return self._error(f"cannot be used: {said}")
 
 
-def _changes(db: sqlite3.Connection, state: State, where: str, values: dict[str, object]) -> list[Change]:
+def _pending_changes(
+    db: sqlite3.Connection, state: ApprovalState, where: str, values: dict[str, object]
+) -> list[ApprovalChange]:
     """What an UPDATE of these rows will have changed. Their other columns are not looked at: they may be damaged."""
     found = db.execute(f"SELECT session, id, digest FROM approvals WHERE {where}", values)  # noqa: S608
-    return [Change(str(session), str(id), state, str(digest)) for session, id, digest in found]
+    return [ApprovalChange(str(session), str(id), state, str(digest)) for session, id, digest in found]
 
 
-def age(db: sqlite3.Connection, now_s: float, session: str) -> list[Change]:
+def expire_old(db: sqlite3.Connection, now_s: float, session: str) -> list[ApprovalChange]:
     """What has expired is so for good; what ended long ago is forgotten, and later that it was asked."""
     over = f"{_OPEN} AND NOT (created_s - :skew <= :now AND :now < expires_s)"
     at: dict[str, object] = {"now": now_s, "skew": SKEW_S}
-    expired = _changes(db, State.EXPIRED, over, at)
+    expired = _pending_changes(db, ApprovalState.EXPIRED, over, at)
     db.execute(f"UPDATE approvals SET state = 'expired', ended_s = :now WHERE {over}", at)  # noqa: S608
     db.execute(f"DELETE FROM approvals WHERE NOT {_OPEN} AND ended_s < ?", (now_s - KEPT_S,))  # noqa: S608
     db.execute(
@@ -391,16 +401,16 @@ def age(db: sqlite3.Connection, now_s: float, session: str) -> list[Change]:
     return expired
 
 
-def _row(approval: Approval) -> tuple[object, ...]:
+def _row_from_approval(approval: Approval) -> tuple[object, ...]:
     pending, said = approval.pending, approval.answered
     return (
         pending.id,
         *pending.bound,
         pending.digest,
-        pending.matter,
+        pending.call_key,
         pending.created_s,
         pending.expires_s,
-        shown_to_json(pending.shown),
+        details_to_json(pending.shown),
         approval.state.value,
         said and said.who,
         said and said.at_s,
@@ -409,7 +419,7 @@ def _row(approval: Approval) -> tuple[object, ...]:
     )
 
 
-def _approval(row: tuple[object, ...]) -> Approval:
+def _approval_from_row(row: tuple[object, ...]) -> Approval:
     """A row as it was written, or an error: what is shown to a person must be what the digest was made from."""
     try:
         id, session, tool, arguments, policy_hash, context, digest, matter, created_s, expires_s, shown, *rest = row
@@ -417,13 +427,13 @@ def _approval(row: tuple[object, ...]) -> Approval:
         for text in (id, session, tool, arguments, policy_hash, context, digest, matter, shown):
             if not isinstance(text, str):
                 raise TypeError("not text")
-        bound = Bound(session, tool, arguments, policy_hash, context)  # type: ignore[arg-type]
-        pending = Pending(id, bound, created_s, expires_s, shown_from_json(shown))  # type: ignore[arg-type]
-        said = None if who is None else Answered(state != "denied", who, checked_time(said_s), reason)  # type: ignore[arg-type]
-        changed = pending.digest != digest or pending.matter != matter
+        bound = BoundCall(session, tool, arguments, policy_hash, context)  # type: ignore[arg-type]
+        pending = PendingApproval(id, bound, created_s, expires_s, details_from_json(shown))  # type: ignore[arg-type]
+        said = None if who is None else ApprovalAnswer(state != "denied", who, parse_time(said_s), reason)  # type: ignore[arg-type]
+        changed = pending.digest != digest or pending.call_key != matter
         if changed or (state in ("granted", "denied", "used") and said is None):
             raise ValueError("a row that was changed")
-        return Approval(pending, State(str(state)), said, checked_time(ended_s))
+        return Approval(pending, ApprovalState(str(state)), said, parse_time(ended_s))
     except (TypeError, ValueError, InvalidCall) as error:
         raise sqlite3.DatabaseError(f"a row that is no question: {type(error).__name__}") from error
 
@@ -437,7 +447,7 @@ def _is_text(session: str) -> bool:
     return True
 
 
-def _mark(id: object, who: object, said_s: object) -> Mark:
+def _mark_from_row(id: object, who: object, said_s: object) -> ApprovalMark:
     if not isinstance(id, str) or not isinstance(who, str | None):
         raise sqlite3.DatabaseError("a row that is no mark")
-    return Mark(id, None if who is None else Answered(False, who, checked_time(said_s)))
+    return ApprovalMark(id, None if who is None else ApprovalAnswer(False, who, parse_time(said_s)))

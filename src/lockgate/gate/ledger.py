@@ -19,7 +19,13 @@ from threading import Lock
 from time import time
 from typing import TYPE_CHECKING
 
-from lockgate.core.sessions.ledger_lines import Entry, Pass, entry_of, passed, to_lines
+from lockgate.core.sessions.ledger_lines import (
+    LedgerEntry,
+    LedgerPass,
+    entry_from_decision,
+    format_lines,
+    pass_from_decision,
+)
 
 if TYPE_CHECKING:
     from lockgate.core.vocabulary import Decision
@@ -45,10 +51,10 @@ class FileLedger:
         # Why the last write failed; empty when it did not.
         self.problem = ""
         self._max_bytes = max_bytes
-        self._waiting: deque[Entry | Pass] = deque(maxlen=_MAX_WAITING)
+        self._waiting: deque[LedgerEntry | LedgerPass] = deque(maxlen=_MAX_WAITING)
         self._writing = Lock()
         self._wrote_s = 0.0
-        _open.add(self)
+        _ledgers.add(self)
 
     def note(self, session: str, number: int, tool: str, decision: Decision) -> None:
         """Take a ruling in; what it was about stays out."""
@@ -56,8 +62,8 @@ class FileLedger:
             now_s = time()
             waiting = self._waiting
             self.lost += len(waiting) == _MAX_WAITING
-            cheap = passed(now_s, session, decision)
-            waiting.append(entry_of(now_s, session, number, tool, decision) if cheap is None else cheap)
+            cheap = pass_from_decision(now_s, session, decision)
+            waiting.append(entry_from_decision(now_s, session, number, tool, decision) if cheap is None else cheap)
             # A clock that was put back has nothing to say about how long ago the last write was.
             if cheap is None or len(waiting) >= BATCH or not 0 <= now_s - self._wrote_s < FLUSH_S:
                 self.flush()
@@ -68,12 +74,12 @@ class FileLedger:
     def flush(self) -> None:
         """Write what waits. A thread that finds another one writing leaves its entries to it."""
         while self._waiting and self._writing.acquire(blocking=False):
-            batch: list[Entry | Pass] = []
+            batch: list[LedgerEntry | LedgerPass] = []
             try:
                 with suppress(IndexError):
                     while True:
                         batch.append(self._waiting.popleft())
-                self._append(to_lines(batch).encode("ascii"))
+                self._append_lines(format_lines(batch).encode("ascii"))
                 self.problem = ""
             except Exception as error:  # noqa: BLE001  # as above
                 self.lost += len(batch)
@@ -84,29 +90,29 @@ class FileLedger:
 
     def files(self) -> tuple[Path, ...]:
         """Where the entries are, oldest first, as far as there are any."""
-        return tuple(each for each in (self._aside, self.path) if each.is_file())
+        return tuple(each for each in (self._rotated_path, self.path) if each.is_file())
 
     @property
-    def _aside(self) -> Path:
+    def _rotated_path(self) -> Path:
         return self.path.with_name(f"{self.path.name}.1")
 
-    def _append(self, data: bytes) -> None:
+    def _append_lines(self, data: bytes) -> None:
         """Add lines with one write, which the system keeps in one piece beside other processes' writes."""
-        handle = self._opened()
+        handle = self._open_file()
         try:
             status = os.fstat(handle)
-            _refuse_unfit(status)
+            _refuse_unsafe_file(status)
             # A machine that went down, or a full disk, may have left half a line: ours must not be glued to it.
             if _PREAD and status.st_size and os.pread(handle, 1, status.st_size - 1) != b"\n":
                 data = b"\n" + data
             if os.write(handle, data) != len(data):
                 raise OSError(ENOSPC, os.strerror(ENOSPC))
             if status.st_size + len(data) > self._max_bytes:
-                self._put_aside(handle)
+                self._rotate(handle)
         finally:
             os.close(handle)
 
-    def _opened(self) -> int:
+    def _open_file(self) -> int:
         # Without O_NONBLOCK a named pipe in its place would hang us until somebody reads from it.
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
         for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
@@ -117,7 +123,7 @@ class FileLedger:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             return os.open(self.path, flags, 0o600)
 
-    def _put_aside(self, handle: int) -> None:
+    def _rotate(self, handle: int) -> None:
         """Make room for a new file. The lock is the full file itself: whoever comes second finds another in its place.
 
         Nobody waits for it: a process that was stopped with the lock in its hand must not stop the others.
@@ -127,7 +133,7 @@ class FileLedger:
                 _flock(handle, _LOCK_EX | _LOCK_NB)
             full, named = os.fstat(handle), os.stat(self.path)
             if (full.st_dev, full.st_ino) == (named.st_dev, named.st_ino):
-                os.replace(self.path, self._aside)
+                os.replace(self.path, self._rotated_path)
 
     def __del__(self) -> None:
         # A gate that is made for one call and dropped has made its rulings all the same.
@@ -135,7 +141,7 @@ class FileLedger:
             self.flush()
 
 
-def _refuse_unfit(status: os.stat_result) -> None:
+def _refuse_unsafe_file(status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise OSError("not a regular file")
     if os.name == "posix" and (status.st_uid != os.geteuid() or status.st_mode & 0o022):
@@ -150,21 +156,21 @@ try:
 except ImportError:  # Windows, where a file that others have open cannot be put aside anyway
     _flock = None  # type: ignore[assignment]
 
-_open: weakref.WeakSet[FileLedger] = weakref.WeakSet()
+_ledgers: weakref.WeakSet[FileLedger] = weakref.WeakSet()
 
 
 def _flush_all() -> None:
-    for ledger in list(_open):
+    for ledger in list(_ledgers):
         ledger.flush()
 
 
-def _forget_all() -> None:
+def _reset_after_fork() -> None:
     """In a forked child: what waits is its parent's to write, and a lock some other thread held would never open."""
-    for ledger in list(_open):
+    for ledger in list(_ledgers):
         ledger._waiting.clear()
         ledger._writing = Lock()
 
 
 register(_flush_all)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
+    os.register_at_fork(after_in_child=_reset_after_fork)

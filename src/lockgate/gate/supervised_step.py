@@ -25,7 +25,7 @@ from typing import NamedTuple, Protocol
 from weakref import ref
 
 from lockgate.core.errors import InvalidCall, InvalidConfig, printable, quoted
-from lockgate.core.ruling.context import Past
+from lockgate.core.ruling.context import PastCall
 from lockgate.core.ruling.origins import Leaf
 from lockgate.core.ruling.pipeline import Ask, Stage
 from lockgate.core.ruling.policy import Policy
@@ -35,48 +35,48 @@ from lockgate.core.ruling.supervision import (
     MAX_TEXT,
     NEEDS_A_PERSON,
     UNSHOWN,
-    Acts,
+    ActingCalls,
     Commitment,
     SelfAssessment,
     Supervision,
     Trigger,
-    as_argument,
-    assessment_of,
-    commitment_of,
-    findings_of,
-    inherited,
+    call_to_argument,
+    effective_supervision,
+    findings_from_triggers,
+    parse_assessment,
+    parse_commitment,
+    parse_supervision,
     reconcile,
-    supervision_of,
-    whole,
+    refuse_half_pairs,
 )
 from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Reason, Risk, ToolCall
 
 
-class Watcher(Protocol):
+class CallWatcher(Protocol):
     """Who hears of the calls of a run.
 
     Of one call `begun`, `ruled` and `failed` get the very same `leaves`: two calls of one tool at once are told apart
     by nothing else. A call that Tier 1 settles at once may be told of by `ruled` alone. None of them raises.
     """
 
-    def begun(self, tool: str, leaves: Sequence[Leaf]) -> None:
+    def on_begun(self, tool: str, leaves: Sequence[Leaf]) -> None:
         """A call waits for its ruling."""
 
-    def ruled(self, tool: str, leaves: Sequence[Leaf], decision: Decision) -> None:
+    def on_ruled(self, tool: str, leaves: Sequence[Leaf], decision: Decision) -> None:
         """A call has its ruling."""
 
-    def failed(self, tool: str, leaves: Sequence[Leaf]) -> None:
+    def on_failed(self, tool: str, leaves: Sequence[Leaf]) -> None:
         """A call will not get one: the check was cancelled, or broke."""
 
 
-class Run(Protocol):
+class SupervisedRun(Protocol):
     """One agent run as far as a step needs it; `gate.Session` is one."""
 
     @property
     def policy(self) -> Policy: ...
 
     @property
-    def reaches_a_person(self) -> bool:
+    def can_reach_person(self) -> bool:
         """Whether a PAUSE can be answered at all."""
 
     def check(
@@ -87,25 +87,25 @@ class Run(Protocol):
         self, tool: str, arguments: Mapping[str, object], *, annotations: Mapping[str, object] | None = None
     ) -> Decision: ...
 
-    def watch(self, watcher: Watcher) -> Callable[[], None]:
+    def watch_calls(self, watcher: CallWatcher) -> Callable[[], None]:
         """Tell the watcher of each call, values uncut, until the returned function is called.
 
         Told are the calls that go through `check`, whoever makes them, and not what goes through `rule`. It is told
         under no lock of the run's: a watcher may ask to be forgotten there and then.
         """
 
-    def rule(self, ask: Ask, *, judged: bool = True) -> Decision:
+    def rule_on(self, ask: Ask, *, judged: bool = True) -> Decision:
         """Steps 6 to 8, approvals included, for what did not begin as a call; `judged` False asks no model."""
 
-    async def rule_async(self, ask: Ask, *, judged: bool = True) -> Decision: ...
+    async def rule_on_async(self, ask: Ask, *, judged: bool = True) -> Decision: ...
 
-    def enter(self, call: ToolCall, ruling: Decision) -> Decision:
+    def record_ruling(self, call: ToolCall, ruling: Decision) -> Decision:
         """Record a ruling that the step made itself; what comes back is what holds: no CONTINUE stays unrecorded."""
 
-    async def enter_async(self, call: ToolCall, ruling: Decision) -> Decision: ...
+    async def record_ruling_async(self, call: ToolCall, ruling: Decision) -> Decision: ...
 
 
-class _State(Enum):
+class StepState(Enum):
     OPEN = "open"
     JUDGED = "being finished"
     HELD = "waiting for an answer"
@@ -120,11 +120,11 @@ class Step:
     the inner ones, never the other way.
     """
 
-    _run: Run
+    _run: SupervisedRun
 
     def __init__(
         self,
-        run: Run,
+        run: SupervisedRun,
         goal: str,
         *,
         supervision: Supervision | str | None = None,
@@ -137,13 +137,13 @@ class Step:
             raise InvalidCall("a step needs a goal", hint="say in a sentence what it is to do")
         if len(goal) > MAX_TEXT:
             raise InvalidCall(f"a step's goal has {len(goal):,} characters, the limit is {MAX_TEXT:,}")
-        whole(goal, "a step's goal")
+        refuse_half_pairs(goal, "a step's goal")
         if parent is not None and parent._run is not run:
             raise InvalidCall(f"step {quoted(goal)} cannot be inside a step of another session")
-        asked = None if supervision is None else supervision_of(supervision)
+        asked = None if supervision is None else parse_supervision(supervision)
         # 1. Start.
-        self.supervision: Supervision = inherited(parent.supervision if parent else None, asked)
-        if self.supervision is Supervision.SUPERVISED_HUMAN and not run.reaches_a_person:
+        self.supervision: Supervision = effective_supervision(parent.supervision if parent else None, asked)
+        if self.supervision is Supervision.SUPERVISED_HUMAN and not run.can_reach_person:
             raise InvalidConfig(
                 f"step {quoted(goal)} needs a person, and this gate has no way to reach one",
                 hint="give the gate a store for approvals, or start the step as `supervised`",
@@ -153,9 +153,9 @@ class Step:
         self._children: list[Step] = []
         self._started = 0
         self._commitment: Commitment | None = None
-        self._state = self._resting = _State.OPEN
+        self._state = self._resting = StepState.OPEN
         self._lock = Lock()
-        self._acts = Acts(
+        self._acts = ActingCalls(
             high_risk_tools=run.policy.high_risk_tools, compared=self.supervision is not Supervision.UNSUPERVISED
         )
         self._seen = sha256()
@@ -164,9 +164,9 @@ class Step:
         self._begun: list[tuple[str, Sequence[Leaf]]] = []
         self._person = False
         self._triggers: tuple[Trigger, ...] = ()
-        self._watch = _Watch(self)
-        self.name = name if parent is None else parent._take_in(self)
-        self._watch.forget = run.watch(self._watch)
+        self._watch = StepWatcher(self)
+        self.name = name if parent is None else parent._adopt(self)
+        self._watch.forget = run.watch_calls(self._watch)
 
     @property
     def commitment(self) -> Commitment | None:
@@ -180,21 +180,21 @@ class Step:
     @property
     def finished(self) -> bool:
         """Whether the step was let through; an agent that never says it is done never is."""
-        return self._state is _State.DONE
+        return self._state is StepState.DONE
 
     @property
     def state(self) -> str:
         return self._state.value
 
-    def stands(self, state: str) -> None:
+    def restore_state(self, state: str) -> None:
         """Take over how the step stands, as it was settled elsewhere: by another process, or before this one began."""
         with self._lock:
-            self._state = _State(state)
+            self._state = StepState(state)
         self._let_go_of()
 
     @property
     def abandoned(self) -> bool:
-        return self._state is _State.ABANDONED
+        return self._state is StepState.ABANDONED
 
     def step(self, goal: str, *, supervision: Supervision | str | None = None) -> Step:
         """A step inside this one, at least as strictly supervised; it has to be finished first."""
@@ -207,21 +207,21 @@ class Step:
         person's yes from here on.
         """
         with ExitStack() as locks:
-            every = list(self._locked(locks))
+            every = list(self._lock_tree(locks))
             for step in every:
-                if step._state is _State.JUDGED or (step is self and step._state is _State.DONE):
+                if step._state is StepState.JUDGED or (step is self and step._state is StepState.DONE):
                     raise InvalidCall(f"cannot abandon step {quoted(step.goal)}: it is {step._state.value}")
             for step in every:
-                if step._state is not _State.DONE:
-                    step._state = _State.ABANDONED
+                if step._state is not StepState.DONE:
+                    step._state = StepState.ABANDONED
         for step in every:
             step._watch.forget()
 
     def commit(self, commitment: Commitment | Mapping[str, object]) -> Commitment:
         """2. Take what the agent declares. It can be given once: a commitment that follows the calls is none."""
-        given = commitment_of(commitment)
+        given = parse_commitment(commitment)
         with self._lock:
-            self._expect(_State.OPEN, "commit to")
+            self._expect(StepState.OPEN, "commit to")
             if self._commitment is not None:
                 raise InvalidCall("this step has a commitment already", hint="start a new step for other work")
             self._commitment = given
@@ -231,91 +231,96 @@ class Step:
         self, tool: str, arguments: Mapping[str, object], *, annotations: Mapping[str, object] | None = None
     ) -> Decision:
         """3. Rule on one call of this step before it runs: only CONTINUE lets it run."""
-        held = self._before()
+        held = self._hold_or_count_call()
         if held is not None:
-            return self._run.enter(ToolCall(tool, arguments), held)
+            return self._run.record_ruling(ToolCall(tool, arguments), held)
         try:
             return self._run.check(tool, arguments, annotations=annotations)
         finally:
-            self._made()
+            self._end_call()
 
     async def check_async(
         self, tool: str, arguments: Mapping[str, object], *, annotations: Mapping[str, object] | None = None
     ) -> Decision:
         """The same for a caller on an event loop."""
-        held = self._before()
+        held = self._hold_or_count_call()
         if held is not None:
-            return await self._run.enter_async(ToolCall(tool, arguments), held)
+            return await self._run.record_ruling_async(ToolCall(tool, arguments), held)
         try:
             return await self._run.check_async(tool, arguments, annotations=annotations)
         finally:
-            self._made()
+            self._end_call()
 
     def finish(self, assessment: SelfAssessment | Mapping[str, object]) -> Decision:
         """4. and 5. Rule on the step: CONTINUE ends it, REORIENT leaves it open, PAUSE holds it.
 
         After a PAUSE the same call asks again, which is how a person's answer arrives.
         """
-        asked = self._reconcile(assessment_of(assessment))
+        asked = self._start_finish(parse_assessment(assessment))
         try:
             if asked.unasked is not None:
-                ruling = self._run.enter(asked.ask.call, asked.unasked)
+                ruling = self._run.record_ruling(asked.ask.call, asked.unasked)
             else:
-                ruling = self._run.rule(asked.ask, judged=asked.judged)
+                ruling = self._run.rule_on(asked.ask, judged=asked.judged)
         except BaseException:
             self._reopen()
             raise
         settled = self._settle(ruling, asked.calls)
-        return self._let_go(settled if settled is ruling else self._run.enter(asked.ask.call, settled))
+        return self._unwatch_if_finished(
+            settled if settled is ruling else self._run.record_ruling(asked.ask.call, settled)
+        )
 
     async def finish_async(self, assessment: SelfAssessment | Mapping[str, object]) -> Decision:
         """The same for a caller on an event loop."""
-        asked = self._reconcile(assessment_of(assessment))
+        asked = self._start_finish(parse_assessment(assessment))
         try:
             if asked.unasked is not None:
-                ruling = await self._run.enter_async(asked.ask.call, asked.unasked)
+                ruling = await self._run.record_ruling_async(asked.ask.call, asked.unasked)
             else:
-                ruling = await self._run.rule_async(asked.ask, judged=asked.judged)
+                ruling = await self._run.rule_on_async(asked.ask, judged=asked.judged)
         except BaseException:
             self._reopen()
             raise
         settled = self._settle(ruling, asked.calls)
-        return self._let_go(settled if settled is ruling else await self._run.enter_async(asked.ask.call, settled))
+        return self._unwatch_if_finished(
+            settled if settled is ruling else await self._run.record_ruling_async(asked.ask.call, settled)
+        )
 
-    def _expect(self, state: _State, what: str) -> None:
+    def _expect(self, state: StepState, what: str) -> None:
         if self._state is not state:
             raise InvalidCall(f"cannot {what} step {quoted(self.goal)}: it is {self._state.value}")
 
-    def _take_in(self, child: Step) -> str:
+    def _adopt(self, child: Step) -> str:
         """Answer for a step inside from here on: its name."""
         with self._lock:
-            self._expect(_State.OPEN, "start another step in")
+            self._expect(StepState.OPEN, "start another step in")
             self._started += 1
             self._children = [each for each in self._children if not each.finished]
             self._children.append(child)
             return f"{self.name}.{self._started}"
 
-    def _locked(self, locks: ExitStack) -> Iterator[Step]:
+    def _lock_tree(self, locks: ExitStack) -> Iterator[Step]:
         """This step and all those inside it that are not finished, none of which changes meanwhile."""
         locks.enter_context(self._lock)
         yield self
         for child in self._children:
-            yield from child._locked(locks)
+            yield from child._lock_tree(locks)
 
     @property
-    def _unseen(self) -> bool:
+    def _has_unreviewed_work(self) -> bool:
         """Whether something in here should have been looked at and was given up instead."""
         return self.abandoned and (
-            self.supervision is not Supervision.UNSUPERVISED or any(child._unseen for child in self._children)
+            self.supervision is not Supervision.UNSUPERVISED
+            or any(child._has_unreviewed_work for child in self._children)
         )
 
-    def _before(self) -> Decision | None:
+    def _hold_or_count_call(self) -> Decision | None:
         """Why a call is not even asked about: an error where the host is wrong, a PAUSE where the agent has to wait."""
         with self._lock:
-            if self._state in (_State.HELD, _State.JUDGED):
+            if self._state in (StepState.HELD, StepState.JUDGED):
                 why = f"the step is {self._state.value}, so its calls pause"
                 return Decision(Action.PAUSE, 1, Reason.RECONCILIATION, Risk.HIGH, why)
-            self._expect(_State.OPEN, "make a call in")
+            self._expect(StepState.OPEN, "make a call in")
             if self._commitment is None and self.supervision is not Supervision.UNSUPERVISED:
                 raise InvalidCall(
                     f"step {quoted(self.goal)} has no commitment yet",
@@ -325,43 +330,43 @@ class Step:
             self._making += 1
         return None
 
-    def _made(self) -> None:
+    def _end_call(self) -> None:
         with self._lock:
             self._making -= 1
 
-    def _hears(self, tool: str, leaves: Sequence[Leaf]) -> None:
+    def _note_begun_call(self, tool: str, leaves: Sequence[Leaf]) -> None:
         with self._lock:
             self._begun.append((tool, leaves))
 
-    def _saw(self, tool: str, leaves: Sequence[Leaf], decision: Decision | None) -> None:
+    def _note_ruled_call(self, tool: str, leaves: Sequence[Leaf], decision: Decision | None) -> None:
         """A call of this session, made through the step or around it; one without a ruling was tried all the same."""
         values = tuple((leaf.argument, leaf.text) for leaf in leaves)
-        past = Past(tool, values, "no ruling", 0, "")
+        past = PastCall(tool, values, "no ruling", 0, "")
         if decision is not None:
-            past = Past(tool, values, decision.action.value, decision.tier, decision.reason.value)
+            past = PastCall(tool, values, decision.action.value, decision.tier, decision.reason.value)
         with self._lock:
             self._seen.update(repr((tool, values, past.action)).encode("utf-8", "backslashreplace"))
-            self._acts.note(self._commitment, past)
+            self._acts.add_call(self._commitment, past)
             # One that Tier 1 settled, or that began before the step, was never begun here.
             self._begun = [each for each in self._begun if each[0] != tool or each[1] is not leaves]
 
-    def _reconcile(self, assessment: SelfAssessment) -> _Asked:
+    def _start_finish(self, assessment: SelfAssessment) -> FinishQuestion:
         """4. The question, and its answer where nobody has to be asked for it."""
         policy = self._run.policy
         with self._lock:
-            if self._state is not _State.HELD:
-                self._expect(_State.OPEN, "finish")
+            if self._state is not StepState.HELD:
+                self._expect(StepState.OPEN, "finish")
             for child in self._children:
                 if not (child.finished or child.abandoned):
                     raise InvalidCall(
                         f"cannot finish step {quoted(self.goal)}: step {quoted(child.goal)} inside it is not finished",
                         hint="finish or abandon it first",
                     )
-            given_up = [child.goal for child in self._children if child._unseen]
+            given_up = [child.goal for child in self._children if child._has_unreviewed_work]
             if self.supervision is Supervision.UNSUPERVISED:
                 if not given_up:
                     self._person = False
-                    return self._asked(assessment, (), "an unsupervised step is not reconciled", count=None)
+                    return self._finish_question(assessment, (), "an unsupervised step is not reconciled", count=None)
             elif self._commitment is None:
                 raise InvalidCall(
                     f"step {quoted(self.goal)} has no commitment to be held to",
@@ -377,9 +382,9 @@ class Step:
             self._person = self.supervision is Supervision.SUPERVISED_HUMAN or bool(given_up)
             judged = bool(self._triggers) or policy.mode is Mode.PARANOID
             fits = "" if judged or self._person else "what was done fits what was declared"
-            return self._asked(assessment, given_up, fits, judged=judged, count=self._acts.seen)
+            return self._finish_question(assessment, given_up, fits, judged=judged, count=self._acts.seen)
 
-    def _asked(
+    def _finish_question(
         self,
         assessment: SelfAssessment,
         given_up: Sequence[str],
@@ -387,33 +392,33 @@ class Step:
         *,
         judged: bool = False,
         count: int | None,
-    ) -> _Asked:
-        self._resting, self._state = self._state, _State.JUDGED
+    ) -> FinishQuestion:
+        self._resting, self._state = self._state, StepState.JUDGED
         ask = Ask(
-            ToolCall(FINISH, self._shown(assessment, given_up)),
+            ToolCall(FINISH, self._shown_arguments(assessment, given_up)),
             Risk.HIGH,
             Reason.RECONCILIATION,
-            (*self._held_by(), *findings_of(self._triggers)),
+            (*self._extra_findings(), *findings_from_triggers(self._triggers)),
             (),
             Stage.SUPERVISOR,
         )
         unasked = Decision(Action.CONTINUE, 1, Reason.RECONCILIATION, Risk.HIGH, fits) if fits else None
-        return _Asked(ask, unasked, judged, count)
+        return FinishQuestion(ask, unasked, judged, count)
 
-    def _held_by(self) -> Iterator[Finding]:
+    def _extra_findings(self) -> Iterator[Finding]:
         # 5. Person.
         if self._person:
             yield Finding(NEEDS_A_PERSON, "step", 0, 0)
-        unshown = self._acts.unshown()
+        unshown = self._acts.describe_unshown()
         if unshown:
             yield Finding(UNSHOWN, "acts", 0, 0, "raw", unshown)
 
-    def _shown(self, assessment: SelfAssessment, given_up: Sequence[str]) -> dict[str, object]:
+    def _shown_arguments(self, assessment: SelfAssessment, given_up: Sequence[str]) -> dict[str, object]:
         """What judges and people are shown of the step, and what an approval is bound to; the calls come first."""
         shown: dict[str, object] = {
             "step": self.name,
             "goal": self.goal,
-            "acts": [as_argument(act) for act in self._acts.told()],
+            "acts": [call_to_argument(act) for act in self._acts.most_telling()],
             # An approval is for what was done until then: another call makes it another question.
             "calls": self._acts.seen,
             "calls_sha256": self._seen.hexdigest(),
@@ -422,8 +427,8 @@ class Step:
             shown["abandoned"] = [printable(goal, 100) for goal in given_up[:MAX_ENTRIES]]
             shown["abandoned_steps"] = len(given_up)
         if self._commitment is not None:
-            shown["commitment"] = _plain(asdict(self._commitment))
-        shown["assessment"] = _plain(asdict(assessment))
+            shown["commitment"] = _json_fields(asdict(self._commitment))
+        shown["assessment"] = _json_fields(asdict(assessment))
         return shown
 
     def _reopen(self) -> None:
@@ -442,12 +447,12 @@ class Step:
                 why = "the step needs a person's yes, so it pauses"
                 ruling = ruling._replace(action=Action.PAUSE, reason=Reason.HARD_RULE, explanation=why)
             if ruling.action is Action.CONTINUE:
-                self._state = _State.DONE
+                self._state = StepState.DONE
             else:
-                self._state = _State.OPEN if ruling.action is Action.REORIENT else _State.HELD
+                self._state = StepState.OPEN if ruling.action is Action.REORIENT else StepState.HELD
             return ruling
 
-    def _let_go(self, ruling: Decision) -> Decision:
+    def _unwatch_if_finished(self, ruling: Decision) -> Decision:
         self._let_go_of()
         return ruling
 
@@ -457,7 +462,7 @@ class Step:
             self._watch.forget()
 
 
-class _Asked(NamedTuple):
+class FinishQuestion(NamedTuple):
     """What the end of a step hangs on: `unasked` is the ruling where nobody has to be asked, else `judged` says whether
     a model is. `calls` is how many calls were made by then; None where another one makes no difference.
     """
@@ -468,7 +473,7 @@ class _Asked(NamedTuple):
     calls: int | None
 
 
-class _Watch:
+class StepWatcher:
     """A step's ear in its run, which does not keep the step alive: one that was dropped is heard of no more."""
 
     __slots__ = ("_step", "forget")
@@ -477,22 +482,22 @@ class _Watch:
         self._step = ref(step)
         self.forget: Callable[[], None] = lambda: None
 
-    def begun(self, tool: str, leaves: Sequence[Leaf]) -> None:
-        step = self._present()
+    def on_begun(self, tool: str, leaves: Sequence[Leaf]) -> None:
+        step = self._live_step()
         if step is not None:
-            step._hears(tool, leaves)
+            step._note_begun_call(tool, leaves)
 
-    def ruled(self, tool: str, leaves: Sequence[Leaf], decision: Decision) -> None:
-        step = self._present()
+    def on_ruled(self, tool: str, leaves: Sequence[Leaf], decision: Decision) -> None:
+        step = self._live_step()
         if step is not None:
-            step._saw(tool, leaves, decision)
+            step._note_ruled_call(tool, leaves, decision)
 
-    def failed(self, tool: str, leaves: Sequence[Leaf]) -> None:
-        step = self._present()
+    def on_failed(self, tool: str, leaves: Sequence[Leaf]) -> None:
+        step = self._live_step()
         if step is not None:
-            step._saw(tool, leaves, None)
+            step._note_ruled_call(tool, leaves, None)
 
-    def _present(self) -> Step | None:
+    def _live_step(self) -> Step | None:
         # Not by a finalizer: that could run under the run's own lock.
         step = self._step()
         if step is None:
@@ -500,6 +505,6 @@ class _Watch:
         return step
 
 
-def _plain(fields: dict[str, object]) -> dict[str, object]:
+def _json_fields(fields: dict[str, object]) -> dict[str, object]:
     """Lists for tuples: an approval is bound to JSON."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}

@@ -99,14 +99,14 @@ def parse_anchor(text: str) -> Anchor:
     """An anchor as the configuration writes it: `file:PATH`, `git:FOLDER`, `https://…`, `syslog:`, `syslog://HOST`."""
     kind, _, rest = text.strip().partition(":")
     if kind == "file":
-        place = _place(rest, "a file for heads")
+        place = _parse_place(rest, "a file for heads")
         if not place.parent.is_dir():
             raise InvalidConfig(
                 f"the folder of the anchor {quoted(place, 200)} is not there", hint="make it, or name another"
             )
         return FileAnchor(place)
     if kind == "git":
-        return _git(_place(rest, "a git working tree for heads"))
+        return _parse_git_anchor(_parse_place(rest, "a git working tree for heads"))
     if kind in ("http", "https"):
         return Webhook(parse_address(text.strip(), "a webhook for heads"))
     if kind == "syslog":
@@ -122,14 +122,14 @@ def parse_anchor(text: str) -> Anchor:
     )
 
 
-def _place(text: str, what: str) -> Path:
+def _parse_place(text: str, what: str) -> Path:
     path = Path(text)
     if not text or not path.is_absolute() or "\0" in text:
         raise InvalidConfig(f"{what} needs a whole path, not {quoted(text, 200)}", hint="begin it with the root")
     return path
 
 
-def _git(folder: Path) -> Anchor:
+def _parse_git_anchor(folder: Path) -> Anchor:
     from shutil import which
 
     program = which("git")
@@ -188,27 +188,29 @@ class GitAnchor:
         # below take it as it is, and run nothing.
         name = file_name(head.origin)
         replace(self.folder / name, note, mode=0o644)
-        blob = self._git("hash-object", "-w", "--no-filters", "--stdin", data=note).strip().decode("ascii")
+        blob = self._run_git("hash-object", "-w", "--no-filters", "--stdin", data=note).strip().decode("ascii")
         entry = f"100644 blob {blob}\t{name}".encode()
-        parent = self._git("rev-parse", "--verify", "--quiet", "HEAD^{commit}", may_fail=True).strip().decode("ascii")
-        listed = self._git("ls-tree", "-z", parent).split(b"\0")[:-1] if parent else []
+        parent = (
+            self._run_git("rev-parse", "--verify", "--quiet", "HEAD^{commit}", may_fail=True).strip().decode("ascii")
+        )
+        listed = self._run_git("ls-tree", "-z", parent).split(b"\0")[:-1] if parent else []
         if entry not in listed:
             kept = [each for each in listed if each.partition(b"\t")[2] != name.encode()]
             self._commit(head, parent, b"".join(each + b"\0" for each in (*kept, entry)))
         # So that whoever commits something else here does not take the head out again.
-        self._git("update-index", "--add", "--cacheinfo", f"100644,{blob},{name}")
-        if self._git("cat-file", "blob", f"HEAD:{name}") != note:
+        self._run_git("update-index", "--add", "--cacheinfo", f"100644,{blob},{name}")
+        if self._run_git("cat-file", "blob", f"HEAD:{name}") != note:
             raise LockgateError("git keeps something else than the head")
 
     def _commit(self, head: Checkpoint, parent: str, listed: bytes) -> None:
-        tree = self._git("mktree", "-z", "--missing", data=listed).strip().decode("ascii")
+        tree = self._run_git("mktree", "-z", "--missing", data=listed).strip().decode("ascii")
         behind = ("-p", parent) if parent else ()
         said = f"{printable(head.origin)} has {head.size} records"
-        commit = self._git("commit-tree", tree, *behind, "-m", said).strip().decode("ascii")
+        commit = self._run_git("commit-tree", tree, *behind, "-m", said).strip().decode("ascii")
         # Only where nobody has committed meanwhile.
-        self._git("update-ref", "-m", "lockgate", "HEAD", commit, parent)
+        self._run_git("update-ref", "-m", "lockgate", "HEAD", commit, parent)
 
-    def _git(self, *arguments: str, data: bytes = b"", may_fail: bool = False) -> bytes:
+    def _run_git(self, *arguments: str, data: bytes = b"", may_fail: bool = False) -> bytes:
         # Nothing of the machine's or the user's settings, and no program that the repository's own could name.
         settings = ("core.hooksPath=" + os.devnull, "core.fsmonitor=false", "gc.auto=0")
         command = [self.program, "-C", str(self.folder)]
@@ -307,7 +309,7 @@ def post(
     host = address.host.strip("[]")
     connection: HTTPConnection
     if address.scheme == "https":
-        connection = HTTPSConnection(host, address.port, timeout=deadline_s, context=tls or _trusted())
+        connection = HTTPSConnection(host, address.port, timeout=deadline_s, context=tls or _default_tls())
     else:
         connection = HTTPConnection(host, address.port, timeout=deadline_s)
 
@@ -357,7 +359,7 @@ def post(
 
 
 @cache
-def _trusted() -> SSLContext:
+def _default_tls() -> SSLContext:
     """Reading all the certificates takes long, and the whole process waits: once."""
     from ssl import create_default_context
 

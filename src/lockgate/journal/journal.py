@@ -25,32 +25,40 @@ from typing import TypedDict
 
 from lockgate.core.errors import InvalidRecord, JournalDamaged, JournalUnavailable, LockgateError, quoted
 from lockgate.core.journal.merkle import Frontier, Tile, leaf_hash
-from lockgate.core.journal.record import MAX_RECORD, SALT, encode, opening, parse, prune, rotation
-from lockgate.core.journal.signed_notes import Checkpoint, Proof, Verify, open_checkpoint, signed
+from lockgate.core.journal.record import (
+    MAX_RECORD,
+    SALT,
+    encode_record,
+    opening_record,
+    parse_record,
+    prune_record,
+    rotation_record,
+)
+from lockgate.core.journal.signed_notes import Checkpoint, Proof, Verify, open_checkpoint, sign_note
 from lockgate.core.vocabulary import Receipt
 from lockgate.journal.log import (
+    CheckedHead,
     Head,
-    Known,
-    Row,
+    LogRow,
     Seal,
     Shard,
     Store,
     Transaction,
-    check_held,
-    clock_fits,
-    consistency,
-    damaged,
+    check_held_head,
+    find_end_of_old_records,
+    find_shard,
     found_since,
-    frontier_of,
-    inclusion,
-    named,
+    frontier_from_edge,
+    is_clock_plausible,
+    log_damaged,
     newest_head,
-    old_records,
-    recognised,
-    told_ms,
+    prove_consistency,
+    prove_inclusion,
+    recognise_shard,
+    record_time_ms,
     waited,
     waiting,
-    walked,
+    walk_log,
 )
 from lockgate.journal.log import Signer as Signer
 
@@ -75,7 +83,7 @@ _CLOSE_S = 2.0
 _log = getLogger("lockgate.journal")
 
 
-class _Ticket:
+class AppendTicket:
     """Somebody's records on their way into the log. Done once it has receipts or an error."""
 
     __slots__ = ("_records", "_rows", "durable", "error", "receipts", "since", "weight")
@@ -84,17 +92,17 @@ class _Ticket:
         self, records: Sequence[bytes], weight: int, *, durable: bool, since: tuple[int, int] | None = None
     ) -> None:
         self._records, self.weight, self.durable = [bytes(each) for each in records], weight, durable
-        self._rows: list[Row] | None = None
+        self._rows: list[LogRow] | None = None
         # Where the log ended when they began to wait in the spool, if they did.
         self.since = since
         self.receipts: tuple[Receipt, ...] | None = None
         self.error: JournalUnavailable | None = None
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[LogRow]:
         # Hashed when they are stored, and not in the way of whoever lets them wait.
         if self._rows is None:
-            self._rows = [Row(leaf_hash(each), each) for each in self._records]
+            self._rows = [LogRow(leaf_hash(each), each) for each in self._records]
         return self._rows
 
     def __len__(self) -> int:
@@ -104,7 +112,7 @@ class _Ticket:
         return True
 
 
-class _Numbered(TypedDict):
+class OwnRecordNumber(TypedDict):
     """What every record of the journal's own begins with."""
 
     run: str
@@ -152,7 +160,7 @@ class Journal:
         self._ticks = ticks
         self._held = tuple(held)
         self._find_signer = find_signer
-        self._known: Known | None = None
+        self._known: CheckedHead | None = None
         # The tree as this process last saw it, signed or not: an append on anything shorter would be a fork.
         self._seen: tuple[int, bytes] = (0, b"")
         # The same, where this process was the last to append: what it need not read again as long as it still is.
@@ -164,18 +172,18 @@ class Journal:
         self._retained_s: float | None = None
         self._run = os.urandom(8).hex()
         self._seq = 0
-        self._begin()
+        self._reset_process_state()
         _open.add(self)
 
-    def _begin(self) -> None:
+    def _reset_process_state(self) -> None:
         """Everything that a fork leaves in pieces: locks that nobody will open, and a thread that is not here."""
-        self._waiting: deque[_Ticket] = deque()
+        self._waiting: deque[AppendTicket] = deque()
         # Owner of `_spooling`: who changes what waits in the spool; `_promised` is how many tickets that are.
         self._spooling = Lock()
         self._promised = 0
         self._last_waits = b""
         # Of those, the ones that could not be stored: nobody knows whether they are. And whether the last write failed.
-        self._unstored: list[_Ticket] = []
+        self._unstored: list[AppendTicket] = []
         self._behind = False
         # Owner of `_writing`: who appends. Owner of `_signing`: who signs. Taken in this order where both are.
         self._writing = Lock()
@@ -206,11 +214,11 @@ class Journal:
             raise LockgateError(
                 f"an append takes 1 to {_MAX_BATCH} records of 1 to {MAX_RECORD:,} bytes", hint="encode them first"
             )
-        ticket = _Ticket(records, sum(sizes), durable=durable)
+        ticket = AppendTicket(records, sum(sizes), durable=durable)
         # Hashed here: whoever stores it does so for many.
         ticket.rows  # noqa: B018
         self._waiting.append(ticket)
-        return partial(self._stored, ticket)
+        return partial(self._wait_until_stored, ticket)
 
     def promise(self, records: Sequence[bytes]) -> Callable[[], tuple[Receipt, ...]] | None:
         """As `enqueue`, for records that need not outlive a power cut: when this returns, they outlive this process.
@@ -229,9 +237,9 @@ class Journal:
         weight = sum([len(each) for each in records])
         if not 0 < len(records) <= _MAX_PROMISED or weight > _MAX_PROMISED_BYTES or not all(records):
             return None
-        ticket = _Ticket(records, weight, durable=False, since=(shard.number, shard.size))
+        ticket = AppendTicket(records, weight, durable=False, since=(shard.number, shard.size))
         try:
-            self._refuse_unfit()
+            self._refuse_unsigned_too_long()
             with self._spooling:
                 if self._promised >= _MAX_PROMISED:
                     return None
@@ -241,28 +249,28 @@ class Journal:
                 self._waiting.append(ticket)
         except (OSError, JournalUnavailable):
             return None
-        return partial(self._stored, ticket)
+        return partial(self._wait_until_stored, ticket)
 
-    def _keep_promises(self, tickets: list[_Ticket]) -> None:
+    def _keep_promises(self, tickets: list[AppendTicket]) -> None:
         """Store records that waited in a spool, unless they are stored already. All or nothing; under `_writing`."""
         with self.store.writing(durable=True) as log:
-            shard = self._continued(log)
-            frontier = frontier_of(shard.edge)
+            shard = self._find_shard_to_continue(log)
+            frontier = frontier_from_edge(shard.edge)
             found: list[tuple[Shard, int]] = []
             for ticket in tickets:
                 assert ticket.since is not None  # noqa: S101
                 there = found_since(log, *ticket.since, ticket.rows[0].leaf)
                 if there is None:
-                    tip = _appended(log, shard, frontier, ticket.rows, self._sealing())
+                    tip = _append_rows(log, shard, frontier, ticket.rows, self._current_seal())
                     if tip is None:
-                        raise damaged("the log changed while everybody else was kept out")
+                        raise log_damaged("the log changed while everybody else was kept out")
                     there = shard, frontier.size
                     shard, frontier = tip
                 found.append(there)
         self._seen, self._tip = (shard.number, shard.edge), None
         for ticket, (where, first) in zip(tickets, found, strict=True):
             ticket.receipts = tuple([Receipt(where.origin, at, row.leaf) for at, row in enumerate(ticket.rows, first)])
-        self._ask_for_head(sum(len(ticket.rows) for ticket in tickets))
+        self._request_head(sum(len(ticket.rows) for ticket in tickets))
 
     def _kept(self, count: int) -> None:
         """So many promises are kept: with the last, nothing waits any more."""
@@ -294,14 +302,14 @@ class Journal:
         """Whether all that waited there was somebody's with the log's key, and is stored."""
         with self.store.reading() as log:
             vkeys = {shard.number: shard.vkey for shard in log.shards()}
-        tickets: list[_Ticket] = []
+        tickets: list[AppendTicket] = []
         last, whole = b"", True
         try:
             for each in waited(data):
                 seal = self._seal_of(vkeys.get(each.shard, ""))
                 if seal is None or not compare_digest(seal.over_waiting(last + each.data), each.seal):
                     raise ValueError("not written with the key")
-                tickets.append(_Ticket(each.bodies, len(each.data), durable=True, since=(each.shard, each.size)))
+                tickets.append(AppendTicket(each.bodies, len(each.data), durable=True, since=(each.shard, each.size)))
                 last = each.seal
         except ValueError:
             whole = False
@@ -311,29 +319,29 @@ class Journal:
 
     def _seal_of(self, vkey: str) -> Seal | None:
         if vkey == self._signer.key.vkey:
-            return self._sealing()
+            return self._current_seal()
         signer = self._find_signer(vkey) if vkey and self._find_signer is not None else None
         return Seal(signer, self._verify) if signer is not None and signer.key.vkey == vkey else None
 
-    def _stored(self, ticket: _Ticket) -> tuple[Receipt, ...]:
+    def _wait_until_stored(self, ticket: AppendTicket) -> tuple[Receipt, ...]:
         # Whoever comes first writes for everybody who waits by then: one commit, one sync, many records.
         with self._writing:
             if ticket.since is not None and ticket.error is not None:
-                self._write([])
+                self._write_batch([])
             while ticket.receipts is None and ticket.error is None:
-                batch = self._batch()
+                batch = self._take_batch()
                 if not batch:
                     # Enqueued before a fork, and called for in the child: it is its parent's to store.
                     raise JournalUnavailable("the records were enqueued in another process")
-                self._write(batch)
+                self._write_batch(batch)
         if ticket.receipts is not None:
             return ticket.receipts
         assert ticket.error is not None  # noqa: S101
         # An error of one's own each: several threads may be about to raise it.
         raise type(ticket.error)(ticket.error.message, hint=ticket.error.hint) from ticket.error
 
-    def _batch(self) -> list[_Ticket]:
-        batch: list[_Ticket] = []
+    def _take_batch(self) -> list[AppendTicket]:
+        batch: list[AppendTicket] = []
         count = weight = 0
         while self._waiting:
             first = self._waiting[0]
@@ -344,31 +352,31 @@ class Journal:
             batch.append(self._waiting.popleft())
         return batch
 
-    def _write(self, batch: list[_Ticket]) -> None:
+    def _write_batch(self, batch: list[AppendTicket]) -> None:
         rows = [row for ticket in batch for row in ticket.rows]
         try:
-            self._refuse_unfit()
+            self._refuse_unsigned_too_long()
             if self._known is None:
-                self._open()
+                self._open_log()
             if self._unstored:
                 self._try_again()
             if not rows:
                 self._behind = False
                 return
             with self.store.writing(durable=any(ticket.durable for ticket in batch)) as log:
-                tip = self._tip and _appended(log, *self._tip, rows, self._sealing())
+                tip = self._tip and _append_rows(log, *self._tip, rows, self._current_seal())
                 if tip is None:
-                    shard = self._continued(log)
-                    tip = _appended(log, shard, frontier_of(shard.edge), rows, self._sealing())
+                    shard = self._find_shard_to_continue(log)
+                    tip = _append_rows(log, shard, frontier_from_edge(shard.edge), rows, self._current_seal())
                     if tip is None:
-                        raise damaged("the log changed while everybody else was kept out")
+                        raise log_damaged("the log changed while everybody else was kept out")
         except JournalUnavailable as error:
             self._note_damage(error)
-            self._fail(batch, error)
+            self._fail_batch(batch, error)
             return
         except BaseException as error:
             # Nobody may wait for ever for what this thread had taken over.
-            self._fail(batch, JournalUnavailable(f"the writer stopped: {type(error).__name__}"))
+            self._fail_batch(batch, JournalUnavailable(f"the writer stopped: {type(error).__name__}"))
             raise
         self._behind = False
         self._tip, (shard, frontier) = tip, tip
@@ -378,31 +386,31 @@ class Journal:
             ticket.receipts = tuple([Receipt(origin, at, row.leaf) for at, row in enumerate(ticket.rows, first)])
             first += len(ticket.rows)
         self._kept(sum(ticket.since is not None for ticket in batch))
-        self._ask_for_head(len(rows))
+        self._request_head(len(rows))
 
-    def _fail(self, batch: list[_Ticket], error: JournalUnavailable) -> None:
+    def _fail_batch(self, batch: list[AppendTicket], error: JournalUnavailable) -> None:
         self._behind = True
         self._unstored += [ticket for ticket in batch if ticket.since is not None]
         for ticket in (*batch, *self._unstored):
             ticket.error = error
 
-    def _continued(self, log: Transaction) -> Shard:
+    def _find_shard_to_continue(self, log: Transaction) -> Shard:
         """The shard to append to where somebody else was the last to: if they had the key, and this process has it."""
         assert self._known is not None  # noqa: S101
-        shard = recognised(log.current(), self._seen)
+        shard = recognise_shard(log.current(), self._seen)
         if shard.number != self._known.shard:
-            walked(log, self._known, self._seen, self._verify)
-        self._adopt(shard)
-        self._sealing().check([shard])
+            walk_log(log, self._known, self._seen, self._verify)
+        self._adopt_signer(shard)
+        self._current_seal().check_shards([shard])
         return shard
 
-    def _sealing(self) -> Seal:
+    def _current_seal(self) -> Seal:
         if self._seal is None or self._seal.signer is not self._signer:
             self._seal = Seal(self._signer, self._verify)
         return self._seal
 
-    def _refuse_unfit(self) -> None:
-        self._refuse_unfit_to_sign()
+    def _refuse_unsigned_too_long(self) -> None:
+        self._refuse_closed_or_damaged()
         since = self._unsigned_since
         if since is not None and self._ticks() - since > MAX_UNSIGNED_S:
             why = f": {self.problem}" if self.problem else ""
@@ -414,36 +422,36 @@ class Journal:
 
     # Opening
 
-    def _open(self) -> None:
+    def _open_log(self) -> None:
         """Make the log, or check the end of the one that is there against its newest head and the held ones."""
-        with self._numbering(), self.store.writing(durable=True) as log:
+        with self._new_run_on_failure(), self.store.writing(durable=True) as log:
             if log.current() is None:
-                self.begin(log)
+                self.open_first_shard(log)
         with self.store.reading() as log:
-            shard = recognised(log.current(), self._seen)
-            self._adopt(shard)
+            shard = recognise_shard(log.current(), self._seen)
+            self._adopt_signer(shard)
             _, head = newest_head(log, shard, self._verify)
-            start = frontier_of(shard.signed_edge)
+            start = frontier_from_edge(shard.signed_edge)
             if start.size != head.size or start.root() != head.root:
-                raise damaged("the newest head and the tree kept with it do not fit")
-            known = Known(shard.number, start)
-            _, _, frontier = walked(log, known, self._seen, self._verify)
-            self._sealing().check(log.shards())
+                raise log_damaged("the newest head and the tree kept with it do not fit")
+            known = CheckedHead(shard.number, start)
+            _, _, frontier = walk_log(log, known, self._seen, self._verify)
+            self._current_seal().check_shards(log.shards())
             for note in self._held:
-                check_held(log, note, self._verify)
+                check_held_head(log, note, self._verify)
         self._known, self._seen, self._tip = known, (shard.number, shard.edge), None
         if frontier.size > start.size:
             # Somebody was stopped before they could sign.
-            self._ask_for_head(frontier.size - start.size)
+            self._request_head(frontier.size - start.size)
         self._take_over()
 
-    def begin(self, log: Transaction) -> None:
+    def open_first_shard(self, log: Transaction) -> None:
         """Open the first shard, in a transaction of somebody who may have made its key there."""
         if self._held:
-            raise damaged("the log is gone: the store is empty, and a head of it is held")
-        self._open_shard(log, self._sealing())
+            raise log_damaged("the log is gone: the store is empty, and a head of it is held")
+        self._open_shard(log, self._current_seal())
 
-    def _adopt(self, shard: Shard) -> None:
+    def _adopt_signer(self, shard: Shard) -> None:
         """The signer for this shard, or JournalUnavailable."""
         if shard.vkey == self._signer.key.vkey:
             return
@@ -459,22 +467,22 @@ class Journal:
                 hint=hint,
             )
 
-    def _open_shard(self, log: Transaction, seal: Seal, *, vkey: str = "", head: bytes = b"") -> Known:
+    def _open_shard(self, log: Transaction, seal: Seal, *, vkey: str = "", head: bytes = b"") -> CheckedHead:
         """A shard is never without a head: one that has none has lost it."""
         key = seal.signer.key
         shard = log.open_shard(key.vkey)
-        record = opening(**self._next(), origin=key.name, previous_vkey=vkey, previous=head.decode())
+        record = opening_record(**self._next_number(), origin=key.name, previous_vkey=vkey, previous=head.decode())
         frontier = Frontier()
-        self._add(log, shard, frontier, record, seal)
-        self._sign(log, shard, frontier, seal.signer)
-        return Known(shard.number, frontier)
+        self._append_own_record(log, shard, frontier, record, seal)
+        self._store_head(log, shard, frontier, seal.signer)
+        return CheckedHead(shard.number, frontier)
 
-    def _next(self) -> _Numbered:
+    def _next_number(self) -> OwnRecordNumber:
         self._seq += 1
-        return _Numbered(run=self._run, seq=self._seq, ts_ms=self._now_ms(), salt=os.urandom(SALT))
+        return OwnRecordNumber(run=self._run, seq=self._seq, ts_ms=self._now_ms(), salt=os.urandom(SALT))
 
     @contextmanager
-    def _numbering(self) -> Iterator[None]:
+    def _new_run_on_failure(self) -> Iterator[None]:
         """After a failure, nobody knows which numbers were stored; a run has neither holes nor doubles, so it ends."""
         try:
             yield
@@ -486,13 +494,15 @@ class Journal:
         return max(0, int(self._clock() * 1000))
 
     @staticmethod
-    def _add(log: Transaction, shard: Shard, frontier: Frontier, record: dict[str, object], seal: Seal) -> Shard:
-        body = encode(record)
-        row, tiles = Row(leaf_hash(body), body), list[Tile]()
+    def _append_own_record(
+        log: Transaction, shard: Shard, frontier: Frontier, record: dict[str, object], seal: Seal
+    ) -> Shard:
+        body = encode_record(record)
+        row, tiles = LogRow(leaf_hash(body), body), list[Tile]()
         frontier.append(row.leaf, tiles)
         grown = shard._replace(edge=frontier.to_bytes())
-        if not log.append(shard, [row], grown.edge, tiles, seal.over(grown)):
-            raise damaged("the shard that was written to is gone, or closed")
+        if not log.append(shard, [row], grown.edge, tiles, seal.seal_shard(grown)):
+            raise log_damaged("the shard that was written to is gone, or closed")
         return grown
 
     # Signing
@@ -501,18 +511,18 @@ class Journal:
         """The newest signed head, which covers everything that was acknowledged before the call."""
         try:
             with self._writing:
-                self._refuse_unfit_to_sign()
+                self._refuse_closed_or_damaged()
                 if self._known is None:
-                    self._open()
+                    self._open_log()
             with self._signing:
-                note = self._checkpoint()
+                note = self._sign_newest_head()
                 news, self._told = note != self._told, note
         except JournalUnavailable as error:
             self._note_damage(error)
             self.problem = error.message
             raise
         if news:
-            self._tell(note)
+            self._notify_listeners(note)
         return note
 
     def on_head(self, callback: Callable[[bytes], None]) -> None:
@@ -523,20 +533,20 @@ class Journal:
         """
         self._listeners.append(callback)
 
-    def _tell(self, note: bytes) -> None:
+    def _notify_listeners(self, note: bytes) -> None:
         for callback in self._listeners:
             try:
                 callback(note)
             except Exception as error:  # noqa: BLE001  # whoever listens must not stop the signing
                 _log.warning("a new head of the journal could not be passed on: %s", type(error).__name__)
 
-    def _refuse_unfit_to_sign(self) -> None:
+    def _refuse_closed_or_damaged(self) -> None:
         if self._closed:
             raise JournalUnavailable("the journal was closed")
         if self._damage is not None:
             raise self._damage
 
-    def _checkpoint(self) -> bytes:
+    def _sign_newest_head(self) -> bytes:
         assert self._known is not None  # noqa: S101
         self._changed.clear()
         self._hurry.clear()
@@ -544,7 +554,7 @@ class Journal:
         try:
             seen = self._seen
             with self.store.reading() as log:
-                shard, known, frontier = walked(log, self._known, seen, self._verify)
+                shard, known, frontier = walk_log(log, self._known, seen, self._verify)
                 newest = log.newest(shard.number)
                 every = log.shards()
             assert newest is not None  # noqa: S101
@@ -552,10 +562,10 @@ class Journal:
                 # Others sign this log: that this process cannot, or not now, leaves nothing unsigned for long.
                 self._unsigned_since = self._ticks()
             self._known = known
-            self._adopt(shard)
-            self._sealing().check(every)
+            self._adopt_signer(shard)
+            self._current_seal().check_shards(every)
             if newest.size < frontier.size:
-                newest, self._known = self._signed(shard, frontier)
+                newest, self._known = self._sign_and_store_head(shard, frontier)
         except BaseException:
             self._unsigned += count
             self._changed.set()
@@ -565,24 +575,24 @@ class Journal:
         self._unsigned_since = self._ticks() if self._changed.is_set() else None
         return newest.note
 
-    def _signed(self, shard: Shard, frontier: Frontier) -> tuple[Head, Known]:
+    def _sign_and_store_head(self, shard: Shard, frontier: Frontier) -> tuple[Head, CheckedHead]:
         """Sign outside the lock, for a signer may be slow; the log only grows, so the head stays true."""
-        made = self._made(shard, frontier, self._signer)
-        known = Known(shard.number, frontier)
+        made = self._make_head(shard, frontier, self._signer)
+        known = CheckedHead(shard.number, frontier)
         with self.store.writing(durable=True) as log:
-            recognised(log.current(), self._seen)
+            recognise_shard(log.current(), self._seen)
             newest = log.newest(shard.number)
             if newest is not None and newest.size >= made.size:
                 return newest, known  # another process was quicker; the next walk checks its head
             log.sign(shard.number, made, frontier.to_bytes())
         return made, known
 
-    def _sign(self, log: Transaction, shard: Shard, frontier: Frontier, signer: Signer) -> Head:
-        made = self._made(shard, frontier, signer)
+    def _store_head(self, log: Transaction, shard: Shard, frontier: Frontier, signer: Signer) -> Head:
+        made = self._make_head(shard, frontier, signer)
         log.sign(shard.number, made, frontier.to_bytes())
         return made
 
-    def _made(self, shard: Shard, frontier: Frontier, signer: Signer) -> Head:
+    def _make_head(self, shard: Shard, frontier: Frontier, signer: Signer) -> Head:
         key = signer.key
         if key.vkey != shard.vkey:
             raise JournalUnavailable(
@@ -591,7 +601,7 @@ class Journal:
             )
         checkpoint = Checkpoint(key.name, frontier.size, frontier.root())
         try:
-            note = signed(checkpoint.text, key, signer.sign).to_bytes()
+            note = sign_note(checkpoint.text, key, signer.sign).to_bytes()
             good = open_checkpoint(note, key, self._verify) == checkpoint  # 5.
         except Exception as error:
             # A signer may be a program or a service, and fails in its own words; those may hold a secret.
@@ -600,7 +610,7 @@ class Journal:
             raise JournalUnavailable("the signer failed: it signed something else")
         return Head(checkpoint.size, note, self._now_ms())
 
-    def _ask_for_head(self, count: int) -> None:
+    def _request_head(self, count: int) -> None:
         self._unsigned += count
         if self._unsigned_since is None:
             self._unsigned_since = self._ticks()
@@ -610,15 +620,15 @@ class Journal:
         if self._unsigned >= CHECKPOINT_RECORDS:
             self._hurry.set()
         if self._thread is None or not self._thread.is_alive():
-            thread = Thread(target=self._keep_signing, name="lockgate-journal", daemon=True)
+            thread = Thread(target=self._run_signing_thread, name="lockgate-journal", daemon=True)
             # No more threads: the next append tries again, and `close` signs.
             with suppress(RuntimeError):
                 thread.start()
                 self._thread = thread
 
-    def _keep_signing(self) -> None:
+    def _run_signing_thread(self) -> None:
         # Asked again each time: `checkpoint` clears the events, and may do so just after `close` has set them.
-        while not self._closed and self._woken():
+        while not self._closed and self._wait_for_work():
             try:
                 # What it cannot store the next one may; signing does not wait for it.
                 with suppress(Exception), self._writing:
@@ -631,16 +641,16 @@ class Journal:
                 self._hurry.clear()
             else:
                 if self.retention_days:
-                    self._retain()
+                    self._apply_retention()
             self.store.tidy()
 
-    def _woken(self) -> bool:
+    def _wait_for_work(self) -> bool:
         """Wait until a head is due; False when the journal was closed instead."""
         self._changed.wait()
         self._hurry.wait(CHECKPOINT_S)
         return not self._closed
 
-    def _retain(self) -> None:
+    def _apply_retention(self) -> None:
         now_s = self._ticks()
         if self._retained_s is not None and now_s - self._retained_s < RETENTION_S:
             return
@@ -655,34 +665,34 @@ class Journal:
     def rotate(self, signer: Signer, *, who: str = "") -> bytes:
         """Close the shard and go on under another key, all at once or not at all; the closed shard's last head."""
         with self._writing, self._signing:
-            self._refuse_unfit()
+            self._refuse_unsigned_too_long()
             try:
                 if self._known is None:
-                    self._open()
+                    self._open_log()
                 assert self._known is not None  # noqa: S101
-                with self._numbering(), self.store.writing(durable=True) as log:
+                with self._new_run_on_failure(), self.store.writing(durable=True) as log:
                     if any(each.origin == signer.key.name for each in log.shards()):
                         raise LockgateError(
                             f"the name {quoted(signer.key.name)} was used by this log before",
                             hint="make the new key under a new name",
                         )
-                    shard, _, frontier = walked(log, self._known, self._seen, self._verify)
-                    self._adopt(shard)
-                    seal = self._sealing()
-                    seal.check(log.shards())
-                    last_record = rotation(**self._next(), next_vkey=signer.key.vkey, who=who)
-                    self._add(log, shard, frontier, last_record, seal)
-                    last = self._sign(log, shard, frontier, self._signer)
+                    shard, _, frontier = walk_log(log, self._known, self._seen, self._verify)
+                    self._adopt_signer(shard)
+                    seal = self._current_seal()
+                    seal.check_shards(log.shards())
+                    last_record = rotation_record(**self._next_number(), next_vkey=signer.key.vkey, who=who)
+                    self._append_own_record(log, shard, frontier, last_record, seal)
+                    last = self._store_head(log, shard, frontier, self._signer)
                     seal = Seal(signer, self._verify)
                     for each in log.shards():
-                        log.prune(each.number, each.pruned, seal.over(each))
+                        log.prune(each.number, each.pruned, seal.seal_shard(each))
                     known = self._open_shard(log, seal, vkey=shard.vkey, head=last.note)
             except JournalUnavailable as error:
                 self._note_damage(error)
                 raise
             self._signer, self._seal, self._known = signer, seal, known
             self._seen, self._tip = (known.shard, known.frontier.to_bytes()), None
-        self._tell(last.note)
+        self._notify_listeners(last.note)
         return last.note
 
     def prune(self, *, retention_days: int, who: str = "") -> dict[str, int]:
@@ -698,37 +708,37 @@ class Journal:
 
     def _prune(self, retention_days: int, who: str, *, asked: bool) -> dict[str, int]:
         gone: dict[str, int] = {}
-        if due := self._due(retention_days, asked=asked):
+        if due := self._find_prunable(retention_days, asked=asked):
             with self._writing:
-                with self._numbering(), self.store.writing(durable=True) as log:
-                    current, seal = self._continued(log), self._sealing()
+                with self._new_run_on_failure(), self.store.writing(durable=True) as log:
+                    current, seal = self._find_shard_to_continue(log), self._current_seal()
                     shards = log.shards()
-                    seal.check(shards)
-                    frontier = frontier_of(current.edge)
+                    seal.check_shards(shards)
+                    frontier = frontier_from_edge(current.edge)
                     for shard in shards:
                         before = due.get(shard.number, 0)
                         if before > max(1, shard.pruned):
-                            said = prune(
-                                **self._next(),
+                            said = prune_record(
+                                **self._next_number(),
                                 origin=shard.origin,
                                 before=before,
                                 retention_days=retention_days,
                                 who=who,
                             )
-                            current = self._add(log, current, frontier, said, seal)
+                            current = self._append_own_record(log, current, frontier, said, seal)
                             pruned = (current if shard.number == current.number else shard)._replace(pruned=before)
-                            log.prune(pruned.number, before, seal.over(pruned))
+                            log.prune(pruned.number, before, seal.seal_shard(pruned))
                             current = pruned if pruned.number == current.number else current
                             gone[shard.origin] = before
                 if gone:
                     self._seen, self._tip = (current.number, current.edge), None
-                    self._ask_for_head(len(gone))
+                    self._request_head(len(gone))
             # First the record that says so is signed.
             self.checkpoint()
-        self._sweep()
+        self._sweep_bodies()
         return gone
 
-    def _due(self, retention_days: int, *, asked: bool) -> dict[int, int]:
+    def _find_prunable(self, retention_days: int, *, asked: bool) -> dict[int, int]:
         """By shard, below which index records are old; unasked, nothing as long as none has been so for an hour."""
         now_ms = self._now_ms()
         old_ms = now_ms - retention_days * _DAY_MS
@@ -738,9 +748,9 @@ class Journal:
                 overdue_ms = old_ms - int(RETENTION_S * 1000)
                 self._kept_because = ""
                 first = ((each, max(1, each.pruned)) for each in log.shards())
-                if not any(told_ms(log, each.number, at) < overdue_ms for each, at in first if at < each.size):
+                if not any(record_time_ms(log, each.number, at) < overdue_ms for each, at in first if at < each.size):
                     return {}
-                if not clock_fits(log, now_ms, retention_days):
+                if not is_clock_plausible(log, now_ms, retention_days):
                     self._kept_because = self.problem = (
                         "no old records are deleted: the clock may have jumped, for none of those to keep is "
                         "a day to a month old, or the newest is from the future; `lockgate audit prune --yes` deletes "
@@ -748,14 +758,14 @@ class Journal:
                     )
                     _log.warning("%s", self._kept_because)
                     return {}
-            found = {each.number: old_records(log, each, old_ms, self._verify) for each in log.shards()}
+            found = {each.number: find_end_of_old_records(log, each, old_ms, self._verify) for each in log.shards()}
         return {number: before for number, before in found.items() if before}
 
-    def _sweep(self) -> None:
+    def _sweep_bodies(self) -> None:
         """Delete in small pieces: nobody's append waits for a year's records to go. What is cut short goes on later."""
         with self.store.reading() as log:
             shards = log.shards()
-        self._sealing().check(shards)
+        self._current_seal().check_shards(shards)
         pruned = {each.origin: each.pruned for each in shards}
         for shard in shards:
             # The first record of a shard, and the last of a closed one, link it to the others.
@@ -766,7 +776,7 @@ class Journal:
                 if not bodies:
                     break
                 with self.store.writing(durable=False) as change:
-                    change.sweep(shard.number, [at for at, body in bodies if not _excuses(body, pruned)])
+                    change.sweep(shard.number, [at for at, body in bodies if not _explains_deletion(body, pruned)])
                 start = bodies[-1][0] + 1
 
     # What is there
@@ -774,17 +784,17 @@ class Journal:
     def newest(self, origin: str = "") -> bytes:
         """The newest signed head that is stored, of this shard or of the open one."""
         with self.store.reading() as log:
-            return newest_head(log, named(log, origin), self._verify)[0]
+            return newest_head(log, find_shard(log, origin), self._verify)[0]
 
     def prove(self, index: int, *, origin: str = "") -> Proof:
         """That a record is in the log, under the newest signed head."""
         with self.store.reading() as log:
-            return inclusion(log, index, origin=origin, verify=self._verify)
+            return prove_inclusion(log, index, origin=origin, verify=self._verify)
 
     def consistency(self, old: int, new: int, *, origin: str = "") -> tuple[bytes, ...]:
         """That the tree of `new` records, which a signed head covers, begins with that of `old`."""
         with self.store.reading() as log:
-            return consistency(log, old, new, origin=origin, verify=self._verify)
+            return prove_consistency(log, old, new, origin=origin, verify=self._verify)
 
     def close(self) -> None:
         """Sign what is unsigned, and let go of the store. Never raises."""
@@ -793,9 +803,9 @@ class Journal:
         if self._waiting or self._unstored:
             with suppress(Exception), self._writing:
                 if self._unstored:
-                    self._write([])
-                while batch := self._batch():
-                    self._write(batch)
+                    self._write_batch([])
+                while batch := self._take_batch():
+                    self._write_batch(batch)
         if self._known is not None:
             # Not only what this process appended: a child of its own may have ended without signing.
             with suppress(Exception):
@@ -819,8 +829,8 @@ class Journal:
         self.close()
 
 
-def _appended(
-    log: Transaction, shard: Shard, frontier: Frontier, rows: list[Row], seal: Seal
+def _append_rows(
+    log: Transaction, shard: Shard, frontier: Frontier, rows: list[LogRow], seal: Seal
 ) -> tuple[Shard, Frontier] | None:
     """The shard and its tree with these records; None where it is not as it was any more."""
     frontier, tiles = frontier.copy(), list[Tile]()
@@ -828,18 +838,18 @@ def _appended(
         frontier.append(row.leaf, tiles)
     edge = frontier.to_bytes()
     grown = Shard(shard.number, shard.vkey, edge, shard.signed_edge, shard.pruned)
-    if not log.append(shard, rows, edge, tiles, seal.over(grown)):
+    if not log.append(shard, rows, edge, tiles, seal.seal_shard(grown)):
         return None
     return grown, frontier
 
 
-def _excuses(body: bytes, pruned: Mapping[str, int]) -> bool:
+def _explains_deletion(body: bytes, pruned: Mapping[str, int]) -> bool:
     """Whether this is the record that says why others are not there; those before it for the same shard say less."""
     # In canonical form no text can hold this, its quotes would be escaped: most records need not be parsed.
     if b'"kind":"prune"' not in body:
         return False
     try:
-        fields = parse(body)
+        fields = parse_record(body)
     except InvalidRecord:
         return False
     before = fields["before"]
@@ -854,14 +864,14 @@ def _close_all() -> None:
         journal.close()
 
 
-def _forked() -> None:
+def _reset_after_fork() -> None:
     """In a child: what waits and what is unsigned is its parent's to finish."""
     for journal in list(_open):
-        journal._begin()
+        journal._reset_process_state()
         # Numbers of a run are given out once.
         journal._run, journal._seq = os.urandom(8).hex(), 0
 
 
 register(_close_all)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_reset_after_fork)

@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import NoReturn
 
 from lockgate.core.errors import InvalidNote, LockgateError, quoted
-from lockgate.core.journal.signed_notes import COSIGNATURE, ED25519, PublicKey, public_key
-from lockgate.runtime.private_files import Private
+from lockgate.core.journal.signed_notes import COSIGNATURE, ED25519, PublicKey, check_public_key
+from lockgate.runtime.private_files import PrivateFileKind
 
 _PREFIX = "PRIVATE+KEY+"
 # A name has at most 255 characters; what is longer is another file.
 _MOST = 2_048
 _SEED = _PUBLIC = 32
-_FILE = Private("a key", "sign anything with it", "journal", secret=True)
+_FILE = PrivateFileKind("a key", "sign anything with it", "journal", secret=True)
 _SIGNATURE = 64
 
 
-class Signer:
+class Ed25519Signer:
     """Signs as one key. The private half stays inside: it is in no text, and in nothing that can be written down."""
 
     __slots__ = ("_private", "key")
@@ -63,22 +63,22 @@ def verify(public: bytes, message: bytes, signature: bytes) -> bool:
     return True
 
 
-def from_seed(name: str, seed: bytes, *, kind: int = ED25519) -> Signer:
+def signer_from_seed(name: str, seed: bytes, *, kind: int = ED25519) -> Ed25519Signer:
     """The signer whose private half is these 32 bytes."""
     from nacl.bindings import crypto_sign_seed_keypair
 
     public, private = crypto_sign_seed_keypair(seed)
-    return Signer(public_key(name, public, kind), private)
+    return Ed25519Signer(check_public_key(name, public, kind), private)
 
 
-def create(path: Path, name: str, *, kind: int = ED25519) -> Signer:
+def create(path: Path, name: str, *, kind: int = ED25519) -> Ed25519Signer:
     """A new key in a new file. When this returns, the file is on the disk; an older file is never touched."""
     seed = os.urandom(_SEED)
-    signer = from_seed(name, seed, kind=kind)
+    signer = signer_from_seed(name, seed, kind=kind)
     line = f"{_PREFIX}{name}+{signer.key.id.hex()}+{b64encode(bytes((kind,)) + seed).decode('ascii')}\n"
     try:
         # Not by a second process in the first's place: what that one signed could never be checked again.
-        with _FILE.made(path) as new, open(new, "wb") as file:
+        with _FILE.create_whole(path) as new, open(new, "wb") as file:
             file.write(line.encode())
             file.flush()
             os.fsync(file.fileno())
@@ -88,11 +88,11 @@ def create(path: Path, name: str, *, kind: int = ED25519) -> Signer:
             hint="what it signed can be checked only with it: rotate the key instead of replacing the file",
         ) from None
     except (OSError, ValueError) as error:
-        raise _failed(path, "made", error) from error
+        raise _key_failed(path, "made", error) from error
     return signer
 
 
-def load(path: Path) -> Signer:
+def load(path: Path) -> Ed25519Signer:
     """The key in this file, unless somebody else could have read or written it."""
     try:
         _FILE.check(path.parent, folder=True)
@@ -107,11 +107,11 @@ def load(path: Path) -> Signer:
     except FileNotFoundError:
         raise LockgateError(f"there is no key in {quoted(path, 200)}") from None
     except (OSError, ValueError) as error:
-        raise _failed(path, "read", error) from error
-    return _parsed(path, data)
+        raise _key_failed(path, "read", error) from error
+    return _parse_key(path, data)
 
 
-def load_or_create(path: Path, name: str) -> Signer:
+def load_or_create(path: Path, name: str) -> Ed25519Signer:
     """The key in this file, or a new one; several processes that start at once end up with the same."""
     if not os.path.lexists(path):
         try:
@@ -123,7 +123,7 @@ def load_or_create(path: Path, name: str) -> Signer:
     return load(path)
 
 
-def _parsed(path: Path, data: bytes) -> Signer:
+def _parse_key(path: Path, data: bytes) -> Ed25519Signer:
     try:
         line = data.decode("utf-8").removesuffix("\n")
         if not line.startswith(_PREFIX) or len(data) > _MOST:
@@ -133,7 +133,7 @@ def _parsed(path: Path, data: bytes) -> Signer:
         secret = b64decode(encoded, validate=True)
         if len(secret) != 1 + _SEED or secret[0] not in (ED25519, COSIGNATURE):
             raise ValueError("no key")
-        signer = from_seed(name, secret[1:], kind=secret[0])
+        signer = signer_from_seed(name, secret[1:], kind=secret[0])
         if signer.key.id.hex() != id:
             raise ValueError("another key's id")
     except (ValueError, InvalidNote):
@@ -145,6 +145,6 @@ def _parsed(path: Path, data: bytes) -> Signer:
     return signer
 
 
-def _failed(path: Path, what: str, error: Exception) -> LockgateError:
+def _key_failed(path: Path, what: str, error: Exception) -> LockgateError:
     said = str(getattr(error, "strerror", None) or error).lower()
     return LockgateError(f"the key {quoted(path, 200)} cannot be {what}: {said}")

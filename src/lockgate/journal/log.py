@@ -40,7 +40,7 @@ from lockgate.core.journal.merkle import (
     verify_consistency,
     verify_inclusion,
 )
-from lockgate.core.journal.record import parse
+from lockgate.core.journal.record import parse_record
 from lockgate.core.journal.signed_notes import (
     Checkpoint,
     Proof,
@@ -87,7 +87,7 @@ class Head(NamedTuple):
     at_ms: int
 
 
-class Row(NamedTuple):
+class LogRow(NamedTuple):
     leaf: bytes
     body: bytes
 
@@ -122,7 +122,7 @@ class Transaction(Snapshot, Protocol):
     def open_shard(self, vkey: str) -> Shard:
         """Begin a new, empty shard, which closes the one before."""
 
-    def append(self, shard: Shard, rows: Sequence[Row], edge: bytes, tiles: Sequence[Tile], seal: bytes) -> bool:
+    def append(self, shard: Shard, rows: Sequence[LogRow], edge: bytes, tiles: Sequence[Tile], seal: bytes) -> bool:
         """Add records at the end of the newest shard; `edge` is its tree with them, `tiles` what they complete.
 
         False, with nothing done, where this is not the newest shard any more, or its tree is not `shard.edge`: whoever
@@ -217,7 +217,7 @@ class Seal:
             raise JournalUnavailable("the signer failed: it signed something else")
         self._key = sha256(signature).digest()
 
-    def over(self, shard: Shard) -> bytes:
+    def seal_shard(self, shard: Shard) -> bytes:
         said = b"%d %d %d\n%b%b" % (shard.number, shard.pruned, len(shard.edge), shard.edge, shard.vkey.encode())
         return hmac.digest(self._key, said, "sha256")
 
@@ -227,16 +227,16 @@ class Seal:
         # for this is in the way of calls.
         return blake2b(data, digest_size=32, key=self._key, person=b"waiting").digest()
 
-    def check(self, shards: Iterable[Shard]) -> None:
+    def check_shards(self, shards: Iterable[Shard]) -> None:
         for shard in shards:
-            if not hmac.compare_digest(self.over(shard), shard.seal):
-                raise damaged(
+            if not hmac.compare_digest(self.seal_shard(shard), shard.seal):
+                raise log_damaged(
                     f"the end of the log {quoted(shard.origin)}, or what may be deleted of it, "
                     "was written by somebody without its key"
                 )
 
 
-class Known(NamedTuple):
+class CheckedHead(NamedTuple):
     """The newest stored head a process has checked: nothing that contradicts it is ever signed."""
 
     shard: int
@@ -246,63 +246,65 @@ class Known(NamedTuple):
 # Signing
 
 
-def walked(log: Snapshot, known: Known, seen: tuple[int, bytes], verify: Verify) -> tuple[Shard, Known, Frontier]:
+def walk_log(
+    log: Snapshot, known: CheckedHead, seen: tuple[int, bytes], verify: Verify
+) -> tuple[Shard, CheckedHead, Frontier]:
     """Steps 1 to 4: the newest shard, its newest head, and its tree made anew from what is stored."""
     shards = [each for each in log.shards() if each.number >= known.shard]
-    shard = recognised(shards[-1] if shards else None, seen)
+    shard = recognise_shard(shards[-1] if shards else None, seen)
     frontier = known.frontier.copy()
     for each, after in zip(shards, [*shards[1:], None], strict=True):
         if each.number != known.shard:
             frontier = Frontier()
-        known = Known(each.number, _walk(log, each, frontier, verify))
+        known = CheckedHead(each.number, _walk_shard(log, each, frontier, verify))
         _check_link(log, each, after, known.frontier.size)
     return shard, known, frontier
 
 
-def recognised(shard: Shard | None, seen: tuple[int, bytes]) -> Shard:
+def recognise_shard(shard: Shard | None, seen: tuple[int, bytes]) -> Shard:
     """Step 1, as far as it can be seen at a glance: this is done under the lock of every append.
 
     `seen` has to be from before the log was looked at: other threads go on appending.
     """
     number, edge = seen
     if shard is None:
-        raise damaged("the store holds no log any more" if number else "the store holds no log")
+        raise log_damaged("the store holds no log any more" if number else "the store holds no log")
     size, before = shard.size, int.from_bytes(edge[:8], "big")
     if (shard.number, size) < (number, before):
-        raise damaged(f"the log went back: it had {before} records, now it has {size}")
+        raise log_damaged(f"the log went back: it had {before} records, now it has {size}")
     if (shard.number, size) == (number, before) and shard.edge != edge:
-        raise damaged(f"the log is another one: its {size} records are not those that were there")
+        raise log_damaged(f"the log is another one: its {size} records are not those that were there")
     return shard
 
 
-def _walk(log: Snapshot, shard: Shard, frontier: Frontier, verify: Verify) -> Frontier:
+def _walk_shard(log: Snapshot, shard: Shard, frontier: Frontier, verify: Verify) -> Frontier:
     """Take the tree to the end of the shard; the tree as it was at the newest head."""
     _, head = newest_head(log, shard, verify)  # 2.
     if head.size < frontier.size:
-        raise damaged(f"the newest head is gone: one of {frontier.size} records was there, now of {head.size}")
+        raise log_damaged(f"the newest head is gone: one of {frontier.size} records was there, now of {head.size}")
     leaves = log.leaves(shard.number, frontier.size, shard.size)  # 3.
     while frontier.size < head.size:
         index, leaf = next(leaves, (-1, b""))
         if index != frontier.size:
-            raise damaged(f"record {frontier.size} is missing: the head says {head.size}")
-        _take(frontier, leaf)
+            raise log_damaged(f"record {frontier.size} is missing: the head says {head.size}")
+        _append_leaf(frontier, leaf)
     if frontier.root() != head.root:
-        raise damaged(f"the first {head.size} records are not those of the newest head")
+        raise log_damaged(f"the first {head.size} records are not those of the newest head")
     at_head = frontier.copy()
     if at_head.to_bytes() != shard.signed_edge:
-        raise damaged("the newest head and the tree kept with it do not fit")
+        raise log_damaged("the newest head and the tree kept with it do not fit")
     bodies = log.bodies(shard.number, head.size, shard.size)  # 4.
     for index, leaf in leaves:
         at, body = next(bodies, (-1, b""))
         if index != frontier.size or at != index:
-            raise damaged(f"record {frontier.size} is missing")
+            raise log_damaged(f"record {frontier.size} is missing")
         if leaf_hash(body) != leaf:
-            raise damaged(f"record {index} is not what was appended")
-        _take(frontier, leaf)
+            raise log_damaged(f"record {index} is not what was appended")
+        _append_leaf(frontier, leaf)
     if frontier.to_bytes() != shard.edge:
-        raise damaged(f"the log says {shard.size} records, and has {frontier.size} that do not add up to it")
+        raise log_damaged(f"the log says {shard.size} records, and has {frontier.size} that do not add up to it")
     if next(log.leaves(shard.number, shard.size, shard.size + 1), None) is not None:
-        raise damaged(f"there are records beyond the {shard.size} that the log says it has")
+        raise log_damaged(f"there are records beyond the {shard.size} that the log says it has")
     return at_head
 
 
@@ -313,27 +315,27 @@ def _check_link(log: Snapshot, shard: Shard, after: Shard | None, signed: int) -
     """
     _, body = next(log.bodies(shard.number, shard.size - 1, shard.size), (-1, b""))
     try:
-        last = parse(body) if after is not None or _ROTATION in body else {}
+        last = parse_record(body) if after is not None or _ROTATION in body else {}
     except LockgateError:
         last = {}
     if after is None:
         if last.get("kind") == "rotation":
-            raise damaged(f"the log {quoted(shard.origin)} was closed, and the one it names as next is gone")
+            raise log_damaged(f"the log {quoted(shard.origin)} was closed, and the one it names as next is gone")
     elif signed != shard.size:
-        raise damaged(f"the log {quoted(shard.origin)} was closed by a record that its key has not signed")
+        raise log_damaged(f"the log {quoted(shard.origin)} was closed by a record that its key has not signed")
     elif last.get("kind") != "rotation" or last.get("next_vkey") != after.vkey:
-        raise damaged(f"the log {quoted(after.origin)} is not the one that {quoted(shard.origin)} names as next")
+        raise log_damaged(f"the log {quoted(after.origin)} is not the one that {quoted(shard.origin)} names as next")
 
 
 # In canonical form no text can hold this, its quotes would be escaped: most records need not be parsed.
 _ROTATION = b'"kind":"rotation"'
 
 
-def _take(frontier: Frontier, leaf: bytes) -> None:
+def _append_leaf(frontier: Frontier, leaf: bytes) -> None:
     try:
         frontier.append(leaf)
     except ValueError as error:
-        raise damaged(f"the leaf of record {frontier.size} is no hash") from error
+        raise log_damaged(f"the leaf of record {frontier.size} is no hash") from error
 
 
 # Retention
@@ -341,28 +343,28 @@ def _take(frontier: Frontier, leaf: bytes) -> None:
 _DAY_MS = 86_400_000
 
 
-def told_ms(log: Snapshot, shard: int, index: int) -> int:
+def record_time_ms(log: Snapshot, shard: int, index: int) -> int:
     """When a record was made by its own word; long ago where it cannot be read."""
     _, body = next(log.bodies(shard, index, index + 1), (-1, b""))
-    return _ts_ms(body)
+    return _time_of_body_ms(body)
 
 
-def _ts_ms(body: bytes) -> int:
+def _time_of_body_ms(body: bytes) -> int:
     try:
-        found = parse(body)["ts_ms"]
+        found = parse_record(body)["ts_ms"]
     except LockgateError:
         return 0
     return found if isinstance(found, int) else 0
 
 
-def old_records(log: Snapshot, shard: Shard, old_ms: int, verify: Verify) -> int:
+def find_end_of_old_records(log: Snapshot, shard: Shard, old_ms: int, verify: Verify) -> int:
     """Below which index all records were made before this time; 0 where there is nothing to delete.
 
     By their own word, and only where they are those of the newest head: what else the store says of them, somebody may
     have written there to have them deleted.
     """
     start = max(1, shard.pruned)
-    if start >= shard.size or told_ms(log, shard.number, start) >= old_ms:
+    if start >= shard.size or record_time_ms(log, shard.number, start) >= old_ms:
         return 0
     _, head = newest_head(log, shard, verify)
     frontier, before, old = Frontier(), start, True
@@ -370,19 +372,19 @@ def old_records(log: Snapshot, shard: Shard, old_ms: int, verify: Verify) -> int
     for index, leaf in log.leaves(shard.number, 0, head.size):
         if index != frontier.size:
             break
-        _take(frontier, leaf)
+        _append_leaf(frontier, leaf)
         if old and index >= start:
             at, body = next(bodies, (-1, b""))
             if at != index or leaf_hash(body) != leaf:
-                raise damaged(f"record {index} is missing, or not what was appended")
-            old = _ts_ms(body) < old_ms
+                raise log_damaged(f"record {index} is missing, or not what was appended")
+            old = _time_of_body_ms(body) < old_ms
             before += old
     if frontier.size != head.size or frontier.root() != head.root:
-        raise damaged(f"the first {head.size} records are not those of the newest head")
+        raise log_damaged(f"the first {head.size} records are not those of the newest head")
     return before if before > start else 0
 
 
-def clock_fits(log: Snapshot, now_ms: int, retention_days: int) -> bool:
+def is_clock_plausible(log: Snapshot, now_ms: int, retention_days: int) -> bool:
     """Whether the log bears out what the clock says: it has a record that is a day to a month old, and none to come.
 
     A clock that jumped ahead would make everything old at once: so that record must be one that is kept. Where a day is
@@ -392,12 +394,17 @@ def clock_fits(log: Snapshot, now_ms: int, retention_days: int) -> bool:
     most_ms = min(31, retention_days) * _DAY_MS
     least_ms = min(_DAY_MS, most_ms // 2)
     shards = log.shards()
-    if not shards or told_ms(log, shards[-1].number, shards[-1].size - 1) > now_ms + _DAY_MS:
+    if not shards or record_time_ms(log, shards[-1].number, shards[-1].size - 1) > now_ms + _DAY_MS:
         return False
     for shard in reversed(shards):
         there = range(max(1, shard.pruned), shard.size)
-        if at := bisect_right(there, now_ms - least_ms, key=lambda index, of=shard.number: told_ms(log, of, index)):  # type: ignore[misc]
-            return told_ms(log, shard.number, there[at - 1]) >= now_ms - most_ms
+        number = shard.number
+
+        def time_of(index: int, number: int = number) -> int:
+            return record_time_ms(log, number, index)
+
+        if at := bisect_right(there, now_ms - least_ms, key=time_of):
+            return record_time_ms(log, shard.number, there[at - 1]) >= now_ms - most_ms
     return False
 
 
@@ -473,7 +480,7 @@ def found_since(log: Snapshot, shard: int, size: int, leaf: bytes) -> tuple[Shar
 # Showing
 
 
-def named(log: Snapshot, origin: str) -> Shard:
+def find_shard(log: Snapshot, origin: str) -> Shard:
     """The shard of this name, or the open one for none."""
     shard = next((each for each in log.shards() if each.origin == origin), None) if origin else log.current()
     if shard is None:
@@ -485,21 +492,23 @@ def newest_head(log: Snapshot, shard: Shard, verify: Verify) -> tuple[bytes, Che
     """The newest head of a shard, as it is kept and what it says."""
     head = log.newest(shard.number)
     if head is None:
-        raise damaged(f"the log {quoted(shard.origin)} has lost all its heads")
+        raise log_damaged(f"the log {quoted(shard.origin)} has lost all its heads")
     try:
         checkpoint = open_checkpoint(head.note, parse_vkey(shard.vkey), verify)
     except InvalidNote as error:
-        raise damaged(f"the newest head is not the log's own: {error.message}") from error
+        raise log_damaged(f"the newest head is not the log's own: {error.message}") from error
     if checkpoint.size != head.size:
-        raise damaged(f"the newest head is of {checkpoint.size} records, and is kept as one of {head.size}")
+        raise log_damaged(f"the newest head is of {checkpoint.size} records, and is kept as one of {head.size}")
     if checkpoint.size > shard.size:
-        raise damaged(f"records {shard.size}-{checkpoint.size - 1} are missing: the newest head says {checkpoint.size}")
+        raise log_damaged(
+            f"records {shard.size}-{checkpoint.size - 1} are missing: the newest head says {checkpoint.size}"
+        )
     return head.note, checkpoint
 
 
-def inclusion(log: Snapshot, index: int, *, origin: str = "", verify: Verify) -> Proof:
+def prove_inclusion(log: Snapshot, index: int, *, origin: str = "", verify: Verify) -> Proof:
     """That a record is in the log, under the newest signed head."""
-    shard = named(log, origin)
+    shard = find_shard(log, origin)
     note, head = newest_head(log, shard, verify)
     if not 0 <= index < head.size:
         raise LockgateError(f"record {index} is not under a signed head", hint=f"the newest has {head.size} records")
@@ -508,12 +517,12 @@ def inclusion(log: Snapshot, index: int, *, origin: str = "", verify: Verify) ->
         hashes = inclusion_proof(index, head.size, hash_of)
         return tuple(hashes) if verify_inclusion(index, head.size, hash_of(0, index), hashes, head.root) else None
 
-    return Proof(index, _proved(log, shard, head, proof), note)
+    return Proof(index, _build_proof(log, shard, head, proof), note)
 
 
-def consistency(log: Snapshot, old: int, new: int, *, origin: str = "", verify: Verify) -> tuple[bytes, ...]:
+def prove_consistency(log: Snapshot, old: int, new: int, *, origin: str = "", verify: Verify) -> tuple[bytes, ...]:
     """That the tree of `new` records, which a signed head covers, begins with that of `old`."""
-    shard = named(log, origin)
+    shard = find_shard(log, origin)
     _, head = newest_head(log, shard, verify)
     if not 0 <= old <= new <= head.size:
         raise LockgateError(
@@ -527,53 +536,53 @@ def consistency(log: Snapshot, old: int, new: int, *, origin: str = "", verify: 
         good = verify_consistency(new, head.size, second, head.root, rest)
         return tuple(hashes) if good and verify_consistency(old, new, first, second, hashes) else None
 
-    return _proved(log, shard, head, proof)
+    return _build_proof(log, shard, head, proof)
 
 
-def check_held(log: Snapshot, note: bytes, verify: Verify) -> None:
+def check_held_head(log: Snapshot, note: bytes, verify: Verify) -> None:
     """That the newest head goes on from a head that somebody kept."""
     origin = parse_checkpoint(parse_note(note).text).origin
     shard = next((each for each in log.shards() if each.origin == origin), None)
     if shard is None:
-        raise damaged(f"a head of the log {quoted(origin)} is held, and there is no such log here")
+        raise log_damaged(f"a head of the log {quoted(origin)} is held, and there is no such log here")
     try:
         held = open_checkpoint(note, parse_vkey(shard.vkey), verify)
     except InvalidNote as error:
         raise JournalUnavailable(f"the held head is not the log's own: {error.message}", hint=error.hint) from error
     if held.size > shard.size:
-        raise damaged(f"records {shard.size}-{held.size - 1} are missing: the held head says {held.size}")
+        raise log_damaged(f"records {shard.size}-{held.size - 1} are missing: the held head says {held.size}")
     _, head = newest_head(log, shard, verify)
     if held.size > head.size:
         # A head is stored before anybody sees it.
-        raise damaged(f"the newest head is gone: one of {held.size} records is held, the log's is of {head.size}")
+        raise log_damaged(f"the newest head is gone: one of {held.size} records is held, the log's is of {head.size}")
 
     def proof(hash_of: HashOf) -> tuple[bytes, ...] | None:
         hashes = consistency_proof(held.size, head.size, hash_of)
         return tuple(hashes) if verify_consistency(held.size, head.size, held.root, head.root, hashes) else None
 
     try:
-        _proved(log, shard, head, proof)
+        _build_proof(log, shard, head, proof)
     except JournalDamaged as error:
-        raise damaged(f"the first {held.size} records are not those of the held head") from error
+        raise log_damaged(f"the first {held.size} records are not those of the held head") from error
 
 
-def _proved(
+def _build_proof(
     log: Snapshot, shard: Shard, head: Checkpoint, proof: Callable[[HashOf], tuple[bytes, ...] | None]
 ) -> tuple[bytes, ...]:
     """A proof that holds, or JournalDamaged: a wrong tile costs a walk over all leaves, and not the proof."""
     for levels in (TILE_LEVELS, 64):
-        with suppress(_Missing):
-            found = proof(_hashes(log, shard, levels))
+        with suppress(_HashMissing):
+            found = proof(_subtree_hashes(log, shard, levels))
             if found is not None:
                 return found
-    raise damaged(f"the leaves do not add up to the newest head of {head.size} records")
+    raise log_damaged(f"the leaves do not add up to the newest head of {head.size} records")
 
 
-class _Missing(Exception):
+class _HashMissing(Exception):
     """A hash that is not there, or is none."""
 
 
-def _hashes(log: Snapshot, shard: Shard, levels: int) -> HashOf:
+def _subtree_hashes(log: Snapshot, shard: Shard, levels: int) -> HashOf:
     """Complete subtrees, each made of those kept at the next lower multiple of these levels."""
 
     @cache
@@ -585,25 +594,25 @@ def _hashes(log: Snapshot, shard: Shard, levels: int) -> HashOf:
             if above == level
             else (log.tiles(shard.number, level - above, start, stop))
         )
-        return root_of(_contiguous(kept, start, stop))
+        return root_of(_require_contiguous(kept, start, stop))
 
     return hash_of
 
 
-def _contiguous(rows: Iterator[tuple[int, bytes]], start: int, stop: int) -> Iterator[bytes]:
+def _require_contiguous(rows: Iterator[tuple[int, bytes]], start: int, stop: int) -> Iterator[bytes]:
     for index in range(start, stop):
         at, found = next(rows, (-1, b""))
         if at != index or len(found) != HASH:
-            raise _Missing
+            raise _HashMissing
         yield found
 
 
-def frontier_of(edge: bytes) -> Frontier:
+def frontier_from_edge(edge: bytes) -> Frontier:
     try:
         return Frontier.from_bytes(edge)
     except ValueError as error:
-        raise damaged("the tree kept with the log is no tree") from error
+        raise log_damaged("the tree kept with the log is no tree") from error
 
 
-def damaged(what: str) -> JournalDamaged:
+def log_damaged(what: str) -> JournalDamaged:
     return JournalDamaged(what, hint="look at it with `lockgate audit verify` before anything else writes to it")

@@ -31,7 +31,7 @@ from lockgate.core.journal.signed_notes import (
     parse_checkpoint,
     parse_note,
     parse_vkey,
-    verified,
+    verify_signatures,
 )
 from lockgate.core.vocabulary import Receipt
 from lockgate.journal import keys
@@ -53,7 +53,7 @@ _MOST_ASKED = 4
 _log = logging.getLogger("lockgate.publishing")
 
 
-class Journal(Protocol):
+class PublishedJournal(Protocol):
     """What is published. `on_head` calls back in any thread, with heads in any order."""
 
     def enqueue(self, records: Sequence[bytes], *, durable: bool) -> Callable[[], tuple[Receipt, ...]]: ...
@@ -119,15 +119,15 @@ class _AnchorSink:
         return head
 
 
-class Kept:
+class CosignedHeadFile:
     """The newest cosigned head, in a file beside the log. Whoever holds it can tell if the log goes back behind it."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._begin()
+        self._reset_after_fork()
         _open.add(self)
 
-    def _begin(self) -> None:
+    def _reset_after_fork(self) -> None:
         self._replacing = Lock()
 
     def keep(self, note: Note, head: Checkpoint) -> None:
@@ -150,7 +150,7 @@ class Kept:
 class WitnessSink:
     """One witness's client side: proves each head to continue the one before, and checks the cosignature."""
 
-    def __init__(self, journal: Journal, witness: WitnessAddress, kept: Kept) -> None:
+    def __init__(self, journal: PublishedJournal, witness: WitnessAddress, kept: CosignedHeadFile) -> None:
         self._journal = journal
         self._witness = witness
         self._kept = kept
@@ -174,7 +174,7 @@ class WitnessSink:
             body = Submission(old, hashes, note).to_bytes()
             status, reply = post(self._witness.address, body, "/add-checkpoint")
             if status == 200:
-                self._take(head, note, reply)
+                self._keep_cosignature(head, note, reply)
                 return head
             size = _SIZE.fullmatch(reply) if status == 409 else None
             if status != 409 or (size is not None and int(size[1]) == old):
@@ -184,11 +184,11 @@ class WitnessSink:
             self._sizes[head.origin] = int(size[1])
         raise LockgateError("others ask it about this log all the time")
 
-    def _take(self, head: Checkpoint, note: bytes, reply: bytes) -> None:
+    def _keep_cosignature(self, head: Checkpoint, note: bytes, reply: bytes) -> None:
         key = self._witness.key
         try:
             whole = parse_note(note + reply)
-            if key not in verified(whole, (key,), keys.verify):
+            if key not in verify_signatures(whole, (key,), keys.verify):
                 raise InvalidNote("its key has not signed")
         except InvalidNote as error:
             raise LockgateError(f"its cosignature does not hold: {error.message}") from None
@@ -222,9 +222,9 @@ class Publisher:
         self._checkpoint = checkpoint
         self._ticks = ticks
         self._sent: dict[str, int] = {}
-        self._begin()
+        self._reset_after_fork()
 
-    def _begin(self) -> None:
+    def _reset_after_fork(self) -> None:
         """Everything that a fork leaves in pieces."""
         self._changed = Condition(Lock())
         self._waiting: dict[str, tuple[Checkpoint, bytes]] = {}
@@ -240,38 +240,38 @@ class Publisher:
         """Here is a head. Returns at once."""
         head = parse_checkpoint(parse_note(note).text)
         with self._changed:
-            self._add(head, note)
-            self._wake()
+            self._queue_head(head, note)
+            self._wake_thread()
 
     def hurry(self, patience_s: float) -> None:
         """Somebody waits, so long, for a head that covers what is in the log now. Returns at once."""
         with self._changed:
             self._asked += 1
             self._until = max(self._until, self._ticks() + patience_s)
-            self._wake()
+            self._wake_thread()
 
     def finish(self) -> None:
         """No more heads will come: what waits goes out now, once."""
         with self._changed:
             self._closing = True
             if self._waiting:
-                self._wake()
+                self._wake_thread()
             self._changed.notify_all()
             alone = bool(self._waiting) and self._thread is None
         if alone:
             # So late in the end of a process no thread can be started.
-            self._try()
+            self._send_waiting()
 
     def join(self, timeout_s: float) -> None:
         if self._thread is not None and self._thread is not current_thread():
             self._thread.join(timeout_s)
 
-    def _add(self, head: Checkpoint, note: bytes) -> None:
+    def _queue_head(self, head: Checkpoint, note: bytes) -> None:
         before = self._waiting.get(head.origin)
         if head.size > self._sent.get(head.origin, -1) and (before is None or head.size > before[0].size):
             self._waiting[head.origin] = (head, note)
 
-    def _wake(self) -> None:
+    def _wake_thread(self) -> None:
         self._changed.notify_all()
         if self._thread is None or not self._thread.is_alive():
             self._thread = None
@@ -281,7 +281,7 @@ class Publisher:
                 thread.start()
                 self._thread = thread
 
-    def _delay_s(self, now: float) -> float | None:
+    def _delay_until_next_s(self, now: float) -> float | None:
         """How long from now until the next attempt; None when there is nothing to do."""
         hurried = self._asked > self._served and now < self._until
         if not self._waiting and not hurried:
@@ -298,15 +298,15 @@ class Publisher:
     def _run(self) -> None:
         while True:
             with self._changed:
-                while (delay := self._delay_s(self._ticks())) != 0.0:
+                while (delay := self._delay_until_next_s(self._ticks())) != 0.0:
                     if delay is None and self._closing:
                         return
                     self._changed.wait(delay)
-            self._try()
+            self._send_waiting()
             if self._closing and self._failures:
                 return
 
-    def _try(self) -> None:
+    def _send_waiting(self) -> None:
         with self._changed:
             self._tried = self._ticks()
             asked = self._asked
@@ -325,7 +325,7 @@ class Publisher:
                     del taken[origin]
                 self.on_sent(arrived)
         except Exception as error:  # noqa: BLE001  # `problem` tells, and the log, once
-            self._failed(error, taken)
+            self._note_failure(error, taken)
             return
         with self._changed:
             self._served = asked
@@ -337,29 +337,29 @@ class Publisher:
             _log.warning("heads reach %s again", self.sink.name)
         self.problem = ""
 
-    def _failed(self, error: Exception, taken: dict[str, tuple[Checkpoint, bytes]]) -> None:
+    def _note_failure(self, error: Exception, taken: dict[str, tuple[Checkpoint, bytes]]) -> None:
         with self._changed:
             self._failures += 1
             for head, note in taken.values():
-                self._add(head, note)
-        said = _said(error)
+                self._queue_head(head, note)
+        said = _describe_error(error)
         if said != self.problem:
             _log.warning("heads do not reach %s: %s", self.sink.name, said)
         self.problem = said
 
 
-class Publishing:
+class PublisherGroup:
     """All the places that one journal's heads go to."""
 
-    def __init__(self, journal: Journal, witnesses: Sequence[Publisher], anchors: Sequence[Publisher]) -> None:
+    def __init__(self, journal: PublishedJournal, witnesses: Sequence[Publisher], anchors: Sequence[Publisher]) -> None:
         self.witnesses = tuple(witnesses)
         self.anchors = tuple(anchors)
         self._journal = journal
         # The journal holds on to this, and so this lives as long as it has heads.
-        journal.on_head(self._offer)
+        journal.on_head(self._offer_to_all)
         _open.add(self)
 
-    def _offer(self, note: bytes) -> None:
+    def _offer_to_all(self, note: bytes) -> None:
         for each in (*self.witnesses, *self.anchors):
             each.offer(note)
 
@@ -378,35 +378,39 @@ class Publishing:
         for each in (*self.witnesses, *self.anchors):
             each.join(max(0.0, until - monotonic()))
 
-    def _begin(self) -> None:
+    def _reset_after_fork(self) -> None:
         for each in (*self.witnesses, *self.anchors):
-            each._begin()
+            each._reset_after_fork()
 
 
-def publish(
-    journal: Journal, witnesses: Iterable[str] = (), anchors: Iterable[str] = (), *, witnessed: Path | None = None
-) -> Publishing:
+def start_publishing(
+    journal: PublishedJournal,
+    witnesses: Iterable[str] = (),
+    anchors: Iterable[str] = (),
+    *,
+    witnessed: Path | None = None,
+) -> PublisherGroup:
     """Send the journal's heads to these places, as the configuration writes them, or InvalidConfig.
 
     `witnessed` is where the newest cosigned head is kept.
     """
-    kept = Kept(witnessed)
+    kept = CosignedHeadFile(witnessed)
     asked = [WitnessSink(journal, parse_witness(text), kept) for text in witnesses]
     told = [_AnchorSink(parse_anchor(text)) for text in anchors]
-    return Publishing(
+    return PublisherGroup(
         journal,
         [Publisher(each, every_s=WITNESS_EVERY_S, checkpoint=journal.checkpoint) for each in asked],
         [Publisher(each, every_s=ANCHOR_EVERY_S, checkpoint=journal.checkpoint) for each in told],
     )
 
 
-class Witnessed:
+class WitnessedJournal:
     """A journal whose records count once a witness has cosigned a head that covers them.
 
     Costs each record a signature and a round trip, shared by all who wait at that moment.
     """
 
-    def __init__(self, journal: Journal, publishing: Publishing, *, strict_s: float = STRICT_S) -> None:
+    def __init__(self, journal: PublishedJournal, publishing: PublisherGroup, *, strict_s: float = STRICT_S) -> None:
         if not publishing.witnesses:
             raise InvalidConfig(
                 "strict recording waits for a witness, and none is configured",
@@ -417,12 +421,12 @@ class Witnessed:
         self._witnesses = publishing.witnesses
         self._strict_s = strict_s
         self._sizes: dict[str, int] = {}
-        self._begin()
+        self._reset_after_fork()
         for each in self._witnesses:
-            each.on_sent = self._arrived
+            each.on_sent = self._note_cosigned
         _open.add(self)
 
-    def _begin(self) -> None:
+    def _reset_after_fork(self) -> None:
         self._covered = Condition(Lock())
 
     def enqueue(self, records: Sequence[bytes], *, durable: bool) -> Callable[[], tuple[Receipt, ...]]:
@@ -433,12 +437,12 @@ class Witnessed:
 
         def wait() -> tuple[Receipt, ...]:
             receipts = stored()
-            self._wait_for(receipts[-1])
+            self._wait_for_cosignature(receipts[-1])
             return receipts
 
         return wait
 
-    def _wait_for(self, last: Receipt) -> None:
+    def _wait_for_cosignature(self, last: Receipt) -> None:
         until = monotonic() + self._strict_s
         for each in self._witnesses:
             each.hurry(self._strict_s)
@@ -457,13 +461,13 @@ class Witnessed:
             hint="start the witness, or set strict = false",
         )
 
-    def _arrived(self, head: Checkpoint) -> None:
+    def _note_cosigned(self, head: Checkpoint) -> None:
         with self._covered:
             self._sizes[head.origin] = max(head.size, self._sizes.get(head.origin, 0))
             self._covered.notify_all()
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, LockgateError):
         return error.message
     if isinstance(error, OSError):
@@ -472,21 +476,21 @@ def _said(error: Exception) -> str:
     return type(error).__name__
 
 
-_open: weakref.WeakSet[Kept | Publishing | Witnessed] = weakref.WeakSet()
+_open: weakref.WeakSet[CosignedHeadFile | PublisherGroup | WitnessedJournal] = weakref.WeakSet()
 
 
 def _close_all() -> None:
     for each in list(_open):
-        if isinstance(each, Publishing):
+        if isinstance(each, PublisherGroup):
             each.close()
 
 
-def _forked() -> None:
+def _reset_all_after_fork() -> None:
     """In a child: what waits is its parent's to send."""
     for each in list(_open):
-        each._begin()
+        each._reset_after_fork()
 
 
 register(_close_all)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_reset_all_after_fork)

@@ -25,13 +25,13 @@ from weakref import WeakKeyDictionary, WeakSet
 from lockgate.core.errors import JournalUnavailable, JournalUncosigned, LockgateError
 from lockgate.core.journal import record
 from lockgate.core.journal.merkle import leaf_hash
-from lockgate.core.journal.record import MAX_BLOCKS, SALT, digest_of, encode, ruling_bytes
+from lockgate.core.journal.record import MAX_BLOCKS, SALT, encode_record, ruling_bytes, sha256_hex
 from lockgate.core.vocabulary import Block, Decision, Receipt, Trust
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lockgate.core.ruling.approvals import Change
+    from lockgate.core.ruling.approvals import ApprovalChange
     from lockgate.core.ruling.origins import Leaf
 
 # One append takes so many records at most, and a run owns up to so many gaps one by one.
@@ -42,7 +42,7 @@ _SALTS = 32
 _TRUST = {trust: trust.word for trust in Trust}
 
 
-class Journal(Protocol):
+class JournalWriter(Protocol):
     """Where records go.
 
     `enqueue` gives the records their place in the order, next to each other, and touches no disk. The function that it
@@ -57,13 +57,13 @@ class Journal(Protocol):
 Promised = Callable[[], Receipt]
 
 
-def unwitnessed(journal: Journal) -> Journal:
+def writer_without_witness(journal: JournalWriter) -> JournalWriter:
     """The same journal for what need not be cosigned before it counts; a journal without witnesses is that already."""
-    plain: Journal = getattr(journal, "unwitnessed", journal)
+    plain: JournalWriter = getattr(journal, "writer_without_witness", journal)
     return plain
 
 
-class Numbered(TypedDict):
+class RecordNumber(TypedDict):
     """What every record begins with."""
 
     run: str
@@ -72,19 +72,19 @@ class Numbered(TypedDict):
     salt: bytes
 
 
-Build = Callable[[Callable[[], Numbered]], Iterable[bytes]]
+Build = Callable[[Callable[[], RecordNumber]], Iterable[bytes]]
 
 
 class Recorder:
     """The records of one run: one session, or one process. Safe for several threads."""
 
-    def __init__(self, journal: Journal, *, clock: Callable[[], float] = time) -> None:
+    def __init__(self, journal: JournalWriter, *, clock: Callable[[], float] = time) -> None:
         self._journal = journal
         self._clock = clock
-        self._begin()
+        self._start_run()
         _all.add(self)
 
-    def _begin(self) -> None:
+    def _start_run(self) -> None:
         """Also in the child of a fork: numbers of a run are given out once, and nobody there will open the lock."""
         self._lock = Lock()
         self._run = os.urandom(8).hex()
@@ -97,13 +97,13 @@ class Recorder:
         self._listed = 0
         self._salts: list[bytes] = []
 
-    def put(self, build: Build, *, durable: bool, witnessed: bool = True) -> Receipt:
+    def record_built(self, build: Build, *, durable: bool, witnessed: bool = True) -> Receipt:
         """Record what `build` makes, as many records as it likes: the last one's receipt, or JournalUnavailable.
 
         `build` is called under the lock, and calls what it is given once per record. `witnessed` False waits for no
         witness.
         """
-        journal = self._journal if witnessed else unwitnessed(self._journal)
+        journal = self._journal if witnessed else writer_without_witness(self._journal)
         receipt = self._tried(journal, build, durable=durable)
         assert isinstance(receipt, Receipt)  # noqa: S101
         return receipt
@@ -115,7 +115,7 @@ class Recorder:
         """
         return self._tried(self._journal, build, durable=False, later=True)
 
-    def _tried(self, journal: Journal, build: Build, *, durable: bool, later: bool = False) -> Receipt | Promised:
+    def _tried(self, journal: JournalWriter, build: Build, *, durable: bool, later: bool = False) -> Receipt | Promised:
         try:
             return self._put(journal, build, durable=durable, later=later)
         except JournalUnavailable:
@@ -126,21 +126,21 @@ class Recorder:
             # In its own words, which may hold anything.
             raise JournalUnavailable(f"the journal failed: {type(error).__name__}") from error
 
-    def _put(self, journal: Journal, build: Build, *, durable: bool, later: bool) -> Receipt | Promised:
+    def _put(self, journal: JournalWriter, build: Build, *, durable: bool, later: bool) -> Receipt | Promised:
         promise = getattr(journal, "promise", None) if later else None
         with self._lock:
             first, owned, listed = self._seq + 1, self._lost, self._listed
             try:
                 # 1. Number.
-                records = [*self._gaps(), *build(self._next)] if owned else list(build(self._next))
+                records = [*self._gap_records(), *build(self._next_number)] if owned else list(build(self._next_number))
                 waits = None if promise is None or owned else promise(records)
                 wait = waits or (
                     journal.enqueue(records, durable=durable)
                     if 0 < len(records) <= _AT_ONCE
-                    else _enqueued(journal, records, durable=durable)
+                    else _enqueue_in_parts(journal, records, durable=durable)
                 )
             except BaseException as error:
-                self._lose(first, self._seq, listed, error)
+                self._note_lost(first, self._seq, listed, error)
                 raise
             last, self._lost = self._seq, []
             if waits is not None:
@@ -150,7 +150,7 @@ class Recorder:
         try:
             # 2. Wait.
             receipts = wait()
-            if len(receipts) != len(records) or any(map(_odd, receipts, records)):
+            if len(receipts) != len(records) or any(map(_is_wrong_receipt, receipts, records)):
                 raise JournalUnavailable("the journal gave a receipt for another record")
         except JournalUncosigned:
             with self._lock:
@@ -159,20 +159,20 @@ class Recorder:
         except BaseException as error:
             with self._lock:
                 self._lost = owned + self._lost
-                self._lose(first, last, listed, error)
+                self._note_lost(first, last, listed, error)
                 late = self._stored > first
             if late:
-                self._own_up()
+                self._record_gaps_now()
             raise
         with self._lock:
             if last > self._stored:
                 self._stored = last
             late = bool(self._lost) and self._lost[0][0] < last
         if late:
-            self._own_up()
+            self._record_gaps_now()
         return receipts[-1]
 
-    def _next(self) -> Numbered:
+    def _next_number(self) -> RecordNumber:
         self._seq += 1
         ts_ms = int(self._clock() * 1000)
         if not self._salts:
@@ -182,7 +182,7 @@ class Recorder:
 
     # 3. Lost.
 
-    def _lose(self, first: int, last: int, listed: int, error: BaseException) -> None:
+    def _note_lost(self, first: int, last: int, listed: int, error: BaseException) -> None:
         # What a lost record listed is listed again.
         self._listed = min(self._listed, listed)
         self._why = type(error).__name__
@@ -194,25 +194,25 @@ class Recorder:
                 merged.append((start, end))
         self._lost = merged if len(merged) <= _MOST_GAPS else [(merged[0][0], merged[-1][1])]
 
-    def _gaps(self) -> Iterator[bytes]:
+    def _gap_records(self) -> Iterator[bytes]:
         for first, last in self._lost:
-            yield encode(record.gap(**self._next(), first=first, last=last, reason=self._why))
+            yield encode_record(record.gap_record(**self._next_number(), first=first, last=last, reason=self._why))
 
-    def _own_up(self) -> None:
+    def _record_gaps_now(self) -> None:
         """At once, where later numbers are stored: a run that ends here would look as if a record were taken out."""
         # What fails is still noted, and the next record tries again; somebody else may also just have done it.
         with suppress(Exception):
-            self.put(lambda _: (), durable=True, witnessed=False)
+            self.record_built(lambda _: (), durable=True, witnessed=False)
 
     # What is recorded
 
-    def approvals(self, changes: Sequence[Change]) -> None:
+    def record_approvals(self, changes: Sequence[ApprovalChange]) -> None:
         """What became of questions to a person."""
 
-        def build(number: Callable[[], Numbered]) -> Iterator[bytes]:
+        def build(number: Callable[[], RecordNumber]) -> Iterator[bytes]:
             for each in changes:
-                yield encode(
-                    record.approval(
+                yield encode_record(
+                    record.approval_record(
                         **number(),
                         session=each.session,
                         id=each.id,
@@ -225,9 +225,9 @@ class Recorder:
         if changes:
             # Whatever follows from an answer is a ruling, which waits for the witness and has this below it. Here
             # others would wait too: the store of the questions is locked.
-            self.put(build, durable=True, witnessed=False)
+            self.record_built(build, durable=True, witnessed=False)
 
-    def assess(
+    def record_assessment(
         self,
         payload_sha256: str,
         verdict: str,
@@ -240,9 +240,9 @@ class Recorder:
     ) -> Receipt:
         """A verdict on a request, and what was done because of it."""
 
-        def build(number: Callable[[], Numbered]) -> Iterator[bytes]:
-            yield encode(
-                record.assess(
+        def build(number: Callable[[], RecordNumber]) -> Iterator[bytes]:
+            yield encode_record(
+                record.assess_record(
                     **number(),
                     payload_sha256=payload_sha256.removeprefix("sha256:"),
                     verdict=verdict,
@@ -253,12 +253,12 @@ class Recorder:
                 )
             )
 
-        return self.put(build, durable=durable)
+        return self.record_built(build, durable=durable)
 
-    def configuration(self, policy_hash: str, settings_hash: str, software: str, previous: str) -> Receipt:
-        def build(number: Callable[[], Numbered]) -> Iterator[bytes]:
-            yield encode(
-                record.configuration(
+    def record_configuration(self, policy_hash: str, settings_hash: str, software: str, previous: str) -> Receipt:
+        def build(number: Callable[[], RecordNumber]) -> Iterator[bytes]:
+            yield encode_record(
+                record.configuration_record(
                     **number(),
                     policy_hash=policy_hash,
                     settings_hash=settings_hash,
@@ -267,10 +267,12 @@ class Recorder:
                 )
             )
 
-        return self.put(build, durable=True)
+        return self.record_built(build, durable=True)
 
 
-def _enqueued(journal: Journal, records: list[bytes], *, durable: bool) -> Callable[[], Sequence[Receipt]]:
+def _enqueue_in_parts(
+    journal: JournalWriter, records: list[bytes], *, durable: bool
+) -> Callable[[], Sequence[Receipt]]:
     """More than the journal takes at once, or nothing."""
     parts = [records[at : at + _AT_ONCE] for at in range(0, len(records), _AT_ONCE)]
     waits = [journal.enqueue(part, durable=durable) for part in parts]
@@ -284,16 +286,16 @@ def _redeemed(wait: Callable[[], Sequence[Receipt]], records: Sequence[bytes]) -
         raise
     except Exception as error:
         raise JournalUnavailable(f"the journal failed: {type(error).__name__}") from error
-    if len(receipts) != len(records) or any(map(_odd, receipts, records)):
+    if len(receipts) != len(records) or any(map(_is_wrong_receipt, receipts, records)):
         raise JournalUnavailable("the journal gave a receipt for another record")
     return receipts[-1]
 
 
-def _odd(receipt: object, data: bytes) -> bool:
+def _is_wrong_receipt(receipt: object, data: bytes) -> bool:
     return not isinstance(receipt, Receipt) or receipt.leaf_hash != leaf_hash(data)
 
 
-class Seen(NamedTuple):
+class RulingSubject(NamedTuple):
     """What a ruling was about, taken when it began: the call's arguments, and how much of the context there was."""
 
     args_sha256: str
@@ -304,16 +306,18 @@ class Seen(NamedTuple):
 class SessionRecorder(Recorder):
     """The rulings of one session."""
 
-    def __init__(self, journal: Journal, session: str, *, clock: Callable[[], float] = time) -> None:
+    def __init__(self, journal: JournalWriter, session: str, *, clock: Callable[[], float] = time) -> None:
         super().__init__(journal, clock=clock)
         self._session = session
 
-    def seen(self, arguments: object, leaves: Iterable[Leaf], blocks: int, context_sha256: str) -> Seen:
-        return Seen(hash_of_arguments(arguments, leaves), blocks, context_sha256)
+    def describe_call(
+        self, arguments: object, leaves: Iterable[Leaf], blocks: int, context_sha256: str
+    ) -> RulingSubject:
+        return RulingSubject(hash_arguments(arguments, leaves), blocks, context_sha256)
 
-    def ruled(
+    def record_ruling(
         self,
-        seen: Seen,
+        seen: RulingSubject,
         blocks: Sequence[Block],
         tool: str,
         decision: Decision,
@@ -325,12 +329,14 @@ class SessionRecorder(Recorder):
         witnessed: bool = True,
     ) -> Receipt:
         """`blocks` is the session's own list, which only grows: what the records do not list yet is listed here."""
-        build = self._ruling(seen, blocks, tool, decision, mode=mode, policy_hash=policy_hash, approved_by=approved_by)
-        return self.put(build, durable=durable, witnessed=witnessed)
+        build = self._build_ruling(
+            seen, blocks, tool, decision, mode=mode, policy_hash=policy_hash, approved_by=approved_by
+        )
+        return self.record_built(build, durable=durable, witnessed=witnessed)
 
     def promised(
         self,
-        seen: Seen,
+        seen: RulingSubject,
         blocks: Sequence[Block],
         tool: str,
         decision: Decision,
@@ -339,12 +345,12 @@ class SessionRecorder(Recorder):
         policy_hash: str,
     ) -> Receipt | Promised:
         """As `ruled`, for what need not outlive a power cut."""
-        build = self._ruling(seen, blocks, tool, decision, mode=mode, policy_hash=policy_hash)
+        build = self._build_ruling(seen, blocks, tool, decision, mode=mode, policy_hash=policy_hash)
         return self._tried(self._journal, build, durable=False, later=True)
 
-    def _ruling(
+    def _build_ruling(
         self,
-        seen: Seen,
+        seen: RulingSubject,
         blocks: Sequence[Block],
         tool: str,
         decision: Decision,
@@ -353,7 +359,7 @@ class SessionRecorder(Recorder):
         policy_hash: str,
         approved_by: str = "",
     ) -> Build:
-        def build(number: Callable[[], Numbered]) -> list[bytes]:
+        def build(number: Callable[[], RecordNumber]) -> list[bytes]:
             records: list[bytes] = []
             fresh: Sequence[tuple[str, str, str]] = ()
             if seen.blocks > self._listed:
@@ -361,7 +367,7 @@ class SessionRecorder(Recorder):
                 self._listed = seen.blocks
                 while len(fresh) > MAX_BLOCKS:
                     part, fresh = fresh[:MAX_BLOCKS], fresh[MAX_BLOCKS:]
-                    records.append(encode(record.context(**number(), session=self._session, blocks=part)))
+                    records.append(encode_record(record.context_record(**number(), session=self._session, blocks=part)))
             # Not `**number()`: this is in the way of every call, and that takes it twice as long.
             numbered = number()
             records.append(
@@ -386,7 +392,7 @@ class SessionRecorder(Recorder):
         return build
 
 
-def hash_of_arguments(arguments: object, leaves: Iterable[Leaf]) -> str:
+def hash_arguments(arguments: object, leaves: Iterable[Leaf]) -> str:
     """SHA-256 over the arguments in their canonical form, as an approval is bound to it.
 
     What has none (half of a surrogate pair, a number that is none, an integer of thousands of digits, a thousand
@@ -394,12 +400,12 @@ def hash_of_arguments(arguments: object, leaves: Iterable[Leaf]) -> str:
     others are an object.
     """
     try:
-        return digest_of(_flat(arguments) or _spelled(arguments))
+        return sha256_hex(_spell_flat(arguments) or _spelled(arguments))
     except (TypeError, ValueError, RecursionError):
-        return digest_of(_spelled([[leaf.argument, leaf.text] for leaf in leaves]))
+        return sha256_hex(_spelled([[leaf.argument, leaf.text] for leaf in leaves]))
 
 
-def _flat(arguments: object) -> str:
+def _spell_flat(arguments: object) -> str:
     """`_spelled` for an object of texts, which most arguments are, at half the price; empty for any other."""
     if type(arguments) is not dict:
         return ""
@@ -422,8 +428,8 @@ _quoted = json.encoder.encode_basestring_ascii
 _spelled = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":"), default=_as_object).encode
 
 
-def record_assess(
-    journal: Journal,
+def record_assessment(
+    journal: JournalWriter,
     payload_sha256: str,
     verdict: str,
     acted: str,
@@ -441,10 +447,12 @@ def record_assess(
         recorder = _recorders.get(journal)
         if recorder is None:
             recorder = _recorders[journal] = Recorder(journal)
-    return recorder.assess(payload_sha256, verdict, acted, reason=reason, by=by, rules=rules, durable=durable)
+    return recorder.record_assessment(
+        payload_sha256, verdict, acted, reason=reason, by=by, rules=rules, durable=durable
+    )
 
 
-class Unavailable:
+class UnavailableJournal:
     """A journal that there is no place for: it says why to everybody who asks, and nothing is ever in it."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
@@ -454,15 +462,15 @@ class Unavailable:
         raise JournalUnavailable(self._message, hint=self._hint)
 
 
-class Opened(NamedTuple):
+class OpenedJournal(NamedTuple):
     """A journal that was opened: where rulings go, the log itself, and the name that it began under."""
 
-    journal: Journal
-    log: Journal
+    journal: JournalWriter
+    log: JournalWriter
     origin: str
 
 
-class Declared:
+class DeclaredJournal:
     """A journal that is opened when something is first recorded, and takes no ruling before the settings it is under.
 
     `note` is a file that says which settings were recorded last, and in which log. It saves records, and proves
@@ -470,23 +478,23 @@ class Declared:
     """
 
     def __init__(
-        self, opened: Callable[[], Opened], *, policy_hash: str, settings_hash: str, software: str, note: Path
+        self, opened: Callable[[], OpenedJournal], *, policy_hash: str, settings_hash: str, software: str, note: Path
     ) -> None:
         self._opened = opened
         self._policy_hash, self._settings_hash, self._software = policy_hash, settings_hash, software
         self._note = note
-        self._journal: Journal | None = None
-        self._log: Journal | None = None
-        self._begin()
+        self._journal: JournalWriter | None = None
+        self._log: JournalWriter | None = None
+        self._start_run()
         _all.add(self)
 
-    def _begin(self) -> None:
+    def _start_run(self) -> None:
         self._lock = Lock()
 
     def enqueue(self, records: Sequence[bytes], *, durable: bool) -> Callable[[], tuple[Receipt, ...]]:
         journal = self._journal
         if journal is None:
-            self._declare()
+            self._declare_settings()
             journal = self._journal
             assert journal is not None  # noqa: S101
         return journal.enqueue(records, durable=durable)
@@ -496,44 +504,44 @@ class Declared:
         return None if promise is None else promise(records)
 
     @property
-    def unwitnessed(self) -> Journal:
+    def unwitnessed(self) -> JournalWriter:
         return _Log(self)
 
-    def log(self) -> Journal:
+    def open_log(self) -> JournalWriter:
         if self._log is None:
-            self._declare()
+            self._declare_settings()
         assert self._log is not None  # noqa: S101
         return self._log
 
-    def _declare(self) -> None:
+    def _declare_settings(self) -> None:
         # The one time that something is waited for here: whoever comes meanwhile needs it as well.
         with self._lock:
             if self._journal is not None:
                 return
             opened = self._opened()
             said = f"{opened.origin} {self._policy_hash} {self._settings_hash} {self._software}\n"
-            before = read_note(self._note)
+            before = read_settings_note(self._note)
             if before != said:
                 origin, _, rest = before.partition(" ")
                 previous = rest.partition(" ")[0]
                 known = previous if origin == opened.origin and _POLICY.fullmatch(previous) else ""
                 # No witness is waited for: it is below the first ruling, which waits for one.
-                Recorder(opened.log).configuration(self._policy_hash, self._settings_hash, self._software, known)
-                _write_note(self._note, said)
+                Recorder(opened.log).record_configuration(self._policy_hash, self._settings_hash, self._software, known)
+                _write_settings_note(self._note, said)
             self._log, self._journal = opened.log, opened.journal
 
 
 class _Log:
     """A declared journal for what waits for no witness."""
 
-    def __init__(self, declared: Declared) -> None:
+    def __init__(self, declared: DeclaredJournal) -> None:
         self._declared = declared
 
     def enqueue(self, records: Sequence[bytes], *, durable: bool) -> Callable[[], tuple[Receipt, ...]]:
-        return self._declared.log().enqueue(records, durable=durable)
+        return self._declared.open_log().enqueue(records, durable=durable)
 
 
-def read_note(note: Path) -> str:
+def read_settings_note(note: Path) -> str:
     """Which log's settings were recorded last, and which they were; empty where nothing tells."""
     try:
         with note.open("rb") as file:
@@ -542,14 +550,14 @@ def read_note(note: Path) -> str:
         return ""
 
 
-def switched_off(note: Path) -> None:
+def note_journal_off(note: Path) -> None:
     """Where the journal is off now, it is a change when it is on again."""
-    origin, _, rest = read_note(note).partition(" ")
+    origin, _, rest = read_settings_note(note).partition(" ")
     if origin and rest != "off\n":
-        _write_note(note, f"{origin} off\n")
+        _write_settings_note(note, f"{origin} off\n")
 
 
-def _write_note(note: Path, said: str) -> None:
+def _write_settings_note(note: Path, said: str) -> None:
     made = note.with_name(f"{note.name}.{os.urandom(8).hex()}.new")
     with suppress(OSError, ValueError):
         try:
@@ -562,17 +570,17 @@ def _write_note(note: Path, said: str) -> None:
 
 _POLICY = re.compile("sha256:[0-9a-f]{64}")
 _MAX_NOTE = 1_024
-_recorders: WeakKeyDictionary[Journal, Recorder] = WeakKeyDictionary()
+_recorders: WeakKeyDictionary[JournalWriter, Recorder] = WeakKeyDictionary()
 _recorders_lock = Lock()
-_all: WeakSet[Recorder | Declared] = WeakSet()
+_all: WeakSet[Recorder | DeclaredJournal] = WeakSet()
 
 
-def _forked() -> None:
+def _reset_after_fork() -> None:
     global _recorders_lock
     _recorders_lock = Lock()
     for each in list(_all):
-        each._begin()
+        each._start_run()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_reset_after_fork)

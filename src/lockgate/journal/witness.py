@@ -38,13 +38,13 @@ from lockgate.core.journal.signed_notes import (
     Checkpoint,
     Note,
     PublicKey,
-    cosigned,
+    cosign_note,
     file_name,
     parse_checkpoint,
     parse_note,
     parse_submission,
     parse_vkey,
-    verified,
+    verify_signatures,
 )
 from lockgate.journal import keys
 from lockgate.journal.anchors import replace
@@ -61,7 +61,7 @@ _TEXT_TYPE = "text/plain; charset=utf-8"
 _log = logging.getLogger("lockgate.witness")
 
 
-class Refused(LockgateError):
+class CosignatureRefused(LockgateError):
     """No cosignature, with the status code that C2SP gives the reason."""
 
     def __init__(self, status: int, message: str, *, size: int | None = None) -> None:
@@ -100,13 +100,13 @@ class Witness:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise _unusable(folder, (error.strerror or "").lower()) from error
+            raise _folder_unusable(folder, (error.strerror or "").lower()) from error
         # Two processes could each cosign another history. Held until this one ends, however it does.
-        self._lock = _locked(folder / "witness.lock")
+        self._lock = _lock_file(folder / "witness.lock")
         try:
-            self._signer = _own_key(folder / "witness.key", name)
+            self._signer = _load_or_create_key(folder / "witness.key", name)
             for origin in self._logs:
-                self._newest(origin)
+                self._load_newest(origin)
         except BaseException:
             self.close()
             raise
@@ -125,36 +125,36 @@ class Witness:
             note = parse_note(asked.checkpoint)
             head = parse_checkpoint(note.text)
         except InvalidNote as error:
-            raise Refused(400, error.message) from None
+            raise CosignatureRefused(400, error.message) from None
         trusted = self._logs.get(head.origin)  # 2.
         if trusted is None:
-            raise Refused(404, f"the log {quoted(head.origin)} is not one this witness knows")
+            raise CosignatureRefused(404, f"the log {quoted(head.origin)} is not one this witness knows")
         try:
-            signers = verified(note, trusted, keys.verify)
+            signers = verify_signatures(note, trusted, keys.verify)
         except InvalidNote as error:
-            raise Refused(403, error.message) from None
+            raise CosignatureRefused(403, error.message) from None
         if not signers:
-            raise Refused(403, f"the head is not signed by the key of {quoted(head.origin)}")
+            raise CosignatureRefused(403, f"the head is not signed by the key of {quoted(head.origin)}")
         if asked.old > head.size:  # 3.
-            raise Refused(400, "the old size is larger than the new one")
+            raise CosignatureRefused(400, "the old size is larger than the new one")
         with self._storing:
-            before = self._newest(head.origin)
+            before = self._load_newest(head.origin)
             if asked.old != before.size:
-                raise Refused(409, "another head is the newest here", size=before.size)
+                raise CosignatureRefused(409, "another head is the newest here", size=before.size)
             if head.size == before.size and head.root != before.root:  # 4.
-                self._keep_evidence(_bare(note, signers), head)
-                raise Refused(409, "another tree of this size was cosigned", size=before.size)
+                self._keep_evidence(_keep_lines_of(note, signers), head)
+                raise CosignatureRefused(409, "another tree of this size was cosigned", size=before.size)
             if not verify_consistency(before.size, head.size, before.root, head.root, asked.hashes):
-                self._warn(head, f"a head of {head.size} is not proved to continue the one of {before.size}")
-                raise Refused(422, "the proof does not lead from the old head to the new one")
-            made = cosigned(_bare(note, signers), self.key, self._signer.sign, time_s=int(self._clock()))
+                self._warn_once(head, f"a head of {head.size} is not proved to continue the one of {before.size}")
+                raise CosignatureRefused(422, "the proof does not lead from the old head to the new one")
+            made = cosign_note(_keep_lines_of(note, signers), self.key, self._signer.sign, time_s=int(self._clock()))
             # What could not be read back would be the end of this witness.
-            self._opened(made.to_bytes(), head.origin)
+            self._open_own_note(made.to_bytes(), head.origin)
             replace(self._folder / file_name(head.origin), made.to_bytes())  # 5.
         _log.info("cosigned %s at %d", printable(head.origin), head.size)
         return made.signatures[-1].line.encode()
 
-    def _newest(self, origin: str) -> Checkpoint:
+    def _load_newest(self, origin: str) -> Checkpoint:
         """The newest head of this log that was cosigned here: what was written, or an error, never a fresh start."""
         path = self._folder / file_name(origin)
         try:
@@ -163,20 +163,20 @@ class Witness:
         except FileNotFoundError:
             return Checkpoint(origin, 0, EMPTY_ROOT)
         except OSError as error:
-            raise _unusable(path, (error.strerror or "").lower()) from error
+            raise _folder_unusable(path, (error.strerror or "").lower()) from error
         try:
-            return self._opened(data, origin)
+            return self._open_own_note(data, origin)
         except InvalidNote as error:
-            raise _unusable(path, error.message) from None
+            raise _folder_unusable(path, error.message) from None
 
-    def _opened(self, data: bytes, origin: str) -> Checkpoint:
+    def _open_own_note(self, data: bytes, origin: str) -> Checkpoint:
         note = parse_note(data)
         head = parse_checkpoint(note.text)
-        if head.origin != origin or self.key not in verified(note, (self.key,), keys.verify):
+        if head.origin != origin or self.key not in verify_signatures(note, (self.key,), keys.verify):
             raise InvalidNote("this witness has not signed it")
         return head
 
-    def _warn(self, head: Checkpoint, what: str) -> None:
+    def _warn_once(self, head: Checkpoint, what: str) -> None:
         """Once in a row: anybody may send such a head again and again, and fill a disk with what is said of it."""
         if self._warned.get(head.origin) != what:
             self._warned[head.origin] = what
@@ -184,7 +184,7 @@ class Witness:
 
     def _keep_evidence(self, note: Note, head: Checkpoint) -> None:
         """Two heads of one size under one key: nobody but the holder of the key can have made both."""
-        self._warn(head, f"its key has signed two different trees of {head.size} records")
+        self._warn_once(head, f"its key has signed two different trees of {head.size} records")
         path = (self._folder / file_name(head.origin)).with_suffix(".fork")
         if not os.path.lexists(path):
             with suppress(OSError):
@@ -233,7 +233,7 @@ class WitnessServer(HTTPServer):
         if ":" in host:
             self.address_family = socket.AF_INET6
         try:
-            super().__init__((host, port), _Handler)
+            super().__init__((host, port), _WitnessHandler)
         except (OSError, OverflowError) as error:
             said = str(getattr(error, "strerror", None) or error).lower()
             raise LockgateError(
@@ -273,7 +273,7 @@ class WitnessServer(HTTPServer):
         _log.warning("a connection could not be served")
 
 
-class _Received(io.RawIOBase):
+class _DeadlineReader(io.RawIOBase):
     """What arrives on a socket until a moment: a limit on each read would let a client drip for ever."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -291,7 +291,7 @@ class _Received(io.RawIOBase):
         return self._connection.recv_into(into)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _WitnessHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: WitnessServer
     # Header and line in one packet, at once: in two, the second waits for the first to be acknowledged.
@@ -300,7 +300,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         super().setup()
-        self._received = _Received(self.connection)
+        self._received = _DeadlineReader(self.connection)
         self.rfile.close()
         self.rfile = io.BufferedReader(self._received)
 
@@ -321,12 +321,12 @@ class _Handler(BaseHTTPRequestHandler):
             if len(body) < int(length[0]):
                 self.close_connection = True
                 return
-            self._rule(body)
+            self._cosign(body)
 
-    def _rule(self, body: bytes) -> None:
+    def _cosign(self, body: bytes) -> None:
         try:
             line = self.server.witness.add_checkpoint(body)
-        except Refused as refused:
+        except CosignatureRefused as refused:
             if refused.size is None:
                 self._answer(refused.status, refused.message, close=False)
             else:
@@ -372,7 +372,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing: what a request says is anybody's text."""
 
 
-def _own_key(place: Path, name: str) -> keys.Signer:
+def _load_or_create_key(place: Path, name: str) -> keys.Ed25519Signer:
     if not os.path.lexists(place):
         return keys.create(place, name or f"lockgate-witness/{os.urandom(4).hex()}", kind=COSIGNATURE)
     signer = keys.load(place)
@@ -388,20 +388,20 @@ def _own_key(place: Path, name: str) -> keys.Signer:
     return signer
 
 
-def _bare(note: Note, signers: Iterable[PublicKey]) -> Note:
+def _keep_lines_of(note: Note, signers: Iterable[PublicKey]) -> Note:
     """The note with one line for each of these: anybody can add lines, and repeat one until nothing more fits."""
     wanted = {(key.name, key.id) for key in signers}
     lines = {(each.name, each.id): each for each in note.signatures if (each.name, each.id) in wanted}
     return Note(note.text, tuple(lines.values()))
 
 
-def _locked(path: Path) -> io.BufferedRandom:
+def _lock_file(path: Path) -> io.BufferedRandom:
     """A file that no other process holds like this; closing it lets go, and so does the end of the process."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         file = os.fdopen(handle, "r+b")
     except OSError as error:
-        raise _unusable(path, (error.strerror or "").lower()) from error
+        raise _folder_unusable(path, (error.strerror or "").lower()) from error
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -419,7 +419,7 @@ def _locked(path: Path) -> io.BufferedRandom:
     return file
 
 
-def _unusable(path: Path, why: str) -> LockgateError:
+def _folder_unusable(path: Path, why: str) -> LockgateError:
     return LockgateError(
         f"{quoted(path, 200)} cannot be used: {why}",
         hint="a witness must not forget what it cosigned: bring the file back, or begin with a new folder and key",

@@ -31,9 +31,9 @@ from weakref import ref
 from lockgate.core.errors import InvalidBlock, InvalidCall, printable, quoted
 from lockgate.core.vocabulary import Action, Finding, Reason
 from lockgate.mcp import messages as wire
-from lockgate.mcp.elicitation import STATE, Answers, Asking, Call, failure, said_by
+from lockgate.mcp.elicitation import STATE, ApprovalAnswers, ClientQuestions, McpCall, error_text, failure_text
 from lockgate.mcp.messages import Era, Message
-from lockgate.mcp.tool_pins import Pins, prose_of, rest_of, values_of
+from lockgate.mcp.tool_pins import ToolPins, description_text, schema_text, unpinned_fields
 
 if TYPE_CHECKING:
     from lockgate.core.vocabulary import Block, Decision
@@ -57,7 +57,7 @@ _UNUSED_S = 10.0
 _AGAIN_S = 1.0
 
 
-class Ruler(Protocol):
+class McpHost(Protocol):
     """What the checkpoint needs of a host: `lockgate.sessions.Host` is one."""
 
     def open(self, session: str = "", *, goal: str = "", host: str = "api") -> object: ...
@@ -116,21 +116,21 @@ class _Ended(NamedTuple):
     ran: str
 
 
-class Parts(NamedTuple):
+class McpParts(NamedTuple):
     """What a checkpoint rules with. It takes a moment to put together, in which messages other than calls can pass."""
 
-    host: Ruler
+    host: McpHost
     session: str
-    pins: Pins
-    answers: Answers | None
+    pins: ToolPins
+    answers: ApprovalAnswers | None
 
 
-class Checkpoint:
+class McpCheckpoint:
     """Between one client and one server. `to_client` and `to_server` send one message each, from any thread."""
 
     def __init__(
         self,
-        parts: Future[Parts],
+        parts: Future[McpParts],
         *,
         server: str,
         to_client: Callable[[bytes], None],
@@ -138,7 +138,7 @@ class Checkpoint:
         clock: Callable[[], float] = time,
     ) -> None:
         self._coming = parts
-        self._here: Parts | None = None
+        self._here: McpParts | None = None
         self._server = server
         self._to_client = to_client
         self._to_server = to_server
@@ -159,8 +159,12 @@ class Checkpoint:
         # What was asked for under which id: where an answer came from, and which call it ends.
         self._awaited: OrderedDict[tuple[str, object], _Asked] = OrderedDict()
         self._awaiting = Lock()
-        self._asking = Asking(
-            server, lambda: self._parts, send=self._answer, approved=partial(self._decide, ask=False), clock=clock
+        self._asking = ClientQuestions(
+            server,
+            lambda: self._parts,
+            send=self._send_to_client,
+            approved=partial(self._decide, ask=False),
+            clock=clock,
         )
         self._calls = count(1)
         # What is left to do once a call is passed on.
@@ -171,7 +175,7 @@ class Checkpoint:
         parts.add_done_callback(lambda _: self.idle() or None)
 
     @property
-    def _parts(self) -> Parts:
+    def _parts(self) -> McpParts:
         if self._here is None:
             self._here = self._coming.result()
         return self._here
@@ -185,39 +189,43 @@ class Checkpoint:
         try:
             message = wire.read_strictly(line)
         except InvalidCall as error:
-            self._answer(wire.failed(None, wire.PARSE_ERROR, f"not passed on by Lockgate: {error.message}"))
+            self._send_to_client(
+                wire.error_message(None, wire.PARSE_ERROR, f"not passed on by Lockgate: {error.message}")
+            )
             return
         if isinstance(message, list):
-            self._batch(line, message)
+            self._take_batch(line, message)
         elif isinstance(message, dict):
-            self._one(line, message)
+            self._take_message(line, message)
         else:
-            self._answer(wire.failed(None, wire.INVALID_REQUEST, "not passed on by Lockgate: this is no message"))
+            self._send_to_client(
+                wire.error_message(None, wire.INVALID_REQUEST, "not passed on by Lockgate: this is no message")
+            )
 
-    def _one(self, line: bytes, message: Message) -> None:
-        if refusal := _refusal(message):
-            self._answer(refusal)
+    def _take_message(self, line: bytes, message: Message) -> None:
+        if refusal := _refuse_ambiguous(message):
+            self._send_to_client(refusal)
             return
         method = message.get("method")
-        if method is None and self._asking.is_ours(message):
-            self._asking.answered(message)
+        if method is None and self._asking.is_our_question(message):
+            self._asking.take_answer(message)
         elif method == wire.CALL:
-            self._call(line, message)
+            self._take_call(line, message)
         else:
             if method == wire.INITIALIZE:
                 self._era = wire.era_of(message) or Era()
             elif method == wire.CANCELLED:
-                self._asking.cancelled(message)
-            self._await(message)
+                self._asking.take_cancellation(message)
+            self._remember_request(message)
             self._to_server(line, message)
 
-    def _batch(self, line: bytes, items: list[object]) -> None:
+    def _take_batch(self, line: bytes, items: list[object]) -> None:
         """Several messages in one (2025-03-26): passed on whole, or, when one of them may not run, not at all."""
-        rest = [item for item in items if not (isinstance(item, dict) and self._takes(item))]
+        rest = [item for item in items if not (isinstance(item, dict) and self._takes_answer(item))]
         refused: dict[int, Message] = {}
         keys: dict[int, str] = {}
         for at, item in enumerate(rest):
-            answer = self._ruled_in_batch(item)
+            answer = self._rule_in_batch(item)
             if isinstance(answer, str):
                 keys[at] = answer
             else:
@@ -227,7 +235,7 @@ class Checkpoint:
                 if isinstance(item, dict):
                     if item.get("method") == wire.INITIALIZE:
                         self._era = wire.era_of(item) or Era()
-                    self._await(item, keys[at])
+                    self._remember_request(item, keys[at])
             if rest:
                 self._to_server(line if len(rest) == len(items) else wire.line_of(rest), rest)
             self._finish()
@@ -236,32 +244,32 @@ class Checkpoint:
         why = "not passed on by Lockgate: another call of the same batch may not run"
         for at, item in enumerate(rest):
             if at not in refused and isinstance(item, dict) and "method" in item and "id" in item:
-                refused[at] = wire.failed(item["id"], wire.FAILED, why)
+                refused[at] = wire.error_message(item["id"], wire.FAILED, why)
         self._to_client(wire.line_of([refused[at] for at in sorted(refused)]))
 
-    def _takes(self, item: Message) -> bool:
-        ours = self._asking.is_ours(item) and "method" not in item
+    def _takes_answer(self, item: Message) -> bool:
+        ours = self._asking.is_our_question(item) and "method" not in item
         if ours:
-            self._asking.answered(item)
+            self._asking.take_answer(item)
         return ours
 
-    def _ruled_in_batch(self, item: object) -> Message | str:
+    def _rule_in_batch(self, item: object) -> Message | str:
         """What is answered to a message of a batch that may not be passed on; else its key, if it is a call."""
         if not isinstance(item, dict):
-            return wire.failed(None, wire.INVALID_REQUEST, "not passed on by Lockgate: this is no message")
-        refusal = _refusal(item)
+            return wire.error_message(None, wire.INVALID_REQUEST, "not passed on by Lockgate: this is no message")
+        refusal = _refuse_ambiguous(item)
         if refusal or item.get("method") != wire.CALL:
             return refusal or ""
-        call = self._parsed(b"", item)
-        if not isinstance(call, Call):
+        call = self._parse_call(b"", item)
+        if not isinstance(call, McpCall):
             return call
         if call.message is not item:
             # An answer to a question of ours belongs to the modern era, which has no batches.
             return self._denial(call, "")
-        decision = self._ruling(call)
+        decision = self._rule(call)
         return decision if isinstance(decision, str) else self._denial(call, decision)
 
-    def _await(self, message: Message, ended: str = "") -> None:
+    def _remember_request(self, message: Message, ended: str = "") -> None:
         """Remember what was asked for under an id, for whoever reads the answer."""
         key = wire.id_key(message.get("id"))
         method = message.get("method")
@@ -276,7 +284,7 @@ class Checkpoint:
             if len(self._awaited) > _MAX_AWAITED:
                 self._awaited.popitem(last=False)
 
-    def _asked(self, id: object) -> _Asked | None:
+    def _request_answered_by(self, id: object) -> _Asked | None:
         """What an answer of this id answers; once."""
         key = wire.id_key(id)
         if key is None:
@@ -293,7 +301,7 @@ class Checkpoint:
         try:
             message = wire.read_loosely(line)
         except InvalidCall as error:
-            self._unread(line, error.message)
+            self._refuse_unreadable(line, error.message)
             return
         queued = False
         for item in message if isinstance(message, list) else (message,):
@@ -301,7 +309,9 @@ class Checkpoint:
                 self._queue.append(_Heard(item, None))
             elif not wire.is_notice(item):
                 self._queue.append(
-                    _Heard(item, None if isinstance(item.get("method"), str) else self._asked(item.get("id")))
+                    _Heard(
+                        item, None if isinstance(item.get("method"), str) else self._request_answered_by(item.get("id"))
+                    )
                 )
             else:
                 continue
@@ -313,12 +323,14 @@ class Checkpoint:
             self.idle()
         self._to_client(line)
 
-    def _unread(self, line: bytes, why: str) -> None:
+    def _refuse_unreadable(self, line: bytes, why: str) -> None:
         _log.warning("a message of the server `%s` is not passed on: %s", printable(self._server), why)
-        for id in wire.answered_by(line):
-            asked = self._asked(id)
+        for id in wire.ids_answered_by(line):
+            asked = self._request_answered_by(id)
             if asked is not None:
-                self._answer(wire.failed(id, wire.FAILED, f"the server's answer is not passed on by Lockgate: {why}"))
+                self._send_to_client(
+                    wire.error_message(id, wire.FAILED, f"the server's answer is not passed on by Lockgate: {why}")
+                )
                 if asked.ended:
                     self._queue.append(_Ended(asked.ended, "failed"))
 
@@ -330,7 +342,7 @@ class Checkpoint:
             self._note()
             self._parts.host.flush(self._parts.session)
         except Exception as error:  # noqa: BLE001  # it stays in the queue, and no call is ruled on before it is out
-            _log.warning("what the server sent cannot be noted: %s", said_by(error))
+            _log.warning("what the server sent cannot be noted: %s", error_text(error))
             return False
         return True
 
@@ -344,7 +356,7 @@ class Checkpoint:
                         self._unmarked = self._mark is None
             return self._mark is not None and self._mark.begin() and self._soon()
         except Exception as error:  # noqa: BLE001  # then it is noted first
-            _log.warning("what the server sends cannot be marked: %s", said_by(error))
+            _log.warning("what the server sends cannot be marked: %s", error_text(error))
             return False
 
     def _soon(self) -> bool:
@@ -385,7 +397,7 @@ class Checkpoint:
                 parts.append(_Listed(tools))
                 # Only where it was asked for is it nothing but one.
                 if asked is not None and asked.method == wire.LIST:
-                    said[name] = {**value, "tools": [rest_of(tool) for tool in tools]}
+                    said[name] = {**value, "tools": [unpinned_fields(tool) for tool in tools]}
         parts.append(_Said(source[:200], said))
         return parts
 
@@ -415,7 +427,7 @@ class Checkpoint:
                     if isinstance(item, _Said):
                         self._add(item.source, wire.text_of(item.value))
                     elif isinstance(item, _Listed):
-                        self._listed(item.tools)
+                        self._note_tools(item.tools)
                     else:
                         # Its ruling may have come after those that were counted in a moment ago.
                         self._count_in()
@@ -438,8 +450,8 @@ class Checkpoint:
 
     # 3. Pinned.
 
-    def _listed(self, listed: list[object]) -> None:
-        seen = self._parts.pins.see(listed)
+    def _note_tools(self, listed: list[object]) -> None:
+        seen = self._parts.pins.record_listing(listed)
         values = []
         for tool, changed, accepted in seen:
             said = tool.fields.get("annotations")
@@ -451,51 +463,57 @@ class Checkpoint:
             # Its server wrote it, and every model reads it: text from outside, unless a person has looked at it.
             trust = "vetted" if accepted and not changed else None
             source = f"mcp:{self._server}:description of {tool.name[:80]}"
-            self._add(source, prose_of(tool), key=f"mcp-tool:{self._server}:{tool.digest}", trust=trust)
+            self._add(source, description_text(tool), key=f"mcp-tool:{self._server}:{tool.digest}", trust=trust)
             if trust is None:
                 values.append(tool)
             self._described.add(tool.digest)
         if values:
             digest = sha256("".join(tool.digest for tool in values).encode()).hexdigest()
-            self._add(f"mcp:{self._server}:schemas", values_of(values), key=f"mcp-schemas:{self._server}:{digest}")
+            self._add(f"mcp:{self._server}:schemas", schema_text(values), key=f"mcp-schemas:{self._server}:{digest}")
 
     def _findings(self, name: str) -> tuple[Finding, ...]:
         if self._parts.pins.unreadable:
             return (Finding("mcp:tools-unpinned", "tool", 0, 0, excerpt=self._parts.pins.unreadable[:200]),)
-        return (Finding("mcp:tool-changed", "tool", 0, 0, excerpt=name[:80]),) if self._parts.pins.changed(name) else ()
+        return (
+            (Finding("mcp:tool-changed", "tool", 0, 0, excerpt=name[:80]),)
+            if self._parts.pins.has_changed(name)
+            else ()
+        )
 
     # 4. Ruled.
 
-    def _call(self, line: bytes, message: Message) -> None:
-        call = self._parsed(line, message)
-        if isinstance(call, Call):
+    def _take_call(self, line: bytes, message: Message) -> None:
+        call = self._parse_call(line, message)
+        if isinstance(call, McpCall):
             self._decide(call, ask=True)
         else:
-            self._answer(call)
+            self._send_to_client(call)
 
-    def _parsed(self, line: bytes, message: Message) -> Call | Message:
+    def _parse_call(self, line: bytes, message: Message) -> McpCall | Message:
         """The call, or what is answered to one that is none."""
         id, params = message["id"], message.get("params")
         era = wire.era_of(message) or self._era
         if not isinstance(params, dict) or not isinstance(params.get("name"), str) or not params["name"]:
-            return wire.failed(id, wire.INVALID_PARAMS, "not passed on by Lockgate: a call needs the name of a tool")
+            return wire.error_message(
+                id, wire.INVALID_PARAMS, "not passed on by Lockgate: a call needs the name of a tool"
+            )
         arguments = params.get("arguments")
         if arguments is not None and not isinstance(arguments, dict):
             why = "not passed on by Lockgate: a call's arguments are an object"
-            return wire.failed(id, wire.INVALID_PARAMS, why)
-        call = Call(line, message, id, params["name"], arguments or {}, era)
+            return wire.error_message(id, wire.INVALID_PARAMS, why)
+        call = McpCall(line, message, id, params["name"], arguments or {}, era)
         state = params.get("requestState")
         if not isinstance(state, str) or not state.startswith(STATE):
             return call
         try:
-            return self._asking.redeemed(call, state, params)
+            return self._asking.redeem(call, state, params)
         except Exception as error:  # noqa: BLE001  # a failure of ours is a denial
-            return wire.denied(id, failure(error), modern=era.modern)
+            return wire.denial(id, failure_text(error), modern=era.modern)
 
-    def _decide(self, call: Call, *, ask: bool) -> None:
-        ruling = self._ruling(call)
+    def _decide(self, call: McpCall, *, ask: bool) -> None:
+        ruling = self._rule(call)
         if isinstance(ruling, str):
-            self._await(call.message, ruling)
+            self._remember_request(call.message, ruling)
             self._to_server(call.line, call.message)
             # The ruling waits to be kept, however long the server takes.
             self._finish()
@@ -504,13 +522,13 @@ class Checkpoint:
             try:
                 asked = call.era.asks and self._asking.ask(call, ruling.approval)
             except Exception as error:  # noqa: BLE001  # whoever cannot be asked has not said yes
-                _log.warning("a question could not be put to the client: %s", said_by(error))
+                _log.warning("a question could not be put to the client: %s", error_text(error))
                 asked = False
             if asked:
                 return
-        self._answer(self._denial(call, ruling))
+        self._send_to_client(self._denial(call, ruling))
 
-    def _ruling(self, call: Call) -> str | Decision | Exception:
+    def _rule(self, call: McpCall) -> str | Decision | Exception:
         """The key of a call that may run; else the ruling that holds it, or why there is none."""
         try:
             self._note()
@@ -543,11 +561,11 @@ class Checkpoint:
                 try:
                     self._unfinished.popleft()()
                 except Exception as error:  # noqa: BLE001  # the ruling is on record all the same
-                    _log.warning("a ruling could not be kept: %s", said_by(error))
+                    _log.warning("a ruling could not be kept: %s", error_text(error))
 
-    def _denial(self, call: Call, ruling: str | Decision | Exception) -> Message:
+    def _denial(self, call: McpCall, ruling: str | Decision | Exception) -> Message:
         if isinstance(ruling, Exception):
-            text = failure(ruling)
+            text = failure_text(ruling)
         elif isinstance(ruling, str):
             text = "Lockgate did not pass this call on."
         elif ruling.action is Action.REORIENT:
@@ -559,7 +577,7 @@ class Checkpoint:
                     f" It waits for a person as approval {ruling.approval}: once they have said yes (lockgate approvals"
                     f" approve {ruling.approval}, or on the page of lockgate serve), the same call may be made once."
                 )
-        return wire.denied(call.id, text, modern=call.era.modern)
+        return wire.denial(call.id, text, modern=call.era.modern)
 
     def close(self) -> None:
         """Forget what waits; what has been queued is noted, if it can be."""
@@ -570,11 +588,11 @@ class Checkpoint:
         if self._mark is not None:
             self._mark.close()
 
-    def _answer(self, message: Message) -> None:
+    def _send_to_client(self, message: Message) -> None:
         self._to_client(wire.line_of(message))
 
 
-def _keep(weak: ref[Checkpoint], waiting: Event, closed: Event) -> None:
+def _keep(weak: ref[McpCheckpoint], waiting: Event, closed: Event) -> None:
     """In a thread of its own, until the checkpoint is closed or nobody uses it any more."""
     while True:
         found = waiting.wait(_UNUSED_S)
@@ -597,13 +615,13 @@ def _keep(weak: ref[Checkpoint], waiting: Event, closed: Event) -> None:
         del point
 
 
-def _refusal(message: Message) -> Message | None:
+def _refuse_ambiguous(message: Message) -> Message | None:
     """What is answered to a message that different servers would read differently; None for the others."""
     id = message.get("id")
     known = id if wire.id_key(id) is not None else None
     method = message.get("method")
     why = ""
-    if other := wire.misleading(message):
+    if other := wire.misleading_name(message):
         why = f"{quoted(other)} may be taken for another name"
     elif "method" in message and not isinstance(method, str):
         why = "its method is no text"
@@ -611,4 +629,4 @@ def _refusal(message: Message) -> Message | None:
         why = f"{quoted(method)} may be taken for {quoted(wire.CALL)}"
     elif method == wire.CALL and known is None:
         why = "a call needs an id that is text or a number"
-    return wire.failed(known, wire.INVALID_REQUEST, f"not passed on by Lockgate: {why}") if why else None
+    return wire.error_message(known, wire.INVALID_REQUEST, f"not passed on by Lockgate: {why}") if why else None

@@ -26,9 +26,9 @@ from uuid import uuid4
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.mcp.tool_pins import server_name
 from lockgate.runtime import json_edit as json_text
-from lockgate.runtime.private_files import Private
+from lockgate.runtime.private_files import PrivateFileKind
 
-_KEPT = Private(
+_KEPT = PrivateFileKind(
     "what a client's servers were", "have another command run in a server's place", "configuration", secret=True
 )
 _LISTS = (("mcpServers",), ("servers",), ("context_servers",), ("mcp", "servers"), ("mcp", "mcpServers"))
@@ -38,11 +38,11 @@ _VALUE = "LOCKGATE_HEADER_"
 _MAX_FILE = 16 * 1024 * 1024
 _SECRET = 6
 
-Entry = dict[str, object]
+ServerEntry = dict[str, object]
 
 
 @dataclass(frozen=True)
-class Plan:
+class ClientConfigPlan:
     """What would change in a file. `changes` and `skipped` are lines for people."""
 
     path: Path
@@ -60,14 +60,14 @@ class Plan:
         return self.before == self.after
 
 
-def plan(
+def plan_change(
     path: Path,
     *,
     servers: Sequence[str] = (),
     remove: bool = False,
     state: Path | None = None,
     command: Sequence[str] = (),
-) -> Plan:
+) -> ClientConfigPlan:
     """What putting us in front of these servers (or of all) would change, or taking us out again."""
     path = path.resolve()
     before = _read(path)
@@ -77,7 +77,7 @@ def plan(
         from lockgate.assemble import settings_from_environment
 
         state = settings_from_environment().state_dir
-    originals = _originals(state, path) if remove else {}
+    originals = _read_originals(state, path) if remove else {}
     changes, skipped, kept, found = [], [], dict[str, str](), set[str]()
     # From the end, so that the places of those before stay as they are.
     for place in sorted(_entries(text), key=lambda each: each.start, reverse=True):
@@ -91,14 +91,14 @@ def plan(
             skipped.append(f"{named}: {'has no lockgate in front of it' if remove else 'is behind lockgate already'}")
             continue
         if remove:
-            now = originals.get(was) or _spelled(unwrapped(entry), text, place.start)
+            now = originals.get(was) or _format_entry(unwrap_entry(entry), text, place.start)
             changes.append(f"{named}: lockgate taken out")
         else:
-            fit = wrapped(place.name, entry, command or program())
+            fit = wrap_entry(place.name, entry, command or lockgate_command())
             if isinstance(fit, str):
                 skipped.append(f"{named}: left as it is, {fit}")
                 continue
-            now = _spelled(fit, text, place.start)
+            now = _format_entry(fit, text, place.start)
             kept[now] = was
             changes.append(f"{named}: behind lockgate")
         shown = shown[: place.start] + now + shown[place.end :]
@@ -115,7 +115,7 @@ def plan(
     after = shown.encode("utf-8")
     if before.startswith(b"\xef\xbb\xbf"):
         after = b"\xef\xbb\xbf" + after
-    return Plan(
+    return ClientConfigPlan(
         path,
         before,
         after,
@@ -127,14 +127,14 @@ def plan(
     )
 
 
-def apply(plan: Plan) -> None:
+def apply_plan(plan: ClientConfigPlan) -> None:
     """Change the file as planned, all of it or nothing; LockgateError where it is not what the plan was made for."""
     if plan.empty:
         return
     if _read(plan.path) != plan.before:
         raise LockgateError(f"{quoted(plan.path, 200)} has changed meanwhile", hint="run it again")
     if plan.kept and plan.state is not None:
-        _keep(plan.state, plan.path, plan.kept)
+        _write_originals(plan.state, plan.path, plan.kept)
     new = plan.path.with_name(f".{plan.path.name}.{uuid4().hex}.new")
     handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
     try:
@@ -148,7 +148,7 @@ def apply(plan: Plan) -> None:
         new.unlink(missing_ok=True)
 
 
-def program() -> list[str]:
+def lockgate_command() -> list[str]:
     """How a client starts us: by our whole path, since programs with windows often know no other."""
     own = Path(sys.argv[0])
     if own.name in ("lockgate", "lockgate.exe") and own.is_file():
@@ -164,14 +164,14 @@ def is_wrapped(entry: Mapping[str, object]) -> bool:
     return name.removesuffix(".exe") == "lockgate" and arguments[:1] == ["mcp"]
 
 
-def wrapped(name: str, entry: Mapping[str, object], ours: Sequence[str]) -> Entry | str:
+def wrap_entry(name: str, entry: Mapping[str, object], ours: Sequence[str]) -> ServerEntry | str:
     """The entry with us in front of its server; or why that cannot be."""
     front = ["mcp", "--name", server_name(name, [name])]
     arguments = entry.get("args", [])
     if isinstance(entry.get("command"), str):
         if not isinstance(arguments, list) or not all(isinstance(each, str) for each in arguments):
             return "its args are no list of texts"
-        held: Entry = {}
+        held: ServerEntry = {}
         for key, value in entry.items():
             if key == "command":
                 held["command"], held["args"] = ours[0], [*ours[1:], *front, "--", value, *arguments]
@@ -204,7 +204,7 @@ def wrapped(name: str, entry: Mapping[str, object], ours: Sequence[str]) -> Entr
     return {**held, **rest}
 
 
-def unwrapped(entry: Mapping[str, object]) -> Entry:
+def unwrap_entry(entry: Mapping[str, object]) -> ServerEntry:
     """The entry without us: what it meant before, if not in the very same words."""
     given = entry.get("args")
     arguments = [str(each) for each in given] if isinstance(given, list) else []
@@ -235,9 +235,9 @@ def unwrapped(entry: Mapping[str, object]) -> Entry:
 
 
 @dataclass(frozen=True)
-class _Place:
+class ServerEntryPlace:
     name: str
-    entry: Entry
+    entry: ServerEntry
     start: int
     end: int
 
@@ -260,33 +260,33 @@ def _decoded(data: bytes) -> str:
         raise LockgateError("this is not UTF-8", hint="save it as UTF-8") from None
 
 
-def _entries(text: str) -> Iterator[_Place]:
+def _entries(text: str) -> Iterator[ServerEntryPlace]:
     """Every server that the file names, and where."""
-    plain = blanked(text)
-    value = json_text.parsed(plain)
+    plain = blank_comments(text)
+    value = json_text.parse_json_object(plain)
     lists = [*_LISTS]
     projects = value.get("projects")
     if isinstance(projects, dict):
         # Claude Code keeps some of its servers by folder.
         lists += [("projects", folder, "mcpServers") for folder in projects]
     for way in lists:
-        place = json_text.start(plain)
+        place = json_text.value_start(plain)
         inner: object = value
         for key in way:
-            member = json_text.member(plain, place, key) if isinstance(inner, dict) else None
+            member = json_text.find_member(plain, place, key) if isinstance(inner, dict) else None
             if member is None or not isinstance(inner, dict):
                 break
             place, inner = member.value, inner[key]
         else:
             if not isinstance(inner, dict):
                 continue
-            for item in json_text.items(plain, place):
+            for item in json_text.iterate_items(plain, place):
                 entry = inner[item.key]
                 if isinstance(entry, dict):
-                    yield _Place(item.key, entry, item.value, item.end)
+                    yield ServerEntryPlace(item.key, entry, item.value, item.end)
 
 
-def blanked(text: str) -> str:
+def blank_comments(text: str) -> str:
     """The text with blanks in the place of comments and of commas before an end: JSON, with everything where it was."""
     out = list(text)
     comma = -1
@@ -307,7 +307,7 @@ def blanked(text: str) -> str:
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\r\n]*|/\*.*?\*/|[^\s]', re.DOTALL)
 
 
-def _spelled(entry: Entry, text: str, at: int) -> str:
+def _format_entry(entry: ServerEntry, text: str, at: int) -> str:
     """An entry as the rest of the file is written: with its indentation and its line ends."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     indent = line[: len(line) - len(line.lstrip(" \t"))]
@@ -343,7 +343,7 @@ def _file(state: Path, path: Path) -> Path:
     return state / "mcp-clients" / f"{sha256(os.fsencode(path)).hexdigest()[:32]}.json"
 
 
-def _originals(state: Path | None, path: Path) -> dict[str, str]:
+def _read_originals(state: Path | None, path: Path) -> dict[str, str]:
     """What the entries of this file were before us, by what they are now; nothing where that is not to be had."""
     if state is None:
         return {}
@@ -359,9 +359,9 @@ def _originals(state: Path | None, path: Path) -> dict[str, str]:
     return {now: was for now, was in found.items() if isinstance(was, str)} if isinstance(found, dict) else {}
 
 
-def _keep(state: Path, path: Path, kept: Mapping[str, str]) -> None:
+def _write_originals(state: Path, path: Path, kept: Mapping[str, str]) -> None:
     place = _file(state, path)
-    held = {**_originals(state, path), **kept}
+    held = {**_read_originals(state, path), **kept}
     with suppress(FileExistsError):
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _KEPT.check(place.parent, folder=True)

@@ -14,12 +14,12 @@ from threading import Timer
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from lockgate.core.errors import LockgateError, printable
-from lockgate.core.ruling.approvals import State, canonical, would_do
+from lockgate.core.ruling.approvals import ApprovalState, canonical_json, describe_call
 from lockgate.mcp import messages as wire
 from lockgate.mcp.messages import Era, Message
 
 if TYPE_CHECKING:
-    from lockgate.core.ruling.approvals import Approval, Heard
+    from lockgate.core.ruling.approvals import AnswerResult, Approval
 
 # Calls that wait for a person at a time: an agent must not be able to bury its user under questions.
 MAX_HELD = 32
@@ -29,25 +29,25 @@ MAX_SHOWN = 4_000
 STATE = "lockgate1."
 
 
-class Answers(Protocol):
+class ApprovalAnswers(Protocol):
     """The part of the approvals that takes a person's answer."""
 
     def get(self, id: str, now_s: float) -> Approval | None: ...
 
-    def answer(self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "") -> Heard: ...
+    def answer(self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "") -> AnswerResult: ...
 
 
-class Standing(Protocol):
+class AnswerContext(Protocol):
     """Where answers go, and which session they belong to."""
 
     @property
     def session(self) -> str: ...
 
     @property
-    def answers(self) -> Answers | None: ...
+    def answers(self) -> ApprovalAnswers | None: ...
 
 
-class Call(NamedTuple):
+class McpCall(NamedTuple):
     """A `tools/call` as it arrived."""
 
     line: bytes
@@ -58,26 +58,26 @@ class Call(NamedTuple):
     era: Era
 
 
-class Held(NamedTuple):
+class HeldCall(NamedTuple):
     """A call that waits for a person's answer, and what that answer is bound to."""
 
-    call: Call
+    call: McpCall
     approval: str
     digest: str
     expires_s: float
     timer: Timer | None = None
 
 
-class Asking:
+class ClientQuestions:
     """The questions that are open with one client. `approved` rules again on a call that somebody said yes to."""
 
     def __init__(
         self,
         server: str,
-        standing: Callable[[], Standing],
+        standing: Callable[[], AnswerContext],
         *,
         send: Callable[[Message], None],
-        approved: Callable[[Call], None],
+        approved: Callable[[McpCall], None],
         clock: Callable[[], float],
     ) -> None:
         self._server = server
@@ -86,40 +86,43 @@ class Asking:
         self._approved = approved
         self._clock = clock
         # Handshake era: by the id of our own request. Modern era: by what only we can have put into a state.
-        self._held: dict[str, Held] = {}
-        self._states: dict[str, Held] = {}
+        self._held: dict[str, HeldCall] = {}
+        self._states: dict[str, HeldCall] = {}
         self._secret = urandom(32)
 
-    def ask(self, call: Call, approval: str) -> bool:
+    def ask(self, call: McpCall, approval: str) -> bool:
         """Put a held call to the client's user; False where nobody could be shown all of it."""
         answers = self._standing().answers
         waits = None if answers is None else answers.get(approval, self._clock())
-        if waits is None or waits.state is not State.WAITING:
+        if waits is None or waits.state is not ApprovalState.WAITING:
             return False
         pending = waits.pending
-        does, arguments = _visible(would_do(pending.bound)), _visible(json.dumps(call.arguments, ensure_ascii=False))
+        does, arguments = (
+            _escape_invisible(describe_call(pending.bound)),
+            _escape_invisible(json.dumps(call.arguments, ensure_ascii=False)),
+        )
         if len(does) + len(arguments) > MAX_SHOWN:
             return False
-        why = _visible(pending.shown.explanation or pending.shown.reason)[:1_200]
+        why = _escape_invisible(pending.shown.explanation or pending.shown.reason)[:1_200]
         text = (
-            f"Lockgate holds a call of the server {_visible(self._server)}.\n"
+            f"Lockgate holds a call of the server {_escape_invisible(self._server)}.\n"
             f"It would do: {does}\nArguments: {arguments}\nWhy it is held: {why}\n"
             f"Allow it once? If you did not ask for this, say no. (approval {approval})"
         )
-        held = Held(call, approval, pending.digest, pending.expires_s)
+        held = HeldCall(call, approval, pending.digest, pending.expires_s)
         if call.era.modern:
-            return self._ask_again(held, text)
+            return self._ask_modern(held, text)
         if len(self._held) >= MAX_HELD:
             return False
         own = f"lockgate-{urandom(16).hex()}"
-        timer = Timer(max(0.0, pending.expires_s - self._clock()), self.expired, [own])
+        timer = Timer(max(0.0, pending.expires_s - self._clock()), self.expire, [own])
         timer.daemon = True
         self._held[own] = held._replace(timer=timer)
         timer.start()
         self._send(wire.question(own, text))
         return True
 
-    def _ask_again(self, held: Held, text: str) -> bool:
+    def _ask_modern(self, held: HeldCall, text: str) -> bool:
         """Modern era: the client calls again, with the answer and with a state that only we can have made."""
         now = self._clock()
         for old in [nonce for nonce, each in list(self._states.items()) if each.expires_s <= now]:
@@ -131,32 +134,32 @@ class Asking:
         self._send(wire.input_required(held.call.id, text, f"{STATE}{nonce}.{self._mac(nonce, held, held.call)}"))
         return True
 
-    def _mac(self, nonce: str, held: Held, call: Call) -> str:
+    def _mac(self, nonce: str, held: HeldCall, call: McpCall) -> str:
         bound = [
             nonce,
             self._standing().session,
             call.name,
-            canonical(call.arguments),
+            canonical_json(call.arguments),
             held.approval,
             held.digest,
             held.expires_s,
         ]
         return hmac.new(self._secret, json.dumps(bound).encode("ascii"), "sha256").hexdigest()
 
-    def redeemed(self, call: Call, state: str, params: Mapping[str, object]) -> Call | Message:
+    def redeem(self, call: McpCall, state: str, params: Mapping[str, object]) -> McpCall | Message:
         """A call that comes with the answer to our question: as its server gets it, or what is answered instead."""
         nonce, _, mac = state.removeprefix(STATE).partition(".")
         # Once, whether it fits or not.
         held = self._states.pop(nonce, None)
         if held is None or not hmac.compare_digest(mac.encode(), self._mac(nonce, held, call).encode()):
             why = "the answer that came with it belongs to no open question about this call"
-            return wire.denied(call.id, f"Lockgate did not pass this call on: {why}.", modern=True)
+            return wire.denial(call.id, f"Lockgate did not pass this call on: {why}.", modern=True)
         if self._clock() >= held.expires_s:
-            return wire.denied(call.id, "Lockgate did not pass this call on: nobody answered in time.", modern=True)
+            return wire.denial(call.id, "Lockgate did not pass this call on: nobody answered in time.", modern=True)
         responses = params.get("inputResponses")
-        yes = wire.said(responses.get(wire.OURS) if isinstance(responses, dict) else None)
-        if not self._hear(held, call.era.client, yes=yes):
-            return wire.denied(call.id, _not_approved(held, yes=yes), modern=True)
+        yes = wire.approval_from(responses.get(wire.OUR_INPUT) if isinstance(responses, dict) else None)
+        if not self._record_answer(held, call.era.client, yes=yes):
+            return wire.denial(call.id, _not_approved_text(held, yes=yes), modern=True)
         # What the server itself had asked for before goes with the call, as the client first sent it.
         first = held.call.message.get("params")
         inner = {name: value for name, value in params.items() if name not in ("requestState", "inputResponses")}
@@ -165,7 +168,7 @@ class Asking:
         message = {**call.message, "params": inner}
         return call._replace(line=wire.line_of(message), message=message)
 
-    def _hear(self, held: Held, client: str, *, yes: bool | None) -> bool:
+    def _record_answer(self, held: HeldCall, client: str, *, yes: bool | None) -> bool:
         """Give a person's answer to the approvals; whether it was a yes. Only the next ruling says what follows."""
         answers = self._standing().answers
         if yes is None or answers is None:
@@ -174,11 +177,11 @@ class Asking:
         answers.answer(held.approval, digest=held.digest, yes=yes, who=who, now_s=self._clock())
         return yes
 
-    def is_ours(self, message: Message) -> bool:
+    def is_our_question(self, message: Message) -> bool:
         id = message.get("id")
         return isinstance(id, str) and id in self._held
 
-    def answered(self, message: Message) -> None:
+    def take_answer(self, message: Message) -> None:
         """Handshake era: the client's answer to a question of ours. It goes no further."""
         held = self._held.pop(str(message["id"]), None)
         if held is None:
@@ -186,16 +189,16 @@ class Asking:
         if held.timer is not None:
             held.timer.cancel()
         try:
-            yes = wire.said(message.get("result"))
-            if not self._hear(held, held.call.era.client, yes=yes):
-                self._send(wire.denied(held.call.id, _not_approved(held, yes=yes), modern=False))
+            yes = wire.approval_from(message.get("result"))
+            if not self._record_answer(held, held.call.era.client, yes=yes):
+                self._send(wire.denial(held.call.id, _not_approved_text(held, yes=yes), modern=False))
                 return
         except Exception as error:  # noqa: BLE001  # a failure of ours is a denial
-            self._send(wire.denied(held.call.id, failure(error), modern=False))
+            self._send(wire.denial(held.call.id, failure_text(error), modern=False))
             return
         self._approved(held.call)
 
-    def cancelled(self, message: Message) -> None:
+    def take_cancellation(self, message: Message) -> None:
         """A call that its client gives up is not passed on any more, whatever a person says."""
         params = message.get("params")
         key = wire.id_key(params.get("requestId")) if isinstance(params, dict) else None
@@ -209,12 +212,12 @@ class Asking:
         params = {"requestId": own, "reason": "the call is not waiting any more"}
         self._send({"jsonrpc": "2.0", "method": wire.CANCELLED, "params": params})
 
-    def expired(self, own: str) -> None:
+    def expire(self, own: str) -> None:
         held = self._held.pop(own, None)
         if held is not None:
             self._withdraw(own)
             text = "Lockgate did not pass this call on: nobody answered in time."
-            self._send(wire.denied(held.call.id, text, modern=False))
+            self._send(wire.denial(held.call.id, text, modern=False))
 
     def close(self) -> None:
         for own in list(self._held):
@@ -223,7 +226,7 @@ class Asking:
                 held.timer.cancel()
 
 
-def _not_approved(held: Held, *, yes: bool | None) -> str:
+def _not_approved_text(held: HeldCall, *, yes: bool | None) -> str:
     if yes is False:
         return "Lockgate did not pass this call on: a person was asked, and said no."
     return (
@@ -232,15 +235,15 @@ def _not_approved(held: Held, *, yes: bool | None) -> str:
     )
 
 
-def failure(error: Exception) -> str:
-    return f"Lockgate did not pass this call on, since it could not rule on it: {said_by(error)}."
+def failure_text(error: Exception) -> str:
+    return f"Lockgate did not pass this call on, since it could not rule on it: {error_text(error)}."
 
 
-def said_by(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     return printable(error.message if isinstance(error, LockgateError) else type(error).__name__, 300)
 
 
-def _visible(text: str) -> str:
+def _escape_invisible(text: str) -> str:
     """Text of others for a dialogue: on one line, with a number for every character that would not be seen."""
     if text.isascii() and text.isprintable():
         return text

@@ -41,7 +41,7 @@ _TOKEN = re.compile("[A-Za-z0-9_-]{1,80}")
 _Key = tuple[str, object] | None
 
 
-class _Open(NamedTuple):
+class OpenRequest(NamedTuple):
     """A request under way, and its answer as far as there is one."""
 
     modern: bool
@@ -49,7 +49,7 @@ class _Open(NamedTuple):
     given_up: Event
 
 
-class Remote:
+class HttpServer:
     """A server behind a URL. `deliver` gets each of its messages as a line; call `close` at the end."""
 
     def __init__(
@@ -76,7 +76,7 @@ class Remote:
         )
         self._session = self._version = ""
         self._params: dict[str, list[tuple[tuple[str, ...], str]]] = {}
-        self._open: dict[tuple[str, object], _Open] = {}
+        self._open: dict[tuple[str, object], OpenRequest] = {}
         self._lock = Lock()
         self._over = Event()
         self._listening = False
@@ -87,11 +87,11 @@ class Remote:
         requests = [item for item in items if "method" in item and wire.id_key(item.get("id")) is not None]
         methods = {item.get("method") for item in items}
         if not requests:
-            if wire.CANCELLED in methods and self._gives_up(items[0]):
+            if wire.CANCELLED in methods and self._cancel_request(items[0]):
                 return
             self._exchange(line, items, [], None)
             if "notifications/initialized" in methods:
-                self._listen()
+                self._start_listening()
             return
         while len(self._open) >= _MAX_OPEN and not self._over.wait(0.01):
             pass
@@ -100,7 +100,7 @@ class Remote:
         if wire.INITIALIZE in methods:
             # A new beginning: nothing of an earlier one belongs to it.
             self._session = self._version = ""
-        under_way = _Open(_version(requests[0]) != "", [], Event())
+        under_way = OpenRequest(_version(requests[0]) != "", [], Event())
         with self._lock:
             self._open[key] = under_way
 
@@ -115,19 +115,21 @@ class Remote:
         Thread(target=run, daemon=True).start()
 
     def _exchange(
-        self, line: bytes, items: list[wire.Message], requests: list[wire.Message], under_way: _Open | None
+        self, line: bytes, items: list[wire.Message], requests: list[wire.Message], under_way: OpenRequest | None
     ) -> None:
         """One POST and all that comes of it; a request that gets no answer gets an error of ours."""
         ids = {wire.id_key(each["id"]): each["id"] for each in requests}
 
         def take(data: bytes) -> None:
-            for answered in self._take(data, first=bool(requests) and requests[0].get("method") == wire.INITIALIZE):
+            for answered in self._take_event(
+                data, first=bool(requests) and requests[0].get("method") == wire.INITIALIZE
+            ):
                 ids.pop(answered, None)
 
         error: wire.Message = {"code": wire.FAILED}
         try:
             why = self._post(line, items, take, ids, under_way)
-        except _Refused as refused:
+        except ServerRefusal as refused:
             why, error = refused.said, refused.error
         except Exception as broken:  # noqa: BLE001  # whatever it is, the client must not wait for ever
             why = f"the server cannot be reached: {type(broken).__name__}"
@@ -144,7 +146,7 @@ class Remote:
         items: list[wire.Message],
         take: Callable[[bytes], None],
         ids: Mapping[_Key, object],
-        under_way: _Open | None,
+        under_way: OpenRequest | None,
     ) -> str:
         """Why there may be no answer; nothing where all went well."""
         import httpx2
@@ -163,11 +165,11 @@ class Remote:
             if items and items[0].get("method") == wire.INITIALIZE and response.headers.get(_SESSION):
                 self._session = response.headers[_SESSION]
             if status >= 300:
-                raise _refused(response, known=bool(self._session))
+                raise _refusal_from(response, known=bool(self._session))
             if status == 202 or not ids:
                 return "the server took it and answers nothing" if ids else ""
             if kind.lower() == "application/json":
-                take(_body(response))
+                take(_read_body(response))
                 return ""
             if kind.lower() != "text/event-stream":
                 return f"the server answered with {printable(kind) or 'nothing that says what it is'}"
@@ -182,15 +184,18 @@ class Remote:
                 if not last:
                     raise
         # The stream ended early; one that numbers its events can be gone on with.
-        return self._go_on(take, ids, last) if last else "the stream ended without an answer"
+        return self._resume_stream(take, ids, last) if last else "the stream ended without an answer"
 
-    def _go_on(self, take: Callable[[bytes], None], ids: Mapping[_Key, object], last: str) -> str:
+    def _resume_stream(self, take: Callable[[bytes], None], ids: Mapping[_Key, object], last: str) -> str:
         import httpx2
 
         for _ in range(_MAX_TRIES):
             if self._over.wait(_RETRY_S):
                 break
-            with suppress(httpx2.HTTPError), self._http.stream("GET", self._url, headers=self._own(last)) as response:
+            with (
+                suppress(httpx2.HTTPError),
+                self._http.stream("GET", self._url, headers=self._session_headers(last)) as response,
+            ):
                 if response.status_code != 200:
                     break
                 for event in _events(response):
@@ -201,7 +206,7 @@ class Remote:
                         return ""
         return "the stream ended without an answer, and could not be gone on with"
 
-    def _take(self, data: bytes, *, first: bool) -> list[_Key]:
+    def _take_event(self, data: bytes, *, first: bool) -> list[_Key]:
         """Deliver what the server said as one line; the ids of what it answered."""
         try:
             message = wire.read_loosely(data.replace(b"\r", b" ").replace(b"\n", b" "))
@@ -210,7 +215,7 @@ class Remote:
         if message is None:
             # Not for us to repair: whoever reads it next says what is wrong with it.
             self._deliver(data.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n")
-            return [wire.id_key(id) for id in wire.answered_by(data)]
+            return [wire.id_key(id) for id in wire.ids_answered_by(data)]
         items = [item for item in (message if isinstance(message, list) else [message]) if isinstance(item, dict)]
         for item in items:
             result = item.get("result")
@@ -223,7 +228,7 @@ class Remote:
         self._deliver(data.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n")
         return [wire.id_key(item.get("id")) for item in items if "method" not in item]
 
-    def _own(self, last: str = "") -> dict[str, str]:
+    def _session_headers(self, last: str = "") -> dict[str, str]:
         headers = {"accept": "text/event-stream"}
         if self._session:
             headers[_SESSION] = self._session
@@ -234,16 +239,19 @@ class Remote:
         return headers
 
     def _headers(self, items: list[wire.Message]) -> dict[str, str]:
-        headers = self._own() | {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+        headers = self._session_headers() | {
+            "accept": "application/json, text/event-stream",
+            "content-type": "application/json",
+        }
         message = items[0] if len(items) == 1 else {}
         method, params = message.get("method"), message.get("params")
         version = _version(message)
         if not version or not isinstance(method, str) or not isinstance(params, dict):
             return headers
-        headers |= {_PROTOCOL: _sendable(version), "mcp-method": _sendable(method)}
+        headers |= {_PROTOCOL: _header_value(version), "mcp-method": _header_value(method)}
         name = params.get(_NAMED.get(method, ""))
         if isinstance(name, str):
-            headers["mcp-name"] = _sendable(name)
+            headers["mcp-name"] = _header_value(name)
         if method == wire.CALL and isinstance(name, str):
             for path, token in self._params.get(name, ()):
                 value: object = params.get("arguments")
@@ -252,10 +260,10 @@ class Remote:
                 if isinstance(value, bool):
                     headers[f"mcp-param-{token}"] = str(value).lower()
                 elif isinstance(value, str | int | float):
-                    headers[f"mcp-param-{token}"] = _sendable(str(value))
+                    headers[f"mcp-param-{token}"] = _header_value(str(value))
         return headers
 
-    def _gives_up(self, message: wire.Message) -> bool:
+    def _cancel_request(self, message: wire.Message) -> bool:
         """In the modern era a request is given up by closing its stream: then there is nothing to send."""
         params = message.get("params")
         key = wire.id_key(params.get("requestId")) if isinstance(params, dict) else None
@@ -268,26 +276,26 @@ class Remote:
             _hang_up(response)
         return True
 
-    def _listen(self) -> None:
+    def _start_listening(self) -> None:
         """Handshake era: what the server has to say by itself comes on a stream of its own, if it has one."""
         if self._listening:
             return
         self._listening = True
-        Thread(target=self._hear, daemon=True).start()
+        Thread(target=self._read_server_stream, daemon=True).start()
 
-    def _hear(self) -> None:
+    def _read_server_stream(self) -> None:
         import httpx2
 
         last, tries = "", 0
         while tries < _MAX_TRIES and not self._over.is_set():
             try:
-                with self._http.stream("GET", self._url, headers=self._own(last)) as response:
+                with self._http.stream("GET", self._url, headers=self._session_headers(last)) as response:
                     if response.status_code != 200:
                         return
                     for event in _events(response):
                         last, tries = event.id or last, 0
                         if event.data:
-                            self._take(event.data, first=False)
+                            self._take_event(event.data, first=False)
             except (httpx2.HTTPError, RuntimeError, OSError):
                 pass
             tries += 1
@@ -303,12 +311,12 @@ class Remote:
         self._over.set()
         with suppress(Exception):
             if self._session:
-                self._http.delete(self._url, headers=self._own(), timeout=2.0)
+                self._http.delete(self._url, headers=self._session_headers(), timeout=2.0)
         with suppress(Exception):
             self._http.close()
 
 
-class _Refused(Exception):
+class ServerRefusal(Exception):
     def __init__(self, said: str, **error: object) -> None:
         super().__init__(said)
         self.said = said
@@ -323,49 +331,49 @@ def _hang_up(response: httpx2.Response) -> None:
         response.close()
 
 
-def _refused(response: httpx2.Response, *, known: bool) -> _Refused:
+def _refusal_from(response: httpx2.Response, *, known: bool) -> ServerRefusal:
     """What an answer that is no success means; what the server itself says of it goes to the client as it is."""
     status = response.status_code
     if status < 400:
         where = printable(response.headers.get("location", ""), 200)
-        return _Refused(f"the server wants to be called at {where or 'another address'}, which is not followed")
+        return ServerRefusal(f"the server wants to be called at {where or 'another address'}, which is not followed")
     with suppress(Exception):
-        told: object = json.loads(_body(response, 1 << 20))
+        told: object = json.loads(_read_body(response, 1 << 20))
         error = told.get("error") if isinstance(told, dict) else None
         if isinstance(error, dict) and isinstance(error.get("code"), int) and isinstance(error.get("message"), str):
             # The server's own words, as they are: clients know what to do about some of them.
-            return _Refused(error["message"][:200], **error)
+            return ServerRefusal(error["message"][:200], **error)
     if status == 404 and known:
-        return _Refused("the server has ended the session", code=wire.INVALID_REQUEST)
+        return ServerRefusal("the server has ended the session", code=wire.INVALID_REQUEST)
     if status == 404:
-        return _Refused("the server has nothing at this address", code=wire.METHOD_NOT_FOUND)
+        return ServerRefusal("the server has nothing at this address", code=wire.METHOD_NOT_FOUND)
     if status in (401, 403):
-        return _Refused(f"the server refuses who asks (HTTP {status}); check --header")
-    return _Refused(f"the server answered HTTP {status}")
+        return ServerRefusal(f"the server refuses who asks (HTTP {status}); check --header")
+    return ServerRefusal(f"the server answered HTTP {status}")
 
 
-def _body(response: httpx2.Response, limit: int = MAX_LINE) -> bytes:
+def _read_body(response: httpx2.Response, limit: int = MAX_LINE) -> bytes:
     parts, size = [], 0
     for part in response.iter_bytes():
         size += len(part)
         if size > limit:
-            raise _Refused(f"the server's answer is longer than {limit:,} bytes")
+            raise ServerRefusal(f"the server's answer is longer than {limit:,} bytes")
         parts.append(part)
     return b"".join(parts)
 
 
-class _Event(NamedTuple):
+class ServerEvent(NamedTuple):
     data: bytes
     id: str
 
 
-def _events(response: httpx2.Response) -> Iterator[_Event]:
+def _events(response: httpx2.Response) -> Iterator[ServerEvent]:
     """The events of a stream: their data, its lines joined, and their id."""
     data: list[bytes] = []
     size, last = 0, ""
     for line in _lines(response):
         if not line:
-            yield _Event(b"\n".join(data), last)
+            yield ServerEvent(b"\n".join(data), last)
             data, size, last = [], 0, ""
             continue
         name, _, value = line.partition(b":")
@@ -373,12 +381,12 @@ def _events(response: httpx2.Response) -> Iterator[_Event]:
         if name == b"data":
             size += len(value)
             if size > MAX_LINE:
-                raise _Refused(f"an event is longer than {MAX_LINE:,} bytes")
+                raise ServerRefusal(f"an event is longer than {MAX_LINE:,} bytes")
             data.append(value)
         elif name == b"id" and b"\0" not in value and len(value) < 1_000:
             last = value.decode("latin-1")
     if data:
-        yield _Event(b"\n".join(data), last)
+        yield ServerEvent(b"\n".join(data), last)
 
 
 def _lines(response: httpx2.Response) -> Iterator[bytes]:
@@ -397,7 +405,7 @@ def _lines(response: httpx2.Response) -> Iterator[bytes]:
         parts.append(pieces[-1])
         size += len(pieces[-1])
         if size > MAX_LINE:
-            raise _Refused(f"an event is longer than {MAX_LINE:,} bytes")
+            raise ServerRefusal(f"an event is longer than {MAX_LINE:,} bytes")
     if any(parts):
         yield b"".join(parts)
 
@@ -410,7 +418,7 @@ def _version(message: Mapping[str, object]) -> str:
     return version if isinstance(version, str) else ""
 
 
-def _sendable(value: str) -> str:
+def _header_value(value: str) -> str:
     """A text as a header can hold it, in the protocol's own way."""
     plain = value.isascii() and value.isprintable() and value == value.strip()
     if plain and not (value.startswith("=?base64?") and value.endswith("?=")):

@@ -29,7 +29,7 @@ CLIENT = "io.modelcontextprotocol/clientInfo"
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, FAILED = -32700, -32600, -32601, -32602, -32000
 
 # What we call our own question among those of a result that needs input, and our answer in its form.
-OURS, APPROVE = "lockgate", "approve"
+OUR_INPUT, APPROVE = "lockgate", "approve"
 
 # Names that decide what a message does. A server that reads names in any case (Go's do) would take `Method` for one.
 _NAMES = frozenset({"jsonrpc", "id", "method", "params", "result", "error", "name", "arguments"})
@@ -96,7 +96,7 @@ def read_strictly(line: bytes) -> object:
         raise InvalidCall("the message is not UTF-8") from None
     if "\r" in text.rstrip("\r\n"):
         raise InvalidCall("the message has a carriage return in it")
-    return _decoded_by(_STRICT, text)
+    return _decode_with(_STRICT, text)
 
 
 def read_loosely(line: bytes) -> object:
@@ -107,20 +107,20 @@ def read_loosely(line: bytes) -> object:
     text = line.decode("utf-8", "replace")
     if "\r" in text.rstrip("\r\n"):
         raise InvalidCall("the message has a carriage return in it")
-    return _decoded_by(_LOOSE, text)
+    return _decode_with(_LOOSE, text)
 
 
-def answered_by(line: bytes) -> list[object]:
+def ids_answered_by(line: bytes) -> list[object]:
     """The ids that a message which is not passed on may have answered: whoever asked must not wait for ever."""
     try:
-        said = json.loads(_outer(line.decode("utf-8", "replace")), strict=False)
+        said = json.loads(_outer_levels(line.decode("utf-8", "replace")), strict=False)
     except (ValueError, RecursionError):
         return []
     items = said if isinstance(said, list) else [said]
     return [item["id"] for item in items if isinstance(item, dict) and "id" in item and "method" not in item]
 
 
-def _outer(text: str) -> str:
+def _outer_levels(text: str) -> str:
     """A JSON text with `null` for all that is deep inside, however deep that is."""
     kept: list[str] = []
     depth = start = 0
@@ -143,7 +143,7 @@ _DEEP = 3
 _TEXT_OR_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[][{}]', re.DOTALL)
 
 
-def _decoded_by(decoder: json.JSONDecoder, text: str) -> object:
+def _decode_with(decoder: json.JSONDecoder, text: str) -> object:
     if text.startswith("\ufeff"):
         raise InvalidCall("the message is not JSON")
     try:
@@ -156,18 +156,18 @@ def _decoded_by(decoder: json.JSONDecoder, text: str) -> object:
         ) from None
 
 
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _refuse_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     held = dict(pairs)
     if len(held) != len(pairs):
         raise ValueError("a name stands twice in one object of the message")
     return held
 
 
-def _no_number(_: str) -> Never:
+def _refuse_constant(_: str) -> Never:
     raise ValueError("the message has a number that JSON does not have")
 
 
-def _finite(digits: str) -> float:
+def _parse_finite(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
         raise ValueError("the message has a number that is too large")
@@ -175,11 +175,13 @@ def _finite(digits: str) -> float:
 
 
 # Made once: making a decoder takes longer than reading a short message with it.
-_STRICT = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)
-_LOOSE = json.JSONDecoder(strict=False, object_pairs_hook=_once)
+_STRICT = json.JSONDecoder(
+    object_pairs_hook=_refuse_duplicate_keys, parse_constant=_refuse_constant, parse_float=_parse_finite
+)
+_LOOSE = json.JSONDecoder(strict=False, object_pairs_hook=_refuse_duplicate_keys)
 
 
-def misleading(message: Mapping[str, object]) -> str:
+def misleading_name(message: Mapping[str, object]) -> str:
     """A name in the message or its parameters that some servers would take for one of those that decide; or nothing."""
     inner = message.get("params")
     for names in (message, inner if isinstance(inner, dict) else {}):
@@ -210,20 +212,20 @@ def era_of(message: Mapping[str, object]) -> Era | None:
     if not isinstance(params, dict):
         return None
     if message.get("method") == INITIALIZE:
-        return Era(False, _can_ask(params.get("capabilities")), _name(params.get("clientInfo")))
+        return Era(False, _can_elicit(params.get("capabilities")), _client_name(params.get("clientInfo")))
     meta = params.get("_meta")
     if not isinstance(meta, dict) or VERSION not in meta:
         return None
-    return Era(True, _can_ask(meta.get(CAPABILITIES)), _name(meta.get(CLIENT)))
+    return Era(True, _can_elicit(meta.get(CAPABILITIES)), _client_name(meta.get(CLIENT)))
 
 
-def _can_ask(capabilities: object) -> bool:
+def _can_elicit(capabilities: object) -> bool:
     asks = capabilities.get("elicitation") if isinstance(capabilities, dict) else None
     # Since 2025-11-25 a client says in which ways it can; one that says nothing means forms, as before.
     return isinstance(asks, dict) and (not asks or isinstance(asks.get("form"), dict))
 
 
-def _name(info: object) -> str:
+def _client_name(info: object) -> str:
     name = info.get("name") if isinstance(info, dict) else None
     return name[:80] if isinstance(name, str) else ""
 
@@ -232,13 +234,13 @@ def line_of(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
 
 
-def denied(id: object, text: str, *, modern: bool) -> Message:
+def denial(id: object, text: str, *, modern: bool) -> Message:
     """A result that says why the call was not made: as a result, for the model reads those and no errors."""
     result: Message = {"content": [{"type": "text", "text": text}], "isError": True}
     return {"jsonrpc": "2.0", "id": id, "result": {**result, "resultType": "complete"} if modern else result}
 
 
-def failed(id: object, code: int, text: str) -> Message:
+def error_message(id: object, code: int, text: str) -> Message:
     return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": text}}
 
 
@@ -257,11 +259,11 @@ def question(id: str, text: str) -> Message:
 def input_required(id: object, text: str, state: str) -> Message:
     """Modern era: a result that asks the client to put this to its user, and to call again with the answer."""
     asked = {"method": ELICIT, "params": {"mode": "form", "message": text, "requestedSchema": _FORM}}
-    result = {"resultType": "input_required", "requestState": state, "inputRequests": {OURS: asked}}
+    result = {"resultType": "input_required", "requestState": state, "inputRequests": {OUR_INPUT: asked}}
     return {"jsonrpc": "2.0", "id": id, "result": result}
 
 
-def said(answer: object) -> bool | None:
+def approval_from(answer: object) -> bool | None:
     """A person's yes or no in the answer to our question; None when they gave neither."""
     if not isinstance(answer, dict):
         return None
@@ -291,7 +293,7 @@ def text_of(value: object) -> str:
         name, item, depth = pending.pop()
         if isinstance(item, str):
             if item and item not in _LABELS.get(name, ()):
-                found.append(_decoded(item) if name == "blob" else item)
+                found.append(_text_from_blob(item) if name == "blob" else item)
         elif isinstance(item, dict):
             picture = item.get("type") in ("image", "audio")
             inner: list[tuple[str, object, int]] = []
@@ -324,7 +326,7 @@ def _digits(value: int | float) -> str:
         return ""
 
 
-def _decoded(blob: str) -> str:
+def _text_from_blob(blob: str) -> str:
     """What bytes say: all of it where they are text, also with a bad byte here and there; else what is text in them."""
     plain = "".join(blob.split()).translate(_URL_SAFE).rstrip("=")
     try:

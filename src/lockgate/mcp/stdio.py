@@ -27,11 +27,11 @@ GRACE_S = 5.0
 _SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)]
 
 
-class TooLong(LockgateError):
+class MessageTooLong(LockgateError):
     pass
 
 
-def lines(fd: int, *, limit: int = MAX_LINE) -> Iterator[bytes]:
+def read_lines(fd: int, *, limit: int = MAX_LINE) -> Iterator[bytes]:
     """The lines that come out of a descriptor, with their ends; the last one may have none."""
     parts: list[bytes] = []
     size = 0
@@ -49,12 +49,12 @@ def lines(fd: int, *, limit: int = MAX_LINE) -> Iterator[bytes]:
             parts.append(data[start:] if start else data)
             size += len(data) - start
             if size > limit:
-                raise TooLong(f"a message is longer than {limit:,} bytes")
+                raise MessageTooLong(f"a message is longer than {limit:,} bytes")
     if parts:
         yield b"".join(parts)
 
 
-class Sink:
+class MessagePipe:
     """A descriptor that whole messages are written to, by any thread; what cannot be written any more is dropped."""
 
     def __init__(self, fd: int) -> None:
@@ -82,7 +82,7 @@ class Sink:
                     os.close(self._fd)
 
 
-def started(command: Sequence[str]) -> subprocess.Popen[bytes]:
+def start_server(command: Sequence[str]) -> subprocess.Popen[bytes]:
     """The server, with pipes of ours; what it says on standard error goes where ours goes.
 
     What the environment says to us is not for it: there may be tokens in it, and whoever has one can speak for others.
@@ -98,7 +98,7 @@ def started(command: Sequence[str]) -> subprocess.Popen[bytes]:
         ) from error
 
 
-def pass_signals_on(child: subprocess.Popen[bytes]) -> None:
+def forward_signals(child: subprocess.Popen[bytes]) -> None:
     """From here on, what we are told to do the server is told as well; we end when it does."""
 
     def tell(number: int, _: object) -> None:
@@ -110,44 +110,46 @@ def pass_signals_on(child: subprocess.Popen[bytes]) -> None:
             signal.signal(number, tell)
 
 
-def pump(
+def pump_messages(
     child: subprocess.Popen[bytes],
     from_fd: int,
     *,
-    to_server: Sink,
-    to_client: Sink,
+    to_server: MessagePipe,
+    to_client: MessagePipe,
     from_client: Callable[[bytes], None],
     from_server: Callable[[bytes], None],
 ) -> int:
     """Carry messages both ways until the server ends; returns how it did, as `Popen.returncode` says it."""
     assert child.stdout is not None  # noqa: S101
-    reader = Thread(target=_client_side, args=(child, from_fd, to_server, from_client), daemon=True)
+    reader = Thread(target=_pump_client, args=(child, from_fd, to_server, from_client), daemon=True)
     reader.start()
     if hasattr(select, "poll"):
-        Thread(target=_watch, args=(child, from_fd, reader), daemon=True).start()
+        Thread(target=_watch_client, args=(child, from_fd, reader), daemon=True).start()
     try:
-        for line in lines(child.stdout.fileno()):
+        for line in read_lines(child.stdout.fileno()):
             from_server(line)
             if to_client.broken:
-                _end(child, to_server)
+                _end_server(child, to_server)
                 break
-    except TooLong:
-        _end(child, to_server)
+    except MessageTooLong:
+        _end_server(child, to_server)
         raise
     return child.wait()
 
 
-def _client_side(child: subprocess.Popen[bytes], fd: int, to_server: Sink, take: Callable[[bytes], None]) -> None:
+def _pump_client(
+    child: subprocess.Popen[bytes], fd: int, to_server: MessagePipe, take: Callable[[bytes], None]
+) -> None:
     try:
         # A client that cannot be read any more, or sends a line without an end, has gone.
-        with suppress(OSError, TooLong):
-            for line in lines(fd):
+        with suppress(OSError, MessageTooLong):
+            for line in read_lines(fd):
                 take(line)
     finally:
-        _end(child, to_server)
+        _end_server(child, to_server)
 
 
-def _watch(child: subprocess.Popen[bytes], fd: int, reader: Thread) -> None:
+def _watch_client(child: subprocess.Popen[bytes], fd: int, reader: Thread) -> None:
     """See that the client has gone even while the server does not take what it sent last."""
     watched = select.poll()
     watched.register(fd, 0)
@@ -161,7 +163,7 @@ def _watch(child: subprocess.Popen[bytes], fd: int, reader: Thread) -> None:
             reader.join(GRACE_S)
 
 
-def _end(child: subprocess.Popen[bytes], to_server: Sink) -> None:
+def _end_server(child: subprocess.Popen[bytes], to_server: MessagePipe) -> None:
     """End the server as the protocol wants it: close its input, wait, tell it, wait, make it."""
     to_server.close()
     for tell in (child.terminate, child.kill):
@@ -172,7 +174,7 @@ def _end(child: subprocess.Popen[bytes], to_server: Sink) -> None:
             tell()
 
 
-def end_like(code: int) -> int:
+def exit_like(code: int) -> int:
     """End as the server has: with its code, or by the same signal, which ends us here and now."""
     if code >= 0:
         return code
@@ -199,13 +201,13 @@ def client_session() -> str:
         with open("/proc/sys/kernel/random/boot_id", "rb") as file:
             began += file.read(64).decode("ascii")
     except (OSError, IndexError, UnicodeDecodeError):
-        began = _began(parent)
+        began = _process_start(parent)
     if not began or parent <= 1:
         return f"mcp-{os.urandom(8).hex()}"
     return f"mcp-{sha256(f'{parent} {began}'.encode()).hexdigest()[:16]}"
 
 
-def _began(process: int) -> str:
+def _process_start(process: int) -> str:
     """The same where there is no /proc."""
     if os.name != "posix":
         return ""

@@ -26,9 +26,9 @@ from uuid import uuid4
 
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.core.text.confusables import LOOKALIKES
-from lockgate.runtime.private_files import Private, sync_folder
+from lockgate.runtime.private_files import PrivateFileKind, sync_folder
 
-_PINS = Private("a server's pinned tools", "have a changed tool pass as the one that was pinned", "agent")
+_PINS = PrivateFileKind("a server's pinned tools", "have a changed tool pass as the one that was pinned", "agent")
 _SCHEMA = "lockgate mcp pins/1"
 _FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 # More and longer ones than any server has: a server must not be able to fill the disk.
@@ -40,7 +40,7 @@ _LONG_NAME = 32
 _MAX_FORMS = 4
 
 
-class Tool(NamedTuple):
+class McpTool(NamedTuple):
     """A tool as its server describes it, cut to what decides what it is."""
 
     name: str
@@ -48,16 +48,16 @@ class Tool(NamedTuple):
     digest: str
 
 
-def tool_of(said: object) -> Tool | None:
+def tool_from(said: object) -> McpTool | None:
     """A tool out of a server's list; None for what is none."""
     name = said.get("name") if isinstance(said, dict) else None
     if not isinstance(said, dict) or not isinstance(name, str) or not name:
         return None
     fields = {field: said[field] for field in _FIELDS if said.get(field) is not None}
-    return Tool(name, fields, sha256(_text(fields).encode("ascii")).hexdigest())
+    return McpTool(name, fields, sha256(_text(fields).encode("ascii")).hexdigest())
 
 
-def look_of(name: str) -> str:
+def appearance_of(name: str) -> str:
     """A name as it looks and as lenient servers read it: without case, marks, breaks, and what does not show."""
     parts = (LOOKALIKES.get(ch, ch) for ch in unicodedata.normalize("NFKD", name[:_MAX_NAME]))
     return "".join(ch for part in parts for ch in part.casefold() if ch.isalnum())
@@ -70,23 +70,23 @@ def _text(fields: object) -> str:
     return json.dumps(fields, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
 
 
-class Pin(NamedTuple):
+class ToolPin(NamedTuple):
     """What was pinned of a tool, and whether a person has looked at it; `waiting`: what it was listed as since."""
 
-    tool: Tool
+    tool: McpTool
     accepted: bool = False
-    waiting: tuple[Tool, ...] = ()
+    waiting: tuple[McpTool, ...] = ()
 
     @property
-    def latest(self) -> Tool:
+    def latest(self) -> McpTool:
         """What a person can accept."""
         return self.waiting[-1] if self.waiting else self.tool
 
 
-class Seen(NamedTuple):
+class SeenTool(NamedTuple):
     """A tool just listed, and how it stands: pinned like this, or changed; and whether a person has accepted it."""
 
-    tool: Tool
+    tool: McpTool
     changed: bool
     accepted: bool
 
@@ -96,86 +96,86 @@ def server_file(folder: Path, name: str, reached_by: Sequence[str]) -> Path:
     return folder / f"{sha256(_text([name, *reached_by]).encode('ascii')).hexdigest()[:32]}.json"
 
 
-class Pins:
+class ToolPins:
     """The pins of one server, in a file; several processes may use it at once. Without a file, for this run only."""
 
     def __init__(self, path: Path | None, server: str) -> None:
         self._path = path
         self._server = server
-        self._held: dict[str, Pin] = {}
+        self._held: dict[str, ToolPin] = {}
         # What was listed in this run, last; and how the names look that a person has to look at first.
-        self._listed: dict[str, Tool] = {}
-        self._doubted: set[str] = set()
+        self._listed: dict[str, McpTool] = {}
+        self._unaccepted: set[str] = set()
         self._unreadable = ""
         self._read()
-        self._doubt()
+        self._find_unaccepted()
 
     @property
     def unreadable(self) -> str:
         """Why there is nothing to compare with, where there should be."""
         return self._unreadable
 
-    def see(self, listed: Sequence[object]) -> list[Seen]:
+    def record_listing(self, listed: Sequence[object]) -> list[SeenTool]:
         """Take a list of tools in: pin those that are new, note those that have changed."""
-        tools = [tool for tool in map(tool_of, listed) if tool is not None]
+        tools = [tool for tool in map(tool_from, listed) if tool is not None]
         with self._locked():
             self._read()
             before = dict(self._held)
-            looks = {look_of(name) for name in self._held}
+            looks = {appearance_of(name) for name in self._held}
             for tool in tools:
-                self._one(tool, looks)
+                self._pin(tool, looks)
             if self._held != before and not self._unreadable:
                 self._write()
-            self._doubt()
-        return [Seen(tool, self._is_doubted(tool), self._is_accepted(tool)) for tool in tools]
+            self._find_unaccepted()
+        return [SeenTool(tool, self._needs_review(tool), self._is_accepted(tool)) for tool in tools]
 
-    def _one(self, tool: Tool, looks: set[str]) -> None:
+    def _pin(self, tool: McpTool, looks: set[str]) -> None:
         self._listed[tool.name] = tool
         if len(_text(tool.fields)) > MAX_TOOL:
             # Its place is kept, so that it does not pass for a new one once it is shorter.
             said = {"name": tool.name[:_MAX_NAME], "description": f"too long to be kept: {tool.digest}"}
-            tool = tool_of(said) or tool
+            tool = tool_from(said) or tool
         pin = self._held.get(tool.name)
         if pin is not None:
             if pin.latest.digest != tool.digest:
                 self._held[tool.name] = pin._replace(waiting=(*pin.waiting, tool)[-_MAX_FORMS:])
         elif not self._unreadable and len(self._held) < MAX_TOOLS:
-            look = look_of(tool.name)
+            look = appearance_of(tool.name)
             # One that can be taken for another, or whose name does not show whole.
             doubtful = look in looks or not tool.name.isprintable()
-            self._held[tool.name] = Pin(tool, waiting=(tool,) if doubtful else ())
+            self._held[tool.name] = ToolPin(tool, waiting=(tool,) if doubtful else ())
             looks.add(look)
 
-    def _doubt(self) -> None:
-        self._doubted.update(look_of(pin.tool.name) for pin in self._held.values() if pin.waiting)
-        self._doubted.update(look_of(name) for name, tool in self._listed.items() if self._is_doubted(tool))
+    def _find_unaccepted(self) -> None:
+        self._unaccepted.update(appearance_of(pin.tool.name) for pin in self._held.values() if pin.waiting)
+        self._unaccepted.update(appearance_of(name) for name, tool in self._listed.items() if self._needs_review(tool))
 
-    def _is_doubted(self, tool: Tool) -> bool:
+    def _needs_review(self, tool: McpTool) -> bool:
         pin = self._held.get(tool.name)
         return pin is None or bool(pin.waiting) or pin.tool.digest != tool.digest
 
-    def _is_accepted(self, tool: Tool) -> bool:
+    def _is_accepted(self, tool: McpTool) -> bool:
         pin = self._held.get(tool.name)
         return pin is not None and pin.accepted and pin.tool.digest == tool.digest
 
-    def changed(self, name: str) -> bool:
+    def has_changed(self, name: str) -> bool:
         """Whether this tool, or one that it could be taken for, is not what was pinned, and nobody has accepted it."""
-        if not self._doubted:
+        if not self._unaccepted:
             return False
-        look = look_of(name)
-        if look not in self._doubted:
+        look = appearance_of(name)
+        if look not in self._unaccepted:
             return False
         # Somebody may have accepted it meanwhile.
         self._read()
-        self._doubted.clear()
-        self._doubt()
-        return look in self._doubted
+        self._unaccepted.clear()
+        self._find_unaccepted()
+        return look in self._unaccepted
 
-    def waiting(self) -> list[Pin]:
+    def waiting(self) -> list[ToolPin]:
         """The tools whose new form waits for a person."""
         return [pin for pin in self._held.values() if pin.waiting]
 
-    def every(self) -> list[Pin]:
+    def list_pins(self) -> list[ToolPin]:
         return list(self._held.values())
 
     def accept(self, digests: Mapping[str, str]) -> list[str]:
@@ -186,7 +186,7 @@ class Pins:
             for name, digest in digests.items():
                 pin = self._held.get(name)
                 if pin is not None and pin.latest.digest == digest:
-                    self._held[name] = Pin(pin.latest, accepted=True)
+                    self._held[name] = ToolPin(pin.latest, accepted=True)
                     done.append(name)
             self._write()
         return done
@@ -259,24 +259,24 @@ class Pins:
             os.close(lock)
 
 
-def _parsed(data: bytes) -> dict[str, Pin]:
+def _parsed(data: bytes) -> dict[str, ToolPin]:
     """What was written, whole and unchanged, or an error."""
     kept = json.loads(data)
     if kept["schema"] != _SCHEMA:
         raise ValueError("another kind of file")
-    pins: dict[str, Pin] = {}
+    pins: dict[str, ToolPin] = {}
     for name, each in kept["tools"].items():
-        tool, waiting = tool_of(each["tool"]), list(each["waiting"])
+        tool, waiting = tool_from(each["tool"]), list(each["waiting"])
         if tool is None or tool.name != name or tool.digest != each["digest"]:
             raise ValueError("a pin that does not fit its tool")
-        forms = tuple(form for form in map(tool_of, waiting) if form is not None)
+        forms = tuple(form for form in map(tool_from, waiting) if form is not None)
         if len(forms) != len(waiting):
             raise ValueError("what waits is no tool")
-        pins[name] = Pin(tool, each["accepted"] is True, forms)
+        pins[name] = ToolPin(tool, each["accepted"] is True, forms)
     return pins
 
 
-def servers(folder: Path) -> list[tuple[Path, str]]:
+def pinned_servers(folder: Path) -> list[tuple[Path, str]]:
     """The servers that something is pinned of: each file, and the server's name in it, empty if it cannot be read."""
     found = []
     for path in sorted(folder.glob("*.json")):
@@ -287,12 +287,12 @@ def servers(folder: Path) -> list[tuple[Path, str]]:
     return found
 
 
-def prose_of(tool: Tool) -> str:
+def description_text(tool: McpTool) -> str:
     """What a tool's description says to whoever reads it: titles and descriptions, also those inside its schemas."""
     return "\n".join(text for field, text in _strings(tool.fields) if field in ("title", "description"))
 
 
-def values_of(tools: Sequence[Tool]) -> str:
+def schema_text(tools: Sequence[McpTool]) -> str:
     """What else stands in tools' schemas: defaults, examples, choices. No prose, so no sentence of it gives orders."""
     said = (each for tool in tools for each in _strings(tool.fields))
     # What only says how a schema is built, as far as it does.
@@ -309,9 +309,9 @@ def values_of(tools: Sequence[Tool]) -> str:
 _BUILT = re.compile(r"[\w-]{1,64}|#[\w/$-]{0,200}|https?://json-schema\.org/[\w/-]{1,60}#?")
 
 
-def rest_of(said: object) -> object:
+def unpinned_fields(said: object) -> object:
     """What is in a tool besides what is pinned, and everything that is no tool: text like any other."""
-    if tool_of(said) is None or not isinstance(said, dict):
+    if tool_from(said) is None or not isinstance(said, dict):
         return said
     return {field: value for field, value in said.items() if field not in _FIELDS}
 

@@ -23,10 +23,10 @@ UNWIND_S = 0.5
 
 # The connections opened on behalf of whoever set this: asked for by name, because the HTTP library forgets the
 # connection when a caller is cancelled in the middle of its TLS handshake.
-opened: ContextVar[list[asyncio.BaseTransport] | None] = ContextVar("opened", default=None)
+opened_connections: ContextVar[list[asyncio.BaseTransport] | None] = ContextVar("opened", default=None)
 
 
-class Background:
+class BackgroundLoop:
     """A running loop. `ending` is awaited on it before it closes, `ended` called when it is gone, whatever happened."""
 
     def __init__(self, ending: Callable[[], Awaitable[None]], ended: Callable[[], None]) -> None:
@@ -34,7 +34,7 @@ class Background:
         self._ended = ended
         self._pid = os.getpid()
         self._stopping = False
-        self._loop = _Loop()
+        self._loop = _SelectorLoop()
         self._thread = threading.Thread(target=self._run, name="lockgate-verifier", daemon=True)
         try:
             self._thread.start()
@@ -66,13 +66,13 @@ class Background:
         if wait_s > 0 and self._thread is not threading.current_thread():
             self._thread.join(wait_s)
 
-    def forget(self) -> None:
+    def close_inherited_files(self) -> None:
         """In a forked child: close our copies of the parent's files, and nothing else.
 
         The thread is not here, and the loop must not be closed: that would take the parent's connections out of the
         kernel's poll set, which parent and child share.
         """
-        self._loop.let_go()
+        self._loop.close_sockets()
 
     def _run(self) -> None:
         try:
@@ -81,14 +81,14 @@ class Background:
             self._stopping = True
             self._loop.set_exception_handler(lambda _loop, _context: None)
             with suppress(BaseException):
-                self._loop.run_until_complete(self._unwind())
+                self._loop.run_until_complete(self._cancel_all())
             with suppress(BaseException):
                 self._loop.close()
         finally:
             self._stopping = True
             self._ended()
 
-    async def _unwind(self) -> None:
+    async def _cancel_all(self) -> None:
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
@@ -99,7 +99,7 @@ class Background:
         await self._loop.shutdown_asyncgens()
 
 
-class _Loop(asyncio.SelectorEventLoop):
+class _SelectorLoop(asyncio.SelectorEventLoop):
     """A loop that keeps hold of its sockets and resolves names without an executor.
 
     The interpreter waits for executor threads when it exits, and a lookup cannot be interrupted: a resolver that
@@ -119,13 +119,13 @@ class _Loop(asyncio.SelectorEventLoop):
         # through the loop, so not before the next line.
         if lookup is None:
             threading.Thread(
-                target=self._look_up, args=(key, host, port, options), name="lockgate-lookup", daemon=True
+                target=self._resolve_in_thread, args=(key, host, port, options), name="lockgate-lookup", daemon=True
             ).start()
             lookup = self._lookups[key] = self.create_future()
         # Shielded: the others who want this name still do when one of them is cancelled.
         return (await asyncio.shield(lookup))()
 
-    def _look_up(self, key: object, host: Any, port: Any, options: dict[str, Any]) -> None:
+    def _resolve_in_thread(self, key: object, host: Any, port: Any, options: dict[str, Any]) -> None:
         try:
             found = socket.getaddrinfo(host, port, **options)
         except Exception as error:  # noqa: BLE001 - raised again on the loop, for every caller who asked
@@ -134,9 +134,9 @@ class _Loop(asyncio.SelectorEventLoop):
         else:
             result = lambda: found  # noqa: E731
         with suppress(RuntimeError):  # the loop is gone, and so is whoever asked
-            self.call_soon_threadsafe(self._looked_up, key, result)
+            self.call_soon_threadsafe(self._finish_lookup, key, result)
 
-    def _looked_up(self, key: object, result: Callable[[], Any]) -> None:
+    def _finish_lookup(self, key: object, result: Callable[[], Any]) -> None:
         lookup = self._lookups.pop(key)
         if not lookup.done():
             lookup.set_result(result)
@@ -156,12 +156,12 @@ class _Loop(asyncio.SelectorEventLoop):
         except BaseException:
             sock.close()
             raise
-        mine = opened.get()
+        mine = opened_connections.get()
         if mine is not None:
             mine.append(transport)
         return transport, protocol
 
-    def let_go(self) -> None:
+    def close_sockets(self) -> None:
         self.set_exception_handler(lambda _loop, _context: None)
         self._poll.close()
         for sock in (*self._sockets, getattr(self, "_ssock", None), getattr(self, "_csock", None)):

@@ -17,7 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from lockgate.core.errors import InvalidConfig, quoted
-from lockgate.core.questions import NoAnswer, Reply, Request, Why
+from lockgate.core.questions import HttpReply, HttpRequest, NoAnswer, NoAnswerReason
 
 if TYPE_CHECKING:
     import httpx2
@@ -33,7 +33,7 @@ MAX_RECEIVED = MAX_REPLY + 2 * MAX_HEADER_BYTES
 SLICE = 4096
 
 # Ours to set: another encoding would let a server compress, another length would end the request elsewhere.
-_OURS = frozenset({"accept-encoding", "connection", "content-length", "host", "transfer-encoding"})
+_RESERVED_HEADERS = frozenset({"accept-encoding", "connection", "content-length", "host", "transfer-encoding"})
 
 _SENDABLE = re.compile(r"[!-~](?:[\t -~]*[!-~])?")
 
@@ -44,8 +44,8 @@ _CONNECTED = "http11.send_request_headers.started"
 
 
 async def post(
-    transport: httpx2.AsyncBaseTransport, request: Request, left_s: float, connected: Callable[[], None]
-) -> Reply | NoAnswer:
+    transport: httpx2.AsyncBaseTransport, request: HttpRequest, left_s: float, connected: Callable[[], None]
+) -> HttpReply | NoAnswer:
     """Send a request and read its reply; raises what the library raises, for `why` to name.
 
     There is no time limit in here: one on each read would let a server drip its reply out for ever, so whoever
@@ -59,40 +59,40 @@ async def post(
             connected()
 
     _posting.set(True)
-    headers = [(name, value) for name, value in request.headers if name.lower() not in _OURS]
+    headers = [(name, value) for name, value in request.headers if name.lower() not in _RESERVED_HEADERS]
     headers += [("accept-encoding", "identity"), ("x-lockgate-deadline-ms", str(max(1, int(left_s * 1000))))]
     if not any(name.lower() == "user-agent" for name, _ in headers):
         headers.append(("user-agent", "lockgate"))
     # The library refuses these too, and then logs the value, which is the key.
     if not all(_SENDABLE.fullmatch(value) and _SENDABLE.fullmatch(name) for name, value in headers):
         _log.warning("a request could not be sent: a header has characters that no header can have")
-        return NoAnswer(Why.INTERNAL)
+        return NoAnswer(NoAnswerReason.INTERNAL)
     response = await transport.handle_async_request(
         httpx2.Request("POST", request.url, headers=headers, content=request.body, extensions={"trace": trace})
     )
     try:
-        return await _read(response)
+        return await _read_reply(response)
     finally:
         await response.aclose()
 
 
-async def _read(response: httpx2.Response) -> Reply | NoAnswer:
+async def _read_reply(response: httpx2.Response) -> HttpReply | NoAnswer:
     status = response.status_code
     # Any digit passes for a version in the library; one nobody has defined frames its body nobody knows how.
     if response.extensions.get("http_version", b"HTTP/1.1") not in (b"HTTP/1.1", b"HTTP/1.0"):
-        return NoAnswer(Why.MALFORMED_REPLY)
+        return NoAnswer(NoAnswerReason.MALFORMED_REPLY)
     if 300 <= status < 400:
-        return NoAnswer(Why.REDIRECT)
+        return NoAnswer(NoAnswerReason.REDIRECT)
     raw = response.headers.raw
     if len(raw) > MAX_HEADERS or sum(len(name) + len(value) for name, value in raw) > MAX_HEADER_BYTES:
-        return NoAnswer(Why.REPLY_TOO_LARGE)
+        return NoAnswer(NoAnswerReason.REPLY_TOO_LARGE)
     headers: dict[str, str] = {}
     for name, value in raw:
         headers.setdefault(name.decode("latin-1").lower(), value.decode("latin-1"))
     # What a status alone says is still heard when the body cannot be: a busy proxy compresses its 503 all the same.
     good = 200 <= status < 300
     if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-        return NoAnswer(Why.MALFORMED_REPLY) if good else Reply(status, headers, b"")
+        return NoAnswer(NoAnswerReason.MALFORMED_REPLY) if good else HttpReply(status, headers, b"")
     body = bytearray()
     # The raw stream: the library would decode what it finds, and there is no cap in front of its decoders.
     async with aclosing(cast("AsyncGenerator[bytes]", aiter(cast("AsyncIterable[bytes]", response.stream)))) as chunks:
@@ -103,39 +103,39 @@ async def _read(response: httpx2.Response) -> Reply | NoAnswer:
             if pieces % 64 == 0:  # those that arrived together come without a pause, and no timer would be heard
                 await asyncio.sleep(0)
             if len(body) > MAX_REPLY or pieces > MAX_PIECES:
-                return NoAnswer(Why.REPLY_TOO_LARGE) if good else Reply(status, headers, b"")
+                return NoAnswer(NoAnswerReason.REPLY_TOO_LARGE) if good else HttpReply(status, headers, b"")
     connection = response.extensions.get("network_stream")
-    if connection is not None and (surplus := surplus_of(response)) != b"":
+    if connection is not None and (surplus := read_surplus(response)) != b"":
         # The library would take it for the reply to the next question on this connection, which may be a tenant's
         # who has nothing to do with this one.
         await connection.aclose()
         if surplus is not None:
-            return NoAnswer(Why.MALFORMED_REPLY)
-    return Reply(status, headers, bytes(body))
+            return NoAnswer(NoAnswerReason.MALFORMED_REPLY)
+    return HttpReply(status, headers, bytes(body))
 
 
 # Set in the tasks that ask for us, and nowhere else.
 _posting: ContextVar[bool] = ContextVar("posting", default=False)
 
 
-class _Hushed(logging.Filter):
+class _LibraryLogMute(logging.Filter):
     """The library logs every header that comes back, and some servers send back what they were sent: the key."""
 
     def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002
         return not _posting.get()
 
 
-_HUSHED = _Hushed()
+_LIBRARY_LOG_MUTE = _LibraryLogMute()
 
 
-def _hush() -> None:
+def _mute_library_logs() -> None:
     # Each one: a logger's filter is not asked about what the loggers below it say.
     for name in tuple(logging.root.manager.loggerDict):
         if name.partition(".")[0] in ("httpcore2", "httpx2"):
-            logging.getLogger(name).addFilter(_HUSHED)
+            logging.getLogger(name).addFilter(_LIBRARY_LOG_MUTE)
 
 
-def surplus_of(response: httpx2.Response) -> bytes | None:
+def read_surplus(response: httpx2.Response) -> bytes | None:
     """What a server sent after the end of its reply; None when the library hides it."""
     try:
         return cast(bytes, cast(Any, response.stream)._httpcore_stream._stream._connection._h11_state.trailing_data[0])
@@ -143,24 +143,24 @@ def surplus_of(response: httpx2.Response) -> bytes | None:
         return None
 
 
-def why(error: Exception) -> Why:
+def why_from_error(error: Exception) -> NoAnswerReason:
     """The reason for an error of `post`; the error itself may quote what was sent, and goes no further."""
     import httpx2
 
-    if isinstance(error, _TooMuch):
-        return Why.REPLY_TOO_LARGE
+    if isinstance(error, _ReplyTooLarge):
+        return NoAnswerReason.REPLY_TOO_LARGE
     if isinstance(error, httpx2.ConnectError) and _handshake_failed(error):
-        return Why.TLS
+        return NoAnswerReason.TLS
     if isinstance(error, httpx2.RemoteProtocolError):
         # The library has one error for a lost connection and for bytes that are not HTTP; only its words differ.
         lost = str(error).startswith(("Server disconnected", "peer closed connection"))
-        return Why.NETWORK if lost else Why.MALFORMED_REPLY
+        return NoAnswerReason.NETWORK if lost else NoAnswerReason.MALFORMED_REPLY
     if isinstance(error, (httpx2.TransportError, OSError)) and not isinstance(
         error, (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol)
     ):
-        return Why.NETWORK
+        return NoAnswerReason.NETWORK
     _log.warning("a request could not be sent: %s", type(error).__name__)
-    return Why.INTERNAL
+    return NoAnswerReason.INTERNAL
 
 
 def _handshake_failed(error: BaseException | None) -> bool:
@@ -178,26 +178,28 @@ def open_transport(in_flight: int, ca_file: str = "") -> httpx2.AsyncBaseTranspo
     """Below the library's client: no cookies from one tenant's reply to another's, no proxies, no redirects."""
     import httpx2
 
-    _hush()
+    _mute_library_logs()
     # No limit on connections: the errands are limited, and a limit here would only be one more queue to be stuck in.
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=in_flight, keepalive_expiry=30.0)
-    transport = httpx2.AsyncHTTPTransport(verify=tls(ca_file), trust_env=False, http2=False, retries=0, limits=limits)
+    transport = httpx2.AsyncHTTPTransport(
+        verify=tls_context(ca_file), trust_env=False, http2=False, retries=0, limits=limits
+    )
     pool: Any = transport._pool
-    pool._network_backend = _Metered(pool._network_backend)
+    pool._network_backend = _MeteredBackend(pool._network_backend)
     return transport
 
 
-class _Metered:
+class _MeteredBackend:
     """The library's connections to the world, each with a meter."""
 
     def __init__(self, backend: Any) -> None:
         self._backend = backend
 
-    async def connect_tcp(self, *args: Any, **options: Any) -> _Meter:
-        return _Meter(await self._backend.connect_tcp(*args, **options))
+    async def connect_tcp(self, *args: Any, **options: Any) -> _MeteredStream:
+        return _MeteredStream(await self._backend.connect_tcp(*args, **options))
 
 
-class _Meter:
+class _MeteredStream:
     """A connection on which a request may be followed by so many bytes and no more."""
 
     def __init__(self, stream: Any) -> None:
@@ -208,7 +210,7 @@ class _Meter:
         data: bytes = await self._stream.read(min(max_bytes, SLICE), **options)
         self._received += len(data)
         if self._received > MAX_RECEIVED:
-            raise _TooMuch
+            raise _ReplyTooLarge
         return data
 
     async def write(self, buffer: bytes, **options: Any) -> None:
@@ -218,19 +220,19 @@ class _Meter:
     async def aclose(self) -> None:
         await self._stream.aclose()
 
-    async def start_tls(self, *args: Any, **options: Any) -> _Meter:
-        return _Meter(await self._stream.start_tls(*args, **options))
+    async def start_tls(self, *args: Any, **options: Any) -> _MeteredStream:
+        return _MeteredStream(await self._stream.start_tls(*args, **options))
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
 
 
-class _TooMuch(Exception):
+class _ReplyTooLarge(Exception):
     pass
 
 
 @cache
-def tls(ca_file: str = "") -> ssl.SSLContext:
+def tls_context(ca_file: str = "") -> ssl.SSLContext:
     """Once per process: reading the certificates takes longer than many a deadline.
 
     With `ca_file`, the authorities in it are trusted, and no others: whoever has one of their own needs nobody else's.

@@ -17,7 +17,7 @@ _DECODER = json.JSONDecoder()
 _BLANK = re.compile(r"[ \t\r\n]*")
 
 
-class Item(NamedTuple):
+class JsonItem(NamedTuple):
     """A member of an object or an element of an array (whose `key` is empty): where it is, and where its value is."""
 
     key: str
@@ -26,14 +26,14 @@ class Item(NamedTuple):
     end: int
 
 
-def parsed(text: str) -> dict[str, object]:
+def parse_json_object(text: str) -> dict[str, object]:
     """The object that the text is; a key that stands there twice is refused, for nobody knows which of them counts."""
     if text.startswith("\ufeff"):
         raise LockgateError(
             "this begins with a byte order mark, which is not JSON", hint="save it as UTF-8 without one"
         )
     try:
-        found = json.loads(text, object_pairs_hook=_once)
+        found = json.loads(text, object_pairs_hook=_refuse_duplicate_keys)
     except (ValueError, RecursionError) as error:
         where = f"line {error.lineno}: {error.msg.lower()}" if isinstance(error, json.JSONDecodeError) else "too deep"
         raise LockgateError(f"this is not JSON: {where}", hint="comments and trailing commas are not JSON") from None
@@ -42,7 +42,7 @@ def parsed(text: str) -> dict[str, object]:
     return found
 
 
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _refuse_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
         twice = next(key for at, (key, _) in enumerate(pairs) if any(key == other for other, _ in pairs[:at]))
@@ -50,11 +50,11 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-def start(text: str) -> int:
+def value_start(text: str) -> int:
     return _past_blanks(text, 0)
 
 
-def items(text: str, place: int) -> Iterator[Item]:
+def iterate_items(text: str, place: int) -> Iterator[JsonItem]:
     """What the object or array that begins at `place` holds, in its order."""
     opening, at = text[place], _past_blanks(text, place + 1)
     closing = "}" if opening == "{" else "]"
@@ -64,20 +64,20 @@ def items(text: str, place: int) -> Iterator[Item]:
             key, at = _DECODER.raw_decode(text, at)
             at = _past_blanks(text, _past_blanks(text, at) + 1)
         _, end = _DECODER.raw_decode(text, at)
-        yield Item(key, begin, at, end)
+        yield JsonItem(key, begin, at, end)
         at = _past_blanks(text, end)
         if text[at] == ",":
             at = _past_blanks(text, at + 1)
 
 
-def member(text: str, place: int, key: str) -> Item | None:
-    return next((item for item in items(text, place) if item.key == key), None)
+def find_member(text: str, place: int, key: str) -> JsonItem | None:
+    return next((item for item in iterate_items(text, place) if item.key == key), None)
 
 
-def put(text: str, place: int, value: object, key: str = "") -> str:
+def insert_item(text: str, place: int, value: object, key: str = "") -> str:
     """The text with one more member or element, last in the object or array that begins at `place`."""
-    there = list(items(text, place))
-    unit = _unit(text)
+    there = list(iterate_items(text, place))
+    unit = _indent_unit(text)
     empty = None if unit is None else _line_indent(text, place) + unit
     inner = _indent_of(text, there[-1].start) if there else empty
     shown = json.dumps(value, indent=unit if inner is not None else None, ensure_ascii=False)
@@ -93,9 +93,9 @@ def put(text: str, place: int, value: object, key: str = "") -> str:
     return f"{text[: place + 1]}\n{inner}{said}\n{_line_indent(text, place)}{text[end:]}"
 
 
-def taken_out(text: str, place: int, at: int) -> str:
+def remove_item(text: str, place: int, at: int) -> str:
     """The text without the item of this number in the object or array that begins at `place`."""
-    there = list(items(text, place))
+    there = list(iterate_items(text, place))
     if len(there) == 1:
         return f"{text[: place + 1]}{text[_past_blanks(text, there[0].end) :]}"
     if at == 0:
@@ -119,7 +119,7 @@ def _indent_of(text: str, at: int) -> str | None:
     return line if "\n" in text[:at] and not line.strip(" \t") else None
 
 
-def _unit(text: str) -> str | None:
+def _indent_unit(text: str) -> str | None:
     """What this file goes in by at each level; None where all of it is on one line."""
     if "\n" not in text.strip():
         return "  " if text.strip() in ("{}", "") else None

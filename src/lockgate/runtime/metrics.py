@@ -18,12 +18,12 @@ from collections.abc import Iterator, Mapping
 from threading import Lock
 from typing import get_args
 
-from lockgate.core.questions import Verdict, Why
+from lockgate.core.questions import NoAnswerReason, Verdict
 
 OTHER = "other"
 PROVIDERS = ("local", "openai", "anthropic", "azure", "compatible", "embedded", OTHER)
 OUTCOMES: tuple[str, ...] = (*get_args(Verdict), OTHER)
-ERRORS = (*(why.value for why in Why), OTHER)
+ERRORS = (*(why.value for why in NoAnswerReason), OTHER)
 
 # The abuse gate's: what became of a request, why it was not passed on, what failed, and what its ladder notes.
 GATE_OUTCOMES = (
@@ -49,13 +49,13 @@ LATENCY_SECONDS = (0.0001, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 _lock = Lock()
 
 
-def _unlock_after_fork() -> None:
+def _reset_lock() -> None:
     global _lock
     _lock = Lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock_after_fork)
+    os.register_at_fork(after_in_child=_reset_lock)
 
 
 class Counter:

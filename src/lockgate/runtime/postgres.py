@@ -31,20 +31,20 @@ _TYPES = (
 
 
 @lru_cache(maxsize=256)
-def spoken(statement: str) -> str:
+def postgres_sql(statement: str) -> str:
     """A statement of ours, which SQLite understands, in PostgreSQL's words; our tables' names begin with ours."""
     named = re.sub(r"\b(entries|sessions|forgotten|approvals|marks)\b(?!\.)", r"lockgate_\1", statement)
     return re.sub(r"(?<!:):([a-z]+)\b", r"%(\1)s", named.replace("?", "%s"))
 
 
-class Speaking:
+class SqliteStyleConnection:
     """A connection that is spoken to as SQLite is."""
 
     def __init__(self, db: Connection[Any]) -> None:
         self._db = db
 
     def execute(self, statement: str, values: Sequence[object] | Mapping[str, object] = ()) -> Any:
-        return self._db.execute(spoken(statement).encode(), values or None)
+        return self._db.execute(postgres_sql(statement).encode(), values or None)
 
 
 class Postgres:
@@ -61,48 +61,48 @@ class Postgres:
         for ours, theirs in _TYPES:
             tables = tables.replace(ours, theirs)
         self._name = f"lockgate_{what}_version"
-        named = re.sub(r"INDEX (?=\w+ ON)", "INDEX lockgate_", spoken(tables))
+        named = re.sub(r"INDEX (?=\w+ ON)", "INDEX lockgate_", postgres_sql(tables))
         self._tables = f"""{named}
             CREATE TABLE {self._name} (version integer PRIMARY KEY);
             INSERT INTO {self._name} VALUES ({version});
         """  # noqa: S608
         self._version, self._number = version, lock
-        self._forget()
+        self._reset()
         _all.add(self)
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._lock = Lock()
         self._idle: list[Connection[Any]] = []
         self._there = False
 
     @contextmanager
-    def changing(self, patience_s: float = BUSY_S) -> Iterator[Speaking]:
+    def changing(self, patience_s: float = BUSY_S) -> Iterator[SqliteStyleConnection]:
         """One transaction, with everybody else who changes something kept out; committed when this ends."""
-        with self._speaking():
-            db = self._begun(patience_s)
+        with self._translate_errors():
+            db = self._begin_transaction(patience_s)
             try:
-                yield Speaking(db)
+                yield SqliteStyleConnection(db)
             except BaseException:
-                self._take_back(db)
+                self._roll_back(db)
                 raise
             try:
                 db.execute("COMMIT")
             except BaseException:
-                drop(db)
+                close_quietly(db)
                 raise
-            self._rest(db)
+            self._return_connection(db)
 
     @contextmanager
-    def reading(self) -> Iterator[Speaking | None]:
+    def reading(self) -> Iterator[SqliteStyleConnection | None]:
         """For single statements; None while there are no tables."""
-        with self._speaking():
-            db = self._taken()
+        with self._translate_errors():
+            db = self._take_connection()
             try:
-                yield Speaking(db) if self._made(db) else None
+                yield SqliteStyleConnection(db) if self._has_tables(db) else None
             except BaseException:
-                drop(db)
+                close_quietly(db)
                 raise
-            self._rest(db)
+            self._return_connection(db)
 
     def probe(self) -> None:
         """The same again: nothing changes, and it is written all the same."""
@@ -112,18 +112,18 @@ class Postgres:
     def close(self) -> None:
         while self._idle:
             with suppress(IndexError):
-                drop(self._idle.pop())
+                close_quietly(self._idle.pop())
 
-    def _begun(self, patience_s: float) -> Connection[Any]:
+    def _begin_transaction(self, patience_s: float) -> Connection[Any]:
         """A transaction with the lock; nothing was sent before it, so a connection that was hung up on is replaced."""
         from psycopg import OperationalError
 
         while True:
             fresh = not self._idle
-            db = self._taken()
+            db = self._take_connection()
             try:
-                if not self._made(db):
-                    self._make(db)
+                if not self._has_tables(db):
+                    self._create_tables(db)
                 with db.pipeline():
                     db.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
                     if patience_s < BUSY_S:
@@ -131,22 +131,22 @@ class Postgres:
                         db.execute(f"SET LOCAL lock_timeout = {max(1, int(patience_s * 1000))}".encode())
                     db.execute("SELECT pg_advisory_xact_lock(%s)", (self._number,))
             except BaseException as error:
-                drop(db)
+                close_quietly(db)
                 if fresh or not isinstance(error, OperationalError) or not db.broken:
                     raise
             else:
                 return db
 
-    def _taken(self) -> Connection[Any]:
+    def _take_connection(self) -> Connection[Any]:
         while self._idle:
             with suppress(IndexError):
                 db = self._idle.pop()
-                if self._answers(db):
+                if self._is_alive(db):
                     return db
-        return self._connected()
+        return self._connect()
 
     @staticmethod
-    def _answers(db: Connection[Any]) -> bool:
+    def _is_alive(db: Connection[Any]) -> bool:
         """Whether nobody has hung up: the server says so without being asked, which costs no waiting to hear."""
         from select import select
 
@@ -154,29 +154,29 @@ class Postgres:
             if not db.closed and not select([db.fileno()], [], [], 0)[0]:
                 return True
         except Exception:  # noqa: BLE001  # whatever it is, another one is better
-            drop(db)
+            close_quietly(db)
         else:
-            drop(db)
+            close_quietly(db)
         return False
 
-    def _take_back(self, db: Connection[Any]) -> None:
+    def _roll_back(self, db: Connection[Any]) -> None:
         try:
             db.execute("ROLLBACK")
         except Exception:  # noqa: BLE001  # closing takes back what is open
-            drop(db)
+            close_quietly(db)
         else:
-            self._rest(db)
+            self._return_connection(db)
 
-    def _rest(self, db: Connection[Any]) -> None:
+    def _return_connection(self, db: Connection[Any]) -> None:
         if len(self._idle) < _MAX_IDLE and not db.closed:
             self._idle.append(db)
         else:
-            drop(db)
+            close_quietly(db)
 
-    def _connected(self) -> Connection[Any]:
-        return connected(self._conninfo, f"{self._what} in PostgreSQL need", self._error, self._refused)
+    def _connect(self) -> Connection[Any]:
+        return open_connection(self._conninfo, f"{self._what} in PostgreSQL need", self._error, self._unusable_error)
 
-    def _made(self, db: Connection[Any]) -> bool:
+    def _has_tables(self, db: Connection[Any]) -> bool:
         if self._there:
             return True
         # Not `to_regclass`, whose answer "no" is remembered: who waited while another made them would make them again.
@@ -185,19 +185,19 @@ class Postgres:
             return False
         version = db.execute(f"SELECT version FROM {self._name}".encode()).fetchone()  # noqa: S608
         if version is None or version[0] != self._version:
-            raise self._refused("was made by another version of lockgate")
+            raise self._unusable_error("was made by another version of lockgate")
         self._there = True
         return True
 
-    def _make(self, db: Connection[Any]) -> None:
+    def _create_tables(self, db: Connection[Any]) -> None:
         db.execute("BEGIN")
         db.execute("SELECT pg_advisory_xact_lock(%s)", (self._number,))
-        if not self._made(db):
+        if not self._has_tables(db):
             db.execute(self._tables.encode())
         db.execute("COMMIT")
 
     @contextmanager
-    def _speaking(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """What goes wrong, in our words: the server's could hold a password or a name."""
         try:
             yield
@@ -207,24 +207,24 @@ class Postgres:
             from psycopg import Error, errors
 
             if isinstance(error, errors.LockNotAvailable):
-                raise self.busy() from error
+                raise self.busy_error() from error
             if isinstance(error, Error):
                 named = type(error).__name__ if error.sqlstate is None else f"{type(error).__name__} {error.sqlstate}"
                 if isinstance(error, errors.UndefinedTable):
                     self._there = False
-                raise self._refused(f"cannot be used: {named}") from error
+                raise self._unusable_error(f"cannot be used: {named}") from error
             if isinstance(error, OSError | ValueError):
-                raise self._refused(f"cannot be used: {type(error).__name__}") from error
+                raise self._unusable_error(f"cannot be used: {type(error).__name__}") from error
             raise
 
-    def busy(self) -> LockgateError:
-        return self._refused(f"was busy for {BUSY_S} seconds", hint="try again")
+    def busy_error(self) -> LockgateError:
+        return self._unusable_error(f"was busy for {BUSY_S} seconds", hint="try again")
 
-    def _refused(self, why: str, *, hint: str = "") -> LockgateError:
+    def _unusable_error(self, why: str, *, hint: str = "") -> LockgateError:
         return self._error(f"the database of the {self._what} {why}", hint=hint)
 
 
-def connected(
+def open_connection(
     conninfo: str, needs: str, error: type[LockgateError], refused: Callable[[str], LockgateError]
 ) -> Connection[Any]:
     """A connection that loses nothing it acknowledged, and waits for nobody for long."""
@@ -254,12 +254,12 @@ def connected(
         # A process that was stopped with the lock in its hand loses it.
         db.execute(f"SET idle_in_transaction_session_timeout = '{BUSY_S}s'")
     except BaseException:
-        drop(db)
+        close_quietly(db)
         raise
     return db
 
 
-def drop(db: Connection[Any]) -> None:
+def close_quietly(db: Connection[Any]) -> None:
     with suppress(Exception):
         db.close()
 
@@ -272,7 +272,7 @@ _abandoned: list[object] = []
 def _forked() -> None:
     for each in list(_all):
         _abandoned.extend(each._idle)
-        each._forget()
+        each._reset()
 
 
 if hasattr(os, "register_at_fork"):

@@ -17,12 +17,12 @@ from uuid import uuid4
 from lockgate.core.errors import LockgateError, quoted
 
 
-class Private(NamedTuple):
+class PrivateFileKind(NamedTuple):
     """One kind of such files: what it is, what somebody else could do with one, and who should be asked to."""
 
     what: str
-    power: str
-    whose: str
+    danger: str
+    owner_noun: str
     error: type[LockgateError] = LockgateError
     # Whether nobody else may read it either.
     secret: bool = False
@@ -44,17 +44,17 @@ class Private(NamedTuple):
             return
         if status.st_uid != os.geteuid():
             raise self.error(
-                f"{named} belongs to another user, who could {self.power}",
-                hint=f"run this as the user whose {self.whose} it is",
+                f"{named} belongs to another user, who could {self.danger}",
+                hint=f"run this as the user whose {self.owner_noun} it is",
             )
         if self.secret and not folder and status.st_mode & 0o044:
             raise self.error(
-                f"{named} can be read by others, who could {self.power}",
+                f"{named} can be read by others, who could {self.danger}",
                 hint=f"chmod 600 {path}, and make a new one if somebody may have read it",
             )
         if status.st_mode & 0o022:
             raise self.error(
-                f"{named} can be written by others, who could {self.power}",
+                f"{named} can be written by others, who could {self.danger}",
                 hint=f"look at what is in it, then: chmod go-w {path}",
             )
 
@@ -69,7 +69,7 @@ class Private(NamedTuple):
         return status
 
     @contextmanager
-    def made(self, path: Path) -> Iterator[Path]:
+    def create_whole(self, path: Path) -> Iterator[Path]:
         """An empty file to be filled, which takes its place when the block ends; others see none of it or all of it.
 
         FileExistsError when there is something in that place by then, which is left as it is.
@@ -82,7 +82,7 @@ class Private(NamedTuple):
         os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600))
         try:
             yield new
-            _put(new, path)
+            _link_or_replace(new, path)
         finally:
             new.unlink(missing_ok=True)
         # The name has to survive a power cut as well as what it names.
@@ -100,7 +100,7 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def _put(new: Path, place: Path) -> None:
+def _link_or_replace(new: Path, place: Path) -> None:
     try:
         os.link(new, place)
     except FileExistsError:

@@ -29,23 +29,23 @@ class Tracing:
             if type(self._tracer) is ProxyTracer:
                 self._is_nobodys = lambda: type(get_tracer_provider()) is ProxyTracerProvider
 
-    def start(self) -> Span:
+    def start(self) -> AssessmentSpan:
         # The API without anybody who collects: what it is told goes nowhere, and that takes time
         # with every request. Whoever comes later is found within a moment.
         if self._tracer is None or monotonic() < self._asks_at:
-            return NOBODYS
-        span = Span()
+            return NO_SPAN
+        span = AssessmentSpan()
         with suppress(Exception):
             if self._is_nobodys():
                 self._asks_at = monotonic() + ASK_AGAIN_S
-                return NOBODYS
+                return NO_SPAN
             span._span = self._tracer.start_span(NAME)
             if not span._span.is_recording():
-                return NOBODYS
+                return NO_SPAN
         return span
 
 
-class Span:
+class AssessmentSpan:
     """One assessment on its way. It says who was asked and what came out, never about what."""
 
     __slots__ = ("_span",)
@@ -53,7 +53,7 @@ class Span:
     def __init__(self) -> None:
         self._span: Any = None
 
-    def tell(self, **attributes: str) -> None:
+    def set_attributes(self, **attributes: str) -> None:
         if self._span is not None:
             with suppress(Exception):
                 for name, value in attributes.items():
@@ -65,4 +65,4 @@ class Span:
                 self._span.end()
 
 
-NOBODYS = Span()
+NO_SPAN = AssessmentSpan()

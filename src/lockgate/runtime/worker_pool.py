@@ -25,7 +25,7 @@ class Full(Exception):
     """Too much work is waiting."""
 
 
-class Lane:
+class WorkerPool:
     """Up to `workers` daemon threads, and up to `most` pieces of work for them; they are gone with the process.
 
     Everybody the work is done for has a turn, one piece at a time, and no more than `each` of anybody's are under way
@@ -37,12 +37,12 @@ class Lane:
     the next one is started by the last.
     """
 
-    def __init__(self, workers: int, *, most: int, each: int | None = None) -> None:
-        self._workers, self._most, self._each = workers, most, each or workers
-        self._begin()
+    def __init__(self, workers: int, *, max_jobs: int, per_client: int | None = None) -> None:
+        self._workers, self._most, self._each = workers, max_jobs, per_client or workers
+        self._reset()
         _lanes.add(self)
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         # Guards all of this. Reentrant: the garbage collector may have somebody's future cancelled in the middle.
         self._change = Condition()
         # Whose turn it is comes first; nobody is in here without work.
@@ -51,36 +51,36 @@ class Lane:
         # Threads there are, those of them that will take the next piece of work, work that is not done.
         self._threads = self._free = self._under_way = 0
 
-    def start(self, work: Callable[[], object], whom: str = "") -> Future[_Outcome]:
+    def submit(self, work: Callable[[], object], client: str = "") -> Future[_Outcome]:
         """Begin the work; what comes is called to get its result, or to have it raise what it raised.
 
         Cancelled before it has begun, it is not done, and takes no place any more.
         """
         future: Future[_Outcome] = Future()
-        name, _, member = whom.partition("/")
+        name, _, member = client.partition("/")
         with self._change:
-            pushed_out = self._make_room(name, member)
+            pushed_out = self._evict_job(name, member)
             self._waiting.setdefault(name, {}).setdefault(member, deque()).append((future, work))
             self._under_way += 1
-            hire = self._hires()
+            hire = self._reserve_thread()
             self._change.notify()
         if pushed_out is not None:
-            _fail(pushed_out)
-        future.add_done_callback(partial(self._left, name, member))
+            _fail_job(pushed_out)
+        future.add_done_callback(partial(self._drop_cancelled, name, member))
         if hire:
-            self._hire()
+            self._start_thread()
         return future
 
-    def wait(self, work: Callable[[], object], timeout_s: float, whom: str = "") -> object:
+    def run(self, work: Callable[[], object], timeout_s: float, client: str = "") -> object:
         """The result of the work, for a plain thread; TimeoutError when it takes longer."""
-        future = self.start(work, whom)
+        future = self.submit(work, client)
         try:
             outcome = future.result(max(0.0, timeout_s))
         finally:
             future.cancel()
         return outcome()
 
-    def _make_room(self, name: str, member: str) -> Future[_Outcome] | None:
+    def _evict_job(self, name: str, member: str) -> Future[_Outcome] | None:
         """Whose work, if anybody's, is not going to be done, because this is; Full when that would not be fair."""
         if self._under_way < self._most:
             return None
@@ -94,11 +94,11 @@ class Lane:
             raise Full
         # The latest: those who have waited longest are nearest to their deadline, and to their turn.
         future, _ = group[largest].pop()
-        self._tidy(crowd, largest)
+        self._remove_if_empty(crowd, largest)
         self._under_way -= 1
         return future
 
-    def _left(self, name: str, member: str, future: Future[_Outcome]) -> None:
+    def _drop_cancelled(self, name: str, member: str, future: Future[_Outcome]) -> None:
         """Whoever waited has left: with a long piece of work under way, the places would else be taken by nobody."""
         if not future.cancelled():
             return
@@ -108,30 +108,30 @@ class Lane:
                 if waiter is future:
                     del self._waiting[name][member][place]
                     self._under_way -= 1
-                    self._tidy(name, member)
+                    self._remove_if_empty(name, member)
                     break
 
-    def _tidy(self, name: str, member: str) -> None:
+    def _remove_if_empty(self, name: str, member: str) -> None:
         group = self._waiting[name]
         if not group[member]:
             del group[member]
         if not group:
             del self._waiting[name]
 
-    def _next(self) -> str | None:
+    def _next_client(self) -> str | None:
         """Whose turn it is."""
         return next((whom for whom in self._waiting if self._running[whom] < self._each), None)
 
-    def _hires(self) -> bool:
-        if self._free or self._threads >= self._workers or self._next() is None:
+    def _reserve_thread(self) -> bool:
+        if self._free or self._threads >= self._workers or self._next_client() is None:
             return False
         self._threads += 1
         self._free += 1
         return True
 
-    def _hire(self) -> None:
+    def _start_thread(self) -> None:
         try:
-            Thread(target=self._work, name="lockgate-work", daemon=True).start()
+            Thread(target=self._run_jobs, name="lockgate-work", daemon=True).start()
         except RuntimeError:
             # No more threads: the work waits for those there are, and where there are none it fails.
             with self._change:
@@ -143,13 +143,13 @@ class Lane:
                     self._waiting.clear()
                     self._under_way -= len(left)
             for future in left:
-                _fail(future)
+                _fail_job(future)
 
-    def _work(self) -> None:
+    def _run_jobs(self) -> None:
         while True:
             with self._change:
-                while (whom := self._next()) is None:
-                    if not self._change.wait(IDLE_S) and self._next() is None:
+                while (whom := self._next_client()) is None:
+                    if not self._change.wait(IDLE_S) and self._next_client() is None:
                         self._threads -= 1
                         self._free -= 1
                         return
@@ -164,12 +164,12 @@ class Lane:
                     self._waiting[whom] = group
                 self._running[whom] += 1
                 self._free -= 1
-                hire = self._hires()
+                hire = self._reserve_thread()
             if hire:
-                self._hire()
+                self._start_thread()
             # Nobody does what nobody waits for any more; what has begun cannot be stopped.
             wanted = future.set_running_or_notify_cancel()
-            outcome = _outcome(work) if wanted else _nothing
+            outcome = _run_job(work) if wanted else _nothing
             with self._change:
                 self._free += 1
                 self._under_way -= 1
@@ -182,12 +182,12 @@ class Lane:
             del future, work, outcome, waiting, group
 
 
-def _fail(future: Future[_Outcome]) -> None:
+def _fail_job(future: Future[_Outcome]) -> None:
     if future.set_running_or_notify_cancel():
         future.set_result(partial(_raise, Full()))
 
 
-def _outcome(work: Callable[[], object]) -> _Outcome:
+def _run_job(work: Callable[[], object]) -> _Outcome:
     try:
         return partial(_same, work())
     except Exception as error:  # noqa: BLE001 - raised again where somebody waits for it
@@ -211,12 +211,12 @@ def _raise(error: Exception) -> object:
 
 # Every lane there is. In a forked child the threads are not there, and whoever held the lock is not either. Seen to
 # before anybody runs there: the first two callers would both begin anew, and one of them wait for the other's work.
-_lanes: WeakSet[Lane] = WeakSet()
+_lanes: WeakSet[WorkerPool] = WeakSet()
 
 
 def _after_fork() -> None:
     for lane in tuple(_lanes):
-        lane._begin()
+        lane._reset()
 
 
 if hasattr(os, "register_at_fork"):

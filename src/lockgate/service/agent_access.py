@@ -22,7 +22,7 @@ from lockgate.core.vocabulary import Decision, Finding
 from lockgate.service.http import Problem, Request, Who
 
 if TYPE_CHECKING:
-    from lockgate.sessions import Host, Kept, SessionInfo
+    from lockgate.sessions import Host, SessionInfo, StoredRuling
 
 # In the notes of a session when it is made, and never later.
 OPENED = {"opened": "agent"}
@@ -91,14 +91,14 @@ def _not_yours() -> Problem:
     )
 
 
-def is_plain(request: Request, kept: Kept) -> bool:
+def is_plain(request: Request, kept: StoredRuling) -> bool:
     """3. Whether whoever asked for a ruling may have it as it is, whatever the session: most say nothing of it."""
     ruling = kept.decision
     says_nothing = ruling.tier == 1 and not (ruling.findings or ruling.origins or ruling.correction)
     return says_nothing or request.who is Who.PERSON
 
 
-def hears(host: Host, kept: Kept) -> bool:
+def hears(host: Host, kept: StoredRuling) -> bool:
     """3. Whether the agent's token may hear what a ruling rests on; in doubt, not."""
     try:
         return is_own(host, host.session(kept.session))

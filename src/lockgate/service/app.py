@@ -37,7 +37,7 @@ from lockgate.core.errors import (
     LockgateError,
 )
 from lockgate.runtime.asgi import Header, Receive, Scope, Send, json_bytes
-from lockgate.runtime.worker_pool import Full, Lane
+from lockgate.runtime.worker_pool import Full, WorkerPool
 from lockgate.service import journal_proofs as proofs
 from lockgate.service.auth import Door, Tokens, bearer
 from lockgate.service.event_stream import Events
@@ -51,7 +51,7 @@ from lockgate.service.schemas import HALVES, misfit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lockgate.core.ruling.approvals import Approval, Heard, Pending
+    from lockgate.core.ruling.approvals import AnswerResult, Approval, PendingApproval
     from lockgate.sessions import Host
     from lockgate.verifiers.adapters import EmbeddedAdapter, LocalRuleAdapter, RemoteAdapter
 
@@ -85,13 +85,13 @@ _INVALID = (InvalidBlock, InvalidCall, InvalidConfig, InvalidPattern, InvalidPay
 class People(Protocol):
     """Where the questions to people are kept."""
 
-    def waiting(self, now_s: float) -> Sequence[Pending]: ...
+    def waiting(self, now_s: float) -> Sequence[PendingApproval]: ...
 
     def every(self, now_s: float) -> Sequence[Approval]: ...
 
     def get(self, id: str, now_s: float) -> Approval | None: ...
 
-    def answer(self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "") -> Heard: ...
+    def answer(self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "") -> AnswerResult: ...
 
 
 class Api:
@@ -124,9 +124,9 @@ class Api:
         self._keep_days = keep_days
         self._table = Table(routes)
         # Stores wait for their disk and their locks, and each other: more threads would only wait as well.
-        self._lane = Lane(16, most=2_048)
+        self._lane = WorkerPool(16, max_jobs=2_048)
         # Large bodies one after another: the parser keeps every other thread waiting while it reads one.
-        self._large = Lane(1, most=256)
+        self._large = WorkerPool(1, max_jobs=256)
         self.events = Events(self, stopping=stopping)
 
     @property
@@ -285,7 +285,7 @@ class Api:
 
     async def _doubt(self, request: Request) -> None:
         """What was refused the agent may have read all the same: who wrote it may have wanted it refused."""
-        doubt = partial(self.host.doubt, request.params["session"])
+        doubt = partial(self.host.mark_context_unknown, request.params["session"])
         # A name that no session can have is none that anybody rules in.
         with suppress(InvalidCall):
             try:
@@ -308,9 +308,9 @@ class Api:
             LOG.error("a store failed: route=%s error=%s", route.path, type(error).__name__)
             raise Problem(503, "unavailable", error.message, hint=error.hint) from None
 
-    async def _off_loop(self, work: Callable[[], Any], lane: Lane | None = None) -> Any:
+    async def _off_loop(self, work: Callable[[], Any], lane: WorkerPool | None = None) -> Any:
         try:
-            future = (lane or self._lane).start(work)
+            future = (lane or self._lane).submit(work)
         except Full:
             raise busy() from None
         outcome = await asyncio.wrap_future(future)

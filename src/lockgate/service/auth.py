@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.runtime.asgi import Scope
-from lockgate.runtime.private_files import Private
+from lockgate.runtime.private_files import PrivateFileKind
 from lockgate.service.http import Problem, Who
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -37,7 +37,9 @@ _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([\x21-\x7e]{1,400})")
 # How long a token that was changed or taken away may still count.
 LOOK_S = 1.0
 
-KEPT = Private("a token of the service", "use the service in your name", "service", error=InvalidConfig, secret=True)
+KEPT = PrivateFileKind(
+    "a token of the service", "use the service in your name", "service", error=InvalidConfig, secret=True
+)
 
 
 def checked(token: str, named: str) -> str:
@@ -64,13 +66,13 @@ def make(path: Path, who: Who, *, instead: bool = False) -> str:
     token = _PREFIX[who] + token_urlsafe(32)
     if not instead:
         try:
-            with KEPT.made(path) as new:
+            with KEPT.create_whole(path) as new:
                 new.write_text(f"{token}\n", encoding="ascii")
         except FileExistsError:
             return read(path)
         return token
     new_name = path.with_name(f"{path.name}.next.{os.getpid()}")
-    with KEPT.made(new_name) as new:
+    with KEPT.create_whole(new_name) as new:
         new.write_text(f"{token}\n", encoding="ascii")
     os.replace(new_name, path)
     return token

@@ -22,7 +22,7 @@ from lockgate.service.http import Problem
 
 if TYPE_CHECKING:
     from lockgate.service.app import Api
-    from lockgate.sessions import Kept
+    from lockgate.sessions import StoredRuling
 
 LOOK_S = 0.25
 HEARTBEAT_S = 15.0
@@ -168,7 +168,9 @@ class Events:
 
     def _after(self, seen: int) -> list[tuple[int, bytes]]:
         # After 0 would be after nothing in particular, and the newest first.
-        found: list[Kept] = sorted(self._api.host.decisions(after=seen or -1, limit=_PAGE), key=lambda kept: kept.seq)
+        found: list[StoredRuling] = sorted(
+            self._api.host.decisions(after=seen or -1, limit=_PAGE), key=lambda kept: kept.seq
+        )
         return [(kept.seq, _event("decision", views.summary(kept), kept.seq)) for kept in found]
 
     def _look_at_questions(self) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from lockgate import __version__
 from lockgate.core.errors import InvalidPayload
 from lockgate.core.requests.payload import parse_payload
-from lockgate.core.ruling.approvals import OPEN, State, is_id
-from lockgate.core.ruling.finding_catalogue import ENTRIES, find
+from lockgate.core.ruling.approvals import OPEN_STATES, ApprovalState, is_approval_id
+from lockgate.core.ruling.finding_catalogue import ENTRIES, find_entry
 from lockgate.core.vocabulary import Kind, Trust
 from lockgate.core.wire import block_to_dict, lineage_to_dict
 from lockgate.runtime.asgi import json_bytes
@@ -22,7 +22,7 @@ from lockgate.service.openapi import document
 
 if TYPE_CHECKING:
     from lockgate.service.app import Api
-    from lockgate.sessions import Kept, SessionInfo
+    from lockgate.sessions import SessionInfo, StoredRuling
 
 _DAY_S = 86_400.0
 
@@ -213,7 +213,7 @@ def one_decision(api: Api, request: Request) -> object:
     # What the ruling saw, and not what came later under a name of its choice.
     blocks = api.host.blocks(kept.session)[: kept.context]
     name = kept.decision.approval
-    approval = api.people.get(name, api.clock()) if name and is_id(name) and api.host.gate.approvals else None
+    approval = api.people.get(name, api.clock()) if name and is_approval_id(name) and api.host.gate.approvals else None
     return views.detail(kept, blocks, "" if info is None else info.goal, approval)
 
 
@@ -221,7 +221,7 @@ def prove_decision(api: Api, request: Request) -> object:
     return proofs.of_decision(api.host.gate, _kept(api, request))
 
 
-def _kept(api: Api, request: Request) -> Kept:
+def _kept(api: Api, request: Request) -> StoredRuling:
     found = api.host.decision(request.params["decision"])
     if found is None:
         raise Problem(404, "no-such-decision", "there is no such decision")
@@ -244,7 +244,7 @@ def list_approvals(api: Api, request: Request) -> object:
     state = request.query.get("state", "waiting")
     found = api.people.every(api.clock())
     if state == "open":
-        found = [each for each in found if each.state in OPEN]
+        found = [each for each in found if each.state in OPEN_STATES]
     elif state != "all":
         found = [each for each in found if each.state.value == state]
     return {"approvals": [views.question(each) for each in found]}
@@ -252,7 +252,7 @@ def list_approvals(api: Api, request: Request) -> object:
 
 def one_approval(api: Api, request: Request) -> object:
     name = request.params["approval"]
-    found = api.people.get(name, api.clock()) if is_id(name) else None
+    found = api.people.get(name, api.clock()) if is_approval_id(name) else None
     if found is None:
         raise Problem(404, "no-such-question", "no call waits, or has waited, under that id")
     return views.question(found)
@@ -268,7 +268,7 @@ def answer_approval(api: Api, request: Request) -> object:
     )
     if not heard.counted:
         asked = heard.approval
-        if heard.state is State.WAITING and asked is not None and asked.pending.digest != body["digest"]:
+        if heard.state is ApprovalState.WAITING and asked is not None and asked.pending.digest != body["digest"]:
             raise Problem(409, "another-digest", "the answer is to another call than the one that waits")
         raise Problem(409, "too-late", f"the question is {heard.state.value} already, so the answer does not count")
     return one_approval(api, request)
@@ -301,7 +301,7 @@ def rules(_: Api, __: Request) -> object:
 
 
 def one_rule(_: Api, request: Request) -> object:
-    entry = find(request.params["rule"])
+    entry = find_entry(request.params["rule"])
     if entry is None:
         raise Problem(404, "no-such-rule", "there is no such rule", hint="/v1/rules lists them")
     return views.rule_to_dict(entry)

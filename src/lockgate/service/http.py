@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
 
-from lockgate.core.strict_json import Refusal, read_json
+from lockgate.core.strict_json import UnreadableRequest, read_json
 from lockgate.runtime.asgi import (
     BodyLimits,
     BodyReader,
@@ -157,7 +157,7 @@ def read_object(data: bytes, halves: Collection[str] = ()) -> dict[str, Any]:
         value = read_json(data.decode("utf-8"))
     except UnicodeDecodeError:
         raise Problem(400, "not-utf-8", "the body is not UTF-8 text") from None
-    except Refusal as refused:
+    except UnreadableRequest as refused:
         reason = refused.refused.reason
         raise Problem(400, reason, _REFUSALS.get(reason, "the body cannot be read")) from None
     if not isinstance(value, dict):

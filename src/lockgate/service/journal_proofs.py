@@ -22,20 +22,20 @@ from lockgate.core.errors import (
     LockgateError,
 )
 from lockgate.core.journal.merkle import leaf_hash
-from lockgate.core.journal.record import digest_of, label, parse
+from lockgate.core.journal.record import label, parse_record, sha256_hex
 from lockgate.core.journal.signed_notes import Proof, open_checkpoint, open_proof, parse_note, parse_vkey
-from lockgate.core.ruling.approvals import canonical
-from lockgate.core.ruling.pipeline import leaves_of
+from lockgate.core.ruling.approvals import canonical_json
+from lockgate.core.ruling.pipeline import flatten_arguments
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal
-from lockgate.journal.log import consistency, inclusion, named, newest_head
-from lockgate.journal.recorder import hash_of_arguments
+from lockgate.journal.log import find_shard, newest_head, prove_consistency, prove_inclusion
+from lockgate.journal.recorder import hash_arguments
 from lockgate.service.http import Problem
 
 if TYPE_CHECKING:
     from lockgate.gate.gate import Gate
     from lockgate.journal.log import Snapshot
-    from lockgate.sessions import Kept
+    from lockgate.sessions import StoredRuling
 
 
 def log_of(gate: Gate) -> Journal:
@@ -43,7 +43,7 @@ def log_of(gate: Gate) -> Journal:
     found: Any = gate.journal
     if found is None:
         raise Problem(404, "no-journal", "the journal is switched off", hint="`security.audit.enabled` says so")
-    found = found.log() if callable(getattr(found, "log", None)) else found
+    found = found.log() if callable(getattr(found, "open_log", None)) else found
     if not isinstance(found, Journal):
         # One that cannot be used says why when it is.
         found.enqueue([], durable=False)
@@ -59,7 +59,7 @@ def standing(gate: Gate) -> dict[str, object]:
         return said
     try:
         with log_of(gate).store.reading() as log:
-            shard = named(log, "")
+            shard = find_shard(log, "")
             note, head = newest_head(log, shard, keys.verify)
     except JournalDamaged as error:
         return {**said, "state": "damaged", "said": error.message}
@@ -95,13 +95,13 @@ def included(gate: Gate, index: int, origin: str) -> dict[str, object]:
 
 def _found(log: Snapshot, index: int, origin: str) -> dict[str, object] | None:
     try:
-        shard = named(log, origin)
+        shard = find_shard(log, origin)
     except LockgateError as error:
         raise Problem(404, "no-such-log", error.message) from None
     note, head = newest_head(log, shard, keys.verify)
     if index >= head.size:
         return None
-    proof = inclusion(log, index, origin=shard.origin, verify=keys.verify)
+    proof = prove_inclusion(log, index, origin=shard.origin, verify=keys.verify)
     leaf = next((each for at, each in log.leaves(shard.number, index, index + 1) if at == index), b"")
     body = next((each for at, each in log.bodies(shard.number, index, index + 1) if at == index), None)
     checked: list[str] = []
@@ -148,7 +148,7 @@ def _signed(note: bytes, vkey: str) -> bool:
     return True
 
 
-def of_decision(gate: Gate, kept: Kept) -> dict[str, object]:
+def of_decision(gate: Gate, kept: StoredRuling) -> dict[str, object]:
     """All four steps for a ruling that was kept."""
     if kept.damaged:
         raise Problem(404, "no-receipt", "what was kept of this ruling cannot be read, so nothing can be compared")
@@ -161,7 +161,7 @@ def of_decision(gate: Gate, kept: Kept) -> dict[str, object]:
     good &= _says(checked, "the leaf is the one in the ruling's receipt", found["leaf_hash"] == receipt.leaf_hash.hex())
     # 2. Ruling.
     try:
-        fields = parse(str(found["record"]).encode("utf-8"))
+        fields = parse_record(str(found["record"]).encode("utf-8"))
     except InvalidRecord:
         fields = {}
     decision = kept.decision
@@ -176,7 +176,7 @@ def of_decision(gate: Gate, kept: Kept) -> dict[str, object]:
     for name, value in said.items():
         good &= _says(checked, f"the record says the same {name}", fields.get(name) == value)
     # Of those that were too large their hash is kept, where they have one.
-    hashed = hash_of_arguments(kept.arguments, leaves_of(kept.arguments)[0]) if kept.whole else kept.args_sha256
+    hashed = hash_arguments(kept.arguments, flatten_arguments(kept.arguments)[0]) if kept.whole else kept.args_sha256
     text = ""
     if hashed:
         good &= _says(checked, "the record is of the same arguments", fields.get("args_sha256") == hashed)
@@ -186,8 +186,8 @@ def of_decision(gate: Gate, kept: Kept) -> dict[str, object]:
         good = False
     with suppress(InvalidCall):
         # Where the record hashes another form of them, this text would prove nothing to anybody.
-        plain = canonical(kept.arguments)
-        text = plain if digest_of(plain) == hashed else ""
+        plain = canonical_json(kept.arguments)
+        text = plain if sha256_hex(plain) == hashed else ""
     return {**found, "verified": good, "checked": checked, "arguments": text, "whole": kept.whole}
 
 
@@ -196,7 +196,7 @@ def grown(gate: Gate, old: int, origin: str) -> dict[str, object]:
     journal = log_of(gate)
     with journal.store.reading() as log:
         try:
-            shard = named(log, origin)
+            shard = find_shard(log, origin)
         except LockgateError as error:
             raise Problem(404, "no-such-log", error.message) from None
         note, head = newest_head(log, shard, keys.verify)
@@ -204,7 +204,7 @@ def grown(gate: Gate, old: int, origin: str) -> dict[str, object]:
             raise Problem(
                 422, "bad-query", f"the newest head has {head.size:,} records", hint="from= is a smaller size"
             )
-        hashes = consistency(log, old, head.size, origin=shard.origin, verify=keys.verify)
+        hashes = prove_consistency(log, old, head.size, origin=shard.origin, verify=keys.verify)
     return {
         "from": old,
         "size": head.size,

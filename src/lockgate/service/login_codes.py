@@ -35,7 +35,7 @@ class Codes:
             return ""
         self._sweep(GOOD_S)
         code = token_urlsafe(32)
-        with KEPT.made(self._folder / _name(code)) as new:
+        with KEPT.create_whole(self._folder / _name(code)) as new:
             # The file's own time is the file system's, which may be another machine's.
             new.write_text(f"{self._clock():.3f}\n", encoding="ascii")
         return code

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockgate.core.ruling.approvals import State
+from lockgate.core.ruling.approvals import ApprovalState
 from lockgate.service import handlers as do
 from lockgate.service import schemas as of
 from lockgate.service.http import Who
@@ -200,7 +200,7 @@ ROUTES: tuple[Route, ...] = (
         do.list_approvals,
         Who.PERSON,
         record("", {"approvals": listed("", ref("Approval"))}),
-        query=(Param("state", word("", "open", "all", *(state.value for state in State))),),
+        query=(Param("state", word("", "open", "all", *(state.value for state in ApprovalState))),),
     ),
     Route("GET", "/v1/approvals/{approval}", "one such call", do.one_approval, Who.PERSON, ref("Approval")),
     Route(

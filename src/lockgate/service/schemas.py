@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from lockgate.core.errors import quoted
-from lockgate.core.sessions.trace_format import closest
+from lockgate.core.sessions.trace_format import suggest_closest
 from lockgate.core.vocabulary import Action, Kind, Mode, Reason, Risk, Trust
 from lockgate.service.http import is_text
 
@@ -509,7 +509,7 @@ def _object_misfit(value: Mapping[str, object], schema: Schema, path: str) -> st
         if name in known:
             bad = misfit(item, known[name], f"`{inside}{name}`")
         elif other is False:
-            bad = f"there is no key {quoted(name)} in {path}; {closest(name, known) or 'leave it out'}"
+            bad = f"there is no key {quoted(name)} in {path}; {suggest_closest(name, known) or 'leave it out'}"
         else:
             bad = "" if other is True else misfit(item, other, f"`{inside}{quoted(name)}`")
         if bad:

@@ -7,16 +7,16 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from lockgate.core.errors import InvalidCall
-from lockgate.core.ruling.approvals import Bound, approval_to_dict, canonical, would_do
-from lockgate.core.ruling.finding_catalogue import Entry, entry_for
-from lockgate.core.vocabulary import lineage
+from lockgate.core.ruling.approvals import BoundCall, approval_to_dict, canonical_json, describe_call
+from lockgate.core.ruling.finding_catalogue import CatalogueEntry, entry_for
+from lockgate.core.vocabulary import build_lineage
 from lockgate.core.wire import decision_to_dict, lineage_to_dict
 from lockgate.service.agent_access import heard
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.approvals import Approval
     from lockgate.core.vocabulary import Block
-    from lockgate.sessions import Kept, SessionInfo, Stats, StepInfo
+    from lockgate.sessions import SessionInfo, Stats, StepInfo, StoredRuling
 
 # Of a block that is longer only this much is shown, around what was marked in it.
 MOST_SHOWN = 64 * 1024
@@ -24,13 +24,13 @@ _MOST_BLOCKS = 200
 MOST_LINE = 240
 
 
-def ruled(kept: Kept, *, told: bool = True) -> dict[str, Any]:
+def ruled(kept: StoredRuling, *, told: bool = True) -> dict[str, Any]:
     """A ruling as whoever asked for it gets it; `told` is whether they may have read what it rests on."""
     where = {"id": kept.id, "seq": kept.seq, "session": kept.session, "number": kept.number, "at": kept.at}
     return {**decision_to_dict(kept.decision if told else heard(kept.decision)), **where}
 
 
-def summary(kept: Kept) -> dict[str, Any]:
+def summary(kept: StoredRuling) -> dict[str, Any]:
     whole = decision_to_dict(kept.decision)
     names = ("action", "tier", "reason", "risk", "explanation", "approval", "cost_usd", "latency_us", "receipt")
     return {
@@ -48,16 +48,16 @@ def summary(kept: Kept) -> dict[str, Any]:
     }
 
 
-def _would_do(kept: Kept) -> str:
+def _would_do(kept: StoredRuling) -> str:
     """The call in one line, cut; empty where its arguments have no single form."""
     try:
-        line = would_do(Bound(kept.session, kept.tool, canonical(kept.arguments), "", ""))
+        line = describe_call(BoundCall(kept.session, kept.tool, canonical_json(kept.arguments), "", ""))
     except InvalidCall:
         return ""
     return line if len(line) <= MOST_LINE else f"{line[:MOST_LINE]}…"
 
 
-def detail(kept: Kept, blocks: Iterable[Block], goal: str, approval: Approval | None) -> dict[str, Any]:
+def detail(kept: StoredRuling, blocks: Iterable[Block], goal: str, approval: Approval | None) -> dict[str, Any]:
     """A ruling with everything it was made from: of the context, what it names and what that was made from."""
     known = {block.id: block for block in blocks}
     parents = {name: block.tainted_by for name, block in known.items()}
@@ -68,7 +68,7 @@ def detail(kept: Kept, blocks: Iterable[Block], goal: str, approval: Approval | 
     for origin in kept.decision.origins:
         if origin.block in known:
             marked.setdefault(origin.block, []).append((origin.start, origin.end))
-    trees = {name: lineage(name, parents) for name in list(marked)[:_MOST_BLOCKS]}
+    trees = {name: build_lineage(name, parents) for name in list(marked)[:_MOST_BLOCKS]}
     # Also what they were made from, so that every node of a tree can be opened.
     left = [parent for name in trees for parent in parents[name]]
     named = dict.fromkeys(trees)
@@ -109,7 +109,7 @@ def _shown(block: Block, spans: Iterable[tuple[int, int]]) -> dict[str, Any]:
     }
 
 
-def rule_to_dict(entry: Entry) -> dict[str, str]:
+def rule_to_dict(entry: CatalogueEntry) -> dict[str, str]:
     return asdict(entry)
 
 

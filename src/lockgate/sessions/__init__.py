@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from lockgate.core.sessions.session_entries import Bucket, Kept, RuleCount, SessionInfo, Stats
+from lockgate.core.sessions.session_entries import RuleCount, SessionInfo, Stats, StatsBucket, StoredRuling
 from lockgate.sessions.host import Piece
 from lockgate.sessions.host_steps import Host, StepInfo
 from lockgate.sessions.store import SessionStore
-from lockgate.sessions.upkeep import Ready
+from lockgate.sessions.upkeep import Readiness
 
 __all__ = [
-    "Bucket",
     "Host",
-    "Kept",
     "Piece",
-    "Ready",
+    "Readiness",
     "RuleCount",
     "SessionInfo",
     "SessionStore",
     "Stats",
+    "StatsBucket",
     "StepInfo",
+    "StoredRuling",
 ]

@@ -24,7 +24,7 @@ from lockgate.core.errors import (
     SessionsUnavailable,
     quoted,
 )
-from lockgate.core.ruling.pipeline import unrecorded
+from lockgate.core.ruling.pipeline import decide_unrecorded
 from lockgate.core.sessions.session_entries import (
     CLAIMED,
     MAX_BLOCKS,
@@ -33,32 +33,32 @@ from lockgate.core.sessions.session_entries import (
     MAX_PAGE,
     MAX_SIZE,
     RAN,
-    Entry,
-    Filter,
-    Kept,
-    Put,
-    Row,
+    EntryPlace,
+    EntrySort,
+    RulingFilter,
+    SessionEntry,
     SessionInfo,
-    Sort,
+    SessionRow,
     Stats,
-    checked_name,
-    damaged_of,
-    encoded,
-    kept_of,
-    stats_of,
+    StoredRuling,
+    check_name,
+    damaged_ruling_from_row,
+    encode_text,
+    ruling_from_row,
+    stats_from_tallies,
     to_json,
 )
 from lockgate.core.vocabulary import Action, Block, Decision, Finding, Kind, Lineage, Mode, Reason, ToolCall, Trust
 from lockgate.journal.recorder import Promised
-from lockgate.sessions.live_session import NO_CALL, Live
-from lockgate.sessions.session_cache import MAX_DEPTH, Pending, stricter_of
+from lockgate.sessions.live_session import NO_CALL, LiveSession
+from lockgate.sessions.session_cache import MAX_DEPTH, Pending, strictest
 from lockgate.sessions.store import Mark
-from lockgate.sessions.upkeep import Upkeep, why_of
+from lockgate.sessions.upkeep import Upkeep, error_text
 
 # Our own plugs, whose sessions have the names that their hosts give them; and what says in a session's meta that
 # somebody without one of them opened it.
 _PLUGS = frozenset({"claude-code", "mcp"})
-OPENED = "opened"
+OPENED_BY = "opened"
 _MAX_LATER = 64
 
 
@@ -96,11 +96,11 @@ class Hosting(Upkeep):
         `parent` reads, and has its goal: what it was told to do is an agent's word. `known` False is for a session
         that began elsewhere.
         """
-        id = checked_name(session, "a session's id") if session else f"s{os.urandom(8).hex()}"
+        id = check_name(session, "a session's id") if session else f"s{os.urandom(8).hex()}"
         if not isinstance(goal, str):
             raise InvalidBlock(f"a goal must be text, not {type(goal).__name__}")
         if parent:
-            checked_name(parent, "a parent's id")
+            check_name(parent, "a parent's id")
             if parent == id:
                 raise InvalidCall("a session cannot be inside itself")
             self._refuse_too_deep(parent)
@@ -114,7 +114,7 @@ class Hosting(Upkeep):
         self._prune_now_and_then(now)
         asked = SessionInfo(
             id=id,
-            host=checked_name(host, "a host"),
+            host=check_name(host, "a host"),
             mode="" if mode is None else Mode(mode).value,
             scope=scope,
             parent=parent,
@@ -123,14 +123,14 @@ class Hosting(Upkeep):
             seen_at=now,
             context_known=known,
         )
-        info = self.store.make(asked)
+        info = self.store.create(asked)
         live = self._current(id)
-        if host in _PLUGS and OPENED in info.meta and OPENED not in told:
+        if host in _PLUGS and OPENED_BY in info.meta and OPENED_BY not in told:
             # Somebody was here before whose session it is: what they said there counts for nobody.
-            self._put(live, Entry(Sort.MARK, now, detail=CLAIMED))
-        tighter = stricter_of((info.mode, info.scope), (asked.mode, scope))
+            self._put(live, SessionEntry(EntrySort.MARK, now, detail=CLAIMED))
+        tighter = strictest((info.mode, info.scope), (asked.mode, scope))
         if tighter != (info.mode, info.scope):
-            self._put(live, Entry(Sort.MODE, now, detail=to_json(tighter)))
+            self._put(live, SessionEntry(EntrySort.MODE, now, detail=to_json(tighter)))
         if info.ended_at:
             self.store.end(id, 0.0)
         if goal.strip():
@@ -149,26 +149,26 @@ class Hosting(Upkeep):
                     f"a session can be inside {MAX_DEPTH} others at most", hint="open it inside one further out"
                 )
 
-    def _set_goal(self, live: Live, goal: str, *, inside: bool) -> None:
+    def _set_goal(self, live: LiveSession, goal: str, *, inside: bool) -> None:
         if inside:
             if not any(block.source == "agent:goal" and block.content == goal for block in live.session.blocks):
                 self.add(live.id, goal, source="agent:goal")
-        elif live.session.goal != goal and not _just_said(live, goal):
-            self._put(live, Entry(Sort.GOAL, self._clock(), content=encoded(goal[:MAX_CONTENT])))
+        elif live.session.goal != goal and not _was_last_message(live, goal):
+            self._put(live, SessionEntry(EntrySort.GOAL, self._clock(), content=encode_text(goal[:MAX_CONTENT])))
             self._current(live.id)
 
     def end(self, session: str) -> None:
         """The run is over; one that goes on all the same is not refused."""
-        self.store.end(checked_name(session, "a session's id"), self._clock())
+        self.store.end(check_name(session, "a session's id"), self._clock())
         with self._lock:
             self._live.pop(session, None)
 
     def session(self, id: str) -> SessionInfo | None:
-        return self.store.session(id) if is_name(id) else None
+        return self.store.session(id) if is_valid_name(id) else None
 
     def sessions(self, *, limit: int = 50, before: int | None = None, q: str = "") -> list[SessionInfo]:
         """The newest first; `before` is the `number` of the last one of the page before."""
-        return self.store.sessions(limit=_page(limit), before=before, q=q)
+        return self.store.sessions(limit=_bounded_page(limit), before=before, q=q)
 
     # Context
 
@@ -188,12 +188,12 @@ class Hosting(Upkeep):
         A text that is longer than the scanner reads is kept as far as that, and counts as one not read to its end.
         Where it cannot be kept the session's context counts as unknown from then on, wherever it goes on.
         """
-        checked_name(session, "a session's id")
+        check_name(session, "a session's id")
         if key:
-            checked_name(key, "a block's key")
+            check_name(key, "a block's key")
         try:
             live = self._current(session)
-            asked = Piece(content, source, trust, kind, [_id(each) for each in tainted_by], key)
+            asked = Piece(content, source, trust, kind, [_block_id(each) for each in tainted_by], key)
             (put,) = self._add(live, [asked])
             live = self._current(session)
         except (InvalidBlock, InvalidCall):
@@ -204,9 +204,9 @@ class Hosting(Upkeep):
         place = live.session.block(f"b{put.n:04d}") or live.session.block("goal")
         if place is None:
             raise SessionsUnavailable("the block that was kept cannot be read")
-        if live.waits and place.trust is Trust.UNTRUSTED and not source.startswith("agent"):
-            live.waits = False
-            live.session.void()
+        if live.approval_open and place.trust is Trust.UNTRUSTED and not source.startswith("agent"):
+            live.approval_open = False
+            live.session.void_approvals()
         return place
 
     def restore(self, session: str, blocks: Iterable[Piece]) -> SessionInfo:
@@ -214,11 +214,11 @@ class Hosting(Upkeep):
 
         Pieces that are there already, by their keys, are not taken in again.
         """
-        live = self._current(checked_name(session, "a session's id"))
+        live = self._current(check_name(session, "a session's id"))
         pieces = [Piece(*piece) for piece in blocks]
         for piece in pieces:
             if piece.key:
-                checked_name(piece.key, "a block's key")
+                check_name(piece.key, "a block's key")
         try:
             if pieces:
                 self._add(live, pieces)
@@ -234,12 +234,12 @@ class Hosting(Upkeep):
             raise SessionsUnavailable("the session that was kept cannot be read")
         return found
 
-    def doubt(self, session: str) -> None:
+    def mark_context_unknown(self, session: str) -> None:
         """Something that the agent may have read was not taken in: its context counts as unknown from here on.
 
         A store that fails is no error: it is then noted where every process of this machine looks, and kept later.
         """
-        self._miss(checked_name(session, "a session's id"))
+        self._miss(check_name(session, "a session's id"))
         with suppress(Exception):
             self._current(session)
 
@@ -248,12 +248,12 @@ class Hosting(Upkeep):
 
         None where the store has none: then they are added first.
         """
-        return self.store.passing(checked_name(session, "a session's id"))
+        return self.store.passing(check_name(session, "a session's id"))
 
-    def _add(self, live: Live, pieces: Sequence[Piece]) -> list[Put]:
+    def _add(self, live: LiveSession, pieces: Sequence[Piece]) -> list[EntryPlace]:
         entries = []
         for piece in pieces:
-            made = live.session.made(
+            made = live.session.preview_block(
                 piece.content, source=piece.source, trust=piece.trust, kind=piece.kind, tainted_by=piece.tainted_by
             )
             detail = (
@@ -262,7 +262,7 @@ class Hosting(Upkeep):
                 None if piece.kind is None else Kind(piece.kind).value,
                 list(piece.tainted_by),
             )
-            content = encoded(piece.content[:MAX_CONTENT])
+            content = encode_text(piece.content[:MAX_CONTENT])
             live.kept_blocks, live.kept_size = live.kept_blocks + 1, live.kept_size + len(content)
             if live.kept_blocks > MAX_BLOCKS or live.kept_size > MAX_SIZE:
                 self._know(live, known=False)
@@ -270,16 +270,16 @@ class Hosting(Upkeep):
                     f"session {quoted(live.id)} is full, and its context counts as unknown from here on",
                     hint="start a new session",
                 )
-            entries.append(Entry(Sort.BLOCK, self._clock(), piece.key, content, to_json(detail)))
+            entries.append(SessionEntry(EntrySort.BLOCK, self._clock(), piece.key, content, to_json(detail)))
         return self._put(live, *entries)
 
     def blocks(self, session: str) -> list[Block]:
-        if not is_name(session) or self.store.session(session) is None:
+        if not is_valid_name(session) or self.store.session(session) is None:
             return []
         return list(self._current(session).session.blocks)
 
     def lineage(self, session: str, block: str) -> Lineage:
-        if not is_name(session) or self.store.session(session) is None:
+        if not is_valid_name(session) or self.store.session(session) is None:
             return Lineage(block, cut="missing")
         return self._current(session).session.lineage(block)
 
@@ -295,7 +295,7 @@ class Hosting(Upkeep):
         key: str = "",
         findings: Sequence[Finding] = (),
         later: bool = False,
-    ) -> Kept:
+    ) -> StoredRuling:
         """Rule on one call before it runs: only CONTINUE lets it run. `key` is what the host calls it.
 
         `findings` is what the host knows against the call itself: with any, it is escalated. `later` lets what passed
@@ -306,7 +306,7 @@ class Hosting(Upkeep):
         if later:
             return self.check_first(session, tool, arguments, annotations=annotations, key=key, findings=findings)[1]()
         live, why = self._looked(session, key)
-        context = live.session.size
+        context = live.session.block_count
         decision = live.session.check(tool, arguments, annotations=annotations, findings=findings)
         return self._keep(live, tool, arguments, annotations, decision, context, key, why)
 
@@ -319,10 +319,10 @@ class Hosting(Upkeep):
         annotations: Mapping[str, object] | None = None,
         key: str = "",
         findings: Sequence[Finding] = (),
-    ) -> tuple[Decision, Callable[[], Kept]]:
+    ) -> tuple[Decision, Callable[[], StoredRuling]]:
         """`check` with `later`, for a host who acts on the ruling first: what comes with it is to be called then."""
         live, why = self._looked(session, key)
-        context = live.session.size
+        context = live.session.block_count
         decision, promised, finish = live.session.check_later(
             tool, arguments, annotations=annotations, findings=findings
         )
@@ -335,7 +335,7 @@ class Hosting(Upkeep):
             kept = keep()
             return kept.decision, lambda: kept
 
-        def after() -> Kept:
+        def after() -> StoredRuling:
             finish()
             return keep()
 
@@ -350,7 +350,7 @@ class Hosting(Upkeep):
         annotations: Mapping[str, object] | None = None,
         key: str = "",
         findings: Sequence[Finding] = (),
-    ) -> Kept:
+    ) -> StoredRuling:
         """The same for a caller on an event loop."""
         from asyncio import to_thread
 
@@ -360,10 +360,10 @@ class Hosting(Upkeep):
                 self.check, session, tool, arguments, annotations=annotations, key=key, findings=findings
             )
         passed = await to_thread(self._passed_at_once, session, tool, arguments, annotations, key, findings)
-        if isinstance(passed, Kept):
+        if isinstance(passed, StoredRuling):
             return passed
         live, why = passed
-        context = live.session.size
+        context = live.session.block_count
         decision = await live.session.check_async(tool, arguments, annotations=annotations, findings=findings)
         return await to_thread(self._keep, live, tool, arguments, annotations, decision, context, key, why)
 
@@ -375,27 +375,27 @@ class Hosting(Upkeep):
         annotations: Mapping[str, object] | None,
         key: str,
         findings: Sequence[Finding],
-    ) -> Kept | tuple[Live, str]:
+    ) -> StoredRuling | tuple[LiveSession, str]:
         """All three in one thread for what Tier 1 settles, which is nearly everything; else what there is of them."""
         live, why = self._looked(session, key)
-        context = live.session.size
+        context = live.session.block_count
         decision = live.session.check_at_once(tool, arguments, annotations=annotations, findings=findings)
         if decision is None:
             return live, why
         return self._keep(live, tool, arguments, annotations, decision, context, key, why)
 
-    def _looked(self, session: str, key: str) -> tuple[Live, str]:
+    def _looked(self, session: str, key: str) -> tuple[LiveSession, str]:
         """1. The session as it stands now; and why it does not, where the store cannot say."""
-        checked_name(session, "a session's id")
+        check_name(session, "a session's id")
         if key:
-            checked_name(key, "a call's key")
+            check_name(key, "a call's key")
         try:
             # Before it catches up: what other processes have passed on by now is in it then.
             notes = self.store.passed(session)
             live = self._live.get(session)
-            if live is None or live.above:
+            if live is None or live.parent_ids:
                 live = self._current(session)
-                for each in live.above:
+                for each in live.parent_ids:
                     self.store.passed(each)
                 notes = self.store.doubts(session)
             return self._current(session, notes), ""
@@ -408,12 +408,12 @@ class Hosting(Upkeep):
                 # Not kept in memory either: it would pass for the session later.
                 alone = self.gate.session(id=session)
                 alone.context_known = False
-                live = Live(SessionInfo(session), alone, (0,))
-            return live, why_of(error)
+                live = LiveSession(SessionInfo(session), alone, (0,))
+            return live, error_text(error)
 
     def _keep(
         self,
-        live: Live,
+        live: LiveSession,
         tool: str,
         arguments: Mapping[str, object],
         annotations: Mapping[str, object] | None,
@@ -421,11 +421,11 @@ class Hosting(Upkeep):
         context: int,
         key: str,
         why: str,
-        *also: Entry,
+        *also: SessionEntry,
         called: bool = True,
         later: bool = False,
         promised: Promised | None = None,
-    ) -> Kept:
+    ) -> StoredRuling:
         """3. The ruling once it is kept, with what else follows from it; or what follows from its not being so."""
         id, now = f"d{os.urandom(8).hex()}", self._clock()
         if decision.reason is Reason.JOURNAL_UNAVAILABLE:
@@ -449,48 +449,52 @@ class Hosting(Upkeep):
                 promised=promised,
             )
             if later and (promised is not None or _passed(decision)) and self._wait(live, ruling):
-                return Kept(id, 0, live.id, live.host, 0, now, key, tool, dict(arguments), None, decision, context)
+                return StoredRuling(
+                    id, 0, live.id, live.host, 0, now, key, tool, dict(arguments), None, decision, context
+                )
             try:
                 put = self._put_ruling(live, id, ruling.entry(), *also)
             except Exception as error:  # noqa: BLE001  # whatever it is, the ruling may not be kept
-                why = why_of(error)
+                why = error_text(error)
             else:
-                live.waits = live.waits or bool(decision.approval)
+                live.approval_open = live.approval_open or bool(decision.approval)
                 told = None if annotations is None else dict(annotations)
                 arguments = dict(arguments)
-                return Kept(id, put.seq, live.id, live.host, put.n, now, key, tool, arguments, told, decision, context)
-        held = unrecorded(decision, live.session.policy, why)
+                return StoredRuling(
+                    id, put.seq, live.id, live.host, put.n, now, key, tool, arguments, told, decision, context
+                )
+        held = decide_unrecorded(decision, live.session.policy, why)
         if held.action is not decision.action:
             # The ruling is in the journal, and does not count: what is returned instead has to follow it there.
             with suppress(LockgateError):
-                held = live.session.enter(ToolCall(tool, arguments), held)
+                held = live.session.record_ruling(ToolCall(tool, arguments), held)
         told = None if annotations is None else dict(annotations)
-        return Kept(id, 0, live.id, live.host, 0, now, key, tool, dict(arguments), told, held, context)
+        return StoredRuling(id, 0, live.id, live.host, 0, now, key, tool, dict(arguments), told, held, context)
 
-    def _put_ruling(self, live: Live, id: str, *entries: Entry) -> Put:
+    def _put_ruling(self, live: LiveSession, id: str, *entries: SessionEntry) -> EntryPlace:
         # Before it can be read by anybody: whoever catches up meanwhile must know that it is ours.
-        live.mine.add(id)
+        live.own_rulings.add(id)
         try:
             put, *more = self._put(live, *entries, ruling=True)
         except BaseException:
-            live.mine.discard(id)
+            live.own_rulings.discard(id)
             # It may be there all the same, and is then read as everybody else's.
-            live.outdated = True
+            live.is_outdated = True
             raise
         with live.lock:
             if not more and put.last <= live.cursor < put.seq:
                 live.cursor = put.seq
-                live.mine.discard(id)
+                live.own_rulings.discard(id)
         return put
 
-    def _wait(self, live: Live, ruling: Pending) -> bool:
+    def _wait(self, live: LiveSession, ruling: Pending) -> bool:
         """Whether there is room for a ruling that is kept later; nobody else knows of it until then."""
         with self._lock:
             waiting = self._later.setdefault(live.id, [])
             if len(waiting) >= _MAX_LATER:
                 return False
             waiting.append(ruling)
-            live.mine.add(ruling.id)
+            live.own_rulings.add(ruling.id)
         return True
 
     def flush(self, session: str = "") -> None:
@@ -508,8 +512,8 @@ class Hosting(Upkeep):
         """
         if ran not in RAN:
             raise InvalidCall(f"unknown outcome {quoted(ran)}", hint=f"use one of: {', '.join(RAN)}")
-        checked_name(session, "a session's id")
-        checked_name(key, "a call's key")
+        check_name(session, "a session's id")
+        check_name(key, "a call's key")
         with self._lock:
             waiting = self._later.get(session, [])
             for at, ruling in enumerate(waiting):
@@ -520,11 +524,11 @@ class Hosting(Upkeep):
             if any(ruling.key == key and ruling.session == session for ruling in self._putting):
                 self._ended[session, key] = ran
                 return True
-        return self.store.outcome(session, key, ran)
+        return self.store.set_outcome(session, key, ran)
 
-    def decision(self, id: str) -> Kept | None:
-        found = self.store.ruling(id) if is_name(id) else None
-        return None if found is None else _read(*found)
+    def decision(self, id: str) -> StoredRuling | None:
+        found = self.store.ruling(id) if is_valid_name(id) else None
+        return None if found is None else _kept_from_row(*found)
 
     def decisions(
         self,
@@ -539,15 +543,15 @@ class Hosting(Upkeep):
         after: int = 0,
         before: int | None = None,
         limit: int = 50,
-    ) -> list[Kept]:
+    ) -> list[StoredRuling]:
         """The newest first, or with `after` those that follow that `seq`, oldest first."""
-        asked = Filter(session, action, tier, tool, rule, host, q, after, before, _page(limit))
-        return [_read(*found) for found in self.store.rulings(asked)]
+        asked = RulingFilter(session, action, tier, tool, rule, host, q, after, before, _bounded_page(limit))
+        return [_kept_from_row(*found) for found in self.store.rulings(asked)]
 
     def stats(self, *, since: float, bucket_s: float) -> Stats:
         if not isfinite(since):
             raise InvalidCall("stats need a time in seconds")
-        return stats_of(self.store.tallies(since), since=since, until=self._clock(), bucket_s=bucket_s)
+        return stats_from_tallies(self.store.tallies(since), since=since, until=self._clock(), bucket_s=bucket_s)
 
     def close(self) -> None:
         with suppress(SessionsUnavailable):
@@ -558,35 +562,35 @@ class Hosting(Upkeep):
         self.store.close()
 
 
-def _just_said(live: Live, goal: str) -> bool:
+def _was_last_message(live: LiveSession, goal: str) -> bool:
     """Whether these were the user's words already, and nothing came after: then a host is asking once more."""
     blocks = live.session.blocks
     return bool(blocks) and blocks[-1].source == "user" and blocks[-1].content == goal[:MAX_CONTENT]
 
 
-def _read(row: Row, session: str, host: str) -> Kept:
+def _kept_from_row(row: SessionRow, session: str, host: str) -> StoredRuling:
     try:
-        return kept_of(row, session, host)
+        return ruling_from_row(row, session, host)
     except ValueError:
         # One that is damaged must not hide the others.
-        return damaged_of(row, session, host)
+        return damaged_ruling_from_row(row, session, host)
 
 
 def _passed(decision: Decision) -> bool:
     return decision.tier == 1 and decision.action is Action.CONTINUE and decision.receipt is not None
 
 
-def _id(block: str | Block) -> str:
+def _block_id(block: str | Block) -> str:
     return block.id if isinstance(block, Block) else block
 
 
-def is_name(text: str) -> bool:
+def is_valid_name(text: str) -> bool:
     try:
-        checked_name(text, "an id")
+        check_name(text, "an id")
     except InvalidCall:
         return False
     return True
 
 
-def _page(limit: int) -> int:
+def _bounded_page(limit: int) -> int:
     return max(1, min(int(limit), MAX_PAGE))

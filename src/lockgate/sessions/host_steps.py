@@ -7,13 +7,13 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 from lockgate.core.errors import SessionsUnavailable
-from lockgate.core.ruling.pipeline import unrecorded
-from lockgate.core.ruling.supervision import FINISH, assessment_of, commitment_of
-from lockgate.core.sessions.session_entries import Entry, Kept, Sort, checked_name, to_json
+from lockgate.core.ruling.pipeline import decide_unrecorded
+from lockgate.core.ruling.supervision import FINISH, parse_assessment, parse_commitment
+from lockgate.core.sessions.session_entries import EntrySort, SessionEntry, StoredRuling, check_name, to_json
 from lockgate.core.vocabulary import Action, Reason
 from lockgate.gate.supervised_step import Step
-from lockgate.sessions.host import Hosting, is_name
-from lockgate.sessions.live_session import Live
+from lockgate.sessions.host import Hosting, is_valid_name
+from lockgate.sessions.live_session import LiveSession
 
 
 class StepInfo(NamedTuple):
@@ -39,16 +39,16 @@ class Host(Hosting):
         return self._step_entry(session, "begin", goal, supervision, parent)
 
     def step_commit(self, session: str, step: str, commitment: Mapping[str, object]) -> StepInfo:
-        return self._step_entry(session, "commit", step, _plain(asdict(commitment_of(commitment))))
+        return self._step_entry(session, "commit", step, _json_fields(asdict(parse_commitment(commitment))))
 
     def step_abandon(self, session: str, step: str) -> StepInfo:
         return self._step_entry(session, "abandon", step)
 
     def step(self, session: str, step: str) -> StepInfo | None:
-        if not is_name(session) or self.store.session(session) is None:
+        if not is_valid_name(session) or self.store.session(session) is None:
             return None
         live = self._current(session)
-        return _told(live, live.steps[step]) if step in live.steps else None
+        return _step_info(live, live.steps[step]) if step in live.steps else None
 
     def step_check(
         self,
@@ -59,54 +59,54 @@ class Host(Hosting):
         *,
         annotations: Mapping[str, object] | None = None,
         key: str = "",
-    ) -> Kept:
+    ) -> StoredRuling:
         """Rule on one call of a step before it runs."""
         live, why = self._looked(session, key)
         if why:
             raise SessionsUnavailable(f"the step cannot be read: {why}")
-        running, context = live.step(step), live.session.size
+        running, context = live.step(step), live.session.block_count
         decision = running.check(tool, arguments, annotations=annotations)
         called = decision.reason is not Reason.RECONCILIATION
         kept = self._keep(live, tool, arguments, annotations, decision, context, key, why, called=called)
         self._catch_up(live)
         if kept.seq and kept.decision.action is Action.CONTINUE and running.finished:
             # Ended by another process while this one ruled: nobody has looked at this call there.
-            held = unrecorded(kept.decision, live.session.policy, "the step was finished meanwhile")
+            held = decide_unrecorded(kept.decision, live.session.policy, "the step was finished meanwhile")
             held = held._replace(action=Action.PAUSE, reason=Reason.RECONCILIATION)
             return self._keep(live, tool, arguments, annotations, held, context, key, why)
         return kept
 
-    def step_finish(self, session: str, step: str, assessment: Mapping[str, object]) -> Kept:
+    def step_finish(self, session: str, step: str, assessment: Mapping[str, object]) -> StoredRuling:
         """Rule on the step: CONTINUE ends it, REORIENT leaves it open, PAUSE holds it. After a PAUSE, ask again."""
         live, why = self._looked(session, "")
         if why:
             raise SessionsUnavailable(f"the step cannot be read: {why}")
-        running, context = live.step(step), live.session.size
-        told = assessment_of(assessment)
+        running, context = live.step(step), live.session.block_count
+        told = parse_assessment(assessment)
         decision = running.finish(told)
-        stands = Entry(Sort.STEP, self._clock(), detail=to_json(("state", step, running.state)))
-        shown: dict[str, object] = {"step": step, "goal": running.goal, "assessment": _plain(asdict(told))}
+        stands = SessionEntry(EntrySort.STEP, self._clock(), detail=to_json(("state", step, running.state)))
+        shown: dict[str, object] = {"step": step, "goal": running.goal, "assessment": _json_fields(asdict(told))}
         kept = self._keep(live, FINISH, shown, None, decision, context, "", "", stands, called=False)
         if not kept.seq:
             # It is not known to have ended: what was kept counts.
-            live.outdated = True
+            live.is_outdated = True
         return kept
 
     def _step_entry(self, session: str, *detail: object) -> StepInfo:
-        live = self._current(checked_name(session, "a session's id"))
+        live = self._current(check_name(session, "a session's id"))
         if detail[0] != "begin":
             live.step(str(detail[1]))
-        (put,) = self._put(live, Entry(Sort.STEP, self._clock(), detail=to_json(detail)))
+        (put,) = self._put(live, SessionEntry(EntrySort.STEP, self._clock(), detail=to_json(detail)))
         live = self._current(session)
-        done = live.begun.get(put.seq)
+        done = live.step_results.get(put.seq)
         if isinstance(done, Step):
-            return _told(live, done)
+            return _step_info(live, done)
         if done is None:
             raise SessionsUnavailable("the step that was kept cannot be read")
         raise done
 
 
-def _told(live: Live, step: Step) -> StepInfo:
+def _step_info(live: LiveSession, step: Step) -> StepInfo:
     promised = step.commitment
     return StepInfo(
         live.id,
@@ -114,10 +114,10 @@ def _told(live: Live, step: Step) -> StepInfo:
         step.goal,
         step.supervision.value,
         step.state,
-        None if promised is None else _plain(asdict(promised)),
+        None if promised is None else _json_fields(asdict(promised)),
         tuple(f"{trigger.cause.value}: {trigger.what}" for trigger in step.triggers),
     )
 
 
-def _plain(fields: dict[str, object]) -> dict[str, object]:
+def _json_fields(fields: dict[str, object]) -> dict[str, object]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}

@@ -13,19 +13,26 @@ from typing import TYPE_CHECKING
 from lockgate.core.errors import InvalidBlock, InvalidCall, InvalidConfig, LockgateError, quoted
 from lockgate.core.ruling.pipeline import Ask
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.sessions.session_entries import BLOCKS, Row, SessionInfo, Sort, decoded, kept_of
+from lockgate.core.sessions.session_entries import (
+    BLOCKS,
+    EntrySort,
+    SessionInfo,
+    SessionRow,
+    decode_text,
+    ruling_from_row,
+)
 from lockgate.core.vocabulary import Decision, ToolCall, Trust
 from lockgate.gate.gate import Session
 
 if TYPE_CHECKING:
-    from lockgate.gate.supervised_step import Step, Watcher
+    from lockgate.gate.supervised_step import CallWatcher, Step
 
 # A ruling that was not on a call of the agent's, as the end of a step is.
 NO_CALL = b"step"
 MAX_STEPS = 1_000
 
 
-class Live:
+class LiveSession:
     """A session as far as it has been read. `lock` is held while it catches up; `cursor` is the last `seq` taken in."""
 
     def __init__(self, info: SessionInfo, session: Session, chain: tuple[int, ...]) -> None:
@@ -35,7 +42,7 @@ class Live:
         # This session, and those it is inside of; the blocks of the second are `p.b0001` here, and so on.
         self.chain = chain
         # The ids of those.
-        self.above: tuple[str, ...] = ()
+        self.parent_ids: tuple[str, ...] = ()
         self._depth = {number: depth for depth, number in enumerate(chain)}
         self.lock = Lock()
         self.cursor = 0
@@ -43,62 +50,62 @@ class Live:
         self.stamp = b""
         self.size = 0
         # The sessions of the chain whose context is not known; 0 where something kept cannot be read.
-        self.unknown: set[int] = set()
+        self.unknown_context: set[int] = set()
         # Rulings made here that are still to be read.
-        self.mine: set[str] = set()
+        self.own_rulings: set[str] = set()
         # Whether a person may have been asked since the last question was voided.
-        self.waits = info.asked
+        self.approval_open = info.asked
         # When it was last asked for, by the steady clock; held while somebody keeps that its context is not known.
         self.used = 0.0
         self.settling = Lock()
         # It has to be built anew.
-        self.outdated = False
+        self.is_outdated = False
         # Whether it has become larger since anybody looked whether there is room.
-        self.grown = True
+        self.has_grown = True
         self.kept_blocks = info.blocks
         self.kept_size = info.size
         self.steps: dict[str, Step] = {}
         # What became of the latest entries about steps: the step, or why there is none.
-        self.begun: dict[int, Step | LockgateError] = {}
+        self.step_results: dict[int, Step | LockgateError] = {}
         # What a step of this session runs in; whoever hosts it makes sure that it catches up.
-        self.run: HostedRun | None = None
+        self.run: HostedSession | None = None
 
-    def catch_up(self, rows: Sequence[Row]) -> None:
+    def catch_up(self, rows: Sequence[SessionRow]) -> None:
         for row in rows:
             try:
-                self._take_in(row)
+                self._apply(row)
             except (ValueError, TypeError, KeyError, LockgateError):
                 # Not what was kept: whatever it was, the agent may have read it.
-                self.unknown.add(0)
+                self.unknown_context.add(0)
             self.cursor = row.seq
 
-    def _take_in(self, row: Row) -> None:
+    def _apply(self, row: SessionRow) -> None:
         if row.sort in BLOCKS:
-            self._take_block(row)
-        elif row.sort == Sort.RULING:
-            if row.id in self.mine:
-                self.mine.discard(row.id)
+            self._apply_block(row)
+        elif row.sort == EntrySort.RULING:
+            if row.id in self.own_rulings:
+                self.own_rulings.discard(row.id)
                 return
-            kept = kept_of(row, self.id, self.host)
-            self.session.remember(kept.tool, kept.arguments, kept.decision, called=row.content != NO_CALL)
-            self.waits = self.waits or bool(kept.decision.approval)
-        elif row.sort == Sort.MARK:
+            kept = ruling_from_row(row, self.id, self.host)
+            self.session.remember_ruling(kept.tool, kept.arguments, kept.decision, called=row.content != NO_CALL)
+            self.approval_open = self.approval_open or bool(kept.decision.approval)
+        elif row.sort == EntrySort.MARK:
             if row.detail != "known":
-                self.unknown.add(row.session)
+                self.unknown_context.add(row.session)
             else:
-                self.unknown -= {row.session, *((0,) if row.session == self.chain[0] else ())}
-        elif row.sort == Sort.MODE:
+                self.unknown_context -= {row.session, *((0,) if row.session == self.chain[0] else ())}
+        elif row.sort == EntrySort.MODE:
             # Another policy rules from here on.
-            self.outdated = True
+            self.is_outdated = True
         elif row.session == self.chain[0]:
-            self._take_step(row)
+            self._apply_step(row)
 
-    def _take_block(self, row: Row) -> None:
-        content = decoded(row.content)
-        self.size, self.grown = self.size + len(content), True
+    def _apply_block(self, row: SessionRow) -> None:
+        content = decode_text(row.content)
+        self.size, self.has_grown = self.size + len(content), True
         above = "p." * self._depth[row.session]
         name = f"{above}b{row.n:04d}"
-        if row.sort == Sort.GOAL:
+        if row.sort == EntrySort.GOAL:
             if self.session.goal:
                 self.session.add(content, source="user", id=name, voids=False)
             else:
@@ -127,12 +134,12 @@ class Live:
             raise InvalidCall(f"no step {quoted(name)} in this session", hint="begin one first")
         return self.steps[name]
 
-    def _take_step(self, row: Row) -> None:
+    def _apply_step(self, row: SessionRow) -> None:
         what, *told = loads(row.detail)
         done: Step | LockgateError
         try:
             if what == "begin":
-                done = self._begin(*told)
+                done = self._begin_step(*told)
                 self.steps[done.name] = done
             else:
                 done = self.step(told[0])
@@ -141,14 +148,14 @@ class Live:
                 elif what == "abandon":
                     done.abandon()
                 else:
-                    done.stands(told[1])
+                    done.restore_state(told[1])
         except (InvalidCall, InvalidConfig) as error:
             done = error
-        self.begun[row.seq] = done
-        while len(self.begun) > 64:
-            del self.begun[next(iter(self.begun))]
+        self.step_results[row.seq] = done
+        while len(self.step_results) > 64:
+            del self.step_results[next(iter(self.step_results))]
 
-    def _begin(self, goal: str, supervision: str | None, parent: str) -> Step:
+    def _begin_step(self, goal: str, supervision: str | None, parent: str) -> Step:
         from lockgate.gate.supervised_step import Step
 
         if len(self.steps) >= MAX_STEPS:
@@ -160,7 +167,7 @@ class Live:
         return Step(self.run, goal, supervision=supervision, parent=above, name=name)
 
 
-class HostedRun:
+class HostedSession:
     """A session as its steps see it: after each ruling on a step it hears of what others did meanwhile."""
 
     def __init__(self, session: Session, catch_up: Callable[[], object]) -> None:
@@ -172,8 +179,8 @@ class HostedRun:
         return self._session.policy
 
     @property
-    def reaches_a_person(self) -> bool:
-        return self._session.reaches_a_person
+    def can_reach_person(self) -> bool:
+        return self._session.can_reach_person
 
     def check(
         self, tool: str, arguments: Mapping[str, object], *, annotations: Mapping[str, object] | None = None
@@ -185,29 +192,29 @@ class HostedRun:
     ) -> Decision:
         return await self._session.check_async(tool, arguments, annotations=annotations)
 
-    def watch(self, watcher: Watcher) -> Callable[[], None]:
-        return self._session.watch(watcher)
+    def watch_calls(self, watcher: CallWatcher) -> Callable[[], None]:
+        return self._session.watch_calls(watcher)
 
-    def rule(self, ask: Ask, *, judged: bool = True) -> Decision:
-        ruling = self._session.rule(ask, judged=judged)
+    def rule_on(self, ask: Ask, *, judged: bool = True) -> Decision:
+        ruling = self._session.rule_on(ask, judged=judged)
         self._catch_up()
         return ruling
 
-    async def rule_async(self, ask: Ask, *, judged: bool = True) -> Decision:
+    async def rule_on_async(self, ask: Ask, *, judged: bool = True) -> Decision:
         from asyncio import to_thread
 
-        ruling = await self._session.rule_async(ask, judged=judged)
+        ruling = await self._session.rule_on_async(ask, judged=judged)
         await to_thread(self._catch_up)
         return ruling
 
-    def enter(self, call: ToolCall, ruling: Decision) -> Decision:
-        entered = self._session.enter(call, ruling)
+    def record_ruling(self, call: ToolCall, ruling: Decision) -> Decision:
+        entered = self._session.record_ruling(call, ruling)
         self._catch_up()
         return entered
 
-    async def enter_async(self, call: ToolCall, ruling: Decision) -> Decision:
+    async def record_ruling_async(self, call: ToolCall, ruling: Decision) -> Decision:
         from asyncio import to_thread
 
-        entered = await self._session.enter_async(call, ruling)
+        entered = await self._session.record_ruling_async(call, ruling)
         await to_thread(self._catch_up)
         return entered

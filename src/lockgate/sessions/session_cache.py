@@ -18,13 +18,21 @@ from typing import NamedTuple
 from weakref import ref
 
 from lockgate.core.errors import JournalUnavailable, LockgateError, SessionsUnavailable, printable
-from lockgate.core.ruling.pipeline import leaves_of
-from lockgate.core.ruling.scope.border import both
-from lockgate.core.sessions.session_entries import Entry, Put, Row, SessionInfo, Sort, ruled, spelled
+from lockgate.core.ruling.pipeline import flatten_arguments
+from lockgate.core.ruling.scope.border import combine_scopes
+from lockgate.core.sessions.session_entries import (
+    EntryPlace,
+    EntrySort,
+    SessionEntry,
+    SessionInfo,
+    SessionRow,
+    ruling_to_json,
+    searchable_ruling,
+)
 from lockgate.core.vocabulary import Decision, Mode
 from lockgate.gate.gate import MAX_HISTORY, Gate, Session
 from lockgate.journal.recorder import Promised
-from lockgate.sessions.live_session import HostedRun, Live
+from lockgate.sessions.live_session import HostedSession, LiveSession
 from lockgate.sessions.store import SessionStore
 
 _log = getLogger("lockgate.hosting")
@@ -57,14 +65,19 @@ class Pending(NamedTuple):
     ran: str = ""
     promised: Promised | None = None
 
-    def entry(self) -> Entry:
+    def entry(self) -> SessionEntry:
         """JournalUnavailable where it waits to be stored in the journal, and cannot be."""
         decision = self.decision if self.promised is None else self.decision._replace(receipt=self.promised())
-        detail = spelled(
-            self.tool, self.arguments, self.annotations, decision, self.context, partial(_hash_of, self.arguments)
+        detail = ruling_to_json(
+            self.tool,
+            self.arguments,
+            self.annotations,
+            decision,
+            self.context,
+            partial(_arguments_hash, self.arguments),
         )
-        columns = ruled(self.id, self.host, self.tool, decision, self.arguments)
-        return Entry(Sort.RULING, self.at, self.key, self.content, detail, columns._replace(ran=self.ran))
+        columns = searchable_ruling(self.id, self.host, self.tool, decision, self.arguments)
+        return SessionEntry(EntrySort.RULING, self.at, self.key, self.content, detail, columns._replace(ran=self.ran))
 
 
 class Memory:
@@ -89,7 +102,7 @@ class Memory:
         self._steady = steady
         self._keep_days = keep_days
         self._most_live = most_live
-        self._live: OrderedDict[str, Live] = OrderedDict()
+        self._live: OrderedDict[str, LiveSession] = OrderedDict()
         # Sessions that somebody could not add to, by the number of the latest such failure: whatever that was, the
         # agent may have read it. Kept here until the store has it; where there are too many, all of them are.
         self._unsure: dict[str, int] = {}
@@ -104,10 +117,10 @@ class Memory:
         self._lock = Lock()
         self._closed = Event()
 
-    def _know(self, live: Live, *, known: bool) -> None:
-        self._put(live, Entry(Sort.MARK, self._clock(), detail="known" if known else "unknown"))
+    def _know(self, live: LiveSession, *, known: bool) -> None:
+        self._put(live, SessionEntry(EntrySort.MARK, self._clock(), detail="known" if known else "unknown"))
 
-    def _current(self, session: str, notes: Sequence[str] | None = None) -> Live:
+    def _current(self, session: str, notes: Sequence[str] | None = None) -> LiveSession:
         """1. The session with all that is new in it; one that nobody opened is made as such.
 
         `notes` are those on it, where somebody has just asked for them.
@@ -129,10 +142,10 @@ class Memory:
             if unsure or notes:
                 self._settle(live, unsure, notes)
             live.used = self._steady()
-            doubted = unsure or notes or (live.above and any(map(self._doubted, live.above)))
-            live.session.context_known = not (live.unknown or doubted or self._all_unsure)
-            if not live.outdated:
-                if live.grown:
+            doubted = unsure or notes or (live.parent_ids and any(map(self._doubted, live.parent_ids)))
+            live.session.context_known = not (live.unknown_context or doubted or self._all_unsure)
+            if not live.is_outdated:
+                if live.has_grown:
                     self._make_room(live)
                 return live
             notes = None
@@ -143,11 +156,11 @@ class Memory:
     def _doubted(self, session: str) -> bool:
         return session in self._unsure or bool(self.store.doubts(session))
 
-    def _built(self, session: str) -> Live:
+    def _built(self, session: str) -> LiveSession:
         now = self._clock()
         info = self.store.session(session)
         if info is None:
-            info = self.store.make(SessionInfo(session, created_at=now, seen_at=now, context_known=False))
+            info = self.store.create(SessionInfo(session, created_at=now, seen_at=now, context_known=False))
         chain, unknown, at = [info], {info.number} if not info.context_known else set(), info
         while at.parent:
             above = self.store.session(at.parent)
@@ -160,48 +173,48 @@ class Memory:
             chain.append(above)
             at = above
         numbers = tuple(each.number for each in chain)
-        rows = self.store.feed(numbers, 0, rulings_after=self.store.mark(info.number, MAX_HISTORY))
+        rows = self.store.read_entries(numbers, 0, rulings_after=self.store.ruling_cursor(info.number, MAX_HISTORY))
         first = _first_open_step(rows)
         if first:
             # It is held to every call since it began.
-            rows = self.store.feed(numbers, 0, rulings_after=first)
+            rows = self.store.read_entries(numbers, 0, rulings_after=first)
         # What was changed meanwhile counts; and inside a session nothing is looser than in it.
-        modes = [tuple(loads(row.detail)) for row in rows if row.sort == Sort.MODE and row.session == info.number]
+        modes = [tuple(loads(row.detail)) for row in rows if row.sort == EntrySort.MODE and row.session == info.number]
         stand = [modes[-1] if modes else (info.mode, info.scope), *((each.mode, each.scope) for each in chain[1:])]
-        live = Live(info, self._opened(info, stand), numbers)
-        live.run = HostedRun(live.session, partial(self._catch_up, live))
-        live.unknown = unknown
-        live.above = tuple(each.id for each in chain[1:])
+        live = LiveSession(info, self._opened(info, stand), numbers)
+        live.run = HostedSession(live.session, partial(self._catch_up, live))
+        live.unknown_context = unknown
+        live.parent_ids = tuple(each.id for each in chain[1:])
         with live.lock:
-            live.catch_up([row for row in rows if row.sort != Sort.MODE])
+            live.catch_up([row for row in rows if row.sort != EntrySort.MODE])
             live.cursor = rows[-1].seq if rows else 0
         return live
 
-    def _catch_up(self, live: Live) -> None:
+    def _catch_up(self, live: LiveSession) -> None:
         with live.lock:
-            if live.outdated:
+            if live.is_outdated:
                 return
             # From before it is read: what is kept meanwhile makes another one.
-            stamp = self.store.stamp()
+            stamp = self.store.change_stamp()
             if not stamp or stamp != live.stamp:
-                live.catch_up(self.store.feed(live.chain, live.cursor))
+                live.catch_up(self.store.read_entries(live.chain, live.cursor))
                 live.stamp = stamp
 
     def _opened(self, info: SessionInfo, stand: Iterable[tuple[str, str]]) -> Session:
         try:
-            mode, scope = reduce(stricter_of, stand)
+            mode, scope = reduce(strictest, stand)
             return self.gate.session(mode=mode or None, scope=scope, id=info.id, resumed=info.asked)
         except LockgateError:
             # The policy has changed, and has no room for it: then the strictest one.
             return self.gate.session(mode=Mode.PARANOID, id=info.id, resumed=info.asked)
 
-    def _settle(self, live: Live, unsure: int, notes: Sequence[str]) -> None:
+    def _settle(self, live: LiveSession, unsure: int, notes: Sequence[str]) -> None:
         """Keep that the context is not known, so that it need not be remembered beside the store any more."""
         if not live.settling.acquire(blocking=False):
             # Somebody is at it.
             return
         try:
-            if live.chain[0] not in live.unknown:
+            if live.chain[0] not in live.unknown_context:
                 self._know(live, known=False)
                 self._catch_up(live)
             self.store.settle(live.id, notes)
@@ -211,7 +224,7 @@ class Memory:
         finally:
             live.settling.release()
 
-    def _put(self, live: Live, *entries: Entry, ruling: bool = False) -> list[Put]:
+    def _put(self, live: LiveSession, *entries: SessionEntry, ruling: bool = False) -> list[EntryPlace]:
         with self._lock:
             waiting = self._later.pop(live.id, [])
             # What becomes of them meanwhile is kept once they are.
@@ -223,7 +236,7 @@ class Memory:
             puts = self.store.append(live.chain, every) if every else []
             if puts is None:
                 # Forgotten meanwhile, or its file lost: it goes on as one whose context is not known.
-                live.outdated = True
+                live.is_outdated = True
                 if ruling:
                     raise SessionsUnavailable("the session was forgotten while it was ruled on", hint="try again")
                 live = self._current(live.id)
@@ -237,7 +250,7 @@ class Memory:
             ended = self._put_away(live.id, waiting, late) if waiting else []
         for key, ran in ended:
             try:
-                self.store.outcome(live.id, key, ran)
+                self.store.set_outcome(live.id, key, ran)
             except LockgateError as error:
                 # What was to be kept is.
                 _log.warning("what became of a call could not be kept: %s", printable(error.message, 300))
@@ -255,8 +268,8 @@ class Memory:
             gone = {each.id for each in late}
             return [(each.key, told[each.id]) for each in waiting if told[each.id] and each.id not in gone]
 
-    def _make_room(self, newest: Live) -> None:
-        newest.grown = False
+    def _make_room(self, newest: LiveSession) -> None:
+        newest.has_grown = False
         with self._lock:
             size = sum(live.size for live in self._live.values())
             most = self._most_live or MAX_LIVE
@@ -304,9 +317,9 @@ def _mend(weak: ref[Memory], closed: Event) -> None:
         del host
 
 
-def _ready(waiting: Sequence[Pending]) -> tuple[list[Entry], list[Pending]]:
+def _ready(waiting: Sequence[Pending]) -> tuple[list[SessionEntry], list[Pending]]:
     """The rulings that can be kept now, and those that the journal has not stored yet."""
-    ready: list[Entry] = []
+    ready: list[SessionEntry] = []
     for at, each in enumerate(waiting):
         try:
             ready.append(each.entry())
@@ -317,26 +330,26 @@ def _ready(waiting: Sequence[Pending]) -> tuple[list[Entry], list[Pending]]:
     return ready, []
 
 
-def stricter_of(one: tuple[str, str], other: tuple[str, str]) -> tuple[str, str]:
+def strictest(one: tuple[str, str], other: tuple[str, str]) -> tuple[str, str]:
     """Of two modes with their scopes what holds where both do."""
-    return max(one[0], other[0], key=_MODES.index), both(one[1], other[1])
+    return max(one[0], other[0], key=_MODES.index), combine_scopes(one[1], other[1])
 
 
-def _hash_of(arguments: Mapping[str, object]) -> str:
+def _arguments_hash(arguments: Mapping[str, object]) -> str:
     """As the journal has it; empty where nobody could say."""
-    from lockgate.journal.recorder import hash_of_arguments
+    from lockgate.journal.recorder import hash_arguments
 
     try:
-        return hash_of_arguments(arguments, leaves_of(arguments)[0])
+        return hash_arguments(arguments, flatten_arguments(arguments)[0])
     except (LockgateError, TypeError, ValueError, RecursionError):
         return ""
 
 
-def _first_open_step(rows: Iterable[Row]) -> int:
+def _first_open_step(rows: Iterable[SessionRow]) -> int:
     """Where the first step began, unless all are over; 0 where there is none."""
     first = begun = over = 0
     for row in rows:
-        if row.sort == Sort.STEP:
+        if row.sort == EntrySort.STEP:
             what, *told = loads(row.detail)
             begun += what == "begin"
             over += what == "abandon" or told[-1] == "finished"

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
-from lockgate.core.sessions.session_entries import Entry, Filter, Put, Row, SessionInfo, Tally
+from lockgate.core.sessions.session_entries import (
+    EntryPlace,
+    RulingFilter,
+    RulingTally,
+    SessionEntry,
+    SessionInfo,
+    SessionRow,
+)
 
 
 class Mark(Protocol):
@@ -32,13 +39,13 @@ class SessionStore(Protocol):
     before every one with a lower `seq` can be read. What cannot be read or kept is SessionsUnavailable.
     """
 
-    def make(self, info: SessionInfo) -> SessionInfo:
+    def create(self, info: SessionInfo) -> SessionInfo:
         """The session of this id: the one that is there, else this one, which is there from now on.
 
         The context of one that was forgotten is not known, whatever this one says.
         """
 
-    def append(self, sessions: Sequence[int], entries: Sequence[Entry]) -> list[Put] | None:
+    def append(self, sessions: Sequence[int], entries: Sequence[SessionEntry]) -> list[EntryPlace] | None:
         """Keep these in the first of the sessions, all or none, in this order; None where it is no more.
 
         An entry that is there already under its key is not kept again; one that says something else is. What
@@ -46,13 +53,13 @@ class SessionStore(Protocol):
         first one), mode, mark, and whether a person was asked.
         """
 
-    def feed(self, sessions: Sequence[int], after: int, *, rulings_after: int = 0) -> list[Row]:
+    def read_entries(self, sessions: Sequence[int], after: int, *, rulings_after: int = 0) -> list[SessionRow]:
         """What is new in these sessions since that `seq`, in order; of rulings only the first session's."""
 
-    def stamp(self) -> bytes:
+    def change_stamp(self) -> bytes:
         """Something that is another one once anything was kept by anybody; empty where that cannot be told."""
 
-    def mark(self, session: int, count: int) -> int:
+    def ruling_cursor(self, session: int, count: int) -> int:
         """The `seq` after which there are at most so many rulings of the session."""
 
     def end(self, session: str, at: float) -> None:
@@ -62,17 +69,17 @@ class SessionStore(Protocol):
 
     def sessions(self, *, limit: int, before: int | None, q: str) -> list[SessionInfo]: ...
 
-    def ruling(self, id: str) -> tuple[Row, str, str] | None:
+    def ruling(self, id: str) -> tuple[SessionRow, str, str] | None:
         """A ruling with its session's id and its host."""
 
-    def rulings(self, asked: Filter) -> list[tuple[Row, str, str]]: ...
+    def rulings(self, asked: RulingFilter) -> list[tuple[SessionRow, str, str]]: ...
 
-    def outcome(self, session: str, key: str, ran: str) -> bool:
+    def set_outcome(self, session: str, key: str, ran: str) -> bool:
         """Note what became of the latest ruling of this key; whether there is one."""
 
-    def tallies(self, since: float) -> Iterable[Tally]: ...
+    def tallies(self, since: float) -> Iterable[RulingTally]: ...
 
-    def newest(self) -> float:
+    def last_seen_at(self) -> float:
         """When any session was last heard of; 0 where there is none."""
 
     def prune(self, before: float, most: int, spare: Collection[str] = ()) -> int:
@@ -99,7 +106,7 @@ class SessionStore(Protocol):
         SessionsUnavailable where it is not, for a while.
         """
 
-    def probe(self) -> None:
+    def test_write(self) -> None:
         """Write something, and change nothing; SessionsUnavailable where that fails."""
 
     def close(self) -> None: ...

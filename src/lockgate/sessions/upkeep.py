@@ -17,7 +17,7 @@ _READY_S = 1.0
 _UNRECORDED_S = 30.0
 
 
-class Ready(NamedTuple):
+class Readiness(NamedTuple):
     """Whether what has to be kept can be; why not, where not."""
 
     sessions: bool
@@ -33,7 +33,7 @@ class Upkeep(Memory):
     _since: tuple[float, float] | None = None
     # When the journal last failed, and what was last found of whether all can be written.
     _unrecorded_at = -inf
-    _ready = (-inf, Ready(sessions=False, journal=False))
+    _ready = (-inf, Readiness(sessions=False, journal=False))
 
     def prune(self, keep_days: float) -> int:
         """Forget sessions that were last heard of so many days ago; how many those were."""
@@ -47,7 +47,7 @@ class Upkeep(Memory):
         """A clock that somebody has set is believed by a day: else one wrong moment would forget everything."""
         now, ticks = self._clock(), self._steady()
         if self._since is None:
-            newest = self.store.newest()
+            newest = self.store.last_seen_at()
             self._since = (min(now, newest + _DAY_S) if newest else now), ticks
         began, first = self._since
         keep_s = keep_days * _DAY_S
@@ -55,7 +55,7 @@ class Upkeep(Memory):
             used = {live.id for live in self._live.values() if live.used > ticks - keep_s}
         return self.store.prune(min(now, began + ticks - first + _DAY_S) - keep_s, _PRUNED_AT_ONCE, used)
 
-    def ready(self) -> Ready:
+    def ready(self) -> Readiness:
         """Whether a ruling could be kept now: something is really written. Asked often, it answers for a second."""
         now = self._steady()
         asked_at, found = self._ready
@@ -64,22 +64,22 @@ class Upkeep(Memory):
             self._ready = self._steady(), found
         return found
 
-    def _tried(self) -> Ready:
+    def _tried(self) -> Readiness:
         why: list[str] = []
         sessions = journal = True
         try:
-            self.store.probe()
+            self.store.test_write()
         except Exception as error:  # noqa: BLE001  # whatever it is, nothing can be kept
             sessions = False
-            why.append(why_of(error))
+            why.append(error_text(error))
         try:
-            _begin_writing(self.gate.journal)
+            _try_writing(self.gate.journal)
             if self._steady() - self._unrecorded_at < _UNRECORDED_S:
                 raise JournalUnavailable("a ruling could not be recorded a moment ago")
         except Exception as error:  # noqa: BLE001  # whatever it is, nothing can be recorded
             journal = False
-            why.append(why_of(error))
-        return Ready(sessions, journal, "; ".join(why))
+            why.append(error_text(error))
+        return Readiness(sessions, journal, "; ".join(why))
 
     def _prune_now_and_then(self, now: float) -> None:
         if self._keep_days <= 0 or abs(now - self._pruned_at) < _PRUNE_EVERY_S:
@@ -91,11 +91,11 @@ class Upkeep(Memory):
                 self._pruned_at = now - _PRUNE_EVERY_S
 
 
-def _begin_writing(journal: Any) -> None:
+def _try_writing(journal: Any) -> None:
     """A change of the journal that changes nothing; where it cannot be used, its error."""
     if journal is None:
         return
-    journal = journal.log() if callable(getattr(journal, "log", None)) else journal
+    journal = journal.log() if callable(getattr(journal, "open_log", None)) else journal
     if hasattr(journal, "store"):
         with journal.store.writing(durable=False):
             pass
@@ -109,7 +109,7 @@ def _begin_writing(journal: Any) -> None:
         pass
 
 
-def why_of(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     if isinstance(error, LockgateError):
         return "; ".join(printable(part, 300) for part in (error.message, error.hint) if part)
     return f"the sessions failed: {type(error).__name__}"

@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 from lockgate.core.errors import InvalidConfig, printable, quoted
 from lockgate.core.requests.payload import PII_RULESETS
-from lockgate.core.requests.strikes import MAX_SECONDS, MAX_THRESHOLD, MODES, LadderSettings, Standing
-from lockgate.core.sessions.trace_format import closest
+from lockgate.core.requests.strikes import BAN_MODES, MAX_SECONDS, MAX_THRESHOLD, LadderSettings, Standing
+from lockgate.core.sessions.trace_format import suggest_closest
 from lockgate.settings.verifiers import read_key_file
 
 MIN_SECRET_CHARACTERS = 32
 _LADDER = LadderSettings()
-_MODES = tuple(mode.value for mode in MODES)
+_MODES = tuple(mode.value for mode in BAN_MODES)
 # The characters of a host, and nothing that would be a password, a query or a second host.
 _STORE = re.compile(
     r"(?:valkey|valkeys|redis|rediss)://[A-Za-z0-9._:\[\]-]{1,255}(?:/[0-9]{1,4})?|unix:///[A-Za-z0-9._/-]{1,200}"
@@ -287,7 +287,7 @@ _NUMBERS = {
 }
 
 
-def abuse_settings(
+def abuse_settings_from_env(
     environ: Mapping[str, str] | None = None, *, table: Mapping[str, object] | None = None
 ) -> AbuseSettings:
     """The settings of this environment and of a table `[abuse_gate]`, or InvalidConfig saying what to set."""
@@ -343,7 +343,7 @@ class _Said:
                     )
                 raise InvalidConfig(
                     f"{quoted(f'abuse_gate.{key}', 120)} is an unknown key",
-                    hint=closest(str(key), tuple(_KEY)) or f"known: {', '.join(_KEY)}",
+                    hint=suggest_closest(str(key), tuple(_KEY)) or f"known: {', '.join(_KEY)}",
                 )
         known = {name for each in VARIABLES for name in (each.name, *((f"{each.name}_FILE",) if each.secret else ()))}
         for name in self._environ:
@@ -351,7 +351,8 @@ class _Said:
             if name.startswith("ABUSE_") and name not in known:
                 raise InvalidConfig(
                     f"unknown variable {quoted(name)}",
-                    hint=closest(name, tuple(sorted(known))) or "every name that begins with ABUSE_ is the gate's",
+                    hint=suggest_closest(name, tuple(sorted(known)))
+                    or "every name that begins with ABUSE_ is the gate's",
                 )
 
     def text(self, name: str) -> tuple[str, str]:
@@ -368,7 +369,7 @@ class _Said:
         text, where = self.text(name)
         words = _VARIABLE[name].words
         if text not in words:
-            hint = closest(text.lower(), words) or f"unset it for the default, {_VARIABLE[name].default}"
+            hint = suggest_closest(text.lower(), words) or f"unset it for the default, {_VARIABLE[name].default}"
             raise InvalidConfig(f"{where} must be one of {', '.join(words)}, not {quoted(text)}", hint=hint)
         return text
 

@@ -34,9 +34,9 @@ from lockgate.core.ruling.policy import (
     MAX_WINDOW,
     PRESETS,
     Policy,
-    changed,
-    loosened,
-    tightened,
+    change_policy,
+    find_loosened,
+    tighten,
 )
 from lockgate.core.vocabulary import Mode, Trust
 
@@ -48,7 +48,7 @@ MAX_KEY_PARTS = 32
 _MAX_LOCATED_CHARACTERS = 100_000
 
 
-class Form(StrEnum):
+class KeyForm(StrEnum):
     """What a key holds, in the words its error messages and its documentation use."""
 
     WORD = "one of a few words"
@@ -60,7 +60,7 @@ class Form(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Supervision:
+class SupervisionSettings:
     timeout_s: float = 30.0
     human_timeout_s: float = 300.0
     model_aliases: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class Supervision:
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class AuditSettings:
     """The journal. `log_path` is a file or a PostgreSQL URL; empty, and it is a file in the user's state directory."""
 
     enabled: bool = True
@@ -81,7 +81,7 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerSettings:
     """The service. `database` is a PostgreSQL URL; empty, and its sessions are in a file in the state directory."""
 
     host: str = "127.0.0.1"
@@ -105,7 +105,7 @@ class Key:
 
     path: str
     fills: str
-    form: Form
+    form: KeyForm
     doc: str
     tightens: str = ""
     words: Mapping[str, object] = field(default_factory=dict)
@@ -132,9 +132,9 @@ class Key:
 
     @property
     def allowed(self) -> str:
-        if self.form is Form.WORD:
+        if self.form is KeyForm.WORD:
             return "one of " + ", ".join(f'"{word}"' for word in self.words)
-        if self.form in (Form.COUNT, Form.SECONDS):
+        if self.form in (KeyForm.COUNT, KeyForm.SECONDS):
             return f"{self.form} from {self.least:,} to {self.most:,}"
         return self.form.value
 
@@ -144,14 +144,14 @@ KEYS = (
     Key(
         "security.scope",
         "research_scope",
-        Form.TEXT,
+        KeyForm.TEXT,
         'What the research is about, in your words; `mode = "research"` needs it, and `default` has no use for it. '
         "The judges of Tier 2 and Tier 3 read it.",
     ),
     Key(
         "security.mode",
         "mode",
-        Form.WORD,
+        KeyForm.WORD,
         "`default` escalates what Tier 1 flags; `paranoid` sends every action through all three tiers; "
         "`research` works inside a declared `scope`.",
         tightens="to `paranoid`",
@@ -160,7 +160,7 @@ KEYS = (
     Key(
         "security.user_trust",
         "user_trust",
-        Form.WORD,
+        KeyForm.WORD,
         "How far the user's own messages are believed. Lower it when strangers type to the agent.",
         tightens="to a lower trust (`trusted` > `vetted` > `untrusted`)",
         words={trust.word: trust for trust in sorted(Trust, reverse=True)},
@@ -168,7 +168,7 @@ KEYS = (
     Key(
         "security.verification.triage_model",
         "triage_model",
-        Form.TEXT,
+        KeyForm.TEXT,
         "Who judges in Tier 2: `embedded` (the [judge](../how-to/embedded.md) that runs in this process), or a fast, "
         "cheap model by a short name (`claude-haiku`, see [models](models.md)) or as `provider/model`, or `none`. "
         "Empty: the embedded judge where it is installed, else nobody.",
@@ -176,7 +176,7 @@ KEYS = (
     Key(
         "security.verification.judge_preset",
         "judge_preset",
-        Form.WORD,
+        KeyForm.WORD,
         "How sure the embedded judge has to be before it clears a call: `cautious` lets the fewest attacks through, "
         "`quiet` asks the fewest questions. `lockgate judge report` prints what was measured for each.",
         tightens="to a more cautious one",
@@ -185,20 +185,20 @@ KEYS = (
     Key(
         "security.verification.model_aliases",
         "model_aliases",
-        Form.TEXTS,
+        KeyForm.TEXTS,
         'Short names of your own for models, each written as `"NAME = provider/model"`.',
     ),
     Key(
         "security.verification.prices",
         "prices",
-        Form.TEXTS,
+        KeyForm.TEXTS,
         "What your models cost where you know better, in US dollars per million tokens in and out: "
         '`"provider/model = 0.15 / 0.60"`.',
     ),
     Key(
         "security.verification.additional_patterns",
         "additional_patterns",
-        Form.TEXTS,
+        KeyForm.TEXTS,
         "Regular expressions to flag besides the built-in rules, matched in linear time and without regard to case: no "
         f"look-around, no back-references. At most {MAX_PATTERNS} of at most {MAX_PATTERN_LENGTH:,} characters.",
         tightens="by adding patterns",
@@ -206,14 +206,14 @@ KEYS = (
     Key(
         "security.verification.additional_high_risk_tools",
         "additional_high_risk_tools",
-        Form.TEXTS,
+        KeyForm.TEXTS,
         "Names of tools to treat as high-risk besides those that already are.",
         tightens="by adding tools",
     ),
     Key(
         "security.verification.strict_patterns",
         "strict_patterns",
-        Form.FLAG,
+        KeyForm.FLAG,
         "Whether every rule counts in every recent untrusted block. By default the broad ones (call syntax, credential "
         "words) count in the arguments, and in a block only when the call is related to it.",
         tightens="to `true`",
@@ -221,7 +221,7 @@ KEYS = (
     Key(
         "security.verification.recent_blocks",
         "recent_blocks",
-        Form.COUNT,
+        KeyForm.COUNT,
         "How many of the latest blocks count as recent context; 0 is everything since the session began.",
         tightens="to a larger window (0 is the largest)",
         most=MAX_WINDOW,
@@ -229,14 +229,14 @@ KEYS = (
     Key(
         "security.audit.enabled",
         "enabled",
-        Form.FLAG,
+        KeyForm.FLAG,
         "Whether every ruling enters the [journal](../how-to/audit.md) before it is returned. Without it nothing can "
         "be shown later.",
     ),
     Key(
         "security.audit.log_path",
         "log_path",
-        Form.TEXT,
+        KeyForm.TEXT,
         "Where the journal is: the absolute path of a file, or `postgresql://…` without a password, which belongs into "
         "PGPASSWORD or PGPASSFILE. Empty: `journal.db` in the state directory (`~/.local/state/lockgate`). The key is "
         "a file beside it, ending in `.key`; that of a database is `postgres.key` in the state directory.",
@@ -244,21 +244,21 @@ KEYS = (
     Key(
         "security.audit.retention_days",
         "retention_days",
-        Form.COUNT,
+        KeyForm.COUNT,
         "After how many days records are deleted. Their hashes stay, so that every proof stays valid. 0 keeps all.",
         most=36_500,
     ),
     Key(
         "security.audit.strict",
         "strict",
-        Form.FLAG,
+        KeyForm.FLAG,
         "Whether a ruling waits until a witness has cosigned a head of the journal that covers it.",
         tightens="to `true`",
     ),
     Key(
         "security.audit.strict_seconds",
         "strict_seconds",
-        Form.SECONDS,
+        KeyForm.SECONDS,
         "How long a strict ruling waits for a witness. No cosignature by then counts as no record.",
         least=0.1,
         most=60,
@@ -266,26 +266,26 @@ KEYS = (
     Key(
         "security.audit.witnesses",
         "witnesses",
-        Form.TEXTS,
+        KeyForm.TEXTS,
         'Who cosigns the heads of the journal, each written as `"URL VKEY"`: where the witness listens, and its key.',
     ),
     Key(
         "security.audit.anchors",
         "anchors",
-        Form.TEXTS,
+        KeyForm.TEXTS,
         "Where the journal's heads are sent besides: `file:PATH`, `git:FOLDER`, `https://…`, `syslog:` or "
         "`syslog://HOST:PORT`.",
     ),
     Key(
         "supervision.model",
         "supervisor_model",
-        Form.TEXT,
+        KeyForm.TEXT,
         "The capable model of Tier 3, named like `triage_model`. Empty: none.",
     ),
     Key(
         "supervision.timeout_seconds",
         "timeout_s",
-        Form.SECONDS,
+        KeyForm.SECONDS,
         "How long the supervisor may take altogether. No answer by then is `unclear`.",
         least=0.1,
         most=600,
@@ -293,7 +293,7 @@ KEYS = (
     Key(
         "supervision.max_reorient_attempts",
         "max_reorient_attempts",
-        Form.COUNT,
+        KeyForm.COUNT,
         "How often an agent may be asked to reconsider; after that it pauses.",
         tightens="to a lower number",
         most=MAX_ATTEMPTS,
@@ -301,7 +301,7 @@ KEYS = (
     Key(
         "supervision.human_timeout_seconds",
         "human_timeout_s",
-        Form.SECONDS,
+        KeyForm.SECONDS,
         "How long a paused call waits for a person. No answer by then is a no.",
         least=1,
         most=604_800,
@@ -309,14 +309,14 @@ KEYS = (
     Key(
         "server.host",
         "host",
-        Form.TEXT,
+        KeyForm.TEXT,
         "The address on which [the service](../how-to/service.md) listens. Anything but this machine's own needs a "
         "token that you have set, and a proxy before it that encrypts.",
     ),
     Key(
         "server.port",
         "port",
-        Form.COUNT,
+        KeyForm.COUNT,
         "The port on which the service listens.",
         least=1,
         most=65_535,
@@ -324,14 +324,14 @@ KEYS = (
     Key(
         "server.allowed_hosts",
         "allowed_hosts",
-        Form.TEXTS,
+        KeyForm.TEXTS,
         "Other names under which the service may be asked, each as it stands in the address: `lockgate.example.com` or "
         "`lockgate.example.com:8443`. A request under any name that is not known is refused.",
     ),
     Key(
         "server.database",
         "database",
-        Form.TEXT,
+        KeyForm.TEXT,
         "Where sessions and approvals are kept when several machines [share them](../how-to/teams.md): "
         "`postgresql://…` without a password, which belongs into PGPASSWORD or PGPASSFILE. Empty: files in the state "
         "directory (`~/.local/state/lockgate`).",
@@ -339,7 +339,7 @@ KEYS = (
     Key(
         "server.keep_days",
         "keep_days",
-        Form.COUNT,
+        KeyForm.COUNT,
         "After how many days without a word sessions are forgotten, with all that was read in them. One that goes on "
         "later has a context that is not known. 0 keeps all.",
         most=36_500,
@@ -347,7 +347,7 @@ KEYS = (
     Key(
         "server.workers",
         "workers",
-        Form.COUNT,
+        KeyForm.COUNT,
         "How many processes answer.",
         least=1,
         most=64,
@@ -363,7 +363,7 @@ for _path in _KEY_AT:
         _INSIDE.setdefault(_path[:_depth], {})[_path[_depth]] = None
 
 
-class Role(StrEnum):
+class SourceRole(StrEnum):
     EXPLICIT = "explicit"
     ENV = "env"
     PROJECT = "project"
@@ -373,10 +373,10 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SettingsSource:
     """A place settings came from: `keys` are those in force from it, `unused` says why a file was not read."""
 
-    role: Role
+    role: SourceRole
     file: Path | None
     keys: tuple[str, ...] = ()
     unused: str = ""
@@ -396,23 +396,23 @@ class Settings:
     """Everything configured, checked. `Settings()` is the defaults and knows no file."""
 
     policy: Policy = field(default_factory=Policy)
-    supervision: Supervision = field(default_factory=Supervision)
+    supervision: SupervisionSettings = field(default_factory=SupervisionSettings)
     # None where no home directory is known, as under a user id that nobody registered: then nothing is kept.
     cache_dir: Path | None = None
-    sources: tuple[Source, ...] = ()
+    sources: tuple[SettingsSource, ...] = ()
     origins: Mapping[str, str] = field(default_factory=dict)
     # What has to outlive the process.
     state_dir: Path | None = None
-    audit: Audit = field(default_factory=Audit)
+    audit: AuditSettings = field(default_factory=AuditSettings)
     # The table `[abuse_gate]` as it stands in the operator's files, unchecked: abuse_settings.py reads it.
     abuse_gate: Mapping[str, object] = field(default_factory=dict)
-    server: Server = field(default_factory=Server)
+    server: ServerSettings = field(default_factory=ServerSettings)
 
-    def listing(self) -> tuple[Setting, ...]:
+    def list_values(self) -> tuple[Setting, ...]:
         return tuple(Setting(key.path, as_toml(key.value(self)), self.origins.get(key.path, "default")) for key in KEYS)
 
 
-def discover(
+def discover_settings(
     explicit: Path | None = None,
     *,
     environ: Mapping[str, str] | None = None,
@@ -420,10 +420,10 @@ def discover(
 ) -> Settings:
     """The settings for this process: `load` with its working directory and, unless another is given, environment."""
     said = os.environ if environ is None else environ
-    return load(explicit=explicit, cwd=Path.cwd(), environ=said, check_pattern=check_pattern)
+    return load_settings(explicit=explicit, cwd=Path.cwd(), environ=said, check_pattern=check_pattern)
 
 
-def load(
+def load_settings(
     *,
     explicit: Path | None = None,
     cwd: Path,
@@ -443,17 +443,19 @@ def load(
     # 1. and 2. The operator's files, weakest first.
     config_home = _xdg(environ, "XDG_CONFIG_HOME", home, ".config")
     user = config_home / "lockgate" / "config.toml" if config_home is not None else None
-    for path, its_role in ((system, Role.SYSTEM), (user, Role.USER)):
+    for path, its_role in ((system, SourceRole.SYSTEM), (user, SourceRole.USER)):
         if path is not None and not build.passed_over(path, its_role, named, role):
             build.operator(path, its_role)
     if named is not None:
         build.operator(named, role)
     if explicit is not None and environ.get("LOCKGATE_CONFIG"):
-        build.sources.append(Source(Role.ENV, Path(environ["LOCKGATE_CONFIG"]), unused="--config was given"))
+        build.sources.append(
+            SettingsSource(SourceRole.ENV, Path(environ["LOCKGATE_CONFIG"]), unused="--config was given")
+        )
     # 3. The project's files.
     base = build.settings(None)
     for name in ("lockgate.toml", "pyproject.toml"):
-        if not build.passed_over(cwd / name, Role.PROJECT, named, role):
+        if not build.passed_over(cwd / name, SourceRole.PROJECT, named, role):
             build.project(cwd / name, base)
     cache_home = _xdg(environ, "XDG_CACHE_HOME", home, ".cache")
     state_home = _xdg(environ, "XDG_STATE_HOME", home, ".local/state")
@@ -468,39 +470,39 @@ class _Build:
 
     def __init__(self, check_pattern: Callable[[str], None] | None) -> None:
         self._policy = Policy()
-        self._supervision = Supervision()
-        self._audit = Audit()
-        self._server = Server()
+        self._supervision = SupervisionSettings()
+        self._audit = AuditSettings()
+        self._server = ServerSettings()
         self._abuse_gate: dict[str, object] = {}
         self._origins: dict[str, tuple[Path, ...]] = {}
-        self.sources: list[Source] = []
+        self.sources: list[SettingsSource] = []
         self._check_pattern = check_pattern
 
-    def passed_over(self, path: Path, role: Role, named: Path | None, named_role: Role) -> bool:
+    def passed_over(self, path: Path, role: SourceRole, named: Path | None, named_role: SourceRole) -> bool:
         """Whether this file is the named one under another name: it is read once, as the operator's own word."""
         if not _same(path, named):
             return False
-        self.sources.append(Source(role, path, unused=f"read as the {named_role} file"))
+        self.sources.append(SettingsSource(role, path, unused=f"read as the {named_role} file"))
         return True
 
-    def operator(self, path: Path, role: Role) -> None:
+    def operator(self, path: Path, role: SourceRole) -> None:
         file = _read(path, role)
         if file is None:
             if role in _MISSING:
                 raise InvalidConfig(f"{_shown(path)}: no such file", hint=_MISSING[role])
             return
-        self.sources.append(Source(role, path))
+        self.sources.append(SettingsSource(role, path))
         self._abuse_gate |= file.abuse_gate
         for key, value in self._checked(file):
-            if key.fills in Supervision.__slots__:
+            if key.fills in SupervisionSettings.__slots__:
                 self._supervision = replace(self._supervision, **{key.fills: value})  # type: ignore[arg-type]
-            elif key.fills in Audit.__slots__:
+            elif key.fills in AuditSettings.__slots__:
                 self._audit = replace(self._audit, **{key.fills: value})  # type: ignore[arg-type]
-            elif key.fills in Server.__slots__:
+            elif key.fills in ServerSettings.__slots__:
                 self._server = replace(self._server, **{key.fills: value})  # type: ignore[arg-type]
             else:
                 with file.at(key):
-                    self._policy = changed(self._policy, **{key.fills: value})
+                    self._policy = change_policy(self._policy, **{key.fills: value})
             self._note(key, path)
         if self._policy.mode is Mode.DEFAULT and self._policy.research_scope:
             if path in self._origins["security.scope"]:
@@ -510,14 +512,14 @@ class _Build:
                     hint='add mode = "research", or remove the scope',
                 )
             # This file took back the mode of a weaker one: the scope goes with it.
-            self._policy = changed(self._policy, research_scope="")
+            self._policy = change_policy(self._policy, research_scope="")
             del self._origins["security.scope"]
 
     def project(self, path: Path, base: Settings) -> None:
-        file = _read(path, Role.PROJECT)
+        file = _read(path, SourceRole.PROJECT)
         if file is None:
             return
-        self.sources.append(Source(Role.PROJECT, path))
+        self.sources.append(SettingsSource(SourceRole.PROJECT, path))
         for key, value in self._checked(file):
             if not key.tightens:
                 raise file.error(
@@ -531,11 +533,11 @@ class _Build:
                     ": `research` needs a scope, which a project file cannot give",
                     hint=f"a project file may change it only {key.tightens}; remove the line",
                 )
-            audited = key.fills in Audit.__slots__
+            audited = key.fills in AuditSettings.__slots__
             standing = key.value(base)
             with file.at(key):
                 # Of the journal's keys only a flag is left here.
-                weaker = standing and not value if audited else loosened(base.policy, **{key.fills: value})
+                weaker = standing and not value if audited else find_loosened(base.policy, **{key.fills: value})
             if weaker:
                 raise file.error(
                     key.path,
@@ -548,12 +550,14 @@ class _Build:
                 if audited:
                     self._audit = replace(self._audit, strict=self._audit.strict or value is True)
                 else:
-                    self._policy = tightened(self._policy, **{key.fills: value})
+                    self._policy = tighten(self._policy, **{key.fills: value})
             if (self._policy, self._audit) != before:
                 self._note(key, path)
 
     def settings(self, cache_dir: Path | None, state_dir: Path | None = None) -> Settings:
-        default = Source(Role.DEFAULT, None, tuple(key.path for key in KEYS if key.path not in self._origins))
+        default = SettingsSource(
+            SourceRole.DEFAULT, None, tuple(key.path for key in KEYS if key.path not in self._origins)
+        )
         used = [
             source
             if source.unused
@@ -577,7 +581,7 @@ class _Build:
         for key, value in file.values:
             if key.fills == "additional_patterns" and self._check_pattern is not None:
                 with file.at(key):
-                    changed(Policy(), additional_patterns=value)
+                    change_policy(Policy(), additional_patterns=value)
                 places: dict[str, int] = {}
                 for number, pattern in enumerate(cast("tuple[str, ...]", value), 1):
                     places.setdefault(pattern, number)
@@ -590,7 +594,7 @@ class _Build:
             yield key, value
 
     def _note(self, key: Key, path: Path) -> None:
-        self._origins[key.path] = (*self._origins.get(key.path, ()), path) if key.form is Form.TEXTS else (path,)
+        self._origins[key.path] = (*self._origins.get(key.path, ()), path) if key.form is KeyForm.TEXTS else (path,)
 
 
 def _check_database(path: str) -> None:
@@ -624,7 +628,7 @@ def _check_log_path(path: str) -> None:
                 f"must be the absolute path of a file, or postgresql://…, not {quoted(path)}",
                 hint="e.g. /var/lib/lockgate/journal.db; its key lies beside it and ends in `.key`",
             )
-        beside(Path(path), ".key")
+        path_beside_log(Path(path), ".key")
         if os.path.isdir(path):
             raise InvalidConfig(f"must be a file, and {quoted(path)} is a folder", hint="add a name to it: journal.db")
 
@@ -634,7 +638,7 @@ _NO_NAMES = ("", ".", "..")
 _BESIDE_A_LOG = re.compile(r"(?:\.key(?:\.[0-9]+)?|\.policy|\.witnessed|\.new|-wal|-shm|-journal)$", re.IGNORECASE)
 
 
-def beside(log: Path, ending: str) -> Path:
+def path_beside_log(log: Path, ending: str) -> Path:
     """The file of this log with this ending: of no other log, and never a log itself.
 
     That is its whole name with the ending behind it, except that `journal.db` has `journal.key` and so on; therefore no
@@ -651,7 +655,7 @@ def beside(log: Path, ending: str) -> Path:
     return log.with_name(f"{name}{ending}")
 
 
-def key_files(key: Path) -> list[Path]:
+def list_key_files(key: Path) -> list[Path]:
     """The files of a log's keys that are there, oldest first; those it was rotated to have `.2`, `.3` and so on."""
     later = (path for path in key.parent.glob(f"{escape(key.name)}.*") if path.suffix[1:].isdecimal())
     first = [key] if os.path.lexists(key) else []
@@ -672,8 +676,8 @@ _OPERATORS = (
     "~/.config/lockgate/config.toml, or in a file of yours named with --config"
 )
 _MISSING = {
-    Role.EXPLICIT: "--config names a file that must exist",
-    Role.ENV: "LOCKGATE_CONFIG names a file that must exist: correct the variable, or unset it",
+    SourceRole.EXPLICIT: "--config names a file that must exist",
+    SourceRole.ENV: "LOCKGATE_CONFIG names a file that must exist: correct the variable, or unset it",
 }
 
 
@@ -703,16 +707,16 @@ class _File:
             raise self.error(key.path, f": {error.message}", hint=error.hint, item=item) from None
 
 
-def _named(explicit: Path | None, cwd: Path, environ: Mapping[str, str]) -> tuple[Path | None, Role]:
+def _named(explicit: Path | None, cwd: Path, environ: Mapping[str, str]) -> tuple[Path | None, SourceRole]:
     if explicit is not None:
-        return cwd / explicit, Role.EXPLICIT
+        return cwd / explicit, SourceRole.EXPLICIT
     variable = environ.get("LOCKGATE_CONFIG", "")
     # Relative, it would make a file of whatever repository one stands in the operator's own word.
     if variable and not os.path.isabs(variable):
         raise InvalidConfig(
             f"LOCKGATE_CONFIG must be an absolute path, not {quoted(variable)}", hint="name the file from the root"
         )
-    return (Path(variable) if variable else None), Role.ENV
+    return (Path(variable) if variable else None), SourceRole.ENV
 
 
 def _home(environ: Mapping[str, str]) -> Path | None:
@@ -741,12 +745,12 @@ def _same(a: Path, b: Path | None) -> bool:
         return False
 
 
-def _read(path: Path, role: Role) -> _File | None:
+def _read(path: Path, role: SourceRole) -> _File | None:
     """The file with its values, or None where there is none; what cannot be read is an error, as it may be stricter."""
     data = _bytes(path, role)
     root = ("tool", "lockgate") if path.name == "pyproject.toml" else ()
     # Most projects have a pyproject.toml that is no business of ours, not even when an editor has just broken it.
-    if data is None or (root and role is Role.PROJECT and b"lockgate" not in data):
+    if data is None or (root and role is SourceRole.PROJECT and b"lockgate" not in data):
         return None
     try:
         text = data.decode("utf-8-sig")
@@ -754,20 +758,20 @@ def _read(path: Path, role: Role) -> _File | None:
         line = data.count(b"\n", 0, error.start) + 1
         raise InvalidConfig(f"{_shown(path)}:{line}: not UTF-8", hint="save the file as UTF-8") from None
     file = _File(path, text, root)
-    tables = _tables(file, required=role is not Role.PROJECT)
+    tables = _tables(file, required=role is not SourceRole.PROJECT)
     if tables is None:
         return None
     # The abuse gate's table goes to its own reader as it is: nobody who only checks calls has to load that.
     gate = tables.pop(_ABUSE, {})
     if not isinstance(gate, dict):
         raise file.error(_ABUSE, f" must be a table, not {_toml_type(gate)}")
-    if gate and role is Role.PROJECT:
+    if gate and role is SourceRole.PROJECT:
         raise file.error(_ABUSE, " cannot be set by a project file", hint=_OPERATORS)
     values = dict(_values(file, tables, ()))
     return replace(file, values=tuple((key, values[key.path]) for key in KEYS if key.path in values), abuse_gate=gate)
 
 
-def _bytes(path: Path, role: Role) -> bytes | None:
+def _bytes(path: Path, role: SourceRole) -> bytes | None:
     where = _shown(path)
     try:
         # Without O_NONBLOCK a named pipe called lockgate.toml would hang us until somebody writes to it.
@@ -777,7 +781,7 @@ def _bytes(path: Path, role: Role) -> bytes | None:
             if not stat.S_ISREG(status.st_mode):
                 what = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
                 raise InvalidConfig(f"{where}: is {what}", hint="give a TOML file; an empty one changes nothing")
-            if role is not Role.PROJECT and os.name != "nt":
+            if role is not SourceRole.PROJECT and os.name != "nt":
                 _refuse_writable(path, status)
             with os.fdopen(handle, "rb", closefd=False) as stream:
                 data = stream.read(MAX_FILE_BYTES + 1)
@@ -877,17 +881,17 @@ def _value(file: _File, key: Key, raw: object) -> object:
     # True is an int to Python, and not a number to anybody who writes TOML.
     number = raw if isinstance(raw, int | float) and not isinstance(raw, bool) else None
     in_range = number is not None and key.least <= number <= key.most
-    if key.form is Form.WORD and isinstance(raw, str) and raw in key.words:
+    if key.form is KeyForm.WORD and isinstance(raw, str) and raw in key.words:
         return key.words[raw]
-    if key.form is Form.TEXT and isinstance(raw, str):
+    if key.form is KeyForm.TEXT and isinstance(raw, str):
         return raw
-    if key.form is Form.FLAG and isinstance(raw, bool):
+    if key.form is KeyForm.FLAG and isinstance(raw, bool):
         return raw
-    if key.form is Form.COUNT and isinstance(number, int) and in_range:
+    if key.form is KeyForm.COUNT and isinstance(number, int) and in_range:
         return number
-    if key.form is Form.SECONDS and number is not None and in_range:
+    if key.form is KeyForm.SECONDS and number is not None and in_range:
         return float(number)
-    if key.form is Form.TEXTS and isinstance(raw, list):
+    if key.form is KeyForm.TEXTS and isinstance(raw, list):
         odd = [(place, item) for place, item in enumerate(raw, 1) if not isinstance(item, str)]
         if not odd:
             return tuple(raw)
@@ -897,7 +901,7 @@ def _value(file: _File, key: Key, raw: object) -> object:
 
 def _said(key: Key, raw: object) -> str:
     # The number itself is not repeated: Python refuses to print those of some thousand digits.
-    if (key.form is Form.SECONDS and type(raw) in (int, float)) or (key.form is Form.COUNT and type(raw) is int):
+    if (key.form is KeyForm.SECONDS and type(raw) in (int, float)) or (key.form is KeyForm.COUNT and type(raw) is int):
         return "this number"
     return quoted(raw) if isinstance(raw, str) else _toml_type(raw)
 
@@ -907,10 +911,10 @@ def _value_hint(key: Key, raw: object) -> str:
 
     if not isinstance(raw, str):
         return ""
-    if key.form is Form.WORD:
+    if key.form is KeyForm.WORD:
         close = get_close_matches(raw[:100].lower(), tuple(key.words), n=1)
         return f'did you mean "{close[0]}"?' if close else ""
-    return f'write {key.name} = ["…"]' if key.form is Form.TEXTS else "write it without quotes"
+    return f'write {key.name} = ["…"]' if key.form is KeyForm.TEXTS else "write it without quotes"
 
 
 def _toml_type(value: object) -> str:

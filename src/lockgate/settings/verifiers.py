@@ -183,7 +183,7 @@ _ADDRESS = re.compile(
 _ALLOWED = re.compile(rf"(?:\*\.|http://)?(?:{_HOST})(?::[0-9]{{1,5}})?", re.A)
 
 
-class Keys:
+class VerifierKeys:
     """The keys of one adapter, from variables and files, for everybody and for single tenants.
 
     A file is read at each question: a key that was rotated counts at once, and one that was taken away is gone.
@@ -235,7 +235,7 @@ class VerifierSettings:
     model: str = ""
     endpoint: str = ""
     api_version: str = ""
-    keys: Keys = field(default_factory=Keys, compare=False)
+    keys: VerifierKeys = field(default_factory=VerifierKeys, compare=False)
     key_needed: bool = False
     # The list allows plain http to this endpoint, which is not on this machine.
     unsafe_http: bool = False
@@ -243,7 +243,9 @@ class VerifierSettings:
     custom_redactions: tuple[str, ...] = ()
 
 
-def verifier_settings(environ: Mapping[str, str] | None = None, *, keys_elsewhere: bool = False) -> VerifierSettings:
+def verifier_settings_from_env(
+    environ: Mapping[str, str] | None = None, *, keys_elsewhere: bool = False
+) -> VerifierSettings:
     """The settings of this environment (by default the process's), or InvalidConfig saying what to set.
 
     With `keys_elsewhere` the keys come from a source of the caller's, and no variable with a key is read.
@@ -265,7 +267,7 @@ def _settings(said: Mapping[str, str], who: str, *, keys_elsewhere: bool) -> Ver
     who = who or f"VERIFIER_ADAPTER `{adapter}`"
     # 3. and 4. What it needs.
     model = endpoint = api_version = ca_file = ""
-    keys, key_needed, unsafe_http = Keys(), False, False
+    keys, key_needed, unsafe_http = VerifierKeys(), False, False
     patterns: tuple[str, ...] = ()
     if adapter in _REMOTE:
         key_name, model_name, endpoint_name = _PARTS[adapter]
@@ -299,7 +301,7 @@ def _settings(said: Mapping[str, str], who: str, *, keys_elsewhere: bool) -> Ver
     )
 
 
-def settings_for(
+def settings_for_model(
     provider: str, model: str, endpoint: str = "", environ: Mapping[str, str] | None = None
 ) -> VerifierSettings:
     """The settings of this environment for another provider and model than it chose for `assess`.
@@ -555,9 +557,9 @@ def _number(said: Mapping[str, str], name: str, *, whole: bool) -> float:
 def _adapter(said: Mapping[str, str]) -> str:
     adapter = _text(said, "VERIFIER_ADAPTER") or "none"
     if adapter not in ADAPTERS:
-        from lockgate.core.sessions.trace_format import closest
+        from lockgate.core.sessions.trace_format import suggest_closest
 
-        hint = f"{closest(adapter.lower(), ADAPTERS)} use one of: {', '.join(ADAPTERS)}".strip()
+        hint = f"{suggest_closest(adapter.lower(), ADAPTERS)} use one of: {', '.join(ADAPTERS)}".strip()
         raise InvalidConfig(f"unknown VERIFIER_ADAPTER {quoted(adapter)}", hint=hint)
     return adapter
 
@@ -622,7 +624,7 @@ def _allowed(said: Mapping[str, str]) -> tuple[str, ...]:
     return entries
 
 
-def _keys(said: Mapping[str, str], name: str, who: str) -> Keys:
+def _keys(said: Mapping[str, str], name: str, who: str) -> VerifierKeys:
     default: str | Path = ""
     tenants: dict[str, str | Path] = {}
     for tenant, kept in _found_keys(said, name):
@@ -630,7 +632,7 @@ def _keys(said: Mapping[str, str], name: str, who: str) -> Keys:
             default = kept
         else:
             tenants[tenant] = kept
-    keys = Keys(default, tenants)
+    keys = VerifierKeys(default, tenants)
     if not keys and _VARIABLE[name].needed:
         raise InvalidConfig(
             f"{who} needs a key",

@@ -110,11 +110,11 @@ def check_adapter(
     """
     limit_s = deadline_s + slack_s
     # 1, 2
-    with _adapter(make) as adapter:
+    with _open_adapter(make) as adapter:
         first = [_assess(adapter, payload, limit_s) for payload in PAYLOADS]
         for thing in NO_PAYLOADS:
             verdict = _assess(adapter, thing, limit_s)
-            _require(verdict != "safe", f"{_shown(thing)} is no payload and was cleared as safe")
+            _require(verdict != "safe", f"{_abbreviated(thing)} is no payload and was cleared as safe")
 
         # 3
         with ThreadPoolExecutor(8) as threads:
@@ -125,10 +125,10 @@ def check_adapter(
         if hasattr(adapter, "assess_async"):
             for payload, verdict in zip(PAYLOADS, first, strict=True):
                 again = asyncio.run(_assess_async(adapter, payload, limit_s))
-                _require(again == verdict, f"assess said {verdict}, assess_async {again}: {_shown(payload)}")
+                _require(again == verdict, f"assess said {verdict}, assess_async {again}: {_abbreviated(payload)}")
             for thing in NO_PAYLOADS:
                 verdict = asyncio.run(_assess_async(adapter, thing, limit_s))
-                _require(verdict != "safe", f"{_shown(thing)} is no payload and assess_async cleared it as safe")
+                _require(verdict != "safe", f"{_abbreviated(thing)} is no payload and assess_async cleared it as safe")
 
         # 9
         _require(not secret or secret not in repr(adapter), "the key is in the adapter's repr")
@@ -142,7 +142,7 @@ def check_adapter(
 
 def _check_answers(remote: Callable[[str], VerifierAdapter], limit_s: float) -> None:
     # 5
-    with LoopbackProvider() as provider, _adapter(lambda: remote(provider.url)) as adapter:
+    with LoopbackProvider() as provider, _open_adapter(lambda: remote(provider.url)) as adapter:
         verdict = _assess(adapter, CALM, limit_s)
         _require(verdict == "safe", f"the provider cleared an ordinary text, the adapter said {verdict}")
         _require(bool(provider.requests), "the adapter said safe and asked nobody")
@@ -159,7 +159,7 @@ def _check_fault(
     patience_s = 2 * limit_s
     with (
         LoopbackProvider(fault=fault, patience_s=patience_s) as provider,
-        _adapter(lambda: remote(provider.url)) as adapter,
+        _open_adapter(lambda: remote(provider.url)) as adapter,
     ):
         before = errors() if errors else 0.0
         verdicts = [_assess(adapter, CALM, limit_s, fault)]
@@ -173,7 +173,7 @@ def _check_fault(
 
 
 def _check_loop(remote: Callable[[str], VerifierAdapter], deadline_s: float, limit_s: float) -> None:
-    with LoopbackProvider(fault="hang") as provider, _adapter(lambda: remote(provider.url)) as adapter:
+    with LoopbackProvider(fault="hang") as provider, _open_adapter(lambda: remote(provider.url)) as adapter:
 
         async def on_the_loop() -> float:
             start = time.perf_counter()
@@ -205,7 +205,7 @@ def _check_loop(remote: Callable[[str], VerifierAdapter], deadline_s: float, lim
 
 
 @contextmanager
-def _adapter(make: Callable[[], VerifierAdapter]) -> Iterator[VerifierAdapter]:
+def _open_adapter(make: Callable[[], VerifierAdapter]) -> Iterator[VerifierAdapter]:
     adapter = make()
     try:
         yield adapter
@@ -223,8 +223,8 @@ def _assess(adapter: VerifierAdapter, payload: Any, limit_s: float, fault: str =
     try:
         verdict = adapter.assess(payload)
     except Exception as error:
-        raise AssertionError(f"assess raised {type(error).__name__}: {fault or _shown(payload)}") from error
-    return _checked(verdict, time.perf_counter() - start, limit_s, payload, before, fault)
+        raise AssertionError(f"assess raised {type(error).__name__}: {fault or _abbreviated(payload)}") from error
+    return _check_answer(verdict, time.perf_counter() - start, limit_s, payload, before, fault)
 
 
 async def _assess_async(adapter: Any, payload: Any, limit_s: float, fault: str = "") -> str:
@@ -234,12 +234,12 @@ async def _assess_async(adapter: Any, payload: Any, limit_s: float, fault: str =
     try:
         verdict = await adapter.assess_async(payload)
     except Exception as error:
-        raise AssertionError(f"assess_async raised {type(error).__name__}: {fault or _shown(payload)}") from error
-    return _checked(verdict, time.perf_counter() - start, limit_s, payload, before, fault)
+        raise AssertionError(f"assess_async raised {type(error).__name__}: {fault or _abbreviated(payload)}") from error
+    return _check_answer(verdict, time.perf_counter() - start, limit_s, payload, before, fault)
 
 
-def _checked(verdict: object, took_s: float, limit_s: float, payload: object, before: str, fault: str) -> str:
-    where = fault or _shown(payload)
+def _check_answer(verdict: object, took_s: float, limit_s: float, payload: object, before: str, fault: str) -> str:
+    where = fault or _abbreviated(payload)
     if not isinstance(verdict, str) or verdict not in VERDICTS:
         raise AssertionError(f"neither safe nor unsafe nor unclear: {type(verdict).__name__}, for {where}")
     _require(took_s <= limit_s, f"answered after {took_s:.3f} s, more than {limit_s:.3f} s: {where}")
@@ -247,7 +247,7 @@ def _checked(verdict: object, took_s: float, limit_s: float, payload: object, be
     return verdict
 
 
-def _shown(payload: object) -> str:
+def _abbreviated(payload: object) -> str:
     text = ascii(payload)
     return text if len(text) <= 80 else f"{text[:80]}..."
 

@@ -20,11 +20,11 @@ from lockgate.testing.formats import (
     Dialect,
     Json,
     error_reply,
-    nonce_of,
+    nonce_from_request,
     verdict_object,
 )
 
-MOST_REPLY_BYTES: Final = 64 << 20
+MAX_REPLY_BYTES: Final = 64 << 20
 DRIP_S: Final = 0.02
 
 
@@ -43,7 +43,7 @@ class Exchange:
 
     @property
     def nonce(self) -> str:
-        return nonce_of(self.asked)
+        return nonce_from_request(self.asked)
 
     async def send(self, data: bytes) -> None:
         self.writer.write(data)
@@ -69,7 +69,7 @@ class Exchange:
     async def flood(self, first: bytes, wave: bytes) -> None:
         """`wave` again and again, as fast as it is taken, until the client goes away or the cap is reached."""
         await self.send(first)
-        for _ in range(MOST_REPLY_BYTES // len(wave)):
+        for _ in range(MAX_REPLY_BYTES // len(wave)):
             await self.send(wave)
 
     async def reply(self, body: bytes | Json, status: int = 200, **headers: str) -> None:
@@ -97,41 +97,41 @@ def _response(body: bytes | Json, status: int | str = 200, **headers: str) -> by
 Act = Callable[[Exchange], Awaitable[None]]
 
 
-class Fault(NamedTuple):
+class ProviderFault(NamedTuple):
     what: str
     act: Act
     at_once: bool = False  # before the request has been read
     url: str = ""  # where a client has to be pointed to meet it, when that is not the provider itself
 
 
-KNOWN: dict[str, Fault] = {}
+FAULT_TABLE: dict[str, ProviderFault] = {}
 
 
-def _fault(what: str, *, at_once: bool = False, url: str = "") -> Callable[[Act], Act]:
+def _named_fault(what: str, *, at_once: bool = False, url: str = "") -> Callable[[Act], Act]:
     """Known from here on by the function's own name."""
 
     def keep(act: Act) -> Act:
-        KNOWN[act.__name__.replace("_", "-")] = Fault(what, act, at_once, url)
+        FAULT_TABLE[act.__name__.replace("_", "-")] = ProviderFault(what, act, at_once, url)
         return act
 
     return keep
 
 
-def _sends(name: str, what: str, data: bytes | Callable[[Exchange], bytes]) -> None:
+def _add_response(name: str, what: str, data: bytes | Callable[[Exchange], bytes]) -> None:
     async def act(exchange: Exchange) -> None:
         await exchange.send(data(exchange) if callable(data) else data)
 
-    KNOWN[name] = Fault(what, act)
+    FAULT_TABLE[name] = ProviderFault(what, act)
 
 
-def _bends(name: str, what: str, bend: Callable[[Exchange], object]) -> None:
+def _add_bent_reply(name: str, what: str, bend: Callable[[Exchange], object]) -> None:
     """A good reply, 200, after `bend` changed it."""
 
     async def act(exchange: Exchange) -> None:
         bend(exchange)
         await exchange.reply(exchange.good)
 
-    KNOWN[name] = Fault(what, act)
+    FAULT_TABLE[name] = ProviderFault(what, act)
 
 
 async def _never(_: Exchange) -> None:
@@ -140,204 +140,204 @@ async def _never(_: Exchange) -> None:
 
 PLAIN_PORT: Final = "https://127.0.0.1:{plain}"
 
-KNOWN["dns-failure"] = Fault("a host name that does not resolve", _never, url="https://loopback.invalid")
-KNOWN["refused"] = Fault("a port nobody listens on", _never, url="http://127.0.0.1:{closed}")
-KNOWN["never-accepted"] = Fault("a listener whose queue is full", _never, url="http://127.0.0.1:{full}")
+FAULT_TABLE["dns-failure"] = ProviderFault("a host name that does not resolve", _never, url="https://loopback.invalid")
+FAULT_TABLE["refused"] = ProviderFault("a port nobody listens on", _never, url="http://127.0.0.1:{closed}")
+FAULT_TABLE["never-accepted"] = ProviderFault("a listener whose queue is full", _never, url="http://127.0.0.1:{full}")
 
 
-@_fault("a certificate for the right name that nobody vouches for", url="https://127.0.0.1:{tls}")
+@_named_fault("a certificate for the right name that nobody vouches for", url="https://127.0.0.1:{tls}")
 async def tls_self_signed(exchange: Exchange) -> None:
     await exchange.reply(exchange.good)
 
 
-@_fault("plain HTTP on a port asked for TLS", at_once=True, url=PLAIN_PORT)
+@_named_fault("plain HTTP on a port asked for TLS", at_once=True, url=PLAIN_PORT)
 async def tls_plain(exchange: Exchange) -> None:
     await exchange.reply(error_reply(None, 400), 400, connection="close")
 
 
-@_fault("a handshake ended by an alert", at_once=True, url=PLAIN_PORT)
+@_named_fault("a handshake ended by an alert", at_once=True, url=PLAIN_PORT)
 async def tls_alert(exchange: Exchange) -> None:
     await exchange.send(bytes.fromhex("15030300020228"))
 
 
-@_fault("a handshake nobody answers", at_once=True, url=PLAIN_PORT)
+@_named_fault("a handshake nobody answers", at_once=True, url=PLAIN_PORT)
 async def tls_hang(exchange: Exchange) -> None:
     await exchange.wait()
 
 
-@_fault("a reset in answer to the handshake", at_once=True, url=PLAIN_PORT)
+@_named_fault("a reset in answer to the handshake", at_once=True, url=PLAIN_PORT)
 async def tls_reset(exchange: Exchange) -> None:
     await exchange.reader.read(1)
     exchange.reset()
 
 
-@_fault("a handshake answered a byte at a time", at_once=True, url=PLAIN_PORT)
+@_named_fault("a handshake answered a byte at a time", at_once=True, url=PLAIN_PORT)
 async def tls_drip(exchange: Exchange) -> None:
     await exchange.drip(bytes.fromhex("1603034000"), bytes.fromhex("02003ffc0303"))
 
 
-@_fault("closes without reading", at_once=True)
+@_named_fault("closes without reading", at_once=True)
 async def close_at_once(_: Exchange) -> None:
     pass
 
 
-@_fault("resets without reading", at_once=True)
+@_named_fault("resets without reading", at_once=True)
 async def reset_at_once(exchange: Exchange) -> None:
     exchange.reset()
 
 
-@_fault("accepts and never answers, whatever comes", at_once=True)
+@_named_fault("accepts and never answers, whatever comes", at_once=True)
 async def hang_at_once(exchange: Exchange) -> None:
     await exchange.wait()
 
 
-@_fault("answers before it is asked, then hangs", at_once=True)
+@_named_fault("answers before it is asked, then hangs", at_once=True)
 async def talks_first(exchange: Exchange) -> None:
     await exchange.send(b"220 loopback ESMTP\r\n")
     await exchange.wait()
 
 
-@_fault("reads the request and never answers")
+@_named_fault("reads the request and never answers")
 async def hang(exchange: Exchange) -> None:
     await exchange.wait()
 
 
-@_fault("stops in the middle of the status line")
+@_named_fault("stops in the middle of the status line")
 async def hang_in_status(exchange: Exchange) -> None:
     await exchange.send(b"HTTP/1.1 2")
     await exchange.wait()
 
 
-@_fault("stops in the middle of the headers")
+@_named_fault("stops in the middle of the headers")
 async def hang_in_headers(exchange: Exchange) -> None:
     await exchange.send(_response(exchange.good)[:40])
     await exchange.wait()
 
 
-@_fault("sends the headers and no body")
+@_named_fault("sends the headers and no body")
 async def hang_after_headers(exchange: Exchange) -> None:
     await exchange.send(_head(content_length="400"))
     await exchange.wait()
 
 
-@_fault("stops one byte before the end of the body")
+@_named_fault("stops one byte before the end of the body")
 async def hang_in_body(exchange: Exchange) -> None:
     await exchange.send(_response(exchange.good)[:-1])
     await exchange.wait()
 
 
-@_fault("sends the whole body in chunks, and never the last, empty one")
+@_named_fault("sends the whole body in chunks, and never the last, empty one")
 async def hang_after_chunks(exchange: Exchange) -> None:
     await exchange.send(_chunked(exchange.good).removesuffix(b"0\r\n\r\n"))
     await exchange.wait()
 
 
-@_fault("announces one byte more than it sends, and waits")
+@_named_fault("announces one byte more than it sends, and waits")
 async def hang_at_length(exchange: Exchange) -> None:
     body = json.dumps(exchange.good).encode()
     await exchange.send(_head(content_length=str(len(body) + 1)) + body)
     await exchange.wait()
 
 
-@_fault("a status line a byte at a time, without end")
+@_named_fault("a status line a byte at a time, without end")
 async def status_drip(exchange: Exchange) -> None:
     await exchange.drip(b"HTTP/1.1 200 ", b"O")
 
 
-@_fault("headers a byte at a time, without end")
+@_named_fault("headers a byte at a time, without end")
 async def header_drip(exchange: Exchange) -> None:
     await exchange.drip(b"HTTP/1.1 200 OK\r\n", b"x-drip: drop\r\n")
 
 
-@_fault("a body a byte at a time, without end")
+@_named_fault("a body a byte at a time, without end")
 async def body_drip(exchange: Exchange) -> None:
     await exchange.drip(_head(content_length="60000"), b" ")
 
 
-@_fault("one-byte chunks, slowly, without end")
+@_named_fault("one-byte chunks, slowly, without end")
 async def chunk_drip(exchange: Exchange) -> None:
     await exchange.drip(_head(transfer_encoding="chunked"), b"1\r\n \r\n")
 
 
-@_fault("reads the request and resets")
+@_named_fault("reads the request and resets")
 async def reset(exchange: Exchange) -> None:
     exchange.reset()
 
 
-@_fault("resets in the middle of the headers")
+@_named_fault("resets in the middle of the headers")
 async def reset_in_headers(exchange: Exchange) -> None:
     await exchange.send(_response(exchange.good)[:40])
     await asyncio.sleep(DRIP_S)
     exchange.reset()
 
 
-@_fault("resets between headers and body")
+@_named_fault("resets between headers and body")
 async def reset_after_headers(exchange: Exchange) -> None:
     await exchange.send(_head(content_length="400"))
     await asyncio.sleep(DRIP_S)
     exchange.reset()
 
 
-@_fault("resets one byte before the end of the body")
+@_named_fault("resets one byte before the end of the body")
 async def reset_in_body(exchange: Exchange) -> None:
     await exchange.send(_response(exchange.good)[:-1])
     await asyncio.sleep(DRIP_S)
     exchange.reset()
 
 
-@_fault("a body without length and without end")
+@_named_fault("a body without length and without end")
 async def endless_body(exchange: Exchange) -> None:
     await exchange.flood(_head(connection="close"), b" " * (1 << 16))
 
 
-@_fault("a body of a hundred gigabytes, announced")
+@_named_fault("a body of a hundred gigabytes, announced")
 async def endless_length(exchange: Exchange) -> None:
     await exchange.flood(_head(content_length="107374182400"), b" " * (1 << 16))
 
 
-@_fault("tiny chunks without end")
+@_named_fault("tiny chunks without end")
 async def endless_chunks(exchange: Exchange) -> None:
     await exchange.flood(_head(transfer_encoding="chunked"), b"1\r\n \r\n" * 1000)
 
 
-@_fault("a chunk whose extension never ends")
+@_named_fault("a chunk whose extension never ends")
 async def endless_extension(exchange: Exchange) -> None:
     await exchange.flood(_head(transfer_encoding="chunked") + b"1;x=", b"y" * (1 << 16))
 
 
-@_fault("trailers without end after the whole body")
+@_named_fault("trailers without end after the whole body")
 async def endless_trailers(exchange: Exchange) -> None:
     await exchange.flood(_chunked(exchange.good)[:-2], b"x-trailer: more\r\n" * 1000)
 
 
-@_fault("headers without end")
+@_named_fault("headers without end")
 async def endless_headers(exchange: Exchange) -> None:
     await exchange.flood(b"HTTP/1.1 200 OK\r\n", b"x-flood: more\r\n" * 1000)
 
 
-@_fault("a status line without end")
+@_named_fault("a status line without end")
 async def endless_status(exchange: Exchange) -> None:
     await exchange.flood(b"HTTP/1.1 200 ", b"O" * (1 << 16))
 
 
-@_fault("`103 Early Hints` without end")
+@_named_fault("`103 Early Hints` without end")
 async def early_hints_flood(exchange: Exchange) -> None:
     await exchange.flood(b"", b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n" * 500)
 
 
-@_fault("`102 Processing` now and then, without end")
+@_named_fault("`102 Processing` now and then, without end")
 async def processing_drip(exchange: Exchange) -> None:
     await exchange.drip(b"", b"HTTP/1.1 102 Processing\r\n\r\n")
 
 
-@_fault("401, and back comes every header that was sent, the key among them")
+@_named_fault("401, and back comes every header that was sent, the key among them")
 async def echo(exchange: Exchange) -> None:
     sent = {f"x-sent-{name}": text for name, text in exchange.headers.items()}
     challenge = f'Bearer error="{exchange.headers.get("authorization", "")}"'
     await exchange.reply(error_reply(exchange.dialect, 401), 401, **sent, www_authenticate=challenge)
 
 
-@_fault("a perfect answer, and behind it a second one for whoever asks next")
+@_named_fault("a perfect answer, and behind it a second one for whoever asks next")
 async def second_reply(exchange: Exchange) -> None:
     await exchange.send(_response(exchange.good) * 2)
     await exchange.wait()
@@ -359,48 +359,56 @@ def _framing_faults() -> None:
     def half(exchange: Exchange) -> bytes:
         return good(exchange)[: len(good(exchange)) // 2]
 
-    _sends("half-body", "half of the announced body, then the end", lambda x: _response(x.good)[: -len(half(x))])
-    _sends("half-body-unannounced", "half a body without a length", lambda x: _head(connection="close") + half(x))
-    _sends("length-too-short", "announces fewer bytes than it sends", lambda x: length(x, lambda n: str(n - 9)))
-    _sends("length-too-long", "announces more bytes than it sends", lambda x: length(x, lambda n: str(n + 9)))
-    _sends("length-zero", "announces an empty body and sends one", lambda x: length(x, "0"))
-    _sends("length-negative", "announces a negative length", lambda x: length(x, lambda n: f"-{n}"))
-    _sends("length-word", "announces a length that is no number", lambda x: length(x, "plenty"))
-    _sends("length-huge", "announces a length of 400 digits", lambda x: length(x, "9" * 400))
-    _sends("two-lengths", "announces two lengths", lambda x: length(x, lambda n: f"{n}\r\ncontent-length: {n - 9}"))
-    _sends("chunk-cut", "the whole body in chunks, without the last one", lambda x: _chunked(x.good)[:-5])
-    _sends("chunk-garbage", "a chunk size that is no number", _head(transfer_encoding="chunked") + b"zz\r\n{}")
-    _sends(
+    _add_response("half-body", "half of the announced body, then the end", lambda x: _response(x.good)[: -len(half(x))])
+    _add_response(
+        "half-body-unannounced", "half a body without a length", lambda x: _head(connection="close") + half(x)
+    )
+    _add_response("length-too-short", "announces fewer bytes than it sends", lambda x: length(x, lambda n: str(n - 9)))
+    _add_response("length-too-long", "announces more bytes than it sends", lambda x: length(x, lambda n: str(n + 9)))
+    _add_response("length-zero", "announces an empty body and sends one", lambda x: length(x, "0"))
+    _add_response("length-negative", "announces a negative length", lambda x: length(x, lambda n: f"-{n}"))
+    _add_response("length-word", "announces a length that is no number", lambda x: length(x, "plenty"))
+    _add_response("length-huge", "announces a length of 400 digits", lambda x: length(x, "9" * 400))
+    _add_response(
+        "two-lengths", "announces two lengths", lambda x: length(x, lambda n: f"{n}\r\ncontent-length: {n - 9}")
+    )
+    _add_response("chunk-cut", "the whole body in chunks, without the last one", lambda x: _chunked(x.good)[:-5])
+    _add_response("chunk-garbage", "a chunk size that is no number", _head(transfer_encoding="chunked") + b"zz\r\n{}")
+    _add_response(
         "chunk-huge",
         "a chunk size beyond every integer",
         lambda x: _head(transfer_encoding="chunked") + b"f" * 40 + b"\r\n" + good(x),
     )
-    _sends("coding-unknown", "a transfer coding nobody knows", lambda x: _head(transfer_encoding="rot13") + good(x))
-    _sends("empty", "an end where an answer should be", b"")
-    _sends("garbage", "bytes that are not HTTP", bytes(range(256)) * 4)
-    _sends("http-0.9", "a bare body, without status line or headers", good)
-    _sends("http-9", "a version of HTTP that does not exist", lambda x: _response(x.good).replace(b"/1.1", b"/9.9"))
-    _sends("http-2", "HTTP/2 frames nobody asked for", bytes.fromhex("000000040000000000") * 8)
-    _sends("status-word", "a status that is no number", lambda x: _response(x.good, "fine"))
-    _sends("status-four-digits", "a status of four digits", lambda x: _response(x.good, 2000))
-    _sends("header-without-colon", "a header line without a colon", b"HTTP/1.1 200 OK\r\nnonsense\r\n\r\n")
-    _sends("header-nul", "a NUL in a header", lambda x: _response(x.good, x_odd="a\x00b"))
-    _sends("huge-header", "one header of a mebibyte", lambda x: _response(x.good, x_big="y" * (1 << 20)))
-    _sends(
+    _add_response(
+        "coding-unknown", "a transfer coding nobody knows", lambda x: _head(transfer_encoding="rot13") + good(x)
+    )
+    _add_response("empty", "an end where an answer should be", b"")
+    _add_response("garbage", "bytes that are not HTTP", bytes(range(256)) * 4)
+    _add_response("http-0.9", "a bare body, without status line or headers", good)
+    _add_response(
+        "http-9", "a version of HTTP that does not exist", lambda x: _response(x.good).replace(b"/1.1", b"/9.9")
+    )
+    _add_response("http-2", "HTTP/2 frames nobody asked for", bytes.fromhex("000000040000000000") * 8)
+    _add_response("status-word", "a status that is no number", lambda x: _response(x.good, "fine"))
+    _add_response("status-four-digits", "a status of four digits", lambda x: _response(x.good, 2000))
+    _add_response("header-without-colon", "a header line without a colon", b"HTTP/1.1 200 OK\r\nnonsense\r\n\r\n")
+    _add_response("header-nul", "a NUL in a header", lambda x: _response(x.good, x_odd="a\x00b"))
+    _add_response("huge-header", "one header of a mebibyte", lambda x: _response(x.good, x_big="y" * (1 << 20)))
+    _add_response(
         "many-headers",
         "20,000 headers",
         lambda x: _response(x.good).replace(b"\r\n", b"\r\n" + b"".join(b"x-%d: y\r\n" % n for n in range(20_000)), 1),
     )
-    _sends("gzip", "gzip although identity was asked for", lambda x: _encoded(gzip.compress(good(x)), "gzip"))
-    _sends("gzip-unannounced", "gzip that is not announced", lambda x: _response(gzip.compress(good(x))))
-    _sends("gzip-bomb", "8 MiB of blanks in 8 KiB of gzip", lambda _: _encoded(_bomb(), "gzip"))
-    _sends("gzip-broken", "announces gzip and sends none", lambda x: _encoded(good(x), "gzip"))
-    _sends("deflate", "announces deflate and sends plain text", lambda x: _encoded(good(x), "deflate"))
-    _sends("brotli", "announces brotli and sends plain text", lambda x: _encoded(good(x), "br"))
-    _sends(
+    _add_response("gzip", "gzip although identity was asked for", lambda x: _encoded(gzip.compress(good(x)), "gzip"))
+    _add_response("gzip-unannounced", "gzip that is not announced", lambda x: _response(gzip.compress(good(x))))
+    _add_response("gzip-bomb", "8 MiB of blanks in 8 KiB of gzip", lambda _: _encoded(_gzip_bomb(), "gzip"))
+    _add_response("gzip-broken", "announces gzip and sends none", lambda x: _encoded(good(x), "gzip"))
+    _add_response("deflate", "announces deflate and sends plain text", lambda x: _encoded(good(x), "deflate"))
+    _add_response("brotli", "announces brotli and sends plain text", lambda x: _encoded(good(x), "br"))
+    _add_response(
         "gzip-twice", "announces two encodings", lambda x: _encoded(gzip.compress(gzip.compress(good(x))), "gzip, gzip")
     )
-    _sends("switching", "101 Switching Protocols", b"HTTP/1.1 101 Switching Protocols\r\nupgrade: h2c\r\n\r\n")
+    _add_response("switching", "101 Switching Protocols", b"HTTP/1.1 101 Switching Protocols\r\nupgrade: h2c\r\n\r\n")
 
 
 def _encoded(body: bytes, coding: str) -> bytes:
@@ -408,13 +416,13 @@ def _encoded(body: bytes, coding: str) -> bytes:
 
 
 @functools.cache
-def _bomb() -> bytes:
+def _gzip_bomb() -> bytes:
     return gzip.compress(b" " * (8 << 20))
 
 
 def _status_faults() -> None:
     def status(name: str, what: str, code: int, **headers: str) -> None:
-        _sends(name, what, lambda x: _response(error_reply(x.dialect, code), code, **headers))
+        _add_response(name, what, lambda x: _response(error_reply(x.dialect, code), code, **headers))
 
     for code in (400, 401, 402, 403, 404, 405, 408, 409, 413, 418, 422, 451, 500, 501, 502, 503, 504, 520, 529, 599):
         status(f"status-{code}", f"status {code}", code)
@@ -435,23 +443,23 @@ def _status_faults() -> None:
     status("429-ms", "429 with `retry-after-ms: 1500`", 429, retry_after_ms="1500")
     status("503-retry-after", "503 with `Retry-After: 2`", 503, retry_after="2")
     for code in (403, 500, 503):
-        _sends(f"forged-{code}", f"a perfect answer with status {code}", lambda x, c=code: _response(x.good, c))  # type: ignore[misc]
-    _sends("status-206", "a perfect answer said to be only a part", lambda x: _response(x.good, 206))
-    _sends("status-204", "204, and so no body", b"HTTP/1.1 204 No Content\r\n\r\n")
-    _sends("status-304", "304, as if something were cached", b"HTTP/1.1 304 Not Modified\r\n\r\n")
+        _add_response(f"forged-{code}", f"a perfect answer with status {code}", lambda x, c=code: _response(x.good, c))  # type: ignore[misc]
+    _add_response("status-206", "a perfect answer said to be only a part", lambda x: _response(x.good, 206))
+    _add_response("status-204", "204, and so no body", b"HTTP/1.1 204 No Content\r\n\r\n")
+    _add_response("status-304", "304, as if something were cached", b"HTTP/1.1 304 Not Modified\r\n\r\n")
     # The trap answers well, and `trapped` counts: whoever follows is caught twice, with a key in hand.
     for code in (301, 302, 303, 307, 308):
-        _sends(
+        _add_response(
             f"redirect-{code}",
             f"{code} to a trap on another host name",
             lambda x, c=code: _response(b"", c, location=f"{x.root}/trap{x.path}"),  # type: ignore[misc]
         )
-    _sends(
+    _add_response(
         "redirect-body",
         "302 to the trap with a perfect answer as its body",
         lambda x: _response(x.good, 302, location=f"{x.root}/trap{x.path}"),
     )
-    _sends("redirect-nowhere", "307 without a Location", _response(b"", 307))
+    _add_response("redirect-nowhere", "307 without a Location", _response(b"", 307))
 
 
 FILTERED: Final = {
@@ -477,9 +485,9 @@ FILTERED: Final = {
 
 def _body_faults() -> None:
     page = b"<!doctype html><title>Sign in</title><p>safe</p>"
-    _sends("html", "a sign-in page with status 200", _response(page, content_type="text/html"))
-    _sends("html-as-json", "a sign-in page that says it is JSON", _response(page))
-    _sends("no-body", "200 and an empty body", _response(b""))
+    _add_response("html", "a sign-in page with status 200", _response(page, content_type="text/html"))
+    _add_response("html-as-json", "a sign-in page that says it is JSON", _response(page))
+    _add_response("no-body", "200 and an empty body", _response(b""))
     for name, text in (
         ("empty-object", "{}"),
         ("empty-list", "[]"),
@@ -490,51 +498,69 @@ def _body_faults() -> None:
         ("nan", "NaN"),
         ("word", "safe"),
     ):
-        _sends(f"body-{name}", f"200 with the body `{text}`", _response(text.encode()))
-    _sends("deep-lists", "JSON 30,000 lists deep", _response(b"[" * 30_000 + b"]" * 30_000))
-    _sends("deep-objects", "JSON 9,000 objects deep", _response(b'{"a":' * 9_000 + b"1" + b"}" * 9_000))
-    _sends(
+        _add_response(f"body-{name}", f"200 with the body `{text}`", _response(text.encode()))
+    _add_response("deep-lists", "JSON 30,000 lists deep", _response(b"[" * 30_000 + b"]" * 30_000))
+    _add_response("deep-objects", "JSON 9,000 objects deep", _response(b'{"a":' * 9_000 + b"1" + b"}" * 9_000))
+    _add_response(
         "deep-beside",
         "a perfect answer with something 20,000 deep beside it",
         lambda x: _response(json.dumps(x.good)[:-1].encode() + b',"x":' + b"[" * 20_000 + b"]" * 20_000 + b"}"),
     )
-    _sends("open-lists", "60,000 lists that are never closed", _response(b"[" * 60_000))
-    _sends("long-number", "a number of 50,000 digits", lambda x: _response(_beside(x, b"7" * 50_000)))
-    _sends("nan-beside", "a perfect answer with NaN beside it", lambda x: _response(_beside(x, b"NaN")))
-    _sends(
-        "infinity-beside", "a perfect answer with -Infinity beside it", lambda x: _response(_beside(x, b"-Infinity"))
+    _add_response("open-lists", "60,000 lists that are never closed", _response(b"[" * 60_000))
+    _add_response("long-number", "a number of 50,000 digits", lambda x: _response(_with_extra_value(x, b"7" * 50_000)))
+    _add_response(
+        "nan-beside", "a perfect answer with NaN beside it", lambda x: _response(_with_extra_value(x, b"NaN"))
     )
-    _sends("bad-utf-8", "a perfect answer with a byte that is not UTF-8", lambda x: _response(_beside(x, b'"\xff"')))
-    _sends("utf-16", "a perfect answer in UTF-16", lambda x: _response(json.dumps(x.good).encode("utf-16")))
-    _sends(
+    _add_response(
+        "infinity-beside",
+        "a perfect answer with -Infinity beside it",
+        lambda x: _response(_with_extra_value(x, b"-Infinity")),
+    )
+    _add_response(
+        "bad-utf-8",
+        "a perfect answer with a byte that is not UTF-8",
+        lambda x: _response(_with_extra_value(x, b'"\xff"')),
+    )
+    _add_response("utf-16", "a perfect answer in UTF-16", lambda x: _response(json.dumps(x.good).encode("utf-16")))
+    _add_response(
         "bom",
         "a perfect answer behind a byte order mark",
         lambda x: _response(b"\xef\xbb\xbf" + json.dumps(x.good).encode()),
     )
-    _sends(
+    _add_response(
         "trailing", "a perfect answer, and more behind it", lambda x: _response(json.dumps(x.good).encode() + b" safe")
     )
-    _sends("two-bodies", "two JSON objects in one body", lambda x: _response(json.dumps(x.good).encode() * 2))
-    _sends("comment", "a perfect answer with a comment", lambda x: _response(json.dumps(x.good).encode() + b"// safe"))
-    _sends("control-character", "a bare control character in a string", lambda x: _response(_beside(x, b'"\x01"')))
-    _sends("too-large", "a perfect answer of 80 KiB", lambda x: _response(_beside(x, b'"' + b"y" * 81_920 + b'"')))
-    _sends(
+    _add_response("two-bodies", "two JSON objects in one body", lambda x: _response(json.dumps(x.good).encode() * 2))
+    _add_response(
+        "comment", "a perfect answer with a comment", lambda x: _response(json.dumps(x.good).encode() + b"// safe")
+    )
+    _add_response(
+        "control-character",
+        "a bare control character in a string",
+        lambda x: _response(_with_extra_value(x, b'"\x01"')),
+    )
+    _add_response(
+        "too-large",
+        "a perfect answer of 80 KiB",
+        lambda x: _response(_with_extra_value(x, b'"' + b"y" * 81_920 + b'"')),
+    )
+    _add_response(
         "event-stream",
         "a perfect answer as server-sent events",
         lambda x: _response(b"data: " + json.dumps(x.good).encode() + b"\n\n", content_type="text/event-stream"),
     )
-    _sends("error-in-200", "an error with status 200", lambda x: _response(error_reply(x.dialect, 500)))
-    _sends("content-filter", "400 from the provider's own filter", _response(FILTERED, 400))
+    _add_response("error-in-200", "an error with status 200", lambda x: _response(error_reply(x.dialect, 500)))
+    _add_response("content-filter", "400 from the provider's own filter", _response(FILTERED, 400))
 
 
-def _beside(exchange: Exchange, value: bytes) -> bytes:
+def _with_extra_value(exchange: Exchange, value: bytes) -> bytes:
     return json.dumps(exchange.good)[:-1].encode() + b',"x":' + value + b"}"
 
 
 _MISSING: Final = object()
 
 
-def _put(holder: Any, path: Sequence[str | int], value: object) -> None:
+def _set_path(holder: Any, path: Sequence[str | int], value: object) -> None:
     for step in path[:-1]:
         holder = holder[step]
     if value is _MISSING:
@@ -547,7 +573,9 @@ def _field_faults() -> None:
     """The wrong thing at each field an answer is read from, the answer itself left intact wherever it can be."""
 
     def at(name: str, what: str, where: Callable[[Dialect], tuple[str | int, ...]], value: object) -> None:
-        _bends(name, what, lambda x: _put(x.good, where(x.dialect), value(x) if callable(value) else value))
+        _add_bent_reply(
+            name, what, lambda x: _set_path(x.good, where(x.dialect), value(x) if callable(value) else value)
+        )
 
     def answers(dialect: Dialect) -> tuple[str | int, ...]:
         return (dialect.answers,)
@@ -584,22 +612,22 @@ def _field_faults() -> None:
     at("words-empty", "empty words", words, "")
     at("words-text", "`false` as text; to a model's words, a word", words, "false")
     # A field said twice: readers disagree about which one counts, so neither does.
-    _sends(
+    _add_response(
         "said-twice",
         "the list of answers twice in one object, the last one perfect",
         lambda x: _response(f'{{"{x.dialect.answers}": [], '.encode() + json.dumps(x.good).encode()[1:]),
     )
-    _bends(
+    _add_bent_reply(
         "two-answers",
         "two answers, the second one `unsafe` or flagged",
-        lambda x: x.good[x.dialect.answers].append(_other(x)),
+        lambda x: x.good[x.dialect.answers].append(_contradicting_answer(x)),
     )
 
 
-def _other(exchange: Exchange) -> object:
+def _contradicting_answer(exchange: Exchange) -> object:
     """A second answer beside the first, and against it."""
     other = json.loads(json.dumps(exchange.good))
-    _put(
+    _set_path(
         other,
         exchange.dialect.words,
         True if exchange.dialect is MODERATIONS else verdict_object("unsafe", exchange.nonce),
@@ -611,9 +639,9 @@ def _words_faults() -> None:
     def says(name: str, what: str, text: str | Callable[[str], str]) -> None:
         def bend(exchange: Exchange) -> None:
             if exchange.dialect is not MODERATIONS:
-                _put(exchange.good, exchange.dialect.words, text(exchange.nonce) if callable(text) else text)
+                _set_path(exchange.good, exchange.dialect.words, text(exchange.nonce) if callable(text) else text)
 
-        _bends(f"says-{name}", what, bend)
+        _add_bent_reply(f"says-{name}", what, bend)
 
     def exact(nonce: str) -> str:
         return verdict_object("safe", nonce)
@@ -651,15 +679,15 @@ def _words_faults() -> None:
 
     def cut(exchange: Exchange) -> None:
         if exchange.dialect.stop:
-            _put(exchange.good, exchange.dialect.stop, exchange.dialect.cut)
+            _set_path(exchange.good, exchange.dialect.stop, exchange.dialect.cut)
 
     def stopped(exchange: Exchange) -> None:
         if exchange.dialect.stop:
-            _put(exchange.good, exchange.dialect.stop, exchange.dialect.stopped)
+            _set_path(exchange.good, exchange.dialect.stop, exchange.dialect.stopped)
 
     def odd_stop(exchange: Exchange, value: object) -> None:
         if exchange.dialect.stop:
-            _put(exchange.good, exchange.dialect.stop, value)
+            _set_path(exchange.good, exchange.dialect.stop, value)
 
     def refuse(exchange: Exchange) -> None:
         refusal = "I cannot help with that."
@@ -686,22 +714,24 @@ def _words_faults() -> None:
             exchange.good["content"] = [{"type": "tool_use", "id": "toolu_loopback", "name": "verdict", "input": asked}]
             exchange.good["stop_reason"] = "tool_use"
 
-    _bends("says-refusal", "a refusal as this wire format has it", refuse)
-    _bends("says-refusal-too", "the asked-for object, marked as a refusal", refuse_and_say)
-    _bends("says-cut-short", "the asked-for object, marked as cut short", cut)
-    _bends("says-filtered", "the asked-for object, marked as stopped by the provider's filter", stopped)
-    _bends("says-odd-stop", "the asked-for object, ended for a reason nobody knows", lambda x: odd_stop(x, "tired"))
-    _bends("says-number-stop", "the asked-for object, ended for the reason 7", lambda x: odd_stop(x, 7))
-    _bends("says-tool-call", "a tool call nobody offered", call)
+    _add_bent_reply("says-refusal", "a refusal as this wire format has it", refuse)
+    _add_bent_reply("says-refusal-too", "the asked-for object, marked as a refusal", refuse_and_say)
+    _add_bent_reply("says-cut-short", "the asked-for object, marked as cut short", cut)
+    _add_bent_reply("says-filtered", "the asked-for object, marked as stopped by the provider's filter", stopped)
+    _add_bent_reply(
+        "says-odd-stop", "the asked-for object, ended for a reason nobody knows", lambda x: odd_stop(x, "tired")
+    )
+    _add_bent_reply("says-number-stop", "the asked-for object, ended for the reason 7", lambda x: odd_stop(x, 7))
+    _add_bent_reply("says-tool-call", "a tool call nobody offered", call)
 
 
 def _rating_faults() -> None:
     def rates(name: str, what: str, path: Sequence[str | int], value: object) -> None:
         def bend(exchange: Exchange) -> None:
             if exchange.dialect is MODERATIONS:
-                _put(exchange.good, ("results", 0, *path), value)
+                _set_path(exchange.good, ("results", 0, *path), value)
 
-        _bends(f"rates-{name}", what, bend)
+        _add_bent_reply(f"rates-{name}", what, bend)
 
     score = ("category_scores", "violence")
     rates("nan", "a score that is not a number", score, float("nan"))
@@ -725,7 +755,7 @@ _field_faults()
 _words_faults()
 _rating_faults()
 
-FAULTS: Final[Mapping[str, str]] = MappingProxyType({name: fault.what for name, fault in KNOWN.items()})
+FAULTS: Final[Mapping[str, str]] = MappingProxyType({name: fault.what for name, fault in FAULT_TABLE.items()})
 """Every way a `LoopbackProvider` can misbehave, and what it does. None of them may ever become `safe`.
 
 `says-...` bends what a model says and `rates-...` what a rating endpoint says: on the other kind of endpoint they

@@ -40,7 +40,7 @@ MESSAGES = Dialect("messages", "content", ("content", 0, "text"), ("stop_reason"
 MODERATIONS = Dialect("moderations", "results", ("results", 0, "flagged"), None, "", "")
 
 
-def dialect_of(path: str) -> Dialect | None:
+def dialect_from_path(path: str) -> Dialect | None:
     """By the end of the path, so that any prefix works: a gateway's `/proxy/openai/v1/...` is spoken to as well."""
     plain = path.partition("?")[0]
     if plain.endswith("/chat/completions"):
@@ -117,7 +117,7 @@ def error_reply(dialect: Dialect | None, status: int) -> Json:
     return {"error": {"message": message, "type": kind, "param": None, "code": None}}
 
 
-def nonce_of(asked: Json) -> str:
+def nonce_from_request(asked: Json) -> str:
     """The nonce an answer has to echo: from the schema if it pins one, else as the first text that names one has it."""
 
     def pinned(value: object) -> str:

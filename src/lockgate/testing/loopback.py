@@ -17,11 +17,11 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from lockgate.core.errors import quoted
-from lockgate.testing.faults import KNOWN, Exchange, Fault
-from lockgate.testing.formats import Json, dialect_of, error_reply, good_reply, verdict_object
+from lockgate.testing.faults import FAULT_TABLE, Exchange, ProviderFault
+from lockgate.testing.formats import Json, dialect_from_path, error_reply, good_reply, verdict_object
 
-MOST_REQUEST_BYTES: Final = 8 << 20
-MOST_RECORDED: Final = 20_000
+MAX_REQUEST_BYTES: Final = 8 << 20
+MAX_RECORDED: Final = 20_000
 
 Say = Callable[[Json], str]
 
@@ -114,7 +114,7 @@ class LoopbackProvider:
     def fault(self, fault: str | Sequence[str | None] | None) -> None:
         plan = [fault] if fault is None or isinstance(fault, str) else list(fault)
         for name in plan or [""]:
-            if name is not None and name not in KNOWN:
+            if name is not None and name not in FAULT_TABLE:
                 raise ValueError(
                     f"there is no fault called {quoted(name)}\nhint: lockgate.testing.FAULTS lists them all"
                 )
@@ -131,7 +131,7 @@ class LoopbackProvider:
         if not self._ports:
             raise RuntimeError("the provider is not running\nhint: use it in a `with` block, or call start()")
         fault = self.fault
-        place = KNOWN[fault].url if fault else ""
+        place = FAULT_TABLE[fault].url if fault else ""
         return (place or "http://127.0.0.1:{plain}").format_map(self._ports)
 
     def start(self) -> Self:
@@ -179,8 +179,8 @@ class LoopbackProvider:
         # What goes wrong in a connection here is what the client was meant to meet; it is nobody's log line.
         self._loop.set_exception_handler(lambda *_: None)
         self._stop = asyncio.Event()
-        plain = await asyncio.start_server(self._meet, "127.0.0.1", 0, backlog=1024)
-        tls = await asyncio.start_server(self._meet, "127.0.0.1", 0, backlog=64, ssl=_tls_context())
+        plain = await asyncio.start_server(self._serve_connection, "127.0.0.1", 0, backlog=1024)
+        tls = await asyncio.start_server(self._serve_connection, "127.0.0.1", 0, backlog=64, ssl=_tls_context())
         closed, full, *fillers = _dead_ends()
         try:
             sockets = {"plain": plain.sockets[0], "tls": tls.sockets[0], "closed": closed, "full": full}
@@ -208,7 +208,7 @@ class LoopbackProvider:
             await asyncio.gather(*others, return_exceptions=True)
         await asyncio.sleep(0)  # what was aborted is closed on the loop's next round
 
-    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         self._open.add(writer)
         try:
@@ -228,13 +228,13 @@ class LoopbackProvider:
             finally:
                 self._open.discard(writer)
 
-    def _take_fault(self) -> Fault | None:
+    def _take_fault(self) -> ProviderFault | None:
         name = self._plan.pop(0) if len(self._plan) > 1 else self._plan[0]
-        return KNOWN[name] if name else None
+        return FAULT_TABLE[name] if name else None
 
     async def _exchange(self, exchange: Exchange) -> bool:
         """One request; True when another may follow on the same connection."""
-        planned = KNOWN[self.fault] if self.fault else None
+        planned = FAULT_TABLE[self.fault] if self.fault else None
         if planned is not None and planned.at_once:
             self._take_fault()
             await planned.act(exchange)
@@ -248,19 +248,19 @@ class LoopbackProvider:
             name, text = name.strip().lower(), text.strip()
             headers[name] = f"{headers[name]}, {text}" if name in headers else text
         length = int(headers.get("content-length", "0"))
-        if length > MOST_REQUEST_BYTES or "transfer-encoding" in headers:
+        if length > MAX_REQUEST_BYTES or "transfer-encoding" in headers:
             await exchange.reply(error_reply(None, 413), 413)
             return False
         if headers.get("expect", "").lower() == "100-continue":
             await exchange.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         body = await exchange.reader.readexactly(length)
         self.requests.append(Recorded(method, path, MappingProxyType(headers), body))
-        del self.requests[:-MOST_RECORDED]
+        del self.requests[:-MAX_RECORDED]
         if path.startswith("/trap/"):
             self.trapped += 1
 
         fault = self._take_fault()
-        dialect = dialect_of(path)
+        dialect = dialect_from_path(path)
         if dialect is None or method != "POST":
             await exchange.reply(error_reply(None, 404), 404)
             return True

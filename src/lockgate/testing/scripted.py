@@ -6,8 +6,8 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from lockgate.core.questions import Answer, Blocked, Question, Said, Scored, Verdict
-from lockgate.testing.formats import nonce_of, verdict_object
+from lockgate.core.questions import Answer, ModelText, ProviderBlock, Question, Rating, Verdict
+from lockgate.testing.formats import nonce_from_request, verdict_object
 
 if TYPE_CHECKING:
     from lockgate.verifiers.client import Outcome, Provider
@@ -40,9 +40,9 @@ class ScriptedVerifier:
         match answer:
             case str():
                 return answer
-            case Blocked() | Scored(flagged=True):
+            case ProviderBlock() | Rating(flagged=True):
                 return "unsafe"
-            case Scored():
+            case Rating():
                 return "safe"
             case _:  # words without a question that they could answer, or none
                 return "unclear"
@@ -68,7 +68,7 @@ class ScriptedVerifier:
             answer = self._next()
         if isinstance(answer, str):
             asked = {"schema": question.schema, "system": question.system, "messages": [question.user]}
-            answer = Said(verdict_object(answer, nonce_of(asked)))
+            answer = ModelText(verdict_object(answer, nonce_from_request(asked)))
         return Outcome(answer, 0.0, 1)
 
     async def ask_async(

@@ -28,26 +28,26 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 from lockgate.core.errors import InvalidPayload
-from lockgate.core.questions import Answer, NoAnswer, Question, Verdict, Why
+from lockgate.core.questions import Answer, NoAnswer, NoAnswerReason, Question, Verdict
 from lockgate.core.requests.assessment import (
     NO_FINDINGS,
     REASONS,
     Assessment,
-    View,
-    Weighed,
-    unanswered,
-    view,
-    viewed,
-    weigh,
+    RulesView,
+    WeighedVerdict,
+    verdict_without_answer,
+    view_from_scan,
+    view_payload,
+    weigh_answer,
 )
 from lockgate.core.requests.payload import Payload, PolicyContext, parse_payload, payload_digest
-from lockgate.core.requests.verifier_prompts import assess_question
+from lockgate.core.requests.verifier_prompts import build_assess_question
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.gate import shared_scanner
 from lockgate.runtime.metrics import METRICS, OTHER, PROVIDERS, Metrics
-from lockgate.runtime.tracing import NOBODYS, Span, Tracing
-from lockgate.runtime.worker_pool import Full, Lane
+from lockgate.runtime.tracing import NO_SPAN, AssessmentSpan, Tracing
+from lockgate.runtime.worker_pool import Full, WorkerPool
 from lockgate.settings.verifiers import is_key
 from lockgate.verifiers.client import Client, Provider
 
@@ -79,7 +79,7 @@ _SAFE: tuple[Verdict, str, tuple[str, ...], str] = ("safe", NO_FINDINGS, (), "")
 # What comes along with words alone: nothing.
 _WORDS = Payload("")
 # Consequences of what has been reported already, or of the caller's own code: thousands a second are possible.
-_NOT_NEWS = frozenset({Why.CIRCUIT_OPEN, Why.BUSY, Why.CALLED_IN_LOOP})
+_NOT_NEWS = frozenset({NoAnswerReason.CIRCUIT_OPEN, NoAnswerReason.BUSY, NoAnswerReason.CALLED_IN_LOOP})
 
 T = TypeVar("T")
 _Asked = Mapping[str, Any] | Payload
@@ -111,7 +111,7 @@ class _Driver(Enum):
     NOBODY = "nobody"
 
 
-class _Size(Enum):
+class _PayloadSize(Enum):
     SMALL = "small"
     ORDINARY = "ordinary"
     LARGE = "large"
@@ -136,8 +136,10 @@ class _Adapter:
         # One thread each: reading keeps the processor busy, and more of them would only take turns with each other
         # and with the loop. Megabytes can take longer than others have time to wait, so there are two for them, of
         # which nobody gets both.
-        self._reading = {size: Lane(1, most=most_waiting) for size in (_Size.SMALL, _Size.ORDINARY)}
-        self._reading[_Size.LARGE] = Lane(2, most=most_waiting, each=1)
+        self._reading = {
+            size: WorkerPool(1, max_jobs=most_waiting) for size in (_PayloadSize.SMALL, _PayloadSize.ORDINARY)
+        }
+        self._reading[_PayloadSize.LARGE] = WorkerPool(2, max_jobs=most_waiting, per_client=1)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._name})"
@@ -151,7 +153,7 @@ class _Adapter:
 
     def examine(self, payload: Mapping[str, Any], *, tenant: str = "") -> Assessment:
         """The verdict with its reason, what was found, and how long it took."""
-        flow = self._flow(payload, tenant, _Driver.NOBODY if _on_a_loop() else _Driver.THREAD)
+        flow = self._assessment_steps(payload, tenant, _Driver.NOBODY if _is_on_event_loop() else _Driver.THREAD)
         resume: Callable[[Any], _Step] = flow.send
         value: Any = None
         while True:
@@ -165,13 +167,13 @@ class _Adapter:
                 resume, value = flow.throw, error
 
     async def examine_async(
-        self, payload: Mapping[str, Any] | Payload, *, tenant: str = "", whom: str = ""
+        self, payload: Mapping[str, Any] | Payload, *, tenant: str = "", client: str = ""
     ) -> Assessment:
         """The same; `whom` says whose turn reading it is, where that is not the tenant's.
 
         A Payload is what its maker has made sure of: nothing in it is checked again.
         """
-        flow = self._flow(payload, tenant, _Driver.LOOP, whom)
+        flow = self._assessment_steps(payload, tenant, _Driver.LOOP, client)
         resume: Callable[[Any], _Step] = flow.send
         value: Any = None
         try:
@@ -187,24 +189,24 @@ class _Adapter:
         finally:
             flow.close()
 
-    def _flow(self, payload: _Asked, tenant: str, driver: _Driver, whom: str = "") -> _Flow[Assessment]:
-        seen = _Seen(self._clock(), tenant, _whom(whom or tenant))
+    def _assessment_steps(self, payload: _Asked, tenant: str, driver: _Driver, whom: str = "") -> _Flow[Assessment]:
+        seen = _AssessmentState(self._clock(), tenant, _client_name(whom or tenant))
         span = self._tracing.start()
         try:
             try:
-                weighed = yield from self._weighed(payload, seen, driver)
+                weighed = yield from self._verdict_steps(payload, seen, driver)
             except InvalidPayload:
-                weighed = unanswered(None, Why.BAD_PAYLOAD)
+                weighed = verdict_without_answer(None, NoAnswerReason.BAD_PAYLOAD)
             except TimeoutError:
-                weighed = unanswered(seen.view, Why.DEADLINE)
+                weighed = verdict_without_answer(seen.view, NoAnswerReason.DEADLINE)
             except Full:
-                weighed = unanswered(seen.view, Why.BUSY)
+                weighed = verdict_without_answer(seen.view, NoAnswerReason.BUSY)
             except (KeyboardInterrupt, GeneratorExit):
                 raise
             except BaseException as error:  # noqa: BLE001 - whatever it was, the request path must not see it
                 # Also a CancelledError, which is somebody's code's here: a caller's own never enters the flow.
                 seen.error = _type_name(error)
-                weighed = unanswered(seen.view, Why.INTERNAL)
+                weighed = verdict_without_answer(seen.view, NoAnswerReason.INTERNAL)
             rules = seen.view.rules if seen.view is not None else ()
             latency_ms = (self._clock() - seen.began) * 1000
             read = seen.view is not None
@@ -215,48 +217,48 @@ class _Adapter:
         finally:
             span.end()
 
-    def _weighed(self, payload: _Asked, seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
+    def _verdict_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> _Flow[WeighedVerdict]:
         raise NotImplementedError
 
-    def _read(self, payload: _Asked, seen: _Seen, driver: _Driver) -> _Flow[View | None]:
+    def _read_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> _Flow[RulesView | None]:
         """Step 1; None for a payload that cannot be read without holding up somebody's loop."""
-        size = _size(payload)
-        if driver is _Driver.NOBODY and size is not _Size.SMALL:
+        size = _payload_size(payload)
+        if driver is _Driver.NOBODY and size is not _PayloadSize.SMALL:
             return None
 
-        def work() -> View:
+        def work() -> RulesView:
             parsed = payload if type(payload) is Payload else parse_payload(cast("Mapping[str, Any]", payload))
-            self._in_time(seen)
+            self._check_deadline(seen)
             # The rules first: where time runs out afterwards, what they found still counts.
-            seen.view = view(parsed, self._scanner)
+            seen.view = view_payload(parsed, self._scanner)
             if driver is not _Driver.NOBODY or self._quick:
-                self._in_time(seen)
-                self._put(parsed, seen.view, seen)
+                self._check_deadline(seen)
+                self._prepare_question(parsed, seen.view, seen)
             return seen.view
 
-        if size is _Size.SMALL and (driver is not _Driver.LOOP or self._quick):
+        if size is _PayloadSize.SMALL and (driver is not _Driver.LOOP or self._quick):
             return work()
-        found: View = yield _Work(work, self._reading[size], self._left_s(seen), seen.whom)
+        found: RulesView = yield _PoolStep(work, self._reading[size], self._seconds_left(seen), seen.whom)
         return found
 
-    def _left_s(self, seen: _Seen) -> float:
+    def _seconds_left(self, seen: _AssessmentState) -> float:
         return self._timeout_s - (self._clock() - seen.began)
 
-    def _in_time(self, seen: _Seen) -> None:
+    def _check_deadline(self, seen: _AssessmentState) -> None:
         """What nobody waits for any more is not read to its end: others are waiting for the thread."""
-        if self._left_s(seen) <= 0:
+        if self._seconds_left(seen) <= 0:
             raise TimeoutError
 
-    def _put(self, payload: Payload, found: View, seen: _Seen) -> None:
+    def _prepare_question(self, payload: Payload, found: RulesView, seen: _AssessmentState) -> None:
         """What may be told about the payload, and the question, where one is asked."""
         raise NotImplementedError
 
-    def _report(self, assessment: Assessment, why: Why | None, error: str, span: Span) -> None:
+    def _report(self, assessment: Assessment, why: NoAnswerReason | None, error: str, span: AssessmentSpan) -> None:
         metrics = self._metrics
         metrics.requests.add(self._name, assessment.verdict)
         metrics.latency.observe(assessment.latency_ms / 1000, self._name)
-        if span is not NOBODYS:
-            span.tell(
+        if span is not NO_SPAN:
+            span.set_attributes(
                 provider=self._name, verdict=assessment.verdict, reason=assessment.reason, digest=assessment.digest
             )
         if why is None:
@@ -276,8 +278,8 @@ class _Adapter:
         with suppress(Exception):
             line = "no answer: " + " ".join(f"{name}={value}" for name, value in told.items())
             LOG.log(logging.DEBUG if why in _NOT_NEWS else logging.WARNING, line, extra={"lockgate": told})
-            if why is Why.CALLED_IN_LOOP:
-                _warn_once_of_the_loop()
+            if why is NoAnswerReason.CALLED_IN_LOOP:
+                _warn_about_loop_once()
 
 
 class LocalRuleAdapter(_Adapter):
@@ -286,11 +288,11 @@ class LocalRuleAdapter(_Adapter):
     def __init__(self, *, scanner: Scanner | None = None, metrics: Metrics = METRICS, timeout_ms: int = 1500) -> None:
         super().__init__("local", scanner, metrics, timeout_ms / 1000, most_waiting=1024)
 
-    def _weighed(self, payload: _Asked, seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
-        found = yield from self._read(payload, seen, driver)
-        return found.alone if found is not None else unanswered(None, Why.CALLED_IN_LOOP)
+    def _verdict_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> _Flow[WeighedVerdict]:
+        found = yield from self._read_steps(payload, seen, driver)
+        return found.rules_only if found is not None else verdict_without_answer(None, NoAnswerReason.CALLED_IN_LOOP)
 
-    def at_once(self, text: str, context: PolicyContext) -> Assessment | None:
+    def examine_small(self, text: str, context: PolicyContext) -> Assessment | None:
         """What `examine_async` says of a small text alone, without all that only those need who may have to wait.
 
         None where it is not small, or anything else is in the way: then that one is asked. No digest where nothing was
@@ -301,10 +303,10 @@ class LocalRuleAdapter(_Adapter):
         began = self._clock()
         verdict, reason, rules, digest = _SAFE
         try:
-            scan = self._scanner.look(text)
+            scan = self._scanner.scan_or_none(text)
             if scan is not None:
-                found = viewed(_WORDS, scan)
-                verdict, reason, _ = found.alone
+                found = view_from_scan(_WORDS, scan)
+                verdict, reason, _ = found.rules_only
                 rules = found.rules
                 digest = "" if verdict == "safe" else _digest(Payload(text, policy_context=context))
         except Exception:  # noqa: BLE001 - it fails there once more, where it is reported
@@ -313,11 +315,11 @@ class LocalRuleAdapter(_Adapter):
         assessment = Assessment(verdict, self._name, reason, latency_ms, rules, digest)
         span = self._tracing.start()
         self._report(assessment, None, "", span)
-        if span is not NOBODYS:
+        if span is not NO_SPAN:
             span.end()
         return assessment
 
-    def _put(self, payload: Payload, found: View, seen: _Seen) -> None:  # noqa: ARG002
+    def _prepare_question(self, payload: Payload, found: RulesView, seen: _AssessmentState) -> None:  # noqa: ARG002
         # Redacting a text takes many times what the rules take. A key that nobody knows serves as well: without it
         # nobody finds the rest of a text by trying, and in this process the same request has the same digest.
         seen.digest = _digest(payload)
@@ -357,45 +359,47 @@ class RemoteAdapter(_Adapter):
         self._custom_redactions = tuple(custom_redactions)
         self._nonce = nonce
         # A source that hangs does not let go of its threads. One that hangs for one tenant gets half of them.
-        self._fetching = Lane(64, most=64, each=32)
+        self._fetching = WorkerPool(64, max_jobs=64, per_client=32)
 
     def close(self) -> None:
         """Let go of the connections, for good: whoever asks afterwards gets the rules' word at most."""
         self._client.close()
 
-    def _weighed(self, payload: _Asked, seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
+    def _verdict_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> _Flow[WeighedVerdict]:
         # 1. Read.
-        found = yield from self._read(payload, seen, driver)
+        found = yield from self._read_steps(payload, seen, driver)
         if found is None or seen.asked is None:
-            return unanswered(found, Why.CALLED_IN_LOOP)
+            return verdict_without_answer(found, NoAnswerReason.CALLED_IN_LOOP)
         # 2. Key.
-        key = yield from self._key(seen)
+        key = yield from self._key_steps(seen)
         if isinstance(key, NoAnswer):
-            return unanswered(found, key.why)
+            return verdict_without_answer(found, key.why)
         # 3. Ask.
         question, whole, nonce = seen.asked
-        answer: Answer = yield _Asking(self._client, self._provider, question, key, seen.tenant, self._left_s(seen))
+        answer: Answer = yield _ProviderStep(
+            self._client, self._provider, question, key, seen.tenant, self._seconds_left(seen)
+        )
         # 4. Rule.
-        return weigh(found, answer, nonce=nonce, whole=whole)
+        return weigh_answer(found, answer, nonce=nonce, whole=whole)
 
-    def _put(self, payload: Payload, found: View, seen: _Seen) -> None:
+    def _prepare_question(self, payload: Payload, found: RulesView, seen: _AssessmentState) -> None:
         seen.digest = payload_digest(payload, self._custom_redactions)
-        self._in_time(seen)
+        self._check_deadline(seen)
         nonce = self._nonce()
         # `encoded:base64>percent` in the alphabet that names have in a question.
         rules = [rule.replace(">", "/") for rule in found.rules]
-        question, whole = assess_question(
+        question, whole = build_assess_question(
             payload, rules, found.spans, nonce, budget=self._excerpt_characters, custom=self._custom_redactions
         )
         # Whoever asks for patterns of their own where none are set cannot have had them taken out.
         unset = payload.policy_context.pii_ruleset == "custom" and not self._custom_redactions
         seen.asked = (question, whole and not unset, nonce)
 
-    def _key(self, seen: _Seen) -> _Flow[str | NoAnswer]:
+    def _key_steps(self, seen: _AssessmentState) -> _Flow[str | NoAnswer]:
         tenant = seen.tenant
         # The tenant's name comes with a request: it ends up in tables, and must not fill or confuse them.
         if not _is_tenant(tenant):
-            return NoAnswer(Why.NO_KEY)
+            return NoAnswer(NoAnswerReason.NO_KEY)
         # What a manager raises may quote the key, or the request for it: nothing of it is kept.
         if getattr(self._keys, "instant", False) is True:
             try:
@@ -403,17 +407,17 @@ class RemoteAdapter(_Adapter):
             except KeyboardInterrupt:
                 raise
             except BaseException:  # noqa: BLE001 - a SystemExit of its own, or a cancellation of nobody's
-                return NoAnswer(Why.NO_KEY)
+                return NoAnswer(NoAnswerReason.NO_KEY)
         else:
             try:
-                key = yield _Work(lambda: self._keys.key(tenant), self._fetching, self._left_s(seen), tenant)
+                key = yield _PoolStep(lambda: self._keys.key(tenant), self._fetching, self._seconds_left(seen), tenant)
             except (TimeoutError, Full):
                 raise
             except Exception:  # noqa: BLE001 - as above; the lane lets nothing else through
-                return NoAnswer(Why.NO_KEY)
+                return NoAnswer(NoAnswerReason.NO_KEY)
         if is_key(key) or (key == "" and not self._key_needed):
             return key
-        return NoAnswer(Why.NO_KEY)
+        return NoAnswer(NoAnswerReason.NO_KEY)
 
 
 class EmbeddedAdapter(LocalRuleAdapter):
@@ -435,22 +439,22 @@ class EmbeddedAdapter(LocalRuleAdapter):
         self._name = "embedded"
         self._judge = judge
         # Whoever comes first would else wait for the model to load.
-        judge.warm()
+        judge.load_in_background()
 
-    def _weighed(self, payload: _Asked, seen: _Seen, driver: _Driver) -> _Flow[Weighed]:
-        found = yield from self._read(payload, seen, driver)
+    def _verdict_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> _Flow[WeighedVerdict]:
+        found = yield from self._read_steps(payload, seen, driver)
         if found is None or driver is _Driver.NOBODY:
-            return unanswered(found, Why.CALLED_IN_LOOP)
+            return verdict_without_answer(found, NoAnswerReason.CALLED_IN_LOOP)
         if found.verdict == "unsafe":
             # Nobody could clear it any more.
-            return found.alone
-        left_s = self._left_s(seen)
-        work = partial(self._judge.rate, seen.text, until=monotonic() + left_s)
-        answer, whole = yield _Work(work, self._judge.lane, left_s, seen.whom)
-        return weigh(found, answer, nonce="", whole=whole)
+            return found.rules_only
+        left_s = self._seconds_left(seen)
+        work = partial(self._judge.rate_text, seen.text, until=monotonic() + left_s)
+        answer, whole = yield _PoolStep(work, self._judge.pool, left_s, seen.whom)
+        return weigh_answer(found, answer, nonce="", whole=whole)
 
-    def _put(self, payload: Payload, found: View, seen: _Seen) -> None:
-        super()._put(payload, found, seen)
+    def _prepare_question(self, payload: Payload, found: RulesView, seen: _AssessmentState) -> None:
+        super()._prepare_question(payload, found, seen)
         seen.text = payload.prompt_text
 
 
@@ -480,24 +484,24 @@ class _Step(Protocol):
 _Flow = Generator[_Step, Any, T]
 
 
-class _Work(NamedTuple):
+class _PoolStep(NamedTuple):
     """Work that keeps the processor busy or that may block; nobody waits for it longer than `timeout_s`."""
 
     work: Callable[[], object]
-    lane: Lane
+    lane: WorkerPool
     timeout_s: float
     whom: str
 
     def now(self) -> object:
-        return self.lane.wait(self.work, self.timeout_s, self.whom)
+        return self.lane.run(self.work, self.timeout_s, self.whom)
 
     async def later(self) -> object:
         async with asyncio.timeout(max(0.0, self.timeout_s)):
-            outcome = await asyncio.wrap_future(self.lane.start(self.work, self.whom))
+            outcome = await asyncio.wrap_future(self.lane.submit(self.work, self.whom))
         return outcome()
 
 
-class _Asking(NamedTuple):
+class _ProviderStep(NamedTuple):
     client: Client
     provider: Provider
     question: Question
@@ -520,14 +524,14 @@ class _Asking(NamedTuple):
         return asked.answer
 
 
-class _Seen:
+class _AssessmentState:
     """What a flow knows so far, for the case that it fails."""
 
     __slots__ = ("asked", "began", "digest", "error", "tenant", "text", "view", "whom")
 
     def __init__(self, began: float, tenant: str, whom: str) -> None:
         self.began, self.tenant, self.whom = began, tenant, whom
-        self.view: View | None = None
+        self.view: RulesView | None = None
         self.asked: tuple[Question, bool, str] | None = None
         self.digest = ""
         self.error = ""
@@ -542,7 +546,7 @@ def _digest(payload: Payload) -> str:
     return blake2b(said, key=_SECRET, digest_size=32).hexdigest()
 
 
-def _on_a_loop() -> bool:
+def _is_on_event_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -554,12 +558,12 @@ def _is_tenant(tenant: object) -> bool:
     return type(tenant) is str and len(tenant) <= MAX_TENANT_CHARACTERS and tenant.isprintable()
 
 
-def _whom(tenant: object) -> str:
+def _client_name(tenant: object) -> str:
     """Whose turn it is in a lane; nobody's in particular for what cannot be a tenant's name."""
     return cast(str, tenant) if _is_tenant(tenant) else ""
 
 
-def _size(payload: object) -> _Size:
+def _payload_size(payload: object) -> _PayloadSize:
     """The size of a payload that is plain JSON of few parts; anything else may take any time to look at, and is large.
 
     It is looked at on the caller's loop, so its parts count as much as its characters.
@@ -568,8 +572,8 @@ def _size(payload: object) -> _Size:
         # One that was parsed: all but its text is bounded.
         characters = len(payload.prompt_text)
         if characters <= MAX_CHARACTERS_ON_LOOP:
-            return _Size.SMALL
-        return _Size.ORDINARY if characters <= MAX_CHARACTERS_ORDINARY else _Size.LARGE
+            return _PayloadSize.SMALL
+        return _PayloadSize.ORDINARY if characters <= MAX_CHARACTERS_ORDINARY else _PayloadSize.LARGE
     parts = 1
     characters = 0
     pending: list[object] = [(payload,)]
@@ -588,10 +592,10 @@ def _size(payload: object) -> _Size:
             elif kind is dict or kind is list or kind is tuple:
                 pending.append(value)
             elif not (value is None or kind is bool or kind is int or kind is float):
-                return _Size.LARGE
+                return _PayloadSize.LARGE
     if parts > MAX_CHARACTERS_ON_LOOP or characters > MAX_CHARACTERS_ORDINARY:
-        return _Size.LARGE
-    return _Size.SMALL if parts + characters <= MAX_CHARACTERS_ON_LOOP else _Size.ORDINARY
+        return _PayloadSize.LARGE
+    return _PayloadSize.SMALL if parts + characters <= MAX_CHARACTERS_ON_LOOP else _PayloadSize.ORDINARY
 
 
 def _type_name(error: BaseException) -> str:
@@ -603,7 +607,7 @@ def _type_name(error: BaseException) -> str:
 _warned = False
 
 
-def _warn_once_of_the_loop() -> None:
+def _warn_about_loop_once() -> None:
     global _warned
     if not _warned:
         _warned = True

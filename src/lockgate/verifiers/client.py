@@ -34,10 +34,20 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from lockgate.core.errors import InvalidConfig, quoted
-from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Request, Said, Scored, Why
-from lockgate.core.requests.circuit_breaker import Circuits, Limits, Result, Ticket
-from lockgate.runtime.background_loop import Background, opened
-from lockgate.runtime.http_post import open_transport, post, tls, why
+from lockgate.core.questions import (
+    Answer,
+    HttpReply,
+    HttpRequest,
+    ModelText,
+    NoAnswer,
+    NoAnswerReason,
+    ProviderBlock,
+    Question,
+    Rating,
+)
+from lockgate.core.requests.circuit_breaker import CallResult, CircuitLimits, Circuits, Ticket
+from lockgate.runtime.background_loop import BackgroundLoop, opened_connections
+from lockgate.runtime.http_post import open_transport, post, tls_context, why_from_error
 
 if TYPE_CHECKING:
     import httpx2
@@ -60,15 +70,32 @@ SPARE_RETRIES = 10.0
 EXIT_WAIT_S = 1.0
 # Every errand ends around its deadline, because a timer on the loop sees to it. One that is still there so long after
 # has a loop that does not run any more: stuck in somebody's provider, or its files were closed under it.
-DEAF_S = 5.0
-MAX_DEAF = 3
+STUCK_S = 5.0
+MAX_STUCK = 3
 
-_RETRIED = frozenset({Why.DEADLINE, Why.NETWORK, Why.SERVER_ERROR})
+_RETRIED = frozenset({NoAnswerReason.DEADLINE, NoAnswerReason.NETWORK, NoAnswerReason.SERVER_ERROR})
 # Nothing here is about the provider's health: the question was ours to ask better, or was never asked.
-_NEUTRAL = frozenset({Why.INTERNAL, Why.BUSY, Why.CIRCUIT_OPEN, Why.CALLED_IN_LOOP, Why.BAD_PAYLOAD, Why.NO_KEY})
+_NEUTRAL = frozenset(
+    {
+        NoAnswerReason.INTERNAL,
+        NoAnswerReason.BUSY,
+        NoAnswerReason.CIRCUIT_OPEN,
+        NoAnswerReason.CALLED_IN_LOOP,
+        NoAnswerReason.BAD_PAYLOAD,
+        NoAnswerReason.NO_KEY,
+    }
+)
 # The provider understood and answered, even if only to say no: it is up. A 4xx storm of one caller must not turn
 # the verifier off for everybody.
-_ANSWERED = frozenset({Why.UNAUTHORIZED, Why.CLIENT_ERROR, Why.REFUSED, Why.CUT_SHORT, Why.ODD_ANSWER})
+_ANSWERED = frozenset(
+    {
+        NoAnswerReason.UNAUTHORIZED,
+        NoAnswerReason.CLIENT_ERROR,
+        NoAnswerReason.REFUSED,
+        NoAnswerReason.CUT_SHORT,
+        NoAnswerReason.ODD_ANSWER,
+    }
+)
 
 _log = logging.getLogger("lockgate.verifier")
 
@@ -86,9 +113,9 @@ class Provider(Protocol):
     @property
     def model(self) -> str: ...
 
-    def request(self, question: Question, key: str) -> Request: ...
+    def request(self, question: Question, key: str) -> HttpRequest: ...
 
-    def answer(self, question: Question, reply: Reply) -> Answer: ...
+    def answer(self, question: Question, reply: HttpReply) -> Answer: ...
 
 
 class Outcome(NamedTuple):
@@ -124,14 +151,14 @@ class Client:
         failures: int = 5,
         ca_file: str = "",
         transport: Callable[[], httpx2.AsyncBaseTransport] | None = None,
-        background: Callable[[Callable[[], Awaitable[None]], Callable[[], None]], Background] = Background,
+        background: Callable[[Callable[[], Awaitable[None]], Callable[[], None]], BackgroundLoop] = BackgroundLoop,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        _whole("timeout_ms", timeout_ms, 1, 600_000)
-        _whole("max_retries", max_retries, 0, 10)
-        _whole("in_flight", in_flight, 1, 10_000)
-        _whole("failures", failures, 1, 1_000_000)
+        _check_whole_number("timeout_ms", timeout_ms, 1, 600_000)
+        _check_whole_number("max_retries", max_retries, 0, 10)
+        _check_whole_number("in_flight", in_flight, 1, 10_000)
+        _check_whole_number("failures", failures, 1, 1_000_000)
         if type(circuit_open_s) not in (int, float) or not 0 < circuit_open_s <= 86_400:
             raise InvalidConfig(
                 f"circuit_open_s must be more than 0 and at most 86400, not {quoted(circuit_open_s)}",
@@ -139,18 +166,18 @@ class Client:
             )
         self._timeout_s = timeout_ms / 1000
         self._clock = clock
-        self._desk = _Desk(
+        self._desk = _Dispatcher(
             timeout_s=self._timeout_s,
             max_retries=max_retries,
             in_flight=in_flight,
-            limits=Limits(failures=failures, open_s=circuit_open_s, lease_s=self._timeout_s + 5.0),
+            limits=CircuitLimits(failures=failures, open_s=circuit_open_s, lease_s=self._timeout_s + 5.0),
             transport=transport or partial(open_transport, in_flight, ca_file),
             background=background,
             chance=chance,
         )
         if transport is None:
-            tls(ca_file)  # now, while nobody is waiting, and so that a missing package is known at the start
-        self._finalizer = weakref.finalize(self, self._desk.leave)
+            tls_context(ca_file)  # now, while nobody is waiting, and so that a missing package is known at the start
+        self._finalizer = weakref.finalize(self, self._desk.stop)
         self._finalizer.atexit = False  # _leave_all does it, and waits
 
     @property
@@ -163,16 +190,16 @@ class Client:
     ) -> Outcome:
         """For a plain thread. On a running event loop there is no answer, at once: waiting would stop that loop."""
         began = self._clock()
-        if _on_a_loop():
-            return self._outcome(NoAnswer(Why.CALLED_IN_LOOP), began)
-        errand = self._begin(provider, question, key, tenant, began, timeout_s)
-        if not isinstance(errand, _Errand):
+        if _is_on_event_loop():
+            return self._outcome(NoAnswer(NoAnswerReason.CALLED_IN_LOOP), began)
+        errand = self._submit(provider, question, key, tenant, began, timeout_s)
+        if not isinstance(errand, _PendingQuestion):
             return self._outcome(errand, began)
         try:
-            answer = errand.answer.result(self._patience(errand))
+            answer = errand.answer.result(self._wait_s(errand))
         except TimeoutError:
             self._desk.abandon(errand)
-            answer = NoAnswer(Why.DEADLINE)
+            answer = NoAnswer(NoAnswerReason.DEADLINE)
         except BaseException:  # Ctrl-C while waiting
             self._desk.abandon(errand)
             raise
@@ -187,58 +214,58 @@ class Client:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             _log.warning("a verifier was asked from an event loop that is not asyncio's")
-            return self._outcome(NoAnswer(Why.INTERNAL), began)
-        errand = self._begin(provider, question, key, tenant, began, timeout_s)
-        if not isinstance(errand, _Errand):
+            return self._outcome(NoAnswer(NoAnswerReason.INTERNAL), began)
+        errand = self._submit(provider, question, key, tenant, began, timeout_s)
+        if not isinstance(errand, _PendingQuestion):
             return self._outcome(errand, began)
         waiter: asyncio.Future[None] = loop.create_future()
         try:
             errand.answer.add_done_callback(partial(_wake, loop, waiter))
-            await asyncio.wait((waiter,), timeout=self._patience(errand))
+            await asyncio.wait((waiter,), timeout=self._wait_s(errand))
         except BaseException:
             self._desk.abandon(errand)
             raise
         if errand.answer.done():
             return self._outcome(errand.answer.result(), began, errand.attempts)
         self._desk.abandon(errand)
-        return self._outcome(NoAnswer(Why.DEADLINE), began, errand.attempts)
+        return self._outcome(NoAnswer(NoAnswerReason.DEADLINE), began, errand.attempts)
 
     def close(self) -> None:
         """Take back what is under way and end the thread. Whoever asks afterwards gets no answer."""
         self._finalizer.detach()
         self._desk.close(EXIT_WAIT_S)
 
-    def _begin(
+    def _submit(
         self, provider: Provider, question: Question, key: str, tenant: str, began: float, timeout_s: float | None
-    ) -> _Errand | NoAnswer:
+    ) -> _PendingQuestion | NoAnswer:
         """Step 1."""
         given_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
         if not given_s > 0:  # NaN is no time either
-            return NoAnswer(Why.DEADLINE)
+            return NoAnswer(NoAnswerReason.DEADLINE)
         try:
             request = provider.request(question, key)
-            if not isinstance(request, Request):
+            if not isinstance(request, HttpRequest):
                 raise TypeError
-            circuit = _named(provider.name, provider.model, request.url, key)
-            whom = _named(tenant) if tenant != "" else None
+            circuit = _hashed_id(provider.name, provider.model, request.url, key)
+            whom = _hashed_id(tenant) if tenant != "" else None
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - somebody's provider; what it raises may hold the key
             _log.warning("a provider could not make its request: %s", type(error).__name__)
-            return NoAnswer(Why.INTERNAL)
-        errand = _Errand(provider, question, request, circuit, whom, began + given_s)
-        errand.fair = given_s >= self._timeout_s * FAIR_SHARE
-        refused = self._desk.take(errand, began)
+            return NoAnswer(NoAnswerReason.INTERNAL)
+        errand = _PendingQuestion(provider, question, request, circuit, whom, began + given_s)
+        errand.had_fair_time = given_s >= self._timeout_s * FAIR_SHARE
+        refused = self._desk.accept(errand, began)
         return errand if refused is None else NoAnswer(refused)
 
-    def _patience(self, errand: _Errand) -> float:
+    def _wait_s(self, errand: _PendingQuestion) -> float:
         return max(0.0, errand.deadline - self._clock()) + GRACE_S
 
     def _outcome(self, answer: Answer, began: float, attempts: int = 0) -> Outcome:
         return Outcome(answer, (self._clock() - began) * 1000, attempts)
 
 
-class _Errand:
+class _PendingQuestion:
     """One question under way. The caller and the loop both hold it; `answer` is set once, by the loop's side."""
 
     __slots__ = (
@@ -247,20 +274,20 @@ class _Errand:
         "attempts",
         "circuit",
         "deadline",
-        "fair",
-        "line",
+        "had_fair_time",
+        "loop",
         "provider",
         "question",
         "request",
         "task",
-        "whom",
+        "tenant_id",
     )
 
     def __init__(
         self,
         provider: Provider,
         question: Question,
-        request: Request,
+        request: HttpRequest,
         circuit: bytes,
         whom: bytes | None,
         deadline: float,
@@ -269,13 +296,13 @@ class _Errand:
         self.question = question
         self.request = request
         self.circuit = circuit
-        self.whom = whom
+        self.tenant_id = whom
         self.deadline = deadline
-        self.fair = True
+        self.had_fair_time = True
         self.answer: Future[Answer] = Future()
         self.attempts = 0
         self.abandoned = False
-        self.line: _Line | None = None
+        self.loop: _ClientLoop | None = None
         self.task: asyncio.Task[Answer] | None = None
 
     def deliver(self, answer: Answer) -> None:
@@ -284,17 +311,17 @@ class _Errand:
             self.answer.set_result(answer)
 
 
-class _Line:
+class _ClientLoop:
     """One background loop, its connections, and the errands that are on it: lost together, replaced together."""
 
     def __init__(self) -> None:
-        self.background: Background | None = None
+        self.background: BackgroundLoop | None = None
         self.transport: httpx2.AsyncBaseTransport | None = None
         # In the order in which they came.
-        self.errands: dict[_Errand, None] = {}
+        self.errands: dict[_PendingQuestion, None] = {}
 
 
-class _Desk:
+class _Dispatcher:
     """What the loop's thread and the callers share. It holds no reference to its client, so that a client nobody
     uses any more is collected, and its thread ends."""
 
@@ -304,9 +331,9 @@ class _Desk:
         timeout_s: float,
         max_retries: int,
         in_flight: int,
-        limits: Limits,
+        limits: CircuitLimits,
         transport: Callable[[], httpx2.AsyncBaseTransport],
-        background: Callable[[Callable[[], Awaitable[None]], Callable[[], None]], Background],
+        background: Callable[[Callable[[], Awaitable[None]], Callable[[], None]], BackgroundLoop],
         chance: Callable[[], float],
     ) -> None:
         self._max_retries = max_retries
@@ -317,31 +344,31 @@ class _Desk:
         self._chance = chance
         self._spare_retries = SPARE_RETRIES
         self._left = False
-        self._line: _Line | None = None
-        self._deaf: list[Background] = []
+        self._line: _ClientLoop | None = None
+        self._deaf: list[BackgroundLoop] = []
         # Guards the circuits, the line and its errands; held for a few instructions at a time, never while waiting.
         # Reentrant, because a signal handler or somebody's `__del__` may ask or close in the middle of them.
         self._lock = threading.RLock()
         self.circuits = Circuits(limits)
-        _desks.add(self)
+        _dispatchers.add(self)
 
     # --- called by the callers
 
-    def take(self, errand: _Errand, now: float) -> Why | None:
+    def accept(self, errand: _PendingQuestion, now: float) -> NoAnswerReason | None:
         """Step 2: accept an errand, or say why not."""
         with self._lock:
             if self._left:
-                return Why.INTERNAL
-            if self.circuits.refuses(errand.circuit, now):
-                return Why.CIRCUIT_OPEN
+                return NoAnswerReason.INTERNAL
+            if self.circuits.is_refusing(errand.circuit, now):
+                return NoAnswerReason.CIRCUIT_OPEN
             line = self._line
-            if line is None or line.background is None or not line.background.alive or self._is_deaf(line, now):
-                line = self._new_line()
+            if line is None or line.background is None or not line.background.alive or self._is_stuck(line, now):
+                line = self._open_loop()
                 if line is None:
-                    return Why.INTERNAL
-            if len(line.errands) >= self._in_flight or self._is_crowd(line, errand.whom):
-                return Why.BUSY
-            errand.line = line
+                    return NoAnswerReason.INTERNAL
+            if len(line.errands) >= self._in_flight or self._exceeds_tenant_share(line, errand.tenant_id):
+                return NoAnswerReason.BUSY
+            errand.loop = line
             called = False
             try:
                 line.errands[errand] = None
@@ -349,21 +376,21 @@ class _Desk:
             finally:
                 if not called:  # also after a Ctrl-C just here: a place that nobody frees is lost for good
                     line.errands.pop(errand, None)
-            return None if called else Why.INTERNAL
+            return None if called else NoAnswerReason.INTERNAL
 
-    def abandon(self, errand: _Errand) -> None:
+    def abandon(self, errand: _PendingQuestion) -> None:
         """The caller is gone: whatever is under way for it ends. Its place is free when it has."""
         errand.abandoned = True
-        if errand.line is not None and errand.line.background is not None:
-            errand.line.background.call(_cancel, errand)
+        if errand.loop is not None and errand.loop.background is not None:
+            errand.loop.background.call(_cancel, errand)
 
     def close(self, wait_s: float) -> None:
         """Stop for good, while others may still be asking."""
         with self._lock:
             self._left = True
-        self.leave(wait_s)
+        self.stop(wait_s)
 
-    def leave(self, wait_s: float = 0.0) -> None:
+    def stop(self, wait_s: float = 0.0) -> None:
         """Stop for good. Takes no lock: the garbage collector may call this in the middle of anything."""
         self._left = True
         line = self._line
@@ -376,36 +403,36 @@ class _Desk:
         self._lock = threading.RLock()
         line, self._line = self._line, None
         if line is not None and line.background is not None:
-            line.background.forget()
+            line.background.close_inherited_files()
 
-    def _is_crowd(self, line: _Line, whom: bytes | None) -> bool:
+    def _exceeds_tenant_share(self, line: _ClientLoop, whom: bytes | None) -> bool:
         """Whether a tenant has its half of the places. Whoever has no name has no others to leave them to."""
         half = (self._in_flight + 1) // 2
         return (
             whom is not None
             and len(line.errands) >= half
-            and sum(errand.whom == whom for errand in line.errands) >= half
+            and sum(errand.tenant_id == whom for errand in line.errands) >= half
         )
 
-    def _is_deaf(self, line: _Line, now: float) -> bool:
+    def _is_stuck(self, line: _ClientLoop, now: float) -> bool:
         """Whether to give a line up, its thread and all. Not many times: what got stuck here gets stuck there too."""
         oldest = next(iter(line.errands), None)
-        if oldest is None or line.background is None or now < oldest.deadline + DEAF_S:
+        if oldest is None or line.background is None or now < oldest.deadline + STUCK_S:
             return False
         self._deaf = [background for background in self._deaf if background.alive]
-        if len(self._deaf) >= MAX_DEAF:
+        if len(self._deaf) >= MAX_STUCK:
             return False
         self._deaf.append(line.background)
         line.background.stop()  # should it ever wake up
         _log.warning("the verifier's thread does not run any more and is replaced")
         return True
 
-    def _new_line(self) -> _Line | None:
+    def _open_loop(self) -> _ClientLoop | None:
         if sys.is_finalizing():
             return None
-        line = _Line()
+        line = _ClientLoop()
         try:
-            line.background = self._open_background(partial(_close, line), partial(self._lost, line))
+            line.background = self._open_background(partial(_close, line), partial(self._fail_all, line))
         except Exception as error:  # noqa: BLE001 - no more files, no more threads, no more memory
             _log.warning("the verifier's thread could not be started: %s", type(error).__name__)
             return None
@@ -414,7 +441,7 @@ class _Desk:
 
     # --- called on the loop, or by its thread when it ends
 
-    def _start(self, line: _Line, errand: _Errand) -> None:
+    def _start(self, line: _ClientLoop, errand: _PendingQuestion) -> None:
         if line.background is None or not line.background.alive:
             return  # the loop is ending, and `_lost` will tell the caller
         errand.task = asyncio.get_running_loop().create_task(self._run(line, errand))
@@ -422,16 +449,16 @@ class _Desk:
         if errand.abandoned:
             errand.task.cancel()
 
-    def _finish(self, line: _Line, errand: _Errand, task: asyncio.Task[Answer]) -> None:
+    def _finish(self, line: _ClientLoop, errand: _PendingQuestion, task: asyncio.Task[Answer]) -> None:
         with self._lock:
             line.errands.pop(errand, None)
         error = None if task.cancelled() else task.exception()
         if error is not None:
             _log.warning("asking a verifier failed: %s", type(error).__name__)
         errand.task = None
-        errand.deliver(NoAnswer(Why.INTERNAL) if task.cancelled() or error is not None else task.result())
+        errand.deliver(NoAnswer(NoAnswerReason.INTERNAL) if task.cancelled() or error is not None else task.result())
 
-    def _lost(self, line: _Line) -> None:
+    def _fail_all(self, line: _ClientLoop) -> None:
         """The loop is gone. Whoever still waits for it must not wait until the deadline."""
         with self._lock:
             if self._line is line:
@@ -439,30 +466,30 @@ class _Desk:
             errands = tuple(line.errands)
             line.errands.clear()
         for errand in errands:
-            errand.deliver(NoAnswer(Why.INTERNAL))
+            errand.deliver(NoAnswer(NoAnswerReason.INTERNAL))
 
-    async def _run(self, line: _Line, errand: _Errand) -> Answer:
+    async def _run(self, line: _ClientLoop, errand: _PendingQuestion) -> Answer:
         """Step 3. Between the ticket and the `try` nothing may await: a cancellation there would lose the ticket."""
         loop = asyncio.get_running_loop()
         with self._lock:
             ticket = self.circuits.admit(errand.circuit, loop.time())
         if ticket is None:
-            return NoAnswer(Why.CIRCUIT_OPEN)
-        result, hold_s = Result.NEUTRAL, 0.0
+            return NoAnswer(NoAnswerReason.CIRCUIT_OPEN)
+        result, hold_s = CallResult.NEUTRAL, 0.0
         try:
             answer = await self._exchange(line, errand, ticket)
-            result, hold_s = _judged(answer, fair=errand.fair)
+            result, hold_s = _health_from_answer(answer, fair=errand.had_fair_time)
             return answer
         except asyncio.CancelledError:
             # A caller who had waited its time is a timeout; one who left earlier says nothing about the provider.
             if loop.time() >= errand.deadline:
-                result, _ = _judged(NoAnswer(Why.DEADLINE), fair=errand.fair)
+                result, _ = _health_from_answer(NoAnswer(NoAnswerReason.DEADLINE), fair=errand.had_fair_time)
             raise
         finally:
             with self._lock:
                 self.circuits.settle(errand.circuit, ticket, result, loop.time(), hold_s=hold_s)
 
-    async def _exchange(self, line: _Line, errand: _Errand, ticket: Ticket) -> Answer:
+    async def _exchange(self, line: _ClientLoop, errand: _PendingQuestion, ticket: Ticket) -> Answer:
         """Step 4. A probe is one try."""
         loop = asyncio.get_running_loop()
         tries = 1 if ticket.probe else 1 + self._max_retries
@@ -471,7 +498,7 @@ class _Desk:
             tries -= 1
             left = errand.deadline - loop.time()
             if left <= 0:
-                return NoAnswer(Why.DEADLINE)
+                return NoAnswer(NoAnswerReason.DEADLINE)
             again = tries > 0 and self._spare_retries >= 1
             errand.attempts += 1
             answer = await self._try(line, errand, left, left * CONNECT_SHARE if again else left)
@@ -488,9 +515,9 @@ class _Desk:
                 return answer
             self._spare_retries -= 1
 
-    async def _try(self, line: _Line, errand: _Errand, left_s: float, connect_s: float) -> Answer:
+    async def _try(self, line: _ClientLoop, errand: _PendingQuestion, left_s: float, connect_s: float) -> Answer:
         connections: list[asyncio.BaseTransport] = []
-        opened.set(connections)
+        opened_connections.set(connections)
         answered = False
         try:
             async with asyncio.timeout(connect_s) as limit:
@@ -504,9 +531,9 @@ class _Desk:
                 reply = await post(line.transport, errand.request, left_s, connected)
             answered = True
         except TimeoutError:
-            return NoAnswer(Why.DEADLINE)
+            return NoAnswer(NoAnswerReason.DEADLINE)
         except Exception as error:  # noqa: BLE001 - never through to the caller, who gets the reason instead
-            return NoAnswer(why(error))
+            return NoAnswer(why_from_error(error))
         finally:
             if not answered:
                 for connection in connections:
@@ -517,30 +544,30 @@ class _Desk:
             answer = errand.provider.answer(errand.question, reply)
         except BaseException as error:  # noqa: BLE001 - SystemExit would end the loop that everybody uses
             _log.warning("a provider could not read its reply: %s", type(error).__name__)
-            return NoAnswer(Why.INTERNAL)
+            return NoAnswer(NoAnswerReason.INTERNAL)
         # Somebody's provider, whatever its types say.
-        known: tuple[type, ...] = (Said, Scored, Blocked, NoAnswer)
-        return answer if isinstance(answer, known) else NoAnswer(Why.INTERNAL)
+        known: tuple[type, ...] = (ModelText, Rating, ProviderBlock, NoAnswer)
+        return answer if isinstance(answer, known) else NoAnswer(NoAnswerReason.INTERNAL)
 
 
-def _judged(answer: Answer, *, fair: bool) -> tuple[Result, float]:
+def _health_from_answer(answer: Answer, *, fair: bool) -> tuple[CallResult, float]:
     """What an answer says about its provider's health, and how long it asked us to stay away."""
     if not isinstance(answer, NoAnswer) or answer.why in _ANSWERED:
-        return Result.SUCCESS, 0.0
-    if answer.why in _NEUTRAL or (answer.why is Why.DEADLINE and not fair):
-        return Result.NEUTRAL, 0.0
-    if answer.why is Why.RATE_LIMITED:
+        return CallResult.SUCCESS, 0.0
+    if answer.why in _NEUTRAL or (answer.why is NoAnswerReason.DEADLINE and not fair):
+        return CallResult.NEUTRAL, 0.0
+    if answer.why is NoAnswerReason.RATE_LIMITED:
         asked = answer.retry_after_s
         if asked is not None and math.isfinite(asked) and asked > 0:
-            return Result.FAILURE, min(asked, MAX_HOLD_S)
-    return Result.FAILURE, 0.0
+            return CallResult.FAILURE, min(asked, MAX_HOLD_S)
+    return CallResult.FAILURE, 0.0
 
 
 # Of this process alone, so that what is kept of a key here cannot be compared with anything elsewhere.
 _SALT = os.urandom(16)
 
 
-def _named(*parts: str) -> bytes:
+def _hashed_id(*parts: str) -> bytes:
     """Something to tell circuits and tenants apart by: of one size, however long their names, and not their names."""
     digest = blake2b(digest_size=16, key=_SALT)
     for part in parts:
@@ -549,27 +576,27 @@ def _named(*parts: str) -> bytes:
     return digest.digest()
 
 
-def _cancel(errand: _Errand) -> None:
+def _cancel(errand: _PendingQuestion) -> None:
     if errand.task is not None:
         errand.task.cancel()
 
 
 def _wake(loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None], _answer: Future[Answer]) -> None:
     with suppress(RuntimeError):  # that loop has been closed, with its caller still waiting
-        loop.call_soon_threadsafe(_woken, waiter)
+        loop.call_soon_threadsafe(_set_waiter, waiter)
 
 
-def _woken(waiter: asyncio.Future[None]) -> None:
+def _set_waiter(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
 
 
-async def _close(line: _Line) -> None:
+async def _close(line: _ClientLoop) -> None:
     if line.transport is not None:
         await line.transport.aclose()
 
 
-def _on_a_loop() -> bool:
+def _is_on_event_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -577,7 +604,7 @@ def _on_a_loop() -> bool:
     return True
 
 
-def _whole(name: str, value: object, least: int, most: int) -> None:
+def _check_whole_number(name: str, value: object, least: int, most: int) -> None:
     if type(value) is not int or not least <= value <= most:
         raise InvalidConfig(
             f"{name} must be a whole number from {least} to {most}, not {quoted(value)}",
@@ -587,22 +614,22 @@ def _whole(name: str, value: object, least: int, most: int) -> None:
 
 # Every desk there is: a fork must reset them all, and the exit must stop them before the interpreter takes itself
 # apart under their threads.
-_desks: weakref.WeakSet[_Desk] = weakref.WeakSet()
+_dispatchers: weakref.WeakSet[_Dispatcher] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    for desk in tuple(_desks):
+    for desk in tuple(_dispatchers):
         desk.after_fork()
 
 
 @atexit.register
-def _leave_all() -> None:
-    desks = tuple(_desks)
+def _stop_all() -> None:
+    desks = tuple(_dispatchers)
     for desk in desks:
         desk.close(0.0)  # all of them first, so that they end at the same time
     until = time.monotonic() + EXIT_WAIT_S
     for desk in desks:
-        desk.leave(max(0.01, until - time.monotonic()))
+        desk.stop(max(0.01, until - time.monotonic()))
 
 
 if hasattr(os, "register_at_fork"):

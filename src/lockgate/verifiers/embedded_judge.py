@@ -36,13 +36,13 @@ from time import monotonic
 from typing import Any, NamedTuple, cast
 
 from lockgate.core.errors import InvalidConfig, quoted
-from lockgate.core.judging.evidence import FACTS, Evidence, plain
-from lockgate.core.questions import Answer, Scored, Why
+from lockgate.core.judging.evidence import FACTS, Evidence, plain_text
+from lockgate.core.questions import Answer, NoAnswerReason, Rating
 from lockgate.core.ruling.opinions import Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.policy import PRESETS
 from lockgate.gate.gate import Inquiry, Opined
-from lockgate.runtime.worker_pool import Full, Lane
+from lockgate.runtime.worker_pool import Full, WorkerPool
 from lockgate.verifiers import embedded_model as embedded
 
 _log = logging.getLogger("lockgate.verifier")
@@ -60,28 +60,28 @@ _SCALE = 4.0
 # Windows overlap by this share, some forty tokens, so that no sentence of ordinary length is cut in all of them.
 _OVERLAP = 6
 # So many windows of one text are read, spread over all of it. A longer text is not read whole, and is not called safe.
-MOST_WINDOWS = 128
-_MOST_BYTES = 64 * 1024 * 1024
-_MOST_CHARACTERS = 1_000_000
+MAX_WINDOWS = 128
+_MAX_BYTES = 64 * 1024 * 1024
+_MAX_CHARACTERS = 1_000_000
 _MULTIPLE = 8
 
 # One core for everybody. Waiting counts against a question's deadline.
-_lane = Lane(1, most=64)
+_pool = WorkerPool(1, max_jobs=64)
 
 
 # --- 1. described
 
 
-class Files(NamedTuple):
+class ModelFiles(NamedTuple):
     """A folder with the model's three files, and the SHA-256 of `judge.json`; without that there is no model."""
 
     folder: Path
     pin: str
 
 
-def shipped() -> Files:
+def shipped_files() -> ModelFiles:
     """What came with this installation."""
-    return Files(Path(embedded.__file__).parent, embedded.PIN)
+    return ModelFiles(Path(embedded.__file__).parent, embedded.PIN)
 
 
 class Preset(NamedTuple):
@@ -95,7 +95,7 @@ class Preset(NamedTuple):
     unsafe_from: float
 
 
-class Described(NamedTuple):
+class JudgeDescription(NamedTuple):
     """What `judge.json` says: `files` are name, SHA-256 and size; what comes after them is for people."""
 
     name: str
@@ -114,22 +114,22 @@ def missing_packages() -> list[str]:
     return [name for name in PACKAGES if find_spec(name) is None]
 
 
-def is_there(files: Files | None = None) -> bool:
+def is_installed(files: ModelFiles | None = None) -> bool:
     """Whether there is an embedded judge to ask: a look at names only, nothing is loaded or checked."""
-    files = files or shipped()
+    files = files or shipped_files()
     return bool(files.pin) and (files.folder / "judge.json").exists() and not missing_packages()
 
 
-def describe(files: Files | None = None) -> Described:
+def describe(files: ModelFiles | None = None) -> JudgeDescription:
     """What is known about the model; InvalidConfig where there is none, or another than this version's."""
-    files = files or shipped()
+    files = files or shipped_files()
     if not files.pin:
         raise InvalidConfig(
             "the embedded judge's model is not in this installation", hint="use a release of lockgate that ships it"
         )
     data = _read(files.folder / "judge.json", files.pin)
     try:
-        return _described(json.loads(data))
+        return _description_from_json(json.loads(data))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         why = str(error) if type(error) is ValueError else type(error).__name__
         raise InvalidConfig(
@@ -137,9 +137,9 @@ def describe(files: Files | None = None) -> Described:
         ) from None
 
 
-def verify(files: Files | None = None) -> Described:
+def verify(files: ModelFiles | None = None) -> JudgeDescription:
     """The same, with its files and packages looked at: InvalidConfig unless all are there and none was altered."""
-    files = files or shipped()
+    files = files or shipped_files()
     found = describe(files)
     if absent := missing_packages():
         raise InvalidConfig(f"the embedded judge needs {' and '.join(absent)}", hint=INSTALL)
@@ -152,7 +152,7 @@ def _read(path: Path, wanted: str) -> bytes:
     """The very bytes that were hashed are the ones that are used: what is on the disk may change in between."""
     try:
         with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
+            data = file.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         raise InvalidConfig(f"the embedded judge's `{path.name}` is missing", hint=_REINSTALL) from None
     except OSError as error:
@@ -166,7 +166,7 @@ def _read(path: Path, wanted: str) -> bytes:
     return data
 
 
-def _described(said: dict[str, Any]) -> Described:
+def _description_from_json(said: dict[str, Any]) -> JudgeDescription:
     if said["format"] != FORMAT:
         raise ValueError(f"its format is not {FORMAT}")
     if tuple(said["names"]) != NAMES:
@@ -185,7 +185,7 @@ def _described(said: dict[str, Any]) -> Described:
     if type(tokens) is not int or not 32 <= tokens <= 512:
         raise ValueError("its windows have an odd size")
     files = {name: (str(said["files"][name]["sha256"]), int(said["files"][name]["bytes"])) for name in _FILES}
-    return Described(
+    return JudgeDescription(
         name=_word(said["name"]),
         made=_word(said["made"]),
         tokens=tokens,
@@ -217,7 +217,7 @@ def _word(value: object) -> str:
 # --- 2. loaded
 
 
-class Seen(NamedTuple):
+class WindowLogits(NamedTuple):
     """A window's two logits.
 
     `order`: does it give orders to the machine that reads it? For calls. `foreign`: does it carry a request that is
@@ -231,7 +231,7 @@ class Seen(NamedTuple):
 class Encoder:
     """The model and its tokenizer, checked and ready. Several threads may ask at once; each answer is by itself."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: ModelFiles) -> None:
         self.about = describe(files)
         if absent := missing_packages():
             raise InvalidConfig(f"the embedded judge needs {' and '.join(absent)}", hint=INSTALL)
@@ -239,7 +239,7 @@ class Encoder:
         try:
             self._load(model, vocabulary)
             self._room = self.about.tokens - 2
-            self.look(self.tokens("ready?"))
+            self.rate_window(self.tokenize("ready?"))
         except Exception as error:
             # The type alone: a library's words about a model that it cannot use name files and lines of its own.
             raise InvalidConfig(
@@ -274,11 +274,11 @@ class Encoder:
             raise ValueError("a special token is missing")
         return number
 
-    def tokens(self, text: str) -> list[int]:
+    def tokenize(self, text: str) -> list[int]:
         """Of plain text; more than a million characters are nobody's passage."""
-        return list(self._tokenizer.encode(text[:_MOST_CHARACTERS], add_special_tokens=False).ids)
+        return list(self._tokenizer.encode(text[:_MAX_CHARACTERS], add_special_tokens=False).ids)
 
-    def windows(self, passage: Sequence[int], most: int | None = None) -> tuple[list[Sequence[int]], bool]:
+    def split_windows(self, passage: Sequence[int], most: int | None = None) -> tuple[list[Sequence[int]], bool]:
         """The passage in windows, and whether they are all of it."""
         room = self._room
         if len(passage) <= room:
@@ -290,30 +290,30 @@ class Encoder:
             return [passage[at : at + room] for at in kept], False
         return [passage[at : at + room] for at in starts], True
 
-    def look(self, passage: Sequence[int]) -> Seen:
+    def rate_window(self, passage: Sequence[int]) -> WindowLogits:
         """What it makes of one window. One at a time: in a batch, each would bear on the others' rounding."""
         ids = [self._begin, *passage, self._end]
         gap = -len(ids) % _MULTIPLE
         rows = (ids + [self._pad] * gap, [1] * len(ids) + [0] * gap)
         feed = {name: self._numpy.array([row], dtype=self._numpy.int64) for name, row in zip(INPUTS, rows, strict=True)}
         (logits,) = self._session.run(None, feed)
-        if logits.shape != (1, len(Seen._fields)) or logits.dtype.kind != "f":
+        if logits.shape != (1, len(WindowLogits._fields)) or logits.dtype.kind != "f":
             raise ValueError("an answer of another shape")
-        seen = Seen(*(float(logit) for logit in logits[0]))
+        seen = WindowLogits(*(float(logit) for logit in logits[0]))
         # Both, whichever is asked for: a model that gives one such number is not the one that was measured.
         if not all(map(math.isfinite, seen)):
             raise ValueError("an answer that is no number")
         return seen
 
 
-class _Shared:
+class _EncoderCache:
     """One encoder for the process and each folder it was asked for; what failed once is not tried again."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._known: dict[Files, Encoder | InvalidConfig] = {}
+        self._known: dict[ModelFiles, Encoder | InvalidConfig] = {}
 
-    def get(self, files: Files) -> Encoder:
+    def get(self, files: ModelFiles) -> Encoder:
         with self._lock:
             found = self._known.get(files)
             if found is None:
@@ -327,15 +327,15 @@ class _Shared:
         return found
 
 
-_shared = _Shared()
+_shared = _EncoderCache()
 # What a forked child inherits is neither used there, since one of its locks may be held for good, nor taken apart.
-_inherited: list[_Shared] = []
+_inherited: list[_EncoderCache] = []
 
 
 def _after_fork() -> None:
     global _shared
     _inherited.append(_shared)
-    _shared = _Shared()
+    _shared = _EncoderCache()
 
 
 if hasattr(os, "register_at_fork"):
@@ -352,7 +352,7 @@ class Score(NamedTuple):
     order: float
 
 
-class Read(NamedTuple):
+class TextReading(NamedTuple):
     """A whole text: the highest `foreign` of its windows, how many were read, and whether they are all of it."""
 
     foreign: float
@@ -368,14 +368,14 @@ class EmbeddedJudge:
 
     reads_evidence = True
     # Where questions wait for the encoder: adapters wait in the same line.
-    lane = _lane
+    pool = _pool
 
-    def __init__(self, *, preset: str = "balanced", timeout_s: float = 3.0, files: Files | None = None) -> None:
+    def __init__(self, *, preset: str = "balanced", timeout_s: float = 3.0, files: ModelFiles | None = None) -> None:
         if preset not in PRESETS:
             raise InvalidConfig(f"unknown preset {quoted(preset)}", hint=f"use one of: {', '.join(PRESETS)}")
         self.preset = preset
         self._timeout_s = timeout_s
-        self._files = files or shipped()
+        self._files = files or shipped_files()
         self._name = ""
 
     @property
@@ -391,7 +391,7 @@ class EmbeddedJudge:
     def __repr__(self) -> str:
         return f"EmbeddedJudge({self.name})"
 
-    def verify(self) -> Described:
+    def verify(self) -> JudgeDescription:
         return verify(self._files)
 
     def score(self, evidence: Evidence, *, until: float = math.inf) -> Score:
@@ -400,9 +400,9 @@ class EmbeddedJudge:
         # The highest counts; a call that comes from no such passage has the lowest number that there is.
         best = -_SUREST
         for window in evidence.windows:
-            for piece in encoder.windows(encoder.tokens(window))[0]:
-                _in_time(until)
-                best = max(best, encoder.look(piece).order)
+            for piece in encoder.split_windows(encoder.tokenize(window))[0]:
+                _check_deadline(until)
+                best = max(best, encoder.rate_window(piece).order)
         best = min(_SUREST, best)
         values = (best / _SCALE, *evidence.facts)
         about = encoder.about
@@ -413,78 +413,84 @@ class EmbeddedJudge:
 
     def opine(self, inquiry: Inquiry) -> Opined:
         """What it says of the case. From a coroutine use `opine_async`: this one cannot wait there."""
-        if _on_a_loop():
-            return Opined(Silent(Why.CALLED_IN_LOOP))
+        if _is_on_event_loop():
+            return Opined(Silent(NoAnswerReason.CALLED_IN_LOOP))
         try:
-            return cast(Opined, self.lane.wait(self._work(inquiry), self._timeout_s))
+            return cast(Opined, self.pool.run(self._work(inquiry), self._timeout_s))
         except Exception as error:  # noqa: BLE001  # whatever it was, there is no opinion
-            return self._failed(error)
+            return self._silent_after(error)
 
     async def opine_async(self, inquiry: Inquiry) -> Opined:
         try:
             async with asyncio.timeout(self._timeout_s):
-                outcome = await asyncio.wrap_future(self.lane.start(self._work(inquiry)))
+                outcome = await asyncio.wrap_future(self.pool.submit(self._work(inquiry)))
             return cast(Opined, outcome())
         except Exception as error:  # noqa: BLE001  # as above; a caller's cancellation is no Exception
-            return self._failed(error)
+            return self._silent_after(error)
 
     def _work(self, inquiry: Inquiry) -> Callable[[], Opined]:
-        return partial(self._opined, inquiry, monotonic() + self._timeout_s)
+        return partial(self._judge, inquiry, monotonic() + self._timeout_s)
 
-    def _opined(self, inquiry: Inquiry, until: float) -> Opined:
+    def _judge(self, inquiry: Inquiry, until: float) -> Opined:
         evidence = inquiry.evidence
         if evidence is None or inquiry.stage is Stage.SUPERVISOR:
             # It reads passages, and it cannot rule.
-            return Opined(Silent(Why.ODD_ANSWER))
+            return Opined(Silent(NoAnswerReason.ODD_ANSWER))
         score = self.score(evidence, until=until)
         clear = score.logit < self._encoder().about.presets[self.preset].clear_below
-        clear = clear and evidence.whole and not evidence.led
+        clear = clear and evidence.is_complete and not evidence.is_led_by_order
         return Opined(Triage(suspicious=not clear))
 
-    def read(self, text: str, *, until: float = math.inf, enough: float = math.inf) -> Read:
+    def read_text(self, text: str, *, until: float = math.inf, enough: float = math.inf) -> TextReading:
         """Whether a whole text carries a request that is foreign to it; a window from `enough` on ends it."""
         encoder = self._encoder()
-        flat = plain(text[:_MOST_CHARACTERS])
-        pieces, whole = encoder.windows(encoder.tokens(flat), most=MOST_WINDOWS)
-        whole = whole and max(len(text), len(flat)) <= _MOST_CHARACTERS
+        flat = plain_text(text[:_MAX_CHARACTERS])
+        pieces, whole = encoder.split_windows(encoder.tokenize(flat), most=MAX_WINDOWS)
+        whole = whole and max(len(text), len(flat)) <= _MAX_CHARACTERS
         worst = -math.inf
         for number, piece in enumerate(pieces, 1):
-            _in_time(until)
-            worst = max(worst, encoder.look(piece).foreign)
+            _check_deadline(until)
+            worst = max(worst, encoder.rate_window(piece).foreign)
             if worst >= enough:
-                return Read(worst, number, whole)
-        return Read(worst, len(pieces), whole)
+                return TextReading(worst, number, whole)
+        return TextReading(worst, len(pieces), whole)
 
-    def rate(self, text: str, *, until: float = math.inf) -> tuple[Answer, bool]:
+    def rate_text(self, text: str, *, until: float = math.inf) -> tuple[Answer, bool]:
         """The same as an endpoint's rating, and whether all of the text was read."""
         line = self._encoder().about.presets[self.preset]
-        found = self.read(text, until=until, enough=line.unsafe_from)
+        found = self.read_text(text, until=until, enough=line.unsafe_from)
         unsafe = found.foreign >= line.unsafe_from
         sure = 1.0 if unsafe else 0.5 if found.foreign >= line.safe_below else 0.0
         # A public name, and older than the number.
-        return Scored(unsafe, (("order", sure),)), found.whole
+        return Rating(unsafe, (("order", sure),)), found.whole
 
-    def warm(self) -> None:
+    def load_in_background(self) -> None:
         """Load in the background; what goes wrong is found, and said, by the first question."""
-        self.lane.start(self._encoder)
+        self.pool.submit(self._encoder)
 
     def _encoder(self) -> Encoder:
         return _shared.get(self._files)
 
-    def _failed(self, error: Exception) -> Opined:
-        why = Why.DEADLINE if isinstance(error, TimeoutError) else Why.BUSY if isinstance(error, Full) else Why.INTERNAL
+    def _silent_after(self, error: Exception) -> Opined:
+        why = (
+            NoAnswerReason.DEADLINE
+            if isinstance(error, TimeoutError)
+            else NoAnswerReason.BUSY
+            if isinstance(error, Full)
+            else NoAnswerReason.INTERNAL
+        )
         # Our own words about the model, of any other error the type alone: its words may quote what it was about.
         said = error.message if isinstance(error, InvalidConfig) else type(error).__name__
         _log.warning("no opinion: judge=%s reason=%s error=%s", self.name, why.value, said)
         return Opined(Silent(why))
 
 
-def _in_time(until: float) -> None:
+def _check_deadline(until: float) -> None:
     if monotonic() > until:
         raise TimeoutError
 
 
-def _on_a_loop() -> bool:
+def _is_on_event_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -10,8 +10,8 @@ from secrets import token_hex
 from threading import BoundedSemaphore, Thread
 from typing import NamedTuple, Protocol
 
-from lockgate.core.judging.judge_prompts import opinion_of, question
-from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Said, Scored, Why
+from lockgate.core.judging.judge_prompts import build_question, parse_opinion
+from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Question, Rating
 from lockgate.core.ruling.opinions import Silent
 from lockgate.gate.gate import Inquiry, Opined
 from lockgate.settings.verifiers import is_key
@@ -67,19 +67,19 @@ class ModelJudge:
 
     def opine(self, inquiry: Inquiry) -> Opined:
         """What the model says of the case. From a coroutine use `opine_async`: this one cannot wait there."""
-        if _on_a_loop():
-            return Opined(Silent(Why.CALLED_IN_LOOP))
+        if _is_on_event_loop():
+            return Opined(Silent(NoAnswerReason.CALLED_IN_LOOP))
         try:
             key = self._key()
             if isinstance(key, Future):
-                key = _usable(key.result(self._key_timeout_s), needed=self._key_needed)
+                key = _usable_key(key.result(self._key_timeout_s), needed=self._key_needed)
             if isinstance(key, Opined):
                 return key
-            put = self._put(inquiry)
+            put = self._make_question(inquiry)
             outcome = self._client.ask(self._provider, put.question, key, tenant=self._tenant)
-            return self._heard(inquiry, put, outcome.answer)
+            return self._opinion_from_answer(inquiry, put, outcome.answer)
         except Exception as error:  # noqa: BLE001  # whatever it was, there is no opinion
-            return self._failed(error)
+            return self._silent_after(error)
 
     async def opine_async(self, inquiry: Inquiry) -> Opined:
         try:
@@ -87,35 +87,35 @@ class ModelJudge:
             if isinstance(key, Future):
                 async with asyncio.timeout(self._key_timeout_s):
                     fetched = await asyncio.wrap_future(key)
-                key = _usable(fetched, needed=self._key_needed)
+                key = _usable_key(fetched, needed=self._key_needed)
             if isinstance(key, Opined):
                 return key
-            put = self._put(inquiry)
+            put = self._make_question(inquiry)
             outcome = await self._client.ask_async(self._provider, put.question, key, tenant=self._tenant)
-            return self._heard(inquiry, put, outcome.answer)
+            return self._opinion_from_answer(inquiry, put, outcome.answer)
         except Exception as error:  # noqa: BLE001  # as above; a caller's cancellation is no Exception
-            return self._failed(error)
+            return self._silent_after(error)
 
-    def _put(self, inquiry: Inquiry) -> _Put:
+    def _make_question(self, inquiry: Inquiry) -> _AskedQuestion:
         nonce = self._nonce()
-        return _Put(question(inquiry.stage, inquiry.case, nonce), nonce)
+        return _AskedQuestion(build_question(inquiry.stage, inquiry.case, nonce), nonce)
 
-    def _heard(self, inquiry: Inquiry, put: _Put, answer: Answer) -> Opined:
+    def _opinion_from_answer(self, inquiry: Inquiry, put: _AskedQuestion, answer: Answer) -> Opined:
         match answer:
-            case Said(text, tokens_in, tokens_out):
-                return Opined(opinion_of(inquiry.stage, text, put.nonce, inquiry.case), tokens_in, tokens_out)
+            case ModelText(text, tokens_in, tokens_out):
+                return Opined(parse_opinion(inquiry.stage, text, put.nonce, inquiry.case), tokens_in, tokens_out)
             case NoAnswer(why=why):
                 return Opined(Silent(why))
-            case Blocked():
+            case ProviderBlock():
                 # Silent like a model that declines to answer, and not unreadable: the same text would be refused
                 # again, and whoever wrote it must not get a second question of another form by tripping a filter.
-                return Opined(Silent(Why.REFUSED))
-            case Scored():
+                return Opined(Silent(NoAnswerReason.REFUSED))
+            case Rating():
                 # An endpoint that rates texts was asked something it cannot answer; in plain words it cannot either.
-                return Opined(Silent(Why.ODD_ANSWER))
+                return Opined(Silent(NoAnswerReason.ODD_ANSWER))
 
-    def _failed(self, error: Exception) -> Opined:
-        why = Why.DEADLINE if isinstance(error, TimeoutError) else Why.INTERNAL
+    def _silent_after(self, error: Exception) -> Opined:
+        why = NoAnswerReason.DEADLINE if isinstance(error, TimeoutError) else NoAnswerReason.INTERNAL
         # The type alone: its words may quote what it was about.
         _log.warning("no opinion: judge=%s reason=%s error=%s", self.name, why.value, type(error).__name__)
         return Opined(Silent(why))
@@ -123,9 +123,9 @@ class ModelJudge:
     def _key(self) -> str | Opined | Future[str]:
         """The key, or the word that there is none, or a thread that fetches it."""
         if getattr(self._keys, "instant", False) is True:
-            return _usable(_fetched(self._keys, self._tenant), needed=self._key_needed)
+            return _usable_key(_key_or_blank(self._keys, self._tenant), needed=self._key_needed)
         if not self._fetching.acquire(blocking=False):
-            return Opined(Silent(Why.BUSY))
+            return Opined(Silent(NoAnswerReason.BUSY))
         future: Future[str] = Future()
         # From here on nobody can cancel it: a caller that leaves does not stop the thread.
         future.set_running_or_notify_cancel()
@@ -133,7 +133,7 @@ class ModelJudge:
         def fetch() -> None:
             key = " "
             try:
-                key = _fetched(self._keys, self._tenant)
+                key = _key_or_blank(self._keys, self._tenant)
             except KeyboardInterrupt:  # in here it is nobody's but the source's
                 pass
             finally:
@@ -148,12 +148,12 @@ class ModelJudge:
         return future
 
 
-class _Put(NamedTuple):
+class _AskedQuestion(NamedTuple):
     question: Question
     nonce: str
 
 
-def _fetched(keys: Keys, tenant: str) -> str:
+def _key_or_blank(keys: Keys, tenant: str) -> str:
     try:
         return keys.key(tenant)
     except KeyboardInterrupt:
@@ -163,13 +163,13 @@ def _fetched(keys: Keys, tenant: str) -> str:
         return " "
 
 
-def _usable(key: object, *, needed: bool) -> str | Opined:
+def _usable_key(key: object, *, needed: bool) -> str | Opined:
     if isinstance(key, str) and (is_key(key) or (key == "" and not needed)):
         return key
-    return Opined(Silent(Why.NO_KEY))
+    return Opined(Silent(NoAnswerReason.NO_KEY))
 
 
-def _on_a_loop() -> bool:
+def _is_on_event_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -18,14 +18,14 @@ from documents import HARMLESS, INJECTION, docx, html, line, part, pdf, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockgate.abuse_gate.documents.extracted import HOW, Extracted
+from lockgate.abuse_gate.documents.extracted import HIDING_WAYS, ExtractedText
 from lockgate.abuse_gate.documents.html import read_html
-from lockgate.abuse_gate.documents.inspector import Inspector, Limits, _answered
-from lockgate.abuse_gate.request.normalize import Inspected, Normalized, Upload, payload_of
+from lockgate.abuse_gate.documents.inspector import InspectionLimits, Inspector, _parse_answer
+from lockgate.abuse_gate.request.normalize import InspectedUpload, NormalizedRequest, Upload, payload_from_request
 from lockgate.core.text.scanner import Scanner
 from lockgate.verifiers.adapters import LocalRuleAdapter
 
-PATIENT = Limits(timeout_s=60, total_s=120)
+PATIENT = InspectionLimits(timeout_s=60, total_s=120)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def inspector(scanner: Scanner) -> Iterator[Inspector]:
     asyncio.run(made.close())
 
 
-def look(inspector: Inspector, data: bytes, name: str = "a", content_type: str = "") -> Inspected:
+def look(inspector: Inspector, data: bytes, name: str = "a", content_type: str = "") -> InspectedUpload:
     (found,) = asyncio.run(inspector.inspect([Upload(name, content_type, data)]))
     return found
 
@@ -171,7 +171,7 @@ def test_hidden_text_that_speaks_to_an_agent_is_an_injection(
     found = look(inspector, data)
     assert f"{found.kind}:hidden" in found.rule_hits
     assert "inj:override_safety" in found.rule_hits
-    payload = payload_of(Normalized((), (upload,)), [found])
+    payload = payload_from_request(NormalizedRequest((), (upload,)), [found])
     assert LocalRuleAdapter(scanner=scanner).assess(payload) == "unsafe"
 
 
@@ -182,7 +182,7 @@ def test_what_documents_are_made_of_is_not_held_against_them(
     found = look(inspector, data)
     assert found.rule_hits == ()
     assert found.complete
-    payload = payload_of(Normalized((), (Upload("a", "", data),)), [found])
+    payload = payload_from_request(NormalizedRequest((), (Upload("a", "", data),)), [found])
     assert LocalRuleAdapter(scanner=scanner).assess(payload) == "safe"
 
 
@@ -259,10 +259,10 @@ def test_every_way_to_hide_is_shown_by_a_test(inspector: Inspector) -> None:
     for made in (hidden_html, aside):
         for data in made(INJECTION).values():
             if data.startswith(b"<!doctype"):
-                found = Extracted(10_000)
+                found = ExtractedText(10_000)
                 read_html(data.decode(), found)
                 seen |= {how for how, _ in found.hidden}
-    assert seen | {"invisible", "off_page", "covered", "vanish", "tracked", "annotation"} == set(HOW)
+    assert seen | {"invisible", "off_page", "covered", "vanish", "tracked", "annotation"} == set(HIDING_WAYS)
 
 
 # --- hostile files
@@ -320,7 +320,7 @@ def test_a_hostile_file_is_unread_and_hurts_nobody(data: bytes, inspector: Inspe
     found = look(inspector, data)
     assert "artifact:unread" in found.rule_hits
     assert not found.complete
-    payload = payload_of(Normalized((), (Upload("a", "", data),)), [found])
+    payload = payload_from_request(NormalizedRequest((), (Upload("a", "", data),)), [found])
     assert LocalRuleAdapter(scanner=scanner).assess(payload) == "unclear"
     assert look(inspector, html(P)).complete
 
@@ -328,7 +328,7 @@ def test_a_hostile_file_is_unread_and_hurts_nobody(data: bytes, inspector: Inspe
 def test_limits_are_kept(scanner: Scanner) -> None:
     async def check() -> None:
         inspector = Inspector(
-            Limits(pages=1, characters=50, document_bytes=5000, timeout_s=60, total_s=60), scanner=scanner
+            InspectionLimits(pages=1, characters=50, document_bytes=5000, timeout_s=60, total_s=60), scanner=scanner
         )
         long_page, long_text, large, fine = await inspector.inspect(
             [
@@ -347,7 +347,7 @@ def test_limits_are_kept(scanner: Scanner) -> None:
 
 def test_a_late_worker_is_ended_and_the_next_document_gets_another(scanner: Scanner) -> None:
     async def check() -> None:
-        inspector = Inspector(Limits(timeout_s=0.001, total_s=60), scanner=scanner)
+        inspector = Inspector(InspectionLimits(timeout_s=0.001, total_s=60), scanner=scanner)
         (late,) = await inspector.inspect([Upload("a", "", pdf(PAGE))])
         assert late.rule_hits == ("artifact:unread",)
         inspector.limits = PATIENT
@@ -360,7 +360,7 @@ def test_a_late_worker_is_ended_and_the_next_document_gets_another(scanner: Scan
 
 def test_nobody_waits_longer_than_the_whole_may_take(scanner: Scanner) -> None:
     async def check() -> None:
-        inspector = Inspector(Limits(timeout_s=60, total_s=0.001), scanner=scanner)
+        inspector = Inspector(InspectionLimits(timeout_s=60, total_s=0.001), scanner=scanner)
         found = await inspector.inspect([Upload(str(number), "", pdf(PAGE), "pdf") for number in range(20)])
         assert {one.rule_hits for one in found} == {("artifact:unread",)}
         assert [one.name for one in found] == [str(number) for number in range(20)]
@@ -371,7 +371,7 @@ def test_nobody_waits_longer_than_the_whole_may_take(scanner: Scanner) -> None:
 
 def test_too_many_waiting_are_unread_and_not_lost(scanner: Scanner) -> None:
     async def check() -> None:
-        inspector = Inspector(Limits(timeout_s=60, total_s=60, waiting=1, workers=1), scanner=scanner)
+        inspector = Inspector(InspectionLimits(timeout_s=60, total_s=60, waiting=1, workers=1), scanner=scanner)
         found = await inspector.inspect([Upload("a", "", pdf(PAGE))] * 5)
         assert len(found) == 5
         assert sum(one.complete for one in found) >= 1
@@ -383,18 +383,18 @@ def test_too_many_waiting_are_unread_and_not_lost(scanner: Scanner) -> None:
 
 def test_media_are_counted_and_not_looked_into(inspector: Inspector) -> None:
     found = look(inspector, b"\x89PNG\r\n\x1a\n\x00\xff")
-    assert found == Inspected("a", "image", stats={"bytes": 10})
+    assert found == InspectedUpload("a", "image", stats={"bytes": 10})
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no limits to set on this system")
 @pytest.mark.parametrize("limit", ["memory", "processor"])
 def test_a_document_that_wants_too_much_is_unread(limit: str, scanner: Scanner) -> None:
     async def check() -> None:
-        limits = Limits(timeout_s=60, total_s=120)
+        limits = InspectionLimits(timeout_s=60, total_s=120)
         if limit == "memory":
-            limits = Limits(timeout_s=60, total_s=120, memory_bytes=1_000_000)
+            limits = InspectionLimits(timeout_s=60, total_s=120, memory_bytes=1_000_000)
         else:
-            limits = Limits(timeout_s=60, total_s=120, cpu_s=1, characters=10**8)
+            limits = InspectionLimits(timeout_s=60, total_s=120, cpu_s=1, characters=10**8)
         inspector = Inspector(limits, scanner=scanner)
         (found,) = await inspector.inspect([Upload("a", "", html("<p>x" * 3_000_000))])
         assert found.rule_hits == ("artifact:unread",)
@@ -446,7 +446,7 @@ def test_a_worker_gets_no_variables_and_leaves_nothing_behind(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "canary-canary")
 
-    async def inspect() -> list[Inspected]:
+    async def inspect() -> list[InspectedUpload]:
         return await inspector.inspect([Upload("a", "", html(P))])
 
     inspector = Inspector(PATIENT, scanner=scanner)
@@ -493,7 +493,7 @@ def test_a_worker_that_died_in_between_is_replaced(scanner: Scanner) -> None:
     ],
 )
 def test_an_odd_answer_is_none(said: bytes) -> None:
-    assert _answered(said, Limits(characters=10)) is None
+    assert _parse_answer(said, InspectionLimits(characters=10)) is None
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
@@ -525,8 +525,8 @@ def test_an_odd_answer_is_none(said: bytes) -> None:
     )
 )
 def test_any_page_is_read(pieces: list[str]) -> None:
-    found = Extracted(10_000)
+    found = ExtractedText(10_000)
     # What the parser itself gives up on is unread, as anything that raises in a worker.
     with suppress(AssertionError):
         read_html("".join(pieces), found)
-    assert all(how in HOW for how, _ in found.hidden)
+    assert all(how in HIDING_WAYS for how, _ in found.hidden)

@@ -10,9 +10,16 @@ from typing import Any
 import pytest
 from asgi import ATTACK, HANG, HARMLESS, SECRET, Handler, Reply, call, chat, gated, ladder, post, scope
 
-from lockgate.abuse_gate.identity import OddCredential
+from lockgate.abuse_gate.identity import AmbiguousCredential
 from lockgate.abuse_gate.middleware import Request
-from lockgate.abuse_gate.proxy.gateway_callouts import LITELLM, ExtAuthz, Keyholders, LiteLLM, Vouched, allowed
+from lockgate.abuse_gate.proxy.gateway_callouts import (
+    LITELLM,
+    ExtAuthz,
+    HeaderIdentity,
+    LiteLLMGuardrail,
+    LiteLLMIdentity,
+    allow_all,
+)
 from lockgate.core.errors import InvalidConfig
 
 ENVOY = ("10.0.0.1", 40000)
@@ -29,8 +36,8 @@ def ask(app: Any, body: bytes, **about: Any) -> Reply:
 
 
 def envoy(**more: Any) -> ExtAuthz:
-    identity = Vouched(SECRET, ["10.0.0.0/24"], user_header="X-User")
-    return ExtAuthz(gated(allowed, identity=identity, **more), identity)
+    identity = HeaderIdentity(SECRET, ["10.0.0.0/24"], user_header="X-User")
+    return ExtAuthz(gated(allow_all, identity=identity, **more), identity)
 
 
 def checked(
@@ -122,7 +129,7 @@ def test_a_name_that_stands_there_twice_is_nobody_s() -> None:
 
 
 def test_strikes_go_to_the_address_that_envoy_saw() -> None:
-    identity = Vouched(SECRET, ["10.0.0.0/24"])
+    identity = HeaderIdentity(SECRET, ["10.0.0.0/24"])
 
     def subjects(*hops: bytes) -> Any:
         return identity.subjects(scope(client=ENVOY, headers=[(b"x-forwarded-for", hop) for hop in hops]))
@@ -137,7 +144,7 @@ def test_strikes_go_to_the_address_that_envoy_saw() -> None:
 
 
 def test_a_user_header_counts_from_a_trusted_proxy_only() -> None:
-    identity = Vouched(SECRET, ["10.0.0.0/24", "unix"], user_header="x-user")
+    identity = HeaderIdentity(SECRET, ["10.0.0.0/24", "unix"], user_header="x-user")
     named = [(b"x-user", b" alice  b ")]
     assert [each.kind for each in identity.subjects(scope(client=ENVOY, headers=named))] == ["principal", "network"]
     assert [each.kind for each in identity.subjects(scope(client=None, headers=named))] == ["principal", "network"]
@@ -150,7 +157,7 @@ def test_a_user_header_counts_from_a_trusted_proxy_only() -> None:
 
 @pytest.mark.parametrize("value", [b"Bearer sk-1", b"bearer sk-1", b"Bearer sk-1 ", b"\tToken sk-1"])
 def test_a_key_is_the_same_however_it_is_written(value: bytes) -> None:
-    identity = Vouched(SECRET, key_header="Authorization")
+    identity = HeaderIdentity(SECRET, key_header="Authorization")
     key, _ = identity.subjects(scope(headers=[(b"authorization", b"Bearer sk-1")]))
     again, _ = identity.subjects(scope(headers=[(b"Authorization", value)]))
     assert key == again
@@ -199,7 +206,7 @@ TOKEN_OF_ANN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbm4ifQ.AQI"
 def test_a_key_that_is_written_oddly_is_refused_and_not_a_new_client(value: str) -> None:
     """An upstream that takes the second word, or what decodes to the same, would let a quarantined key in again."""
     handler = Handler()
-    app = gated(handler, identity=Vouched(SECRET, key_header="authorization"))
+    app = gated(handler, identity=HeaderIdentity(SECRET, key_header="authorization"))
     reply = ask(app, chat(HARMLESS), headers=[JSON, (b"authorization", value.encode("latin-1"))])
     assert (reply.status, reply.code, reply.decision) == (400, "bad-credential", "deny")
     assert handler.bodies == []
@@ -209,21 +216,23 @@ def test_a_key_that_is_written_oddly_is_refused_and_not_a_new_client(value: str)
     "value", ["Basic YW5uOng=", "Basic YQ==", f"Bearer {TOKEN_OF_ANN}", "Bearer a.b.c", "Bearer sk-or_v1~x", "Key YQ=="]
 )
 def test_keys_as_they_are_issued_are_somebody_s(value: str) -> None:
-    identity = Vouched(SECRET, key_header="authorization")
+    identity = HeaderIdentity(SECRET, key_header="authorization")
     assert len(identity.subjects(scope(headers=[(b"authorization", value.encode())]))) == 2
 
 
 def test_a_key_in_a_header_of_its_own_is_all_of_it() -> None:
-    identity = Vouched(SECRET, key_header="x-api-key")
+    identity = HeaderIdentity(SECRET, key_header="x-api-key")
     for value in (b"1|abc", b"k:v/+==", b"sk-1"):
         assert len(identity.subjects(scope(headers=[(b"x-api-key", value)]))) == 2
     for value in (b"Bearer sk-1", b"sk-1,x", b'"sk-1"', b"sk-1\t1"):
-        with pytest.raises(OddCredential):
+        with pytest.raises(AmbiguousCredential):
             identity.subjects(scope(headers=[(b"x-api-key", value)]))
 
 
 def test_a_quarantined_key_stays_so_however_it_is_written() -> None:
-    app = gated(Handler(), identity=Vouched(SECRET, key_header="authorization"), settings=ladder(network_threshold=100))
+    app = gated(
+        Handler(), identity=HeaderIdentity(SECRET, key_header="authorization"), settings=ladder(network_threshold=100)
+    )
 
     def asked(text: str, value: bytes) -> int:
         return ask(app, chat(text), headers=[JSON, (b"authorization", value)]).status
@@ -238,21 +247,21 @@ def test_a_quarantined_key_stays_so_however_it_is_written() -> None:
 
 @pytest.mark.parametrize("headers", [[], [(b"authorization", b"")], [(b"authorization", b"  ")]])
 def test_without_a_key_there_is_only_a_network(headers: list[tuple[bytes, bytes]]) -> None:
-    assert len(Vouched(SECRET, key_header="authorization").subjects(scope(headers=headers))) == 1
+    assert len(HeaderIdentity(SECRET, key_header="authorization").subjects(scope(headers=headers))) == 1
 
 
 def test_header_names_that_make_no_sense_are_refused() -> None:
     with pytest.raises(InvalidConfig, match="either"):
-        Vouched(SECRET, ["10.0.0.1"], user_header="x-user", key_header="authorization")
+        HeaderIdentity(SECRET, ["10.0.0.1"], user_header="x-user", key_header="authorization")
     with pytest.raises(InvalidConfig, match="ABUSE_TRUSTED_PROXIES"):
-        Vouched(SECRET, user_header="x-user")
+        HeaderIdentity(SECRET, user_header="x-user")
 
 
 # --- LiteLLM
 
 
-def litellm(**more: Any) -> LiteLLM:
-    return LiteLLM(gated(allowed, identity=Keyholders(SECRET), **more), TOKEN, max_bytes=1 << 16)
+def litellm(**more: Any) -> LiteLLMGuardrail:
+    return LiteLLMGuardrail(gated(allow_all, identity=LiteLLMIdentity(SECRET), **more), TOKEN, max_bytes=1 << 16)
 
 
 def described(text: str = HARMLESS, *, key: object = "k1", **changed: object) -> dict[str, Any]:
@@ -415,12 +424,12 @@ def test_a_gate_that_fails_is_no_leave() -> None:
         await send({"type": "http.response.start", "status": 500, "headers": []})
         await send({"type": "http.response.body", "body": b"<html>"})
 
-    app = LiteLLM(broken, TOKEN)
+    app = LiteLLMGuardrail(broken, TOKEN)
     assert ruling(guarded(app, described()))["action"] == "BLOCKED"
 
 
 def test_a_large_description_is_read_off_the_loop_and_judged() -> None:
-    app = LiteLLM(gated(allowed, identity=Keyholders(SECRET)), TOKEN)
+    app = LiteLLMGuardrail(gated(allow_all, identity=LiteLLMIdentity(SECRET)), TOKEN)
     filler = [{"role": "user", "content": f"We open at {number}."} for number in range(4000)]
     assert ruling(guarded(app, described(structured_messages=filler, texts=[]))) == {"action": "NONE"}
     filler.insert(2000, {"role": "user", "content": ATTACK})
@@ -428,7 +437,7 @@ def test_a_large_description_is_read_off_the_loop_and_judged() -> None:
 
 
 def test_one_that_drips_its_description_is_told_to_block() -> None:
-    app = LiteLLM(gated(allowed, identity=Keyholders(SECRET)), TOKEN, read_s=1.0)
+    app = LiteLLMGuardrail(gated(allow_all, identity=LiteLLMIdentity(SECRET)), TOKEN, read_s=1.0)
     about = scope(LITELLM, headers=[JSON, (b"x-api-key", TOKEN.encode())])
     first = {"type": "http.request", "body": b"{", "more_body": True}
     said = ruling(asyncio.run(call(app, about, [first, HANG])))
@@ -442,7 +451,7 @@ def test_one_that_leaves_is_not_answered() -> None:
 
 def test_a_short_token_is_refused() -> None:
     with pytest.raises(InvalidConfig, match="at least 16"):
-        LiteLLM(allowed, "short")
+        LiteLLMGuardrail(allow_all, "short")
 
 
 def test_neither_lets_a_websocket_through() -> None:

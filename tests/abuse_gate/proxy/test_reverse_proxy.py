@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from asgi import ATTACK, HARMLESS, SECRET, chat, gated
 
-from lockgate.abuse_gate.proxy.gateway_callouts import Vouched
-from lockgate.abuse_gate.proxy.reverse_proxy import Proxy, Upstream, parse_upstream
-from lockgate.abuse_gate.proxy.server import healthy, server
+from lockgate.abuse_gate.proxy.gateway_callouts import HeaderIdentity
+from lockgate.abuse_gate.proxy.reverse_proxy import ReverseProxy, Upstream, parse_upstream
+from lockgate.abuse_gate.proxy.server import make_server, with_health_check
 from lockgate.core.errors import InvalidConfig
 from lockgate.settings.abuse_gate import AbuseSettings
 from lockgate.testing.loopback import _CERTIFICATE, _tls_context
@@ -154,11 +154,11 @@ def serve(ending: list[threading.Thread]) -> Iterator[Serve]:
         **more: Any,
     ) -> int:
         where = there if isinstance(there, str) else f"http://127.0.0.1:{there.port}"
-        proxy = Proxy(parse_upstream(where), **more)
+        proxy = ReverseProxy(parse_upstream(where), **more)
         listening = socket.create_server(("127.0.0.1", 0))
         up = threading.Event()
-        app = healthy(proxy if bare else gated(proxy, settings=settings))
-        serving = server(app, head_s=head_s, ready=up.set)
+        app = with_health_check(proxy if bare else gated(proxy, settings=settings))
+        serving = make_server(app, head_s=head_s, ready=up.set)
         thread = threading.Thread(target=serving.run, args=([listening],), daemon=True)
         thread.start()
         running.append(serving)
@@ -372,7 +372,7 @@ def test_the_client_s_address_is_told_only_on_request(
     upstream: Callable[..., There], serve: Serve, trusted: list[str], told: bytes
 ) -> None:
     there = upstream()
-    port = serve(there, trusts=Vouched(SECRET, trusted).trusts)
+    port = serve(there, trusts=HeaderIdentity(SECRET, trusted).trusts)
     said(port, once("/", chat(HARMLESS), "X-Forwarded-For: 203.0.113.9"))
     lines = there.requests[0][0].split(b"\r\n")
     assert [line for line in lines if b"forwarded" in line] == [b"x-forwarded-for: " + told]
@@ -483,8 +483,8 @@ def tricked() -> Iterator[tuple[There, int]]:
     there = There()
     listening = socket.create_server(("127.0.0.1", 0))
     up = threading.Event()
-    app = gated(Proxy(parse_upstream(f"http://127.0.0.1:{there.port}/base")))
-    serving = server(app, ready=up.set)
+    app = gated(ReverseProxy(parse_upstream(f"http://127.0.0.1:{there.port}/base")))
+    serving = make_server(app, ready=up.set)
     thread = threading.Thread(target=serving.run, args=([listening],), daemon=True)
     thread.start()
     assert up.wait(LIMIT_S)

@@ -12,7 +12,7 @@ import pytest
 from lockgate.abuse_gate.stores import bans_sqlite as abuse_bans
 from lockgate.abuse_gate.stores.bans_sqlite import SqliteBans
 from lockgate.core.errors import LockgateError
-from lockgate.core.requests.strikes import PRINCIPAL, Known, LadderSettings, Subject
+from lockgate.core.requests.strikes import PRINCIPAL, LadderSettings, SharedRecord, Subject
 
 SETTINGS = LadderSettings()
 NOW = 1_800_000_000.0
@@ -41,9 +41,9 @@ def change(path: Path, sql: str, *values: object) -> None:
 
 
 def test_a_ban_is_there_after_a_restart_and_for_other_workers(path: Path, bans: SqliteBans) -> None:
-    bans.keep([(ANN, Known((), 900, 3600)), (BOB, Known((), 900, 0))], NOW)
+    bans.keep([(ANN, SharedRecord((), 900, 3600)), (BOB, SharedRecord((), 900, 0))], NOW)
     page = SqliteBans(path, SETTINGS).since(0, NOW + 100)
-    assert dict(page.bans) == {ANN: Known((), 800, 3500), BOB: Known((), 800, 0)}
+    assert dict(page.bans) == {ANN: SharedRecord((), 800, 3500), BOB: SharedRecord((), 800, 0)}
 
 
 def test_what_was_killed_right_after_keeping_is_kept(path: Path, bans: SqliteBans) -> None:
@@ -59,17 +59,17 @@ def test_what_was_killed_right_after_keeping_is_kept(path: Path, bans: SqliteBan
 
 
 def test_only_what_is_new_is_handed_out(bans: SqliteBans) -> None:
-    bans.keep([(ANN, Known((), 900, 0))], NOW)
+    bans.keep([(ANN, SharedRecord((), 900, 0))], NOW)
     first = bans.since(0, NOW)
     assert bans.since(first.number, NOW).bans == ()
-    bans.keep([(BOB, Known((), 900, 0))], NOW)
-    bans.keep([(ANN, Known((), 0, 3600))], NOW)
-    assert dict(bans.since(first.number, NOW).bans) == {BOB: Known((), 900, 0), ANN: Known((), 900, 3600)}
+    bans.keep([(BOB, SharedRecord((), 900, 0))], NOW)
+    bans.keep([(ANN, SharedRecord((), 0, 3600))], NOW)
+    assert dict(bans.since(first.number, NOW).bans) == {BOB: SharedRecord((), 900, 0), ANN: SharedRecord((), 900, 3600)}
 
 
 def test_many_are_handed_out_in_pages(bans: SqliteBans, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(abuse_bans, "PAGE", 10)
-    everybody = [(Subject(PRINCIPAL, f"{number:032x}"), Known((), 900, 0)) for number in range(25)]
+    everybody = [(Subject(PRINCIPAL, f"{number:032x}"), SharedRecord((), 900, 0)) for number in range(25)]
     bans.keep(everybody, NOW)
     seen, number, more = list(bans.since(0, NOW).bans), bans.since(0, NOW).number, True
     while more:
@@ -79,50 +79,50 @@ def test_many_are_handed_out_in_pages(bans: SqliteBans, monkeypatch: pytest.Monk
 
 
 def test_a_shorter_ban_changes_nothing(path: Path, bans: SqliteBans) -> None:
-    bans.keep([(ANN, Known((), 900, 3600))], NOW)
+    bans.keep([(ANN, SharedRecord((), 900, 3600))], NOW)
     before = rows(path)
-    for known in (Known(), Known((), 1, 1), Known((), 900.9, 3600)):
+    for known in (SharedRecord(), SharedRecord((), 1, 1), SharedRecord((), 900.9, 3600)):
         bans.keep([(ANN, known)], NOW)
     assert rows(path) == before
 
 
 def test_an_ended_ban_is_not_handed_out_and_soon_gone(path: Path, bans: SqliteBans) -> None:
-    bans.keep([(ANN, Known((), 900, 0))], NOW)
+    bans.keep([(ANN, SharedRecord((), 900, 0))], NOW)
     assert bans.since(0, NOW + 900).bans == ()
     # A clock that was ahead for an hour has erased nothing.
-    bans.keep([(BOB, Known((), 900, 0))], NOW + 3600)
-    assert dict(bans.since(0, NOW).bans)[ANN] == Known((), 900, 0)
-    bans.keep([(BOB, Known((), 900, 0))], NOW + 90_000)
+    bans.keep([(BOB, SharedRecord((), 900, 0))], NOW + 3600)
+    assert dict(bans.since(0, NOW).bans)[ANN] == SharedRecord((), 900, 0)
+    bans.keep([(BOB, SharedRecord((), 900, 0))], NOW + 90_000)
     assert [key for key, *_ in rows(path)] == [BOB.key]
 
 
 def test_a_clock_that_was_put_back_makes_no_ban_longer_than_its_cooldown(bans: SqliteBans) -> None:
     """B8: a day back made a client wait for thirty hours."""
-    bans.keep([(ANN, Known((), 900, 3600))], NOW)
-    assert dict(bans.since(0, NOW - 86_400).bans) == {ANN: Known((), 900, 3600)}
+    bans.keep([(ANN, SharedRecord((), 900, 3600))], NOW)
+    assert dict(bans.since(0, NOW - 86_400).bans) == {ANN: SharedRecord((), 900, 3600)}
 
 
 def test_the_file_does_not_grow_without_end(path: Path) -> None:
     bans = SqliteBans(path, LadderSettings(max_subjects=5))
     for number in range(30):
-        bans.keep([(Subject(PRINCIPAL, f"{number:032x}"), Known((), 0, 100 + number))], NOW)
+        bans.keep([(Subject(PRINCIPAL, f"{number:032x}"), SharedRecord((), 0, 100 + number))], NOW)
     assert [int(str(key), 16) for key, *_ in rows(path)] == [25, 26, 27, 28, 29]
 
 
 def test_a_file_in_its_place_is_read_from_its_beginning(path: Path, bans: SqliteBans) -> None:
     for _ in range(3):
-        bans.keep([(ANN, Known((), 900, 0))], NOW)
-        bans.keep([(ANN, Known((), 0, 3600))], NOW)
+        bans.keep([(ANN, SharedRecord((), 900, 0))], NOW)
+        bans.keep([(ANN, SharedRecord((), 0, 3600))], NOW)
     number = bans.since(0, NOW).number
     path.unlink()
-    SqliteBans(path, SETTINGS).keep([(BOB, Known((), 900, 0))], NOW)
+    SqliteBans(path, SETTINGS).keep([(BOB, SharedRecord((), 900, 0))], NOW)
     assert [each for each, _ in bans.since(number, NOW).bans] == [BOB]
 
 
 @pytest.mark.parametrize("until", [1e300, float("inf")])
 def test_no_hand_can_write_a_ban_for_ever(path: Path, bans: SqliteBans, until: float) -> None:
     change(path, "INSERT INTO bans (key, locked_until, quarantined_until) VALUES (?, ?, ?)", ANN.key, until, until)
-    assert dict(bans.since(0, NOW).bans) == {ANN: Known((), 900, 3600)}
+    assert dict(bans.since(0, NOW).bans) == {ANN: SharedRecord((), 900, 3600)}
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_link_in_its_place_is_refused(tmp_path: Path, path: Path, bans: Sqlite
     path.rename(path.with_name("moved"))
     path.symlink_to(path.with_name("moved"))
     with pytest.raises(LockgateError, match="not a plain file"):
-        bans.keep([(ANN, Known((), 900, 0))], NOW)
+        bans.keep([(ANN, SharedRecord((), 900, 0))], NOW)
 
 
 def test_a_file_that_is_gone_is_an_error_and_not_an_empty_one(path: Path, bans: SqliteBans) -> None:
@@ -182,5 +182,5 @@ def test_a_file_that_is_gone_is_an_error_and_not_an_empty_one(path: Path, bans: 
 
 
 def test_it_holds_no_names_and_no_addresses(path: Path, bans: SqliteBans) -> None:
-    bans.keep([(ANN, Known((), 900, 3600))], NOW)
+    bans.keep([(ANN, SharedRecord((), 900, 3600))], NOW)
     assert rows(path) == [(ANN.key, NOW + 900, NOW + 3600)]

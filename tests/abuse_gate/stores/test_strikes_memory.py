@@ -9,11 +9,11 @@ from lockgate.core.requests.strikes import (
     NETWORK,
     PRINCIPAL,
     LadderSettings,
-    Record,
     Standing,
+    StrikeRecord,
     Subject,
-    standing_of,
-    struck,
+    add_strike,
+    standing_from_record,
 )
 
 SETTINGS = LadderSettings(max_subjects=1000)
@@ -31,16 +31,16 @@ class Table:
 
     def strike(self, who: Subject, now: float = 0.0, times: int = 1) -> None:
         for _ in range(times):
-            self.kept.put(who, struck(self.kept.get(who), who.kind, now, self.settings), now)
+            self.kept.put(who, add_strike(self.kept.get(who), who.kind, now, self.settings), now)
 
     def standing(self, who: Subject, now: float = 0.0) -> Standing:
-        return standing_of(self.kept.get(who), who.kind, now, self.settings)[0]
+        return standing_from_record(self.kept.get(who), who.kind, now, self.settings)[0]
 
 
 def test_whoever_does_nothing_wrong_takes_no_room() -> None:
     table = Table()
     for number in range(5000):
-        assert table.kept.get(subject(number)) == Record()
+        assert table.kept.get(subject(number)) == StrikeRecord()
     assert len(table.kept) == 0
 
 
@@ -48,7 +48,7 @@ def test_a_million_distinct_clients_take_the_room_of_the_most_that_are_kept() ->
     """B9: nothing was ever forgotten."""
     forgotten = count()
     kept = MemoryStrikes(LadderSettings(max_subjects=10_000), lambda what: next(forgotten))
-    once = struck(Record(), NETWORK, 0.0, SETTINGS)
+    once = add_strike(StrikeRecord(), NETWORK, 0.0, SETTINGS)
     for number in range(1_000_000):
         kept.put(subject(number, NETWORK), once, 0.0)
     assert len(kept) == 10_000
@@ -89,7 +89,7 @@ def test_strikes_are_forgotten_before_any_ban_is() -> None:
     for number in range(10, 5000):
         table.strike(subject(number))
     assert table.standing(subject(1)) is Standing.FULL_QUARANTINE
-    assert table.kept.get(subject(2)) == Record()
+    assert table.kept.get(subject(2)) == StrikeRecord()
     assert len(table.kept) == 1000
     assert table.evicted["evicted-ban"] == 0
 

@@ -13,12 +13,20 @@ import pytest
 
 from lockgate.abuse_gate.stores.strikes_valkey import ValkeyStrikes
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.requests.circuit_breaker import Limits
-from lockgate.core.requests.strikes import NETWORK, PRINCIPAL, Heard, Known, LadderSettings, Subject, Told
+from lockgate.core.requests.circuit_breaker import CircuitLimits
+from lockgate.core.requests.strikes import (
+    NETWORK,
+    PRINCIPAL,
+    LadderSettings,
+    SharedRecord,
+    SharedStrikes,
+    StrikeReport,
+    Subject,
+)
 
 SETTINGS = LadderSettings()
 ANN, HOME = Subject(PRINCIPAL, "a" * 32), Subject(NETWORK, "1" * 32)
-ABOUT = (Told(ANN), Told(HOME))
+ABOUT = (StrikeReport(ANN), StrikeReport(HOME))
 # Longer than any reply takes here, for those that should come; and for those that should not.
 ENOUGH_S, SHORT_S = 30.0, 0.1
 
@@ -95,17 +103,17 @@ def test_what_it_hears_and_tells() -> None:
     bans = [["b" * 32, "q", 60_000], ["c" * 32, "l", -5]]
     fake = Fake(replying(lambda nonce: resp(answer(nonce, known=known, bans=bans, top="77"))))
 
-    async def ask() -> Heard | None:
+    async def ask() -> SharedStrikes | None:
         async with fake.running() as store:
-            await store.exchange([Told(ANN, (("id", 1.25),), 2.5, 0.0), Told(HOME)])
+            await store.exchange([StrikeReport(ANN, (("id", 1.25),), 2.5, 0.0), StrikeReport(HOME)])
             return await store.exchange(ABOUT)
 
     heard = asyncio.run(ask())
-    assert heard == Heard(
-        (Known((0.25, 0.0), 1.5, 0.0), Known()),
+    assert heard == SharedStrikes(
+        (SharedRecord((0.25, 0.0), 1.5, 0.0), SharedRecord()),
         (
-            (Subject(PRINCIPAL, "b" * 32), Known((), 0, 60)),
-            (Subject(PRINCIPAL, "c" * 32), Known()),
+            (Subject(PRINCIPAL, "b" * 32), SharedRecord((), 0, 60)),
+            (Subject(PRINCIPAL, "c" * 32), SharedRecord()),
         ),
     )
     first, second = fake.questions
@@ -149,7 +157,7 @@ def test_what_it_hears_and_tells() -> None:
     ],
 )
 def test_whatever_else_it_answers_is_no_answer(reply: bytes | Callable[[str], bytes]) -> None:
-    async def ask() -> Heard | None:
+    async def ask() -> SharedStrikes | None:
         async with Fake(replying(reply)).running(deadline_s=5.0) as store:
             return await store.exchange(ABOUT)
 
@@ -177,7 +185,7 @@ async def _hang_up(nonce: str, writer: asyncio.StreamWriter) -> bytes:
 
 @pytest.mark.parametrize("reply", [_nothing, _drip, _hang_up])
 def test_the_deadline_is_for_all_of_it(reply: Reply) -> None:
-    async def ask() -> Heard | None:
+    async def ask() -> SharedStrikes | None:
         async with Fake(reply).running(deadline_s=SHORT_S) as store:
             return await store.exchange(ABOUT)
 
@@ -187,7 +195,7 @@ def test_the_deadline_is_for_all_of_it(reply: Reply) -> None:
 
 
 def test_a_server_that_is_not_there_is_no_answer() -> None:
-    async def ask() -> Heard | None:
+    async def ask() -> SharedStrikes | None:
         server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         server.close()
@@ -206,7 +214,7 @@ def test_after_three_failures_nobody_waits_and_one_tries_again_later() -> None:
     fake = Fake(replying(b"-ERR no\r\n", b"-ERR no\r\n", b"-ERR no\r\n", lambda nonce: resp(answer(nonce))))
 
     async def ask() -> list[bool]:
-        async with fake.running(clock=lambda: now[0], limits=Limits(3, 1.0, 5.0)) as store:
+        async with fake.running(clock=lambda: now[0], limits=CircuitLimits(3, 1.0, 5.0)) as store:
             heard = [await store.exchange(ABOUT) for _ in range(20)]
             assert fake.asked == 3
             now[0] = 1.0
@@ -232,7 +240,7 @@ def test_a_reply_that_comes_too_late_is_never_taken_for_the_next_one() -> None:
         slow.set()
         return resp(answer(nonce))
 
-    async def ask() -> list[Heard | None]:
+    async def ask() -> list[SharedStrikes | None]:
         async with Fake(reply).running() as store:
             first = asyncio.ensure_future(store.exchange(ABOUT))
             await began.wait()
@@ -240,7 +248,7 @@ def test_a_reply_that_comes_too_late_is_never_taken_for_the_next_one() -> None:
             await asyncio.wait({first})
             return [await store.exchange(ABOUT) for _ in range(5)]
 
-    assert asyncio.run(ask()) == [Heard((Known(), Known()))] * 5
+    assert asyncio.run(ask()) == [SharedStrikes((SharedRecord(), SharedRecord()))] * 5
 
 
 def test_a_cancelled_request_says_nothing_about_the_server() -> None:
@@ -269,7 +277,7 @@ def test_a_server_that_lost_its_data_is_noticed() -> None:
     async def ask() -> list[bool]:
         async with fake.running() as store:
             heard = [await store.exchange(ABOUT) for _ in replies]
-            return [each is not None and each.forgot for each in heard]
+            return [each is not None and each.has_forgotten for each in heard]
 
     assert asyncio.run(ask()) == [False, True, False, True, False]
     # From the beginning of the list after each loss: nothing on it may be missed.
@@ -279,7 +287,7 @@ def test_a_server_that_lost_its_data_is_noticed() -> None:
 def test_many_at_once_share_few_connections() -> None:
     fake = Fake(replying(lambda nonce: resp(answer(nonce))))
 
-    async def ask() -> list[Heard | None]:
+    async def ask() -> list[SharedStrikes | None]:
         async with fake.running() as store:
             return await asyncio.gather(*(store.exchange(ABOUT) for _ in range(200)))
 
@@ -291,7 +299,7 @@ def test_it_follows_its_caller_to_another_event_loop() -> None:
     fake = Fake(replying(lambda nonce: resp(answer(nonce))))
     store: list[ValkeyStrikes] = []
 
-    async def ask() -> Heard | None:
+    async def ask() -> SharedStrikes | None:
         server = await asyncio.start_server(fake.serve, "127.0.0.1", 0)
         url = f"valkey://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         if not store:

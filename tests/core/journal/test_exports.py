@@ -6,13 +6,13 @@ import pytest
 from tamperings import GENUINE, body
 
 from lockgate.core.errors import InvalidNote
-from lockgate.core.journal.exports import HEADER, Row, export_lines, read_export
+from lockgate.core.journal.exports import HEADER, ExportRow, export_lines, read_export
 from lockgate.core.journal.merkle import leaf_hash
 
 NEWEST = GENUINE.heads[-1]
 
 
-def file_of(rows: tuple[Row, ...]) -> list[bytes]:
+def file_of(rows: tuple[ExportRow, ...]) -> list[bytes]:
     return b"".join(export_lines(NEWEST, rows)).splitlines(keepends=True)
 
 

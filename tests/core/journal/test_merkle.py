@@ -17,9 +17,9 @@ from lockgate.core.journal.merkle import (
     MAX_SIZE,
     Frontier,
     consistency_proof,
+    hash_levels,
     inclusion_proof,
     leaf_hash,
-    levels_of,
     node_hash,
     range_root,
     root_of,
@@ -42,7 +42,7 @@ CT_ROOTS = [
 ]
 MOST = 68
 LEAVES = [leaf_hash(str(number).encode()) for number in range(MOST)]
-HASH_OF = levels_of(LEAVES)
+HASH_OF = hash_levels(LEAVES)
 OTHER = leaf_hash(b"another")
 GO = json.loads((SUPPORT / "go_log.json").read_text(encoding="utf-8"))
 
@@ -187,7 +187,7 @@ def test_no_spoilt_proof_of_consistency_is_taken(size: int) -> None:
 
 def test_a_rewritten_beginning_has_no_proof() -> None:
     forged = [OTHER, *LEAVES[1:]]
-    hash_of = levels_of(forged)
+    hash_of = hash_levels(forged)
     for size in range(1, 20):
         for old in range(1, size + 1):
             proof = consistency_proof(old, size, hash_of)
@@ -238,7 +238,7 @@ def hashes(texts: list[str] | None) -> list[bytes]:
 
 def test_the_proofs_that_go_makes_are_ours() -> None:
     leaves = [leaf_hash(text.encode()) for text in GO["Records"]]
-    hash_of = levels_of(leaves)
+    hash_of = hash_levels(leaves)
     assert len(GO["Inclusion"]) == len(GO["Consistency"]) == len(leaves) == 70
     for each in GO["Inclusion"]:
         proof = hashes(each["Proof"])

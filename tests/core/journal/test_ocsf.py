@@ -48,7 +48,7 @@ def ruled(decision: Decision, **changes: Any) -> dict[str, object]:
         "policy_hash": "cd" * 32,
         "context_sha256": "ef" * 32,
     }
-    return record.ruling(**HEAD, **(fields | changes))
+    return record.ruling_record(**HEAD, **(fields | changes))
 
 
 def decided(action: Action, risk: Risk, reason: Reason = Reason.SUPERVISOR, **more: Any) -> Decision:
@@ -66,30 +66,32 @@ RECORDS: dict[str, dict[str, object]] = {
     "a pass": ruled(Decision(Action.CONTINUE, 1, Reason.NO_RED_FLAGS, Risk.LOW)),
     "approved": ruled(decided(Action.CONTINUE, Risk.HIGH, Reason.APPROVED, approval="3f9a1c20"), approved_by="ana"),
     **{
-        state: record.approval(**HEAD, session="s", id="3f9a1c20", state=state, digest="ab" * 32, who="ana")
+        state: record.approval_record(**HEAD, session="s", id="3f9a1c20", state=state, digest="ab" * 32, who="ana")
         for state in ("granted", "denied", "expired", "used", "voided")
     },
     **{
-        verdict: record.assess(
+        verdict: record.assess_record(
             **HEAD, payload_sha256="ab" * 32, verdict=verdict, reason="timeout", by="", acted="held", rules=["a:b"]
         )
         for verdict in ("safe", "unsafe", "unclear")
     },
-    "gap": record.gap(**HEAD, first=1, last=2, reason="journal-unavailable"),
+    "gap": record.gap_record(**HEAD, first=1, last=2, reason="journal-unavailable"),
 }
 OTHERS = {
-    "waiting": record.approval(**HEAD, session="s", id="3f9a1c20", state="waiting", digest="ab" * 32),
-    "context": record.context(**HEAD, session="s", blocks=[]),
-    "configuration": record.configuration(**HEAD, policy_hash="ab" * 32, software="lockgate"),
-    "prune": record.prune(**HEAD, origin="o", before=3, retention_days=3),
-    "rotation": record.rotation(**HEAD, next_vkey="v"),
-    "opening": record.opening(**HEAD, origin="o"),
+    "waiting": record.approval_record(**HEAD, session="s", id="3f9a1c20", state="waiting", digest="ab" * 32),
+    "context": record.context_record(**HEAD, session="s", blocks=[]),
+    "configuration": record.configuration_record(**HEAD, policy_hash="ab" * 32, software="lockgate"),
+    "prune": record.prune_record(**HEAD, origin="o", before=3, retention_days=3),
+    "rotation": record.rotation_record(**HEAD, next_vkey="v"),
+    "opening": record.opening_record(**HEAD, origin="o"),
 }
 
 
 def event(fields: dict[str, object]) -> dict[str, Any]:
-    record.encode(fields)
-    found = ocsf.finding(fields, origin="example.com/log", index=7, leaf_hash=b"\xab" * 32, software="1.2.3")
+    record.encode_record(fields)
+    found = ocsf.finding_from_record(
+        fields, origin="example.com/log", index=7, leaf_hash=b"\xab" * 32, software="1.2.3"
+    )
     assert found is not None
     return json.loads(json.dumps(found))  # type: ignore[no-any-return]
 
@@ -125,12 +127,12 @@ def test_an_event_is_what_the_schema_says(name: str) -> None:
     for analytic in [info[each] for each in ("analytic",) if each in info] + info.get("related_analytics", []):
         assert ANALYTIC[analytic["type_id"]] == analytic["type"]
         assert analytic["name"]
-    assert made["unmapped"]["record"] == json.loads(record.encode(RECORDS[name]))
+    assert made["unmapped"]["record"] == json.loads(record.encode_record(RECORDS[name]))
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_bookkeeping_is_no_finding(name: str) -> None:
-    found = ocsf.finding(OTHERS[name], origin="o", index=1, leaf_hash=b"", software="")
+    found = ocsf.finding_from_record(OTHERS[name], origin="o", index=1, leaf_hash=b"", software="")
     assert found is None
     assert set(record.KINDS) == set(ocsf.KINDS) | {str(each["kind"]) for each in OTHERS.values()}
 

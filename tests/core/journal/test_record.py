@@ -21,29 +21,29 @@ from lockgate.core.journal.record import (
     MAX_INTEGER,
     MAX_RECORD,
     block_label,
-    digest_of,
-    encode,
+    encode_record,
     label,
-    parse,
+    parse_record,
+    sha256_hex,
 )
 from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Ran, Reason, Risk
 
 HEAD: dict[str, Any] = {"run": "0123456789abcdef", "seq": 1, "ts_ms": 1_700_000_000_000, "salt": bytes(16)}
-HASH = digest_of("x")
+HASH = sha256_hex("x")
 EXAMPLES: dict[str, dict[str, object]] = {
     "ruling": a_ruling(1, 1, 5, deny=True, approved_by="ana"),
-    "context": record.context(**HEAD, session="s", blocks=[("b0001", "untrusted", HASH)]),
-    "approval": record.approval(
+    "context": record.context_record(**HEAD, session="s", blocks=[("b0001", "untrusted", HASH)]),
+    "approval": record.approval_record(
         **HEAD, session="s", id="0123456789", state="granted", digest=f"sha256:{HASH}", who="Zoë 🙂"
     ),
-    "assess": record.assess(
+    "assess": record.assess_record(
         **HEAD, payload_sha256=HASH, verdict="unsafe", reason="rules", by="openai/m", acted="deny", rules=["a:b", "a:b"]
     ),
-    "configuration": record.configuration(**HEAD, policy_hash=f"sha256:{HASH}", software="lockgate-0.1.0"),
-    "gap": record.gap(**HEAD, first=2, last=4, reason="journal-unavailable"),
-    "prune": record.prune(**HEAD, origin="example.com/a", before=10, retention_days=30),
-    "rotation": record.rotation(**HEAD, next_vkey="example.com/b+00000000+AAAA", who="ana"),
-    "opening": record.opening(**HEAD, origin="example.com/b", previous="a\n1\nAAAA\n\n— a AAAA\n"),
+    "configuration": record.configuration_record(**HEAD, policy_hash=f"sha256:{HASH}", software="lockgate-0.1.0"),
+    "gap": record.gap_record(**HEAD, first=2, last=4, reason="journal-unavailable"),
+    "prune": record.prune_record(**HEAD, origin="example.com/a", before=10, retention_days=30),
+    "rotation": record.rotation_record(**HEAD, next_vkey="example.com/b+00000000+AAAA", who="ana"),
+    "opening": record.opening_record(**HEAD, origin="example.com/b", previous="a\n1\nAAAA\n\n— a AAAA\n"),
 }
 
 
@@ -54,9 +54,9 @@ def test_every_kind_has_an_example() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_record_comes_back_from_its_bytes(kind: str) -> None:
-    data = encode(EXAMPLES[kind])
-    assert parse(data) == EXAMPLES[kind]
-    assert encode(parse(data)) == data
+    data = encode_record(EXAMPLES[kind])
+    assert parse_record(data) == EXAMPLES[kind]
+    assert encode_record(parse_record(data)) == data
     assert b"\n" not in data
 
 
@@ -65,7 +65,7 @@ def test_a_record_comes_back_from_its_bytes(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_bytes_are_those_of_rfc_8785(kind: str) -> None:
-    assert encode(EXAMPLES[kind]) == rfc8785.dumps(EXAMPLES[kind])  # type: ignore[arg-type]
+    assert encode_record(EXAMPLES[kind]) == rfc8785.dumps(EXAMPLES[kind])  # type: ignore[arg-type]
 
 
 WHO = st.text(st.characters(codec="utf-8"), max_size=record.MAX_WHO)
@@ -75,9 +75,9 @@ WHO = st.text(st.characters(codec="utf-8"), max_size=record.MAX_WHO)
 @given(WHO, st.integers(1, MAX_INTEGER), st.integers(0, MAX_INTEGER), st.binary(min_size=16, max_size=16))
 def test_the_bytes_are_those_of_rfc_8785_for_any_text_and_number(who: str, seq: int, ts_ms: int, salt: bytes) -> None:
     fields = EXAMPLES["approval"] | {"who": who, "seq": seq, "ts_ms": ts_ms, "salt": salt.hex()}
-    data = encode(fields)
+    data = encode_record(fields)
     assert data == rfc8785.dumps(fields)  # type: ignore[arg-type]
-    assert parse(data) == fields
+    assert parse_record(data) == fields
 
 
 VALUES = st.recursive(
@@ -99,7 +99,7 @@ def test_pythons_encoder_is_rfc_8785_under_these_restrictions(value: Any) -> Non
 # One spelling
 
 
-RULING = encode(EXAMPLES["ruling"])
+RULING = encode_record(EXAMPLES["ruling"])
 SPELLINGS: dict[str, Callable[[bytes], bytes]] = {
     "a space": lambda data: data.replace(b":", b": ", 1),
     "a newline at the end": lambda data: data + b"\n",
@@ -124,13 +124,13 @@ def test_another_spelling_is_no_record(name: str) -> None:
     data = SPELLINGS[name](RULING)
     assert data != RULING
     with pytest.raises(InvalidRecord):
-        parse(data)
+        parse_record(data)
 
 
 def test_a_key_that_stands_twice_is_named() -> None:
     for data in (b'"seq":2,"seq":1', b'"seq":1,"seq":1'):
         with pytest.raises(InvalidRecord, match="the key `seq` stands twice"):
-            parse(RULING.replace(b'"seq":1', data))
+            parse_record(RULING.replace(b'"seq":1', data))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_key_that_stands_twice_is_named() -> None:
 )
 def test_rubbish_is_no_record(data: bytes) -> None:
     with pytest.raises(InvalidRecord):
-        parse(data)
+        parse_record(data)
 
 
 @settings(max_examples=400, deadline=None)
@@ -147,10 +147,10 @@ def test_rubbish_is_no_record(data: bytes) -> None:
 def test_whatever_is_taken_is_what_would_have_been_written(at: int, length: int, put: bytes) -> None:
     data = RULING[:at] + put + RULING[at + length :]
     try:
-        fields = parse(data)
+        fields = parse_record(data)
     except InvalidRecord:
         return
-    assert encode(fields) == data
+    assert encode_record(fields) == data
 
 
 # Exactly its fields
@@ -161,9 +161,9 @@ def test_no_field_can_be_left_out_or_added(kind: str) -> None:
     fields = EXAMPLES[kind]
     for name in fields:
         with pytest.raises(InvalidRecord):
-            encode({key: value for key, value in fields.items() if key != name})
+            encode_record({key: value for key, value in fields.items() if key != name})
     with pytest.raises(InvalidRecord, match="a field too many, `note`"):
-        encode(fields | {"note": "x"})
+        encode_record(fields | {"note": "x"})
 
 
 WRONG: list[object] = [
@@ -192,7 +192,7 @@ def test_no_field_takes_what_it_may_not_hold(kind: str) -> None:
             if wrong == "\x00" and name in ("origin", "previous", "previous_vkey", "next_vkey"):
                 continue
             with pytest.raises(InvalidRecord):
-                encode(EXAMPLES[kind] | {name: wrong})
+                encode_record(EXAMPLES[kind] | {name: wrong})
 
 
 NAMES = st.sampled_from(["send_email", "", "sha256:x", 'a"b', "a b", "\ud800", "x" * 200]) | st.text(max_size=20)
@@ -251,8 +251,8 @@ def test_the_short_way_to_a_ruling_writes_the_same_bytes(
         "approved_by": who,
     }
     data = record.ruling_bytes(**fields)
-    assert data == encode(record.ruling(**fields))
-    assert parse(data)["seq"] == seq
+    assert data == encode_record(record.ruling_record(**fields))
+    assert parse_record(data)["seq"] == seq
 
 
 def test_the_short_way_to_a_ruling_takes_no_more_than_the_long_one() -> None:
@@ -277,12 +277,12 @@ def test_the_short_way_to_a_ruling_takes_no_more_than_the_long_one() -> None:
 
 def test_text_is_whole_characters() -> None:
     with pytest.raises(InvalidRecord, match="surrogate"):
-        encode(EXAMPLES["prune"] | {"who": "\ud800"})
+        encode_record(EXAMPLES["prune"] | {"who": "\ud800"})
 
 
 def test_a_word_of_ours_is_written_as_the_text_it_is() -> None:
     fields = EXAMPLES["ruling"] | {"mode": Mode.PARANOID, "action": Action.PAUSE}
-    assert parse(encode(fields))["mode"] == "paranoid"
+    assert parse_record(encode_record(fields))["mode"] == "paranoid"
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_a_word_of_ours_is_written_as_the_text_it_is() -> None:
 )
 def test_a_ruling_holds_words_of_ours_and_hashes(field: str, value: object) -> None:
     with pytest.raises(InvalidRecord):
-        encode(EXAMPLES["ruling"] | {field: value})
+        encode_record(EXAMPLES["ruling"] | {field: value})
 
 
 def test_a_full_record_fits() -> None:
@@ -334,7 +334,7 @@ def test_a_full_record_fits() -> None:
     findings = tuple(Finding(f"family:{'x' * 100}{number}", "b0001", 0, 1) for number in range(100))
     origins = tuple(Origin("to", "x", f"host-{number}", "tool:x", 0, 1) for number in range(100))
     decision = Decision(Action.PAUSE, 3, Reason.SUPERVISOR, Risk.HIGH, findings=findings, origins=origins)
-    data = encode(a_ruling(1, 1, 5, blocks=blocks, decision=decision, approved_by="🙂" * 200))
+    data = encode_record(a_ruling(1, 1, 5, blocks=blocks, decision=decision, approved_by="🙂" * 200))
     assert len(data) < MAX_RECORD
 
 
@@ -359,7 +359,7 @@ def test_every_way_a_tier_can_speak_has_a_record() -> None:
             for said in ("clear", "suspicious", "unclear"):
                 for top in ("CONTINUE", "REORIENT", "PAUSE", "unclear"):
                     judged = (Ran(2, said, "a/b"), Ran(3, top, "a/b"))
-                    encode(a_ruling(1, 1, 5, decision=Decision(action, 3, reason, Risk.LOW, judged=judged)))
+                    encode_record(a_ruling(1, 1, 5, decision=Decision(action, 3, reason, Risk.LOW, judged=judged)))
 
 
 # No content
@@ -381,9 +381,9 @@ def test_nothing_that_others_wrote_gets_into_a_record() -> None:
         judged=(Ran(2, "clear", SECRET), Ran(3, "REORIENT", SECRET)),
     )
     fields = a_ruling(
-        1, 1, 5, session=SECRET, tool=SECRET, decision=decision, blocks=[(SECRET, "untrusted", digest_of(SECRET))]
+        1, 1, 5, session=SECRET, tool=SECRET, decision=decision, blocks=[(SECRET, "untrusted", sha256_hex(SECRET))]
     )
-    data = encode(fields)
+    data = encode_record(fields)
     assert not any(word in data for word in (b"1234", b"ana", b"+49"))
     assert fields["tool"] == f"sha256:{sha256(SECRET.encode()).hexdigest()}"
 
@@ -397,7 +397,7 @@ def test_a_name_that_looks_like_one_stays(name: str) -> None:
     "name", ["", " ", "a b", "ana@example.com", "-rf", "é", "x" * 129, "a\n", "\ud800", f"sha256:{HASH}"]
 )
 def test_any_other_name_is_hashed(name: str) -> None:
-    assert label(name) == f"sha256:{digest_of(name)}"
+    assert label(name) == f"sha256:{sha256_hex(name)}"
 
 
 @pytest.mark.parametrize("id", ["goal", "b0001", "b123456789"])
@@ -407,4 +407,4 @@ def test_our_own_blocks_keep_their_ids(id: str) -> None:
 
 @pytest.mark.parametrize("id", ["inbox/ana", "b", "B0001", "goal2", "b0001\n", f"sha256:{HASH}"])
 def test_a_hosts_ids_of_blocks_are_hashed(id: str) -> None:
-    assert block_label(id) == f"sha256:{digest_of(id)}"
+    assert block_label(id) == f"sha256:{sha256_hex(id)}"

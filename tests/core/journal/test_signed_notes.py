@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from paths import SUPPORT
 
 from lockgate.core.errors import InvalidNote
-from lockgate.core.journal.merkle import inclusion_proof, leaf_hash, levels_of, root_of
+from lockgate.core.journal.merkle import hash_levels, inclusion_proof, leaf_hash, root_of
 from lockgate.core.journal.signed_notes import (
     COSIGNATURE,
     MAX_NOTE,
@@ -21,25 +21,25 @@ from lockgate.core.journal.signed_notes import (
     Proof,
     PublicKey,
     Signature,
-    cosigned,
+    check_public_key,
+    cosign_note,
     open_checkpoint,
     open_proof,
     parse_checkpoint,
     parse_note,
     parse_proof,
     parse_vkey,
-    public_key,
-    signed,
-    verified,
+    sign_note,
+    verify_signatures,
 )
 from lockgate.journal import keys
 
 ORIGIN = "example.com/lockgate/2026a"
-LOG = keys.from_seed(ORIGIN, b"\x01" * 32)
-WITNESS = keys.from_seed("example.com/witness", b"\x02" * 32, kind=COSIGNATURE)
+LOG = keys.signer_from_seed(ORIGIN, b"\x01" * 32)
+WITNESS = keys.signer_from_seed("example.com/witness", b"\x02" * 32, kind=COSIGNATURE)
 LEAVES = [leaf_hash(bytes([number])) for number in range(13)]
 HEAD = Checkpoint(ORIGIN, 13, root_of(LEAVES))
-NOTE = signed(HEAD.text, LOG.key, LOG.sign)
+NOTE = sign_note(HEAD.text, LOG.key, LOG.sign)
 DATA = NOTE.to_bytes()
 GO = json.loads((SUPPORT / "go_log.json").read_text(encoding="utf-8"))
 
@@ -71,10 +71,10 @@ SOFA = (
 def test_the_published_note_verifies() -> None:
     key, note = parse_vkey(PETER), parse_note(PETER_NOTE.encode())
     assert key.vkey == PETER
-    assert verified(note, [key], keys.verify) == {key: 0}
+    assert verify_signatures(note, [key], keys.verify) == {key: 0}
     assert note.to_bytes() == PETER_NOTE.encode()
     with pytest.raises(InvalidNote):
-        verified(note._replace(text=note.text.replace("answer", "cause")), [key], keys.verify)
+        verify_signatures(note._replace(text=note.text.replace("answer", "cause")), [key], keys.verify)
 
 
 def test_the_published_head_is_read() -> None:
@@ -93,8 +93,8 @@ def test_the_head_that_go_signed_verifies_and_is_ours_to_the_byte() -> None:
     key = parse_vkey(GO["Vkey"])
     head = open_checkpoint(GO["Note"].encode(), key, keys.verify)
     assert head == Checkpoint(key.name, 70, root_of(leaves))
-    signer = keys.from_seed(key.name, bytes(range(32)))
-    assert signed(head.text, signer.key, signer.sign).to_bytes() == GO["Note"].encode()
+    signer = keys.signer_from_seed(key.name, bytes(range(32)))
+    assert sign_note(head.text, signer.key, signer.sign).to_bytes() == GO["Note"].encode()
 
 
 # Keys
@@ -104,7 +104,7 @@ def test_the_head_that_go_signed_verifies_and_is_ours_to_the_byte() -> None:
 @given(st.binary(min_size=32, max_size=32), st.sampled_from([1, 4]))
 def test_a_key_comes_back_from_its_text_whatever_its_bytes(public: bytes, kind: int) -> None:
     """Every other key has a `+` in its base64: only the first two part anything."""
-    key = public_key(ORIGIN, public, kind)
+    key = check_public_key(ORIGIN, public, kind)
     assert parse_vkey(key.vkey) == key
     assert parse_vkey(f"  {key.vkey}\n") == key
 
@@ -137,7 +137,7 @@ def test_what_is_no_key_is_refused(text: str) -> None:
 @pytest.mark.parametrize("name", ["", "a b", "a+b", "a\nb", "a\u2003b", "a\u200b", "\u202ea", "x" * 256])
 def test_a_name_that_would_break_a_note_is_refused(name: str) -> None:
     with pytest.raises(InvalidNote):
-        public_key(name, LOG.key.public)
+        check_public_key(name, LOG.key.public)
 
 
 # Notes
@@ -191,11 +191,11 @@ def test_a_note_may_have_sixteen_signatures_and_more() -> None:
 
 
 def test_lines_by_strangers_are_ignored_and_prove_nothing() -> None:
-    stranger = keys.from_seed(ORIGIN, b"\x09" * 32)
-    both = NOTE._replace(signatures=(*signed(HEAD.text, stranger.key, stranger.sign).signatures, *NOTE.signatures))
-    assert verified(both, [LOG.key], keys.verify) == {LOG.key: 0}
-    assert verified(NOTE, [stranger.key], keys.verify) == {}
-    assert verified(NOTE, [], keys.verify) == {}
+    stranger = keys.signer_from_seed(ORIGIN, b"\x09" * 32)
+    both = NOTE._replace(signatures=(*sign_note(HEAD.text, stranger.key, stranger.sign).signatures, *NOTE.signatures))
+    assert verify_signatures(both, [LOG.key], keys.verify) == {LOG.key: 0}
+    assert verify_signatures(NOTE, [stranger.key], keys.verify) == {}
+    assert verify_signatures(NOTE, [], keys.verify) == {}
 
 
 def test_one_bad_line_of_a_known_key_spoils_the_note() -> None:
@@ -248,23 +248,23 @@ def test_a_head_may_have_lines_of_others_behind_its_own() -> None:
 
 
 def test_a_head_under_the_right_key_for_another_log_is_refused() -> None:
-    other = signed(HEAD._replace(origin="example.com/other").text, LOG.key, LOG.sign)
+    other = sign_note(HEAD._replace(origin="example.com/other").text, LOG.key, LOG.sign)
     with pytest.raises(InvalidNote, match="is of the log"):
         open_checkpoint(other.to_bytes(), LOG.key, keys.verify)
 
 
 def test_a_head_by_another_key_is_refused() -> None:
-    other = keys.from_seed(ORIGIN, b"\x03" * 32)
+    other = keys.signer_from_seed(ORIGIN, b"\x03" * 32)
     with pytest.raises(InvalidNote, match="not signed by the key"):
-        open_checkpoint(signed(HEAD.text, other.key, other.sign).to_bytes(), LOG.key, keys.verify)
+        open_checkpoint(sign_note(HEAD.text, other.key, other.sign).to_bytes(), LOG.key, keys.verify)
 
 
 # Witnesses
 
 
 def test_a_witness_says_when_it_saw_a_head() -> None:
-    note = cosigned(NOTE, WITNESS.key, WITNESS.sign, time_s=1_700_000_000)
-    assert verified(parse_note(note.to_bytes()), [LOG.key, WITNESS.key], keys.verify) == {
+    note = cosign_note(NOTE, WITNESS.key, WITNESS.sign, time_s=1_700_000_000)
+    assert verify_signatures(parse_note(note.to_bytes()), [LOG.key, WITNESS.key], keys.verify) == {
         LOG.key: 0,
         WITNESS.key: 1_700_000_000,
     }
@@ -273,7 +273,7 @@ def test_a_witness_says_when_it_saw_a_head() -> None:
 
 def test_a_witness_signs_another_message_than_the_log() -> None:
     """Or a log that holds a witness's key could turn one kind of signature into the other."""
-    note = cosigned(NOTE, WITNESS.key, WITNESS.sign, time_s=7)
+    note = cosign_note(NOTE, WITNESS.key, WITNESS.sign, time_s=7)
     line = note.signatures[-1]
     expected = b"cosignature/v1\ntime 7\n" + HEAD.text.encode()
     assert line.data == (7).to_bytes(8, "big") + WITNESS.sign(expected)
@@ -286,18 +286,18 @@ def test_a_witness_signs_another_message_than_the_log() -> None:
     ):
         changed = note._replace(signatures=(line._replace(data=data or b"\x00"),))
         with pytest.raises(InvalidNote, match="does not hold"):
-            verified(changed, [WITNESS.key], keys.verify)
+            verify_signatures(changed, [WITNESS.key], keys.verify)
 
 
 def test_a_log_key_and_a_witness_key_of_the_same_bytes_differ() -> None:
-    assert public_key(ORIGIN, LOG.key.public).id != public_key(ORIGIN, LOG.key.public, COSIGNATURE).id
+    assert check_public_key(ORIGIN, LOG.key.public).id != check_public_key(ORIGIN, LOG.key.public, COSIGNATURE).id
 
 
 # Proofs
 
 
 def proof_of(at: int, extra: bytes = b"") -> Proof:
-    return Proof(at, tuple(inclusion_proof(at, 13, levels_of(LEAVES))), DATA, extra)
+    return Proof(at, tuple(inclusion_proof(at, 13, hash_levels(LEAVES))), DATA, extra)
 
 
 @pytest.mark.parametrize("extra", [b"", b"\x00\xff"])
@@ -318,7 +318,7 @@ def test_a_proof_reads_as_c2sp_writes_it() -> None:
 
 
 def test_a_log_of_one_record_needs_no_hashes() -> None:
-    head = signed(Checkpoint(ORIGIN, 1, LEAVES[0]).text, LOG.key, LOG.sign).to_bytes()
+    head = sign_note(Checkpoint(ORIGIN, 1, LEAVES[0]).text, LOG.key, LOG.sign).to_bytes()
     proof = Proof(0, (), head)
     assert proof.to_bytes() == b"c2sp.org/tlog-proof@v1\nindex 0\n\n" + head
     assert open_proof(parse_proof(proof.to_bytes()), LEAVES[0], LOG.key, keys.verify).size == 1

@@ -29,10 +29,10 @@ def test_the_providers_are_the_adapters_that_ask_a_model() -> None:
 def test_every_alias_resolves_to_a_model_that_its_provider_takes(alias: str) -> None:
     named = resolve_model(alias)
     assert named.provider in PROVIDERS
-    assert envelope.model_name(named.model) == named.model
+    assert envelope.check_model_name(named.model) == named.model
     assert resolve_model(str(named)) == named._replace(endpoint="")
     if named.endpoint:
-        assert envelope.address(named.endpoint) == named.endpoint
+        assert envelope.parse_address(named.endpoint) == named.endpoint
 
 
 def test_the_names_of_the_seed_are_known() -> None:

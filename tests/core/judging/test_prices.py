@@ -11,11 +11,11 @@ import pytest
 
 from lockgate.core.errors import InvalidConfig
 from lockgate.core.judging.model_names import ALIASES, resolve_model
-from lockgate.core.judging.prices import MAX_PRICES, NOTED, PRICES, cost_usd, parse_prices, price_of
+from lockgate.core.judging.prices import MAX_PRICES, PRICES, PRICES_DATE, cost_usd, find_price, parse_prices
 
 
 def test_every_row_has_a_source_and_a_model_one_can_name() -> None:
-    date.fromisoformat(NOTED)
+    date.fromisoformat(PRICES_DATE)
     for row in PRICES:
         assert str(resolve_model(row.model)) == row.model
         assert row.source.startswith("https://")
@@ -28,15 +28,15 @@ def test_no_two_rows_hold_at_once_and_none_leaves_a_gap() -> None:
     for model in {row.model for row in PRICES}:
         rows = [row for row in PRICES if row.model == model]
         for length in (1, 99_999, 100_000, 100_001, 272_000, 272_001, 900_000):
-            for day in ("2026-01-01", NOTED, "2026-12-31", "2027-01-01", "2030-01-01"):
-                assert sum(row.holds(length, day) for row in rows) <= 1, (model, length, day)
+            for day in ("2026-01-01", PRICES_DATE, "2026-12-31", "2027-01-01", "2030-01-01"):
+                assert sum(row.applies_to(length, day) for row in rows) <= 1, (model, length, day)
         for before, after in pairwise(sorted(rows, key=lambda row: row.above)):
             assert before.up_to == after.above
 
 
 @pytest.mark.parametrize("alias", ALIASES)
 def test_every_alias_has_a_price_today(alias: str) -> None:
-    assert price_of(str(ALIASES[alias])) is not None
+    assert find_price(str(ALIASES[alias])) is not None
 
 
 def test_a_cost_is_what_the_tokens_cost() -> None:
@@ -116,4 +116,4 @@ def test_the_page_lists_every_name_and_price_and_no_other() -> None:
         limits = [f"{row.above:,}" if row.above else "", f"{row.up_to:,}" if row.up_to else "", row.since, row.until]
         assert all(limit in listed for limit in limits)
         assert (listed == "always") is not any(limits)
-    assert f"**{NOTED}**" in PAGE
+    assert f"**{PRICES_DATE}**" in PAGE

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidPattern
 from lockgate.core.redaction import redact as redaction
-from lockgate.core.redaction.personal_data import luhn
-from lockgate.core.redaction.redact import RULESETS, SLICE, Excerpts, Redacted, excerpts, redact
+from lockgate.core.redaction.personal_data import is_luhn_valid
+from lockgate.core.redaction.redact import RULESETS, SLICE, Excerpts, Redacted, cut_excerpts, redact
 from lockgate.core.redaction.spans import KINDS, PLACEHOLDER
 from lockgate.core.text import pattern_set as marks
 
@@ -241,7 +241,7 @@ def test_luhn_tells_cards_from_lookalikes() -> None:
     kept = 0
     for _ in range(300):
         number = with_luhn("4" + "".join(random.choices("0123456789", k=14)))
-        assert luhn(number)
+        assert is_luhn_valid(number)
         assert redact(f"card {number}.").text == "card [redacted:card]."
         wrong = number[:-1] + str((int(number[-1]) + random.randint(1, 9)) % 10)
         kept += redact(f"ref {wrong}.").text == f"ref {wrong}."
@@ -407,25 +407,25 @@ def test_a_span_of_the_original_is_found_again(parts: list[str]) -> None:
     out = redact(text)
     for cut in out.cuts:
         assert PLACEHOLDER.fullmatch(out.text[cut.at : cut.at + cut.size])
-        assert out.moved(cut.start, cut.end) == (cut.at, cut.at + cut.size)
-        assert out.moved(cut.start + 1, cut.start + 2) == (cut.at, cut.at + cut.size)
+        assert out.redacted_span(cut.start, cut.end) == (cut.at, cut.at + cut.size)
+        assert out.redacted_span(cut.start + 1, cut.start + 2) == (cut.at, cut.at + cut.size)
     untouched = set(range(len(text))).difference(*(range(cut.start, cut.end) for cut in out.cuts))
     for at in untouched:
-        start, end = out.moved(at, at + 1)
+        start, end = out.redacted_span(at, at + 1)
         assert out.text[start:end][:1] == text[at]
 
 
 def test_a_text_that_fits_is_shown_whole() -> None:
-    assert excerpts(redact("short"), [(0, 2)]) == Excerpts(("short",), True)
-    assert excerpts(redact(""), []) == Excerpts(("",), True)
-    assert excerpts(redact("x" * 8000), []).whole
-    assert not excerpts(redact("x" * 8001), []).whole
+    assert cut_excerpts(redact("short"), [(0, 2)]) == Excerpts(("short",), True)
+    assert cut_excerpts(redact(""), []) == Excerpts(("",), True)
+    assert cut_excerpts(redact("x" * 8000), []).whole
+    assert not cut_excerpts(redact("x" * 8001), []).whole
 
 
 def test_a_long_text_shows_its_head_its_tail_and_its_finds() -> None:
     text = "HEAD" + "." * 20_000 + "FIND" + "," * 20_000 + "TAIL"
     at = text.index("FIND")
-    shown = excerpts(redact(text), [(at, at + 4)])
+    shown = cut_excerpts(redact(text), [(at, at + 4)])
     assert not shown.whole
     assert len(shown.pieces) == 3
     assert shown.pieces[0].startswith("HEAD")
@@ -444,7 +444,7 @@ def test_excerpts_stay_in_their_budget_and_are_parts_of_the_text(
     size: int, finds: list[tuple[int, int]], budget: int
 ) -> None:
     text = "".join(f"{i:06d}," for i in range(size // 7 + 1))[:size]
-    shown = excerpts(Redacted(text, ()), [(start, start + length) for start, length in finds], budget=budget)
+    shown = cut_excerpts(Redacted(text, ()), [(start, start + length) for start, length in finds], budget=budget)
     assert sum(map(len, shown.pieces)) <= budget
     assert shown.whole == (len(text) <= budget)
     assert "".join(shown.pieces) == text if shown.whole else True
@@ -460,7 +460,7 @@ def test_no_border_of_an_excerpt_leaves_half_a_secret() -> None:
         secret = maker.kinds[kind]()
         for offset in range(70, 130):
             text = f"{'.' * offset} {secret} {'.' * 600} marker {'.' * 700} {secret} {'.' * (130 - offset)}"
-            shown = excerpts(redact(text), [(text.index("marker"), text.index("marker") + 6)], budget=400)
+            shown = cut_excerpts(redact(text), [(text.index("marker"), text.index("marker") + 6)], budget=400)
             left = plain("".join(shown.pieces))
             hidden = plain(secret)
             assert not any(hidden[i : i + 8] in left for i in range(len(hidden) - 7)), (kind, offset)
@@ -567,8 +567,8 @@ def test_no_text_costs_many_times_what_prose_costs(shapes: dict[str, str], size:
 def test_a_long_text_is_read_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """One step of the interpreter over a megabyte would keep the loop of whoever asks waiting."""
     sizes: list[int] = []
-    views = redaction._views
-    monkeypatch.setattr(redaction, "_views", lambda text: sizes.append(len(text)) or views(text))
+    views = redaction._readings_of
+    monkeypatch.setattr(redaction, "_readings_of", lambda text: sizes.append(len(text)) or views(text))
     for unit in (PROSE, "\\", "%41", "key=", "a@b.example ", "A" * 300 + " "):
         sizes.clear()
         text = _filled(unit, 3 * SLICE)

@@ -8,18 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockgate.core.questions import Answer, Blocked, NoAnswer, Said, Scored, Verdict, Why
-from lockgate.core.requests.assessment import REASONS, TOO_BROAD, View, unanswered, view, weigh
-from lockgate.core.requests.payload import Payload, Source
+from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Rating, Verdict
+from lockgate.core.requests.assessment import (
+    REASONS,
+    TOO_BROAD,
+    RulesView,
+    verdict_without_answer,
+    view_payload,
+    weigh_answer,
+)
+from lockgate.core.requests.payload import Payload, PayloadSource
 from lockgate.core.text.rules import RULES, Scope
-from lockgate.core.text.scanner import Scanner, custom_rules
+from lockgate.core.text.scanner import Scanner, rules_from_patterns
 
 NONCE = "0123456789abcdef0123456789abcdef"
 SEVERITY = {"safe": 0, "unclear": 1, "unsafe": 2}
 
 
-def said(verdict: str, nonce: str = NONCE) -> Said:
-    return Said(f'{{"verdict": "{verdict}", "nonce": "{nonce}"}}')
+def said(verdict: str, nonce: str = NONCE) -> ModelText:
+    return ModelText(f'{{"verdict": "{verdict}", "nonce": "{nonce}"}}')
 
 
 # --- the rules alone
@@ -27,7 +34,7 @@ def said(verdict: str, nonce: str = NONCE) -> Said:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_every_rule_counts_as_its_scope_says(rule: object, scanner: Scanner) -> None:
-    found = view(Payload(rule.hit), scanner)  # type: ignore[attr-defined]
+    found = view_payload(Payload(rule.hit), scanner)  # type: ignore[attr-defined]
     if rule.id in TOO_BROAD or rule.scope is Scope.ARGUMENTS:  # type: ignore[attr-defined]
         assert rule.id not in found.rules  # type: ignore[attr-defined]
         return
@@ -53,8 +60,8 @@ ORDINARY = [
 
 @pytest.mark.parametrize("text", ORDINARY, ids=lambda text: text[:20])
 def test_ordinary_text_is_safe(text: str, scanner: Scanner) -> None:
-    assert view(Payload(text), scanner) == View("safe")
-    assert view(Payload(text), scanner).alone == ("safe", "no-findings", None)
+    assert view_payload(Payload(text), scanner) == RulesView("safe")
+    assert view_payload(Payload(text), scanner).rules_only == ("safe", "no-findings", None)
 
 
 @pytest.mark.parametrize(
@@ -68,51 +75,61 @@ def test_ordinary_text_is_safe(text: str, scanner: Scanner) -> None:
     ],
 )
 def test_every_reading_counts(text: str, verdict: str, scanner: Scanner) -> None:
-    found = view(Payload(text), scanner)
+    found = view_payload(Payload(text), scanner)
     assert found.verdict == verdict
     assert found.spans, "whoever is asked must be shown where"
     assert all(0 <= start <= end <= len(text) for start, end in found.spans)
 
 
 def test_a_pattern_of_the_installation_is_unsafe(scanner: Scanner) -> None:
-    own = Scanner(custom_rules(["falcon-[0-9]+"]))
-    assert view(Payload("the FALCON-7 papers"), own) == View("unsafe", ("custom:1",), ((0, 12),))
+    own = Scanner(rules_from_patterns(["falcon-[0-9]+"]))
+    assert view_payload(Payload("the FALCON-7 papers"), own) == RulesView("unsafe", ("custom:1",), ((0, 12),))
 
 
 @pytest.mark.parametrize(
     ("payload", "verdict", "rules", "unread"),
     [
-        (Payload("hi", sources=(Source("pdf", ("inj:override_safety",)),)), "unsafe", ("ingress:injection",), False),
-        (Payload("hi", sources=(Source("pdf", ("INJ:Override",)),)), "unsafe", ("ingress:injection",), False),
-        (Payload("hi", sources=(Source("pdf", ("pdf:hidden",)),)), "unclear", ("ingress:rule-hit",), False),
-        (Payload("hi", sources=(Source("pdf", ("injection",)),)), "unclear", ("ingress:rule-hit",), False),
         (
-            Payload("hi", sources=(Source("pdf", ("pdf:hidden", "inj:x")),)),
+            Payload("hi", sources=(PayloadSource("pdf", ("inj:override_safety",)),)),
+            "unsafe",
+            ("ingress:injection",),
+            False,
+        ),
+        (Payload("hi", sources=(PayloadSource("pdf", ("INJ:Override",)),)), "unsafe", ("ingress:injection",), False),
+        (Payload("hi", sources=(PayloadSource("pdf", ("pdf:hidden",)),)), "unclear", ("ingress:rule-hit",), False),
+        (Payload("hi", sources=(PayloadSource("pdf", ("injection",)),)), "unclear", ("ingress:rule-hit",), False),
+        (
+            Payload("hi", sources=(PayloadSource("pdf", ("pdf:hidden", "inj:x")),)),
             "unsafe",
             ("ingress:injection", "ingress:rule-hit"),
             False,
         ),
         (Payload("hi", ingress_flags=("opaque_media_noninterpretable",)), "unclear", ("ingress:flag",), False),
         (Payload("hi", modalities=("text", "image")), "unclear", ("ingress:unread",), True),
-        (Payload("hi", modalities=("text", "pdf"), sources=(Source("docx"),)), "unclear", ("ingress:unread",), True),
-        (Payload("hi", modalities=("text", "pdf"), sources=(Source("pdf"),)), "safe", (), False),
-        (Payload("", modalities=("pdf",), sources=(Source("pdf"),)), "safe", (), False),
+        (
+            Payload("hi", modalities=("text", "pdf"), sources=(PayloadSource("docx"),)),
+            "unclear",
+            ("ingress:unread",),
+            True,
+        ),
+        (Payload("hi", modalities=("text", "pdf"), sources=(PayloadSource("pdf"),)), "safe", (), False),
+        (Payload("", modalities=("pdf",), sources=(PayloadSource("pdf"),)), "safe", (), False),
     ],
 )
 def test_what_came_with_the_text_counts(
     payload: Payload, verdict: str, rules: tuple[str, ...], unread: object, scanner: Scanner
 ) -> None:
-    assert view(payload, scanner) == View(verdict, rules, (), unread)  # type: ignore[arg-type]
+    assert view_payload(payload, scanner) == RulesView(verdict, rules, (), unread)  # type: ignore[arg-type]
 
 
 def test_what_a_client_calls_its_hits_is_repeated_nowhere(scanner: Scanner) -> None:
-    source = Source("pdf", ("hunter2:hunter2", "inj:hunter2"), (("hunter2", 1),))
-    found = view(Payload("hi", ingress_flags=("hunter2",), sources=(source,)), scanner)
+    source = PayloadSource("pdf", ("hunter2:hunter2", "inj:hunter2"), (("hunter2", 1),))
+    found = view_payload(Payload("hi", ingress_flags=("hunter2",), sources=(source,)), scanner)
     assert "hunter2" not in repr(found)
 
 
 def test_however_much_is_found_the_lists_are_short(scanner: Scanner) -> None:
-    found = view(Payload("\n".join(rule.hit for rule in RULES)), scanner)
+    found = view_payload(Payload("\n".join(rule.hit for rule in RULES)), scanner)
     assert found.verdict == "unsafe"
     assert 1 < len(found.rules) <= 32
     assert 1 < len(found.spans) <= 64
@@ -124,9 +141,10 @@ def test_more_to_say_never_makes_it_safer(text: str, flag: object, hit: str) -> 
     from lockgate.gate.gate import shared_scanner
 
     scanner = shared_scanner(Policy())
-    plain = view(Payload(text), scanner)
-    more = view(
-        Payload(text, ingress_flags=("f",) if flag else (), sources=(Source("pdf", (hit,)),) if hit else ()), scanner
+    plain = view_payload(Payload(text), scanner)
+    more = view_payload(
+        Payload(text, ingress_flags=("f",) if flag else (), sources=(PayloadSource("pdf", (hit,)),) if hit else ()),
+        scanner,
     )
     assert SEVERITY[more.verdict] >= SEVERITY[plain.verdict]
     assert set(plain.rules) <= set(more.rules)
@@ -134,12 +152,16 @@ def test_more_to_say_never_makes_it_safer(text: str, flag: object, hit: str) -> 
 
 # --- the rules and a verifier
 
-SAFE, UNSAFE, UNCLEAR = View("safe"), View("unsafe", ("seed:forget",)), View("unclear", ("authority:act-as",))
-UNREAD = View("unclear", ("ingress:unread",), (), True)
+SAFE, UNSAFE, UNCLEAR = (
+    RulesView("safe"),
+    RulesView("unsafe", ("seed:forget",)),
+    RulesView("unclear", ("authority:act-as",)),
+)
+UNREAD = RulesView("unclear", ("ingress:unread",), (), True)
 FLAGGED, CLEAN, DOUBTFUL = (
-    Scored(True, (("hate", 0.1),)),
-    Scored(False, (("hate", 0.001),)),
-    Scored(False, (("hate", 0.5),)),
+    Rating(True, (("hate", 0.1),)),
+    Rating(False, (("hate", 0.001),)),
+    Rating(False, (("hate", 0.5),)),
 )
 
 
@@ -147,21 +169,21 @@ FLAGGED, CLEAN, DOUBTFUL = (
     ("found", "answer", "whole", "verdict", "reason", "why"),
     [
         # 4. No answer.
-        (SAFE, NoAnswer(Why.DEADLINE), True, "unclear", "deadline", Why.DEADLINE),
-        (UNCLEAR, NoAnswer(Why.REFUSED), True, "unclear", "refused", Why.REFUSED),
-        (UNSAFE, NoAnswer(Why.DEADLINE), True, "unsafe", "rules", Why.DEADLINE),
-        (SAFE, Said("safe"), True, "unclear", "odd-answer", Why.ODD_ANSWER),
-        (SAFE, Said(""), True, "unclear", "odd-answer", Why.ODD_ANSWER),
-        (SAFE, said("safe", "another"), True, "unclear", "odd-answer", Why.ODD_ANSWER),
-        (SAFE, said("allow"), True, "unclear", "odd-answer", Why.ODD_ANSWER),
-        (UNSAFE, Said("safe"), True, "unsafe", "rules", Why.ODD_ANSWER),
+        (SAFE, NoAnswer(NoAnswerReason.DEADLINE), True, "unclear", "deadline", NoAnswerReason.DEADLINE),
+        (UNCLEAR, NoAnswer(NoAnswerReason.REFUSED), True, "unclear", "refused", NoAnswerReason.REFUSED),
+        (UNSAFE, NoAnswer(NoAnswerReason.DEADLINE), True, "unsafe", "rules", NoAnswerReason.DEADLINE),
+        (SAFE, ModelText("safe"), True, "unclear", "odd-answer", NoAnswerReason.ODD_ANSWER),
+        (SAFE, ModelText(""), True, "unclear", "odd-answer", NoAnswerReason.ODD_ANSWER),
+        (SAFE, said("safe", "another"), True, "unclear", "odd-answer", NoAnswerReason.ODD_ANSWER),
+        (SAFE, said("allow"), True, "unclear", "odd-answer", NoAnswerReason.ODD_ANSWER),
+        (UNSAFE, ModelText("safe"), True, "unsafe", "rules", NoAnswerReason.ODD_ANSWER),
         # 5. Unsafe.
         (SAFE, said("unsafe"), True, "unsafe", "provider", None),
         (SAFE, said("unsafe"), False, "unsafe", "provider", None),
         (UNSAFE, said("unsafe"), True, "unsafe", "provider", None),
         (SAFE, FLAGGED, True, "unsafe", "provider", None),
-        (SAFE, Blocked("jailbreak"), True, "unsafe", "provider-filter", None),
-        (UNCLEAR, Blocked(""), False, "unsafe", "provider-filter", None),
+        (SAFE, ProviderBlock("jailbreak"), True, "unsafe", "provider-filter", None),
+        (UNCLEAR, ProviderBlock(""), False, "unsafe", "provider-filter", None),
         # 6. Unclear.
         (SAFE, said("unclear"), True, "unclear", "provider-unsure", None),
         (UNSAFE, said("unclear"), True, "unsafe", "rules", None),
@@ -179,15 +201,15 @@ FLAGGED, CLEAN, DOUBTFUL = (
     ],
 )
 def test_what_follows_from_the_rules_and_an_answer(
-    found: View, answer: Answer, whole: object, verdict: str, reason: str, why: Why | None
+    found: RulesView, answer: Answer, whole: object, verdict: str, reason: str, why: NoAnswerReason | None
 ) -> None:
-    assert weigh(found, answer, nonce=NONCE, whole=bool(whole)) == (verdict, reason, why)
+    assert weigh_answer(found, answer, nonce=NONCE, whole=bool(whole)) == (verdict, reason, why)
 
 
 ANSWERS: list[Answer] = [
-    *(NoAnswer(why) for why in Why),
+    *(NoAnswer(why) for why in NoAnswerReason),
     *(said(word) for word in ("safe", "unsafe", "unclear", "SAFE")),
-    *(FLAGGED, CLEAN, DOUBTFUL, Scored(False, ()), Scored(False, (("x", float("nan")),)), Blocked("x")),
+    *(FLAGGED, CLEAN, DOUBTFUL, Rating(False, ()), Rating(False, (("x", float("nan")),)), ProviderBlock("x")),
 ]
 
 
@@ -195,21 +217,21 @@ ANSWERS: list[Answer] = [
 def test_no_answer_clears_what_the_rules_call_unsafe_and_every_reason_is_known(answer: Answer) -> None:
     views = [SAFE, UNSAFE, UNCLEAR, UNREAD]
     for found, whole in itertools.product(views, (True, False)):
-        weighed = weigh(found, answer, nonce=NONCE, whole=whole)
+        weighed = weigh_answer(found, answer, nonce=NONCE, whole=whole)
         assert weighed.reason in REASONS
         if weighed.verdict == "safe":
             assert whole
             assert found in (SAFE, UNCLEAR)
-            assert answer in (said("safe"), CLEAN, Scored(False, ()))
+            assert answer in (said("safe"), CLEAN, Rating(False, ()))
         assert weighed.verdict != "safe" or weighed.why is None
 
 
 def test_nobody_looked() -> None:
-    assert unanswered(None, Why.INTERNAL) == ("unclear", "internal", Why.INTERNAL)
+    assert verdict_without_answer(None, NoAnswerReason.INTERNAL) == ("unclear", "internal", NoAnswerReason.INTERNAL)
 
 
 def test_reasons_are_words() -> None:
     assert len(set(REASONS)) == len(REASONS)
     assert all(reason.replace("-", "").isalpha() and reason.islower() for reason in REASONS)
     verdicts: tuple[Verdict, ...] = ("safe", "unsafe", "unclear")
-    assert {View(verdict).alone.reason for verdict in verdicts} <= set(REASONS)
+    assert {RulesView(verdict).rules_only.reason for verdict in verdicts} <= set(REASONS)

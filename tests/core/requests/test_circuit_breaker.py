@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 
 from lockgate.core.requests.circuit_breaker import (
     MAX_CIRCUITS,
+    CallResult,
     Circuit,
+    CircuitLimits,
     Circuits,
-    Limits,
-    Result,
     Ticket,
     admit,
-    refuses,
+    is_refusing,
     settle,
 )
 
-LIMITS = Limits(failures=5, open_s=60.0, lease_s=5.0)
-SUCCESS, FAILURE, NEUTRAL = Result.SUCCESS, Result.FAILURE, Result.NEUTRAL
+LIMITS = CircuitLimits(failures=5, open_s=60.0, lease_s=5.0)
+SUCCESS, FAILURE, NEUTRAL = CallResult.SUCCESS, CallResult.FAILURE, CallResult.NEUTRAL
 
 
 def fail(circuit: Circuit, times: int, now: float = 0.0) -> Circuit:
@@ -45,15 +45,15 @@ def probing(now: float = 60.0) -> tuple[Circuit, Ticket]:
 
 def test_five_failures_in_a_row_open_it() -> None:
     four = fail(Circuit(), 4)
-    assert not refuses(four, 0)
-    assert refuses(fail(four, 1), 0)
+    assert not is_refusing(four, 0)
+    assert is_refusing(fail(four, 1), 0)
 
 
 def test_a_success_starts_the_count_again() -> None:
     circuit, ticket = admit(fail(Circuit(), 4), 0, LIMITS)
     assert ticket is not None
     circuit = settle(circuit, ticket, SUCCESS, 0, LIMITS)
-    assert not refuses(fail(circuit, 4), 0)
+    assert not is_refusing(fail(circuit, 4), 0)
 
 
 def test_cancelled_calls_neither_open_it_nor_start_the_count_again() -> None:
@@ -62,16 +62,16 @@ def test_cancelled_calls_neither_open_it_nor_start_the_count_again() -> None:
         circuit, ticket = admit(circuit, 0, LIMITS)
         assert ticket is not None
         circuit = settle(circuit, ticket, NEUTRAL, 0, LIMITS)
-    assert not refuses(circuit, 0)
-    assert refuses(fail(circuit, 1), 0)
+    assert not is_refusing(circuit, 0)
+    assert is_refusing(fail(circuit, 1), 0)
 
 
 def test_a_provider_that_names_a_time_is_left_alone_until_then() -> None:
     circuit, ticket = admit(Circuit(), 0, LIMITS)
     assert ticket is not None
     circuit = settle(circuit, ticket, FAILURE, 0, LIMITS, hold_s=7)
-    assert refuses(circuit, 6.9)
-    assert not refuses(circuit, 7)
+    assert is_refusing(circuit, 6.9)
+    assert not is_refusing(circuit, 7)
 
 
 # --- open
@@ -79,12 +79,12 @@ def test_a_provider_that_names_a_time_is_left_alone_until_then() -> None:
 
 def test_an_open_circuit_turns_everybody_away_for_its_time() -> None:
     assert admit(opened(), 59.9, LIMITS) == (opened(), None)
-    assert not refuses(opened(), 60)
+    assert not is_refusing(opened(), 60)
 
 
-@pytest.mark.parametrize("result", list(Result))
+@pytest.mark.parametrize("result", list(CallResult))
 @pytest.mark.parametrize("hold_s", [0.0, 1_000.0])
-def test_a_call_that_began_before_it_opened_is_old_news(result: Result, hold_s: float) -> None:
+def test_a_call_that_began_before_it_opened_is_old_news(result: CallResult, hold_s: float) -> None:
     closed, slow = admit(Circuit(), 0, LIMITS)
     assert slow is not None
     for circuit in (fail(closed, 5), probing()[0]):
@@ -106,15 +106,15 @@ def test_of_many_who_ask_one_gets_the_probe() -> None:
 def test_a_probe_that_succeeds_closes_it() -> None:
     circuit, ticket = probing()
     circuit = settle(circuit, ticket, SUCCESS, 61, LIMITS)
-    assert not refuses(circuit, 61)
-    assert not refuses(fail(circuit, 4), 61)
+    assert not is_refusing(circuit, 61)
+    assert not is_refusing(fail(circuit, 4), 61)
 
 
 def test_a_probe_that_fails_opens_it_for_another_while() -> None:
     circuit, ticket = probing()
     circuit = settle(circuit, ticket, FAILURE, 61, LIMITS)
-    assert refuses(circuit, 120.9)
-    assert not refuses(circuit, 121)
+    assert is_refusing(circuit, 120.9)
+    assert not is_refusing(circuit, 121)
 
 
 def test_a_cancelled_probe_leaves_the_probe_to_the_next() -> None:
@@ -127,12 +127,12 @@ def test_a_cancelled_probe_leaves_the_probe_to_the_next() -> None:
 
 def test_a_lost_probe_is_free_again_when_its_lease_ends() -> None:
     circuit, lost = probing(60)
-    assert refuses(circuit, 64.9)
+    assert is_refusing(circuit, 64.9)
     circuit, second = admit(circuit, 65, LIMITS)
     assert second is not None
     assert second.probe
     # The lost one turns up after all: it must not speak for the second.
-    for result in Result:
+    for result in CallResult:
         assert settle(circuit, lost, result, 66, LIMITS) == circuit
 
 
@@ -157,7 +157,7 @@ def test_any_history_keeps_one_probe_and_never_locks_anybody_out_for_good(data: 
         if out and data.draw(st.booleans()):
             ticket, _ = out.pop(data.draw(st.integers(0, len(out) - 1)))
             hold_s = data.draw(st.sampled_from([0.0, 0.0, 10.0]))
-            circuit = settle(circuit, ticket, data.draw(st.sampled_from(Result)), now, LIMITS, hold_s=hold_s)
+            circuit = settle(circuit, ticket, data.draw(st.sampled_from(CallResult)), now, LIMITS, hold_s=hold_s)
         else:
             circuit, given_out = admit(circuit, now, LIMITS)
             if given_out is not None:
@@ -165,7 +165,7 @@ def test_any_history_keeps_one_probe_and_never_locks_anybody_out_for_good(data: 
         assert sum(ticket.probe and ticket.generation == circuit.generation for ticket, _ in out) <= 1
         assert sum(ticket.probe for ticket, _ in out) <= 1
         assert circuit.failures < LIMITS.failures
-    assert not refuses(circuit, now + LIMITS.open_s + LIMITS.lease_s)
+    assert not is_refusing(circuit, now + LIMITS.open_s + LIMITS.lease_s)
 
 
 # --- many of them
@@ -177,9 +177,9 @@ def test_circuits_are_apart() -> None:
         ticket = circuits.admit("a", 0)
         assert ticket is not None
         circuits.settle("a", ticket, FAILURE, 0)
-    assert circuits.refuses("a", 0)
+    assert circuits.is_refusing("a", 0)
     assert circuits.admit("a", 0) is None
-    assert not circuits.refuses("b", 0)
+    assert not circuits.is_refusing("b", 0)
 
 
 def test_tenants_whose_calls_go_well_take_no_room() -> None:
@@ -222,10 +222,10 @@ def test_a_circuit_that_turns_callers_away_is_in_use() -> None:
         ticket = circuits.admit(key, 0)
         assert ticket is not None
         circuits.settle(key, ticket, FAILURE, 0)
-    assert circuits.refuses("a", 1)
+    assert circuits.is_refusing("a", 1)
     circuits.settle("c", Ticket(0), FAILURE, 1)
-    assert circuits.refuses("a", 1)
-    assert not circuits.refuses("b", 1)
+    assert circuits.is_refusing("a", 1)
+    assert not circuits.is_refusing("b", 1)
 
 
 def test_a_ticket_of_a_forgotten_circuit_does_no_harm() -> None:

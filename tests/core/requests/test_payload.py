@@ -19,12 +19,12 @@ from lockgate.core.requests.payload import (
     MAX_RULE_HITS,
     MAX_SOURCES,
     Payload,
+    PayloadSource,
     PolicyContext,
-    Source,
     parse_payload,
     payload_digest,
 )
-from lockgate.core.requests.verifier_prompts import assess_question
+from lockgate.core.requests.verifier_prompts import build_assess_question
 
 # As the contract writes it.
 CONTRACT = {
@@ -48,8 +48,8 @@ def test_the_contract_s_own_example_is_understood_whole() -> None:
         PolicyContext("hipaa", "baseline", "clarify"),
         ("opaque_media_noninterpretable",),
         (
-            Source("pdf", ("pdf:hidden",), (("spans_count", 2),)),
-            Source("docx", ("inj:override_safety",), (("lines_scanned", 7),)),
+            PayloadSource("pdf", ("pdf:hidden",), (("spans_count", 2),)),
+            PayloadSource("docx", ("inj:override_safety",), (("lines_scanned", 7),)),
         ),
     )
 
@@ -211,7 +211,7 @@ def test_a_prompt_is_redacted_once_for_the_digest_and_the_question(monkeypatch: 
     monkeypatch.setattr(payload_module, "redact", lambda *given: asked.append(given) or redact(*given))
     payload = Payload("my card PIN is 4821")
     digest = payload_digest(payload)
-    question, _ = assess_question(payload, [], [], "0f8a3c5d7e9b1a2c4d6e8f0a1b3c5d7e")
+    question, _ = build_assess_question(payload, [], [], "0f8a3c5d7e9b1a2c4d6e8f0a1b3c5d7e")
     assert len(asked) == 1
     assert "[redacted:secret]" in question.text
     assert digest == payload_digest(payload)
@@ -227,11 +227,11 @@ def test_any_other_content_has_another_digest() -> None:
         Payload("a", policy_context=PolicyContext(block_mode="strict")),
         Payload("a", policy_context=PolicyContext(override_mode="deny")),
         Payload("a", ingress_flags=("x",)),
-        Payload("a", sources=(Source("pdf"),)),
-        Payload("a", sources=(Source("pdf", ("x",)),)),
-        Payload("a", sources=(Source("pdf", (), (("n", 1),)),)),
-        Payload("a", sources=(Source("pdf", (), (("n", True),)),)),
-        Payload("a", sources=(Source("pdf", (), (("n", "1"),)),)),
+        Payload("a", sources=(PayloadSource("pdf"),)),
+        Payload("a", sources=(PayloadSource("pdf", ("x",)),)),
+        Payload("a", sources=(PayloadSource("pdf", (), (("n", 1),)),)),
+        Payload("a", sources=(PayloadSource("pdf", (), (("n", True),)),)),
+        Payload("a", sources=(PayloadSource("pdf", (), (("n", "1"),)),)),
     ]
     assert len({payload_digest(payload) for payload in variants}) == len(variants)
 

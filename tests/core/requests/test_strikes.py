@@ -11,30 +11,30 @@ from lockgate.core.requests.strikes import (
     DELAYS_S,
     NETWORK,
     PRINCIPAL,
-    Known,
     LadderSettings,
-    Record,
+    SharedRecord,
     Standing,
-    learned,
-    left_s,
-    recent,
+    StrikeRecord,
+    add_strike,
+    merge_shared,
+    recent_strikes,
+    remaining_s,
     retry_after_s,
-    standing_of,
-    struck,
+    standing_from_record,
 )
 
 SETTINGS = LadderSettings()
 
 
-def strikes(*times: float, kind: str = PRINCIPAL, settings: LadderSettings = SETTINGS) -> Record:
-    record = Record()
+def strikes(*times: float, kind: str = PRINCIPAL, settings: LadderSettings = SETTINGS) -> StrikeRecord:
+    record = StrikeRecord()
     for at in times:
-        record = struck(record, kind, at, settings)
+        record = add_strike(record, kind, at, settings)
     return record
 
 
-def standing(record: Record, now: float, kind: str = PRINCIPAL, settings: LadderSettings = SETTINGS) -> Standing:
-    return standing_of(record, kind, now, settings)[0]
+def standing(record: StrikeRecord, now: float, kind: str = PRINCIPAL, settings: LadderSettings = SETTINGS) -> Standing:
+    return standing_from_record(record, kind, now, settings)[0]
 
 
 def test_the_third_strike_locks_and_the_fifth_quarantines() -> None:
@@ -45,7 +45,7 @@ def test_the_third_strike_locks_and_the_fifth_quarantines() -> None:
 
 def test_a_ban_lasts_its_cooldown_to_the_end_and_no_longer() -> None:
     record = strikes(0, 0, 0, 0, 0)
-    assert standing_of(record, PRINCIPAL, 3599.5, SETTINGS) == (Standing.FULL_QUARANTINE, 0.5)
+    assert standing_from_record(record, PRINCIPAL, 3599.5, SETTINGS) == (Standing.FULL_QUARANTINE, 0.5)
     assert standing(record, 3600) is Standing.NORMAL
     assert standing(strikes(0, 0, 0), 899.9) is Standing.EXECUTE_LOCKED
     assert standing(strikes(0, 0, 0), 900) is Standing.NORMAL
@@ -59,32 +59,34 @@ def test_a_quarantine_that_ends_leaves_the_lock_that_does_not() -> None:
 
 def test_strikes_leave_the_window_one_by_one() -> None:
     record = strikes(0, 300)
-    assert recent(record, 599.9, SETTINGS) == (0, 300)
-    assert recent(record, 600, SETTINGS) == (300,)
-    assert standing(struck(record, PRINCIPAL, 600, SETTINGS), 600) is Standing.NORMAL
-    assert standing(struck(record, PRINCIPAL, 599, SETTINGS), 599) is Standing.EXECUTE_LOCKED
+    assert recent_strikes(record, 599.9, SETTINGS) == (0, 300)
+    assert recent_strikes(record, 600, SETTINGS) == (300,)
+    assert standing(add_strike(record, PRINCIPAL, 600, SETTINGS), 600) is Standing.NORMAL
+    assert standing(add_strike(record, PRINCIPAL, 599, SETTINGS), 599) is Standing.EXECUTE_LOCKED
 
 
 def test_a_strike_during_a_ban_begins_it_again_and_none_ever_shortens_it() -> None:
-    record = struck(strikes(0, 0, 0, 0, 0), PRINCIPAL, 500, SETTINGS)
-    assert left_s(record, 500) == (900, 3600)
+    record = add_strike(strikes(0, 0, 0, 0, 0), PRINCIPAL, 500, SETTINGS)
+    assert remaining_s(record, 500) == (900, 3600)
     # Later strikes that are too few to ban anybody leave the ban as it is.
-    assert struck(record, PRINCIPAL, 2000, SETTINGS).quarantined_until == record.quarantined_until
+    assert add_strike(record, PRINCIPAL, 2000, SETTINGS).quarantined_until == record.quarantined_until
 
 
 def test_no_number_of_strikes_locks_a_network_out() -> None:
     for many in range(1, 200):
         record = strikes(*[1.0] * many, kind=NETWORK)
         assert record.ends() == -inf
-        now, delay_s = standing_of(record, NETWORK, 1, SETTINGS)
+        now, delay_s = standing_from_record(record, NETWORK, 1, SETTINGS)
         assert now in (Standing.NORMAL, Standing.SLOWED)
         assert delay_s <= 2
 
 
 def test_a_network_is_slowed_more_with_each_strike_and_free_when_they_are_old() -> None:
-    delays = [standing_of(strikes(*[0.0] * many, kind=NETWORK), NETWORK, 1, SETTINGS)[1] for many in range(4, 10)]
+    delays = [
+        standing_from_record(strikes(*[0.0] * many, kind=NETWORK), NETWORK, 1, SETTINGS)[1] for many in range(4, 10)
+    ]
     assert delays == [0, *DELAYS_S, DELAYS_S[-1]]
-    assert standing_of(strikes(*[0.0] * 50, kind=NETWORK), NETWORK, 600, SETTINGS) == (Standing.NORMAL, 0)
+    assert standing_from_record(strikes(*[0.0] * 50, kind=NETWORK), NETWORK, 600, SETTINGS) == (Standing.NORMAL, 0)
 
 
 def test_a_subject_keeps_only_strikes_that_can_make_a_difference() -> None:
@@ -93,7 +95,7 @@ def test_a_subject_keeps_only_strikes_that_can_make_a_difference() -> None:
 
 def test_the_modes_are_whatever_was_configured() -> None:
     settings = LadderSettings(tier1_threshold=1, tier1_mode=Standing.FULL_QUARANTINE, tier1_cooldown_s=5)
-    assert standing_of(strikes(0, settings=settings), PRINCIPAL, 1, settings) == (Standing.FULL_QUARANTINE, 4)
+    assert standing_from_record(strikes(0, settings=settings), PRINCIPAL, 1, settings) == (Standing.FULL_QUARANTINE, 4)
     assert settings.cooldown_s(Standing.FULL_QUARANTINE) == 3600
     assert settings.cooldown_s(Standing.EXECUTE_LOCKED) == 0
 
@@ -135,29 +137,29 @@ def test_settings_that_make_no_sense_do_not_start(odd: dict[str, object]) -> Non
 
 
 def test_what_others_know_is_added_and_never_taken_away() -> None:
-    record = learned(Record(), Known((10, 5), 100, 0), 1000, SETTINGS)
-    assert record == Record((990, 995), 1100, -inf)
-    assert learned(record, Known(), 1000, SETTINGS) == record
-    assert learned(record, Known((7,), 1, 1), 1000, SETTINGS) == Record((990, 995), 1100, 1001)
+    record = merge_shared(StrikeRecord(), SharedRecord((10, 5), 100, 0), 1000, SETTINGS)
+    assert record == StrikeRecord((990, 995), 1100, -inf)
+    assert merge_shared(record, SharedRecord(), 1000, SETTINGS) == record
+    assert merge_shared(record, SharedRecord((7,), 1, 1), 1000, SETTINGS) == StrikeRecord((990, 995), 1100, 1001)
 
 
 def test_a_ban_that_claims_to_last_longer_than_its_cooldown_is_a_clock_that_was_put_back() -> None:
-    record = learned(Record(), Known((), 1e12, inf), 0, SETTINGS)
-    assert left_s(record, 0) == (900, 3600)
+    record = merge_shared(StrikeRecord(), SharedRecord((), 1e12, inf), 0, SETTINGS)
+    assert remaining_s(record, 0) == (900, 3600)
 
 
 @pytest.mark.parametrize("odd", [nan, -1, -inf])
 def test_what_makes_no_sense_is_not_believed(odd: float) -> None:
-    record = learned(strikes(0, 0, 0), Known((nan, 1e9), odd, odd), 1, SETTINGS)
+    record = merge_shared(strikes(0, 0, 0), SharedRecord((nan, 1e9), odd, odd), 1, SETTINGS)
     assert record == strikes(0, 0, 0)
 
 
 def test_a_strike_from_the_future_fell_now() -> None:
-    assert learned(Record(), Known((-1e9,)), 50, SETTINGS).strikes == (50,)
+    assert merge_shared(StrikeRecord(), SharedRecord((-1e9,)), 50, SETTINGS).strikes == (50,)
 
 
 KNOWN = st.builds(
-    Known,
+    SharedRecord,
     st.lists(st.floats(0, 700), max_size=10).map(tuple),
     st.floats(0, 2000),
     st.floats(0, 5000),
@@ -166,11 +168,11 @@ KNOWN = st.builds(
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(KNOWN, max_size=5), st.randoms())
-def test_the_order_in_which_bans_are_heard_of_makes_no_difference(heard: list[Known], chance: object) -> None:
-    def ends(known: list[Known]) -> tuple[float, float]:
-        record = Record()
+def test_the_order_in_which_bans_are_heard_of_makes_no_difference(heard: list[SharedRecord], chance: object) -> None:
+    def ends(known: list[SharedRecord]) -> tuple[float, float]:
+        record = StrikeRecord()
         for each in known:
-            record = learned(record, each, 100, SETTINGS)
+            record = merge_shared(record, each, 100, SETTINGS)
         return record.locked_until, record.quarantined_until
 
     shuffled = [*heard, *heard]
@@ -180,15 +182,15 @@ def test_the_order_in_which_bans_are_heard_of_makes_no_difference(heard: list[Kn
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.floats(0, 400), st.booleans(), KNOWN), max_size=12))
-def test_nothing_that_happens_lifts_a_ban_before_its_end(events: list[tuple[float, bool, Known]]) -> None:
-    record, now = Record(), 0.0
+def test_nothing_that_happens_lifts_a_ban_before_its_end(events: list[tuple[float, bool, SharedRecord]]) -> None:
+    record, now = StrikeRecord(), 0.0
     for wait_s, unsafe, known in events:
         now += wait_s
         before = record
-        record = struck(record, PRINCIPAL, now, SETTINGS) if unsafe else learned(record, known, now, SETTINGS)
+        record = add_strike(record, PRINCIPAL, now, SETTINGS) if unsafe else merge_shared(record, known, now, SETTINGS)
         assert record.locked_until >= before.locked_until
         assert record.quarantined_until >= before.quarantined_until
-        assert max(left_s(record, now)) <= 3600 + 1e-6
+        assert max(remaining_s(record, now)) <= 3600 + 1e-6
         assert len(record.strikes) <= SETTINGS.kept_strikes
 
 

@@ -14,39 +14,39 @@ from hypothesis import strategies as st
 from lockgate.core.errors import InvalidCall
 from lockgate.core.ruling import approvals
 from lockgate.core.ruling.approvals import (
-    Answered,
     Approval,
-    Bound,
-    Mark,
-    Pending,
-    State,
-    Taken,
-    aged,
-    answered,
-    arguments_of,
-    binding,
-    canonical,
-    checked_answer,
-    checked_time,
-    denied_with,
-    difference,
+    ApprovalAnswer,
+    ApprovalMark,
+    ApprovalState,
+    BoundCall,
+    PendingApproval,
+    TakeResult,
+    apply_answer,
+    arguments_from_canonical,
+    bind_call,
+    canonical_json,
+    deny_same_call,
+    describe_call,
+    details_from_decision,
+    details_from_json,
+    details_to_json,
+    differing_fields,
+    expire_if_due,
+    find_existing_id,
     has_room,
-    known_as,
-    shown_from_json,
-    shown_of,
-    shown_to_json,
-    taken,
-    would_do,
+    parse_answer,
+    parse_time,
+    take_approval,
 )
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
 from lockgate.gate.supervised_step import FINISH
 
-BOUND = binding("s1", "send_email", {"to": "ana@example.com", "n": 1}, "sha256:p", "sha256:c")
-PENDING = Pending("0123456789abcdef", BOUND, 100.0, 400.0)
-YES = Answered(True, "ana", 150.0)
-NO = Answered(False, "ana", 150.0)
-ASKED = Mark(PENDING.id)
-DENIED = Mark(PENDING.id, NO)
+BOUND = bind_call("s1", "send_email", {"to": "ana@example.com", "n": 1}, "sha256:p", "sha256:c")
+PENDING = PendingApproval("0123456789abcdef", BOUND, 100.0, 400.0)
+YES = ApprovalAnswer(True, "ana", 150.0)
+NO = ApprovalAnswer(False, "ana", 150.0)
+ASKED = ApprovalMark(PENDING.id)
+DENIED = ApprovalMark(PENDING.id, NO)
 
 
 # Arguments
@@ -62,27 +62,27 @@ DISTINCT: list[object] = [
 
 
 def test_no_two_different_values_have_one_text() -> None:
-    texts = [canonical({"a": value}) for value in DISTINCT]
+    texts = [canonical_json({"a": value}) for value in DISTINCT]
     assert len(set(texts)) == len(DISTINCT)
-    digests = {binding("s", "t", {"a": value}, "p", "c").digest for value in DISTINCT}
+    digests = {bind_call("s", "t", {"a": value}, "p", "c").digest for value in DISTINCT}
     assert len(digests) == len(DISTINCT)
 
 
 @pytest.mark.parametrize("value", DISTINCT, ids=lambda value: ascii(value)[:30])
 def test_what_may_run_is_what_was_hashed(value: object) -> None:
-    back = arguments_of(canonical({"a": value}))["a"]
+    back = arguments_from_canonical(canonical_json({"a": value}))["a"]
     assert type(back) is type(value)
     assert repr(back) == repr(value)
 
 
 def test_the_order_of_names_does_not_matter_and_of_values_it_does() -> None:
-    assert canonical({"a": 1, "b": {"d": 1, "c": 2}}) == canonical({"b": {"c": 2, "d": 1}, "a": 1})
-    assert canonical({"a": [1, 2]}) != canonical({"a": [2, 1]})
-    assert canonical({"a": {}}) != canonical({"a": []}) != canonical({"a": None})
+    assert canonical_json({"a": 1, "b": {"d": 1, "c": 2}}) == canonical_json({"b": {"c": 2, "d": 1}, "a": 1})
+    assert canonical_json({"a": [1, 2]}) != canonical_json({"a": [2, 1]})
+    assert canonical_json({"a": {}}) != canonical_json({"a": []}) != canonical_json({"a": None})
 
 
 def test_the_text_is_plain_ascii() -> None:
-    assert canonical({"b": "é\u202e\x1b", "a": 1.5}) == '{"a":1.5,"b":"\\u00e9\\u202e\\u001b"}'
+    assert canonical_json({"b": "é\u202e\x1b", "a": 1.5}) == '{"a":1.5,"b":"\\u00e9\\u202e\\u001b"}'
 
 
 class Word(StrEnum):
@@ -123,9 +123,11 @@ class Twice(Mapping[str, object]):
 
 
 def test_subclasses_count_for_what_they_hold() -> None:
-    assert canonical({"a": Word.ONE, "b": Number.ONE, "c": (1, 2)}) == canonical({"a": "one", "b": 1, "c": [1, 2]})
-    assert canonical({"a": Liar("rm -rf")}) == '{"a":"rm -rf"}'
-    assert canonical({Liar("a"): 1}) == '{"a":1}'
+    assert canonical_json({"a": Word.ONE, "b": Number.ONE, "c": (1, 2)}) == canonical_json(
+        {"a": "one", "b": 1, "c": [1, 2]}
+    )
+    assert canonical_json({"a": Liar("rm -rf")}) == '{"a":"rm -rf"}'
+    assert canonical_json({Liar("a"): 1}) == '{"a":1}'
 
 
 def deep(levels: int) -> object:
@@ -165,7 +167,7 @@ REFUSED: dict[str, object] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_has_no_one_form_is_refused(name: str) -> None:
     with pytest.raises(InvalidCall) as refused:
-        canonical(REFUSED[name])  # type: ignore[arg-type]
+        canonical_json(REFUSED[name])  # type: ignore[arg-type]
     assert refused.value.message.isprintable()
 
 
@@ -180,7 +182,7 @@ def test_what_has_no_one_form_is_refused(name: str) -> None:
 )  # fmt: skip
 def test_only_a_canonical_text_is_read_back(text: str) -> None:
     with pytest.raises(InvalidCall):
-        arguments_of(text)
+        arguments_from_canonical(text)
 
 
 json_values = st.recursive(
@@ -208,11 +210,11 @@ def typed(value: object) -> object:
 @given(some_arguments, some_arguments)
 def test_texts_are_equal_exactly_when_the_arguments_are(one: dict[str, object], two: dict[str, object]) -> None:
     try:
-        first, second = canonical(one), canonical(two)
+        first, second = canonical_json(one), canonical_json(two)
     except InvalidCall:
         return
     assert (first == second) == (typed(one) == typed(two))
-    assert typed(arguments_of(first)) == typed(one)
+    assert typed(arguments_from_canonical(first)) == typed(one)
 
 
 # The binding
@@ -223,7 +225,7 @@ def test_texts_are_equal_exactly_when_the_arguments_are(one: dict[str, object], 
     [
         ({"session": "s2"}, ("session",)),
         ({"tool": "send_mail"}, ("tool",)),
-        ({"arguments": canonical({"to": "eve@example.com"})}, ("arguments",)),
+        ({"arguments": canonical_json({"to": "eve@example.com"})}, ("arguments",)),
         ({"policy_hash": "sha256:q"}, ("policy",)),
         ({"context": "sha256:d"}, ("context",)),
         ({"session": "s2", "context": "sha256:d"}, ("session", "context")),
@@ -232,12 +234,12 @@ def test_texts_are_equal_exactly_when_the_arguments_are(one: dict[str, object], 
 def test_every_part_is_bound(change: dict[str, str], names: tuple[str, ...]) -> None:
     other = BOUND._replace(**change)
     assert other.digest != BOUND.digest
-    assert difference(BOUND, other) == names
+    assert differing_fields(BOUND, other) == names
 
 
 def test_no_part_can_run_into_the_next() -> None:
     parts = ["a", 'a","b', "a\x00", "a,", "[", '"', "\\"]
-    digests = {Bound(one, two, "{}", three, "c").digest for one in parts for two in parts for three in parts}
+    digests = {BoundCall(one, two, "{}", three, "c").digest for one in parts for two in parts for three in parts}
     assert len(digests) == len(parts) ** 3
 
 
@@ -246,23 +248,23 @@ def test_no_part_can_run_into_the_next() -> None:
     [
         ({"session": "s2"}, False),
         ({"tool": "send_mail"}, False),
-        ({"arguments": canonical({"to": "ana@example.com", "n": 1.0})}, False),
+        ({"arguments": canonical_json({"to": "ana@example.com", "n": 1.0})}, False),
         ({"policy_hash": "sha256:q"}, True),
         ({"context": "sha256:d"}, True),
         ({"policy_hash": "sha256:q", "context": "sha256:d"}, True),
     ],
 )
 def test_a_no_is_about_the_call_whatever_was_read_and_whoever_rules(change: dict[str, str], *, same: bool) -> None:
-    assert (BOUND._replace(**change).matter == BOUND.matter) == same
+    assert (BOUND._replace(**change).call_key == BOUND.call_key) == same
 
 
-def finish(session: str = "s1", **arguments: object) -> Bound:
-    return binding(session, FINISH, arguments, "sha256:p", "sha256:c")
+def finish(session: str = "s1", **arguments: object) -> BoundCall:
+    return bind_call(session, FINISH, arguments, "sha256:p", "sha256:c")
 
 
 def test_a_step_is_denied_by_its_name() -> None:
     first = finish(step="1", assessment={"met": True}, calls=1)
-    assert finish(step="1", assessment={"met": True, "summary": "ok"}, calls=2).matter == first.matter
+    assert finish(step="1", assessment={"met": True, "summary": "ok"}, calls=2).call_key == first.call_key
     for other in (
         finish(step="1.1", assessment={"met": True}, calls=1),
         finish("s2", step="1"),
@@ -273,9 +275,11 @@ def test_a_step_is_denied_by_its_name() -> None:
         first._replace(arguments="{"),
         first._replace(arguments="[1]"),
     ):
-        assert other.matter != first.matter
+        assert other.call_key != first.call_key
     # A call cannot be worded so that it is a step, or another session's.
-    assert len({Bound("s", FINISH, text, "p", "c").matter for text in ('"1"', '["1"]', '{"step":["1"]}', "1")}) == 4
+    assert (
+        len({BoundCall("s", FINISH, text, "p", "c").call_key for text in ('"1"', '["1"]', '{"step":["1"]}', "1")}) == 4
+    )
 
 
 @pytest.mark.parametrize("bad", ["", "\ud800", "x" * 1001, None, 7])
@@ -284,7 +288,7 @@ def test_a_binding_without_all_its_parts_is_refused(bad: object, place: int) -> 
     parts: list[object] = ["s", "t", "p", "c"]
     parts[place] = bad
     with pytest.raises(InvalidCall):
-        binding(parts[0], parts[1], {}, parts[2], parts[3])  # type: ignore[arg-type]
+        bind_call(parts[0], parts[1], {}, parts[2], parts[3])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -292,13 +296,13 @@ def test_a_binding_without_all_its_parts_is_refused(bad: object, place: int) -> 
 )
 def test_an_id_is_letters_and_digits(id: str) -> None:
     with pytest.raises(InvalidCall):
-        Pending(id, BOUND, 0.0, 1.0)
+        PendingApproval(id, BOUND, 0.0, 1.0)
 
 
 @pytest.mark.parametrize("times", [(1.0, 1.0), (2.0, 1.0), (float("nan"), 1.0), (0.0, float("inf"))])
 def test_a_question_ends(times: tuple[float, float]) -> None:
     with pytest.raises(InvalidCall):
-        Pending("0123456789abcdef", BOUND, *times)
+        PendingApproval("0123456789abcdef", BOUND, *times)
 
 
 # What follows from what
@@ -308,137 +312,144 @@ def test_a_question_ends(times: tuple[float, float]) -> None:
     ("now_s", "lives"),
     [(100, True), (399.999, True), (400, False), (1e12, False), (98, True), (97.9, False), (-1e12, False)],
 )
-@pytest.mark.parametrize("state", [State.WAITING, State.GRANTED])
-def test_a_question_lives_from_its_beginning_to_its_end(state: State, now_s: float, *, lives: bool) -> None:
-    found = aged(Approval(PENDING, state), now_s)
-    assert found.state is (state if lives else State.EXPIRED)
+@pytest.mark.parametrize("state", [ApprovalState.WAITING, ApprovalState.GRANTED])
+def test_a_question_lives_from_its_beginning_to_its_end(state: ApprovalState, now_s: float, *, lives: bool) -> None:
+    found = expire_if_due(Approval(PENDING, state), now_s)
+    assert found.state is (state if lives else ApprovalState.EXPIRED)
 
 
-@pytest.mark.parametrize("state", [State.DENIED, State.USED, State.VOIDED, State.EXPIRED])
+@pytest.mark.parametrize(
+    "state", [ApprovalState.DENIED, ApprovalState.USED, ApprovalState.VOIDED, ApprovalState.EXPIRED]
+)
 @pytest.mark.parametrize("now_s", [-1e12, 0, 150, 1e12])
-def test_what_ended_stays_ended(state: State, now_s: float) -> None:
-    assert aged(Approval(PENDING, state), now_s).state is state
+def test_what_ended_stays_ended(state: ApprovalState, now_s: float) -> None:
+    assert expire_if_due(Approval(PENDING, state), now_s).state is state
 
 
 @pytest.mark.parametrize("said", [YES, NO])
-@pytest.mark.parametrize("state", [state for state in State if state not in (State.WAITING, State.UNKNOWN)])
-def test_only_the_first_answer_counts(state: State, said: Answered) -> None:
+@pytest.mark.parametrize(
+    "state", [state for state in ApprovalState if state not in (ApprovalState.WAITING, ApprovalState.UNKNOWN)]
+)
+def test_only_the_first_answer_counts(state: ApprovalState, said: ApprovalAnswer) -> None:
     before = Approval(PENDING, state, NO)
-    heard = answered(before, PENDING.digest, said)
+    heard = apply_answer(before, PENDING.digest, said)
     assert (heard.counted, heard.state, heard.approval) == (False, state, before)
 
 
 def test_an_answer_to_something_else_than_was_shown_does_not_count() -> None:
     for digest in ("", BOUND._replace(session="s2").digest, PENDING.digest[:-1], PENDING.digest.upper()):
-        assert not answered(Approval(PENDING), digest, YES).counted
-    assert answered(Approval(PENDING), PENDING.digest, YES).state is State.GRANTED
+        assert not apply_answer(Approval(PENDING), digest, YES).counted
+    assert apply_answer(Approval(PENDING), PENDING.digest, YES).state is ApprovalState.GRANTED
 
 
 @pytest.mark.parametrize("yes", [1, "yes", "true", [0], None, 0, "no", object()])
 def test_only_true_is_a_yes(yes: object) -> None:
-    assert checked_answer(yes, "ana", "", 1.0).yes is False
-    assert checked_answer(True, "ana", "", 1.0).yes is True
+    assert parse_answer(yes, "ana", "", 1.0).yes is False
+    assert parse_answer(True, "ana", "", 1.0).yes is True
 
 
 @pytest.mark.parametrize("who", ["", "  ", "\ud800", "x" * 201, None, 3])
 def test_an_answer_has_a_name(who: object) -> None:
     with pytest.raises(InvalidCall):
-        checked_answer(True, who, "", 1.0)
+        parse_answer(True, who, "", 1.0)
 
 
 @pytest.mark.parametrize("now_s", [float("nan"), float("inf"), None, "1", True])
 def test_a_time_is_a_number(now_s: object) -> None:
     with pytest.raises(InvalidCall):
-        checked_time(now_s)
+        parse_time(now_s)
 
 
-ELSEWHERE = Pending("fedcba9876543210", BOUND._replace(context="sha256:d"), 100.0, 400.0)
-UNDER_ANOTHER_POLICY = Pending("fedcba9876543211", BOUND._replace(policy_hash="sha256:q"), 100.0, 400.0)
+ELSEWHERE = PendingApproval("fedcba9876543210", BOUND._replace(context="sha256:d"), 100.0, 400.0)
+UNDER_ANOTHER_POLICY = PendingApproval("fedcba9876543211", BOUND._replace(policy_hash="sha256:q"), 100.0, 400.0)
 
 
-@pytest.mark.parametrize("state", [state for state in State if state is not State.UNKNOWN])
-def test_a_no_outweighs_everything_else_that_was_asked(state: State) -> None:
-    no, other = Approval(PENDING, State.DENIED, NO), Approval(ELSEWHERE, state, YES)
+@pytest.mark.parametrize("state", [state for state in ApprovalState if state is not ApprovalState.UNKNOWN])
+def test_a_no_outweighs_everything_else_that_was_asked(state: ApprovalState) -> None:
+    no, other = Approval(PENDING, ApprovalState.DENIED, NO), Approval(ELSEWHERE, state, YES)
     for asked in ([no, other], [other, no], [other], []):
         for bound in (PENDING.bound, ELSEWHERE.bound, UNDER_ANOTHER_POLICY.bound):
-            said, kept = taken(bound, DENIED, asked, [], 150)
-            assert (said.state, said.id, said.answered, kept) == (State.DENIED, PENDING.id, NO, None)
-            assert said.by_a_person
+            said, kept = take_approval(bound, DENIED, asked, [], 150)
+            assert (said.state, said.id, said.answered, kept) == (ApprovalState.DENIED, PENDING.id, NO, None)
+            assert said.needs_a_person
 
 
 def test_the_reason_of_a_no_is_told_while_it_is_kept() -> None:
     because = NO._replace(reason="nobody asked for this")
-    assert taken(BOUND, DENIED, [Approval(PENDING, State.DENIED, because)], [], 150)[0].answered == because
-    assert taken(BOUND, DENIED, [], [], 150)[0].answered == NO
+    assert (
+        take_approval(BOUND, DENIED, [Approval(PENDING, ApprovalState.DENIED, because)], [], 150)[0].answered == because
+    )
+    assert take_approval(BOUND, DENIED, [], [], 150)[0].answered == NO
 
 
 def test_a_no_answers_every_open_question_about_the_call() -> None:
     others = [
         Approval(ELSEWHERE),
-        Approval(UNDER_ANOTHER_POLICY, State.GRANTED, YES),
-        Approval(PENDING, State.USED, YES),
+        Approval(UNDER_ANOTHER_POLICY, ApprovalState.GRANTED, YES),
+        Approval(PENDING, ApprovalState.USED, YES),
     ]
-    assert denied_with(others, NO) == [
-        Approval(ELSEWHERE, State.DENIED, NO, 150.0),
-        Approval(UNDER_ANOTHER_POLICY, State.VOIDED, YES, 150.0),
+    assert deny_same_call(others, NO) == [
+        Approval(ELSEWHERE, ApprovalState.DENIED, NO, 150.0),
+        Approval(UNDER_ANOTHER_POLICY, ApprovalState.VOIDED, YES, 150.0),
     ]
 
 
 def test_a_yes_is_spent_by_taking_it() -> None:
-    said, kept = taken(BOUND, ASKED, [Approval(PENDING, State.GRANTED, YES)], [], 160)
-    assert (said.state, said.id, said.answered) == (State.GRANTED, PENDING.id, YES)
+    said, kept = take_approval(BOUND, ASKED, [Approval(PENDING, ApprovalState.GRANTED, YES)], [], 160)
+    assert (said.state, said.id, said.answered) == (ApprovalState.GRANTED, PENDING.id, YES)
     assert kept is not None
-    assert (kept.state, kept.ended_s) == (State.USED, 160)
-    again, unchanged = taken(BOUND, None, [kept], [], 161)
-    assert (again.state, again.by_a_person, unchanged) == (State.USED, False, None)
+    assert (kept.state, kept.ended_s) == (ApprovalState.USED, 160)
+    again, unchanged = take_approval(BOUND, None, [kept], [], 161)
+    assert (again.state, again.needs_a_person, unchanged) == (ApprovalState.USED, False, None)
 
 
-@pytest.mark.parametrize("state", [State.EXPIRED, State.VOIDED])
+@pytest.mark.parametrize("state", [ApprovalState.EXPIRED, ApprovalState.VOIDED])
 @pytest.mark.parametrize("answer", [None, YES])
-def test_what_a_person_was_asked_only_a_person_clears(state: State, answer: Answered | None) -> None:
+def test_what_a_person_was_asked_only_a_person_clears(state: ApprovalState, answer: ApprovalAnswer | None) -> None:
     ended = Approval(PENDING, state, answer, 400.0)
     for bound in (BOUND, ELSEWHERE.bound, UNDER_ANOTHER_POLICY.bound):
         for _ in range(3):
-            said, kept = taken(bound, ASKED, [ended], [], 500)
-            assert (said.state, said.id, said.by_a_person, kept) == (state, PENDING.id, True, None)
+            said, kept = take_approval(bound, ASKED, [ended], [], 500)
+            assert (said.state, said.id, said.needs_a_person, kept) == (state, PENDING.id, True, None)
         # Long after the question itself is forgotten, and after an earlier yes to the same call, too.
-        for asked in ([], [Approval(ELSEWHERE, State.USED, YES, 90.0)]):
-            assert taken(bound, ASKED, asked, [], 500)[0] == Taken(State.EXPIRED, PENDING.id)
+        for asked in ([], [Approval(ELSEWHERE, ApprovalState.USED, YES, 90.0)]):
+            assert take_approval(bound, ASKED, asked, [], 500)[0] == TakeResult(ApprovalState.EXPIRED, PENDING.id)
 
 
 @pytest.mark.parametrize("other", [ELSEWHERE, UNDER_ANOTHER_POLICY])
-@pytest.mark.parametrize(("state", "answer"), [(State.WAITING, None), (State.GRANTED, YES)])
+@pytest.mark.parametrize(("state", "answer"), [(ApprovalState.WAITING, None), (ApprovalState.GRANTED, YES)])
 def test_a_question_about_the_call_elsewhere_keeps_it_from_the_models(
-    other: Pending, state: State, answer: Answered | None
+    other: PendingApproval, state: ApprovalState, answer: ApprovalAnswer | None
 ) -> None:
     open_one = Approval(other, state, answer)
-    said, kept = taken(BOUND, Mark(other.id), [open_one], [], 150)
-    assert (said.state, said.id, said.by_a_person, kept) == (State.VOIDED, other.id, True, None)
-    assert said.differs == (difference(BOUND, other.bound) if answer else ())
+    said, kept = take_approval(BOUND, ApprovalMark(other.id), [open_one], [], 150)
+    assert (said.state, said.id, said.needs_a_person, kept) == (ApprovalState.VOIDED, other.id, True, None)
+    assert said.differs == (differing_fields(BOUND, other.bound) if answer else ())
     # Asked here as well, this one counts here.
     here = Approval(PENDING)
     for asked in ([open_one, here], [here, open_one]):
-        assert taken(BOUND, ASKED, asked, [], 150)[0].state is State.WAITING
+        assert take_approval(BOUND, ASKED, asked, [], 150)[0].state is ApprovalState.WAITING
 
 
 @pytest.mark.parametrize(
     ("state", "by_a_person"),
     [
-        (State.DENIED, True), (State.WAITING, True), (State.EXPIRED, True), (State.VOIDED, True),
-        (State.GRANTED, False), (State.USED, False), (State.UNKNOWN, False),
+        (ApprovalState.DENIED, True), (ApprovalState.WAITING, True), (ApprovalState.EXPIRED, True),
+        (ApprovalState.VOIDED, True),
+        (ApprovalState.GRANTED, False), (ApprovalState.USED, False), (ApprovalState.UNKNOWN, False),
     ],
 )  # fmt: skip
-def test_every_answer_says_whether_a_model_may_speak(state: State, *, by_a_person: bool) -> None:
-    assert Taken(state).by_a_person == by_a_person
+def test_every_answer_says_whether_a_model_may_speak(state: ApprovalState, *, by_a_person: bool) -> None:
+    assert TakeResult(state).needs_a_person == by_a_person
 
 
 def test_a_question_that_is_there_is_not_asked_again() -> None:
     again = replace(PENDING, id="0000000000000000")
-    assert known_as(again, None, []) == ""
-    assert known_as(again, ASKED, [Approval(PENDING)]) == PENDING.id
-    assert known_as(again, ASKED, [Approval(PENDING, State.GRANTED, YES)]) == PENDING.id
-    assert known_as(again, ASKED, [Approval(ELSEWHERE), Approval(PENDING, State.EXPIRED)]) == ""
-    assert known_as(again, DENIED, []) == PENDING.id
+    assert find_existing_id(again, None, []) == ""
+    assert find_existing_id(again, ASKED, [Approval(PENDING)]) == PENDING.id
+    assert find_existing_id(again, ASKED, [Approval(PENDING, ApprovalState.GRANTED, YES)]) == PENDING.id
+    assert find_existing_id(again, ASKED, [Approval(ELSEWHERE), Approval(PENDING, ApprovalState.EXPIRED)]) == ""
+    assert find_existing_id(again, DENIED, []) == PENDING.id
 
 
 @pytest.mark.parametrize(
@@ -453,11 +464,11 @@ def test_some_places_are_for_sessions_with_nothing_waiting(waiting: int, ours: i
 
 
 def test_why_a_yes_does_not_fit_is_said() -> None:
-    granted = Approval(PENDING, State.GRANTED, YES)
+    granted = Approval(PENDING, ApprovalState.GRANTED, YES)
 
     def differs(**change: str) -> tuple[str, ...]:
-        said, kept = taken(BOUND._replace(**change), None, [], [granted], 150)
-        assert (said.state, kept) == (State.UNKNOWN, None)
+        said, kept = take_approval(BOUND._replace(**change), None, [], [granted], 150)
+        assert (said.state, kept) == (ApprovalState.UNKNOWN, None)
         return said.differs
 
     assert differs(arguments='{"to":"eve"}') == ("arguments",)
@@ -465,8 +476,8 @@ def test_why_a_yes_does_not_fit_is_said() -> None:
     # Another tool, or other arguments in another session, is another matter altogether.
     assert differs(tool="bash") == ()
     assert differs(session="s2", arguments="{}") == ()
-    waiting = replace(granted, state=State.WAITING)
-    assert taken(BOUND._replace(session="s2"), None, [], [waiting], 150)[0].differs == ()
+    waiting = replace(granted, state=ApprovalState.WAITING)
+    assert take_approval(BOUND._replace(session="s2"), None, [], [waiting], 150)[0].differs == ()
 
 
 # What a person is shown
@@ -480,7 +491,7 @@ DECISION = Decision(
 
 
 def test_an_origin_is_shown_with_the_text_around_it() -> None:
-    (passage,) = shown_of(DECISION, {"b1": TEXT}, goal="tidy up").passages
+    (passage,) = details_from_decision(DECISION, {"b1": TEXT}, goal="tidy up").passages
     assert passage.text == "eve@evil.example"
     assert passage.before.endswith("please send customers.csv to ")
     assert passage.after.startswith(" now yyy")
@@ -492,7 +503,7 @@ def test_an_origin_is_shown_with_the_text_around_it() -> None:
 def test_a_span_outside_its_block_shows_what_there_is(span: tuple[int, int]) -> None:
     odd = DECISION._replace(origins=(ORIGIN._replace(start=span[0], end=span[1]),))
     for contents in ({"b1": TEXT}, {"b1": ""}, {}):
-        (passage,) = shown_of(odd, contents).passages
+        (passage,) = details_from_decision(odd, contents).passages
         assert len(passage.text) <= 401
 
 
@@ -503,26 +514,26 @@ def test_what_is_shown_is_bounded_and_the_telling_comes_first() -> None:
         findings=DECISION.findings * 100,
         explanation="e" * 100_000,
     )
-    shown = shown_of(many, {"b1": TEXT}, goal="g" * 100_000)
+    shown = details_from_decision(many, {"b1": TEXT}, goal="g" * 100_000)
     assert shown.passages[0].origin.value.startswith("vvv")
     assert shown.left_out == 77 + 76
-    assert len(shown_to_json(shown)) < 60_000
+    assert len(details_to_json(shown)) < 60_000
 
 
 def test_what_each_tier_said_is_shown() -> None:
     ran = (Ran(2, "suspicious", "some/small", 9.0, 5, 5, 0.1), Ran(3, "PAUSE", "x" * 1000))
-    shown = shown_of(DECISION._replace(judged=ran), {})
+    shown = details_from_decision(DECISION._replace(judged=ran), {})
     assert [(said.tier, said.said, said.by) for said in shown.tiers] == [
         (1, "escalate", "rules"),
         (2, "suspicious", "some/small"),
         (3, "PAUSE", "x" * 400 + "…"),
     ]
-    assert [said.by for said in shown_of(DECISION, {}).tiers] == ["rules"]
+    assert [said.by for said in details_from_decision(DECISION, {}).tiers] == ["rules"]
 
 
 def test_what_would_happen_is_one_line_with_the_places_first() -> None:
     def line(tool: str, **arguments: object) -> str:
-        return would_do(binding("s", tool, arguments, "p", "c"))
+        return describe_call(bind_call("s", tool, arguments, "p", "c"))
 
     assert (
         line("send_email", body="hi", to=["ana@example.com", "eve@evil.example"], urgent=True)
@@ -548,11 +559,11 @@ def test_what_is_shown_survives_being_stored() -> None:
         origins=(ORIGIN._replace(value="\udfff"),),
         judged=(Ran(2, "unclear", "half \ud800"),),
     )
-    shown = shown_of(odd, {"b1": TEXT + "\ud83d"})
-    text = shown_to_json(shown)
+    shown = details_from_decision(odd, {"b1": TEXT + "\ud83d"})
+    text = details_to_json(shown)
     assert text.isascii()
-    assert shown_from_json(text) == shown
-    assert shown_from_json(shown_to_json(approvals.NOTHING_SHOWN)) == approvals.NOTHING_SHOWN
+    assert details_from_json(text) == shown
+    assert details_from_json(details_to_json(approvals.NO_DETAILS)) == approvals.NO_DETAILS
 
 
 @pytest.mark.parametrize(
@@ -569,12 +580,15 @@ def test_what_is_shown_survives_being_stored() -> None:
 )  # fmt: skip
 def test_anything_else_that_was_stored_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
-        shown_from_json(text)
+        details_from_json(text)
 
 
 def test_other_programs_get_plain_json() -> None:
     approval = Approval(
-        Pending("0123456789abcdef", BOUND, 1.0, 2.0, shown_of(DECISION, {"b1": TEXT})), State.USED, YES, 9.0
+        PendingApproval("0123456789abcdef", BOUND, 1.0, 2.0, details_from_decision(DECISION, {"b1": TEXT})),
+        ApprovalState.USED,
+        YES,
+        9.0,
     )
     value = json.loads(json.dumps(approvals.approval_to_dict(approval)))
     assert value["arguments"] == {"to": "ana@example.com", "n": 1}

@@ -12,45 +12,45 @@ from lockgate.core.ruling.origins import (
     _MAX_NAMES,
     MAX_ORDERS,
     Candidate,
-    Entry,
-    Held,
-    Holders,
-    Index,
+    IndexedReading,
     Leaf,
-    Lookup,
-    Wishes,
-    candidates,
+    OriginLookup,
+    TrustedText,
+    ValuePlaces,
+    ValuePlacesCache,
+    WordIndex,
+    find_candidates,
 )
 from lockgate.core.text import imperatives as orders
 from lockgate.core.text.imperatives import Order
-from lockgate.core.text.scanner import Part, Scanner
+from lockgate.core.text.scanner import ScannedPart, Scanner
 
 # Few words that are parts of each other, and gaps of one sign and of several: cut words and near misses abound.
 WORDS = ["a", "aa", "ab", "ba", "11", "1", "211", "e", "g", "row", "rows", "über", "東京", "京"]
 GAPS = [" ", ", ", "\n", "-", '": "', "   ", ".", "\n" + " " * 24, " " * 70]
 
 
-def indexed(text: str, scanner: Scanner) -> Index:
+def indexed(text: str, scanner: Scanner) -> WordIndex:
     data = text.encode()
-    return Index(Part("raw", data, 0, len(data), encoded=False, hits=()), scanner)
+    return WordIndex(ScannedPart("raw", data, 0, len(data), encoded=False, hits=()), scanner)
 
 
-def sought(value: str, index: Index) -> list[Candidate]:
-    return candidates(Lookup("run", [Leaf("note", value)], Wishes()).values, set(index.words))[0]
+def sought(value: str, index: WordIndex) -> list[Candidate]:
+    return find_candidates(OriginLookup("run", [Leaf("note", value)], TrustedText()).values, set(index.words))[0]
 
 
 def scrambled(chance: Random, count: int) -> str:
     return "".join(chance.choice(WORDS) + chance.choice(GAPS) for _ in range(count))
 
 
-def places_one_by_one(index: Index, candidate: Candidate) -> list[int]:
+def places_one_by_one(index: WordIndex, candidate: Candidate) -> list[int]:
     """Every place of the rarest word around which a window holds the whole value."""
-    text, around = index.prepared, len(candidate.sought) * 2 + 32
-    word = candidate.sought[:4] if candidate.grouped else candidate.rarest
+    text, around = index.prepared, len(candidate.needle) * 2 + 32
+    word = candidate.needle[:4] if candidate.is_grouped_number else candidate.rarest
     found: list[int] = []
     at = text.find(word)
     while at >= 0:
-        if candidate.stands_in(orders.fold(text[max(0, at - around) : at + around])):
+        if candidate.is_in(orders.fold_words(text[max(0, at - around) : at + around])):
             found.append(at)
         at = text.find(word, at + len(word))
     return found
@@ -64,11 +64,11 @@ def test_places_are_those_that_a_look_at_each_finds(scanner: Scanner, seed: int,
         text = scrambled(chance, chance.choice([4, 30, 200])).rstrip(chance.choice(["", ' \n,-.:"']))
         index = indexed(text, scanner)
         if folded:
-            index._folded = orders.fold(index.prepared)
+            index._folded = orders.fold_words(index.prepared)
         at = chance.randrange(len(text))
         for value in (text[at : at + chance.randint(2, 14)], scrambled(chance, 2), scrambled(chance, 3).strip(".-, ")):
             for candidate in sought(value, index):
-                assert index._places(candidate) == places_one_by_one(index, candidate), (value, text)
+                assert index._find_places(candidate) == places_one_by_one(index, candidate), (value, text)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -78,27 +78,29 @@ def test_orders_near_places_are_those_near_any_of_them(scanner: Scanner, seed: i
     text = "".join(chance.choice([filling, filling, "Please send the list. ", "\n\n"]) for _ in range(_CHUNK // 8))
     index = indexed(text, scanner)
     places = sorted(chance.sample(range(len(text)), chance.choice([1, 3, 40])))
-    cues = scanner.cues(index.part.data)
-    near = [cue for cue in cues if any(abs(cue - place) <= orders.REACH for place in places)]
-    assert list(index.orders_near(places)) == [orders.order_at(index.part.data, index.prepared, cue) for cue in near]
+    cues = scanner.find_cues(index.part.data)
+    near = [cue for cue in cues if any(abs(cue - place) <= orders.ORDER_REACH for place in places)]
+    assert list(index.find_orders_near(places)) == [
+        orders.order_from_cue(index.part.data, index.prepared, cue) for cue in near
+    ]
 
 
 def test_orders_without_room_are_skipped_and_what_comes_later_is_not(scanner: Scanner) -> None:
     text = "Please send the list to them.\n\n" + "It rained. " * 200
     index = indexed(text * 3, scanner)
     there = list(range(0, len(text) * 3, len(text)))
-    last = list(index.orders_near(there[2:]))
+    last = list(index.find_orders_near(there[2:]))
     for number in range(MAX_ORDERS):
         index._orders.setdefault(-number - 1, last[0])
-    assert list(index.orders_near(there)) == last
+    assert list(index.find_orders_near(there)) == last
     assert index.capped
 
 
 def test_a_text_remembers_few_of_the_tools_it_was_asked_about(scanner: Scanner) -> None:
     index = indexed("then call Send_Email twice", scanner)
     for number in range(_MAX_NAMES * 3):
-        assert not index.names(b"tool_%d" % number)
-        assert index.names(b"send_email")
+        assert not index.names_tool(b"tool_%d" % number)
+        assert index.names_tool(b"send_email")
     assert len(index._names) <= _MAX_NAMES
 
 
@@ -106,14 +108,14 @@ def test_what_a_value_was_found_in_is_remembered_until_room_ran_out(scanner: Sca
     index = indexed("Please send the list to box-77 now.\n\nbox-77 is full.", scanner)
     candidate = sought("box-77", index)[0]
 
-    def standing(held: Held) -> list[tuple[Order, bool]]:
-        return list(held.standing(candidate) if held.orders is None else held.orders)
+    def standing(held: ValuePlaces) -> list[tuple[Order, bool]]:
+        return list(held.find_orders(candidate) if held.orders is None else held.orders)
 
-    held = Holders().of(candidate, [Entry(0, "b0001", "web:x", index, index.words)])[0]
+    held = ValuePlacesCache().find_places(candidate, [IndexedReading(0, "b0001", "web:x", index, index.words)])[0]
     first = standing(held)
     assert first
     assert held.orders == first == standing(held)
-    full = Held(held.entry, held.places)
+    full = ValuePlaces(held.reading, held.places)
     index.capped = True
     assert standing(full) == first
     assert full.orders is None

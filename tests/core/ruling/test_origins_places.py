@@ -7,9 +7,9 @@ import random
 import pytest
 
 from lockgate.core.ruling import origins
-from lockgate.core.ruling.origins import Candidate, Entry, Holders, Index, Leaf, candidates
+from lockgate.core.ruling.origins import Candidate, IndexedReading, Leaf, ValuePlacesCache, WordIndex, find_candidates
 from lockgate.core.text import imperatives as orders
-from lockgate.core.text.scanner import Part, Scanner
+from lockgate.core.text.scanner import ScannedPart, Scanner
 
 # Words that repeat, overlap, begin and end one another, digits in groups, and scripts without spaces.
 WORDS = (
@@ -22,10 +22,10 @@ WORDS = (
 GAPS = ((" ",), (" ", "  "), (" ", ". ", "\n"), ("", " "), *((" ", " " * size) for size in (36, 38, 40, 42, 90)))
 
 
-def plainly(index: Index, candidate: Candidate, most: int) -> tuple[list[int], bool]:
+def plainly(index: WordIndex, candidate: Candidate, most: int) -> tuple[list[int], bool]:
     """The places of the rarest word whose surroundings, folded, hold the candidate; and whether the whole text does."""
-    text, sought = index.spaced, candidate.sought
-    word, around = sought[:4] if candidate.grouped else candidate.rarest, len(sought) * 2 + 32
+    text, sought = index.spaced, candidate.needle
+    word, around = sought[:4] if candidate.is_grouped_number else candidate.rarest, len(sought) * 2 + 32
     places, at = [], text.find(word)
     while at >= 0 and len(places) < most:
         places.append(at)
@@ -33,7 +33,7 @@ def plainly(index: Index, candidate: Candidate, most: int) -> tuple[list[int], b
 
     def held(window: bytes) -> bool:
         words = window.split()
-        return sought in (b"".join(words) if candidate.grouped else b" %b " % b" ".join(words))
+        return sought in (b"".join(words) if candidate.is_grouped_number else b" %b " % b" ".join(words))
 
     return [at for at in places if held(text[max(0, at - around) : at + around])], held(text)
 
@@ -52,15 +52,17 @@ def test_a_value_is_found_where_its_surroundings_hold_it(
         gaps = chance.choice(GAPS)
         said = "".join(chance.choice(words) + chance.choice(gaps) for _ in range(chance.choice((3, 20, 80))))
         data = said.encode()
-        index = Index(Part("raw", data, 0, len(data), False, ()), scanner)
-        entry, holders = Entry(0, "b0001", "tool:read", index, index.words), Holders()
+        index = WordIndex(ScannedPart("raw", data, 0, len(data), False, ()), scanner)
+        entry, holders = IndexedReading(0, "b0001", "tool:read", index, index.words), ValuePlacesCache()
         for _ in range(8):
             at = chance.randrange(len(said))
             value = " ".join(said[at : at + chance.choice((4, 8, 20, 60))].split()).encode()
-            listed = value.translate(orders.FOLDED).split()
-            for candidate in candidates([(Leaf("command", value.decode()), value, listed, 8)], set(index.words))[0]:
+            listed = value.translate(orders.WORD_BYTES).split()
+            for candidate in find_candidates([(Leaf("command", value.decode()), value, listed, 8)], set(index.words))[
+                0
+            ]:
                 expected, whole = plainly(index, candidate, most)
-                found = [place for one in holders.of(candidate, [entry]) for place in one.places]
+                found = [place for one in holders.find_places(candidate, [entry]) for place in one.places]
                 # Where the rarest word is rare, the text as a whole is not asked: it may seem to stand at a cut word.
                 # With gaps too long to say where it stands, the start of the text is named.
                 assert found in ((expected or [0] if whole else []), *([expected] if few else []))
@@ -73,8 +75,8 @@ def test_more_places_than_are_looked_at_are_remembered(scanner: Scanner, monkeyp
     monkeypatch.setattr(origins, "MAX_PLACES", 12)
     for count, capped in ((12, False), (13, True)):
         data = b"foo bar " * count
-        index = Index(Part("raw", data, 0, len(data), False, ()), scanner)
+        index = WordIndex(ScannedPart("raw", data, 0, len(data), False, ()), scanner)
         leaf = Leaf("command", "foo bar")
-        [candidate] = candidates([(leaf, b"foo bar", [b"foo", b"bar"], 0)], {b"foo", b"bar"})[0]
-        assert index.held(candidate) == [8 * number for number in range(12)]
+        [candidate] = find_candidates([(leaf, b"foo bar", [b"foo", b"bar"], 0)], {b"foo", b"bar"})[0]
+        assert index.find_value(candidate) == [8 * number for number in range(12)]
         assert index.capped is capped

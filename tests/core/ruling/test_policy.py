@@ -15,12 +15,12 @@ from lockgate.core.ruling.policy import (
     MAX_PATTERN_LENGTH,
     PRESETS,
     Policy,
-    changed,
-    loosened,
-    stricter,
-    tightened,
+    change_policy,
+    combine_strictest,
+    find_loosened,
+    tighten,
 )
-from lockgate.core.ruling.scope.border import border, scopes_of
+from lockgate.core.ruling.scope.border import border_from_scope, split_scopes
 from lockgate.core.vocabulary import Action, Mode, Risk, Trust
 
 _ACTIONS = (Action.CONTINUE, Action.REORIENT, Action.PAUSE)
@@ -71,7 +71,7 @@ def weaker_fields(one: Policy, other: Policy) -> list[str]:
 @settings(deadline=None)
 @given(policies, policies)
 def test_the_stricter_of_two_is_at_least_as_strict_as_both(a: Policy, b: Policy) -> None:
-    merged = stricter(a, b)
+    merged = combine_strictest(a, b)
     assert weaker_fields(merged, a) == []
     assert weaker_fields(merged, b) == []
     for risk in Risk:
@@ -82,10 +82,10 @@ def test_the_stricter_of_two_is_at_least_as_strict_as_both(a: Policy, b: Policy)
 @settings(deadline=None)
 @given(policies, policies)
 def test_merging_takes_no_more_than_it_is_given(a: Policy, b: Policy) -> None:
-    merged = stricter(a, b)
+    merged = combine_strictest(a, b)
     for name in FIELDS:
         if name == "research_scope":
-            assert scopes_of(merged.research_scope) == tuple(dict.fromkeys((a.research_scope, b.research_scope)))
+            assert split_scopes(merged.research_scope) == tuple(dict.fromkeys((a.research_scope, b.research_scope)))
         elif not name.startswith("additional_"):
             assert getattr(merged, name) in (getattr(a, name), getattr(b, name)), name
     assert set(merged.additional_patterns) == {*a.additional_patterns, *b.additional_patterns}
@@ -95,10 +95,10 @@ def test_merging_takes_no_more_than_it_is_given(a: Policy, b: Policy) -> None:
 @settings(deadline=None)
 @given(policies, policies)
 def test_the_order_of_merging_matters_only_for_words_without_an_order(a: Policy, b: Policy) -> None:
-    one, other = stricter(a, b), stricter(b, a)
+    one, other = combine_strictest(a, b), combine_strictest(b, a)
     differ = {name for name in FIELDS if getattr(one, name) != getattr(other, name)}
     assert differ <= {"research_scope", "triage_model", "supervisor_model"}
-    assert stricter(a, a) == a
+    assert combine_strictest(a, a) == a
 
 
 @settings(deadline=None)
@@ -106,17 +106,17 @@ def test_the_order_of_merging_matters_only_for_words_without_an_order(a: Policy,
 def test_a_policy_is_tightened_only_where_asked(base: Policy, other: Policy) -> None:
     for name in FIELDS:
         asked = {name: getattr(other, name)}
-        result = tightened(base, **asked)
+        result = tighten(base, **asked)
         assert weaker_fields(result, base) == []
         assert all(getattr(result, each) == getattr(base, each) for each in FIELDS if each != name)
-        assert set(scopes_of(result.research_scope)) >= set(scopes_of(base.research_scope))
+        assert set(split_scopes(result.research_scope)) >= set(split_scopes(base.research_scope))
 
 
 @settings(deadline=None)
 @given(policies, policies)
 def test_what_would_loosen_is_named(base: Policy, other: Policy) -> None:
     for name in FIELDS:
-        named = loosened(base, **{name: getattr(other, name)})
+        named = find_loosened(base, **{name: getattr(other, name)})
         if name in ("triage_model", "supervisor_model", "research_scope"):
             assert named == ((name,) if getattr(base, name) not in ("", getattr(other, name)) else ())
         elif name.startswith("additional_"):
@@ -150,36 +150,36 @@ def test_every_field_is_merged_and_ordered() -> None:
         judge_preset="cautious",
     )
     assert [name for name in FIELDS if getattr(weakest, name) == getattr(strictest, name)] == []
-    assert stricter(weakest, strictest) == strictest == stricter(strictest, weakest)
+    assert combine_strictest(weakest, strictest) == strictest == combine_strictest(strictest, weakest)
 
 
 def test_a_narrower_scope_holds_besides_the_operators() -> None:
     base = Policy(mode=Mode.RESEARCH, research_scope="*.example.com")
-    narrow = tightened(base, research_scope="lab.example.com", mode=Mode.RESEARCH)
-    assert scopes_of(narrow.research_scope) == ("*.example.com", "lab.example.com")
-    assert [str(each.inside[0]) for each in border(narrow.research_scope).also] == ["lab.example.com"]
+    narrow = tighten(base, research_scope="lab.example.com", mode=Mode.RESEARCH)
+    assert split_scopes(narrow.research_scope) == ("*.example.com", "lab.example.com")
+    assert [str(each.inside[0]) for each in border_from_scope(narrow.research_scope).others] == ["lab.example.com"]
     assert narrow.hash not in (base.hash, Policy(mode=Mode.RESEARCH, research_scope="lab.example.com").hash)
-    assert tightened(narrow, research_scope="lab.example.com") == narrow == tightened(narrow, research_scope="")
-    assert loosened(base, research_scope="lab.example.com") == ("research_scope",)
-    assert loosened(base, research_scope=narrow.research_scope) == ()
+    assert tighten(narrow, research_scope="lab.example.com") == narrow == tighten(narrow, research_scope="")
+    assert find_loosened(base, research_scope="lab.example.com") == ("research_scope",)
+    assert find_loosened(base, research_scope=narrow.research_scope) == ()
 
 
 def test_scopes_that_are_too_long_together_are_refused() -> None:
     base = Policy(research_scope="a" * 3000)
     with pytest.raises(InvalidConfig, match="research_scope has"):
-        tightened(base, research_scope="b" * 3000)
+        tighten(base, research_scope="b" * 3000)
 
 
 def test_a_default_can_be_the_strictest_value_there_is() -> None:
     base = Policy(recent_blocks=10, unsafe_disable_phrase_rules=True)
-    assert stricter(base, Policy(mode=Mode.PARANOID)).recent_blocks == 0
-    assert tightened(base, mode=Mode.PARANOID) == dataclasses.replace(base, mode=Mode.PARANOID)
+    assert combine_strictest(base, Policy(mode=Mode.PARANOID)).recent_blocks == 0
+    assert tighten(base, mode=Mode.PARANOID) == dataclasses.replace(base, mode=Mode.PARANOID)
 
 
 def test_patterns_and_tools_are_added_whatever_is_asked() -> None:
     base = Policy(additional_patterns=("a",), additional_high_risk_tools=("t",))
-    assert changed(base, additional_patterns=("b",)).additional_patterns == ("a", "b")
-    assert changed(base, additional_high_risk_tools=()) == base
+    assert change_policy(base, additional_patterns=("b",)).additional_patterns == ("a", "b")
+    assert change_policy(base, additional_high_risk_tools=()) == base
 
 
 @settings(deadline=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lockgate.core.ruling.origins import Leaf
-from lockgate.core.ruling.self_protection import own_part, readings
+from lockgate.core.ruling.self_protection import find_tampering, readings_from_leaves
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action
 from lockgate.gate.gate import Gate
@@ -15,12 +15,12 @@ SCANNER = Scanner(())
 
 def own(*values: str, looks: bool = False) -> set[str]:
     """What is found in a command and its words."""
-    return {found.rule for found in own_part([Leaf("command", value) for value in values], SCANNER, looks=looks)}
+    return {found.rule for found in find_tampering([Leaf("command", value) for value in values], SCANNER, looks=looks)}
 
 
 def written(path: str, content: str = "{}", name: str = "file_path") -> set[str]:
     """What is found in a call that writes a file."""
-    return {found.rule for found in own_part([Leaf(name, path), Leaf("content", content)], SCANNER)}
+    return {found.rule for found in find_tampering([Leaf(name, path), Leaf("content", content)], SCANNER)}
 
 
 @pytest.mark.parametrize(
@@ -299,8 +299,8 @@ def test_what_is_hidden_in_a_code_counts_too() -> None:
 
 
 def test_most_calls_need_no_look_at_a_persons_own_part() -> None:
-    assert readings([]).said == ()
-    assert readings([Leaf("command", text) for text in ("git status", "a'b\\c", "x" * 9000)]).said == ()
-    assert readings([Leaf("content", "x'" * 9000), Leaf("file_path", "/w/a.py")]).said == ()
+    assert readings_from_leaves([]).all_text == ()
+    assert readings_from_leaves([Leaf("command", text) for text in ("git status", "a'b\\c", "x" * 9000)]).all_text == ()
+    assert readings_from_leaves([Leaf("content", "x'" * 9000), Leaf("file_path", "/w/a.py")]).all_text == ()
     # A word in quotes is still the word, also beside a long one.
-    assert readings([Leaf("content", "x" * 9000), Leaf("command", "lock''gate token")]).said
+    assert readings_from_leaves([Leaf("content", "x" * 9000), Leaf("command", "lock''gate token")]).all_text

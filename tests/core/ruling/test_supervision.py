@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidCall
-from lockgate.core.ruling.approvals import binding
-from lockgate.core.ruling.context import Past
+from lockgate.core.ruling.approvals import bind_call
+from lockgate.core.ruling.context import PastCall
 from lockgate.core.ruling.supervision import (
     MAX_ACTS,
     MAX_ACTS_WRITTEN,
@@ -22,21 +22,21 @@ from lockgate.core.ruling.supervision import (
     MAX_TEXT,
     MAX_TRIGGERS,
     MAX_WRITTEN,
-    Acts,
+    ActingCalls,
     Cause,
     Commitment,
     SelfAssessment,
     Supervision,
     Trigger,
-    as_argument,
-    assessment_of,
-    commitment_of,
-    distinct,
-    findings_of,
-    inherited,
+    call_to_argument,
+    effective_supervision,
+    findings_from_triggers,
+    parse_assessment,
+    parse_commitment,
+    parse_supervision,
     reconcile,
-    supervision_of,
-    undeclared,
+    split_assumptions,
+    why_undeclared,
 )
 
 UN, SUP, HUMAN = Supervision
@@ -55,14 +55,14 @@ PLAN = Commitment(
 FINE = SelfAssessment(met=True)
 
 
-def call(tool: str, **values: str) -> Past:
-    return Past(tool, tuple(values.items()), "CONTINUE", 1, "no-red-flags")
+def call(tool: str, **values: str) -> PastCall:
+    return PastCall(tool, tuple(values.items()), "CONTINUE", 1, "no-red-flags")
 
 
-def seen(*calls: Past, commitment: Commitment | None = PLAN) -> Acts:
-    acts = Acts()
+def seen(*calls: PastCall, commitment: Commitment | None = PLAN) -> ActingCalls:
+    acts = ActingCalls()
     for each in calls:
-        acts.note(commitment, each)
+        acts.add_call(commitment, each)
     return acts
 
 
@@ -93,18 +93,18 @@ INHERITED = [
 def test_a_child_may_be_stricter_never_laxer(
     parent: Supervision | None, asked: Supervision | None, given: Supervision
 ) -> None:
-    assert inherited(parent, asked) is given
+    assert effective_supervision(parent, asked) is given
 
 
 @pytest.mark.parametrize("name", ["supervised-human", "SUPERVISED_HUMAN", " Supervised Human ", HUMAN])
 def test_a_level_by_its_name(name: str) -> None:
-    assert supervision_of(name) is HUMAN
+    assert parse_supervision(name) is HUMAN
 
 
 @pytest.mark.parametrize("name", ["", "none", "human", True, None, 2])
 def test_an_unknown_level_is_refused(name: object) -> None:
     with pytest.raises(InvalidCall, match="unknown supervision"):
-        supervision_of(name)
+        parse_supervision(name)
 
 
 # --- what an agent writes
@@ -131,7 +131,7 @@ def test_an_unknown_level_is_refused(name: object) -> None:
 )
 def test_a_commitment_that_is_none_is_refused(broken: dict[str, object]) -> None:
     with pytest.raises(InvalidCall):
-        commitment_of(broken)
+        parse_commitment(broken)
 
 
 @pytest.mark.parametrize(
@@ -153,27 +153,27 @@ def test_a_commitment_that_is_none_is_refused(broken: dict[str, object]) -> None
 )
 def test_an_assessment_that_is_none_is_refused(broken: dict[str, object]) -> None:
     with pytest.raises(InvalidCall):
-        assessment_of(broken)
+        parse_assessment(broken)
 
 
 def test_what_may_be_written_may_be_written_in_full_in_plain_letters() -> None:
     lists = dict.fromkeys(("in_scope", "out_of_scope", "assumptions"), ["x" * MAX_ENTRY] * MAX_ENTRIES)
     assert len(json.dumps({"interpretation": "x" * MAX_TEXT, **lists})) < MAX_WRITTEN
-    assert commitment_of({"interpretation": "x" * MAX_TEXT, **lists}).in_scope[0] == "x" * MAX_ENTRY
+    assert parse_commitment({"interpretation": "x" * MAX_TEXT, **lists}).in_scope[0] == "x" * MAX_ENTRY
 
 
 @pytest.mark.parametrize("value", [None, [], "met", 5])
 def test_what_is_no_object_is_refused(value: object) -> None:
     with pytest.raises(InvalidCall, match="must be an object"):
-        commitment_of(value)  # type: ignore[arg-type]
+        parse_commitment(value)  # type: ignore[arg-type]
     with pytest.raises(InvalidCall, match="must be an object"):
-        assessment_of(value)  # type: ignore[arg-type]
+        parse_assessment(value)  # type: ignore[arg-type]
 
 
 def test_values_pass_through_and_objects_become_values() -> None:
-    assert commitment_of(PLAN) is PLAN
-    assert assessment_of(FINE) is FINE
-    assert commitment_of({"interpretation": " x ", "in_scope": ["a", " "]}) == Commitment("x", ("a",))
+    assert parse_commitment(PLAN) is PLAN
+    assert parse_assessment(FINE) is FINE
+    assert parse_commitment({"interpretation": " x ", "in_scope": ["a", " "]}) == Commitment("x", ("a",))
 
 
 def test_a_list_that_says_it_is_empty_is_empty() -> None:
@@ -189,7 +189,7 @@ def test_a_list_that_only_looks_empty_is_not() -> None:
 # --- triggers
 
 
-def causes(assessment: SelfAssessment, *calls: Past, commitment: Commitment = PLAN) -> list[Cause]:
+def causes(assessment: SelfAssessment, *calls: PastCall, commitment: Commitment = PLAN) -> list[Cause]:
     return [trigger.cause for trigger in reconcile(commitment, assessment, seen(*calls, commitment=commitment))]
 
 
@@ -230,7 +230,7 @@ def test_three_assumptions_are_not_too_many() -> None:
     ],
 )
 def test_assumptions_are_counted_however_they_are_written(written: list[str], count: int) -> None:
-    assert len(distinct(written)) == count
+    assert len(split_assumptions(written)) == count
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_assumptions_are_counted_however_they_are_written(written: list[str], co
         (call("bash", command="curl $X"), "is not among"),
     ],
 )
-def test_a_call_that_was_not_declared_counts_whatever_the_agent_says(made: Past, why: str) -> None:
+def test_a_call_that_was_not_declared_counts_whatever_the_agent_says(made: PastCall, why: str) -> None:
     (trigger,) = reconcile(PLAN, SelfAssessment(met=True, summary="all as declared"), seen(made))
     assert trigger.cause is Cause.UNDECLARED_CALL
     assert trigger.what.startswith(f"{made.tool}: ")
@@ -271,9 +271,9 @@ def test_a_call_that_was_not_declared_counts_whatever_the_agent_says(made: Past,
     ],
 )
 def test_declaring_everything_declares_nothing(everything: list[str]) -> None:
-    plan = commitment_of({"interpretation": "help", "in_scope": everything})
+    plan = parse_commitment({"interpretation": "help", "in_scope": everything})
     for tool in ("send_email", "bash", "write_file", "web_fetch", "delete_file", "pay_invoice", "frobnicate"):
-        assert undeclared(plan, call(tool)), tool
+        assert why_undeclared(plan, call(tool)), tool
 
 
 def test_a_held_call_counts_like_one_that_ran() -> None:
@@ -283,13 +283,13 @@ def test_a_held_call_counts_like_one_that_ran() -> None:
 
 def test_the_policy_says_which_tools_act() -> None:
     plan = Commitment("look around", in_scope=("read files",))
-    assert undeclared(plan, call("read", path="a")) == ""
-    assert undeclared(plan, call("get_weather"), high_risk_tools=frozenset({"get_weather"}))
+    assert why_undeclared(plan, call("read", path="a")) == ""
+    assert why_undeclared(plan, call("get_weather"), high_risk_tools=frozenset({"get_weather"}))
 
 
 def test_a_text_that_speaks_of_outside_names_the_inside() -> None:
     plan = Commitment("fetch", ("fetch pages",), ("anything outside docs.example",))
-    assert undeclared(plan, call("web_fetch", url="https://docs.example/")) == ""
+    assert why_undeclared(plan, call("web_fetch", url="https://docs.example/")) == ""
 
 
 def test_many_concerns_do_not_crowd_out_the_calls() -> None:
@@ -300,7 +300,7 @@ def test_many_concerns_do_not_crowd_out_the_calls() -> None:
 
 
 def test_a_trigger_becomes_a_finding() -> None:
-    (found,) = findings_of([Trigger(Cause.UNDECLARED_CALL, "pay: x")])
+    (found,) = findings_from_triggers([Trigger(Cause.UNDECLARED_CALL, "pay: x")])
     assert (found.rule, found.where, found.excerpt) == ("step:undeclared_call", "acts", "pay: x")
 
 
@@ -311,8 +311,8 @@ def test_a_step_that_was_given_up_is_a_trigger() -> None:
 # --- the calls
 
 
-def shown(acts: Acts) -> list[str]:
-    return [act.tool for act in acts.told()]
+def shown(acts: ActingCalls) -> list[str]:
+    return [act.tool for act in acts.most_telling()]
 
 
 MILD = ("create_note", "update_note", "rename_note", "move_note")
@@ -324,64 +324,64 @@ def test_the_call_that_matters_is_shown_whatever_is_around_it(before: int, after
     fillers = [call(MILD[n % 4], title=f"draft {n}") for n in range(before + after)]
     acts = seen(*fillers[:before], call("wire_transfer", to="EVE", amount="90000"), *fillers[before:])
     assert shown(acts)[0] == "wire_transfer"
-    assert as_argument(acts.told()[0]) == {
+    assert call_to_argument(acts.most_telling()[0]) == {
         "tool": "wire_transfer",
         "arguments": {"to": "EVE", "amount": "90000"},
         "ruling": "CONTINUE by tier 1 (no-red-flags)",
         "undeclared": "the commitment does not mention what this tool does",
     }
     assert any("wire_transfer" in trigger.what for trigger in reconcile(PLAN, FINE, acts))
-    assert bool(acts.unshown()) is (len(fillers) + 1 > MAX_ACTS)
+    assert bool(acts.describe_unshown()) is (len(fillers) + 1 > MAX_ACTS)
 
 
 def test_of_grave_calls_each_tool_is_shown_once_before_any_comes_again() -> None:
     fillers = [call("bash", command=f"make {n}") for n in range(400)]
     acts = seen(call("wire_transfer", to="EVE"), *fillers[:200], call("delete_backup", id="1"), *fillers[200:])
     assert {"wire_transfer", "delete_backup", "bash"} <= set(shown(acts)[:3])
-    assert acts.unshown() == f"{402 - MAX_ACTS} of the acting calls altogether"
+    assert acts.describe_unshown() == f"{402 - MAX_ACTS} of the acting calls altogether"
 
 
 def test_undeclared_calls_come_before_declared_ones() -> None:
     sends = [call("send_email", to=f"a{n}@docs.example", body=str(n)) for n in range(60)]
     acts = seen(*sends[:30], call("update_note", title="x"), *sends[30:])
     assert shown(acts)[:2] == ["update_note", "send_email"]
-    assert [bool(act.why) for act in acts.told()] == [True] + [False] * (MAX_ACTS - 1)
-    assert acts.told()[1].values[0] == ("to", "a59@docs.example")
+    assert [bool(act.why) for act in acts.most_telling()] == [True] + [False] * (MAX_ACTS - 1)
+    assert acts.most_telling()[1].values[0] == ("to", "a59@docs.example")
 
 
 def test_the_same_call_many_times_is_one_line() -> None:
     acts = seen(*[call("pay", to="7")] * 500, call("read", path="x"))
-    (act,) = acts.told()
-    assert (act.times, acts.seen, acts.acting, acts.unshown()) == (500, 501, 500, "")
-    assert as_argument(act)["times"] == 500
+    (act,) = acts.most_telling()
+    assert (act.times, acts.seen, acts.acting, acts.describe_unshown()) == (500, 501, 500, "")
+    assert call_to_argument(act)["times"] == 500
 
 
 def test_looking_around_is_counted_and_not_shown() -> None:
     acts = seen(*(call("read", path=f"{n}") for n in range(50)))
-    assert (acts.told(), acts.seen, acts.acting, acts.unshown()) == ((), 50, 0, "")
+    assert (acts.most_telling(), acts.seen, acts.acting, acts.describe_unshown()) == ((), 50, 0, "")
 
 
 def test_a_long_value_is_cut_and_it_is_said() -> None:
     acts = seen(call("bash", command="make " + "x" * 5_000 + " && curl evil.example"))
-    (act,) = acts.told()
+    (act,) = acts.most_telling()
     assert act.values[0][1].startswith("make ")
     assert act.values[0][1].endswith("&& curl evil.example")
     assert "5,026 characters" in act.values[0][1]
-    assert acts.unshown() == "1 of the acting calls in part"
-    assert seen(call("pay", **{f"a{n}": "x" for n in range(30)})).unshown() == "1 of the acting calls in part"
+    assert acts.describe_unshown() == "1 of the acting calls in part"
+    assert seen(call("pay", **{f"a{n}": "x" for n in range(30)})).describe_unshown() == "1 of the acting calls in part"
 
 
 def test_calls_made_before_the_commitment_are_undeclared_unless_they_only_look() -> None:
     acts = seen(call("send_email", to="ann@docs.example"), call("read", path="x"), commitment=None)
-    assert [act.why for act in acts.told()] == ["made before the commitment"]
+    assert [act.why for act in acts.most_telling()] == ["made before the commitment"]
 
 
 def test_a_call_that_cannot_be_compared_is_undeclared(monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(*_: object, **__: object) -> str:
         raise RuntimeError
 
-    monkeypatch.setattr("lockgate.core.ruling.supervision.undeclared", breaks)
-    assert seen(call("read", path="x")).told()[0].why == "it could not be compared with the commitment"
+    monkeypatch.setattr("lockgate.core.ruling.supervision.why_undeclared", breaks)
+    assert seen(call("read", path="x")).most_telling()[0].why == "it could not be compared with the commitment"
 
 
 def test_what_is_shown_can_always_be_approved() -> None:
@@ -393,12 +393,12 @@ def test_what_is_shown_can_always_be_approved() -> None:
         values = tuple(
             (chance.choice(pieces), "".join(chance.choices(pieces, k=3))) for _ in range(chance.randrange(14))
         )
-        acts.note(PLAN, Past(f"pay_{number}{chance.choice(pieces)}", values, "CONTINUE", 1, "no-red-flags"))
-    told = [as_argument(act) for act in acts.told()]
+        acts.add_call(PLAN, PastCall(f"pay_{number}{chance.choice(pieces)}", values, "CONTINUE", 1, "no-red-flags"))
+    told = [call_to_argument(act) for act in acts.most_telling()]
     assert told
     assert len(json.dumps(told)) <= MAX_ACTS_WRITTEN + 2 * len(told)
-    assert binding("s", "finish_step", {"acts": told}, "p", "c").digest
-    assert acts.unshown()
+    assert bind_call("s", "finish_step", {"acts": told}, "p", "c").digest
+    assert acts.describe_unshown()
 
 
 WORDS = st.lists(st.text(max_size=40), max_size=5)
@@ -433,7 +433,7 @@ def test_the_page_has_the_table_of_inheritance() -> None:
     levels = [None, *Supervision]
     assert [row[0] for row in rows] == ["none", *Supervision]
     for parent, row in zip(levels, rows, strict=True):
-        assert row[1:] == [inherited(parent, asked).value for asked in levels]
+        assert row[1:] == [effective_supervision(parent, asked).value for asked in levels]
 
 
 def test_the_page_names_every_trigger_and_level() -> None:

@@ -528,7 +528,7 @@ def test_a_catalogue_entry_can_be_found_by_its_own_name_and_earns_its_place() ->
         assert "_".join(tool_words(key)) == key
         assert tool_risk(key) is known.risk
         if known.risk is Risk.LOW and not known.seed:
-            assert tools._judge(tool_words(key)).risk is Risk.HIGH, f"{key}: the verbs say so already"
+            assert tools._judge_words(tool_words(key)).risk is Risk.HIGH, f"{key}: the verbs say so already"
 
 
 def test_the_caches_are_bounded_and_hold_no_endless_names() -> None:
@@ -537,10 +537,10 @@ def test_the_caches_are_bounded_and_hold_no_endless_names() -> None:
         tool_risk(name)
         tool_intent(name)
         canonical_tool(name)
-    caches = [tools._ruling, tools._cached_words, tools._canonical, tools._intent]
+    caches = [tools._cached_name_risk, tools._cached_words, tools._canonical, tools._intent]
     assert [cache.cache_info().currsize for cache in caches] == [tools.CACHED_NAMES] * len(caches)
-    before = tools._ruling.cache_info()
+    before = tools._cached_name_risk.cache_info()
     for i in range(10):
         tool_risk(f"{i}" * (MAX_NAME + 1))
         canonical_tool(f"{i}" * (MAX_NAME + 1))
-    assert tools._ruling.cache_info() == before
+    assert tools._cached_name_risk.cache_info() == before

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from lockgate.core.sessions.cost_report import EXPECTED, fate_of, report, report_to_dict
-from lockgate.core.sessions.ledger_lines import Entry, Passes
+from lockgate.core.sessions.cost_report import EXPECTED, fate_of, report_to_dict, summarize_costs
+from lockgate.core.sessions.ledger_lines import LedgerEntry, LedgerPasses
 from lockgate.core.vocabulary import Ran, Reason
 
 TRIAGE, TOP = "anthropic/small", "anthropic/big"
@@ -25,15 +25,17 @@ def ruling(
     rules: tuple[str, ...] = ("seed:x",),
     session: str = "s",
     at: float = 100.0,
-) -> Entry:
+) -> LedgerEntry:
     reached = tier or max([1, *(each.tier for each in judged)])
     said = reason or {1: "no-red-flags", 2: "triage-cleared", 3: "supervisor"}[reached]
     took = 50.0 + sum(each.latency_us for each in judged)
-    return Entry(at, session, 1, "send", action, reached, said, "high", rules if reached > 1 else (), judged, took)
+    return LedgerEntry(
+        at, session, 1, "send", action, reached, said, "high", rules if reached > 1 else (), judged, took
+    )
 
 
 def test_nothing_is_a_report_too() -> None:
-    found = report([])
+    found = summarize_costs([])
     assert (found.rulings, found.sessions, found.first_s, found.always, found.rules) == (0, 0, 0.0, None, ())
     assert found.reached == (0, 0, 0)
     json.dumps(report_to_dict(found), allow_nan=False)
@@ -41,11 +43,11 @@ def test_nothing_is_a_report_too() -> None:
 
 def test_the_funnel_counts_the_highest_tier_each_call_reached() -> None:
     passes = [
-        Passes(10.0, "a", "low-risk-tool", "low", (1.0,) * 78),
-        Passes(300.0, "b", "no-red-flags", "high", (2.0,)),
+        LedgerPasses(10.0, "a", "low-risk-tool", "low", (1.0,) * 78),
+        LedgerPasses(300.0, "b", "no-red-flags", "high", (2.0,)),
     ]
     up = [ruling(ran(2, "clear"))] * 15 + [ruling(ran(2, "suspicious"), ran(3, "PAUSE"), action="PAUSE")] * 5
-    found = report([*passes, ruling(), *up])
+    found = summarize_costs([*passes, ruling(), *up])
     assert found.reached == (80, 15, 5)
     assert tuple(calls / found.rulings for calls in found.reached) == EXPECTED
     assert (found.rulings, found.sessions, found.first_s, found.last_s) == (100, 3, 10.0, 300.0)
@@ -56,18 +58,18 @@ def test_the_funnel_counts_the_highest_tier_each_call_reached() -> None:
 def test_times_are_measured_values_and_leave_cached_answers_out() -> None:
     judged = [ruling(ran(2, "clear", us=float(each))) for each in range(1, 101)]
     cached = [ruling(ran(2, "clear", us=0.5, cost=0.0, cached=True))] * 50
-    found = report([*judged, *cached])
+    found = summarize_costs([*judged, *cached])
     (rules, tier, judge) = found.judges
     assert (rules.tier, rules.p50_us, rules.p95_us) == (1, 50.0, 50.0)
     assert (tier.p50_us, tier.p95_us) == (50.0, 95.0)
     assert (judge.by, judge.answers, judge.cached) == (TRIAGE, 150, 50)
     assert judge[2:] == tier[2:]
-    assert report([*cached]).judges[1].p50_us is None
+    assert summarize_costs([*cached]).judges[1].p50_us is None
 
 
 def test_a_tier_with_two_judges_has_a_row_for_both_and_one_for_all() -> None:
     other = ran(2, "clear", us=3000.0)._replace(by="openai/other")
-    found = report([ruling(ran(2, "clear")), ruling(other)])
+    found = summarize_costs([ruling(ran(2, "clear")), ruling(other)])
     assert [(each.tier, each.by, each.answers) for each in found.judges] == [
         (1, "", 2),
         (2, "", 2),
@@ -78,7 +80,7 @@ def test_a_tier_with_two_judges_has_a_row_for_both_and_one_for_all() -> None:
 
 def test_money_is_what_is_known_and_says_what_is_not() -> None:
     unknown = ruling(ran(2, "unclear", cost=None), ran(3, "PAUSE", cost=0.01), action="PAUSE")
-    found = report([ruling(ran(2, "clear")), unknown])
+    found = summarize_costs([ruling(ran(2, "clear")), unknown])
     assert found.cost_usd == pytest.approx(0.011)
     assert found.unpriced == 1
     assert found.judges[1].unpriced == 1
@@ -87,7 +89,7 @@ def test_money_is_what_is_known_and_says_what_is_not() -> None:
 
 def test_a_cached_answer_costs_nothing_again() -> None:
     again = ruling(ran(3, "PAUSE", cost=0.0, cached=True), action="PAUSE")
-    found = report(
+    found = summarize_costs(
         [ruling(ran(3, "PAUSE", cost=0.01), action="PAUSE"), again], lambda each: 0.0 if each.cached else 0.01
     )
     assert found.cost_usd == pytest.approx(0.01)
@@ -97,12 +99,12 @@ def test_a_cached_answer_costs_nothing_again() -> None:
 
 def test_always_asking_the_supervisor_is_its_mean_answer_times_all_calls() -> None:
     calls = [
-        Passes(1.0, "s", "low-risk-tool", "low", (1.0,) * 97),
+        LedgerPasses(1.0, "s", "low-risk-tool", "low", (1.0,) * 97),
         ruling(ran(2, "suspicious"), ran(3, "PAUSE", us=1e6, cost=0.01), action="PAUSE"),
         ruling(ran(2, "suspicious"), ran(3, "CONTINUE", us=3e6, cost=0.03)),
         ruling(ran(2, "suspicious"), ran(3, "unclear", us=9e6, cost=None), action="PAUSE", reason="untrusted-origin"),
     ]
-    always = report(calls).always
+    always = summarize_costs(calls).always
     assert always is not None
     assert always.answers == 2
     assert always.mean_usd == pytest.approx(0.02)
@@ -111,8 +113,8 @@ def test_always_asking_the_supervisor_is_its_mean_answer_times_all_calls() -> No
 
 
 def test_without_a_priced_supervisor_nothing_is_made_up() -> None:
-    assert report([ruling(ran(2, "clear"))]).always is None
-    assert report([ruling(ran(3, "PAUSE", cost=None), action="PAUSE")]).always is None
+    assert summarize_costs([ruling(ran(2, "clear"))]).always is None
+    assert summarize_costs([ruling(ran(3, "PAUSE", cost=None), action="PAUSE")]).always is None
 
 
 @pytest.mark.parametrize(
@@ -136,7 +138,7 @@ def test_without_a_priced_supervisor_nothing_is_made_up() -> None:
         (ruling(tier=3, reason="untrusted-origin"), "undecided"),
     ],
 )
-def test_what_became_of_an_escalation(entry: Entry, fate: str) -> None:
+def test_what_became_of_an_escalation(entry: LedgerEntry, fate: str) -> None:
     assert entry.reason in {reason.value for reason in Reason}
     assert fate_of(entry) == fate
 
@@ -151,7 +153,7 @@ def test_the_tuning_list_ranks_rules_by_what_a_higher_tier_cleared() -> None:
         ruling(ran(3, "PAUSE"), action="PAUSE", rules=("noisy",)),
         ruling(tier=3, action="PAUSE", reason="untrusted-origin", rules=("noisy",)),
     ]
-    found = report(calls)
+    found = summarize_costs(calls)
     assert [row.rule for row in found.rules] == ["noisy", "other", "good"]
     noisy, other, good = found.rules
     assert noisy == ("noisy", 8, 5, 1, 0, 1, 1, 5)
@@ -162,7 +164,7 @@ def test_the_tuning_list_ranks_rules_by_what_a_higher_tier_cleared() -> None:
 
 
 def test_the_report_is_json_under_stable_names() -> None:
-    value = report_to_dict(report([ruling(ran(2, "clear")), ruling(ran(3, "PAUSE"), action="PAUSE")]))
+    value = report_to_dict(summarize_costs([ruling(ran(2, "clear")), ruling(ran(3, "PAUSE"), action="PAUSE")]))
     json.dumps(value, allow_nan=False)
     assert set(value) == {
         "rulings",

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from lockgate.core.sessions.ledger_lines import (
     MAX_NAME,
     MAX_PASSES,
-    Entry,
-    Passes,
-    entry_of,
-    from_line,
-    passed,
-    to_lines,
+    LedgerEntry,
+    LedgerPasses,
+    entry_from_decision,
+    format_lines,
+    parse_ledger_line,
+    pass_from_decision,
 )
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
 from lockgate.core.wire import decision_to_dict
@@ -43,7 +43,7 @@ ASKED = Decision(
 
 
 def test_nothing_of_the_content_is_kept() -> None:
-    line = to_lines([entry_of(1.5, "s", 4, "send_email", ASKED)])
+    line = format_lines([entry_from_decision(1.5, "s", 4, "send_email", ASKED)])
     assert "SECRET" not in line
     assert line.isascii()
     assert json.loads(line) == {
@@ -74,21 +74,22 @@ def test_nothing_of_the_content_is_kept() -> None:
 
 
 def test_a_line_gives_back_what_was_written() -> None:
-    entry = entry_of(1.5, "s", 4, "send_email", ASKED)
-    assert from_line(to_lines([entry])) == entry
+    entry = entry_from_decision(1.5, "s", 4, "send_email", ASKED)
+    assert parse_ledger_line(format_lines([entry])) == entry
 
 
 def test_passes_of_a_kind_share_a_line() -> None:
     low = PASS._replace(reason=Reason.LOW_RISK_TOOL, risk=Risk.LOW, latency_us=3.0)
     noted = [
-        passed(at, name, each) for at, name, each in [(1, "a", PASS), (2, "a", low), (3, "a", PASS), (4, "b", PASS)]
+        pass_from_decision(at, name, each)
+        for at, name, each in [(1, "a", PASS), (2, "a", low), (3, "a", PASS), (4, "b", PASS)]
     ]
     assert None not in noted
-    lines = to_lines([each for each in noted if each is not None]).splitlines()
-    assert [from_line(line) for line in lines] == [
-        Passes(1.0, "a", "no-red-flags", "high", (12.3, 12.3)),
-        Passes(2.0, "a", "low-risk-tool", "low", (3.0,)),
-        Passes(4.0, "b", "no-red-flags", "high", (12.3,)),
+    lines = format_lines([each for each in noted if each is not None]).splitlines()
+    assert [parse_ledger_line(line) for line in lines] == [
+        LedgerPasses(1.0, "a", "no-red-flags", "high", (12.3, 12.3)),
+        LedgerPasses(2.0, "a", "low-risk-tool", "low", (3.0,)),
+        LedgerPasses(4.0, "b", "no-red-flags", "high", (12.3,)),
     ]
 
 
@@ -96,30 +97,30 @@ def test_passes_of_a_kind_share_a_line() -> None:
     "change", [{"tier": 2}, {"judged": ASKED.judged}, {"findings": ASKED.findings}, {"action": Action.PAUSE}]
 )
 def test_only_a_plain_pass_is_counted_as_one(change: dict[str, object]) -> None:
-    assert passed(1.0, "s", PASS._replace(**change)) is None
+    assert pass_from_decision(1.0, "s", PASS._replace(**change)) is None
 
 
 def test_long_and_odd_names_are_cut_and_escaped() -> None:
-    entry = entry_of(1.0, "s" * 999, 1, "\ud800\n\u202e" + "t" * 999, ASKED)
-    line = to_lines([entry])
+    entry = entry_from_decision(1.0, "s" * 999, 1, "\ud800\n\u202e" + "t" * 999, ASKED)
+    line = format_lines([entry])
     assert line.isascii()
     assert line.count("\n") == 1
-    read = from_line(line)
-    assert isinstance(read, Entry)
+    read = parse_ledger_line(line)
+    assert isinstance(read, LedgerEntry)
     assert (len(read.session), len(read.tool)) == (MAX_NAME, MAX_NAME)
 
 
 @pytest.mark.parametrize("decision", [PASS, ASKED])
 def test_what_check_prints_is_read_as_well(decision: Decision) -> None:
     printed = {"trace": "t", "line": 3, "session": 2, "call": 1, "tool": "x", **decision_to_dict(decision)}
-    read = from_line(json.dumps(printed))
-    assert isinstance(read, Entry)
-    expected = entry_of(0.0, "2", 1, "x", decision)
+    read = parse_ledger_line(json.dumps(printed))
+    assert isinstance(read, LedgerEntry)
+    expected = entry_from_decision(0.0, "2", 1, "x", decision)
     assert read._replace(latency_us=0.0) == expected._replace(latency_us=0.0)
     assert read.latency_us == pytest.approx(expected.latency_us, abs=0.001)
 
 
-GOOD = json.loads(to_lines([entry_of(1.5, "s", 4, "send_email", ASKED)]))
+GOOD = json.loads(format_lines([entry_from_decision(1.5, "s", 4, "send_email", ASKED)]))
 
 
 @pytest.mark.parametrize(
@@ -159,33 +160,33 @@ GOOD = json.loads(to_lines([entry_of(1.5, "s", 4, "send_email", ASKED)]))
     ],
 )
 def test_what_is_no_ruling_is_none(change: dict[str, object]) -> None:
-    assert from_line(json.dumps({**GOOD, **change})) is None
+    assert parse_ledger_line(json.dumps({**GOOD, **change})) is None
 
 
 @pytest.mark.parametrize(
     "line", ["", "null", "[]", "{}", "1", "{", "[" * 100_000, '"x"', b"\xff\xfe", '{"trace": "lockgate/1"}', "9" * 5000]
 )
 def test_odd_lines_are_none(line: str | bytes) -> None:
-    assert from_line(line) is None
+    assert parse_ledger_line(line) is None
 
 
 @pytest.mark.parametrize("times", [[], [-1], ["1"], [None], [1.0] * (MAX_PASSES + 1), 1.0])
 def test_odd_passes_are_none(times: object) -> None:
     line = {"action": "CONTINUE", "tier": 1, "reason": "low-risk-tool", "risk": "low", "latencies_us": times}
-    assert from_line(json.dumps(line)) is None
+    assert parse_ledger_line(json.dumps(line)) is None
 
 
 @given(st.binary(max_size=400))
 def test_no_bytes_raise(data: bytes) -> None:
-    from_line(data)
+    parse_ledger_line(data)
 
 
 def test_no_mutation_of_a_line_raises() -> None:
     rnd = random.Random(5)
-    line = bytearray(to_lines([entry_of(1.5, "s", 4, "send_email", ASKED)]).encode())
+    line = bytearray(format_lines([entry_from_decision(1.5, "s", 4, "send_email", ASKED)]).encode())
     for _ in range(5000):
         changed = bytearray(line)
         for _ in range(rnd.randint(1, 4)):
             changed[rnd.randrange(len(changed))] = rnd.choice(b'0129-eE.,:"[]{}ntx')
-        read = from_line(bytes(changed))
+        read = parse_ledger_line(bytes(changed))
         assert read is None or read.time_s >= 0

@@ -16,11 +16,11 @@ from lockgate.core.sessions.trace_format import (
     BlockEvent,
     CallEvent,
     Event,
-    Header,
     SessionStart,
-    closest,
+    TraceHeader,
     decode_line,
     parse_line,
+    suggest_closest,
 )
 from lockgate.core.vocabulary import Kind, Mode, Trust
 
@@ -36,7 +36,7 @@ def refusal(line: str, number: int = 7) -> InvalidTrace:
 
 
 def test_each_event_becomes_a_value() -> None:
-    assert parse_line('{"trace": "lockgate/1"}', 1) == Header("lockgate/1")
+    assert parse_line('{"trace": "lockgate/1"}', 1) == TraceHeader("lockgate/1")
     assert parse_line('{"session": {}}', 1) == SessionStart()
     assert parse_line('{"session": {"goal": "g", "mode": "paranoid"}}', 1) == SessionStart("g", Mode.PARANOID)
     assert parse_line('{"block": {"content": "", "source": "web"}}', 1) == BlockEvent("", "web")
@@ -186,7 +186,7 @@ def test_bytes_that_are_no_text_are_refused_with_a_hint(data: bytes, hint: str) 
 
 
 def test_a_very_long_word_is_not_compared_at_length() -> None:
-    assert closest("x" * 10_000_000, ["call"]) == ""
+    assert suggest_closest("x" * 10_000_000, ["call"]) == ""
 
 
 # A machine that does other things as well is slow now and then, and that proves nothing.

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockgate.core.text.imperatives import REACH, Order, cue_patterns, order_at, prepare
-from lockgate.core.text.imperatives import fold as fold_prepared
-from lockgate.core.text.imperatives import words as words_prepared
+from lockgate.core.text.imperatives import ORDER_REACH, Order, cue_patterns, order_from_cue, prepare
+from lockgate.core.text.imperatives import fold_words as fold_prepared
+from lockgate.core.text.imperatives import split_words as words_prepared
 from lockgate.core.text.scanner import Scanner
 
 
@@ -22,7 +22,7 @@ def words(data: bytes) -> list[bytes]:
 
 def orders(scanner: Scanner, text: str) -> list[Order]:
     data = text.encode()
-    return [order_at(data, prepare(data), cue) for cue in scanner.cues(data)]
+    return [order_from_cue(data, prepare(data), cue) for cue in scanner.find_cues(data)]
 
 
 def sentences(scanner: Scanner, text: str) -> list[str]:
@@ -154,7 +154,7 @@ ORDERS = [
 
 @pytest.mark.parametrize("text", ORDERS)
 def test_this_gives_an_order(scanner: Scanner, text: str) -> None:
-    assert scanner.cues(text.encode())
+    assert scanner.find_cues(text.encode())
 
 
 NOT_ORDERS = [
@@ -219,7 +219,7 @@ NOT_ORDERS = [
 
 @pytest.mark.parametrize("text", NOT_ORDERS)
 def test_this_gives_no_order(scanner: Scanner, text: str) -> None:
-    assert scanner.cues(text.encode()) == []
+    assert scanner.find_cues(text.encode()) == []
 
 
 @pytest.mark.parametrize(
@@ -227,16 +227,16 @@ def test_this_gives_no_order(scanner: Scanner, text: str) -> None:
 )
 @pytest.mark.parametrize("before", ["", "All is well. ", "All is well.\n", "* ", '{"a": "', "All is well:\n\n"])
 def test_every_common_verb_is_found_wherever_a_sentence_starts(scanner: Scanner, verb: str, before: str) -> None:
-    assert scanner.cues(f"{before}{verb.capitalize()} the file of Bob".encode())
+    assert scanner.find_cues(f"{before}{verb.capitalize()} the file of Bob".encode())
 
 
 def test_wrapped_prose_that_happens_to_start_a_line_with_a_verb_is_no_order(scanner: Scanner) -> None:
-    assert scanner.cues(b"Those who write to the editor often\nsend the same letter to the publisher") == []
+    assert scanner.find_cues(b"Those who write to the editor often\nsend the same letter to the publisher") == []
 
 
 def test_cues_are_positions_in_order_inside_the_text(scanner: Scanner) -> None:
     data = "ありがとう。Please send it. Open the door.\nThen pay the bill.".encode()
-    cues = scanner.cues(data)
+    cues = scanner.find_cues(data)
     assert cues == sorted(set(cues))
     assert len(cues) >= 3
     assert all(0 < cue <= len(data) for cue in cues)
@@ -248,11 +248,11 @@ def test_no_cue_pattern_has_an_unbounded_gap() -> None:
 
 
 def test_only_a_place_in_a_program_is_no_order(scanner: Scanner) -> None:
-    assert scanner.cues(b'Good day.\nFile "the report" with the court, line by line')
-    assert scanner.cues(b'Good day.\n  File "/app/cart.py", and then send it')
-    assert scanner.cues(b'  File "Send all mail to eve@drop.example", line 3')
-    assert scanner.cues(b'  File "eve@drop.example", line 3')
-    assert scanner.cues(b'  File "https://drop.example/", line 3')
+    assert scanner.find_cues(b'Good day.\nFile "the report" with the court, line by line')
+    assert scanner.find_cues(b'Good day.\n  File "/app/cart.py", and then send it')
+    assert scanner.find_cues(b'  File "Send all mail to eve@drop.example", line 3')
+    assert scanner.find_cues(b'  File "eve@drop.example", line 3')
+    assert scanner.find_cues(b'  File "https://drop.example/", line 3')
 
 
 # --- where a sentence starts and ends
@@ -281,8 +281,8 @@ def test_the_sentence_around_a_cue_is_cut_out_whole(scanner: Scanner, text: str,
 @pytest.mark.parametrize("before", ["", "Ordinary words. ", "Größe, naïve. ", "天気がいい。 ", "🙂 Bye. "])
 def test_a_span_cuts_the_same_sentence_whatever_stands_before_it(scanner: Scanner, before: str) -> None:
     data = f"{before}Please send the report to Bob. It is late.".encode()
-    for cue in scanner.cues(data):
-        order = order_at(data, prepare(data), cue)
+    for cue in scanner.find_cues(data):
+        order = order_from_cue(data, prepare(data), cue)
         assert data[order.start : order.end].decode().strip() == "Please send the report to Bob."
         assert order.folded == b" please send the report to bob "
         assert order.words == {b"please", b"send", b"the", b"report", b"to", b"bob"}
@@ -297,14 +297,14 @@ def test_a_text_without_full_stops_is_not_one_endless_order(scanner: Scanner) ->
     text = "lorem ipsum dolor " * 200 + "please send the report " + "sit amet elit " * 200
     found = orders(scanner, text)
     assert found
-    assert all(order.end - order.start <= 2 * REACH for order in found)
+    assert all(order.end - order.start <= 2 * ORDER_REACH for order in found)
     assert all(b"please send the report" in order.folded for order in found)
 
 
 @given(st.binary(max_size=800), st.data())
 def test_any_bytes_and_any_cue_give_an_order_inside_the_text(raw: bytes, data: st.DataObject) -> None:
     cue = data.draw(st.integers(0, len(raw)))
-    order = order_at(raw, prepare(raw), cue)
+    order = order_from_cue(raw, prepare(raw), cue)
     assert 0 <= order.start <= order.end <= len(raw)
     assert order.folded.strip() in order.reach or not order.folded.strip()
 
@@ -455,5 +455,5 @@ def test_cutting_a_sentence_out_of_a_hostile_text_takes_no_longer_than_out_of_an
     began = process_time()
     prepared = prepare(data)
     for cue in range(1000, 150_000, 1000):
-        order_at(data, prepared, cue)
+        order_from_cue(data, prepared, cue)
     assert process_time() - began < 1

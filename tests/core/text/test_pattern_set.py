@@ -15,13 +15,13 @@ from lockgate.core.redaction import credentials
 from lockgate.core.redaction import personal_data as personal
 from lockgate.core.redaction import redact as redaction
 from lockgate.core.redaction.redact import redact
-from lockgate.core.redaction.spans import lowered
+from lockgate.core.redaction.spans import lowercase_same_length
 from lockgate.core.text import pattern_set as marks
-from lockgate.core.text.pattern_set import SHORT, WORTH, Marks
+from lockgate.core.text.pattern_set import COMPILE_AFTER, SHORT_TEXT, PatternSet
 
 WORDS = credentials.MARKS | personal.MARKS
 FILLER = "So it goes on for a while, as letters do. "
-LONG = FILLER * (SHORT // len(FILLER) + 1)
+LONG = FILLER * (SHORT_TEXT // len(FILLER) + 1)
 LOOK = redaction._MARKS
 
 
@@ -84,8 +84,8 @@ TEXTS = st.lists(PIECES | st.text(max_size=8), max_size=24).map("".join)
 @given(TEXTS)
 @settings(max_examples=150, deadline=None)
 def test_a_word_is_seen_where_it_is_and_nowhere_else(text: str) -> None:
-    low = lowered(text + LONG)
-    assert LOOK.within(low) & WORDS == {word for word in WORDS if word in low}
+    low = lowercase_same_length(text + LONG)
+    assert LOOK.find_in(low) & WORDS == {word for word in WORDS if word in low}
 
 
 SLOW = {
@@ -106,14 +106,14 @@ def test_a_shape_is_seen_in_all_that_the_slower_search_finds(shape: str, pattern
         assert pattern.search(text)
         for whole in (text + LONG, LONG + text, LONG + text + around):
             if pattern.search(whole):
-                assert shape in LOOK.within(lowered(whole))
+                assert shape in LOOK.find_in(lowercase_same_length(whole))
 
     is_seen()
 
 
 @pytest.mark.parametrize("shape", SLOW, ids=str)
 def test_prose_has_no_shape(shape: str) -> None:
-    assert shape not in LOOK.within(LONG)
+    assert shape not in LOOK.find_in(LONG)
 
 
 @given(TEXTS, st.sampled_from(["default", "hipaa", "ferpa", "secrets"]))
@@ -146,7 +146,7 @@ def spans(matches: object) -> list[tuple[int, int]]:
 def test_line_breaks_are_found_as_one_search_finds_them(text: str, room: int) -> None:
     # With room between them, so that they are looked for one by one.
     text += "x" * room * 8
-    assert spans(redaction._wraps(text)) == spans(redaction._WRAP.finditer(text))
+    assert spans(redaction._find_wraps(text)) == spans(redaction._WRAP.finditer(text))
 
 
 @given(
@@ -154,19 +154,19 @@ def test_line_breaks_are_found_as_one_search_finds_them(text: str, room: int) ->
 )
 @settings(max_examples=200, deadline=None)
 def test_codes_are_found_as_one_search_finds_them(text: str) -> None:
-    assert spans(redaction._codes(text)) == spans(redaction._CODES.finditer(text))
+    assert spans(redaction._find_codes(text)) == spans(redaction._CODES.finditer(text))
 
 
 def test_threads_do_not_get_in_each_others_way() -> None:
-    look = Marks(["needle", "pin"], {"digits": "[0-9]{9}"})
-    look._before = WORTH
+    look = PatternSet(["needle", "pin"], {"digits": "[0-9]{9}"})
+    look._characters_seen = COMPILE_AFTER
     texts = [LONG + "needle", LONG + "pin 123456789", LONG]
     expected = [{"needle"}, {"pin", "digits"}, set[str]()]
     wrong: list[object] = []
 
     def work(at: int) -> None:
         for _ in range(200):
-            seen = look.within(texts[at])
+            seen = look.find_in(texts[at])
             if seen != expected[at]:
                 wrong.append(seen)
 
@@ -179,13 +179,13 @@ def test_threads_do_not_get_in_each_others_way() -> None:
 
 
 def test_the_engine_is_made_ready_once_it_is_worth_it() -> None:
-    look = Marks(["needle"], {})
-    for _ in range(WORTH // len(LONG)):
-        assert look.within(LONG) == {"needle"}
+    look = PatternSet(["needle"], {})
+    for _ in range(COMPILE_AFTER // len(LONG)):
+        assert look.find_in(LONG) == {"needle"}
         assert look._database is None
-    assert look.within(LONG) == set()
-    assert look.within(LONG) == set()
+    assert look.find_in(LONG) == set()
+    assert look.find_in(LONG) == set()
 
 
 def test_in_a_short_text_everything_is_searched_for() -> None:
-    assert Marks(["needle"], {"digits": "[0-9]"}).within("x" * (SHORT - 1)) == {"needle", "digits"}
+    assert PatternSet(["needle"], {"digits": "[0-9]"}).find_in("x" * (SHORT_TEXT - 1)) == {"needle", "digits"}

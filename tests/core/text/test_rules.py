@@ -8,7 +8,7 @@ from collections.abc import Callable
 import hyperscan
 import pytest
 
-from lockgate.core.text.rules import BY_ID, FAMILIES, RULES, RULESET_VERSION, Rule, Scope
+from lockgate.core.text.rules import FAMILIES, RULES, RULES_BY_ID, RULESET_VERSION, Rule, Scope
 
 Scan = Callable[[str], set[str]]
 
@@ -102,8 +102,8 @@ def test_a_byte_pattern_treats_letters_as_wholes(rule: Rule) -> None:
 
 
 def test_ids_are_unique() -> None:
-    assert len(BY_ID) == len(RULES)
-    assert all(BY_ID[rule.id] is rule for rule in RULES)
+    assert len(RULES_BY_ID) == len(RULES)
+    assert all(RULES_BY_ID[rule.id] is rule for rule in RULES)
 
 
 def test_no_two_rules_share_a_pattern_or_a_description() -> None:
@@ -113,7 +113,7 @@ def test_no_two_rules_share_a_pattern_or_a_description() -> None:
 
 def test_the_table_cannot_be_changed_from_outside() -> None:
     with pytest.raises(TypeError):
-        BY_ID["override:ignore-instructions"] = RULES[0]  # type: ignore[index]
+        RULES_BY_ID["override:ignore-instructions"] = RULES[0]  # type: ignore[index]
 
 
 def test_the_rule_set_has_a_version_of_its_own() -> None:
@@ -130,14 +130,14 @@ def test_the_seed_patterns_are_in_force_word_for_word() -> None:
 
 
 def test_the_seed_patterns_stop_at_the_end_of_a_line(scan: Scan) -> None:
-    assert not any(BY_ID[name].dotall for name in SEED)
+    assert not any(RULES_BY_ID[name].dotall for name in SEED)
     assert "seed:ignore-previous" not in scan("ignore all previous\ninstructions")
 
 
 def test_the_two_broad_seed_patterns_count_in_blocks_only_when_related() -> None:
-    broad = {name for name in SEED if BY_ID[name].scope is Scope.RELATED}
+    broad = {name for name in SEED if RULES_BY_ID[name].scope is Scope.RELATED}
     assert broad == {"seed:call-syntax", "seed:credential-word"}
-    assert all(BY_ID[name].scope is Scope.AGENT for name in SEED.keys() - broad)
+    assert all(RULES_BY_ID[name].scope is Scope.AGENT for name in SEED.keys() - broad)
 
 
 def test_commands_and_keys_alone_never_stop_an_unrelated_call() -> None:
@@ -149,7 +149,7 @@ def test_commands_and_keys_alone_never_stop_an_unrelated_call() -> None:
 def test_wordings_are_told_apart_from_shapes() -> None:
     assert all(rule.phrase for rule in RULES if rule.family in {"override", "authority"})
     assert not any(rule.phrase for rule in RULES if rule.family in {"execution", "markup"})
-    assert not BY_ID["tool:call-as-json"].phrase
+    assert not RULES_BY_ID["tool:call-as-json"].phrase
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_each_part_of_a_rule_with_several_finds_its_text(rule: str, text: str, s
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_commonest_moves_are_known_in_every_language(language: str) -> None:
     for move in ("override", "concealment"):
-        rule = BY_ID[f"{move}:{language}"]
+        rule = RULES_BY_ID[f"{move}:{language}"]
         assert rule.scope is Scope.AGENT
         assert rule.phrase
 
@@ -305,4 +305,4 @@ def test_a_language_knows_more_than_one_wording(rule: str, text: str, scan: Scan
     ],
 )
 def test_ordinary_text_does_not_speak_to_an_agent(text: str, scan: Scan) -> None:
-    assert not {name for name in scan(text) if BY_ID[name].scope is Scope.AGENT}
+    assert not {name for name in scan(text) if RULES_BY_ID[name].scope is Scope.AGENT}

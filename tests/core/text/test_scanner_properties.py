@@ -82,5 +82,5 @@ def test_a_hit_is_located_behind_any_amount_of_text(rule: Rule) -> None:
     for before in ("", "y" * 63, "y " * 100, "y" * 330, "не " * 90, "y" * 1000):
         text = f"{before}\n{rule.hit}"
         raw = scanner.scan(text).parts[0]
-        located = [scanner.finding(hit, raw, "b") for hit in raw.hits if hit.rule is rule]
+        located = [scanner.finding_from_hit(hit, raw, "b") for hit in raw.hits if hit.rule is rule]
         assert all(0 <= found.start < found.end <= len(text) for found in located)

@@ -124,7 +124,7 @@ class Refusing(LogFile):
             error = sqlite3.OperationalError("unable to open database file")
             error.sqlite_errorname = "SQLITE_CANTOPEN"
             raise error
-        return super()._connected(how)
+        return super()._connect(how)
 
 
 @pytest.mark.parametrize("seen", ["whole", "broken", "in pieces"])

@@ -17,7 +17,7 @@ import pytest
 from log_checks import acknowledged, record, signer, whole
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable
-from lockgate.core.journal.signed_notes import Checkpoint, signed
+from lockgate.core.journal.signed_notes import Checkpoint, sign_note
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal
 from lockgate.journal.stores import sqlite as log_sqlite
@@ -201,13 +201,13 @@ def test_a_file_that_is_moved_during_the_commit_is_noticed(
     log: Journal, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.append([record()], durable=True)
-    real = log_sqlite._Writing.append
+    real = log_sqlite.SqliteLogWriter.append
 
     def moves(self: object, *args: object) -> bool:
         path.rename(path.with_name("moved"))
         return real(self, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(log_sqlite._Writing, "append", moves)
+    monkeypatch.setattr(log_sqlite.SqliteLogWriter, "append", moves)
     with pytest.raises(JournalDamaged, match="moved or replaced"):
         log.append([record()], durable=True)
 
@@ -289,8 +289,8 @@ def test_a_held_head_that_is_in_the_log_is_fine(path: Path) -> None:
 
 # Written into, by somebody who is not the journal
 
-EVIL = keys.from_seed("example.com/log", b"\7" * 32)
-FORGED = signed(Checkpoint("example.com/log", 4, b"\0" * 32).text, EVIL.key, EVIL.sign).to_bytes().hex()
+EVIL = keys.signer_from_seed("example.com/log", b"\7" * 32)
+FORGED = sign_note(Checkpoint("example.com/log", 4, b"\0" * 32).text, EVIL.key, EVIL.sign).to_bytes().hex()
 SIGNED = "(SELECT max(size) FROM heads)"
 
 
@@ -329,7 +329,7 @@ def test_a_log_that_was_changed_since_its_head_is_not_signed(path: Path, stateme
     put(path)
     log = opened(path)
     # Three more that no head covers: the process was killed before it could sign.
-    log._ask_for_head = lambda count: None  # type: ignore[method-assign]
+    log._request_head = lambda count: None  # type: ignore[method-assign]
     log.append([record(), record(), record()], durable=True)
     with log.store.reading() as view:
         before = list(view.heads(1))
@@ -362,14 +362,14 @@ PLANTED = (
 def test_a_file_that_holds_more_or_less_than_was_made_is_refused(path: Path, statement: str) -> None:
     put(path)
     with LogFile(path).reading() as view:
-        assert view.odd == []
+        assert view.oddities == []
     db = sqlite3.connect(path, isolation_level=None)
     db.execute(statement)
     db.close()
     with pytest.raises(JournalDamaged, match=r"not ours|lost a part"):
         opened(path).append([record()], durable=True)
     with LogFile(path).reading() as view:
-        assert len(view.odd) == 1
+        assert len(view.oddities) == 1
 
 
 NAMED_AS_SQLITES = (
@@ -409,7 +409,7 @@ def test_a_name_of_sqlites_own_hides_nothing(path: Path, part: tuple[str, ...]) 
     with pytest.raises(JournalDamaged):
         opened(path).append([record()], durable=True)
     with pytest.raises(JournalDamaged), LogFile(path).reading() as view:
-        raise JournalDamaged(view.odd[0])
+        raise JournalDamaged(view.oddities[0])
 
 
 def test_what_sqlite_keeps_for_itself_is_not_held_against_the_log(path: Path) -> None:
@@ -421,7 +421,7 @@ def test_what_sqlite_keeps_for_itself_is_not_held_against_the_log(path: Path) ->
     db.close()
     opened(path).append([record()], durable=True)
     with LogFile(path).reading() as view:
-        assert view.odd == []
+        assert view.oddities == []
 
 
 STRAYS = {
@@ -443,12 +443,12 @@ def test_rows_in_the_way_of_what_comes_next_are_odd(path: Path, statement: str) 
     log.append([record() for _ in range(300)], durable=True)
     log.close()
     with LogFile(path).reading() as view:
-        assert view.odd == []
+        assert view.oddities == []
     db = sqlite3.connect(path, isolation_level=None)
     db.execute(statement)
     db.close()
     with LogFile(path).reading() as view:
-        (said,) = view.odd
+        (said,) = view.oddities
     assert STRAYS[statement] in said
 
 

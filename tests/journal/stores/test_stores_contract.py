@@ -16,11 +16,11 @@ import pytest
 from log_checks import NAME, acknowledged, find_signer, record, signer, stored, whole
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError
-from lockgate.core.journal.merkle import Frontier, Tile, leaf_hash, levels_of, verify_inclusion
+from lockgate.core.journal.merkle import Frontier, Tile, hash_levels, leaf_hash, verify_inclusion
 from lockgate.core.journal.signed_notes import open_proof
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal
-from lockgate.journal.log import Head, Row, Shard, Store, Transaction
+from lockgate.journal.log import Head, LogRow, Shard, Store, Transaction
 from lockgate.journal.stores.memory import MemoryLog
 from lockgate.journal.stores.sqlite import SqliteLog
 
@@ -53,7 +53,7 @@ def add(log: Transaction, *bodies: bytes) -> Shard:
     shard = log.current()
     assert shard is not None
     frontier = Frontier.from_bytes(shard.edge)
-    rows = [Row(leaf_hash(body), body) for body in bodies]
+    rows = [LogRow(leaf_hash(body), body) for body in bodies]
     tiles: list[Tile] = []
     for row in rows:
         frontier.append(row.leaf, tiles)
@@ -148,7 +148,7 @@ def test_a_closed_shard_takes_no_more_records(store: Store) -> None:
     with store.writing(durable=True) as log:
         assert log.open_shard("second").number == 2
     with store.writing(durable=True) as log:
-        assert not log.append(first, [Row(leaf_hash(b"b"), b"b")], Frontier(2, [b"x" * 32]).to_bytes(), [], b"")
+        assert not log.append(first, [LogRow(leaf_hash(b"b"), b"b")], Frontier(2, [b"x" * 32]).to_bytes(), [], b"")
     with store.reading() as log:
         assert [shard.size for shard in log.shards()] == [1, 0]
 
@@ -161,7 +161,9 @@ def test_nothing_is_appended_to_a_tree_that_is_not_there(store: Store) -> None:
     another = newer._replace(edge=newer.edge[:-1] + bytes([newer.edge[-1] ^ 1]))
     with store.writing(durable=True) as log:
         for shard in (first, another, newer._replace(number=2)):
-            assert not log.append(shard, [Row(leaf_hash(b"c"), b"c")], Frontier(3, [b"x" * 32] * 2).to_bytes(), [], b"")
+            assert not log.append(
+                shard, [LogRow(leaf_hash(b"c"), b"c")], Frontier(3, [b"x" * 32] * 2).to_bytes(), [], b""
+            )
         assert log.current() == newer
         assert len(list(log.leaves(1, 0, 9))) == len(list(log.bodies(1, 0, 9))) == 2
         add(log, b"c")
@@ -200,7 +202,7 @@ def test_bodies_that_were_not_pruned_are_not_deleted(store: Store) -> None:
 
 def test_subtrees_are_kept_with_the_leaves_they_are_of(store: Store, again: Again) -> None:
     begun(store, *(at.to_bytes(2, "big") for at in range(700)))
-    hash_of = levels_of([leaf_hash(at.to_bytes(2, "big")) for at in range(700)])
+    hash_of = hash_levels([leaf_hash(at.to_bytes(2, "big")) for at in range(700)])
     with suppress(JournalUnavailable), store.writing(durable=True) as log:
         add(log, *(bytes([at]) for at in range(200)))
         assert [at for at, _ in log.tiles(1, 8, 0, 9)] == [0, 1, 2]

@@ -19,13 +19,13 @@ import pytest
 from paths import SUPPORT
 
 from lockgate.core.errors import JournalUnavailable, LockgateError, SessionsUnavailable
-from lockgate.core.sessions.session_entries import Entry, SessionInfo, Sort
+from lockgate.core.sessions.session_entries import EntrySort, SessionEntry, SessionInfo
 from lockgate.journal.stores.sqlite import SqliteLog
 from lockgate.sessions.stores import sqlite as sessions_sqlite
 from lockgate.sessions.stores.passing import MarkFile, Passing
 from lockgate.sessions.stores.sqlite import SqliteSessions
 
-BLOCK = Entry(Sort.BLOCK, 1.0, "", b"text", '["tool:x",null,null,[]]')
+BLOCK = SessionEntry(EntrySort.BLOCK, 1.0, "", b"text", '["tool:x",null,null,[]]')
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def _from_one(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def store(path: Path) -> Iterator[SqliteSessions]:
     with closing(SqliteSessions(path)) as store:
-        store.make(SessionInfo("s"))
+        store.create(SessionInfo("s"))
         yield store
 
 
@@ -71,7 +71,7 @@ def test_another_program_s_file_is_left_alone(path: Path) -> None:
     db.close()
     path.chmod(0o600)
     with pytest.raises(SessionsUnavailable, match="not a file of sessions"):
-        SqliteSessions(path).make(SessionInfo("s"))
+        SqliteSessions(path).create(SessionInfo("s"))
 
 
 def test_another_version_is_refused(store: SqliteSessions, path: Path) -> None:
@@ -96,7 +96,7 @@ def test_what_goes_into_a_file_that_was_moved_is_not_acknowledged(store: SqliteS
     with pytest.raises(SessionsUnavailable):
         store.append((1,), [BLOCK])
     other = SqliteSessions(path)
-    other.make(SessionInfo("t"))
+    other.create(SessionInfo("t"))
     # It finds the new file from then on.
     assert store.session("t") is not None
     other.close()
@@ -134,10 +134,10 @@ def test_who_waits_in_a_row_waits_no_longer_than_one(store: SqliteSessions, monk
     ticks = iter((100.0, 103.0))
     monkeypatch.setattr(sessions_sqlite, "monotonic", lambda: next(ticks))
     store._writing = Contended()  # type: ignore[assignment]
-    with store._changing() as db:
+    with store._write_transaction() as db:
         assert db.execute("PRAGMA busy_timeout").fetchone() == (2000,)
     store._writing = Lock()
-    with store._changing() as db:
+    with store._write_transaction() as db:
         assert db.execute("PRAGMA busy_timeout").fetchone() == (5000,)
 
 
@@ -165,23 +165,23 @@ def test_a_file_that_was_removed_is_made_anew(
     monkeypatch.setattr(sessions_sqlite, "time", lambda: 7.0)
     # Nothing of the old one is in the new one, and no number means something else there.
     assert store.append((1,), [BLOCK]) is None
-    store.probe()
-    assert store.make(SessionInfo("t")).number == 7001
+    store.test_write()
+    assert store.create(SessionInfo("t")).number == 7001
     assert [each.id for each in store.sessions(limit=9, before=None, q="")] == ["t"]
-    assert store.feed((1,), 0) == []
+    assert store.read_entries((1,), 0) == []
 
 
 def test_a_probe_that_cannot_write_says_so(store: SqliteSessions) -> None:
-    with store._changing() as db:
+    with store._write_transaction() as db:
         db.execute("PRAGMA query_only = ON")
     with pytest.raises(SessionsUnavailable, match="readonly"):
-        store.probe()
-    store.probe()
+        store.test_write()
+    store.test_write()
 
 
 def test_one_damaged_session_does_not_hide_the_others(store: SqliteSessions) -> None:
-    store.make(SessionInfo("t", meta={"cwd": "/x"}))
-    with store._changing() as db:
+    store.create(SessionInfo("t", meta={"cwd": "/x"}))
+    with store._write_transaction() as db:
         db.execute("UPDATE sessions SET meta = 'no json' WHERE id = 's'")
     assert [(each.id, each.meta) for each in store.sessions(limit=9, before=None, q="")] == [
         ("t", {"cwd": "/x"}),
@@ -221,7 +221,7 @@ def test_a_forked_child_goes_on_by_itself(store: SqliteSessions) -> None:
             os._exit(done)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     store.append((1,), [BLOCK])
-    assert len(store.feed((1,), 0)) == 3
+    assert len(store.read_entries((1,), 0)) == 3
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
@@ -235,7 +235,7 @@ def test_a_child_that_was_forked_in_the_middle_of_a_read_is_refused(store: Sqlit
     reads, goes_on = Event(), Event()
 
     def read() -> None:
-        with store._reading():
+        with store._read_connection():
             reads.set()
             goes_on.wait(60)
 
@@ -271,7 +271,7 @@ def test_a_fork_waits_for_who_is_about_to_be_done_reading(
     reads = Event()
 
     def read() -> None:
-        with store._reading():
+        with store._read_connection():
             reads.set()
             sleep(0.1)
 
@@ -305,32 +305,36 @@ def test_writers_killed_at_random_lose_nothing_that_was_acknowledged(path: Path)
 @pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="only where files and mappings are one")
 def test_a_stamp_is_another_one_after_every_change_of_anybody(store: SqliteSessions, path: Path) -> None:
     other = SqliteSessions(path)
-    seen = [store.stamp()]
+    seen = [store.change_stamp()]
     assert len(seen[0]) > 96
     for change in (
         lambda: store.append((1,), [BLOCK]),
         lambda: other.append((1,), [BLOCK]),
         lambda: other.end("s", 1.0),
-        lambda: store.make(SessionInfo("t")),
+        lambda: store.create(SessionInfo("t")),
         lambda: run(path, "store.append((1,), [BLOCK])"),
         lambda: other.prune(10.0, 1),
     ):
         change()
-        assert store.stamp() not in seen
-        seen.append(store.stamp())
-    for look in (lambda: store.feed((1,), 0), lambda: other.session("s"), lambda: run(path, "store.feed((1,), 1)")):
+        assert store.change_stamp() not in seen
+        seen.append(store.change_stamp())
+    for look in (
+        lambda: store.read_entries((1,), 0),
+        lambda: other.session("s"),
+        lambda: run(path, "store.feed((1,), 1)"),
+    ):
         look()
-        assert store.stamp() == seen[-1]
+        assert store.change_stamp() == seen[-1]
     # What was begun and taken back is no change.
-    with suppress(ZeroDivisionError), other._changing() as db:
+    with suppress(ZeroDivisionError), other._write_transaction() as db:
         db.execute("UPDATE sessions SET ended_at = 3")
-        assert store.stamp() == seen[-1]
+        assert store.change_stamp() == seen[-1]
         raise ZeroDivisionError
-    assert store.stamp() == seen[-1]
-    assert other.stamp() == store.stamp()
+    assert store.change_stamp() == seen[-1]
+    assert other.change_stamp() == store.change_stamp()
     for each in (store, other):
         each.close()
-        assert each.stamp() == b""
+        assert each.change_stamp() == b""
 
 
 def run(path: Path, statement: str) -> None:
@@ -349,17 +353,17 @@ store = SqliteSessions(Path({str(path)!r}))
 
 @pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="only where files and mappings are one")
 def test_a_stamp_is_of_the_file_that_is_used(store: SqliteSessions, path: Path) -> None:
-    old = store.stamp()
+    old = store.change_stamp()
     for ending in ("", "-wal", "-shm"):
         path.with_name(f"sessions.db{ending}").rename(path.with_name(f"old.db{ending}"))
     with pytest.raises(SessionsUnavailable, match="moved or replaced"):
         store.append((1,), [BLOCK])
-    assert store.stamp() == b""
-    store.make(SessionInfo("s"))
-    new = store.stamp()
+    assert store.change_stamp() == b""
+    store.create(SessionInfo("s"))
+    new = store.change_stamp()
     assert new not in (b"", old)
     run(path, "store.append((1,), [BLOCK])")
-    assert store.stamp() != new
+    assert store.change_stamp() != new
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -377,10 +381,10 @@ def test_a_stamp_is_not_that_of_an_earlier_log_of_the_file(store: SqliteSessions
     for _ in range(8):
         forked()
         # Opens the writer, and changes nothing.
-        assert not store.outcome("s", "nobody's", "ran")
-        stamps.append(store.stamp())
+        assert not store.set_outcome("s", "nobody's", "ran")
+        stamps.append(store.change_stamp())
         run(path, "store.append((1,), [BLOCK])")
-        stamps.append(store.stamp())
+        stamps.append(store.change_stamp())
         open_files.append(len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0)
     told = [each for each in stamps if each]
     assert len(set(told)) == len(told)
@@ -391,7 +395,7 @@ def test_a_stamp_is_not_that_of_an_earlier_log_of_the_file(store: SqliteSessions
 def test_one_who_only_reads_has_no_stamp(store: SqliteSessions, path: Path) -> None:
     with closing(SqliteSessions(path)) as reader:
         assert reader.session("s") is not None
-        assert reader.stamp() == b""
+        assert reader.change_stamp() == b""
 
 
 # What is passed on and what is in doubt, where nothing has changed in the folder.

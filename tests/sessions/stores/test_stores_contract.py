@@ -10,7 +10,15 @@ from threading import Barrier
 
 import pytest
 
-from lockgate.core.sessions.session_entries import Entry, Filter, SessionInfo, Sort, encoded, ruled, spelled
+from lockgate.core.sessions.session_entries import (
+    EntrySort,
+    RulingFilter,
+    SessionEntry,
+    SessionInfo,
+    encode_text,
+    ruling_to_json,
+    searchable_ruling,
+)
 from lockgate.core.vocabulary import Action, Decision, Finding, Ran, Reason, Receipt, Risk
 from lockgate.sessions import SessionStore
 from lockgate.sessions.stores.sqlite import SqliteSessions
@@ -50,21 +58,23 @@ def store(again: Callable[[], SessionStore]) -> SessionStore:
 
 
 def new(store: SessionStore, id: str = "s1", at: float = 100.0, **other: object) -> SessionInfo:
-    return store.make(SessionInfo(id, created_at=at, seen_at=at, **other))  # type: ignore[arg-type]
+    return store.create(SessionInfo(id, created_at=at, seen_at=at, **other))  # type: ignore[arg-type]
 
 
-def block(text: str = "text", key: str = "", at: float = 100.0) -> Entry:
-    return Entry(Sort.BLOCK, at, key, encoded(text), '["tool:x",null,null,[]]')
+def block(text: str = "text", key: str = "", at: float = 100.0) -> SessionEntry:
+    return SessionEntry(EntrySort.BLOCK, at, key, encode_text(text), '["tool:x",null,null,[]]')
 
 
-def ruling(id: str = "d1", decision: Decision = PASSED, *, key: str = "", at: float = 100.0, tool: str = "t") -> Entry:
+def ruling(
+    id: str = "d1", decision: Decision = PASSED, *, key: str = "", at: float = 100.0, tool: str = "t"
+) -> SessionEntry:
     arguments = {"to": "ana@example.com"}
-    detail = spelled(tool, arguments, None, decision, 0)
-    return Entry(Sort.RULING, at, key, b"", detail, ruled(id, "api", tool, decision, arguments))
+    detail = ruling_to_json(tool, arguments, None, decision, 0)
+    return SessionEntry(EntrySort.RULING, at, key, b"", detail, searchable_ruling(id, "api", tool, decision, arguments))
 
 
 def ids(store: SessionStore, **asked: object) -> list[str]:
-    return [row.id for row, _, _ in store.rulings(Filter(**asked))]  # type: ignore[arg-type]
+    return [row.id for row, _, _ in store.rulings(RulingFilter(**asked))]  # type: ignore[arg-type]
 
 
 def test_a_session_is_made_once(store: SessionStore, again: Callable[[], SessionStore]) -> None:
@@ -78,8 +88,8 @@ def test_a_session_is_made_once(store: SessionStore, again: Callable[[], Session
 def test_nothing_is_there_before_anything_is_kept(store: SessionStore) -> None:
     assert store.session("s1") is None
     assert store.sessions(limit=5, before=None, q="") == []
-    assert store.feed((1,), 0) == []
-    assert store.rulings(Filter()) == []
+    assert store.read_entries((1,), 0) == []
+    assert store.rulings(RulingFilter()) == []
     assert list(store.tallies(0.0)) == []
     assert store.ruling("d1") is None
 
@@ -89,13 +99,13 @@ def test_entries_come_back_in_order_and_to_the_last_bit(store: SessionStore, aga
     odd = "a\0b \ud83d half \u202e \x1b[31m \U0001f600"
     store.append((number,), [block("one"), block(odd)])
     store.append((number,), [ruling(decision=HELD)])
-    rows = again().feed((number,), 0)
+    rows = again().read_entries((number,), 0)
     assert [row.sort for row in rows] == ["block", "block", "ruling"]
     assert [row.n for row in rows] == [1, 2, 1]
-    assert bytes(rows[1].content) == encoded(odd)
+    assert bytes(rows[1].content) == encode_text(odd)
     assert sorted(row.seq for row in rows) == [row.seq for row in rows]
-    assert again().feed((number,), rows[0].seq)[0] == rows[1]
-    assert again().feed((number,), rows[2].seq) == []
+    assert again().read_entries((number,), rows[0].seq)[0] == rows[1]
+    assert again().read_entries((number,), rows[2].seq) == []
 
 
 def test_the_same_is_kept_once_for_its_key(store: SessionStore, again: Callable[[], SessionStore]) -> None:
@@ -103,7 +113,7 @@ def test_the_same_is_kept_once_for_its_key(store: SessionStore, again: Callable[
     (first,) = store.append((number,), [block("one", "k")]) or []
     (second,) = again().append((number,), [block("one", "k")]) or []
     assert (second.seq, second.n, second.again) == (first.seq, first.n, True)
-    assert len(store.feed((number,), 0)) == 1
+    assert len(store.read_entries((number,), 0)) == 1
     other = new(store, "s2").number
     (third,) = store.append((other,), [block("one", "k")]) or []
     assert not third.again
@@ -119,13 +129,19 @@ def test_a_key_that_was_used_before_hides_nothing(store: SessionStore) -> None:
         (more,) = store.append((number,), [entry]) or []
         assert (more.seq, more.again) == (put.seq, True)
     # Another source for the same text is something else too; and nobody can take all the names a text may get.
-    told = Entry(Sort.BLOCK, 100.0, "k", encoded("one"), '["user",null,null,[]]')
+    told = SessionEntry(EntrySort.BLOCK, 100.0, "k", encode_text("one"), '["user",null,null,[]]')
     assert not (store.append((number,), [told]) or [])[0].again
     third = block("three", "k")
     taken = f"k {sha256(third.detail.encode() + bytes(1) + third.content).hexdigest()}"
     store.append((number,), [block("squats", taken)])
     assert not (store.append((number,), [third]) or [])[0].again
-    assert [bytes(row.content).decode() for row in store.feed((number,), 0)] == ["one", "two", "one", "squats", "three"]
+    assert [bytes(row.content).decode() for row in store.read_entries((number,), 0)] == [
+        "one",
+        "two",
+        "one",
+        "squats",
+        "three",
+    ]
 
 
 def test_the_same_key_is_ruled_on_anew_each_time(store: SessionStore) -> None:
@@ -133,10 +149,10 @@ def test_the_same_key_is_ruled_on_anew_each_time(store: SessionStore) -> None:
     store.append((number,), [ruling("d1", key="k")])
     store.append((number,), [ruling("d2", HELD, key="k")])
     assert ids(store) == ["d2", "d1"]
-    assert store.outcome("s1", "k", "ran")
-    assert [row.ran for row, _, _ in store.rulings(Filter())] == ["ran", ""]
-    assert not store.outcome("s1", "unknown", "ran")
-    assert not store.outcome("s2", "k", "ran")
+    assert store.set_outcome("s1", "k", "ran")
+    assert [row.ran for row, _, _ in store.rulings(RulingFilter())] == ["ran", ""]
+    assert not store.set_outcome("s1", "unknown", "ran")
+    assert not store.set_outcome("s2", "k", "ran")
 
 
 def test_last_tells_whether_anybody_else_was_there(store: SessionStore, again: Callable[[], SessionStore]) -> None:
@@ -154,30 +170,32 @@ def test_a_feed_has_what_the_sessions_around_read_and_not_what_they_did(store: S
     mine, parent = new(store).number, new(store, "p").number
     store.append((parent,), [block("above"), ruling("d1")])
     store.append((mine, parent), [block("here"), ruling("d2")])
-    rows = store.feed((mine, parent), 0)
+    rows = store.read_entries((mine, parent), 0)
     assert [(row.session == mine, row.sort) for row in rows] == [(False, "block"), (True, "block"), (True, "ruling")]
 
 
 def test_only_the_latest_rulings_where_they_are_asked_for(store: SessionStore) -> None:
     number = new(store).number
     store.append((number,), [block(), *(ruling(f"d{at}") for at in range(5))])
-    after = store.mark(number, 2)
-    rows = store.feed((number,), 0, rulings_after=after)
+    after = store.ruling_cursor(number, 2)
+    rows = store.read_entries((number,), 0, rulings_after=after)
     assert [row.id for row in rows] == ["", "d3", "d4"]
-    assert store.mark(number, 99) == 0
+    assert store.ruling_cursor(number, 99) == 0
 
 
 def test_an_entry_changes_what_it_says_of_its_session(store: SessionStore) -> None:
     number = new(store).number
-    goal = Entry(Sort.GOAL, 100.0, content=encoded("find the\0 thing"))
-    later = Entry(Sort.GOAL, 101.0, content=encoded("another"))
-    store.append((number,), [goal, later, Entry(Sort.MARK, 102.0, detail="unknown")])
+    goal = SessionEntry(EntrySort.GOAL, 100.0, content=encode_text("find the\0 thing"))
+    later = SessionEntry(EntrySort.GOAL, 101.0, content=encode_text("another"))
+    store.append((number,), [goal, later, SessionEntry(EntrySort.MARK, 102.0, detail="unknown")])
     found = store.session("s1")
     assert found is not None
     assert found.goal.startswith("find the")
     assert (found.context_known, found.asked, found.blocks, found.decisions) == (False, False, 2, 0)
-    mode = Entry(Sort.MODE, 103.0, detail='["paranoid",""]')
-    store.append((number,), [Entry(Sort.MARK, 103.0, detail="known"), mode, ruling(decision=HELD, at=104.0)])
+    mode = SessionEntry(EntrySort.MODE, 103.0, detail='["paranoid",""]')
+    store.append(
+        (number,), [SessionEntry(EntrySort.MARK, 103.0, detail="known"), mode, ruling(decision=HELD, at=104.0)]
+    )
     found = store.session("s1")
     assert found is not None
     assert (found.context_known, found.mode, found.asked, found.decisions) == (True, "paranoid", True, 1)
@@ -243,16 +261,16 @@ def test_a_forgotten_session_is_gone_with_all_that_was_read(store: SessionStore)
 def test_sessions_that_are_used_are_spared(store: SessionStore) -> None:
     for at in range(5):
         new(store, f"s{at}", float(at))
-    assert store.newest() == 4.0
+    assert store.last_seen_at() == 4.0
     assert store.prune(100.0, 2, {"s0", "s1", "s2"}) == 2
     assert store.prune(100.0, 2, {"s0", "s1", "s2"}) == 0
     assert [each.id for each in store.sessions(limit=9, before=None, q="")] == ["s2", "s1", "s0"]
 
 
 def test_a_probe_writes_and_changes_nothing(store: SessionStore, again: Callable[[], SessionStore]) -> None:
-    store.probe()
+    store.test_write()
     first = new(store)
-    store.probe()
+    store.test_write()
     assert again().session("s1") == first
 
 
@@ -285,7 +303,7 @@ def test_many_writers_lose_nothing_and_agree_on_the_order(again: Callable[[], Se
             entry = block(f"{which}.{turn}", f"k{which}.{turn}") if turn % 2 else ruling(f"d{which}.{turn}")
             (put,) = store.append((number,), [entry]) or []
             seqs.append(put.seq)
-            rows = store.feed((number,), cursor)
+            rows = store.read_entries((number,), cursor)
             # What was acknowledged is seen at once, and nothing comes before what was read already.
             assert put.seq in {row.seq for row in rows} or put.seq <= cursor
             cursor = rows[-1].seq if rows else cursor
@@ -293,7 +311,7 @@ def test_many_writers_lose_nothing_and_agree_on_the_order(again: Callable[[], Se
 
     with ThreadPoolExecutor(40) as threads:
         given = [seq for seqs in threads.map(writes, range(40)) for seq in seqs]
-    rows = stores[0].feed((number,), 0)
+    rows = stores[0].read_entries((number,), 0)
     assert sorted(given) == [row.seq for row in rows]
     assert len(set(given)) == 200
     blocks = [row.n for row in rows if row.sort == "block"]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Said, Why
+from lockgate.core.questions import Answer, HttpReply, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Question
 from lockgate.verifiers.providers.azure import Azure
 
 KEY = "0123456789abcdef"
@@ -14,8 +14,8 @@ QUESTION = Question("judge this", "the question", "the text", SCHEMA, max_tokens
 JUDGE = Azure("https://lockgate-eu.openai.azure.com", "judge-mini")
 
 
-def reply(body: object, status: int = 200) -> Reply:
-    return Reply(status, {}, json.dumps(body).encode())
+def reply(body: object, status: int = 200) -> HttpReply:
+    return HttpReply(status, {}, json.dumps(body).encode())
 
 
 def test_a_question() -> None:
@@ -64,7 +64,7 @@ def test_a_version_is_a_date(version: str) -> None:
         Azure("https://lockgate-eu.openai.azure.com", "judge", version)
 
 
-def blocked(result: object, **changes: object) -> Reply:
+def blocked(result: object, **changes: object) -> HttpReply:
     inner = {"code": "ResponsibleAIPolicyViolation", "content_filter_result": result}
     error = {"message": "The prompt: <the whole text>", "code": "content_filter", "status": 400, "innererror": inner}
     return reply({"error": error | changes}, 400)
@@ -73,50 +73,56 @@ def blocked(result: object, **changes: object) -> Reply:
 CLEAN = {"filtered": False, "severity": "safe"}
 DETECTED = {"filtered": False, "detected": True}
 OBJECTIONS = [
-    (blocked({"hate": CLEAN, "jailbreak": {"filtered": True, "detected": True}}), Blocked("jailbreak")),
-    (blocked({"hate": {"filtered": True}, "jailbreak": {"filtered": True, "detected": True}}), Blocked("jailbreak")),
-    (blocked({"indirect_attack": {"filtered": False, "detected": True}}), Blocked("indirect_attack")),
-    (blocked({"hate": CLEAN, "violence": {"filtered": True, "severity": "high"}}), Blocked("violence")),
+    (blocked({"hate": CLEAN, "jailbreak": {"filtered": True, "detected": True}}), ProviderBlock("jailbreak")),
+    (
+        blocked({"hate": {"filtered": True}, "jailbreak": {"filtered": True, "detected": True}}),
+        ProviderBlock("jailbreak"),
+    ),
+    (blocked({"indirect_attack": {"filtered": False, "detected": True}}), ProviderBlock("indirect_attack")),
+    (blocked({"hate": CLEAN, "violence": {"filtered": True, "severity": "high"}}), ProviderBlock("violence")),
     # What the filter calls its category is a server's text: only names we know go on.
-    (blocked({"<script>": {"filtered": True}}), Blocked("content_filter")),
-    (blocked({"hate": CLEAN}), Blocked("content_filter")),
-    (blocked({"hate": {"filtered": "yes"}}), Blocked("content_filter")),
-    (blocked({"hate": True}), Blocked("content_filter")),
-    (blocked({"violence": {"filtered": False, "severity": "high"}}), Blocked("violence")),
-    (blocked(None), Blocked("content_filter")),
-    (blocked([]), Blocked("content_filter")),
-    (blocked({}, innererror=None), Blocked("content_filter")),
-    (blocked({"hate": {"filtered": True}}, code=None), Blocked("hate")),
-    (blocked({}, code="DeploymentNotFound", innererror=None), NoAnswer(Why.CLIENT_ERROR)),
-    (reply({"error": "content_filter"}, 400), NoAnswer(Why.CLIENT_ERROR)),
-    (reply({"error": {"code": "content_filter"}}, 500), NoAnswer(Why.SERVER_ERROR)),
-    (reply({"error": {"code": "content_filter"}}), NoAnswer(Why.MALFORMED_REPLY)),
-    (Reply(400, {}, b'{"error": {"code": "content_filter", "code": "x"}}'), NoAnswer(Why.CLIENT_ERROR)),
+    (blocked({"<script>": {"filtered": True}}), ProviderBlock("content_filter")),
+    (blocked({"hate": CLEAN}), ProviderBlock("content_filter")),
+    (blocked({"hate": {"filtered": "yes"}}), ProviderBlock("content_filter")),
+    (blocked({"hate": True}), ProviderBlock("content_filter")),
+    (blocked({"violence": {"filtered": False, "severity": "high"}}), ProviderBlock("violence")),
+    (blocked(None), ProviderBlock("content_filter")),
+    (blocked([]), ProviderBlock("content_filter")),
+    (blocked({}, innererror=None), ProviderBlock("content_filter")),
+    (blocked({"hate": {"filtered": True}}, code=None), ProviderBlock("hate")),
+    (blocked({}, code="DeploymentNotFound", innererror=None), NoAnswer(NoAnswerReason.CLIENT_ERROR)),
+    (reply({"error": "content_filter"}, 400), NoAnswer(NoAnswerReason.CLIENT_ERROR)),
+    (reply({"error": {"code": "content_filter"}}, 500), NoAnswer(NoAnswerReason.SERVER_ERROR)),
+    (reply({"error": {"code": "content_filter"}}), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (HttpReply(400, {}, b'{"error": {"code": "content_filter", "code": "x"}}'), NoAnswer(NoAnswerReason.CLIENT_ERROR)),
 ]
 
 
 @pytest.mark.parametrize(("served", "expected"), OBJECTIONS)
-def test_a_content_filter_is_a_signal_and_not_an_outage(served: Reply, expected: Answer) -> None:
+def test_a_content_filter_is_a_signal_and_not_an_outage(served: HttpReply, expected: Answer) -> None:
     assert JUDGE.answer(QUESTION, served) == expected
 
 
-def annotated(*prompts: object, choice: dict[str, object] | None = None, **body: object) -> Reply:
+def annotated(*prompts: object, choice: dict[str, object] | None = None, **body: object) -> HttpReply:
     message = {"role": "assistant", "content": '{"verdict": "safe"}'}
     answered = {"finish_reason": "stop", "message": message} | (choice or {})
     return reply({"choices": [answered], "prompt_filter_results": list(prompts)} | body)
 
 
-def noted(**results: object) -> Reply:
+def noted(**results: object) -> HttpReply:
     return annotated({"prompt_index": 0, "content_filter_results": results})
 
 
-SAID = Said('{"verdict": "safe"}')
+SAID = ModelText('{"verdict": "safe"}')
 ANNOTATIONS = [
     (annotated(), SAID),
     (annotated({"prompt_index": 0, "content_filter_results": {"hate": CLEAN}}), SAID),
     (annotated({"content_filter_results": {"jailbreak": {"filtered": False, "detected": False}}}), SAID),
-    (annotated({"content_filter_results": {"jailbreak": {"filtered": False, "detected": True}}}), Blocked("jailbreak")),
-    (annotated({}, {"content_filter_results": {"violence": {"filtered": True}}}), Blocked("violence")),
+    (
+        annotated({"content_filter_results": {"jailbreak": {"filtered": False, "detected": True}}}),
+        ProviderBlock("jailbreak"),
+    ),
+    (annotated({}, {"content_filter_results": {"violence": {"filtered": True}}}), ProviderBlock("violence")),
     # A deployment without filters says that they found nothing, or nothing at all.
     (annotated({"prompt_index": 0, "content_filter_results": {}}), SAID),
     (annotated({"prompt_index": 0}), SAID),
@@ -127,50 +133,50 @@ ANNOTATIONS = [
     (noted(hate={"filtered": False, "severity": "low"}), SAID),
     (annotated(choice={"content_filter_results": {"hate": CLEAN}}), SAID),
     # Whoever objects, under whatever name and wherever.
-    (noted(new_category={"filtered": True}), Blocked("content_filter")),
-    (noted(new_category={"filtered": False, "detected": True}, hate={"filtered": True}), Blocked("hate")),
-    (noted(custom_blocklists={"filtered": True, "details": []}), Blocked("custom_blocklists")),
-    (noted(custom_blocklists={"details": [{"id": "ours", "filtered": True}]}), Blocked("custom_blocklists")),
-    (noted(custom_blocklists=[{"id": "ours", "filtered": True}]), Blocked("custom_blocklists")),
-    (annotated({"content_filter_result": {"jailbreak": {"detected": True}}}), Blocked("jailbreak")),
-    (annotated(prompt_filter_results={"content_filter_results": {"hate": {"filtered": True}}}), Blocked("hate")),
-    (annotated(prompt_annotations=[{"content_filter_results": {"jailbreak": DETECTED}}]), Blocked("jailbreak")),
-    (annotated(content_filters=[{"blocked": True, "content_filter_results": {}}]), Blocked("content_filter")),
-    (annotated(choice={"content_filter_results": {"jailbreak": DETECTED}}), Blocked("jailbreak")),
-    (annotated(choice={"content_filter_result": {"jailbreak": DETECTED}}), Blocked("jailbreak")),
-    (annotated(content_filter_results={"jailbreak": DETECTED}), Blocked("jailbreak")),
-    (annotated(some_new_place=[{"detected": True}]), Blocked("content_filter")),
-    (noted(hate={"filtered": False, "severity": "medium"}), Blocked("hate")),
-    (noted(hate={"filtered": False, "severity": "high"}), Blocked("hate")),
+    (noted(new_category={"filtered": True}), ProviderBlock("content_filter")),
+    (noted(new_category={"filtered": False, "detected": True}, hate={"filtered": True}), ProviderBlock("hate")),
+    (noted(custom_blocklists={"filtered": True, "details": []}), ProviderBlock("custom_blocklists")),
+    (noted(custom_blocklists={"details": [{"id": "ours", "filtered": True}]}), ProviderBlock("custom_blocklists")),
+    (noted(custom_blocklists=[{"id": "ours", "filtered": True}]), ProviderBlock("custom_blocklists")),
+    (annotated({"content_filter_result": {"jailbreak": {"detected": True}}}), ProviderBlock("jailbreak")),
+    (annotated(prompt_filter_results={"content_filter_results": {"hate": {"filtered": True}}}), ProviderBlock("hate")),
+    (annotated(prompt_annotations=[{"content_filter_results": {"jailbreak": DETECTED}}]), ProviderBlock("jailbreak")),
+    (annotated(content_filters=[{"blocked": True, "content_filter_results": {}}]), ProviderBlock("content_filter")),
+    (annotated(choice={"content_filter_results": {"jailbreak": DETECTED}}), ProviderBlock("jailbreak")),
+    (annotated(choice={"content_filter_result": {"jailbreak": DETECTED}}), ProviderBlock("jailbreak")),
+    (annotated(content_filter_results={"jailbreak": DETECTED}), ProviderBlock("jailbreak")),
+    (annotated(some_new_place=[{"detected": True}]), ProviderBlock("content_filter")),
+    (noted(hate={"filtered": False, "severity": "medium"}), ProviderBlock("hate")),
+    (noted(hate={"filtered": False, "severity": "high"}), ProviderBlock("hate")),
     # Severity is a word that others use for other things.
     (annotated(warnings=[{"severity": "high", "text": "this version is old"}]), SAID),
     # A filter that broke down has not looked.
-    (noted(error={"code": "content_filter_error", "message": "not filtered"}), NoAnswer(Why.SERVER_ERROR)),
-    (noted(error={"code": "content_filter_error"}, hate={"filtered": True}), Blocked("hate")),
+    (noted(error={"code": "content_filter_error", "message": "not filtered"}), NoAnswer(NoAnswerReason.SERVER_ERROR)),
+    (noted(error={"code": "content_filter_error"}, hate={"filtered": True}), ProviderBlock("hate")),
     # Notes that cannot be read may say anything.
-    (noted(jailbreak={"detected": "true"}), NoAnswer(Why.MALFORMED_REPLY)),
-    (noted(jailbreak={"detected": 1}), NoAnswer(Why.MALFORMED_REPLY)),
-    (noted(jailbreak={"detected": None}), NoAnswer(Why.MALFORMED_REPLY)),
-    (noted(jailbreak={}), NoAnswer(Why.MALFORMED_REPLY)),
-    (noted(jailbreak=True), NoAnswer(Why.MALFORMED_REPLY)),
-    (noted(jailbreak="detected"), NoAnswer(Why.MALFORMED_REPLY)),
-    (noted(custom_blocklists=["ours"]), NoAnswer(Why.MALFORMED_REPLY)),
-    (noted(hate={"filtered": False, "severity": "extreme"}), NoAnswer(Why.MALFORMED_REPLY)),
-    (noted(hate={"filtered": False, "severity": 6}), NoAnswer(Why.MALFORMED_REPLY)),
-    (annotated({"content_filter_results": []}), NoAnswer(Why.MALFORMED_REPLY)),
-    (annotated(None), NoAnswer(Why.MALFORMED_REPLY)),
-    (annotated("x"), NoAnswer(Why.MALFORMED_REPLY)),
-    (annotated(prompt_filter_results={}), NoAnswer(Why.MALFORMED_REPLY)),
-    (annotated(prompt_filter_results="none"), NoAnswer(Why.MALFORMED_REPLY)),
-    (annotated(choice={"content_filter_results": [CLEAN]}), NoAnswer(Why.MALFORMED_REPLY)),
+    (noted(jailbreak={"detected": "true"}), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (noted(jailbreak={"detected": 1}), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (noted(jailbreak={"detected": None}), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (noted(jailbreak={}), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (noted(jailbreak=True), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (noted(jailbreak="detected"), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (noted(custom_blocklists=["ours"]), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (noted(hate={"filtered": False, "severity": "extreme"}), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (noted(hate={"filtered": False, "severity": 6}), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (annotated({"content_filter_results": []}), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (annotated(None), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (annotated("x"), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (annotated(prompt_filter_results={}), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (annotated(prompt_filter_results="none"), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (annotated(choice={"content_filter_results": [CLEAN]}), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
 ]
 
 
 @pytest.mark.parametrize(("served", "expected"), ANNOTATIONS)
-def test_a_filter_that_only_annotates_outranks_the_model(served: Reply, expected: Answer) -> None:
+def test_a_filter_that_only_annotates_outranks_the_model(served: HttpReply, expected: Answer) -> None:
     assert JUDGE.answer(QUESTION, served) == expected
 
 
 def test_a_filtered_answer_is_a_refusal() -> None:
     choice = {"finish_reason": "content_filter", "message": {"role": "assistant", "content": None}}
-    assert JUDGE.answer(QUESTION, reply({"choices": [choice]})) == NoAnswer(Why.REFUSED)
+    assert JUDGE.answer(QUESTION, reply({"choices": [choice]})) == NoAnswer(NoAnswerReason.REFUSED)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Said, Why
+from lockgate.core.questions import Answer, HttpReply, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Question
 from lockgate.verifiers.providers.compatible import Compatible
 
 SCHEMA = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}
@@ -59,7 +59,7 @@ REPLIES = [
             "usage": {"completion_tokens": 8, "prompt_tokens": 17, "total_tokens": 25},
             "timings": {"prompt_ms": 462.053},
         },
-        Said('{"verdict": "safe"}', 17, 8),
+        ModelText('{"verdict": "safe"}', 17, 8),
     ),
     (
         200,
@@ -71,10 +71,10 @@ REPLIES = [
                 }
             ]
         },
-        Said(""),
+        ModelText(""),
     ),
-    (200, {"error": {"message": "model is loading"}}, NoAnswer(Why.MALFORMED_REPLY)),
-    (200, {"message": {"role": "assistant", "content": "{}"}, "done": True}, NoAnswer(Why.MALFORMED_REPLY)),
+    (200, {"error": {"message": "model is loading"}}, NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (200, {"message": {"role": "assistant", "content": "{}"}, "done": True}, NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
     # A gateway in front of Azure passes on what its filter noted.
     (
         200,
@@ -82,10 +82,10 @@ REPLIES = [
             "choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "{}"}}],
             "prompt_filter_results": [{"content_filter_results": {"jailbreak": {"filtered": False, "detected": True}}}],
         },
-        Blocked("jailbreak"),
+        ProviderBlock("jailbreak"),
     ),
-    (404, {"error": {"message": "model not found"}}, NoAnswer(Why.CLIENT_ERROR)),
-    (503, {"error": {"message": "Loading model", "type": "unavailable_error"}}, NoAnswer(Why.SERVER_ERROR)),
+    (404, {"error": {"message": "model not found"}}, NoAnswer(NoAnswerReason.CLIENT_ERROR)),
+    (503, {"error": {"message": "Loading model", "type": "unavailable_error"}}, NoAnswer(NoAnswerReason.SERVER_ERROR)),
     (
         400,
         {
@@ -94,7 +94,7 @@ REPLIES = [
                 "innererror": {"content_filter_result": {"jailbreak": {"filtered": True}}},
             }
         },
-        Blocked("jailbreak"),
+        ProviderBlock("jailbreak"),
     ),
 ]
 
@@ -108,4 +108,4 @@ def test_plain_http_to_another_machine_has_to_be_asked_for() -> None:
 
 @pytest.mark.parametrize(("status", "body", "expected"), REPLIES)
 def test_a_server_answers(status: int, body: object, expected: Answer) -> None:
-    assert LOCAL.answer(QUESTION, Reply(status, {}, json.dumps(body).encode())) == expected
+    assert LOCAL.answer(QUESTION, HttpReply(status, {}, json.dumps(body).encode())) == expected

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from lockgate.core.questions import Question, Reply
-from lockgate.core.requests.assessment import View, weigh
+from lockgate.core.questions import HttpReply, Question
+from lockgate.core.requests.assessment import RulesView, weigh_answer
 from lockgate.testing.formats import AZURE, CHAT, MESSAGES, MODERATIONS, Dialect, good_reply
 from lockgate.verifiers.providers.anthropic import Anthropic
 from lockgate.verifiers.providers.azure import Azure
@@ -42,8 +42,8 @@ def good(dialect: Dialect, said: str = SAFE) -> Json:
 
 
 def cleared(provider: Provider, body: bytes, status: int = 200) -> bool:
-    answer = provider.answer(QUESTION, Reply(status, {}, body))
-    return weigh(View("safe"), answer, nonce=NONCE, whole=True).verdict == "safe"
+    answer = provider.answer(QUESTION, HttpReply(status, {}, body))
+    return weigh_answer(RulesView("safe"), answer, nonce=NONCE, whole=True).verdict == "safe"
 
 
 # --- the second reading

@@ -4,7 +4,16 @@ import json
 
 import pytest
 
-from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Said, Scored, Why
+from lockgate.core.questions import (
+    Answer,
+    HttpReply,
+    ModelText,
+    NoAnswer,
+    NoAnswerReason,
+    ProviderBlock,
+    Question,
+    Rating,
+)
 from lockgate.verifiers.providers.openai import EVERY_RATING, OpenAI
 
 KEY = "sk-1"
@@ -14,16 +23,16 @@ JUDGE = OpenAI("gpt-5-mini")
 RATER = OpenAI("omni-moderation-latest")
 
 
-def reply(body: object, status: int = 200) -> Reply:
-    return Reply(status, {}, json.dumps(body).encode())
+def reply(body: object, status: int = 200) -> HttpReply:
+    return HttpReply(status, {}, json.dumps(body).encode())
 
 
-def chat(content: object = "{}", finish: object = "stop", **message: object) -> Reply:
+def chat(content: object = "{}", finish: object = "stop", **message: object) -> HttpReply:
     said = {"role": "assistant", "content": content, **message}
     return reply({"choices": [{"index": 0, "finish_reason": finish, "message": said}]})
 
 
-def beside(**more: object) -> Reply:
+def beside(**more: object) -> HttpReply:
     """A good reply with something more in it."""
     return reply(json.loads(chat().body) | more)
 
@@ -67,57 +76,60 @@ def test_an_address_may_have_a_path_of_its_own(base: str) -> None:
 
 
 REPLIES = [
-    (chat("yes"), Said("yes")),
-    (chat(""), Said("")),
-    (chat("{}", refusal=None, tool_calls=[], annotations=[], function_call=None), Said("{}")),
+    (chat("yes"), ModelText("yes")),
+    (chat(""), ModelText("")),
+    (chat("{}", refusal=None, tool_calls=[], annotations=[], function_call=None), ModelText("{}")),
     # A refusal is set where the words would be, or beside them; either way it is one.
-    (chat(None, refusal="I cannot help with that"), NoAnswer(Why.REFUSED)),
-    (chat("{}", refusal="I cannot help with that"), NoAnswer(Why.REFUSED)),
-    (chat(None, "length", refusal="I cannot"), NoAnswer(Why.REFUSED)),
-    (chat("{}", "content_filter"), NoAnswer(Why.REFUSED)),
-    (chat(None, "content_filter"), NoAnswer(Why.REFUSED)),
-    (chat('{"verdict": "sa', "length"), NoAnswer(Why.CUT_SHORT)),
-    (chat('{"verdict": "safe"}', "length"), NoAnswer(Why.CUT_SHORT)),
-    (chat("{}", "tool_calls"), NoAnswer(Why.ODD_ANSWER)),
-    (chat("{}", "function_call"), NoAnswer(Why.ODD_ANSWER)),
-    (chat("{}", "STOP"), NoAnswer(Why.ODD_ANSWER)),
-    (chat("{}", ""), NoAnswer(Why.ODD_ANSWER)),
-    (chat("{}", tool_calls=[{"id": "1"}]), NoAnswer(Why.ODD_ANSWER)),
-    (chat("{}", tool_calls={}), NoAnswer(Why.ODD_ANSWER)),
-    (chat("{}", tool_calls=0), NoAnswer(Why.ODD_ANSWER)),
-    (chat("{}", function_call={"name": "x", "arguments": "{}"}), NoAnswer(Why.ODD_ANSWER)),
-    (chat("{}", function_call={}), NoAnswer(Why.ODD_ANSWER)),
-    (chat("{}", function_call=None), Said("{}")),
+    (chat(None, refusal="I cannot help with that"), NoAnswer(NoAnswerReason.REFUSED)),
+    (chat("{}", refusal="I cannot help with that"), NoAnswer(NoAnswerReason.REFUSED)),
+    (chat(None, "length", refusal="I cannot"), NoAnswer(NoAnswerReason.REFUSED)),
+    (chat("{}", "content_filter"), NoAnswer(NoAnswerReason.REFUSED)),
+    (chat(None, "content_filter"), NoAnswer(NoAnswerReason.REFUSED)),
+    (chat('{"verdict": "sa', "length"), NoAnswer(NoAnswerReason.CUT_SHORT)),
+    (chat('{"verdict": "safe"}', "length"), NoAnswer(NoAnswerReason.CUT_SHORT)),
+    (chat("{}", "tool_calls"), NoAnswer(NoAnswerReason.ODD_ANSWER)),
+    (chat("{}", "function_call"), NoAnswer(NoAnswerReason.ODD_ANSWER)),
+    (chat("{}", "STOP"), NoAnswer(NoAnswerReason.ODD_ANSWER)),
+    (chat("{}", ""), NoAnswer(NoAnswerReason.ODD_ANSWER)),
+    (chat("{}", tool_calls=[{"id": "1"}]), NoAnswer(NoAnswerReason.ODD_ANSWER)),
+    (chat("{}", tool_calls={}), NoAnswer(NoAnswerReason.ODD_ANSWER)),
+    (chat("{}", tool_calls=0), NoAnswer(NoAnswerReason.ODD_ANSWER)),
+    (chat("{}", function_call={"name": "x", "arguments": "{}"}), NoAnswer(NoAnswerReason.ODD_ANSWER)),
+    (chat("{}", function_call={}), NoAnswer(NoAnswerReason.ODD_ANSWER)),
+    (chat("{}", function_call=None), ModelText("{}")),
     # What else stands there may be anything; an error beside an answer is an error.
-    (beside(error={"message": "overloaded"}), NoAnswer(Why.MALFORMED_REPLY)),
-    (beside(error="overloaded"), NoAnswer(Why.MALFORMED_REPLY)),
-    (beside(error=False), NoAnswer(Why.MALFORMED_REPLY)),
-    (beside(error=None), Said("{}")),
-    (beside(object="error"), NoAnswer(Why.MALFORMED_REPLY)),
-    (beside(object="chat.completion", service_tier="default"), Said("{}")),
-    (chat(None), NoAnswer(Why.ODD_ANSWER)),
-    (chat("\ud800"), NoAnswer(Why.ODD_ANSWER)),
-    (chat("{}", None), NoAnswer(Why.MALFORMED_REPLY)),
-    (chat([{"type": "text", "text": "{}"}]), NoAnswer(Why.MALFORMED_REPLY)),
-    (chat({"verdict": "safe"}), NoAnswer(Why.MALFORMED_REPLY)),
-    (chat("{}", refusal=False), NoAnswer(Why.MALFORMED_REPLY)),
-    (chat("{}", role="user"), NoAnswer(Why.MALFORMED_REPLY)),
-    (reply({}), NoAnswer(Why.MALFORMED_REPLY)),
-    (reply({"choices": None}), NoAnswer(Why.MALFORMED_REPLY)),
-    (reply({"choices": []}), NoAnswer(Why.MALFORMED_REPLY)),
-    (reply({"choices": "stop"}), NoAnswer(Why.MALFORMED_REPLY)),
-    (reply({"error": {"message": "no such model", "code": "model_not_found"}}), NoAnswer(Why.MALFORMED_REPLY)),
-    (reply({"output_text": '{"verdict": "safe"}'}), NoAnswer(Why.MALFORMED_REPLY)),
+    (beside(error={"message": "overloaded"}), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (beside(error="overloaded"), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (beside(error=False), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (beside(error=None), ModelText("{}")),
+    (beside(object="error"), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (beside(object="chat.completion", service_tier="default"), ModelText("{}")),
+    (chat(None), NoAnswer(NoAnswerReason.ODD_ANSWER)),
+    (chat("\ud800"), NoAnswer(NoAnswerReason.ODD_ANSWER)),
+    (chat("{}", None), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (chat([{"type": "text", "text": "{}"}]), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (chat({"verdict": "safe"}), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (chat("{}", refusal=False), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (chat("{}", role="user"), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (reply({}), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (reply({"choices": None}), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (reply({"choices": []}), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (reply({"choices": "stop"}), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
+    (
+        reply({"error": {"message": "no such model", "code": "model_not_found"}}),
+        NoAnswer(NoAnswerReason.MALFORMED_REPLY),
+    ),
+    (reply({"output_text": '{"verdict": "safe"}'}), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
     # Nobody asked for two.
     (
         reply({"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "{}"}}] * 2}),
-        NoAnswer(Why.MALFORMED_REPLY),
+        NoAnswer(NoAnswerReason.MALFORMED_REPLY),
     ),
 ]
 
 
 @pytest.mark.parametrize(("served", "expected"), REPLIES)
-def test_a_model_answers(served: Reply, expected: Answer) -> None:
+def test_a_model_answers(served: HttpReply, expected: Answer) -> None:
     assert JUDGE.answer(QUESTION, served) == expected
 
 
@@ -134,17 +146,20 @@ USAGES = [
 @pytest.mark.parametrize(("usage", "tokens"), USAGES)
 def test_odd_token_counts_are_no_reason_to_drop_an_answer(usage: object, tokens: tuple[int, int]) -> None:
     choice = {"finish_reason": "stop", "message": {"role": "assistant", "content": "{}"}}
-    assert JUDGE.answer(QUESTION, reply({"choices": [choice], "usage": usage})) == Said("{}", *tokens)
+    assert JUDGE.answer(QUESTION, reply({"choices": [choice], "usage": usage})) == ModelText("{}", *tokens)
 
 
 REFUSED_QUESTIONS = [
-    ({"code": "invalid_prompt", "type": "invalid_request_error", "message": "flagged"}, NoAnswer(Why.REFUSED)),
-    ({"code": "content_policy_violation", "message": "rejected"}, Blocked("content_filter")),
-    ({"code": "context_length_exceeded", "message": "too long"}, NoAnswer(Why.CLIENT_ERROR)),
-    ({"code": None, "message": "content_filter"}, NoAnswer(Why.CLIENT_ERROR)),
-    ({}, NoAnswer(Why.CLIENT_ERROR)),
-    ("content_filter", NoAnswer(Why.CLIENT_ERROR)),
-    (None, NoAnswer(Why.CLIENT_ERROR)),
+    (
+        {"code": "invalid_prompt", "type": "invalid_request_error", "message": "flagged"},
+        NoAnswer(NoAnswerReason.REFUSED),
+    ),
+    ({"code": "content_policy_violation", "message": "rejected"}, ProviderBlock("content_filter")),
+    ({"code": "context_length_exceeded", "message": "too long"}, NoAnswer(NoAnswerReason.CLIENT_ERROR)),
+    ({"code": None, "message": "content_filter"}, NoAnswer(NoAnswerReason.CLIENT_ERROR)),
+    ({}, NoAnswer(NoAnswerReason.CLIENT_ERROR)),
+    ("content_filter", NoAnswer(NoAnswerReason.CLIENT_ERROR)),
+    (None, NoAnswer(NoAnswerReason.CLIENT_ERROR)),
 ]
 
 
@@ -158,28 +173,30 @@ SCORES = dict.fromkeys(sorted(EVERY_RATING), 0.5)
 RATED = tuple(SCORES.items())
 
 
-def rated(flags: dict[str, object] | None = None, scores: dict[str, object] | None = None, **changes: object) -> Reply:
+def rated(
+    flags: dict[str, object] | None = None, scores: dict[str, object] | None = None, **changes: object
+) -> HttpReply:
     result = {"flagged": False, "categories": FLAGS | (flags or {}), "category_scores": SCORES | (scores or {})}
     return reply({"id": "modr-1", "model": "omni-moderation-latest", "results": [result | changes]})
 
 
-def lacking(*names: str, **kept: object) -> Reply:
+def lacking(*names: str, **kept: object) -> HttpReply:
     flags = {name: flag for name, flag in FLAGS.items() if name not in names} | kept
     scores = {name: score for name, score in SCORES.items() if name not in names}
     return rated(categories=flags, category_scores=scores)
 
 
-MALFORMED = NoAnswer(Why.MALFORMED_REPLY)
+MALFORMED = NoAnswer(NoAnswerReason.MALFORMED_REPLY)
 RATINGS = [
-    (rated(), Scored(False, RATED)),
-    (rated(flagged=True), Scored(True, RATED)),
-    (rated({"illicit": False}, {"illicit": 1}), Scored(False, (*RATED, ("illicit", 1.0)))),
+    (rated(), Rating(False, RATED)),
+    (rated(flagged=True), Rating(True, RATED)),
+    (rated({"illicit": False}, {"illicit": 1}), Rating(False, (*RATED, ("illicit", 1.0)))),
     # A category that is younger than the model.
-    (rated({"illicit": None}), Scored(False, RATED)),
-    (rated({"illicit": None}, {"illicit": None}), Scored(False, RATED)),
-    (rated({"illicit": None}, {"illicit": 0}), Scored(False, (*RATED, ("illicit", 0.0)))),
+    (rated({"illicit": None}), Rating(False, RATED)),
+    (rated({"illicit": None}, {"illicit": None}), Rating(False, RATED)),
+    (rated({"illicit": None}, {"illicit": 0}), Rating(False, (*RATED, ("illicit", 0.0)))),
     # The flag says no and a category says yes.
-    (rated({"hate": True}), Scored(True, RATED)),
+    (rated({"hate": True}), Rating(True, RATED)),
     (rated(flagged=None), MALFORMED),
     (rated(flagged=0), MALFORMED),
     (rated(flagged="false"), MALFORMED),
@@ -209,11 +226,11 @@ RATINGS = [
     (reply({}), MALFORMED),
     (chat('{"verdict": "safe"}'), MALFORMED),
     (reply(json.loads(rated().body) | {"error": {"message": "overloaded"}}), MALFORMED),
-    (reply(json.loads(rated().body) | {"error": None}), Scored(False, RATED)),
+    (reply(json.loads(rated().body) | {"error": None}), Rating(False, RATED)),
     *((lacking(name), MALFORMED) for name in sorted(EVERY_RATING)),
 ]
 
 
 @pytest.mark.parametrize(("served", "expected"), RATINGS)
-def test_a_rating_is_read_whole_or_not_at_all(served: Reply, expected: Answer) -> None:
+def test_a_rating_is_read_whole_or_not_at_all(served: HttpReply, expected: Answer) -> None:
     assert RATER.answer(QUESTION, served) == expected

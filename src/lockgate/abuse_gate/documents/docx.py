@@ -12,8 +12,8 @@ import zipfile
 from typing import Final, NamedTuple
 from xml.parsers import expat
 
-from lockgate.abuse_gate.documents.extracted import Extracted
-from lockgate.abuse_gate.request.content_kinds import is_text, words_in
+from lockgate.abuse_gate.documents.extracted import ExtractedText
+from lockgate.abuse_gate.request.content_kinds import is_text, printable_words
 
 MAX_ENTRIES: Final = 4096
 MAX_DEPTH: Final = 256
@@ -36,11 +36,11 @@ _FALSE: Final = ("0", "false", "off", "none")
 _FAR_EMU: Final = 20_000_000
 
 
-class TooMuch(Exception):
+class DocumentTooLarge(Exception):
     """A limit of ours was reached: what is left stays unread."""
 
 
-class _Face(NamedTuple):
+class _TextFormat(NamedTuple):
     """How a run of text is to look, as far as it can hide: None where nothing is said."""
 
     vanish: bool | None = None
@@ -48,30 +48,30 @@ class _Face(NamedTuple):
     half_points: int | None = None
     fill: str | None = None
 
-    def over(self, under: _Face) -> _Face:
+    def over(self, under: _TextFormat) -> _TextFormat:
         said = {name: value for name, value in self._asdict().items() if value is not None}
         return under._replace(**said)
 
 
-def read_docx(data: bytes, found: Extracted, most_bytes: int) -> None:
+def read_docx(data: bytes, found: ExtractedText, most_bytes: int) -> None:
     left = [most_bytes]
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         entries = archive.infolist()
         found.stats["entries"] = len(entries)
         if len(entries) > MAX_ENTRIES:
-            raise TooMuch
+            raise DocumentTooLarge
         names = [entry.filename for entry in entries]
         # Two entries of one name: a word processor opens one, we the other.
         if len(set(names)) != len(names):
             found.complete = False
-        heads = {entry.filename: _head(archive, entry) for entry in entries if not entry.is_dir()}
-        styles: dict[str, _Face] = {}
+        heads = {entry.filename: _read_start(archive, entry) for entry in entries if not entry.is_dir()}
+        styles: dict[str, _TextFormat] = {}
         for name, head in heads.items():
             # By what is in it: which part is which is written in lists that we need not believe.
             if _XML.match(head) and _STYLES.search(head.replace(b"\x00", b"")):
-                reader = _Styles()
-                _part(archive, name, reader, left, found)
-                styles |= reader.resolved()
+                reader = _StyleReader()
+                _read_part(archive, name, reader, left, found)
+                styles |= reader.resolve_styles()
         if not any(name.lower().startswith("word/document") for name in names):
             found.complete = False
         # Every part is read, whatever it is called.
@@ -79,72 +79,72 @@ def read_docx(data: bytes, found: Extracted, most_bytes: int) -> None:
             if _XML.match(heads[name]):
                 aside = name.lower().startswith(("docprops/", "customxml/")) or name.lower().endswith(".rels")
                 where = "comment" if "comments" in name.lower() else "metadata" if aside else ""
-                reader_of_text = _Text(found, styles, where)
-                _part(archive, name, reader_of_text, left, found)
+                reader_of_text = _TextReader(found, styles, where)
+                _read_part(archive, name, reader_of_text, left, found)
                 reader_of_text.end_run()
             elif _NO_WORDS.fullmatch(name) and not is_text(heads[name]):
                 found.count("images", int("media/" in name.lower()))
             elif heads[name].startswith(b"PK\x03\x04"):
-                _workbook(archive, name, left, found)
+                _read_nested_archive(archive, name, left, found)
             elif _EMBEDDED.fullmatch(name) and not is_text(heads[name]):
                 # An object of another program, or what a printer was told. Its words are what can be seen of it.
                 found.count("attachments", int("printer" not in name.lower()))
-                found.hide("metadata", _words(archive, name, left))
+                found.hide("metadata", _read_words(archive, name, left))
             elif heads[name]:
                 # A document inside the document, a macro, anything: not opened. Its words are what can be seen of it.
                 found.complete = False
-                found.hide("metadata", words_in(heads[name], _CHUNK)[0])
+                found.hide("metadata", printable_words(heads[name], _CHUNK)[0])
 
 
-def _workbook(outer: zipfile.ZipFile, name: str, left: list[int], found: Extracted) -> None:
+def _read_nested_archive(outer: zipfile.ZipFile, name: str, left: list[int], found: ExtractedText) -> None:
     """An archive in the archive, as a chart has its numbers in one: its parts are read, but for archives in it."""
-    inside = _bytes(outer, name, left)
+    inside = _read_bytes(outer, name, left)
     with zipfile.ZipFile(io.BytesIO(inside)) as archive:
         entries = [entry for entry in archive.infolist() if not entry.is_dir()]
         if len(entries) > MAX_ENTRIES or len({entry.filename for entry in entries}) != len(entries):
-            raise TooMuch
+            raise DocumentTooLarge
         for entry in entries:
-            head = _head(archive, entry)
+            head = _read_start(archive, entry)
             if _XML.match(head):
-                reader = _Text(found, {}, "metadata")
-                _part(archive, entry.filename, reader, left, found)
+                reader = _TextReader(found, {}, "metadata")
+                _read_part(archive, entry.filename, reader, left, found)
                 reader.end_run()
             elif (
                 not head or (_NO_WORDS.search(entry.filename) and not is_text(head)) or _PRINTER.search(entry.filename)
             ):
-                found.hide("metadata", words_in(head, _CHUNK)[0])
+                found.hide("metadata", printable_words(head, _CHUNK)[0])
             else:
                 found.complete = False
-                found.hide("metadata", words_in(head, _CHUNK)[0])
+                found.hide("metadata", printable_words(head, _CHUNK)[0])
 
 
-def _words(archive: zipfile.ZipFile, name: str, left: list[int]) -> str:
-    return words_in(_bytes(archive, name, left), _CHUNK)[0]
+def _read_words(archive: zipfile.ZipFile, name: str, left: list[int]) -> str:
+    return printable_words(_read_bytes(archive, name, left), _CHUNK)[0]
 
 
-def _bytes(archive: zipfile.ZipFile, name: str, left: list[int]) -> bytes:
+def _read_bytes(archive: zipfile.ZipFile, name: str, left: list[int]) -> bytes:
     with archive.open(name) as stream:
         data = stream.read(left[0] + 1)
     left[0] -= len(data)
     if left[0] < 0:
-        raise TooMuch
+        raise DocumentTooLarge
     return data
 
 
-def _head(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+def _read_start(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     with archive.open(entry) as stream:
         return stream.read(4096)
 
 
-def _part(archive: zipfile.ZipFile, name: str, reader: _Reader, left: list[int], found: Extracted) -> None:
+def _read_part(archive: zipfile.ZipFile, name: str, reader: _XmlReader, left: list[int], found: ExtractedText) -> None:
     """One part; what is wrong in it does not keep the others from being read."""
     try:
-        _parse(archive, name, reader, left)
+        _parse_xml(archive, name, reader, left)
     except expat.ExpatError:
         found.complete = False
 
 
-class _Reader:
+class _XmlReader:
     def start(self, name: str, given: dict[str, str]) -> None:
         raise NotImplementedError
 
@@ -155,7 +155,7 @@ class _Reader:
         raise NotImplementedError
 
 
-def _parse(archive: zipfile.ZipFile, name: str, reader: _Reader, left: list[int]) -> None:
+def _parse_xml(archive: zipfile.ZipFile, name: str, reader: _XmlReader, left: list[int]) -> None:
     parser = expat.ParserCreate(namespace_separator=None)
     parser.buffer_text = True
     depth = 0
@@ -164,16 +164,16 @@ def _parse(archive: zipfile.ZipFile, name: str, reader: _Reader, left: list[int]
         nonlocal depth
         depth += 1
         if depth > MAX_DEPTH:
-            raise TooMuch
-        reader.start(_local(tag), {_local(key): value for key, value in given.items()})
+            raise DocumentTooLarge
+        reader.start(_local_name(tag), {_local_name(key): value for key, value in given.items()})
 
     def end(tag: str) -> None:
         nonlocal depth
         depth -= 1
-        reader.end(_local(tag))
+        reader.end(_local_name(tag))
 
     def refuse(*_: object) -> None:
-        raise TooMuch
+        raise DocumentTooLarge
 
     parser.StartElementHandler = start
     parser.EndElementHandler = end
@@ -184,24 +184,24 @@ def _parse(archive: zipfile.ZipFile, name: str, reader: _Reader, left: list[int]
         while chunk := stream.read(_CHUNK):
             left[0] -= len(chunk)
             if left[0] < 0:
-                raise TooMuch
+                raise DocumentTooLarge
             parser.Parse(chunk, False)
         parser.Parse(b"", True)
 
 
-def _local(tag: str) -> str:
+def _local_name(tag: str) -> str:
     return tag.rpartition(":")[2]
 
 
-def _on(given: dict[str, str]) -> bool:
+def _is_on(given: dict[str, str]) -> bool:
     return given.get("val", "true").lower() not in _FALSE
 
 
-class _Styles(_Reader):
+class _StyleReader(_XmlReader):
     """The faces that `styles.xml` gives to its styles."""
 
     def __init__(self) -> None:
-        self._faces: dict[str, _Face] = {}
+        self._faces: dict[str, _TextFormat] = {}
         self._based_on: dict[str, str] = {}
         self._style = ""
 
@@ -209,12 +209,12 @@ class _Styles(_Reader):
         if name == "style":
             self._style = given.get("styleId", "")
             if len(self._faces) >= MAX_STYLES:
-                raise TooMuch
-            self._faces[self._style] = _Face()
+                raise DocumentTooLarge
+            self._faces[self._style] = _TextFormat()
         elif name == "basedOn" and self._style:
             self._based_on[self._style] = given.get("val", "")
         elif self._style:
-            self._faces[self._style] = _faced(self._faces[self._style], name, given)
+            self._faces[self._style] = _apply_format(self._faces[self._style], name, given)
 
     def end(self, name: str) -> None:
         if name == "style":
@@ -223,7 +223,7 @@ class _Styles(_Reader):
     def text(self, text: str) -> None:
         pass
 
-    def resolved(self) -> dict[str, _Face]:
+    def resolve_styles(self) -> dict[str, _TextFormat]:
         found = {}
         for style, face in self._faces.items():
             under, steps = self._based_on.get(style), 0
@@ -235,9 +235,9 @@ class _Styles(_Reader):
         return found
 
 
-def _faced(face: _Face, name: str, given: dict[str, str]) -> _Face:
+def _apply_format(face: _TextFormat, name: str, given: dict[str, str]) -> _TextFormat:
     if name in ("vanish", "specVanish"):
-        return face._replace(vanish=_on(given))
+        return face._replace(vanish=_is_on(given))
     if name == "color":
         return face._replace(color=given.get("val", "").lower())
     if name == "sz":
@@ -254,15 +254,15 @@ def _faced(face: _Face, name: str, given: dict[str, str]) -> _Face:
 _LEVELS: Final = ("tbl", "tc", "p", "r")
 
 
-class _Text(_Reader):
+class _TextReader(_XmlReader):
     """The text of one part, run by run; `where` is set for parts that are not the page."""
 
-    def __init__(self, found: Extracted, styles: dict[str, _Face], where: str) -> None:
+    def __init__(self, found: ExtractedText, styles: dict[str, _TextFormat], where: str) -> None:
         self._found = found
         self._styles = styles
         self._where = where
         # One face for each level that is open: a cell inside a cell is another one.
-        self._faces: list[tuple[str, _Face]] = []
+        self._faces: list[tuple[str, _TextFormat]] = []
         self._tags: list[str] = []
         self._deleted = 0
         self._away: list[int] = []
@@ -272,15 +272,15 @@ class _Text(_Reader):
     def start(self, name: str, given: dict[str, str]) -> None:
         self._tags.append(name)
         if name in _LEVELS:
-            self._faces.append((name, _Face()))
+            self._faces.append((name, _TextFormat()))
         elif name in ("rStyle", "pStyle") and self._faces:
             level, face = self._faces[-1]
-            self._faces[-1] = (level, face.over(self._styles.get(given.get("val", ""), _Face())))
+            self._faces[-1] = (level, face.over(self._styles.get(given.get("val", ""), _TextFormat())))
         elif name in ("vanish", "specVanish", "color", "sz", "shd", "highlight") and self._faces:
             # What is said of a paragraph's mark (rPr inside pPr) is not said of its text.
             if not (name != "shd" and self._faces[-1][0] == "p"):
                 level, face = self._faces[-1]
-                self._faces[-1] = (level, _faced(face, name, given))
+                self._faces[-1] = (level, _apply_format(face, name, given))
         elif name in ("del", "moveFrom"):
             self._deleted += 1
         elif name == "anchor":
@@ -292,7 +292,7 @@ class _Text(_Reader):
         elif name == "docVar" and given.get("val"):
             self._found.hide("metadata", given["val"])
         elif name == "sym":
-            self.text(_symbol(given.get("char", "")))
+            self.text(_symbol_character(given.get("char", "")))
         elif name in ("tab", "br", "cr"):
             self._run.append(" ")
         for key, value in given.items():
@@ -324,7 +324,7 @@ class _Text(_Reader):
         elif tag in ("instrText", "delInstrText"):
             how = "field"
         elif tag in ("t", "sym"):
-            how = "off_page" if any(self._away) else self._hidden()
+            how = "off_page" if any(self._away) else self._hiding_way()
         elif text.strip():
             how = "metadata"
         else:
@@ -344,8 +344,8 @@ class _Text(_Reader):
         if text.strip():
             self._found.count("lines_scanned")
 
-    def _hidden(self) -> str:
-        face = _Face()
+    def _hiding_way(self) -> str:
+        face = _TextFormat()
         for _, above in self._faces:
             face = above.over(face)
         if face.vanish:
@@ -353,19 +353,19 @@ class _Text(_Reader):
         if face.half_points is not None and face.half_points <= 4:
             return "tiny"
         paper = face.fill if face.fill not in (None, "", "auto", "none") else "ffffff"
-        if face.color and face.color != "auto" and _alike(face.color, paper or "ffffff"):
+        if face.color and face.color != "auto" and _are_similar_colors(face.color, paper or "ffffff"):
             return "color"
         return ""
 
 
-def _symbol(code: str) -> str:
+def _symbol_character(code: str) -> str:
     """A letter by its number; those of fonts of symbols lie higher up by so much."""
     number = int(code, 16) if re.fullmatch("[0-9A-Fa-f]{1,5}", code) else 0
     number = number - 0xF000 if 0xF000 <= number <= 0xF0FF else number
     return chr(number) if 0x20 <= number < 0xD800 or 0xE000 <= number < 0x110000 else ""
 
 
-def _alike(color: str, paper: str) -> bool:
+def _are_similar_colors(color: str, paper: str) -> bool:
     paper = {"white": "ffffff", "black": "000000"}.get(paper, paper)
     if not (re.fullmatch("[0-9a-f]{6}", color) and re.fullmatch("[0-9a-f]{6}", paper)):
         return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 # How a text is hidden -> how many letters of it are no accident, if any number is.
-HOW: Final[dict[str, int | None]] = {
+HIDING_WAYS: Final[dict[str, int | None]] = {
     "color": 40,  # like the paper it stands on
     "tiny": 40,
     "invisible": 40,  # drawn without ink
@@ -32,7 +32,7 @@ HOW: Final[dict[str, int | None]] = {
 BY_STRETCH: Final = frozenset({"transparent", "screen_reader"})
 
 
-class Extracted:
+class ExtractedText:
     """Collects, up to a number of characters; past it `complete` is False."""
 
     def __init__(self, most_characters: int) -> None:
@@ -43,21 +43,21 @@ class Extracted:
         self._left = most_characters
 
     def show(self, text: str) -> None:
-        if kept := self._kept(text):
+        if kept := self._cut_to_room(text):
             self.visible.append(kept)
 
     def hide(self, how: str, text: str) -> None:
-        if kept := self._kept(text):
+        if kept := self._cut_to_room(text):
             self.hidden.append((how, kept))
 
     def count(self, name: str, number: int = 1) -> None:
         self.stats[name] = self.stats.get(name, 0) + number
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         return self._left <= 0
 
-    def _kept(self, text: str) -> str:
+    def _cut_to_room(self, text: str) -> str:
         text = text.strip()
         if len(text) > self._left:
             self.complete = False

@@ -10,7 +10,7 @@ import re
 from html.parser import HTMLParser
 from typing import Final, NamedTuple
 
-from lockgate.abuse_gate.documents.extracted import Extracted
+from lockgate.abuse_gate.documents.extracted import ExtractedText
 
 MAX_DEPTH: Final = 512
 MAX_RULES: Final = 5000
@@ -34,7 +34,7 @@ _WORDS: Final = re.compile(r"\b(?:[^\W\d_]{2,}+[^\w\s]{0,3}+\s++){3}[^\W\d_]{2}"
 _SAID_IN: Final = ("alt", "title", "aria-label", "aria-description", "placeholder", "summary", "srcdoc", "label")
 
 
-class _Look(NamedTuple):
+class _TextLook(NamedTuple):
     """How text looks here; a colour or paper of None is one we cannot know. `how` is the way it is hidden."""
 
     color: tuple[int, int, int] | None = (0, 0, 0)
@@ -44,18 +44,18 @@ class _Look(NamedTuple):
     flows: bool = False  # in the line of what is around it, whatever its tag
 
 
-def read_html(text: str, found: Extracted) -> None:
-    page = _Page(found)
+def read_html(text: str, found: ExtractedText) -> None:
+    page = _PageParser(found)
     page.feed(text)
     page.close()
     page.end_run()
 
 
-class _Page(HTMLParser):
-    def __init__(self, found: Extracted) -> None:
+class _PageParser(HTMLParser):
+    def __init__(self, found: ExtractedText) -> None:
         super().__init__(convert_charrefs=True)
         self._found = found
-        self._open: list[tuple[str, _Look]] = [("", _Look())]
+        self._open: list[tuple[str, _TextLook]] = [("", _TextLook())]
         self._by_key: dict[str, list[tuple[str, frozenset[str], str, dict[str, str]]]] = {}
         self._rule_count = 0
         self._run: list[str] = []
@@ -65,10 +65,10 @@ class _Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
-        if tag not in _INLINE and not self._look(tag, given).flows:
+        if tag not in _INLINE and not self._look_of(tag, given).flows:
             self.end_run()
             self._close_for(tag)
-        look = self._look(tag, given)
+        look = self._look_of(tag, given)
         for name in _SAID_IN:
             if given.get(name):
                 self._found.hide("alt", given[name])
@@ -107,7 +107,7 @@ class _Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         tag, look = self._open[-1]
         if tag == "style":
-            self._style_sheet(data)
+            self._read_style_sheet(data)
             # A style can write text of its own.
             self._found.hide("script", data)
             return
@@ -122,7 +122,7 @@ class _Page(HTMLParser):
         if not how:
             if look.size_px < 2:
                 how = "tiny"
-            elif look.color is not None and look.paper is not None and _alike(look.color, look.paper):
+            elif look.color is not None and look.paper is not None and _are_similar_colors(look.color, look.paper):
                 how = "color"
         if how != self._run_how:
             self.end_run()
@@ -157,22 +157,24 @@ class _Page(HTMLParser):
         if top == "p" or top in _CLOSES.get(tag, ()):
             self._open.pop()
 
-    def _look(self, tag: str, given: dict[str, str]) -> _Look:
+    def _look_of(self, tag: str, given: dict[str, str]) -> _TextLook:
         look = self._open[-1][1]
         styles: dict[str, str] = {}
-        for style in self._matching(tag, given):
+        for style in self._matching_styles(tag, given):
             styles.update(style)
         if tag == "font" and given.get("color"):
             styles["color"] = given["color"].lower()
         if given.get("bgcolor"):
             styles["background-color"] = given["bgcolor"].lower()
-        styles.update(_declarations(given.get("style", "")))
+        styles.update(_parse_declarations(given.get("style", "")))
         how = look.how
         if not how and ("hidden" in given or tag in ("template", "noscript", "noframes")):
             how = "display_none"
-        return _applied(look, styles, how)._replace(flows=styles.get("display", "").startswith(("inline", "contents")))
+        return _apply_style(look, styles, how)._replace(
+            flows=styles.get("display", "").startswith(("inline", "contents"))
+        )
 
-    def _matching(self, tag: str, given: dict[str, str]) -> list[dict[str, str]]:
+    def _matching_styles(self, tag: str, given: dict[str, str]) -> list[dict[str, str]]:
         if not self._by_key:
             return []
         classes = frozenset(given.get("class", "").split()[:64])
@@ -185,7 +187,7 @@ class _Page(HTMLParser):
             if (not on_tag or on_tag == tag) and on_classes <= classes and (not on_id or on_id == name)
         ]
 
-    def _style_sheet(self, css: str) -> None:
+    def _read_style_sheet(self, css: str) -> None:
         css = re.sub(r"/\*.*?\*/", " ", css, flags=re.DOTALL)
         # What stands inside `@media` holds for some readers only.
         depth, start, inside, selectors, at_rule = 0, 0, 0, "", False
@@ -199,11 +201,11 @@ class _Page(HTMLParser):
                 depth -= 1
                 if depth == 0:
                     if not at_rule:
-                        self._rule(selectors, css[inside : brace.start()])
+                        self._add_css_rule(selectors, css[inside : brace.start()])
                     start = brace.end()
 
-    def _rule(self, selectors: str, body: str) -> None:
-        style = _declarations(body)
+    def _add_css_rule(self, selectors: str, body: str) -> None:
+        style = _parse_declarations(body)
         if not style:
             return
         for selector in selectors.split(","):
@@ -233,7 +235,7 @@ _LOOKED_AT: Final = frozenset(
 )
 
 
-def _declarations(style: str) -> dict[str, str]:
+def _parse_declarations(style: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for declaration in re.sub(r"/\*.*?\*/", "", style[:20_000], flags=re.DOTALL).split(";"):
         name, colon, value = declaration.partition(":")
@@ -243,7 +245,7 @@ def _declarations(style: str) -> dict[str, str]:
     return found
 
 
-def _applied(look: _Look, style: dict[str, str], how: str) -> _Look:
+def _apply_style(look: _TextLook, style: dict[str, str], how: str) -> _TextLook:
     if not style:
         return look._replace(how=how)
     color, paper, size = look.color, look.paper, look.size_px
@@ -252,30 +254,30 @@ def _applied(look: _Look, style: dict[str, str], how: str) -> _Look:
         if "background-image" in style and style["background-image"] != "none":
             paper = None
         elif given.split()[:1] not in (["none"], ["transparent"], ["inherit"], ["initial"], []):
-            paper = _color(given)
+            paper = _parse_color(given)
     if "color" in style:
         value = style["color"]
         if value == "transparent" or re.search(r"(?:rgba|hsla?)\([^)]*[,/]\s*0?\.?0+%?\s*\)", value):
             clipped = "text" in (style.get("background-clip", ""), style.get("-webkit-background-clip", ""))
             how = how or ("" if clipped else "color")
         elif value not in ("inherit", "currentcolor"):
-            color = _color(value)
-    size = _size(style.get("font-size", ""), size)
+            color = _parse_color(value)
+    size = _parse_size(style.get("font-size", ""), size)
     if not how:
-        how = _hidden(style)
-    return _Look(color, paper, size, how)
+        how = _hiding_way(style)
+    return _TextLook(color, paper, size, how)
 
 
-def _hidden(style: dict[str, str]) -> str:
+def _hiding_way(style: dict[str, str]) -> str:
     if style.get("display") == "none" or style.get("visibility") in ("hidden", "collapse"):
         return "display_none"
-    opacity = _number(style.get("opacity", "1"))
+    opacity = _parse_number(style.get("opacity", "1"))
     if opacity is not None and opacity < 0.05:
         return "transparent"
     moved = [style.get(name, "") for name in ("left", "top", "right", "bottom")]
-    if style.get("position") in ("absolute", "fixed", "relative") and any(_far(value) for value in moved):
+    if style.get("position") in ("absolute", "fixed", "relative") and any(_is_far_away(value) for value in moved):
         return "screen_reader"
-    if any(_far(style.get(name, "")) for name in ("text-indent", "margin-left", "margin-top")):
+    if any(_is_far_away(style.get(name, "")) for name in ("text-indent", "margin-left", "margin-top")):
         return "screen_reader"
     transform = style.get("transform", "")
     if re.search(r"scale[xy3d]*\(\s*0*\.?0*\s*[,)]", transform) or re.search(r"-\d{4,}px", transform):
@@ -284,21 +286,21 @@ def _hidden(style: dict[str, str]) -> str:
         r"inset\(\s*(?:50|100)%|circle\(\s*0", style.get("clip-path", "")
     ):
         return "screen_reader"
-    small = [_number(style.get(name, "")) for name in ("width", "height", "max-height", "max-width")]
+    small = [_parse_number(style.get(name, "")) for name in ("width", "height", "max-height", "max-width")]
     if "hidden" in style.get("overflow", "") and any(value is not None and value <= 1 for value in small):
         return "screen_reader"
     return ""
 
 
-def _far(value: str) -> bool:
-    number = _number(value)
+def _is_far_away(value: str) -> bool:
+    number = _parse_number(value)
     if number is None or number >= 0:
         return False
     unit = value.lstrip("-+.0123456789")
     return number <= (-20 if unit in ("em", "rem") else -100 if unit in ("%", "vw", "vh") else -500)
 
 
-def _number(value: str) -> float | None:
+def _parse_number(value: str) -> float | None:
     match = re.match(r"[+-]?\d{0,12}(?:\.\d{1,12})?", value)
     try:
         return float(match[0]) if match else None
@@ -306,8 +308,8 @@ def _number(value: str) -> float | None:
         return None
 
 
-def _size(value: str, inherited: float) -> float:
-    number = _number(value)
+def _parse_size(value: str, inherited: float) -> float:
+    number = _parse_number(value)
     if number is None:
         return inherited
     unit = value.lstrip("+-.0123456789").strip()
@@ -336,7 +338,7 @@ _NAMES: Final = {
 }
 
 
-def _color(value: str) -> tuple[int, int, int] | None:
+def _parse_color(value: str) -> tuple[int, int, int] | None:
     value = value.strip()
     first = value.split()[0] if value else ""
     if first in _NAMES:
@@ -350,5 +352,5 @@ def _color(value: str) -> tuple[int, int, int] | None:
     return None
 
 
-def _alike(color: tuple[int, int, int], paper: tuple[int, int, int]) -> bool:
+def _are_similar_colors(color: tuple[int, int, int], paper: tuple[int, int, int]) -> bool:
     return all(abs(one - other) <= 16 for one, other in zip(color, paper, strict=True))

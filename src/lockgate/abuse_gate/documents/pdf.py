@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from lockgate.abuse_gate.documents.extracted import Extracted
+from lockgate.abuse_gate.documents.extracted import ExtractedText
 
 MAX_PAINTED: Final = 4000
 # A point is a 72nd of an inch.
@@ -27,10 +27,10 @@ _SAME: Final[_Matrix] = (1, 0, 0, 1, 0, 0)
 _WHITE: Final[_Color] = (1, 1, 1)
 
 
-def read_pdf(data: bytes, found: Extracted, most_pages: int) -> None:
+def read_pdf(data: bytes, found: ExtractedText, most_pages: int) -> None:
     from pypdf import PdfReader
 
-    skipped = _Skipped()
+    skipped = _SkipDetector()
     logger = logging.getLogger("pypdf")
     logger.addHandler(skipped)
     logger.propagate = False
@@ -44,18 +44,18 @@ def read_pdf(data: bytes, found: Extracted, most_pages: int) -> None:
         if pages > most_pages:
             found.complete = False
         for page in reader.pages[: min(pages, most_pages)]:
-            _page(page, found)
-            if found.full:
+            _read_page(page, found)
+            if found.is_full:
                 found.complete = False
                 break
-        _beside(reader, found)
+        _read_off_page_texts(reader, found)
     finally:
         logger.removeHandler(skipped)
     if skipped.any:
         found.complete = False
 
 
-class _Skipped(logging.Handler):
+class _SkipDetector(logging.Handler):
     """pypdf goes on where it cannot read something, and only a line in a log says so."""
 
     any = False
@@ -65,9 +65,9 @@ class _Skipped(logging.Handler):
             self.any = True
 
 
-def _page(page: Any, found: Extracted) -> None:
-    canvas = _Canvas(page)
-    visible = _read(page, canvas, lambda how: how is None)
+def _read_page(page: Any, found: ExtractedText) -> None:
+    canvas = _PageCanvas(page)
+    visible = _extract_text(page, canvas, lambda how: how is None)
     ways = {how for how in canvas.hows if how is not None}
     found.count("images", canvas.images)
     for text in canvas.instead:
@@ -76,26 +76,26 @@ def _page(page: Any, found: Extracted) -> None:
         found.complete = False
     # A scanned page: a picture of it, and what was recognised there, drawn without ink. That is how it is read.
     if ways == {"invisible"} and canvas.pictured and None not in canvas.hows:
-        found.show(_read(page, _Canvas(page), lambda _how: True))
+        found.show(_extract_text(page, _PageCanvas(page), lambda _how: True))
         return
     found.show(visible)
     if canvas.backwards >= _BACKWARDS:
         # Drawn in another order than an eye goes: read once more by the places on the page.
         found.show(str(page.extract_text(extraction_mode="layout")))
     for how in sorted(ways):
-        found.hide(how, _read(page, _Canvas(page, canvas.covered), lambda its, how=how: its == how))  # type: ignore[misc]
+        found.hide(how, _extract_text(page, _PageCanvas(page, canvas.covered), lambda its, how=how: its == how))  # type: ignore[misc]
     if canvas.covered:
-        found.hide("covered", _read(page, _Canvas(page, canvas.covered), lambda its: its == "covered"))
+        found.hide("covered", _extract_text(page, _PageCanvas(page, canvas.covered), lambda its: its == "covered"))
     if canvas.images and not canvas.hows:
         found.count("image_only_pages")
 
 
-def _read(page: Any, canvas: _Canvas, wanted: Callable[[str | None], bool]) -> str:
+def _extract_text(page: Any, canvas: _PageCanvas, wanted: Callable[[str | None], bool]) -> str:
     canvas.wanted = wanted
     return str(page.extract_text(visitor_operand_before=canvas.before, visitor_operand_after=canvas.after))
 
 
-def _beside(reader: Any, found: Extracted) -> None:
+def _read_off_page_texts(reader: Any, found: ExtractedText) -> None:
     """Texts of the file that are on none of its pages."""
     for key, value in dict(reader.metadata or {}).items():
         if isinstance(value, str) and not str(key).endswith("Date"):
@@ -142,7 +142,7 @@ class _Pen(NamedTuple):
     clip: _Box | None = None
 
 
-class _Canvas:
+class _PageCanvas:
     """Follows one page; `hows` has one entry for each text that was drawn, None for what can be seen."""
 
     def __init__(self, page: Any, covered: frozenset[int] = frozenset()) -> None:
@@ -180,13 +180,13 @@ class _Canvas:
     def before(self, operator: bytes, operands: Any, _cm: Any, _tm: Any) -> None:
         self._taken = None
         if operator in (b"Tj", b"TJ", b"'", b'"'):
-            self._show(operator, operands)
+            self._draw_text(operator, operands)
             return
         if operator == b"Do":
-            self._do(operands)
+            self._draw_object(operands)
             return
         if operator == b"INLINE IMAGE":
-            self._picture()
+            self._draw_picture()
             return
         name = operator.decode("latin-1").replace("*", "_star")
         act = getattr(self, f"_op_{name}", None)
@@ -206,7 +206,7 @@ class _Canvas:
 
     # --- text
 
-    def _show(self, operator: bytes, operands: Any) -> None:
+    def _draw_text(self, operator: bytes, operands: Any) -> None:
         if operator in (b"'", b'"'):
             self._op_T_star([])
         number = len(self.hows)
@@ -217,7 +217,7 @@ class _Canvas:
                 if isinstance(one, str | bytes):
                     break
                 shift -= float(one) / 1000 * self._pen.size
-        how = self._how(number, shift)
+        how = self._hiding_way(number, shift)
         self.hows.append(how)
         if not self.wanted(how) and len(operands) > at:
             from pypdf.generic import ArrayObject, TextStringObject
@@ -225,12 +225,12 @@ class _Canvas:
             self._taken = (at, operands[at])
             operands[at] = ArrayObject() if operator == b"TJ" else TextStringObject("")
 
-    def _how(self, number: int, shift: float) -> str | None:
+    def _hiding_way(self, number: int, shift: float) -> str | None:
         if number in self._known_covered:
             return "covered"
         pen = self._pen
-        x, y = _at(_times(self._text, pen.ctm), shift, pen.rise)
-        across = _times(self._text, pen.ctm)
+        x, y = _transform(_multiply(self._text, pen.ctm), shift, pen.rise)
+        across = _multiply(self._text, pen.ctm)
         size = pen.size * max(abs(across[2]) + abs(across[3]), 0.0)
         if pen.mode in (3, 7):
             return "invisible"
@@ -242,11 +242,11 @@ class _Canvas:
         if not self._sheet.holds(x, y, size) or (pen.clip is not None and not pen.clip.holds(x, y, size)):
             return "off_page"
         # The middle of a letter, not the line it stands on: a bar behind a text ends below it.
-        middle = _at(across, shift + pen.size * 0.2, pen.rise + pen.size * 0.3)
+        middle = _transform(across, shift + pen.size * 0.2, pen.rise + pen.size * 0.3)
         if pen.mode in (0, 2, 4, 6) and pen.color is not None:
-            paper = self._paper(*middle)
+            paper = self._color_under(*middle)
             # Text drawn with an outline as well has the outline's colour too: left to be read as visible.
-            if pen.mode in (0, 4) and paper is not None and _alike(pen.color, paper):
+            if pen.mode in (0, 4) and paper is not None and _are_similar_colors(pen.color, paper):
                 return "color"
         self._seen.append((number, *middle))
         if self._last is not None:
@@ -255,7 +255,7 @@ class _Canvas:
         self._last = middle
         return None
 
-    def _paper(self, x: float, y: float) -> _Color | None:
+    def _color_under(self, x: float, y: float) -> _Color | None:
         for box in reversed(self._painted):
             if box.holds(x, y):
                 return box.color
@@ -278,21 +278,21 @@ class _Canvas:
                 left.append((number, x, y))
         self._seen = left
 
-    def _picture(self) -> None:
+    def _draw_picture(self) -> None:
         self.images += 1
-        corners = [_at(self._pen.ctm, x, y) for x in (0, 1) for y in (0, 1)]
-        box = _around(corners, None)
+        corners = [_transform(self._pen.ctm, x, y) for x in (0, 1) for y in (0, 1)]
+        box = _bounding_box(corners, None)
         if _area(box) >= _area(self._sheet) / 2:
             self.pictured = True
         self._paint(box)
 
-    def _do(self, operands: Any) -> None:
+    def _draw_object(self, operands: Any) -> None:
         self._inside.append((self._pen, self._saved, self._resources))
         self._saved = []
         try:
             one = self._resources.get_object()["/XObject"].get_object()[operands[0]].get_object()
             if one.get("/Subtype") == "/Image":
-                self._picture()
+                self._draw_picture()
                 return
             matrix = one.get("/Matrix")
             if matrix is not None:
@@ -304,14 +304,14 @@ class _Canvas:
 
     def _fill(self, _operands: Any) -> None:
         if len(self._path) >= 2:
-            self._paint(_around(self._path, self._pen.color))
+            self._paint(_bounding_box(self._path, self._pen.color))
         self._op_n([])
 
     _op_f = _op_F = _op_f_star = _op_B = _op_B_star = _op_b = _op_b_star = _fill
 
     def _op_n(self, _operands: Any) -> None:
         if self._clipping and len(self._path) >= 2:
-            box, under = _around(self._path, None), self._pen.clip or self._sheet
+            box, under = _bounding_box(self._path, None), self._pen.clip or self._sheet
             self._pen = self._pen._replace(
                 clip=_Box(
                     max(box.left, under.left),
@@ -336,10 +336,10 @@ class _Canvas:
     def _op_re(self, operands: Any) -> None:
         x, y, width, height = (float(one) for one in operands[:4])
         corners = ((x, y), (x + width, y), (x, y + height), (x + width, y + height))
-        self._path += [_at(self._pen.ctm, *corner) for corner in corners]
+        self._path += [_transform(self._pen.ctm, *corner) for corner in corners]
 
     def _op_m(self, operands: Any) -> None:
-        self._path.append(_at(self._pen.ctm, float(operands[-2]), float(operands[-1])))
+        self._path.append(_transform(self._pen.ctm, float(operands[-2]), float(operands[-1])))
 
     _op_l = _op_c = _op_v = _op_y = _op_m
 
@@ -354,7 +354,7 @@ class _Canvas:
             self._pen = self._saved.pop()
 
     def _op_cm(self, operands: Any) -> None:
-        self._pen = self._pen._replace(ctm=_times(_matrix(operands), self._pen.ctm))
+        self._pen = self._pen._replace(ctm=_multiply(_matrix(operands), self._pen.ctm))
 
     def _op_g(self, operands: Any) -> None:
         self._pen = self._pen._replace(color=(float(operands[0]),) * 3)
@@ -419,7 +419,7 @@ class _Canvas:
         self._line = self._text = _matrix(operands)
 
     def _op_Td(self, operands: Any) -> None:
-        self._line = self._text = _times((1, 0, 0, 1, float(operands[0]), float(operands[1])), self._line)
+        self._line = self._text = _multiply((1, 0, 0, 1, float(operands[0]), float(operands[1])), self._line)
 
     def _op_TD(self, operands: Any) -> None:
         self._pen = self._pen._replace(leading=-float(operands[1]))
@@ -434,18 +434,18 @@ def _matrix(operands: Any) -> _Matrix:
     return a, b, c, d, e, f
 
 
-def _times(one: _Matrix, other: _Matrix) -> _Matrix:
+def _multiply(one: _Matrix, other: _Matrix) -> _Matrix:
     a, b, c, d, e, f = one
     g, h, i, j, k, m = other
     return a * g + b * i, a * h + b * j, c * g + d * i, c * h + d * j, e * g + f * i + k, e * h + f * j + m
 
 
-def _at(matrix: _Matrix, x: float, y: float) -> tuple[float, float]:
+def _transform(matrix: _Matrix, x: float, y: float) -> tuple[float, float]:
     a, b, c, d, e, f = matrix
     return a * x + c * y + e, b * x + d * y + f
 
 
-def _around(points: list[tuple[float, float]], color: _Color | None) -> _Box:
+def _bounding_box(points: list[tuple[float, float]], color: _Color | None) -> _Box:
     across, up = [x for x, _ in points], [y for _, y in points]
     return _Box(min(across), min(up), max(across), max(up), color)
 
@@ -454,5 +454,5 @@ def _area(box: _Box) -> float:
     return (box.right - box.left) * (box.top - box.bottom)
 
 
-def _alike(color: _Color, paper: _Color) -> bool:
+def _are_similar_colors(color: _Color, paper: _Color) -> bool:
     return all(abs(one - other) <= 0.06 for one, other in zip(color, paper, strict=True))

@@ -16,7 +16,7 @@ from pkgutil import walk_packages
 from typing import Any, BinaryIO
 
 from lockgate.abuse_gate.documents.docx import read_docx
-from lockgate.abuse_gate.documents.extracted import Extracted
+from lockgate.abuse_gate.documents.extracted import ExtractedText
 from lockgate.abuse_gate.documents.html import read_html
 from lockgate.abuse_gate.documents.pdf import read_pdf
 
@@ -25,18 +25,18 @@ _UNREAD = b'{"complete": false, "visible": [], "hidden": [], "stats": {}}'
 
 def main() -> None:
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
-    _load_all()
+    _import_readers()
     while True:
         request = read_frame(stdin)
         if request is None:
             return
         head, _, data = request.partition(b"\n")
         limits = json.loads(head)
-        answer = _forked(limits, data) if hasattr(os, "fork") else _answer(limits, data)
+        answer = _answer_in_fork(limits, data) if hasattr(os, "fork") else _extract_answer(limits, data)
         write_frame(stdout, answer)
 
 
-def _load_all() -> None:
+def _import_readers() -> None:
     """Whatever reading a document may import, now: afterwards no file can be opened any more."""
     for name in ("encodings", "pypdf", "zipfile", "html"):
         with suppress(ImportError):
@@ -47,7 +47,7 @@ def _load_all() -> None:
                     import_module(module.name)
 
 
-def _forked(limits: dict[str, Any], data: bytes) -> bytes:
+def _answer_in_fork(limits: dict[str, Any], data: bytes) -> bytes:
     readable, writable = os.pipe()
     child = os.fork()
     if child == 0:
@@ -57,7 +57,7 @@ def _forked(limits: dict[str, Any], data: bytes) -> bytes:
             for number in (readable, 0, 1):
                 os.close(number)
             _confine(limits)
-            answer = _answer(limits, data)
+            answer = _extract_answer(limits, data)
             with os.fdopen(writable, "wb", closefd=False) as pipe:
                 pipe.write(answer)
         finally:
@@ -91,8 +91,8 @@ def _confine(limits: dict[str, Any]) -> None:
     at_most(resource.RLIMIT_NPROC, 0)
 
 
-def _answer(limits: dict[str, Any], data: bytes) -> bytes:
-    found = Extracted(int(limits["characters"]))
+def _extract_answer(limits: dict[str, Any], data: bytes) -> bytes:
+    found = ExtractedText(int(limits["characters"]))
     try:
         extract(limits["kind"], data, found, limits)
     except KeyboardInterrupt:
@@ -103,7 +103,7 @@ def _answer(limits: dict[str, Any], data: bytes) -> bytes:
     return json.dumps(said).encode("ascii")
 
 
-def extract(kind: str, data: bytes, found: Extracted, limits: dict[str, Any]) -> None:
+def extract(kind: str, data: bytes, found: ExtractedText, limits: dict[str, Any]) -> None:
     if kind == "pdf":
         read_pdf(data, found, int(limits["pages"]))
     elif kind == "docx":

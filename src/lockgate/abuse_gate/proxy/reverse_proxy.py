@@ -23,11 +23,11 @@ from urllib.parse import quote, unquote, urlsplit
 
 import httpx2
 
-from lockgate.abuse_gate.proxy.server import tell
+from lockgate.abuse_gate.proxy.server import send_error
 from lockgate.abuse_gate.responses import Receive, Scope, Send
 from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.core.journal.record import label
-from lockgate.runtime.http_post import surplus_of, tls
+from lockgate.runtime.http_post import read_surplus, tls_context
 
 LOG = logging.getLogger("lockgate.proxy")
 
@@ -44,7 +44,7 @@ _NOT_PASSED_ON: Final = _HOP | {b"host", b"content-length", b"expect", b"forward
 _NOT_PASSED_BACK: Final = _HOP | {b"alt-svc"}
 _VISIBLE = re.compile(rb"[!-~]*")
 _METHOD = re.compile("[A-Z][A-Z-]{0,31}")
-_TOLD: Final = {
+_ERRORS: Final = {
     code: (status, code, message)
     for code, status, message in (
         ("bad-target", 400, "the path or the method is not one that can be passed on"),
@@ -92,14 +92,14 @@ def parse_upstream(text: str) -> Upstream:
             hint="clients send their own keys, which are passed on",
         )
     base = parts.path.rstrip("/")
-    if base and not _is_plain(base.encode("utf-8")):
+    if base and not _is_plain_path(base.encode("utf-8")):
         raise InvalidConfig(f"the upstream's path {quoted(base)} cannot be passed on", hint="for example /v1")
     name = f"[{name}]" if ":" in name else name
     host = name if port in (None, 443 if parts.scheme == "https" else 80) else f"{name}:{port}"
     return Upstream(f"{parts.scheme}://{host}", host, base)
 
 
-class Proxy:
+class ReverseProxy:
     """An ASGI application that is somewhere else.
 
     `idle_s` is how long the upstream may be silent, `total_s` how long an exchange may take altogether: a client that
@@ -123,27 +123,27 @@ class Proxy:
         # unpacked. How many exchanges there can be is for the server in front to say.
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30.0)
         self._transport = httpx2.AsyncHTTPTransport(
-            verify=tls(ca_file), trust_env=False, http2=False, retries=0, limits=limits
+            verify=tls_context(ca_file), trust_env=False, http2=False, retries=0, limits=limits
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "http":
-            await self._http(scope, receive, send)
+            await self._forward(scope, receive, send)
         else:
             await send({"type": "websocket.close", "code": 1008, "reason": ""})
 
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        target, headers = self._target(scope), self._headers(scope)
+    async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
+        target, headers = self._upstream_target(scope), self._upstream_headers(scope)
         if target is None or headers is None or _is_upgrade(scope["headers"]):
             code = "bad-target" if target is None else "bad-framing" if headers is None else "websocket"
-            await tell(send, *_TOLD[code], close=True)
+            await send_error(send, *_ERRORS[code], close=True)
             return
-        outgoing = _Outgoing(receive)
-        answer = _Answer(send, self._upstream)
+        outgoing = _RequestBody(receive)
+        answer = _UpstreamAnswer(send, self._upstream)
         exchange = asyncio.ensure_future(self._exchange(scope, target, headers, outgoing, answer))
-        left = asyncio.ensure_future(outgoing.left())
+        left = asyncio.ensure_future(outgoing.wait_until_client_leaves())
         try:
             done, _ = await asyncio.wait({exchange, left}, timeout=self._total_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -151,17 +151,17 @@ class Proxy:
             for task in (exchange, left):
                 task.cancel()
             await asyncio.gather(exchange, left, return_exceptions=True)
-        failed = _why(exchange.exception()) if exchange in done else "" if left in done else "upstream-slow"
+        failed = _failure_code(exchange.exception()) if exchange in done else "" if left in done else "upstream-slow"
         if failed:
             LOG.warning("%s: started=%s", failed, answer.started)
             if not answer.started:
-                await tell(send, *_TOLD[failed])
+                await send_error(send, *_ERRORS[failed])
         # An answer that was begun and not ended is left like that; the server then closes the connection.
 
     async def _exchange(
-        self, scope: Scope, target: bytes, headers: list[Header], outgoing: _Outgoing, answer: _Answer
+        self, scope: Scope, target: bytes, headers: list[Header], outgoing: _RequestBody, answer: _UpstreamAnswer
     ) -> None:
-        length = await outgoing.first()
+        length = await outgoing.read_first_part()
         if length is not None:
             if length or scope["method"] not in ("GET", "HEAD", "OPTIONS", "DELETE"):
                 headers.append((b"content-length", b"%d" % length))
@@ -180,26 +180,26 @@ class Proxy:
         try:
             await answer.pass_on(response)
             connection = response.extensions.get("network_stream")
-            if connection is not None and surplus_of(response) != b"":
+            if connection is not None and read_surplus(response) != b"":
                 # What comes after an answer would be the answer to the next request, which is somebody else's.
                 await connection.aclose()
         finally:
             await response.aclose()
 
-    def _target(self, scope: Scope) -> bytes | None:
+    def _upstream_target(self, scope: Scope) -> bytes | None:
         """What the upstream is asked for, or None."""
         raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode("ascii")
         query: bytes = scope.get("query_string", b"")
         if not _METHOD.fullmatch(scope["method"]) or scope["method"] in ("CONNECT", "TRACE"):
             return None
-        if not _is_plain(raw) or not _VISIBLE.fullmatch(query) or b"#" in query:
+        if not _is_plain_path(raw) or not _VISIBLE.fullmatch(query) or b"#" in query:
             return None
         return self._upstream.base.encode("ascii") + raw + (b"?" + query if query else b"")
 
-    def _headers(self, scope: Scope) -> list[Header] | None:
+    def _upstream_headers(self, scope: Scope) -> list[Header] | None:
         """The headers for the upstream, without those about the body; None where they contradict each other."""
         given = [(name.lower(), value) for name, value in scope["headers"]]
-        if not _is_framed_once(given):
+        if not _has_one_framing(given):
             return None
         kept = [(b"host", self._upstream.host.encode("ascii"))]
         kept += [
@@ -224,11 +224,11 @@ class Proxy:
                 return
 
 
-class _Left(Exception):
+class _ClientLeft(Exception):
     """The client has left before its request was over."""
 
 
-class _Outgoing(httpx2.AsyncByteStream):
+class _RequestBody(httpx2.AsyncByteStream):
     """The client's body on its way, and whether the client is still there after it."""
 
     def __init__(self, receive: Receive) -> None:
@@ -236,9 +236,9 @@ class _Outgoing(httpx2.AsyncByteStream):
         self._part, self._more = b"", True
         self._sent = asyncio.Event()
 
-    async def first(self) -> int | None:
+    async def read_first_part(self) -> int | None:
         """The body's length, if all of it is here already."""
-        await self._next()
+        await self._read_next()
         return None if self._more else len(self._part)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -247,24 +247,24 @@ class _Outgoing(httpx2.AsyncByteStream):
                 yield self._part
             if not self._more:
                 break
-            await self._next()
+            await self._read_next()
         self._part = b""
         self._sent.set()
 
-    async def _next(self) -> None:
+    async def _read_next(self) -> None:
         message = await self._receive()
         if message["type"] != "http.request":
-            raise _Left
+            raise _ClientLeft
         self._part, self._more = message.get("body", b""), bool(message.get("more_body", False))
 
-    async def left(self) -> None:
+    async def wait_until_client_leaves(self) -> None:
         """Returns when the client is gone."""
         await self._sent.wait()
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
 
-class _Answer:
+class _UpstreamAnswer:
     """The upstream's answer on its way back."""
 
     def __init__(self, send: Send, upstream: Upstream) -> None:
@@ -276,7 +276,7 @@ class _Answer:
         if response.status_code < 200 or version not in (b"HTTP/1.1", b"HTTP/1.0"):
             raise httpx2.RemoteProtocolError("not an answer to what was asked")
         self.started = True
-        headers = self._headers([(name.lower(), value) for name, value in response.headers.raw])
+        headers = self._client_headers([(name.lower(), value) for name, value in response.headers.raw])
         await self._send({"type": "http.response.start", "status": response.status_code, "headers": headers})
         stream: Any = response.stream
         async for chunk in stream:
@@ -284,16 +284,18 @@ class _Answer:
                 await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _headers(self, given: list[Header]) -> list[Header]:
-        dropped = _NOT_PASSED_BACK | set(_options(given))
+    def _client_headers(self, given: list[Header]) -> list[Header]:
+        dropped = _NOT_PASSED_BACK | set(_connection_options(given))
         if any(name == b"transfer-encoding" for name, _ in given):
             # Of the two the length does not count.
             dropped |= {b"content-length"}
         return [
-            (name, self._here(value) if name == b"location" else value) for name, value in given if name not in dropped
+            (name, self._local_location(value) if name == b"location" else value)
+            for name, value in given
+            if name not in dropped
         ]
 
-    def _here(self, location: bytes) -> bytes:
+    def _local_location(self, location: bytes) -> bytes:
         """A place at the upstream, as a place here: the client is not to go there by itself."""
         for start in (f"{self._upstream.origin}{self._upstream.base}/", f"{self._upstream.base}/"):
             if location.startswith(start.encode("ascii")) and not location.startswith(b"//"):
@@ -301,7 +303,7 @@ class _Answer:
         return location
 
 
-def _is_plain(path: bytes) -> bool:
+def _is_plain_path(path: bytes) -> bool:
     """Whether every server takes a path for the same one: nothing in it goes up, or starts over."""
     if not path.startswith(b"/") or path.startswith(b"//") or not _VISIBLE.fullmatch(path) or re.search(rb"[?#]", path):
         return False
@@ -315,7 +317,7 @@ def _is_plain(path: bytes) -> bool:
     return True
 
 
-def _is_framed_once(given: Iterable[Header]) -> bool:
+def _has_one_framing(given: Iterable[Header]) -> bool:
     """Whether there is one host, and one way to see where the body ends."""
     listed = list(given)
     hosts, lengths, codings = (
@@ -329,7 +331,7 @@ def _is_framed_once(given: Iterable[Header]) -> bool:
     if any(value.strip().lower() != b"chunked" for value in codings):
         return False
     # A client that has other headers taken out on the way sends another request than the one that was judged.
-    return all(option in _HOP or option in (b"close", b"") for option in _options(listed))
+    return all(option in _HOP or option in (b"close", b"") for option in _connection_options(listed))
 
 
 def _is_upgrade(given: Iterable[Header]) -> bool:
@@ -338,15 +340,15 @@ def _is_upgrade(given: Iterable[Header]) -> bool:
     return any(name.lower() == b"upgrade" and b"websocket" in value.lower() for name, value in given)
 
 
-def _options(given: Iterable[Header]) -> list[bytes]:
+def _connection_options(given: Iterable[Header]) -> list[bytes]:
     """What the header Connection lists."""
     return [
         option.strip(b" \t").lower() for name, value in given if name == b"connection" for option in value.split(b",")
     ]
 
 
-def _why(error: BaseException | None) -> str:
-    if error is None or isinstance(error, _Left):
+def _failure_code(error: BaseException | None) -> str:
+    if error is None or isinstance(error, _ClientLeft):
         return ""
     # The type only: the error's words may quote what was sent.
     LOG.info("an exchange failed: error=%s", label(type(error).__name__))

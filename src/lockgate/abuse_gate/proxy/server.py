@@ -13,21 +13,21 @@ from collections.abc import Callable
 from socket import socket
 from typing import TYPE_CHECKING, Any
 
-from lockgate.abuse_gate.identity import own_network, wide_network
-from lockgate.abuse_gate.responses import OWN, App, Receive, Scope, Send, marks
+from lockgate.abuse_gate.identity import customer_network, network_from_address
+from lockgate.abuse_gate.responses import OWN_ANSWER, App, Receive, Scope, Send, guardrail_headers
 from lockgate.core.errors import InvalidConfig
 
 if TYPE_CHECKING:
     import uvicorn
 
-_CONTENT = json.dumps(
+_TOO_MANY_BODY = json.dumps(
     {
         "type": "error",
         "error": {"type": "guardrail", "code": "busy", "message": "too many connections"},
     },
     separators=(",", ":"),
 ).encode("ascii")
-_TOO_MANY = (
+_TOO_MANY_ANSWER = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
     b"x-guardrail-decision: deny\r\nretry-after: 1\r\nconnection: close\r\n\r\n%s"
 )
@@ -37,7 +37,7 @@ _TOO_MANY = (
 LINGER_S, MAX_LINGERING = 1.0, 64
 
 
-def healthy(app: App) -> App:
+def with_health_check(app: App) -> App:
     """The application, and `/healthz` in front of it: 204 to whoever asks.
 
     Not 200, which is what Envoy takes for leave: a gateway that is set up wrongly must not find it here.
@@ -53,7 +53,7 @@ def healthy(app: App) -> App:
     return answer
 
 
-async def tell(send: Send, status: int, code: str, message: str, *, close: bool = False) -> None:
+async def send_error(send: Send, status: int, code: str, message: str, *, close: bool = False) -> None:
     """An answer of ours in the gate's own shape; `close` where more of the request may come that nobody will read."""
     error = {"type": "guardrail", "code": code, "message": message}
     content = json.dumps({"type": "error", "error": error}, separators=(",", ":")).encode("ascii")
@@ -61,14 +61,14 @@ async def tell(send: Send, status: int, code: str, message: str, *, close: bool 
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(content)),
         (b"cache-control", b"no-store"),
-        *marks("deny", ""),
+        *guardrail_headers("deny", ""),
         *([(b"connection", b"close")] if close else []),
     ]
-    await send({"type": "http.response.start", "status": status, "headers": headers, OWN: True})
+    await send({"type": "http.response.start", "status": status, "headers": headers, OWN_ANSWER: True})
     await send({"type": "http.response.body", "body": content, "more_body": False})
 
 
-def server(
+def make_server(
     app: App,
     *,
     connections: int = 1000,
@@ -77,7 +77,7 @@ def server(
     head_bytes: int = 1 << 17,
     head_s: float = 10.0,
     ready: Callable[[], None],
-    too_many: bytes = _CONTENT,
+    too_many: bytes = _TOO_MANY_BODY,
 ) -> uvicorn.Server:
     """A server that calls `ready` when it listens; `.run(sockets=[…])` serves until a signal comes.
 
@@ -108,14 +108,14 @@ def server(
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             peer = transport.get_extra_info("peername")
             address = str(peer[0]) if isinstance(peer, tuple) and peer else ""
-            self._network = "" if trusts(address) else wide_network(own_network(address))
+            self._network = "" if trusts(address) else customer_network(network_from_address(address))
             free = connections - len(self.connections)
             # One that may have all of them is everybody's.
             share = min(most, free) if most < connections else most
             if free <= 0 or (self._network and open_now[self._network] >= share):
                 # Told at once and before anything is read: reading is what they would keep others from.
                 self._refused = True
-                transport.write(_TOO_MANY % (len(too_many), too_many))
+                transport.write(_TOO_MANY_ANSWER % (len(too_many), too_many))
                 if len(lingering) >= MAX_LINGERING or not transport.can_write_eof():
                     transport.close()
                     return

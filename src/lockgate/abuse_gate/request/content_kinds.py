@@ -42,7 +42,7 @@ _TYPES: Final = {
     "application/xhtml+xml": "html",
 }
 # What texts without a word about it are written in, where it is not UTF-8. All decode the letters of ASCII alike.
-OLDER: Final = ("cp1252", "shift_jis", "gb18030", "euc_kr", "big5", "cp1251", "koi8-r")
+OLDER_CHARSETS: Final = ("cp1252", "shift_jis", "gb18030", "euc_kr", "big5", "cp1251", "koi8-r")
 # Those that people send; a codec by a stranger's choice may take the square of the size, or be none for text.
 _CHARSETS: Final = frozenset(
     "utf-8 utf-16 utf-16-le utf-16-be utf-32 utf-32-le utf-32-be utf-7 ascii iso8859-1 iso8859-2 iso8859-5 iso8859-7"
@@ -63,7 +63,7 @@ _MARKUP: Final = (
 )
 
 
-def kind_of(data: bytes, content_type: str = "", name: str = "") -> str:
+def detect_kind(data: bytes, content_type: str = "", name: str = "") -> str:
     """`pdf`, `docx`, `html`, `text`, `image`, `audio`, `video`, `archive` or `binary`."""
     # A file can be two things at once, so what can hold words is asked about first: a picture with a PDF behind its
     # first bytes opens as a PDF, and an archive is read from its end.
@@ -118,7 +118,7 @@ def known_charset(name: str) -> str:
 # --- bytes as text
 
 
-def readings(data: bytes, charset: str = "") -> tuple[list[str], bool]:
+def possible_texts(data: bytes, charset: str = "") -> tuple[list[str], bool]:
     """A text in every way in which somebody may read it, and whether it is whole in the way that it says itself.
 
     Two bytes at the front can make a text of others out of it, for those who believe them. So can a charset.
@@ -146,11 +146,11 @@ def readings(data: bytes, charset: str = "") -> tuple[list[str], bool]:
         # As a decoder reads it that is told no charset, or does not believe it.
         found[data.decode("latin-1")] = None
         # And as one that goes on behind bytes that are none.
-        found[as_utf8(data)] = None
+        found[decode_utf8_leniently(data)] = None
     return list(found), whole
 
 
-def as_utf8(data: bytes) -> str:
+def decode_utf8_leniently(data: bytes) -> str:
     """UTF-8, whatever else is in it: a byte that is none takes nothing away from all others.
 
     Halves of pairs stand for such bytes, since the scanner reads across those: one decoder leaves such bytes out and
@@ -164,11 +164,11 @@ _WORDS = re.compile(rb"[\x20-\x7e\t\r\n]{6,}+|(?:[\x20-\x7e\t\r\n]\x00){6,}+")
 _STEP: Final = 65_536
 
 
-def words_in(data: bytes, most: int) -> tuple[str, bool]:
+def printable_words(data: bytes, most: int) -> tuple[str, bool]:
     """What a reader that knows nothing of a file's format sees in it, and whether that is all of it."""
     pieces: list[str] = []
     size = 0
-    for piece in _pieces(data):
+    for piece in _printable_runs(data):
         pieces.append(piece)
         size += len(piece) + 1
         if size > most:
@@ -176,7 +176,7 @@ def words_in(data: bytes, most: int) -> tuple[str, bool]:
     return " ".join(pieces), True
 
 
-def _pieces(data: bytes) -> Iterator[str]:
+def _printable_runs(data: bytes) -> Iterator[str]:
     # In steps: a search in one go would keep every other thread waiting. What is cut by a step is whole in the next.
     for start in range(0, len(data), _STEP):
         for match in _WORDS.finditer(data[start : start + _STEP + 1024]):
@@ -187,7 +187,7 @@ _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/]+")
 _ONLY_BASE64 = re.compile(r"[A-Za-z0-9+/_-]*+={0,2}+")
 
 
-def from_base64(text: str) -> bytes | None:
+def decode_base64(text: str) -> bytes | None:
     """The bytes, as a lenient decoder reads them too; None for what is no base64 but words."""
     plain = text.translate({ord("-"): "+", ord("_"): "/"}).rstrip("=\r\n\t ")
     kept = _NOT_BASE64.sub("", plain)
@@ -222,7 +222,7 @@ _SHORT: Final = 1024
 _PACKED: Final = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"7z\xbc\xaf", b"Rar!", b"\x28\xb5\x2f\xfd", b"\xd0\xcf\x11\xe0")
 
 
-def is_address(text: str) -> bool:
+def is_web_address(text: str) -> bool:
     return _ADDRESS.fullmatch(text) is not None
 
 

@@ -17,29 +17,29 @@ from urllib.parse import unquote_to_bytes
 from lockgate.abuse_gate.request.content_kinds import (
     MEDIA,
     could_be_letters,
-    from_base64,
-    is_address,
+    decode_base64,
+    detect_kind,
     is_base64,
     is_plain_token,
     is_short_and_opaque,
-    kind_of,
-    readings,
-    words_in,
+    is_web_address,
+    possible_texts,
+    printable_words,
 )
 from lockgate.core.requests.payload import MAX_PROMPT_CHARACTERS
-from lockgate.core.strict_json import REFUSALS, Refusal, Refused, read_json, read_leniently
+from lockgate.core.strict_json import REFUSALS, RefusedRequest, UnreadableRequest, read_json, read_leniently
 
 __all__ = [
     "REFUSALS",
-    "Reading",
-    "Refusal",
-    "Refused",
+    "ConversationReader",
+    "RefusedRequest",
     "Turn",
+    "UnreadableRequest",
     "Upload",
     "begins_like_json",
-    "named",
     "read_json",
     "read_leniently",
+    "source_name",
 ]
 
 MAX_TURNS: Final = 8192
@@ -64,7 +64,7 @@ class Turn(NamedTuple):
     said after it had read such. Whatever else has somebody else's name on it is the client's, who answers for it.
     """
 
-    what: str
+    kind: str
     source: str
     text: str
     tool: str = ""
@@ -104,7 +104,7 @@ _KEYS: Final = {
     **dict.fromkeys("system system_prompt instructions system_instruction systeminstruction".split(), "system"),
 }
 # What describes tools. It counts as the sender's, and is often written by somebody else: a server that offers them.
-OFFERED: Final = "offered"
+TOOL_DESCRIPTION: Final = "offered"
 _TOOLS: Final = frozenset(
     "tools functions function_declarations functiondeclarations mcp_servers plugins tool_config toolconfig"
     " web_search_options".split()
@@ -116,7 +116,7 @@ _MEDIA_PARTS: Final = {
     **dict.fromkeys(("video", "video_url", "input_video"), "video"),
 }
 # Names somewhere else for something the model will be shown: nobody here can look at it.
-_ELSEWHERE: Final = frozenset("file_id file_url file_uri fileuri vector_store_ids".split())
+_REFERENCES: Final = frozenset("file_id file_url file_uri fileuri vector_store_ids".split())
 _MEDIA_TYPE: Final = ("media_type", "mime_type", "mimeType", "mediaType", "format")
 _BASE64_KEYS: Final = frozenset("data bytes file_data b64_json base64 image images audio video".split())
 # Anthropic's, of which the client gets nothing but letters. As a key: what stands there.
@@ -127,7 +127,7 @@ _FILE_KEYS: Final = _BASE64_KEYS | frozenset(
     " input_video input_file".split()
 )
 # Values that no model is shown: left out of the text where they are what they should be, a short name.
-SETTINGS: Final = frozenset(
+SETTING_KEYS: Final = frozenset(
     "role type id object model tool_call_id tool_use_id call_id status detail media_type".split()
 )
 # Parts of one text, where there are several: one and the same for whoever puts them together.
@@ -148,12 +148,12 @@ _CALLS: Final = ("functioncall", "function_call", "tooluse")
 _ANSWER, _PAPER, _ECHO = "answer", "paper", "echo"
 _OUTSIDE_NAMES: Final = {_ANSWER: "tool", _PAPER: "document", _ECHO: "agent"}
 # Names of what is kept elsewhere: the calls that results answer are there.
-_KEPT: Final = ("previous_response_id", "conversation", "conversation_id", "thread_id", "tool_outputs")
+_STORED_CONVERSATION: Final = ("previous_response_id", "conversation", "conversation_id", "thread_id", "tool_outputs")
 # The client's words, where no message says whose.
 _SHAPELESS: Final = ("request", "user")
 _OUTSIDE: Final = ("tool:", "document:", f"{_ANSWER}:", f"{_PAPER}:")
 # Whatever roles are written inside these.
-_NOBODYS: Final = (*_OUTSIDE, OFFERED)
+_FOREIGN_SOURCES: Final = (*_OUTSIDE, TOOL_DESCRIPTION)
 _FROM_OUTSIDE: Final = (f"{_ANSWER}:", f"{_PAPER}:", f"{_ECHO}:")
 _NONE: Final[frozenset[str]] = frozenset()
 
@@ -165,13 +165,13 @@ def begins_like_json(text: str) -> bool:
     return _JSON.match(text) is not None
 
 
-def named(prefix: str, name: object) -> str:
+def source_name(prefix: str, name: object) -> str:
     """`tool:NAME` in the letters that names have: it comes from the client, and goes into logs."""
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", name[:48]) if isinstance(name, str) else ""
     return f"{prefix}:{plain.strip('_') or 'unnamed'}"
 
 
-class Reading:
+class ConversationReader:
     """Collects what a request says; one for one request."""
 
     def __init__(self) -> None:
@@ -193,7 +193,7 @@ class Reading:
 
     # --- what is said
 
-    def say(self, text: str, source: str, key: str = "") -> None:
+    def add_text(self, text: str, source: str, key: str = "") -> None:
         if source != self._source:
             self.end_turn(goes_on=source in _SHAPELESS and self._source in _SHAPELESS)
             self._source = source
@@ -201,32 +201,32 @@ class Reading:
             self._pieces.append(text)
             self._keys.append(key)
 
-    def field(self, name: str, value: str, source: str) -> None:
+    def add_form_field(self, name: str, value: str, source: str) -> None:
         """One field of a form."""
         self.end_turn()
         if not _PLAIN_KEY.fullmatch(name):
-            self.say(name, "request")
-        self._string(value, source, name.lower())
+            self.add_text(name, "request")
+        self._add_string(value, source, name.lower())
         self.end_turn()
 
-    def text(self, text: str, source: str) -> None:
+    def add_body_text(self, text: str, source: str) -> None:
         """A text that is a whole body."""
         self.end_turn()
-        self.say(text, source)
+        self.add_text(text, source)
         self.end_turn()
 
-    def call(self, tool: str, arguments: Mapping[str, object]) -> None:
+    def add_call(self, tool: str, arguments: Mapping[str, object]) -> None:
         self.end_turn()
         self._called_names.add(tool)
-        text = "\n".join(([] if _PLAIN_KEY.fullmatch(tool) else [tool]) + _strings(arguments))
-        self._turn(Turn("call", "agent", text, tool[:256], arguments, self._heard))
+        text = "\n".join(([] if _PLAIN_KEY.fullmatch(tool) else [tool]) + _collect_strings(arguments))
+        self._add_turn(Turn("call", "agent", text, tool[:256], arguments, self._heard))
 
-    def upload(self, name: str, content_type: str, data: bytes, source: str = "") -> None:
+    def add_upload(self, name: str, content_type: str, data: bytes, source: str = "") -> None:
         if not data:
             return
         if len(self.uploads) >= MAX_UPLOADS:
-            raise Refusal("too-many-parts")
-        kind = kind_of(data, content_type, name)
+            raise UnreadableRequest("too-many-parts")
+        kind = detect_kind(data, content_type, name)
         if kind in MEDIA:
             self.flags[kind] = None
         self.uploads.append(Upload(name[:128], content_type[:128], data, kind, source.startswith(_FROM_OUTSIDE)))
@@ -241,55 +241,55 @@ class Reading:
                 self._heard = True
                 kind, _, name = source.partition(":")
                 source = f"{_OUTSIDE_NAMES[kind]}:{name}" if name else _OUTSIDE_NAMES[kind]
-            self._turn(Turn("text", source, pieces[0] if len(pieces) == 1 else "\n".join(pieces), "", NOTHING, outside))
+            self._add_turn(
+                Turn("text", source, pieces[0] if len(pieces) == 1 else "\n".join(pieces), "", NOTHING, outside)
+            )
             if len(pieces) == 1 and not goes_on and not self._before:
                 return
             self._before += zip(keys, pieces, strict=True)
             if not goes_on:
-                self._join(source, outside=outside)
+                self._add_joined_words(source, outside=outside)
         elif self._before and not goes_on:
-            self._join("request", outside=False)
+            self._add_joined_words("request", outside=False)
 
-    def _join(self, source: str, *, outside: bool) -> None:
+    def _add_joined_words(self, source: str, *, outside: bool) -> None:
         """A word that is cut in two over two parts is whole again for the model, whatever else stands between them."""
         alike: dict[str, list[str]] = {}
         for key, piece in self._before:
             alike.setdefault("text" if key in _PARTS else key, []).append(piece)
         self._before = []
-        joined = [
-            "".join(parts) for parts in alike.values() if any(_in_a_word(a[-1], b[0]) for a, b in pairwise(parts))
-        ]
+        joined = ["".join(parts) for parts in alike.values() if any(_may_join(a[-1], b[0]) for a, b in pairwise(parts))]
         if joined:
-            self._turn(Turn("text", source, "\n".join(joined), outside=outside))
+            self._add_turn(Turn("text", source, "\n".join(joined), outside=outside))
 
-    def _turn(self, turn: Turn) -> None:
+    def _add_turn(self, turn: Turn) -> None:
         if len(self.turns) >= MAX_TURNS:
-            raise Refusal("too-many-parts")
+            raise UnreadableRequest("too-many-parts")
         # No verdict is given on less than all of it, so what nobody could judge in one piece is not let in.
         self._characters += len(turn.text) + _BETWEEN
         if self._characters > MAX_PROMPT_CHARACTERS:
-            raise Refusal("too-much-text")
+            raise UnreadableRequest("too-much-text")
         self.turns.append(turn)
 
     # --- a JSON value
 
-    def json(self, value: object, source: str = "request") -> None:
+    def add_json(self, value: object, source: str = "request") -> None:
         """All that a value says. With a stack of our own: the app's may be nearly full."""
         if type(value) is dict and source == "request" and self._plain_chat(value):
             return
         if isinstance(value, dict):
             self._api = "model" in value or "messages" in value
-            self._kept = any(value.get(name) for name in _KEPT)
+            self._kept = any(value.get(name) for name in _STORED_CONVERSATION)
         if isinstance(value, str):
             source = "user" if source == "request" else source
         stack: list[tuple[object, str, str]] = [(value, source, "")]
         while stack:
             item, source, key = stack.pop()
             if isinstance(item, str):
-                self._string(item, source, key)
+                self._add_string(item, source, key)
             elif isinstance(item, dict):
                 if not self._message(item, source, key):
-                    stack.extend(reversed(self._dict(item, source, key)))
+                    stack.extend(reversed(self._read_object(item, source, key)))
             elif isinstance(item, list):
                 if key in ("prompt", "input") and item and all(type(one) is int for one in item):
                     # Tokens instead of words: only the model's tokenizer knows what they say.
@@ -334,7 +334,7 @@ class Reading:
             self._characters = characters
         else:
             for turn in said:
-                self._turn(turn)
+                self._add_turn(turn)
         return True
 
     def _message(self, body: dict[str, Any], source: str, key: str) -> bool:
@@ -345,80 +345,88 @@ class Reading:
         if not isinstance(text, str) or not isinstance(role, str) or text[:5].lower() == "data:":
             return False
         speaker = _ROLES.get(role.lower())
-        if speaker is None or source.startswith(_NOBODYS) or (not text[:1].isalpha() and begins_like_json(text)):
+        if (
+            speaker is None
+            or source.startswith(_FOREIGN_SOURCES)
+            or (not text[:1].isalpha() and begins_like_json(text))
+        ):
             return False
         self.end_turn()
         self._api = True
-        self.say(text, f"{_ECHO}:" if self._heard and speaker == "agent" else speaker, "content")
+        self.add_text(text, f"{_ECHO}:" if self._heard and speaker == "agent" else speaker, "content")
         return True
 
-    def _string(self, text: str, source: str, key: str) -> None:
-        if self._api and key in SETTINGS and _NAME.fullmatch(text):
+    def _add_string(self, text: str, source: str, key: str) -> None:
+        if self._api and key in SETTING_KEYS and _NAME.fullmatch(text):
             return
-        if text[:5].lower() == "data:" and self._data_url(text, source, key):
+        if text[:5].lower() == "data:" and self._add_data_url(text, source, key):
             return
-        if key in _BASE64_KEYS and len(text) >= 64 and self._base64(text, "", "", source):
+        if key in _BASE64_KEYS and len(text) >= 64 and self._add_base64(text, "", "", source):
             return
-        if key == _SEALED and self._sealed(text, source):
+        if key == _SEALED and self._add_sealed(text, source):
             return
-        self.say(text, source, key)
+        self.add_text(text, source, key)
 
-    def _base64(self, text: str, content_type: str, name: str, source: str) -> bool:
+    def _add_base64(self, text: str, content_type: str, name: str, source: str) -> bool:
         """A file, if it is base64 at all; and words, where it could be both."""
-        data = from_base64(text)
+        data = decode_base64(text)
         if not data or self._is_no_file(text, content_type, data, source):
             return False
-        self.upload(name, content_type, data, source)
+        self.add_upload(name, content_type, data, source)
         # Letters without spaces decode to something, too.
         doubtful = len(text) <= MAX_DOUBTFUL and self.uploads[-1].kind in ("binary", "text", "html")
         if not is_base64(text) or (doubtful and could_be_letters(data)):
-            self.say(text, source)
+            self.add_text(text, source)
         return True
 
-    def _sealed(self, text: str, source: str) -> bool:
+    def _add_sealed(self, text: str, source: str) -> bool:
         """Not a file unless it is one of a kind we know; what words there are in it are said."""
-        data = from_base64(text)
+        data = decode_base64(text)
         if not data:
             return False
-        if kind_of(data) != "binary":
-            return self._base64(text, "", "", source)
-        self.say(words_in(data, MAX_PROMPT_CHARACTERS)[0], source)
+        if detect_kind(data) != "binary":
+            return self._add_base64(text, "", "", source)
+        self.add_text(printable_words(data, MAX_PROMPT_CHARACTERS)[0], source)
         return is_base64(text) and len(text) > MAX_DOUBTFUL
 
     def _is_no_file(self, text: str, content_type: str, data: bytes, source: str) -> bool:
         """Whether it is only letters. What begins like a file of a kind we know is one, whatever it looks like."""
         if len(text) > MAX_NO_FILE:
             return False
-        kind = kind_of(data, content_type)
+        kind = detect_kind(data, content_type)
         if not content_type and kind in ("binary", "text") and could_be_letters(data) and is_plain_token(text):
             opaque = False
         elif kind != "binary":
             return False
         else:
             loose = not content_type and not source.startswith(("document:", f"{_PAPER}:"))
-            if not is_address(text) and not (loose and is_short_and_opaque(text, data)):
+            if not is_web_address(text) and not (loose and is_short_and_opaque(text, data)):
                 return False
             opaque = True
         if opaque:
             self.flags["opaque"] = None
         # To those who decode it all the same.
-        for words in readings(data)[0]:
-            self.say(words, source)
+        for words in possible_texts(data)[0]:
+            self.add_text(words, source)
         return True
 
-    def _dict(self, body: dict[str, Any], source: str, key: str) -> list[tuple[object, str, str]]:
+    def _read_object(self, body: dict[str, Any], source: str, key: str) -> list[tuple[object, str, str]]:
         """What is inside it, with whose words it is; a call or a file is taken out here."""
         kind = body.get("type")
         kind = kind.lower() if isinstance(kind, str) else ""
         outside = source.startswith(_OUTSIDE)
-        if not outside and source != OFFERED:
-            source, outside = self._speaker(body, kind, source, key)
+        if not outside and source != TOOL_DESCRIPTION:
+            source, outside = self._speaker_of(body, kind, source, key)
         if kind in _MEDIA_PARTS:
             self.flags[_MEDIA_PARTS[kind]] = None
         elif kind in ("url", _SEALED):
             self.flags["opaque"] = None
         left: list[tuple[object, str, str]] = []
-        taken = self._file(body, source) if outside else self._call(body, kind, key) or self._file(body, source)
+        taken = (
+            self._take_file(body, source)
+            if outside
+            else self._take_call(body, kind, key) or self._take_file(body, source)
+        )
         for name, value in body.items():
             if name in taken:
                 continue
@@ -430,11 +438,11 @@ class Reading:
             lower = name.lower()
             if lower not in _KEYS and not _PLAIN_KEY.fullmatch(name):
                 left.append((name, source, ""))
-            if lower in _ELSEWHERE and value:
+            if lower in _REFERENCES and value:
                 self.flags["opaque"] = None
             inner = source
             if lower in _TOOLS and not outside:
-                inner = OFFERED
+                inner = TOOL_DESCRIPTION
             elif source == "request":
                 inner = _KEYS.get(lower, source)
                 if inner == "system" and key:
@@ -444,7 +452,7 @@ class Reading:
             left.append((value, inner, _SEALED if kind == _SEALED and lower == "data" else lower))
         return left
 
-    def _speaker(self, body: dict[str, Any], kind: str, source: str, key: str) -> tuple[str, bool]:
+    def _speaker_of(self, body: dict[str, Any], kind: str, source: str, key: str) -> tuple[str, bool]:
         """Whose words a dictionary holds, and whether they are from outside the conversation."""
         role = body.get("role")
         if isinstance(role, str) and not body.keys().isdisjoint(("content", "parts", "text", "tool_calls", "refusal")):
@@ -452,10 +460,10 @@ class Reading:
             self._api = True
             lower = role.lower()
             if lower in ("tool", "function", "ipython", "observation"):
-                return self._tool(body), True
+                return self._tool_source(body), True
             if lower not in _ROLES:
                 # A role nobody knows may be a retriever's, or anything.
-                return named("document", role), True
+                return source_name("document", role), True
             source = _ROLES[lower]
             if self._heard and source == "agent":
                 # Whatever it says by now may be what it was told.
@@ -464,15 +472,15 @@ class Reading:
             source = f"{_ECHO}:" if self._heard else "agent"
         if kind.endswith(("tool_result", "call_output")) or key in _RESULTS:
             self.end_turn()
-            return self._tool(body), True
+            return self._tool_source(body), True
         if kind in _DOCUMENTS or key == "documents":
             self.end_turn()
             file = body.get("file")
             inner = file if isinstance(file, dict) else body
-            return named(_PAPER, inner.get("filename") or inner.get("title") or inner.get("name")), True
+            return source_name(_PAPER, inner.get("filename") or inner.get("title") or inner.get("name")), True
         return source, False
 
-    def _tool(self, body: Mapping[str, object]) -> str:
+    def _tool_source(self, body: Mapping[str, object]) -> str:
         """Whose result it is, and whether it answers a call: by its id, or where it has none by its name."""
         ids = [body[key] for key in ("tool_call_id", "tool_use_id", "call_id", "toolUseId") if key in body]
         called = next((self._calls[one] for one in ids if isinstance(one, str) and one in self._calls), "")
@@ -482,9 +490,9 @@ class Reading:
         if not answers and not ids and isinstance(call, dict):
             # Cohere's have the call inside.
             answers, name = True, call.get("name")
-        return named(_ANSWER if answers else "tool", name or called)
+        return source_name(_ANSWER if answers else "tool", name or called)
 
-    def _call(self, body: dict[str, Any], kind: str, under: str) -> frozenset[str]:
+    def _take_call(self, body: dict[str, Any], kind: str, under: str) -> frozenset[str]:
         """A call, if it is one, and the keys whose values are in it."""
         if "name" not in body and "function" not in body and not kind.endswith("_call"):
             return _NONE
@@ -499,7 +507,7 @@ class Reading:
             )
         if kind.endswith("_call") and isinstance(body.get("action"), dict):
             # Its type is its name: a computer's, a shell's.
-            self.call(kind, body["action"])
+            self.add_call(kind, body["action"])
             return frozenset(("action",))
         tool = body.get("name")
         if isinstance(tool, str):
@@ -511,11 +519,11 @@ class Reading:
                     continue
                 if key == "parameters" and under not in ("tool_calls", "toolcalls", "call"):
                     continue
-                self.call(tool, _arguments(body[key]))
+                self.add_call(tool, _parse_arguments(body[key]))
                 return frozenset(("name", key))
         return _NONE
 
-    def _file(self, body: dict[str, Any], source: str) -> frozenset[str]:
+    def _take_file(self, body: dict[str, Any], source: str) -> frozenset[str]:
         """A file written as base64 beside its type."""
         if body.keys().isdisjoint(("data", "bytes", "file_data")):
             return _NONE
@@ -527,11 +535,13 @@ class Reading:
             if (declared is None and key != "file_data") or body.get("type") == "text":
                 continue
             name = body.get("filename") or body.get("name")
-            if self._base64(text, declared or "", name if isinstance(name, str) else _document(source), source):
+            if self._add_base64(
+                text, declared or "", name if isinstance(name, str) else _document_name(source), source
+            ):
                 return frozenset((key,))
         return _NONE
 
-    def _data_url(self, text: str, source: str, key: str) -> bool:
+    def _add_data_url(self, text: str, source: str, key: str) -> bool:
         """A file, whose letters are nobody's words; False where they may be, whether or not it is a file as well."""
         match = _DATA_URL.match(text)
         if match is None:
@@ -540,35 +550,35 @@ class Reading:
         rest = text[match.end() :]
         declared_type = declared.removesuffix("base64").rstrip("; ")
         if declared.endswith("base64"):
-            data, plain = from_base64(rest), is_base64(rest)
+            data, plain = decode_base64(rest), is_base64(rest)
         else:
             data, plain = unquote_to_bytes(rest), False
         if data:
-            self.upload(_document(source), declared_type, data, source)
+            self.add_upload(_document_name(source), declared_type, data, source)
         return bool(data) and plain and key in _FILE_KEYS and _MIME.fullmatch(declared) is not None
 
 
-def _document(source: str) -> str:
+def _document_name(source: str) -> str:
     return source.partition(":")[2] if source.startswith(("document:", f"{_PAPER}:")) else ""
 
 
-def _in_a_word(end: str, begin: str) -> bool:
+def _may_join(end: str, begin: str) -> bool:
     """Whether two letters may stand beside each other in one word; beyond ASCII some cannot even be seen."""
     return (end.isalnum() or end > "\x7f") and (begin.isalnum() or begin > "\x7f")
 
 
-def _arguments(value: object) -> Mapping[str, object]:
+def _parse_arguments(value: object) -> Mapping[str, object]:
     if isinstance(value, str):
         # A model's slip in its own JSON is no reason to turn the whole conversation away: then it is one text.
         try:
             value = read_json(value) if value.lstrip()[:1] == "{" else value
-        except Refusal as refusal:
+        except UnreadableRequest as refusal:
             if refusal.refused.reason != "not-json":
                 raise
     return value if isinstance(value, dict) else {"input": value}
 
 
-def _strings(value: object) -> list[str]:
+def _collect_strings(value: object) -> list[str]:
     found: list[str] = []
     stack = [value]
     while stack:

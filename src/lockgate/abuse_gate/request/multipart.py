@@ -6,7 +6,7 @@ import re
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from lockgate.abuse_gate.request.conversation import Refusal
+from lockgate.abuse_gate.request.conversation import UnreadableRequest
 
 MAX_PARTS: Final = 128
 MAX_PART_HEADER_BYTES: Final = 8192
@@ -17,14 +17,14 @@ _VALUE = re.compile(rf"\s*+({_WORD}(?:/{_WORD})?)\s*+")
 _BOUNDARY = re.compile(r"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]")
 
 
-class Part(NamedTuple):
+class MultipartPart(NamedTuple):
     name: str
     filename: str | None
     content_type: str
     data: bytes
 
 
-def parameters(header: str) -> tuple[str, dict[str, str]] | None:
+def parse_parameters(header: str) -> tuple[str, dict[str, str]] | None:
     """A header's value and its parameters, both in lower case but for the parameters' values; None for any oddity."""
     value = _VALUE.match(header)
     if value is None:
@@ -46,65 +46,65 @@ def parameters(header: str) -> tuple[str, dict[str, str]] | None:
     return value[1].lower(), found
 
 
-def parts(body: bytes, boundary: str) -> tuple[list[Part], bytes]:
+def split_parts(body: bytes, boundary: str) -> tuple[list[MultipartPart], bytes]:
     """The parts, and what stands around them, which some parsers do not skip."""
     if _BOUNDARY.fullmatch(boundary) is None:
-        raise Refusal("bad-multipart")
+        raise UnreadableRequest("bad-multipart")
     mark = b"--" + boundary.encode("ascii")
     # The first delimiter may open the body; each other one follows a line end.
     pieces = (b"\r\n" + body).split(b"\r\n" + mark)
     if len(pieces) - 2 > MAX_PARTS:
-        raise Refusal("too-many-parts")
+        raise UnreadableRequest("too-many-parts")
     # A parser that takes a bare line feed for a line end would see other parts.
     if len(pieces) < 2 or len((b"\n" + body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")).split(b"\n" + mark)) != len(
         pieces
     ):
-        raise Refusal("bad-multipart")
+        raise UnreadableRequest("bad-multipart")
     first, *middle, last = pieces
     if last[:2] != b"--" or any(piece[:2] == b"--" for piece in middle):
-        raise Refusal("bad-multipart")
-    return [_part(piece) for piece in middle], (first + b"\n" + last[2:]).strip()
+        raise UnreadableRequest("bad-multipart")
+    return [_parse_part(piece) for piece in middle], (first + b"\n" + last[2:]).strip()
 
 
-def _part(piece: bytes) -> Part:
+def _parse_part(piece: bytes) -> MultipartPart:
     # White space may follow the delimiter on its line.
     line, found, rest = piece.partition(b"\r\n")
     if not found or line.strip(b" \t"):
-        raise Refusal("bad-multipart")
+        raise UnreadableRequest("bad-multipart")
     if rest[:2] == b"\r\n":
         head, data = b"", rest[2:]
     else:
         head, found, data = rest.partition(b"\r\n\r\n")
         if not found:
-            raise Refusal("bad-multipart")
+            raise UnreadableRequest("bad-multipart")
     if len(head) > MAX_PART_HEADER_BYTES:
-        raise Refusal("bad-multipart")
-    headers = _headers(head)
+        raise UnreadableRequest("bad-multipart")
+    headers = _parse_headers(head)
     # Deprecated, ignored by most and obeyed by some: the same part would be two texts.
     if headers.get("content-transfer-encoding", "binary").strip().lower() not in ("7bit", "8bit", "binary"):
-        raise Refusal("bad-multipart")
-    disposition = parameters(headers.get("content-disposition", "attachment"))
+        raise UnreadableRequest("bad-multipart")
+    disposition = parse_parameters(headers.get("content-disposition", "attachment"))
     content_type = headers.get("content-type", "")
     if disposition is None or content_type.strip().lower().startswith("multipart/"):
-        raise Refusal("bad-multipart")
+        raise UnreadableRequest("bad-multipart")
     _, given = disposition
     filename = given.get("filename")
     extended = given.get("filename*")
     if extended is not None:
         filename = unquote(extended.rpartition("'")[2])
-    return Part(given.get("name", ""), filename, content_type, data)
+    return MultipartPart(given.get("name", ""), filename, content_type, data)
 
 
-def _headers(head: bytes) -> dict[str, str]:
+def _parse_headers(head: bytes) -> dict[str, str]:
     found: dict[str, str] = {}
     for line in head.split(b"\r\n") if head else ():
         name, colon, value = line.partition(b":")
         key = name.decode("latin-1").lower()
         # A folded line, a bare line end, a header given twice: each has parsers that disagree about it.
         if not colon or re.fullmatch(_WORD, key) is None or key in found or b"\n" in value or b"\r" in value:
-            raise Refusal("bad-multipart")
+            raise UnreadableRequest("bad-multipart")
         try:
             found[key] = value.decode("utf-8").strip()
         except UnicodeDecodeError:
-            raise Refusal("bad-multipart") from None
+            raise UnreadableRequest("bad-multipart") from None
     return found

@@ -15,24 +15,40 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from lockgate.abuse_gate.request.content_kinds import as_utf8, is_text, kind_of, known_charset, readings, words_in
+from lockgate.abuse_gate.request.content_kinds import (
+    decode_utf8_leniently,
+    detect_kind,
+    is_text,
+    known_charset,
+    possible_texts,
+    printable_words,
+)
 from lockgate.abuse_gate.request.conversation import (
     REFUSALS,
     SEPARATOR,
-    Reading,
-    Refusal,
-    Refused,
+    ConversationReader,
+    RefusedRequest,
     Turn,
+    UnreadableRequest,
     Upload,
     begins_like_json,
-    named,
     read_json,
     read_leniently,
+    source_name,
 )
-from lockgate.abuse_gate.request.multipart import Part, parameters, parts
+from lockgate.abuse_gate.request.multipart import MultipartPart, parse_parameters, split_parts
 from lockgate.core.requests.payload import MAX_META, MAX_PROMPT_CHARACTERS, MAX_RULE_HITS, MODALITIES, PolicyContext
 
-__all__ = ["REFUSALS", "Inspected", "Normalized", "Refused", "Turn", "Upload", "normalize", "payload_of"]
+__all__ = [
+    "REFUSALS",
+    "InspectedUpload",
+    "NormalizedRequest",
+    "RefusedRequest",
+    "Turn",
+    "Upload",
+    "normalize",
+    "payload_from_request",
+]
 
 MAX_FIELDS: Final = 1000
 OPAQUE: Final = "opaque_media_noninterpretable"
@@ -41,7 +57,7 @@ UNREAD: Final = "artifact:unread"
 _USERS_FIELDS: Final = frozenset("prompt prompt_text input message text query question q content user_input".split())
 
 
-class Normalized(NamedTuple):
+class NormalizedRequest(NamedTuple):
     """What a request says. `flags`: what nobody here can look into."""
 
     turns: tuple[Turn, ...]
@@ -50,7 +66,7 @@ class Normalized(NamedTuple):
     flags: tuple[str, ...] = ()
 
 
-class Inspected(NamedTuple):
+class InspectedUpload(NamedTuple):
     """What is in one upload: what a reader sees, what is hidden from one, and what the rules say about both.
 
     `rule_hits` and the names in `stats` are from fixed lists. `complete` is False when not all of it could be read.
@@ -65,24 +81,26 @@ class Inspected(NamedTuple):
     complete: bool = True
 
 
-def normalize(body: bytes, content_type: str, *, path: str = "", query: bytes = b"") -> Normalized | Refused:
+def normalize(
+    body: bytes, content_type: str, *, path: str = "", query: bytes = b""
+) -> NormalizedRequest | RefusedRequest:
     """What a request says, or why it is not read."""
-    reading = Reading()
+    reading = ConversationReader()
     stream = False
     try:
-        _address(reading, path, query)
+        _read_address(reading, path, query)
         if body:
-            stream = _body(reading, body, content_type)
+            stream = _read_body(reading, body, content_type)
         reading.end_turn()
-    except Refusal as refusal:
+    except UnreadableRequest as refusal:
         return refusal.refused
-    return Normalized(
+    return NormalizedRequest(
         tuple(reading.turns), tuple(reading.uploads), stream, tuple(sorted(reading.flags)) if reading.flags else ()
     )
 
 
-def payload_of(
-    found: Normalized, inspected: Sequence[Inspected] = (), *, context: PolicyContext | None = None
+def payload_from_request(
+    found: NormalizedRequest, inspected: Sequence[InspectedUpload] = (), *, context: PolicyContext | None = None
 ) -> Mapping[str, object]:
     """The payload that an adapter is asked about.
 
@@ -94,7 +112,7 @@ def payload_of(
     room = MAX_PROMPT_CHARACTERS - sum(len(text) + len(SEPARATOR) for text in texts)
     flags = [OPAQUE] if found.flags else []
     # Hidden text first: it is what somebody did not want to be seen.
-    for text in _documents(inspected):
+    for text in _document_texts(inspected):
         if len(text) + len(SEPARATOR) > room:
             text = text[: max(0, room - len(SEPARATOR))]
             flags.append("truncated")
@@ -127,7 +145,7 @@ def payload_of(
     }
 
 
-def _documents(inspected: Iterable[Inspected]) -> list[str]:
+def _document_texts(inspected: Iterable[InspectedUpload]) -> list[str]:
     listed = list(inspected)
     return [text for one in listed for text in one.hidden] + [text for one in listed for text in one.texts]
 
@@ -135,80 +153,80 @@ def _documents(inspected: Iterable[Inspected]) -> list[str]:
 # --- the parts of a request
 
 
-def _address(reading: Reading, path: str, query: bytes) -> None:
+def _read_address(reading: ConversationReader, path: str, query: bytes) -> None:
     # A plain path is the app's own; one with anything else in it may be a question.
     if not _PLAIN_PATH.fullmatch(path):
         plain = unquote(path)
         if not _PLAIN_PATH.fullmatch(plain):
-            reading.say(plain, "request")
+            reading.add_text(plain, "request")
             reading.end_turn()
     if query:
-        _fields(reading, _form(query, "utf-8"))
+        _read_fields(reading, _parse_form(query, "utf-8"))
 
 
 _PLAIN_PATH = re.compile("[A-Za-z0-9/_.:~-]*+")
 
 
-def _body(reading: Reading, body: bytes, content_type: str) -> bool:
+def _read_body(reading: ConversationReader, body: bytes, content_type: str) -> bool:
     """Reads it; whether a stream was asked for."""
-    media, given = _media(content_type, "bad-content-type")
+    media, given = _parse_content_type(content_type, "bad-content-type")
     if media.startswith("multipart/"):
-        _multipart(reading, body, given.get("boundary", ""), _charset(given.get("charset", "")))
+        _read_multipart(reading, body, given.get("boundary", ""), _require_charset(given.get("charset", "")))
         return False
-    charset = _charset(given["charset"]) if "charset" in given else ""
+    charset = _require_charset(given["charset"]) if "charset" in given else ""
     form = media == "application/x-www-form-urlencoded"
     declared = media in ("application/json", "text/json") or media.endswith("+json")
     textual = form or declared or media.startswith("text/")
-    texts, whole = readings(body, charset) if textual or _may_be_text(body) else ([], True)
+    texts, whole = possible_texts(body, charset) if textual or _may_be_text(body) else ([], True)
     if textual and not whole:
-        raise Refusal("bad-text")
+        raise UnreadableRequest("bad-text")
     if declared and len(texts) == 1:
         # Nearly all, and what follows comes to no more than this.
         value = read_json(texts[0])
-        reading.json(value)
+        reading.add_json(value)
         return isinstance(value, dict) and value.get("stream") is True
     stream, strict = False, bool(texts)
     spoken = textual and media != "text/html"
     kind = ""
     for number, text in enumerate(texts):
         # An app may read JSON from a body whatever it is called, and many do.
-        values, one = _json_in(text, must=declared and number == 0)
+        values, one = _find_json(text, must=declared and number == 0)
         strict = strict and one
         for value in values:
-            reading.json(value)
+            reading.add_json(value)
             stream = stream or (isinstance(value, dict) and value.get("stream") is True)
         if one or form:
             continue
-        kind = kind or kind_of(body, media)
+        kind = kind or detect_kind(body, media)
         if spoken or kind == "text" or (values and is_text(body)):
-            reading.text(text, "user" if media.startswith("text/") else "request")
+            reading.add_body_text(text, "user" if media.startswith("text/") else "request")
     if form:
-        _fields(reading, _forms(body, charset))
+        _read_fields(reading, _parse_form_readings(body, charset))
     elif not strict and not declared and kind != "text":
         # It can be a document to those who look at its bytes, and a text to those who do not.
-        reading.upload("", media, body)
+        reading.add_upload("", media, body)
     return stream
 
 
 def _may_be_text(data: bytes) -> bool:
     """Whether somebody may read it as a text, or as JSON; from other bytes the inspector takes what words there are."""
-    return is_text(data) or kind_of(data) == "text" or _JSON_BYTES.match(data) is not None
+    return is_text(data) or detect_kind(data) == "text" or _JSON_BYTES.match(data) is not None
 
 
 _JSON_BYTES = re.compile(rb"[\x00\xff\xfe\xef\xbb\xbf\s]*+[{\[]")
 
 
-def _media(content_type: str, reason: str) -> tuple[str, dict[str, str]]:
+def _parse_content_type(content_type: str, reason: str) -> tuple[str, dict[str, str]]:
     if content_type == "application/json":
         # Nearly all.
         return content_type, {}
-    parsed = parameters(content_type) if content_type.strip() else ("", dict[str, str]())
+    parsed = parse_parameters(content_type) if content_type.strip() else ("", dict[str, str]())
     if parsed is None:
-        raise Refusal(reason)
+        raise UnreadableRequest(reason)
     return parsed
 
 
-def _json_in(text: str, *, must: bool) -> tuple[list[object], bool]:
+def _find_json(text: str, *, must: bool) -> tuple[list[object], bool]:
     """The values that a parser may find in a text, and whether it is JSON and nothing else.
 
     Where it must be that, and where it could be read in two ways, Refusal.
@@ -217,31 +235,31 @@ def _json_in(text: str, *, must: bool) -> tuple[list[object], bool]:
         return [], False
     try:
         return [read_json(text)], True
-    except Refusal as refusal:
+    except UnreadableRequest as refusal:
         if must or refusal.refused.reason != "not-json":
             raise
         return read_leniently(text), False
 
 
-def _charset(name: str) -> str:
+def _require_charset(name: str) -> str:
     known = known_charset(name)
     if name and not known:
-        raise Refusal("unknown-charset")
+        raise UnreadableRequest("unknown-charset")
     return known
 
 
-def _form(data: bytes, charset: str) -> list[tuple[str, str]]:
+def _parse_form(data: bytes, charset: str) -> list[tuple[str, str]]:
     try:
         # Letters beyond ASCII may come as they are, too.
         text = data.decode(charset)
         return parse_qsl(text, keep_blank_values=True, encoding=charset, errors="strict", max_num_fields=MAX_FIELDS)
     except (UnicodeError, ValueError):
-        raise Refusal("bad-form") from None
+        raise UnreadableRequest("bad-form") from None
 
 
-def _forms(data: bytes, charset: str) -> list[tuple[str, str]]:
+def _parse_form_readings(data: bytes, charset: str) -> list[tuple[str, str]]:
     """The fields of a form in every way in which somebody may read them: most apps do not look at its charset."""
-    fields = _form(data, charset or "utf-8")
+    fields = _parse_form(data, charset or "utf-8")
     if charset in ("", "utf-8"):
         return fields
     try:
@@ -257,7 +275,7 @@ def _forms(data: bytes, charset: str) -> list[tuple[str, str]]:
             data.decode("latin-1"), keep_blank_values=True, encoding="latin-1", max_num_fields=MAX_FIELDS
         )
     except (UnicodeError, ValueError):
-        raise Refusal("bad-form") from None
+        raise UnreadableRequest("bad-form") from None
     found = dict.fromkeys((*fields, *decoded))
     for name, value in divided:
         names, values = _decodings(name.encode("latin-1"), charset), _decodings(value.encode("latin-1"), charset)
@@ -266,57 +284,57 @@ def _forms(data: bytes, charset: str) -> list[tuple[str, str]]:
 
 
 def _decodings(data: bytes, charset: str) -> list[str]:
-    return list(dict.fromkeys((as_utf8(data), data.decode(charset, "replace"))))
+    return list(dict.fromkeys((decode_utf8_leniently(data), data.decode(charset, "replace"))))
 
 
-def _fields(reading: Reading, fields: Iterable[tuple[str, str]]) -> None:
+def _read_fields(reading: ConversationReader, fields: Iterable[tuple[str, str]]) -> None:
     for name, value in fields:
-        _field(reading, name, value)
+        _read_field(reading, name, value)
 
 
-def _field(reading: Reading, name: str, value: str) -> None:
-    values, strict = _json_in(value, must=False)
+def _read_field(reading: ConversationReader, name: str, value: str) -> None:
+    values, strict = _find_json(value, must=False)
     begin = len(reading.turns)
     for inside in values:
-        reading.json({name: inside})
+        reading.add_json({name: inside})
     # Only a body has a system turn: what calls itself one in a query or a form is anybody's.
     for place, turn in enumerate(reading.turns[begin:], begin):
         if turn.source == "system":
             reading.turns[place] = turn._replace(source="request")
     if not strict:
-        reading.field(name, value, "user" if name.lower() in _USERS_FIELDS else "request")
+        reading.add_form_field(name, value, "user" if name.lower() in _USERS_FIELDS else "request")
 
 
-def _multipart(reading: Reading, body: bytes, boundary: str, charset: str) -> None:
-    listed, around = parts(body, boundary)
+def _read_multipart(reading: ConversationReader, body: bytes, boundary: str, charset: str) -> None:
+    listed, around = split_parts(body, boundary)
     for part in listed:
-        _one_part(reading, part, charset)
+        _read_part(reading, part, charset)
     if around:
         # Most parsers skip it; to look at it costs nothing.
-        reading.say(around.decode("utf-8", "replace"), "request")
+        reading.add_text(around.decode("utf-8", "replace"), "request")
         reading.end_turn()
 
 
-def _one_part(reading: Reading, part: Part, overall: str) -> None:
-    media, given = _media(part.content_type, "bad-multipart")
-    charset = _charset(given.get("charset", ""))
+def _read_part(reading: ConversationReader, part: MultipartPart, overall: str) -> None:
+    media, given = _parse_content_type(part.content_type, "bad-multipart")
+    charset = _require_charset(given.get("charset", ""))
     field = part.filename is None
     textual = not media or media == "application/json" or media.startswith("text/")
-    texts, whole = readings(part.data, charset) if (field and textual) or _may_be_text(part.data) else ([], True)
+    texts, whole = possible_texts(part.data, charset) if (field and textual) or _may_be_text(part.data) else ([], True)
     if field and textual and overall not in ("", "utf-8", charset):
         # Some apps believe what is said about all parts.
-        texts = list(dict.fromkeys((*texts, *readings(part.data, overall)[0])))
+        texts = list(dict.fromkeys((*texts, *possible_texts(part.data, overall)[0])))
     if field:
         # Whatever is in it, an app may take it for what somebody wrote.
         if media and textual and not whole:
-            raise Refusal("bad-text")
-        for text in texts if textual else [words_in(part.data, MAX_PROMPT_CHARACTERS + 1)[0]]:
+            raise UnreadableRequest("bad-text")
+        for text in texts if textual else [printable_words(part.data, MAX_PROMPT_CHARACTERS + 1)[0]]:
             if text or not part.data:
-                _field(reading, part.name, text)
+                _read_field(reading, part.name, text)
         if textual and whole and (is_text(part.data) or not part.data):
             return
     for name in (part.name, part.filename):
         if name and (name == part.filename or not name.isidentifier()):
-            reading.say(name, named("document", part.filename or part.name))
+            reading.add_text(name, source_name("document", part.filename or part.name))
     reading.end_turn()
-    reading.upload(part.filename or part.name, part.content_type, part.data)
+    reading.add_upload(part.filename or part.name, part.content_type, part.data)

@@ -19,9 +19,9 @@ from itertools import pairwise
 from typing import Final
 from urllib.parse import parse_qsl
 
-from lockgate.abuse_gate.request.content_kinds import MEDIA, kind_of
-from lockgate.abuse_gate.request.multipart import parameters, parts
-from lockgate.core.strict_json import Refusal, read_json
+from lockgate.abuse_gate.request.content_kinds import MEDIA, detect_kind
+from lockgate.abuse_gate.request.multipart import parse_parameters, split_parts
+from lockgate.core.strict_json import UnreadableRequest, read_json
 
 # Names under which words stand, or the parts that they are divided into.
 _WORDS: Final = frozenset(
@@ -155,21 +155,21 @@ def may_use_tools(body: bytes, content_type: str, path: str = "", query: bytes =
     try:
         text = query.decode("utf-8")
         for name, value in parse_qsl(text, keep_blank_values=True, errors="strict"):
-            if _names_tools(name) or _LOOKS_LIKE_TOOLS.search(name) or not _is_said(value):
+            if _names_tools(name) or _LOOKS_LIKE_TOOLS.search(name) or not _is_speech(value):
                 return True
-        return bool(body) and not _plain_body(body, content_type)
-    except (UnicodeError, ValueError, Refusal):
+        return bool(body) and not _is_plain_body(body, content_type)
+    except (UnicodeError, ValueError, UnreadableRequest):
         return True
 
 
-def _plain_body(body: bytes, content_type: str) -> bool:
-    parsed = parameters(content_type) if content_type.strip() else ("", dict[str, str]())
+def _is_plain_body(body: bytes, content_type: str) -> bool:
+    parsed = parse_parameters(content_type) if content_type.strip() else ("", dict[str, str]())
     if parsed is None or parsed[1].get("charset", "utf-8").lower() not in ("utf-8", "utf8", "us-ascii", "ascii"):
         return False
     media, given = parsed
     if media == "multipart/form-data":
-        return _plain_parts(body, given.get("boundary", ""))
-    kind = kind_of(body, media)
+        return _are_plain_parts(body, given.get("boundary", ""))
+    kind = detect_kind(body, media)
     if kind in (*MEDIA, "pdf", "docx"):
         # A picture sent as it is. Under any other name its reader may be none that looks at its first bytes.
         return media.startswith(("image/", "audio/", "video/")) or media in (
@@ -178,42 +178,42 @@ def _plain_body(body: bytes, content_type: str) -> bool:
         )
     text = body.decode("utf-8").removeprefix("\ufeff")
     if media == "application/x-www-form-urlencoded":
-        return _plain_fields(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=1000))
+        return _are_plain_fields(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=1000))
     if media in ("application/json", "text/json") or (media in ("", "text/plain") and _JSON.match(text)):
-        return _plain_value(read_json(text))
-    return media == "text/plain" and _only_words(text)
+        return _is_plain_value(read_json(text))
+    return media == "text/plain" and _has_no_tool_keys(text)
 
 
-def _plain_parts(body: bytes, boundary: str) -> bool:
-    listed, around = parts(body, boundary)
+def _are_plain_parts(body: bytes, boundary: str) -> bool:
+    listed, around = split_parts(body, boundary)
     if around:
         return False
     fields: list[tuple[str, str]] = []
     for part in listed:
         if part.filename is None:
             fields.append((part.name, part.data.decode("utf-8")))
-        elif not _plain_file(part.name, part.data, part.content_type, part.filename):
+        elif not _is_plain_file(part.name, part.data, part.content_type, part.filename):
             return False
-    return _plain_fields(fields)
+    return _are_plain_fields(fields)
 
 
-def _plain_file(name: str, data: bytes, content_type: str, filename: str) -> bool:
-    kind = kind_of(data, content_type, filename)
+def _is_plain_file(name: str, data: bytes, content_type: str, filename: str) -> bool:
+    kind = detect_kind(data, content_type, filename)
     if kind in (*MEDIA, "pdf", "docx"):
         return not _names_tools(name)
     if kind not in ("text", "html"):
         return False
-    text = _unescaped(data.decode("utf-8", "replace"))
+    text = _unescape(data.decode("utf-8", "replace"))
     # Under a name of its own, JSON may be the request itself; a file of JSON is one, unless it is a list of requests.
     if _JSON.match(text):
-        return name in _FILES and not _has_keys(text)
+        return name in _FILES and not _has_tool_keys(text)
     return not _names_tools(name)
 
 
-def _plain_fields(fields: Iterable[tuple[str, str]]) -> bool:
+def _are_plain_fields(fields: Iterable[tuple[str, str]]) -> bool:
     return all(
         not value
-        or (name in _WORDS and _is_said(value))
+        or (name in _WORDS and _is_speech(value))
         or (
             name in _VALUES
             and not _JSON.match(value)
@@ -223,13 +223,13 @@ def _plain_fields(fields: Iterable[tuple[str, str]]) -> bool:
     )
 
 
-def _plain_value(value: object) -> bool:
+def _is_plain_value(value: object) -> bool:
     if isinstance(value, str):
-        return _is_said(value)
-    return isinstance(value, dict) and all(_plain_entry(name, inside) for name, inside in value.items())
+        return _is_speech(value)
+    return isinstance(value, dict) and all(_is_plain_entry(name, inside) for name, inside in value.items())
 
 
-def _plain_entry(name: str, value: object) -> bool:
+def _is_plain_entry(name: str, value: object) -> bool:
     if value is None or value is False or value in ("", []):
         # Nothing is offered by nothing. An empty object switches on whatever has its name.
         return True
@@ -239,28 +239,28 @@ def _plain_entry(name: str, value: object) -> bool:
         listed = value if isinstance(value, list) else [value]
         return all(isinstance(one, str) and not _ACTING.search(one) for one in listed)
     if name in _CHATS or (name in ("input", "message") and isinstance(value, list | dict)):
-        return _plain_chat(value if isinstance(value, list) else [value])
+        return _is_plain_chat(value if isinstance(value, list) else [value])
     if name in _SYSTEMS:
-        return isinstance(value, str) or (isinstance(value, dict) and _plain_message(value) == _SAYS)
+        return isinstance(value, str) or (isinstance(value, dict) and _classify_message(value) == _SAYS)
     if name in _WORDS and (isinstance(value, str) or (name != "text" and isinstance(value, list))):
-        return _plain_words(value, name)
+        return _are_plain_words(value, name)
     if name in _LABELS:
         return isinstance(value, dict) and all(_is_value(one) for one in value.values())
     if name in _FREE and isinstance(value, dict | list):
         return True
     if name in _SETTINGS and isinstance(value, dict | list):
-        return _plain_settings(value)
+        return _are_plain_settings(value)
     return name in _VALUES and _is_value(value)
 
 
 def _is_value(value: object) -> bool:
     return all(
-        isinstance(one, int | float) or (isinstance(one, str) and _is_said(one))
+        isinstance(one, int | float) or (isinstance(one, str) and _is_speech(one))
         for one in (value if isinstance(value, list) else [value])
     )
 
 
-def _plain_settings(value: object) -> bool:
+def _are_plain_settings(value: object) -> bool:
     stack = [value]
     while stack:
         item = stack.pop()
@@ -270,22 +270,22 @@ def _plain_settings(value: object) -> bool:
             stack.extend(inside for name, inside in item.items() if name not in _SCHEMAS)
         elif isinstance(item, list):
             stack.extend(item)
-        elif isinstance(item, str) and not _is_said(item):
+        elif isinstance(item, str) and not _is_speech(item):
             return False
     return True
 
 
-def _plain_words(value: object, name: str) -> bool:
+def _are_plain_words(value: object, name: str) -> bool:
     if isinstance(value, str):
-        return not (name == "query" and _GRAPHQL.match(value)) and _is_said(value)
+        return not (name == "query" and _GRAPHQL.match(value)) and _is_speech(value)
     if not isinstance(value, list):
         return False
     # Tokens, texts, lists of them, or the parts of a prompt.
     return all(
         isinstance(one, int)
-        or (isinstance(one, str) and _is_said(one))
+        or (isinstance(one, str) and _is_speech(one))
         or (isinstance(one, list) and all(type(token) is int for token in one))
-        or (isinstance(one, dict) and _plain_part(one) == _SAYS)
+        or (isinstance(one, dict) and _classify_part(one) == _SAYS)
         for one in value
     )
 
@@ -293,27 +293,27 @@ def _plain_words(value: object, name: str) -> bool:
 _SAYS, _ACTS_IN_IT, _UNKNOWN = 0, 1, 2
 
 
-def _plain_chat(messages: list[object]) -> bool:
+def _is_plain_chat(messages: list[object]) -> bool:
     """Whether all of it is known, and whether it goes on with a user's words after what was called and read."""
     goes_on = True
     for message in messages:
         if isinstance(message, str):
-            if not _is_said(message):
+            if not _is_speech(message):
                 return False
             continue
         if isinstance(message, int) or (isinstance(message, list) and all(type(one) is int for one in message)):
             continue
-        found = _plain_message(message) if isinstance(message, dict) else _UNKNOWN
+        found = _classify_message(message) if isinstance(message, dict) else _UNKNOWN
         if found == _UNKNOWN or not isinstance(message, dict):
             return False
         if found == _ACTS_IN_IT:
             goes_on = False
-        elif _speaks(message):
+        elif _user_speaks(message):
             goes_on = True
     return goes_on
 
 
-def _speaks(message: dict[str, object]) -> bool:
+def _user_speaks(message: dict[str, object]) -> bool:
     """Whether a user says something in it: nothing, or a dot from the system, is no word."""
     if str(message.get("role", "user")).lower() not in ("user", "human"):
         return False
@@ -323,14 +323,14 @@ def _speaks(message: dict[str, object]) -> bool:
     return any(isinstance(text, str) and any(map(str.isalnum, text)) for text in texts)
 
 
-def _plain_message(message: dict[str, object]) -> int:
+def _classify_message(message: dict[str, object]) -> int:
     kind, role = message.get("type", "message"), message.get("role", "user")
     if not isinstance(kind, str):
         return _UNKNOWN
     if kind in ("function_call", "function_call_output"):
-        return _plain_part(message)
+        return _classify_part(message)
     if "content" not in message and kind in _PARTS:
-        return _plain_part(message)
+        return _classify_part(message)
     if kind not in ("message", "reasoning") and kind not in _PARTS:
         return _UNKNOWN
     if not isinstance(role, str) or (role.lower() not in _SPEAKERS and role not in _SPEAKERS | _ACTORS):
@@ -343,7 +343,7 @@ def _plain_message(message: dict[str, object]) -> int:
             found = _ACTS_IN_IT
         elif name in ("content", "parts") and not isinstance(value, str):
             for part in value if isinstance(value, list) else [value]:
-                act = _plain_part(part) if isinstance(part, dict) else _SAYS if isinstance(part, str) else _UNKNOWN
+                act = _classify_part(part) if isinstance(part, dict) else _SAYS if isinstance(part, str) else _UNKNOWN
                 if act == _UNKNOWN:
                     return _UNKNOWN
                 found = max(found, act)
@@ -354,7 +354,7 @@ def _plain_message(message: dict[str, object]) -> int:
     return found
 
 
-def _plain_part(part: dict[str, object]) -> int:
+def _classify_part(part: dict[str, object]) -> int:
     kind = part.get("type")
     if kind is None:
         # Gemini's and Bedrock's, whose name says what they are.
@@ -373,17 +373,17 @@ def _plain_part(part: dict[str, object]) -> int:
     return _ACTS_IN_IT if acts else _SAYS
 
 
-def _only_words(text: str) -> bool:
+def _has_no_tool_keys(text: str) -> bool:
     """Whether a text is only that, also to somebody who might take it for JSON, a form or a file of settings."""
-    return not _has_keys(_unescaped(text)) and not _ESCAPED_KEY.search(text)
+    return not _has_tool_keys(_unescape(text)) and not _ESCAPED_KEY.search(text)
 
 
-def _is_said(text: str) -> bool:
+def _is_speech(text: str) -> bool:
     """Whether what stands where words stand is words: only what begins like JSON could be more to anybody."""
-    return not _JSON.match(text) or _only_words(text)
+    return not _JSON.match(text) or _has_no_tool_keys(text)
 
 
-def _has_keys(text: str) -> bool:
+def _has_tool_keys(text: str) -> bool:
     text, seen = text.lower(), 0
     # Found one by one: a search for all of them at once takes a hundred times as long.
     for stem in _STEMS:
@@ -398,7 +398,7 @@ def _has_keys(text: str) -> bool:
     return False
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return _ESCAPES.sub(lambda match: chr(int(match[1], 16)), text) if "\\" in text else text
 
 
@@ -416,6 +416,6 @@ def _names_tools_within(value: object) -> bool:
             stack.extend(item.values())
         elif isinstance(item, list):
             stack.extend(item)
-        elif isinstance(item, str) and not _is_said(item):
+        elif isinstance(item, str) and not _is_speech(item):
             return True
     return False

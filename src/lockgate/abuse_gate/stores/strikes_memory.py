@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
-from lockgate.core.requests.strikes import KINDS, PRINCIPAL, LadderSettings, Record, Subject
+from lockgate.core.requests.strikes import KINDS, PRINCIPAL, LadderSettings, StrikeRecord, Subject
 
 # What is known of nobody; those of whom nothing is known have this very one.
-NEW = Record()
+NO_RECORD = StrikeRecord()
 # What is forgotten at once when nothing but bans is left to forget.
 _SHARE = 100
 
@@ -29,8 +29,8 @@ class MemoryStrikes:
         self._evicted = evicted
         # In the order of the last strike, oldest first; a plain dict would look for its first entry among all that it
         # had before. Keys as bytes: half the size.
-        self._struck: dict[str, OrderedDict[bytes, Record]] = {kind: OrderedDict() for kind in KINDS}
-        self._banned: OrderedDict[bytes, Record] = OrderedDict()
+        self._struck: dict[str, OrderedDict[bytes, StrikeRecord]] = {kind: OrderedDict() for kind in KINDS}
+        self._banned: OrderedDict[bytes, StrikeRecord] = OrderedDict()
         self._most_bans = max(1, settings.max_subjects * 3 // 4)
 
     def __len__(self) -> int:
@@ -41,11 +41,11 @@ class MemoryStrikes:
         """Whether anybody might be banned: False says that nobody is."""
         return bool(self._banned)
 
-    def get(self, subject: Subject) -> Record:
+    def get(self, subject: Subject) -> StrikeRecord:
         key = bytes.fromhex(subject.key)
-        return self._banned.get(key) or self._struck[subject.kind].get(key) or NEW
+        return self._banned.get(key) or self._struck[subject.kind].get(key) or NO_RECORD
 
-    def put(self, subject: Subject, record: Record, now: float) -> None:
+    def put(self, subject: Subject, record: StrikeRecord, now: float) -> None:
         kind, key = subject.kind, bytes.fromhex(subject.key)
         struck = self._struck[kind]
         struck.pop(key, None)
@@ -53,16 +53,16 @@ class MemoryStrikes:
             self._banned.pop(key, None)
         if kind == PRINCIPAL and record.ends() > now:
             self._banned[key] = record
-        elif self._counts(record, now):
+        elif self._still_counts(record, now):
             struck[key] = record
         self._make_room(kind, now)
 
-    def bans(self, now: float) -> Iterator[tuple[Subject, Record]]:
+    def bans(self, now: float) -> Iterator[tuple[Subject, StrikeRecord]]:
         for key, record in list(self._banned.items()):
             if record.ends() > now:
                 yield Subject(PRINCIPAL, key.hex()), record
 
-    def _counts(self, record: Record, now: float) -> bool:
+    def _still_counts(self, record: StrikeRecord, now: float) -> bool:
         strikes = record.strikes
         return (bool(strikes) and now - strikes[-1] < self._settings.window_s) or record.ends() > now
 
@@ -72,22 +72,22 @@ class MemoryStrikes:
         for table in (struck, self._banned) if kind == PRINCIPAL else (struck,):
             for _ in range(2):
                 oldest = next(iter(table), None)
-                if oldest is None or self._counts(table[oldest], now):
+                if oldest is None or self._still_counts(table[oldest], now):
                     break
                 del table[oldest]
         if kind == PRINCIPAL and len(self._banned) > self._most_bans:
-            self._fewer_bans(now)
+            self._drop_bans(now)
         room = self._settings.max_subjects - (len(self._banned) if kind == PRINCIPAL else 0)
         while len(struck) > room:
             oldest = next(iter(struck))
-            if self._counts(struck.pop(oldest), now):
+            if self._still_counts(struck.pop(oldest), now):
                 self._evicted("evicted")
 
-    def _fewer_bans(self, now: float) -> None:
+    def _drop_bans(self, now: float) -> None:
         """Move those that have ended to the others; if there are none, forget those that end soonest."""
         for key in [key for key, record in self._banned.items() if record.ends() <= now]:
             record = self._banned.pop(key)
-            if self._counts(record, now):
+            if self._still_counts(record, now):
                 self._struck[PRINCIPAL][key] = record
         over = len(self._banned) - self._most_bans
         if over > 0:

@@ -22,8 +22,17 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.requests.circuit_breaker import Circuit, Limits, Result, admit, settle
-from lockgate.core.requests.strikes import LIFTED, PRINCIPAL, Heard, Known, LadderSettings, Standing, Subject, Told
+from lockgate.core.requests.circuit_breaker import CallResult, Circuit, CircuitLimits, admit, settle
+from lockgate.core.requests.strikes import (
+    LIFTED,
+    PRINCIPAL,
+    LadderSettings,
+    SharedRecord,
+    SharedStrikes,
+    Standing,
+    StrikeReport,
+    Subject,
+)
 
 if TYPE_CHECKING:
     from valkey.asyncio import Valkey
@@ -32,7 +41,7 @@ if TYPE_CHECKING:
 # All of a call: waiting for a connection, making one, asking and hearing.
 DEADLINE_S = 0.05
 # Three calls in a row without an answer, and for a second nobody waits for one.
-LIMITS = Limits(failures=3, open_s=1.0, lease_s=5.0)
+LIMITS = CircuitLimits(failures=3, open_s=1.0, lease_s=5.0)
 MAX_CONNECTIONS = 16
 # Bans told per answer; a worker that starts late hears of the rest with the next ones.
 MAX_BANS = 100
@@ -153,7 +162,7 @@ class ValkeyStrikes:
         settings: LadderSettings,
         *,
         deadline_s: float = DEADLINE_S,
-        limits: Limits = LIMITS,
+        limits: CircuitLimits = LIMITS,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._url, self._settings = url, settings
@@ -193,47 +202,47 @@ class ValkeyStrikes:
             ],
         }
 
-    async def exchange(self, told: Sequence[Told]) -> Heard | None:
+    async def exchange(self, told: Sequence[StrikeReport]) -> SharedStrikes | None:
         """Tell the others, and hear from them; None when there was no answer in time, or one that cannot be."""
         self._circuit, ticket = admit(self._circuit, self._clock(), self._limits)
         if ticket is None:
             return None
-        result = Result.NEUTRAL
+        result = CallResult.NEUTRAL
         try:
             async with asyncio.timeout(self._deadline_s):
                 heard = await self._ask(told)
-            result = Result.SUCCESS
+            result = CallResult.SUCCESS
             return heard
         except Exception:  # noqa: BLE001  # whatever a server can do to us, requests are judged by what is known here
-            result = Result.FAILURE
+            result = CallResult.FAILURE
             return None
         finally:
             self._circuit = settle(self._circuit, ticket, result, self._clock(), self._limits)
 
-    async def bans(self) -> dict[str, Known]:
+    async def bans(self) -> dict[str, SharedRecord]:
         """Every ban in force, by its principal's key, for a person; raises where there is no answer."""
-        await self._here()
+        await self._script_for_this_loop()
         client = cast(Any, self._client)
         async with asyncio.timeout(_PATIENCE_S):
             rows = await client.zrange(_BANS, 0, -1)
             seconds, micros = await client.time()
-        found: dict[str, Known] = {}
+        found: dict[str, SharedRecord] = {}
         for key, mode, at in (row.split(":") for row in rows):
             left_s = int(at) / 1000 - seconds - micros / 1e6
             if mode == "x":
                 found.pop(key, None)
             elif left_s > 0:
-                before = found.get(key, Known())
+                before = found.get(key, SharedRecord())
                 found[key] = before._replace(**{_LEFT[mode]: max(left_s, getattr(before, _LEFT[mode]))})
         return found
 
     async def lift(self, key: str) -> None:
         """Have nobody know of this principal's bans any more; raises where there is no answer."""
-        await self._here()
+        await self._script_for_this_loop()
         client = cast(Any, self._client)
         longest = max(self._settings.cooldown_s(mode) for mode in _FIELDS)
         async with asyncio.timeout(_PATIENCE_S):
-            await client.eval(LIFT, 2, _BANS, _hash(PRINCIPAL, key), key, _ms(longest))
+            await client.eval(LIFT, 2, _BANS, _subject_key(PRINCIPAL, key), key, _ms(longest))
 
     async def close(self) -> None:
         client, self._client = self._client, None
@@ -241,8 +250,8 @@ class ValkeyStrikes:
             with suppress(Exception):
                 await client.aclose()
 
-    async def _ask(self, told: Sequence[Told]) -> Heard:
-        script = await self._here()
+    async def _ask(self, told: Sequence[StrikeReport]) -> SharedStrikes:
+        script = await self._script_for_this_loop()
         nonce, cursor = token_hex(8), self._cursor
         asked = self._policy | {
             "name": self._name or nonce,
@@ -258,25 +267,25 @@ class ValkeyStrikes:
             ],
         }
         # One tag for all keys: in a cluster they must be on one server, for the script sees them together.
-        keys = ["{lockgate:abuse}:name", _BANS, *(_hash(*each.subject) for each in told)]
+        keys = ["{lockgate:abuse}:name", _BANS, *(_subject_key(*each.subject) for each in told)]
         async with self._free:
             reply = await script(keys=keys, args=[json.dumps(asked), nonce])
         # A reply to another question, on a connection that somebody left in the middle, would lift or make bans.
         if reply[0] != nonce or len(reply[2]) != len(told):
             await self.close()
             raise ValueError("a reply to something else")
-        return self._read(cursor, *reply[1:])
+        return self._heard_from_reply(cursor, *reply[1:])
 
-    def _read(
+    def _heard_from_reply(
         self, asked: str, name: str, known: list[list[int]], bans: list[list[Any]], cursor: str, top: str
-    ) -> Heard:
+    ) -> SharedStrikes:
         forgot = bool(self._name) and (name != self._name or int(top) < int(asked))
-        heard = Heard(
-            tuple(Known(tuple(ms / 1000 for ms in ages), l / 1000, q / 1000) for l, q, *ages in known),  # noqa: E741
+        heard = SharedStrikes(
+            tuple(SharedRecord(tuple(ms / 1000 for ms in ages), l / 1000, q / 1000) for l, q, *ages in known),  # noqa: E741
             tuple(
                 (
                     Subject(PRINCIPAL, bytes.fromhex(key).hex()),
-                    LIFTED if mode == "x" else Known((), **{_LEFT[mode]: max(0, ms) / 1000}),
+                    LIFTED if mode == "x" else SharedRecord((), **{_LEFT[mode]: max(0, ms) / 1000}),
                 )
                 for key, mode, ms in bans
             ),
@@ -286,7 +295,7 @@ class ValkeyStrikes:
         self._name, self._cursor = name, "0" if forgot else max(cursor, self._cursor, key=int)
         return heard
 
-    async def _here(self) -> AsyncScript:
+    async def _script_for_this_loop(self) -> AsyncScript:
         """The script at this event loop's client: connections are of no use to another, such as a forked child's."""
         home = asyncio.get_running_loop()
         if self._client is None or self._home is not home:
@@ -301,7 +310,7 @@ class ValkeyStrikes:
         return self._script
 
 
-def _hash(kind: str, key: str) -> str:
+def _subject_key(kind: str, key: str) -> str:
     return f"{{lockgate:abuse}}:{kind}:{key}"
 
 

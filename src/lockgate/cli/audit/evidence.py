@@ -14,7 +14,7 @@ from lockgate.cli.exit_codes import Exit
 from lockgate.core.errors import JournalDamaged, LockgateError, quoted
 
 if TYPE_CHECKING:
-    from lockgate.core.journal.exports import Row
+    from lockgate.core.journal.exports import ExportRow
     from lockgate.journal.log import Shard, Snapshot
 
 _MOST_PROOF = 1 << 18
@@ -38,7 +38,7 @@ def head(args: argparse.Namespace) -> Exit:
 
 def prove(args: argparse.Namespace) -> Exit:
     from lockgate.journal import keys
-    from lockgate.journal.log import inclusion
+    from lockgate.journal.log import prove_inclusion
 
     if args.check is not None:
         return _check_proof(args)
@@ -49,7 +49,7 @@ def prove(args: argparse.Namespace) -> Exit:
             raise LockgateError(f"--{name} has no effect without --check")
     with log_from(args).reading() as view:
         shard = shard_of(view, args.shard)
-        proof = inclusion(view, args.index, origin=shard.origin, verify=keys.verify)
+        proof = prove_inclusion(view, args.index, origin=shard.origin, verify=keys.verify)
         if args.record is not None:
             _write(args.record, [_proved(view, shard, args.index)])
     _write(args.out, [proof.to_bytes()])
@@ -70,7 +70,7 @@ def _check_proof(args: argparse.Namespace) -> Exit:
     from lockgate.cli.terminal import visible
     from lockgate.core.errors import InvalidNote
     from lockgate.core.journal.merkle import leaf_hash
-    from lockgate.core.journal.signed_notes import open_proof, parse_note, parse_proof, verified
+    from lockgate.core.journal.signed_notes import open_proof, parse_note, parse_proof, verify_signatures
     from lockgate.journal import keys
 
     if args.record is None or args.key is None:
@@ -85,7 +85,9 @@ def _check_proof(args: argparse.Namespace) -> Exit:
         proof = parse_proof(data)
         # A record is one line, and an editor may have ended it.
         found = open_proof(proof, leaf_hash(body.removesuffix(b"\n")), key, keys.verify)
-        if witness is not None and witness not in verified(parse_note(proof.checkpoint), [witness], keys.verify):
+        if witness is not None and witness not in verify_signatures(
+            parse_note(proof.checkpoint), [witness], keys.verify
+        ):
             raise InvalidNote(f"the witness {quoted(witness.name)} has not cosigned it")
     except InvalidNote as error:
         print(f"not proved: {visible(error.message)}")
@@ -143,7 +145,7 @@ def _exported(view: Snapshot, shard: Shard) -> Iterator[bytes]:
     return export_lines(note, _as_recorded(islice(rows(view, shard), covered.size), covered.size))
 
 
-def _as_recorded(found: Iterable[Row], size: int) -> Iterator[Row]:
+def _as_recorded(found: Iterable[ExportRow], size: int) -> Iterator[ExportRow]:
     """These rows, as long as they are all there and each hashes to its leaf."""
     from lockgate.core.journal.merkle import leaf_hash
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from lockgate.core.errors import InvalidConfig, InvalidNote, LockgateError, quoted
-from lockgate.core.journal.exports import HEADER, Row, read_export
-from lockgate.core.journal.verification import Shard as AuditedShard
-from lockgate.settings.config import beside
+from lockgate.core.journal.exports import HEADER, ExportRow, read_export
+from lockgate.core.journal.verification import AuditedShard as AuditedShard
+from lockgate.settings.config import path_beside_log
 
 if TYPE_CHECKING:
     from lockgate.core.journal.signed_notes import PublicKey
@@ -55,7 +55,7 @@ def place_from(args: argparse.Namespace) -> Place:
         key: Path | None = None
         # A copy may have any name.
         with suppress(InvalidConfig):
-            key = None if args.log.startswith(POSTGRES) else beside(Path(args.log), ".key")
+            key = None if args.log.startswith(POSTGRES) else path_beside_log(Path(args.log), ".key")
         return Place(args.log, key)
     from lockgate import assemble
 
@@ -177,21 +177,21 @@ def _said_size(head: bytes) -> int:
     return int(lines[1]) if len(lines) > 1 and lines[1].isdigit() and len(lines[1]) < 19 else 0
 
 
-def rows(view: Snapshot, shard: Shard, start: int = START, stop: int = END) -> Iterator[Row]:
+def rows(view: Snapshot, shard: Shard, start: int = START, stop: int = END) -> Iterator[ExportRow]:
     """Leaves and bodies side by side. A body without a leaf is handed on with none, for the audit to say so."""
     bodies = view.bodies(shard.number, start, stop)
     body = next(bodies, None)
     for at, leaf in view.leaves(shard.number, start, stop):
         while body is not None and body[0] < at:
-            yield Row(body[0], b"", body[1])
+            yield ExportRow(body[0], b"", body[1])
             body = next(bodies, None)
         if body is not None and body[0] == at:
-            yield Row(at, leaf, body[1])
+            yield ExportRow(at, leaf, body[1])
             body = next(bodies, None)
         else:
-            yield Row(at, leaf, None)
+            yield ExportRow(at, leaf, None)
     while body is not None:
-        yield Row(body[0], b"", body[1])
+        yield ExportRow(body[0], b"", body[1])
         body = next(bodies, None)
 
 
@@ -249,13 +249,13 @@ def read_witness_key(text: str) -> PublicKey:
 
 def read_held(name: str) -> tuple[list[bytes], str]:
     """The heads in a file, one or as many as an anchor has appended; and what else is wrong with it."""
-    from lockgate.core.journal.signed_notes import checkpoints_in
+    from lockgate.core.journal.signed_notes import parse_checkpoints
 
     with open(name, "rb") as file:
         data = file.read(_MOST_HELD + 1)
     if len(data) > _MOST_HELD:
         raise LockgateError(f"{quoted(name, 200)} is too large for a file of heads", hint="keep its end only")
-    found = checkpoints_in(data)
+    found = parse_checkpoints(data)
     if not found:
         return [], f"{quoted(name, 200)} holds no head"
     # Only what a crash has cut off at the end may be passed over.

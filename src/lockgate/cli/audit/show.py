@@ -17,7 +17,7 @@ from lockgate.cli.audit.open_log import END, body_of, log_from, rows, shard_of
 from lockgate.cli.exit_codes import Exit
 from lockgate.core.errors import InvalidRecord, LockgateError, quoted
 from lockgate.core.journal.merkle import leaf_hash
-from lockgate.core.journal.record import label, parse
+from lockgate.core.journal.record import label, parse_record
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,7 +76,7 @@ class Wanted(NamedTuple):
 def found_at(shard: Shard, index: int, leaf: bytes, data: bytes) -> Found:
     changed = leaf_hash(data) != leaf
     try:
-        fields = parse(data)
+        fields = parse_record(data)
     except InvalidRecord as error:
         return Found(shard.origin, index, leaf, {}, error.message, changed)
     if changed:
@@ -200,7 +200,7 @@ class _Shown:
 def _wanted(args: argparse.Namespace) -> Wanted:
     from lockgate.cli.stats import parse_since
     from lockgate.core.journal.record import KINDS
-    from lockgate.core.sessions.trace_format import closest
+    from lockgate.core.sessions.trace_format import suggest_closest
     from lockgate.core.vocabulary import Action, Reason
 
     words = (
@@ -211,7 +211,7 @@ def _wanted(args: argparse.Namespace) -> Wanted:
     for name, given, known in words:
         # Reasons of requests are of another list, which is not closed.
         if given and given not in known and not (name == "reason" and args.kind == "assess"):
-            hint = closest(given, known) or f"use {', '.join(known)}"
+            hint = suggest_closest(given, known) or f"use {', '.join(known)}"
             raise LockgateError(f"unknown {name} {quoted(given)}", hint=hint)
     if args.json and args.format:
         raise LockgateError("--json and --format cannot both be had", hint="OCSF events are JSON, too")
@@ -253,11 +253,11 @@ def json_line(found: Found) -> str:
 def ocsf_line(found: Found) -> str:
     """An event of OCSF, or nothing for a record that is none."""
     import lockgate
-    from lockgate.core.journal.ocsf import finding
+    from lockgate.core.journal.ocsf import finding_from_record
 
     if found.wrong:
         return ""
-    event = finding(
+    event = finding_from_record(
         found.fields,
         origin=found.origin,
         index=found.at,

@@ -30,10 +30,10 @@ from lockgate.core.errors import InvalidNote, JournalDamaged, LockgateError, quo
 
 if TYPE_CHECKING:
     from lockgate.cli.audit.open_log import Opened
-    from lockgate.core.journal.exports import Row
+    from lockgate.core.journal.exports import ExportRow
     from lockgate.core.journal.signed_notes import PublicKey
-    from lockgate.core.journal.verification import Report
-    from lockgate.core.journal.verification import Shard as AuditedShard
+    from lockgate.core.journal.verification import AuditedShard as AuditedShard
+    from lockgate.core.journal.verification import AuditReport
     from lockgate.core.vocabulary import Receipt
     from lockgate.journal.log import Snapshot
 
@@ -60,7 +60,7 @@ class _Asked(NamedTuple):
 
 
 def verify(args: argparse.Namespace) -> Exit:
-    from lockgate.core.journal.verification import Report, What
+    from lockgate.core.journal.verification import AuditReport, FaultKind
     from lockgate.journal.stores.read_only import NotALog, WrittenMeanwhile
 
     held, wrong = _held(args.held)
@@ -72,7 +72,7 @@ def verify(args: argparse.Namespace) -> Exit:
     )
     args.log = args.names[0] if args.names else ""
     place = Place("", None)
-    report = Report()
+    report = AuditReport()
     try:
         exports = [name for name in args.names if name == STDIN or (os.path.lexists(name) and is_export(name))]
         if len(args.names) > max(1, len(exports)):
@@ -98,12 +98,12 @@ def verify(args: argparse.Namespace) -> Exit:
         place = place if place.log or not args.names else place_from(args)
         if not asked.kept and not was_there(place, named=bool(args.names)):
             raise
-        report.fault(1, What.MISSING, f"the log is gone, or something else is in its place: {error.message}")
+        report.add_fault(1, FaultKind.MISSING, f"the log is gone, or something else is in its place: {error.message}")
     except JournalDamaged as error:
         # What stood before that place does not make it sound.
-        report.fault(2, What.CHANGED, f"verification ended early: {error.message}")
+        report.add_fault(2, FaultKind.CHANGED, f"verification ended early: {error.message}")
     for said in wrong:
-        report.fault(5, What.BAD_HELD_HEAD, said)
+        report.add_fault(5, FaultKind.BAD_HELD_HEAD, said)
     return _told(report, asked, as_json=args.json)
 
 
@@ -113,9 +113,9 @@ def _held(names: Iterable[str]) -> tuple[list[bytes], list[str]]:
     return [note for notes, _ in found for note in notes], [wrong for _, wrong in found if wrong]
 
 
-def _looked(args: argparse.Namespace, place: Place, asked: _Asked) -> tuple[_Asked, Report]:
+def _looked(args: argparse.Namespace, place: Place, asked: _Asked) -> tuple[_Asked, AuditReport]:
     """One look at a log, and at the cosigned head beside it."""
-    from lockgate.core.journal.verification import What
+    from lockgate.core.journal.verification import FaultKind
 
     notes, wrong, remark = _beside(place)
     asked = asked._replace(held=[*asked.held, *notes], beside=notes)
@@ -125,9 +125,9 @@ def _looked(args: argparse.Namespace, place: Place, asked: _Asked) -> tuple[_Ask
         asked = asked._replace(key=key, key_from=key_from)
         report = _audited(opened, asked, key, live=True, odd=getattr(view, "odd", ()))
         if unsealed := _unsealed(place, view):
-            report.fault(2, What.UNSIGNED, unsealed)
+            report.add_fault(2, FaultKind.UNSIGNED, unsealed)
     for said in wrong:
-        report.fault(5, What.BAD_HELD_HEAD, said)
+        report.add_fault(5, FaultKind.BAD_HELD_HEAD, said)
     report.remarks += [*remark, *_waiting(place)]
     return asked, report
 
@@ -167,17 +167,17 @@ def _unsealed(place: Place, view: Snapshot) -> str:
     """Where the private key is at hand: why the end of the log is not the work of somebody who has it."""
     from lockgate.journal import keys
     from lockgate.journal.log import Seal
-    from lockgate.settings.config import key_files
+    from lockgate.settings.config import list_key_files
 
     shards = view.shards()
-    for path in key_files(place.key) if place.key is not None and shards else ():
+    for path in list_key_files(place.key) if place.key is not None and shards else ():
         try:
             signer = keys.load(path)
         except LockgateError:
             continue
         if signer.key.vkey == shards[-1].vkey:
             try:
-                Seal(signer, keys.verify).check(shards)
+                Seal(signer, keys.verify).check_shards(shards)
             except JournalDamaged as error:
                 return error.message
     return ""
@@ -228,7 +228,9 @@ def _receipt(text: str) -> Receipt:
     return Receipt(origin, int(index), leaf)
 
 
-def _audited(opened: Opened, asked: _Asked, key: PublicKey, *, live: bool = False, odd: Sequence[str] = ()) -> Report:
+def _audited(
+    opened: Opened, asked: _Asked, key: PublicKey, *, live: bool = False, odd: Sequence[str] = ()
+) -> AuditReport:
     from lockgate.core.journal.verification import audit
     from lockgate.journal import keys
 
@@ -259,7 +261,7 @@ def _progress(opened: Opened) -> Iterator[Sequence[AuditedShard]]:
     with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
         task = bar.add_task("", total=opened.size)
 
-        def counted(rows: Iterable[Row]) -> Iterator[Row]:
+        def counted(rows: Iterable[ExportRow]) -> Iterator[ExportRow]:
             for number, row in enumerate(rows, 1):
                 yield row
                 if number % 1000 == 0:
@@ -268,7 +270,7 @@ def _progress(opened: Opened) -> Iterator[Sequence[AuditedShard]]:
         yield [shard._replace(rows=counted(shard.rows)) for shard in opened.shards]
 
 
-def _told(report: Report, asked: _Asked, *, as_json: bool) -> Exit:
+def _told(report: AuditReport, asked: _Asked, *, as_json: bool) -> Exit:
     limits = _limits(report, asked)
     code = Exit.CLEAR if report.sound else Exit.FLAGGED
     if as_json:
@@ -296,7 +298,7 @@ def _told(report: Report, asked: _Asked, *, as_json: bool) -> Exit:
     return code
 
 
-def _draw(report: Report, asked: _Asked, limits: Sequence[str]) -> None:
+def _draw(report: AuditReport, asked: _Asked, limits: Sequence[str]) -> None:
     from rich.text import Text
 
     from lockgate.cli.audit.show import clock
@@ -355,7 +357,7 @@ def _shown_beside(asked: _Asked) -> Iterator[str]:
         )
 
 
-def _limits(report: Report, asked: _Asked) -> list[str]:
+def _limits(report: AuditReport, asked: _Asked) -> list[str]:
     """What a sound log would still not show, with what it was held against."""
     from lockgate.core.journal.signed_notes import parse_checkpoint, parse_note
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lockgate.cli.parser import Parser
-    from lockgate.core.questions import Answer, Question, Reply, Request
+    from lockgate.core.questions import Answer, HttpReply, HttpRequest, Question
     from lockgate.core.ruling.opinions import Opinion
     from lockgate.core.ruling.pipeline import Stage
     from lockgate.settings.config import Settings
@@ -272,7 +272,7 @@ def _journal(settings: Settings) -> Check:
 
     from lockgate import assemble
     from lockgate.journal.keys import verify
-    from lockgate.journal.log import named, newest_head
+    from lockgate.journal.log import find_shard, newest_head
 
     audit = settings.audit
     # What is wrong with the settings, or with the place, is said in an exception.
@@ -291,7 +291,7 @@ def _journal(settings: Settings) -> Check:
     log = assemble.log_from_settings(settings)
     try:
         with log.store.reading() as view:
-            shard = named(view, "")
+            shard = find_shard(view, "")
             head = newest_head(view, shard, verify)[1]
     finally:
         log.close()
@@ -365,9 +365,9 @@ def _adapter(chosen: list[VerifierSettings], *, keys_elsewhere: bool) -> Check:
     import os
 
     from lockgate import assemble
-    from lockgate.settings.verifiers import unknown_variables, verifier_settings
+    from lockgate.settings.verifiers import unknown_variables, verifier_settings_from_env
 
-    settings = verifier_settings(keys_elsewhere=keys_elsewhere)
+    settings = verifier_settings_from_env(keys_elsewhere=keys_elsewhere)
     said = "none: the built-in rules answer"
     if settings.adapter == "embedded":
         said = f"embedded: in this process, {settings.timeout_ms:,} ms"
@@ -414,11 +414,11 @@ def _documents(settings: Settings) -> Check:
 
     from lockgate.abuse_gate import defaults as wiring
 
-    if wiring.reads_pdf():
+    if wiring.can_read_pdf():
         return Check("documents", State.OK, "the abuse gate reads PDF, DOCX, HTML and text files")
     used = bool(settings.abuse_gate) or any(name.startswith("ABUSE_") for name in os.environ)
     said = f"{wiring.PDF_READER} is not installed: the abuse gate cannot read PDF files"
-    return Check("documents", State.WARN if used else State.SKIP, said, wiring.INSTALL)
+    return Check("documents", State.WARN if used else State.SKIP, said, wiring.INSTALL_PDF_READER)
 
 
 def _embedded(adapter: str, settings: Settings) -> Check:
@@ -427,10 +427,10 @@ def _embedded(adapter: str, settings: Settings) -> Check:
 
     named = "embedded" in (adapter, settings.policy.triage_model)
     absent = embedded.missing_packages()
-    if absent and embedded.shipped().pin and not named:
+    if absent and embedded.shipped_files().pin and not named:
         why = f"not installed: {' and '.join(absent)}"
         return Check("embedded", State.SKIP, f"{why}; it judges in Tier 2 without a network or a key", embedded.INSTALL)
-    if not embedded.shipped().pin and not named:
+    if not embedded.shipped_files().pin and not named:
         return Check("embedded", State.SKIP, "this installation has no model")
     about = embedded.verify()
     size = sum(size for _, size in about.files.values()) / 1e6
@@ -533,7 +533,7 @@ def _endpoint(
         verifier,
         assemble.scanner_from_settings(settings),
         keys=source[0] if source else None,
-        heard=lambda provider: Heard(provider, reported),
+        wrap_provider=lambda provider: Heard(provider, reported),
     )
     assert isinstance(adapter, RemoteAdapter)  # noqa: S101 - the caller has looked
     try:
@@ -564,7 +564,7 @@ def _judges(settings: Settings, reported: list[str], *, read: bool, offline: boo
             yield Check(name, State.SKIP, "the configuration has to be fixed first")
         elif model == "none":
             yield Check(name, State.SKIP, f"switched off: {key} is `none`")
-        elif stage is Stage.TRIAGE and (model == "embedded" or (not model and assemble.embedded_is_there())):
+        elif stage is Stage.TRIAGE and (model == "embedded" or (not model and assemble.is_embedded_installed())):
             yield _settled(name, lambda: _embedded_judge(settings))
         elif not model:
             yield Check(name, State.SKIP, f"no model: {key} is not set")
@@ -588,7 +588,7 @@ def _judge(judge: _Judge, settings: Settings, reported: list[str], *, offline: b
     from time import perf_counter
 
     from lockgate import assemble
-    from lockgate.core.judging.case import Case
+    from lockgate.core.judging.case import JudgeCase
     from lockgate.gate.gate import Inquiry
 
     chosen = assemble.judge_settings(settings, judge.model)
@@ -599,9 +599,9 @@ def _judge(judge: _Judge, settings: Settings, reported: list[str], *, offline: b
         return Check(judge.name, State.OK, f"{where}; not asked: --offline")
     logging.getLogger("lockgate").addHandler(logging.NullHandler())
     asked = assemble.judge_from_settings(
-        settings, judge.model, judge.timeout_s, heard=lambda provider: Heard(provider, reported)
+        settings, judge.model, judge.timeout_s, wrap_provider=lambda provider: Heard(provider, reported)
     )
-    case = Case(goal=HARMLESS, tool="opening_hours", arguments='{"day": "tomorrow"}', risk="low")
+    case = JudgeCase(goal=HARMLESS, tool="opening_hours", arguments='{"day": "tomorrow"}', risk="low")
     began = perf_counter()
     opined = asked.opine(Inquiry(judge.stage, case))
     return judge_check(judge.name, opined.opinion, where, perf_counter() - began)
@@ -613,7 +613,7 @@ def _embedded_judge(settings: Settings) -> Check:
     from time import perf_counter
 
     from lockgate import assemble
-    from lockgate.core.judging.case import Case
+    from lockgate.core.judging.case import JudgeCase
     from lockgate.core.judging.evidence import FACTS, Evidence
     from lockgate.core.ruling.pipeline import Stage
     from lockgate.gate.gate import Inquiry
@@ -621,7 +621,7 @@ def _embedded_judge(settings: Settings) -> Check:
     logging.getLogger("lockgate").addHandler(logging.NullHandler())
     judge = assemble.embedded_from_settings(settings)
     judge.verify()
-    case = Case(goal=HARMLESS, tool="opening_hours", arguments='{"day": "tomorrow"}', risk="low")
+    case = JudgeCase(goal=HARMLESS, tool="opening_hours", arguments='{"day": "tomorrow"}', risk="low")
     facts = tuple(float(name in ("tool-in-goal", "arguments-in-goal")) for name in FACTS)
     evidence = Evidence(("We open at nine every day.",), facts)
     began = perf_counter()
@@ -670,10 +670,10 @@ class Heard:
     def model(self) -> str:
         return self._provider.model
 
-    def request(self, question: Question, key: str) -> Request:
+    def request(self, question: Question, key: str) -> HttpRequest:
         return self._provider.request(question, key)
 
-    def answer(self, question: Question, reply: Reply) -> Answer:
+    def answer(self, question: Question, reply: HttpReply) -> Answer:
         if "date" in reply.headers:
             self._dates.append(reply.headers["date"])
         return self._provider.answer(question, reply)

@@ -169,7 +169,7 @@ def _read(path: Path) -> tuple[dict[str, object], list[Hooked]] | None:
     text = claude_code.read_settings(path)
     if not text.strip():
         return None
-    settings = json_text.parsed(text)
+    settings = json_text.parse_json_object(text)
     return settings, [Hooked(path, *each) for each in claude_code.ours(settings)]
 
 

@@ -25,7 +25,7 @@ from lockgate.core.journal.signed_notes import MAX_NOTE
 HEADER = b"lockgate journal export/1\n"
 
 
-class Row(NamedTuple):
+class ExportRow(NamedTuple):
     """One record as it is stored: where, the hash of its leaf, and its bytes unless they were deleted."""
 
     at: int
@@ -33,7 +33,7 @@ class Row(NamedTuple):
     data: bytes | None
 
 
-def export_lines(checkpoint: bytes, rows: Iterable[Row]) -> Iterator[bytes]:
+def export_lines(checkpoint: bytes, rows: Iterable[ExportRow]) -> Iterator[bytes]:
     """The file, line by line; the rows are those the checkpoint covers, from 0."""
     yield HEADER
     yield b"\n"
@@ -43,7 +43,7 @@ def export_lines(checkpoint: bytes, rows: Iterable[Row]) -> Iterator[bytes]:
         yield b"- " + b64encode(row.leaf) + b"\n" if row.data is None else row.data + b"\n"
 
 
-def read_export(lines: Iterable[bytes]) -> tuple[bytes, Iterator[Row]]:
+def read_export(lines: Iterable[bytes]) -> tuple[bytes, Iterator[ExportRow]]:
     """The signed head and the rows of such a file, whose lines end in newlines as a binary file gives them.
 
     InvalidNote for what is no export at all. A line that is no record is a row whose bytes will not verify: that is
@@ -65,15 +65,15 @@ def read_export(lines: Iterable[bytes]) -> tuple[bytes, Iterator[Row]]:
     return b"".join(head), _rows(found)
 
 
-def _rows(lines: Iterator[bytes]) -> Iterator[Row]:
+def _rows(lines: Iterator[bytes]) -> Iterator[ExportRow]:
     for at, line in enumerate(lines):
         # A last line without its newline was cut off; so was one that is too long, by whoever reads.
         data = line[:-1] if line.endswith(b"\n") else line + b"\x00"
-        leaf = _deleted(data)
-        yield Row(at, leaf_hash(data), data) if leaf is None else Row(at, leaf, None)
+        leaf = _deleted_leaf(data)
+        yield ExportRow(at, leaf_hash(data), data) if leaf is None else ExportRow(at, leaf, None)
 
 
-def _deleted(data: bytes) -> bytes | None:
+def _deleted_leaf(data: bytes) -> bytes | None:
     if not data.startswith(b"- ") or len(data) > 64:
         return None
     try:

@@ -72,7 +72,7 @@ class Frontier:
         return index
 
     def root(self) -> bytes:
-        return _folded(self.hashes)
+        return _fold_hashes(self.hashes)
 
     def copy(self) -> Frontier:
         # Not by `__init__`, which would look at all hashes again: one copy is made in every append.
@@ -105,7 +105,7 @@ def root_of(leaves: Iterable[bytes]) -> bytes:
     return frontier.root()
 
 
-def levels_of(leaves: Sequence[bytes]) -> HashOf:
+def hash_levels(leaves: Sequence[bytes]) -> HashOf:
     """`hash_of` for a list of leaves' hashes, all levels made at once."""
     levels = [list(leaves)]
     while len(levels[-1]) > 1:
@@ -116,7 +116,7 @@ def levels_of(leaves: Sequence[bytes]) -> HashOf:
 
 def range_root(start: int, end: int, hash_of: HashOf) -> bytes:
     """The hash of the subtree over these leaves; `start` is where such a subtree can begin."""
-    return _folded([hash_of(level, index) for level, index in _complete(start, end)])
+    return _fold_hashes([hash_of(level, index) for level, index in _complete_subtrees(start, end)])
 
 
 def inclusion_proof(index: int, size: int, hash_of: HashOf) -> list[bytes]:
@@ -126,7 +126,7 @@ def inclusion_proof(index: int, size: int, hash_of: HashOf) -> list[bytes]:
     proof: list[bytes] = []
     start, end = 0, size
     while end - start > 1:
-        middle = start + _split(end - start)
+        middle = start + _split_point(end - start)
         if index < middle:
             proof.append(range_root(middle, end, hash_of))
             end = middle
@@ -145,7 +145,7 @@ def consistency_proof(old: int, size: int, hash_of: HashOf) -> list[bytes]:
         return proof
     start, end, whole = 0, size, True
     while end != old:
-        middle = start + _split(end - start)
+        middle = start + _split_point(end - start)
         if old <= middle:
             proof.append(range_root(middle, end, hash_of))
             end = middle
@@ -160,7 +160,7 @@ def consistency_proof(old: int, size: int, hash_of: HashOf) -> list[bytes]:
 
 def verify_inclusion(index: int, size: int, leaf: bytes, proof: Sequence[bytes], root: bytes) -> bool:
     """Whether the proof leads from this leaf's hash at this index to this root. Never raises."""
-    if not 0 <= index < size < MAX_SIZE or not _hashes(leaf, root, *proof):
+    if not 0 <= index < size < MAX_SIZE or not _are_hashes(leaf, root, *proof):
         return False
     # The hashes inside the complete subtree come first, then one for each larger subtree to the left.
     inner = (index ^ (size - 1)).bit_length()
@@ -176,7 +176,7 @@ def verify_inclusion(index: int, size: int, leaf: bytes, proof: Sequence[bytes],
 
 def verify_consistency(old: int, size: int, old_root: bytes, root: bytes, proof: Sequence[bytes]) -> bool:
     """Whether the proof shows the tree of `old` leaves to be the beginning of the other. Never raises."""
-    if not 0 <= old <= size < MAX_SIZE or not _hashes(old_root, root, *proof):
+    if not 0 <= old <= size < MAX_SIZE or not _are_hashes(old_root, root, *proof):
         return False
     # Every tree begins with nothing, but nothing has one root.
     if old == 0 and old_root != EMPTY_ROOT:
@@ -206,12 +206,12 @@ def verify_consistency(old: int, size: int, old_root: bytes, root: bytes, proof:
     return last == 0 and older == old_root and newer == root
 
 
-def _split(size: int) -> int:
+def _split_point(size: int) -> int:
     """The largest power of two below the size: where RFC 6962 divides a tree."""
     return 1 << (size - 1).bit_length() - 1
 
 
-def _complete(start: int, end: int) -> list[tuple[int, int]]:
+def _complete_subtrees(start: int, end: int) -> list[tuple[int, int]]:
     """The complete subtrees that these leaves consist of, largest first, as (level, index)."""
     found: list[tuple[int, int]] = []
     while start < end:
@@ -221,7 +221,7 @@ def _complete(start: int, end: int) -> list[tuple[int, int]]:
     return found
 
 
-def _folded(hashes: Sequence[bytes]) -> bytes:
+def _fold_hashes(hashes: Sequence[bytes]) -> bytes:
     if not hashes:
         return EMPTY_ROOT
     root = hashes[-1]
@@ -230,5 +230,5 @@ def _folded(hashes: Sequence[bytes]) -> bytes:
     return root
 
 
-def _hashes(*values: bytes) -> bool:
+def _are_hashes(*values: bytes) -> bool:
     return all(len(each) == HASH for each in values)

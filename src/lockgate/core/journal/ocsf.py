@@ -28,7 +28,9 @@ RULE, LEARNING = (1, "Rule"), (4, "Learning (ML/DL)")
 Fields = Mapping[str, object]
 
 
-def finding(fields: Fields, *, origin: str, index: int, leaf_hash: bytes, software: str) -> dict[str, object] | None:
+def finding_from_record(
+    fields: Fields, *, origin: str, index: int, leaf_hash: bytes, software: str
+) -> dict[str, object] | None:
     """The event for one record of the journal, or None for one that is no finding."""
     kind = fields["kind"]
     if kind not in KINDS or fields.get("state") == "waiting":

@@ -41,13 +41,13 @@ Fields = Mapping[str, object]
 # The bytes
 
 
-def encode(fields: Fields) -> bytes:
+def encode_record(fields: Fields) -> bytes:
     """The one spelling of these fields, or InvalidRecord."""
-    _check(fields)
-    return _written(fields)
+    _check_schema(fields)
+    return _canonical_bytes(fields)
 
 
-def parse(data: bytes) -> dict[str, object]:
+def parse_record(data: bytes) -> dict[str, object]:
     """The fields of a record, or InvalidRecord: whatever is not exactly what `encode` would have written."""
     if len(data) > MAX_RECORD:
         raise InvalidRecord(f"a record of more than {MAX_RECORD:,} bytes is refused")
@@ -59,10 +59,10 @@ def parse(data: bytes) -> dict[str, object]:
         raise InvalidRecord("a record must be one JSON object, without fractions and `null`") from None
     if type(fields) is not dict:
         raise InvalidRecord("a record must be one JSON object")
-    _check(fields)
-    if _written(fields) != data:
+    _check_schema(fields)
+    if _canonical_bytes(fields) != data:
         # A reader who takes the first of two equal keys would see another record than one who takes the last.
-        twice = _twice(data)
+        twice = _find_duplicate_key(data)
         raise InvalidRecord(
             f"the key {quoted(twice)} stands twice"
             if twice
@@ -71,7 +71,7 @@ def parse(data: bytes) -> dict[str, object]:
     return fields
 
 
-def digest_of(data: bytes | str) -> str:
+def sha256_hex(data: bytes | str) -> str:
     """SHA-256 as records write it: 64 hexadecimal digits."""
     return sha256(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data).hexdigest()
 
@@ -82,28 +82,28 @@ def label(text: str) -> str:
     A tool's name comes from a model that may be acting for a stranger, and a session's from a host that may use an
     address for it. A name that is spelt like a hash is hashed too, lest it pass for another's.
     """
-    return _short_label(text) if len(text) <= MAX_LABEL else f"sha256:{digest_of(text)}"
+    return _short_label(text) if len(text) <= MAX_LABEL else f"sha256:{sha256_hex(text)}"
 
 
 @lru_cache(256)
 def _short_label(text: str) -> str:
-    return text if _LABEL.fullmatch(text) and not text.startswith("sha256:") else f"sha256:{digest_of(text)}"
+    return text if _LABEL.fullmatch(text) and not text.startswith("sha256:") else f"sha256:{sha256_hex(text)}"
 
 
 def block_label(id: str) -> str:
     """A block's id: our own stand as they are; a host's may be a path, a subject line or an address."""
-    return id if _BLOCK.fullmatch(id) else f"sha256:{digest_of(id)}"
+    return id if _BLOCK.fullmatch(id) else f"sha256:{sha256_hex(id)}"
 
 
 def _approval_id(id: str) -> str:
     """A question's id: our stores' stand as they are; another store may have called it anything."""
-    return id if _APPROVAL_ID.fullmatch(id) else digest_of(id)
+    return id if _APPROVAL_ID.fullmatch(id) else sha256_hex(id)
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 
-def _written(fields: Fields) -> bytes:
+def _canonical_bytes(fields: Fields) -> bytes:
     try:
         data = _encode(fields).encode("utf-8")
     except UnicodeEncodeError:
@@ -120,7 +120,7 @@ def _refuse(_: str) -> Never:
 _loads = json.JSONDecoder(parse_float=_refuse, parse_constant=_refuse).decode
 
 
-def _twice(data: bytes) -> str:
+def _find_duplicate_key(data: bytes) -> str:
     found: list[str] = []
 
     def pairs(items: list[tuple[str, object]]) -> None:
@@ -136,7 +136,7 @@ def _twice(data: bytes) -> str:
 # The builders: every field of every kind, once
 
 
-def ruling(
+def ruling_record(
     *,
     session: str,
     run: str,
@@ -159,7 +159,7 @@ def ruling(
     """
     said = {ran.tier: ran for ran in decision.judged}
     return {
-        **_head("ruling", run, seq, ts_ms, salt),
+        **_common_fields("ruling", run, seq, ts_ms, salt),
         "session": label(session),
         "mode": mode,
         "tool": label(tool),
@@ -212,9 +212,9 @@ def ruling_bytes(
         elif ran.tier == 3:
             three, by_three = ran.said, label(ran.by)
     if decision.findings:
-        rules = _quoted({label(found.rule): None for found in decision.findings}, MAX_RULES)
+        rules = _quote_all({label(found.rule): None for found in decision.findings}, MAX_RULES)
     if decision.origins:
-        origins = _quoted({block_label(origin.block): None for origin in decision.origins}, MAX_ORIGINS)
+        origins = _quote_all({block_label(origin.block): None for origin in decision.origins}, MAX_ORIGINS)
     if blocks:
         listed = ",".join(
             [f'{{"id":"{block_label(id)}","sha256":"{digest}","trust":"{trust}"}}' for id, trust, digest in blocks]
@@ -236,23 +236,23 @@ def ruling_bytes(
     return data
 
 
-def _quoted(names: Iterable[str], most: int) -> str:
+def _quote_all(names: Iterable[str], most: int) -> str:
     return ",".join([f'"{name}"' for name in list(names)[:most]])
 
 
-def context(
+def context_record(
     *, session: str, run: str, seq: int, ts_ms: int, salt: bytes, blocks: Iterable[tuple[str, str, str]]
 ) -> dict[str, object]:
     """Blocks that have no room in the next ruling's record."""
-    return {**_head("context", run, seq, ts_ms, salt), "session": label(session), "blocks": _blocks(blocks)}
+    return {**_common_fields("context", run, seq, ts_ms, salt), "session": label(session), "blocks": _blocks(blocks)}
 
 
-def approval(
+def approval_record(
     *, session: str, run: str, seq: int, ts_ms: int, salt: bytes, id: str, state: str, digest: str, who: str = ""
 ) -> dict[str, object]:
     """What became of a question to a person. `digest` binds the exact call; nobody but a person has a `who`."""
     return {
-        **_head("approval", run, seq, ts_ms, salt),
+        **_common_fields("approval", run, seq, ts_ms, salt),
         "session": label(session),
         "approval": _approval_id(id),
         "state": state,
@@ -261,7 +261,7 @@ def approval(
     }
 
 
-def assess(
+def assess_record(
     *,
     run: str,
     seq: int,
@@ -276,7 +276,7 @@ def assess(
 ) -> dict[str, object]:
     """A verdict on a request, and what was done because of it."""
     return {
-        **_head("assess", run, seq, ts_ms, salt),
+        **_common_fields("assess", run, seq, ts_ms, salt),
         "payload_sha256": payload_sha256,
         "verdict": verdict,
         "reason": label(reason),
@@ -286,7 +286,7 @@ def assess(
     }
 
 
-def configuration(
+def configuration_record(
     *,
     run: str,
     seq: int,
@@ -302,7 +302,7 @@ def configuration(
     `settings_hash` is over everything that was configured and matters, the policy included.
     """
     return {
-        **_head("configuration", run, seq, ts_ms, salt),
+        **_common_fields("configuration", run, seq, ts_ms, salt),
         "policy_sha256": policy_hash.removeprefix("sha256:"),
         "previous_sha256": previous.removeprefix("sha256:"),
         "settings_sha256": settings_hash.removeprefix("sha256:"),
@@ -310,12 +310,12 @@ def configuration(
     }
 
 
-def gap(*, run: str, seq: int, ts_ms: int, salt: bytes, first: int, last: int, reason: str) -> dict[str, object]:
+def gap_record(*, run: str, seq: int, ts_ms: int, salt: bytes, first: int, last: int, reason: str) -> dict[str, object]:
     """Events of this run that could not be recorded when they happened: their numbers, and why."""
-    return {**_head("gap", run, seq, ts_ms, salt), "first": first, "last": last, "reason": label(reason)}
+    return {**_common_fields("gap", run, seq, ts_ms, salt), "first": first, "last": last, "reason": label(reason)}
 
 
-def prune(
+def prune_record(
     *, run: str, seq: int, ts_ms: int, salt: bytes, origin: str, before: int, retention_days: int, who: str = ""
 ) -> dict[str, object]:
     """The records of a shard below this index were deleted; their leaves' hashes stay, so every proof stays valid.
@@ -323,7 +323,7 @@ def prune(
     `origin` names the shard, since one that was closed cannot take this record itself.
     """
     return {
-        **_head("prune", run, seq, ts_ms, salt),
+        **_common_fields("prune", run, seq, ts_ms, salt),
         "origin": origin,
         "before": before,
         "retention_days": retention_days,
@@ -331,24 +331,24 @@ def prune(
     }
 
 
-def rotation(*, run: str, seq: int, ts_ms: int, salt: bytes, next_vkey: str, who: str = "") -> dict[str, object]:
+def rotation_record(*, run: str, seq: int, ts_ms: int, salt: bytes, next_vkey: str, who: str = "") -> dict[str, object]:
     """The last record of a shard: the log goes on under this key."""
-    return {**_head("rotation", run, seq, ts_ms, salt), "next_vkey": next_vkey, "who": who}
+    return {**_common_fields("rotation", run, seq, ts_ms, salt), "next_vkey": next_vkey, "who": who}
 
 
-def opening(
+def opening_record(
     *, run: str, seq: int, ts_ms: int, salt: bytes, origin: str, previous_vkey: str = "", previous: str = ""
 ) -> dict[str, object]:
     """The first record of a shard: its own name and, unless it is the first of all, the signed head it goes on from."""
     return {
-        **_head("opening", run, seq, ts_ms, salt),
+        **_common_fields("opening", run, seq, ts_ms, salt),
         "origin": origin,
         "previous_vkey": previous_vkey,
         "previous": previous,
     }
 
 
-def _head(kind: str, run: str, seq: int, ts_ms: int, salt: bytes) -> dict[str, object]:
+def _common_fields(kind: str, run: str, seq: int, ts_ms: int, salt: bytes) -> dict[str, object]:
     """`run` is what `seq` counts in: fresh for every session object and process, so that nobody has to look it up."""
     return {"v": VERSION, "kind": kind, "run": run, "seq": seq, "ts_ms": ts_ms, "salt": salt.hex()}
 
@@ -476,7 +476,7 @@ KINDS: Mapping[str, Mapping[str, Fits]] = {
 }
 
 
-def _check(fields: Fields) -> None:
+def _check_schema(fields: Fields) -> None:
     """Exactly the fields of its kind: an extra one would be a place to write into that no reader looks at."""
     kind = fields.get("kind")
     schema = KINDS.get(kind) if type(kind) is str else None

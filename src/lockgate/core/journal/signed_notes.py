@@ -61,7 +61,7 @@ class PublicKey(NamedTuple):
         return f"{self.name}+{self.id.hex()}+{_base64(bytes((self.kind,)) + self.public)}"
 
 
-def public_key(name: str, public: bytes, kind: int = ED25519) -> PublicKey:
+def check_public_key(name: str, public: bytes, kind: int = ED25519) -> PublicKey:
     """A key as a log or witness of ours may have it, or InvalidNote."""
     _check_name(name)
     if len(public) != _PUBLIC or kind not in (ED25519, COSIGNATURE):
@@ -79,7 +79,7 @@ def parse_vkey(text: str) -> PublicKey:
         data = b""
     if not data:
         raise InvalidNote(f"{quoted(text)} is no verifier key", hint="it reads NAME+8 HEX DIGITS+BASE64")
-    key = public_key(name, data[1:], data[0])
+    key = check_public_key(name, data[1:], data[0])
     if key.id.hex() != id:
         raise InvalidNote(f"the verifier key {quoted(text)} does not have the id it claims", hint="copy it again")
     return key
@@ -120,24 +120,24 @@ def parse_note(data: bytes) -> Note:
     text, gap, below = whole.rpartition("\n\n")
     if not gap or not below.endswith("\n"):
         raise InvalidNote("a note ends with an empty line and lines of signatures")
-    signatures = tuple(_signature(line) for line in below[:-1].split("\n"))
+    signatures = tuple(_parse_signature(line) for line in below[:-1].split("\n"))
     if len(signatures) > MAX_SIGNATURES:
         raise InvalidNote(f"a note with more than {MAX_SIGNATURES} signatures is refused")
     return Note(f"{text}\n", signatures)
 
 
-def signed(text: str, key: PublicKey, sign: Sign) -> Note:
+def sign_note(text: str, key: PublicKey, sign: Sign) -> Note:
     """The text signed by one key."""
     return Note(text, (Signature(key.name, key.id, sign(text.encode())),))
 
 
-def cosigned(note: Note, key: PublicKey, sign: Sign, *, time_s: int) -> Note:
+def cosign_note(note: Note, key: PublicKey, sign: Sign, *, time_s: int) -> Note:
     """The note with a witness's line added: as of this time it had seen no larger tree, and this one is consistent."""
-    data = time_s.to_bytes(8, "big") + sign(_cosigned_message(note.text, time_s))
+    data = time_s.to_bytes(8, "big") + sign(_cosignature_message(note.text, time_s))
     return note._replace(signatures=(*note.signatures, Signature(key.name, key.id, data)))
 
 
-def verified(note: Note, keys: Iterable[PublicKey], verify: Verify) -> dict[PublicKey, int]:
+def verify_signatures(note: Note, keys: Iterable[PublicKey], verify: Verify) -> dict[PublicKey, int]:
     """Which of the trusted keys have signed, and when as far as they said (else 0).
 
     Lines by unknown keys are ignored. A line that claims to be by a trusted key and does not hold spoils the note.
@@ -151,7 +151,7 @@ def verified(note: Note, keys: Iterable[PublicKey], verify: Verify) -> dict[Publ
         time_s, data, message = 0, each.data, note.text.encode()
         if key.kind == COSIGNATURE:
             time_s, data = int.from_bytes(data[:8], "big"), data[8:]
-            message = _cosigned_message(note.text, time_s)
+            message = _cosignature_message(note.text, time_s)
         if len(data) != _SIGNATURE or time_s >= MAX_SIZE or not verify(key.public, message, data):
             raise InvalidNote(f"the signature by {quoted(key.name)} does not hold: the note or the line was changed")
         found[key] = max(time_s, found.get(key, 0))
@@ -177,13 +177,13 @@ def parse_checkpoint(text: str) -> Checkpoint:
     if len(lines) < 4 or lines[-1] or not all(lines[:-1]):
         raise InvalidNote("a checkpoint is a line each for origin, size and root")
     origin, size, root, *extensions = lines[:-1]
-    return Checkpoint(origin, _number(size, "size"), _hash(root), tuple(extensions))
+    return Checkpoint(origin, _parse_number(size, "size"), _parse_hash(root), tuple(extensions))
 
 
 def open_checkpoint(data: bytes, key: PublicKey, verify: Verify) -> Checkpoint:
     """The head in a note that the log's own key has signed, or InvalidNote: nothing unsigned is ever returned."""
     note = parse_note(data)
-    if key not in verified(note, (key,), verify):
+    if key not in verify_signatures(note, (key,), verify):
         signers = ", ".join(f"{each.name} {each.id.hex()}" for each in note.signatures)
         raise InvalidNote(
             f"not signed by the key {quoted(f'{key.name} {key.id.hex()}', 120)}, but by {quoted(signers, 200)}",
@@ -199,7 +199,7 @@ def open_checkpoint(data: bytes, key: PublicKey, verify: Verify) -> Checkpoint:
     return checkpoint
 
 
-def checkpoints_in(data: bytes) -> list[bytes]:
+def parse_checkpoints(data: bytes) -> list[bytes]:
     """The notes in a file that heads were appended to, as they stand there; what a crash cut short is left out.
 
     A checkpoint has no empty line in it, and an empty line parts one from the next.
@@ -243,7 +243,7 @@ def parse_submission(data: bytes) -> Submission:
         raise InvalidNote("not a head for a witness", hint="its first line is the word old and a size")
     if len(hashes) > MAX_PROOF:
         raise InvalidNote(f"a proof of more than {MAX_PROOF} hashes is refused")
-    return Submission(_number(old.removeprefix("old "), "size"), tuple(map(_hash, hashes)), checkpoint)
+    return Submission(_parse_number(old.removeprefix("old "), "size"), tuple(map(_parse_hash, hashes)), checkpoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,8 +281,8 @@ def parse_proof(data: bytes) -> Proof:
             raise InvalidNote("the extra data of a proof is not base64")
     if not lines or not lines[0].startswith("index "):
         raise InvalidNote("a proof of inclusion names an index")
-    index = _number(lines[0].removeprefix("index "), "index")
-    return Proof(index, tuple(_hash(line) for line in lines[1:]), checkpoint, extra)
+    index = _parse_number(lines[0].removeprefix("index "), "index")
+    return Proof(index, tuple(_parse_hash(line) for line in lines[1:]), checkpoint, extra)
 
 
 def open_proof(proof: Proof, leaf: bytes, key: PublicKey, verify: Verify) -> Checkpoint:
@@ -295,11 +295,11 @@ def open_proof(proof: Proof, leaf: bytes, key: PublicKey, verify: Verify) -> Che
     return checkpoint
 
 
-def _cosigned_message(text: str, time_s: int) -> bytes:
+def _cosignature_message(text: str, time_s: int) -> bytes:
     return f"cosignature/v1\ntime {time_s}\n{text}".encode()
 
 
-def _signature(line: str) -> Signature:
+def _parse_signature(line: str) -> Signature:
     dash, name, encoded = line[:2], *line[2:].partition(" ")[::2]
     try:
         data = _unbase64(encoded)
@@ -322,14 +322,14 @@ def _check_name(name: str) -> None:
         )
 
 
-def _number(text: str, what: str) -> int:
+def _parse_number(text: str, what: str) -> int:
     # Nineteen digits at most: the length is checked before the conversion, whose cost grows with its square.
     if not _NUMBER.fullmatch(text) or int(text) >= MAX_SIZE:
         raise InvalidNote(f"{quoted(text)} is no {what}")
     return int(text)
 
 
-def _hash(text: str) -> bytes:
+def _parse_hash(text: str) -> bytes:
     try:
         data = _unbase64(text)
     except ValueError:

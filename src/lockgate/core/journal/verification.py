@@ -24,9 +24,9 @@ from itertools import repeat
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidNote, InvalidRecord, quoted
-from lockgate.core.journal.exports import Row
+from lockgate.core.journal.exports import ExportRow
 from lockgate.core.journal.merkle import HASH, Frontier, leaf_hash
-from lockgate.core.journal.record import parse
+from lockgate.core.journal.record import parse_record
 from lockgate.core.journal.signed_notes import (
     Checkpoint,
     PublicKey,
@@ -35,7 +35,7 @@ from lockgate.core.journal.signed_notes import (
     parse_checkpoint,
     parse_note,
     parse_vkey,
-    verified,
+    verify_signatures,
 )
 from lockgate.core.vocabulary import Receipt
 
@@ -46,7 +46,7 @@ CLOCK_BACK_MS = 2_000
 _MOST_CHANGED = 10_000
 
 
-class What(StrEnum):
+class FaultKind(StrEnum):
     """What is wrong, in one word that other programs may rely on."""
 
     BAD_HEAD = "bad-head"
@@ -69,13 +69,13 @@ class Fault(NamedTuple):
     """One thing that is wrong: the step that found it, what was done, and to which records where that is known."""
 
     step: int
-    what: What
+    what: FaultKind
     message: str
     first: int = -1
     last: int = -1
 
 
-class Shard(NamedTuple):
+class AuditedShard(NamedTuple):
     """One shard as it is stored: its rows in their order and its signed heads, smallest first; one head is enough.
 
     Both are read once, side by side: a log need not fit into memory. What a store says of them besides is held against
@@ -83,7 +83,7 @@ class Shard(NamedTuple):
     the shard's key; below which index records may be deleted (`pruned`); and the `sizes` of the heads.
     """
 
-    rows: Iterable[Row]
+    rows: Iterable[ExportRow]
     heads: Iterable[bytes]
     edge: bytes = b""
     vkey: str = ""
@@ -102,7 +102,7 @@ class Cosigned(NamedTuple):
 
 
 @dataclass(slots=True)
-class Report:
+class AuditReport:
     """What an audit found. Only a log with a signed head and without a fault is `sound`.
 
     `heads` are the newest of each shard, `kinds` counts the records by kind, `cut` the faults that had no room;
@@ -121,7 +121,7 @@ class Report:
     def sound(self) -> bool:
         return bool(self.heads) and not self.faults
 
-    def fault(self, step: int, what: What, message: str, first: int = -1, last: int = -1) -> None:
+    def add_fault(self, step: int, what: FaultKind, message: str, first: int = -1, last: int = -1) -> None:
         if len(self.faults) < MAX_FAULTS:
             self.faults.append(Fault(step, what, message, first, last))
         else:
@@ -129,7 +129,7 @@ class Report:
 
 
 def audit(
-    shards: Sequence[Shard],
+    shards: Sequence[AuditedShard],
     key: PublicKey,
     verify: Verify,
     *,
@@ -138,7 +138,7 @@ def audit(
     witnesses: Sequence[PublicKey] = (),
     live: bool = False,
     odd: Sequence[str] = (),
-) -> Report:
+) -> AuditReport:
     """Verify a journal: its shards oldest first, and the key of the first of them.
 
     `held` are signed heads that were kept elsewhere; so are `receipts`, whose origin may be empty for the last shard.
@@ -146,26 +146,26 @@ def audit(
     hold records that its next head will cover; in an export there is no reason for one. `odd` is what is wrong with the
     store itself.
     """
-    found = Report()
+    found = AuditReport()
     for said in odd:
-        found.fault(2, What.CHANGED, said)
-    runs = _Runs()
+        found.add_fault(2, FaultKind.CHANGED, said)
+    runs = _AllRuns()
     pruned: dict[str, int] = {}
     said_so: dict[str, int] = {}
     absent: list[tuple[str, int, int]] = []
     allowed: list[tuple[str, int]] = []
-    unmatched = [(_origin(note), note) for note in held]
+    unmatched = [(_claimed_origin(note), note) for note in held]
     unclaimed = list(receipts)
-    before: _Shard | None = None
+    before: _ShardAudit | None = None
     trusted: PublicKey | None = key
     for number, shard in enumerate(shards):
         if trusted is None:
-            found.fault(
-                9, What.SHARD, f"shard {number - 1} names no key for the next, so shard {number} proves nothing"
+            found.add_fault(
+                9, FaultKind.SHARD, f"shard {number - 1} names no key for the next, so shard {number} proves nothing"
             )
             break
         newest = number == len(shards) - 1
-        one = _Shard(found, trusted, verify, runs, before)
+        one = _ShardAudit(found, trusted, verify, runs, before)
         mine = [note for origin, note in unmatched if origin == trusted.name]
         unmatched = [each for each in unmatched if each[0] != trusted.name]
         known = {trusted.name, ""} if newest else {trusted.name}
@@ -181,40 +181,42 @@ def audit(
         allowed.append((trusted.name, shard.pruned))
         before, trusted = one, one.next_key
     if not shards:
-        found.fault(1, What.BAD_HEAD, "there is no log")
+        found.add_fault(1, FaultKind.BAD_HEAD, "there is no log")
     elif trusted is not None:
         said = f"the log goes on as {quoted(trusted.name)}, and that shard is missing: it was taken away, or not given"
-        found.fault(9, What.SHARD, said)
+        found.add_fault(9, FaultKind.SHARD, said)
     for origin, _ in unmatched:
-        found.fault(5, What.BAD_HELD_HEAD, f"a held head is of no log given here, but of {quoted(origin)}")
+        found.add_fault(5, FaultKind.BAD_HELD_HEAD, f"a held head is of no log given here, but of {quoted(origin)}")
     for origin in dict.fromkeys(receipt.origin for receipt in unclaimed):
-        found.fault(5, What.BAD_HELD_HEAD, f"a receipt is of no log given here, but of {quoted(origin)}")
+        found.add_fault(5, FaultKind.BAD_HELD_HEAD, f"a receipt is of no log given here, but of {quoted(origin)}")
     _find_cosigned(found, held, witnesses, verify)
     # 8. Deleted. Only now, for the record that owns up to it may stand in a later shard.
     for origin, first, end in absent:
         bare = max(first, pruned.get(origin, 0))
         if bare < end:
-            said = f"{_records(bare, end - 1)} of {quoted(origin)} deleted, and no signed prune record says so"
-            found.fault(8, What.DELETED, said, bare, end - 1)
+            said = f"{_records_text(bare, end - 1)} of {quoted(origin)} deleted, and no signed prune record says so"
+            found.add_fault(8, FaultKind.DELETED, said, bare, end - 1)
     for origin, end in allowed:
         if not 0 <= end <= said_so.get(origin, 0):
             said = f"the store lets the records of {quoted(origin)} below {end} be deleted, and no prune record says so"
-            found.fault(8, What.CHANGED, said)
+            found.add_fault(8, FaultKind.CHANGED, said)
     # 7. Sequence, where all shards have been seen.
     for fault in runs.holes():
         if live and before is not None and fault.first >= before.signed:
             # Two threads may be a moment apart: the number that is missing can be the next to come.
             found.remarks.append(fault.message)
         else:
-            found.fault(*fault)
+            found.add_fault(*fault)
     found.faults.sort(key=lambda fault: fault.step)
     return found
 
 
-class _Shard:
+class _ShardAudit:
     """The audit of one shard; what it found goes into the report as it is found."""
 
-    def __init__(self, found: Report, key: PublicKey, verify: Verify, runs: _Runs, before: _Shard | None) -> None:
+    def __init__(
+        self, found: AuditReport, key: PublicKey, verify: Verify, runs: _AllRuns, before: _ShardAudit | None
+    ) -> None:
         self._found, self._key, self._verify, self._runs, self._before = found, key, verify, runs, before
         self.head: Checkpoint | None = None
         self.next_key: PublicKey | None = None
@@ -237,8 +239,8 @@ class _Shard:
     def signed(self) -> int:
         return self.head.size if self.head else 0
 
-    def check(self, shard: Shard, held: Sequence[bytes], receipts: Sequence[Receipt], *, live: bool) -> None:
-        kept = [head for note in held if (head := self._opened(note, 5, What.BAD_HELD_HEAD, "a held head"))]
+    def check(self, shard: AuditedShard, held: Sequence[bytes], receipts: Sequence[Receipt], *, live: bool) -> None:
+        kept = [head for note in held if (head := self._opened(note, 5, FaultKind.BAD_HELD_HEAD, "a held head"))]
         wanted: dict[int, list[bytes]] = {}
         for each in receipts:
             wanted.setdefault(each.index, []).append(each.leaf_hash)
@@ -249,18 +251,20 @@ class _Shard:
         self._compare_held(kept, roots)
         for at in sorted(wanted):
             if at >= self._count:
-                said = f"a receipt is for record {at}, the log has {self._count}: {_records(self._count, at)} missing"
-                self._found.fault(5, What.ROLLED_BACK, said, self._count, at)
+                said = (
+                    f"a receipt is for record {at}, the log has {self._count}: {_records_text(self._count, at)} missing"
+                )
+                self._found.add_fault(5, FaultKind.ROLLED_BACK, said, self._count, at)
                 break
         if shard.vkey and shard.vkey != self._key.vkey:
             said = f"the store names {quoted(shard.vkey, 120)} as the key of {quoted(self._key.name)}, which is another"
-            self._found.fault(1, What.CHANGED, said)
+            self._found.add_fault(1, FaultKind.CHANGED, said)
         if not self._found.faults:
             # Where something else is wrong, that is why.
             for edge, made in ((shard.edge, self._edge), (shard.signed_edge, self._signed_edge)):
                 if edge and edge != made:
                     said = f"the log says {int.from_bytes(edge[:8], 'big')} records, and they do not add up to it"
-                    self._found.fault(2, What.CHANGED, said)
+                    self._found.add_fault(2, FaultKind.CHANGED, said)
         if self._back:
             self._found.remarks.append(
                 f"the clock went back {self._back} times, by {self._back_ms / 1000:.1f} s at most, "
@@ -272,22 +276,22 @@ class _Shard:
         count = 0
         kept = zip(notes, repeat(None) if sizes is None else sizes, strict=False)
         for count, (note, size) in enumerate(kept, 1):  # noqa: B007
-            head = self._opened(note, 1, What.BAD_HEAD, "a stored head")
+            head = self._opened(note, 1, FaultKind.BAD_HEAD, "a stored head")
             if head is None:
                 continue
             if size is not None and size != head.size:
                 said = f"the stored head of {head.size} is kept as one of {size}"
-                self._found.fault(1, What.BAD_HEAD, said)
+                self._found.add_fault(1, FaultKind.BAD_HEAD, said)
             if self.head is not None and head.size < self.head.size:
                 said = f"the stored head of {head.size} stands behind that of {self.head.size}"
-                self._found.fault(1, What.BAD_HEAD, said)
+                self._found.add_fault(1, FaultKind.BAD_HEAD, said)
                 continue
             self.head = head
             yield head
         if not count:
-            self._found.fault(1, What.BAD_HEAD, f"the log {quoted(self._key.name)} has no signed head")
+            self._found.add_fault(1, FaultKind.BAD_HEAD, f"the log {quoted(self._key.name)} has no signed head")
 
-    def _opened(self, note: bytes, step: int, what: What, named: str) -> Checkpoint | None:
+    def _opened(self, note: bytes, step: int, what: FaultKind, named: str) -> Checkpoint | None:
         try:
             return open_checkpoint(note, self._key, self._verify)
         except InvalidNote as error:
@@ -295,10 +299,10 @@ class _Shard:
             # Of a log under another key, every head is wrong in the same way.
             if said not in self._told:
                 self._told.add(said)
-                self._found.fault(step, what, said)
+                self._found.add_fault(step, what, said)
             return None
 
-    def _walk(self, shard: Shard, sizes: set[int], receipts: Mapping[int, Sequence[bytes]]) -> dict[int, bytes]:
+    def _walk(self, shard: AuditedShard, sizes: set[int], receipts: Mapping[int, Sequence[bytes]]) -> dict[int, bytes]:
         """Steps 1 to 4 and 6 for every row, once; returns the roots at the sizes asked for."""
         frontier = Frontier()
         roots = {0: frontier.root()}
@@ -311,10 +315,10 @@ class _Shard:
                 self._whole = False
                 if row.at < self._count:
                     said = f"record {row.at} stands a second time, or behind record {self._count - 1}"
-                    self._found.fault(2, What.OUT_OF_ORDER, said, row.at, row.at)
+                    self._found.add_fault(2, FaultKind.OUT_OF_ORDER, said, row.at, row.at)
                     continue
-                said = f"{_records(self._count, row.at - 1)} missing: record {row.at} follows on {self._count - 1}"
-                self._found.fault(2, What.MISSING, said, self._count, row.at - 1)
+                said = f"{_records_text(self._count, row.at - 1)} missing: record {row.at} follows on {self._count - 1}"
+                self._found.add_fault(2, FaultKind.MISSING, said, self._count, row.at - 1)
             self._count = row.at + 1
             self._found.records += 1
             # 3. Leaves. The tree is made of the stored hashes, so that changed bytes are told apart from the rest.
@@ -328,14 +332,14 @@ class _Shard:
                 head = self._compare_stored(head, heads, frontier)
             if any(kept != row.leaf for kept in receipts.get(row.at, ())):
                 said = f"record {row.at} is not the one that its receipt is for: it was rewritten"
-                self._found.fault(5, What.REWRITTEN, said, row.at, row.at)
+                self._found.add_fault(5, FaultKind.REWRITTEN, said, row.at, row.at)
             if row.data is not None:
                 self._read(row.at, row.data)
             elif self.absent and self.absent[-1][1] == row.at:
                 self.absent[-1] = self.absent[-1][0], row.at + 1
             else:
                 self.absent.append((row.at, row.at + 1))
-                self._runs.blind()
+                self._runs.note_unreadable()
         self._edge = frontier.to_bytes()
         # Heads beyond the rows: the last of them says how much there should be.
         for _ in heads:
@@ -349,20 +353,20 @@ class _Shard:
             other = places.get(leaf)
             if other is None:
                 said = f"record {at} was changed: its bytes do not hash to its leaf"
-                self._found.fault(3, What.CHANGED, said, at, at)
+                self._found.add_fault(3, FaultKind.CHANGED, said, at, at)
             else:
                 said = f"record {at} holds the bytes of record {other}: they were exchanged"
-                self._found.fault(3, What.EXCHANGED, said, at, at)
+                self._found.add_fault(3, FaultKind.EXCHANGED, said, at, at)
 
     def _read(self, at: int, data: bytes) -> None:
         # 6. Records.
         try:
-            fields = parse(data)
+            fields = parse_record(data)
         except InvalidRecord as error:
-            self._found.fault(6, What.NOT_A_RECORD, f"record {at} is none: {error.message}", at, at)
-            self._runs.blind()
+            self._found.add_fault(6, FaultKind.NOT_A_RECORD, f"record {at} is none: {error.message}", at, at)
+            self._runs.note_unreadable()
             return
-        kind, ts_ms = str(fields["kind"]), _whole(fields["ts_ms"])
+        kind, ts_ms = str(fields["kind"]), _require_int(fields["ts_ms"])
         self._found.kinds[kind] = self._found.kinds.get(kind, 0) + 1
         if ts_ms < self._clock - CLOCK_BACK_MS:
             self._back += 1
@@ -372,22 +376,24 @@ class _Shard:
         # 9. Shards, as far as one record tells.
         if self._rotated >= 0:
             said = f"record {at} stands behind the rotation in record {self._rotated}, which ended the shard"
-            self._found.fault(9, What.SHARD, said, at, at)
+            self._found.add_fault(9, FaultKind.SHARD, said, at, at)
         if kind == "opening":
             self._open(at, fields)
         elif at == 0:
-            self._found.fault(9, What.SHARD, "record 0 does not open the shard", 0, 0)
+            self._found.add_fault(9, FaultKind.SHARD, "record 0 does not open the shard", 0, 0)
         elif kind == "rotation":
             self._rotate(at, fields)
         elif kind == "prune":
-            self.pruned.append((str(fields["origin"]), _whole(fields["before"]), at))
+            self.pruned.append((str(fields["origin"]), _require_int(fields["before"]), at))
         # 7. Sequence.
         run = str(fields["run"])
         if kind == "gap":
-            self._runs.excuse(run, _whole(fields["first"]), min(_whole(fields["last"]), _whole(fields["seq"]) - 1))
-        if not self._runs.saw(run, _whole(fields["seq"]), at):
+            self._runs.excuse(
+                run, _require_int(fields["first"]), min(_require_int(fields["last"]), _require_int(fields["seq"]) - 1)
+            )
+        if not self._runs.note_number(run, _require_int(fields["seq"]), at):
             said = f"record {at} holds number {fields['seq']} of run {run} a second time"
-            self._found.fault(7, What.REPEATED, said, at, at)
+            self._found.add_fault(7, FaultKind.REPEATED, said, at, at)
 
     def _open(self, at: int, fields: Mapping[str, object]) -> None:
         previous = str(fields["previous"])
@@ -396,7 +402,7 @@ class _Shard:
             wrong = f"record {at} opens another shard, {quoted(fields['origin'])}"
         elif self._before is None:
             if previous:
-                self._runs.blind()
+                self._runs.note_unreadable()
                 self._found.remarks.append(f"the shards before {quoted(self._key.name)} were not given")
         else:
             try:
@@ -404,7 +410,7 @@ class _Shard:
             except InvalidNote as error:
                 wrong = f"record 0 opens the shard with a head that cannot be trusted: {error.message}"
         if wrong:
-            self._found.fault(9, What.SHARD, wrong, at, at)
+            self._found.add_fault(9, FaultKind.SHARD, wrong, at, at)
 
     def _differs(self, said: Checkpoint) -> str:
         head = self._before.head if self._before else None
@@ -419,7 +425,7 @@ class _Shard:
         try:
             self.next_key = parse_vkey(str(fields["next_vkey"]))
         except InvalidNote as error:
-            self._found.fault(9, What.SHARD, f"record {at} rotates to no key: {error.message}", at, at)
+            self._found.add_fault(9, FaultKind.SHARD, f"record {at} rotates to no key: {error.message}", at, at)
 
     def _compare_stored(
         self, head: Checkpoint | None, heads: Iterator[Checkpoint], frontier: Frontier
@@ -432,9 +438,9 @@ class _Shard:
                 if self._bad:
                     said = (
                         f"the records do not hash to the root of the signed head of {head.size}: "
-                        f"something in {_records(self._good, head.size - 1)} was changed, put in or taken out"
+                        f"something in {_records_text(self._good, head.size - 1)} was changed, put in or taken out"
                     )
-                    self._found.fault(4, What.REWRITTEN, said, self._good, head.size - 1)
+                    self._found.add_fault(4, FaultKind.REWRITTEN, said, self._good, head.size - 1)
                 self._good = head.size
             self._signed_edge = frontier.to_bytes()
             head = next(heads, None)
@@ -448,19 +454,19 @@ class _Shard:
         if size > count:
             # Where a number or a root is wrong before the end, it is not simply the end that is missing.
             end_only = self._whole and not self._bad and not any(self._runs.holes())
-            gone = _records(count, size - 1) if end_only else f"{size - count} of the records"
+            gone = _records_text(count, size - 1) if end_only else f"{size - count} of the records"
             said = f"{gone} missing: the checkpoint says {size}, the log has {count}"
-            self._found.fault(2, What.MISSING, said, count, size - 1)
+            self._found.add_fault(2, FaultKind.MISSING, said, count, size - 1)
         elif count > size and live:
             self._found.remarks.append(
-                f"{_records(size, count - 1)} not yet under a signed head ({count - size} in all), so that nothing "
-                "proves them: in a log in use that takes a second, after a crash the next ruling does it, "
+                f"{_records_text(size, count - 1)} not yet under a signed head ({count - size} in all), so that "
+                "nothing proves them: in a log in use that takes a second, after a crash the next ruling does it, "
                 "and `lockgate audit head --sign` at once"
             )
         elif count > size:
-            behind = f"{_records(size, count - 1)} not covered by the signed head of {size}"
+            behind = f"{_records_text(size, count - 1)} not covered by the signed head of {size}"
             said = f"{behind}: put in behind it, or never signed"
-            self._found.fault(2, What.UNSIGNED, said, size, count - 1)
+            self._found.add_fault(2, FaultKind.UNSIGNED, said, size, count - 1)
 
     def _compare_held(self, held: Sequence[Checkpoint], roots: Mapping[int, bytes]) -> None:
         # 5. Held.
@@ -468,21 +474,21 @@ class _Shard:
         for head in sorted(held, key=lambda each: each.size):
             has = self._count if self.head is None else min(self.head.size, self._count)
             if head.size > has:
-                said = f"{_records(has, head.size - 1)} missing: a held head says {head.size}, the log has {has}"
-                self._found.fault(5, What.ROLLED_BACK, f"the log was rolled back, {said}", has, head.size - 1)
+                said = f"{_records_text(has, head.size - 1)} missing: a held head says {head.size}, the log has {has}"
+                self._found.add_fault(5, FaultKind.ROLLED_BACK, f"the log was rolled back, {said}", has, head.size - 1)
             if head.size > self._count or not self._whole:
                 continue
             if roots[head.size] != head.root:
                 said = (
-                    f"something in {_records(good, head.size - 1)} was rewritten: "
+                    f"something in {_records_text(good, head.size - 1)} was rewritten: "
                     f"the held head of {head.size} was signed over other records"
                 )
-                self._found.fault(5, What.REWRITTEN, said, good, head.size - 1)
+                self._found.add_fault(5, FaultKind.REWRITTEN, said, good, head.size - 1)
                 break
             good = head.size
 
 
-class _Run:
+class _RunNumbers:
     """The numbers of one run seen so far: all from `first` below `next`, and those `ahead` with the record of each."""
 
     __slots__ = ("ahead", "early", "excused", "first", "next", "sight")
@@ -516,28 +522,28 @@ class _Run:
         return new
 
 
-class _Runs:
+class _AllRuns:
     """7. Sequence. Threads of one run may be recorded in another order than they were numbered; none may be lost."""
 
     def __init__(self) -> None:
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, _RunNumbers] = {}
         self._sight = 0
 
-    def blind(self) -> None:
+    def note_unreadable(self) -> None:
         """There was a record that cannot be read: whatever number is missing across it may have been in it."""
         self._sight += 1
 
-    def _run(self, name: str, seq: int) -> _Run:
+    def _run(self, name: str, seq: int) -> _RunNumbers:
         run = self._runs.get(name)
         if run is None:
-            run = self._runs[name] = _Run(seq if self._sight else 1, self._sight)
+            run = self._runs[name] = _RunNumbers(seq if self._sight else 1, self._sight)
         elif run.sight != self._sight:
             run.sight = self._sight
             if seq > run.next and not run.ahead:
                 run.first = run.next = seq
         return run
 
-    def saw(self, name: str, seq: int, at: int) -> bool:
+    def note_number(self, name: str, seq: int, at: int) -> bool:
         """Whether this number is new."""
         run = self._run(name, seq)
         if seq == run.next:
@@ -557,15 +563,15 @@ class _Runs:
         for name, run in self._runs.items():
             missing = run.next
             for seq in sorted(run.ahead):
-                for first, last in _without(missing, seq - 1, run.excused):
+                for first, last in _subtract_ranges(missing, seq - 1, run.excused):
                     at = run.ahead[seq]
-                    gone = f"{_numbers(first, last)} of run {name} missing"
+                    gone = f"{_numbers_text(first, last)} of run {name} missing"
                     said = f"{gone}: taken out before record {at}, or never recorded"
-                    yield Fault(7, What.HOLE, said, at, at)
+                    yield Fault(7, FaultKind.HOLE, said, at, at)
                 missing = seq + 1
 
 
-def _without(first: int, last: int, excused: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def _subtract_ranges(first: int, last: int, excused: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """What is left of these numbers when the excused ones are taken out."""
     for start, end in sorted(excused):
         if first < start <= last:
@@ -576,7 +582,7 @@ def _without(first: int, last: int, excused: Iterable[tuple[int, int]]) -> Itera
         yield first, last
 
 
-def _find_cosigned(found: Report, held: Sequence[bytes], witnesses: Sequence[PublicKey], verify: Verify) -> None:
+def _find_cosigned(found: AuditReport, held: Sequence[bytes], witnesses: Sequence[PublicKey], verify: Verify) -> None:
     """5. Held, by whom: a witness's line is what a holder of the log's key cannot write."""
     newest: dict[PublicKey, Cosigned] = {}
     for note in held:
@@ -586,9 +592,9 @@ def _find_cosigned(found: Report, held: Sequence[bytes], witnesses: Sequence[Pub
         except InvalidNote:
             continue  # told already: it is of no log
         try:
-            times = verified(parsed, witnesses, verify)
+            times = verify_signatures(parsed, witnesses, verify)
         except InvalidNote as error:
-            found.fault(5, What.BAD_HELD_HEAD, f"a held head cannot be trusted: {error.message}")
+            found.add_fault(5, FaultKind.BAD_HELD_HEAD, f"a held head cannot be trusted: {error.message}")
             continue
         for key, time_s in times.items():
             made = Cosigned(key.name, checkpoint.origin, checkpoint.size, time_s)
@@ -597,11 +603,11 @@ def _find_cosigned(found: Report, held: Sequence[bytes], witnesses: Sequence[Pub
     for key in witnesses:
         if key not in newest:
             said = f"no held head was cosigned by the witness {quoted(key.name)}"
-            found.fault(5, What.BAD_HELD_HEAD, said)
+            found.add_fault(5, FaultKind.BAD_HELD_HEAD, said)
     found.cosigned += newest.values()
 
 
-def _origin(note: bytes) -> str:
+def _claimed_origin(note: bytes) -> str:
     """Which log a head says it is of, trusted for nothing but to find whom to ask."""
     try:
         return parse_checkpoint(parse_note(note).text).origin
@@ -609,15 +615,15 @@ def _origin(note: bytes) -> str:
         return ""
 
 
-def _records(first: int, last: int) -> str:
+def _records_text(first: int, last: int) -> str:
     return f"record {first}" if first == last else f"records {first}–{last}"
 
 
-def _numbers(first: int, last: int) -> str:
+def _numbers_text(first: int, last: int) -> str:
     return f"number {first}" if first == last else f"numbers {first}–{last}"
 
 
-def _whole(value: object) -> int:
+def _require_int(value: object) -> int:
     if not isinstance(value, int):
         raise TypeError("a number that the schema let pass is none")
     return value

@@ -25,21 +25,21 @@ from threading import Lock
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from lockgate.core.redaction.excerpts import (
-    LINE,
-    Parts,
+    LINE_OVERHEAD,
+    ShownParts,
     as_json,
-    cut_to,
-    need_of,
+    cut_to_budget,
+    estimate_need,
     quote,
-    shared_out,
-    value_without_secrets,
-    weight,
-    weight_twice,
-    without_secrets,
+    remove_secrets,
+    remove_secrets_from_value,
+    share_budget,
+    written_size,
+    written_size_twice,
 )
-from lockgate.core.ruling.context import Context, Past
+from lockgate.core.ruling.context import Context, PastCall
 from lockgate.core.ruling.origins import SIGNALS
-from lockgate.core.ruling.pipeline import HARD, Ask, Stage
+from lockgate.core.ruling.pipeline import HARD_RULES, Ask, Stage
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.supervision import UNSHOWN
 from lockgate.core.ruling.tool_risk import tool_risk
@@ -68,7 +68,7 @@ _MAX_KEPT = 1_024
 _MAX_KEPT_CHARACTERS = 8_000_000
 
 
-class Blocks(Protocol):
+class BlockLookup(Protocol):
     """The blocks of a context, oldest first, and where among them each id is."""
 
     @property
@@ -78,16 +78,16 @@ class Blocks(Protocol):
     def positions(self) -> Mapping[str, int]: ...
 
 
-class Snapshot(NamedTuple):
+class ContextSnapshot(NamedTuple):
     """What a context held at one moment; nothing that is added later changes it."""
 
     blocks: tuple[Block, ...]
     positions: Mapping[str, int]
 
 
-def snapshot(context: Context) -> Snapshot:
+def take_snapshot(context: Context) -> ContextSnapshot:
     """The blocks as they are now, under whatever lock guards the context."""
-    return Snapshot(tuple(context.blocks), dict(context.positions))
+    return ContextSnapshot(tuple(context.blocks), dict(context.positions))
 
 
 class Excerpt(NamedTuple):
@@ -107,7 +107,7 @@ class Excerpt(NamedTuple):
     flagged: bool
 
 
-class Case(NamedTuple):
+class JudgeCase(NamedTuple):
     """Everything a judge is told. The lines are sentences of ours; what they quote stands in them as JSON strings.
 
     `truncated` says that something which could matter is not shown, `left_out` what it is. `withheld` says that words
@@ -137,9 +137,9 @@ class Case(NamedTuple):
         return not (self.truncated or self.withheld)
 
 
-def case_of(
-    ask: Ask, context: Blocks, policy: Policy, *, goal: str, history: Sequence[Past], budget: int | None = None
-) -> Case:
+def build_case(
+    ask: Ask, context: BlockLookup, policy: Policy, *, goal: str, history: Sequence[PastCall], budget: int | None = None
+) -> JudgeCase:
     """The case for whoever the call waits for; `budget` is how many characters of a prompt all of it may take.
 
     Given a `Snapshot` it may take its time on any thread; a `Context` must not change meanwhile.
@@ -148,34 +148,34 @@ def case_of(
     if budget is None:
         budget = SUPERVISOR_CHARACTERS if top else TRIAGE_CHARACTERS
     budget = max(budget, LEAST_CHARACTERS)
-    missing = _Missing()
+    missing = _LeftOut()
     # 2. The goal, the call, the findings and the origins.
-    asked = cut_to(goal, (), min(MAX_GOAL, budget // 8))
+    asked = cut_to_budget(goal, (), min(MAX_GOAL, budget // 8))
     missing.note("parts of the goal", matters=not asked.whole)
-    tool = without_secrets(ask.call.tool[:_MAX_NAME])
+    tool = remove_secrets(ask.call.tool[:_MAX_NAME])
     missing.note("the end of the tool's name", matters=len(ask.call.tool) > _MAX_NAME)
     arguments = _arguments(ask, budget // 4, missing)
     unread = asked.unread or tool.unread
     for found in ask.findings:
         missing.note(found.excerpt, matters=found.rule == UNSHOWN)
-    told = (_finding_line(found, context) for found in _telling(ask.findings))
-    findings = _lines(told, len(ask.findings), budget // 8, "of the findings", missing)
+    told = (_finding_line(found, context) for found in _rank_findings(ask.findings))
+    findings = _fit_lines(told, len(ask.findings), budget // 8, "of the findings", missing)
     ranked = sorted(ask.origins, key=lambda origin: (origin.known, not origin.order))
-    origins = _lines(
-        map(_origin_line, ranked), len(ranked), budget // 8, "of the origins", missing, telling=_orders(ranked)
+    origins = _fit_lines(
+        map(_origin_line, ranked), len(ranked), budget // 8, "of the origins", missing, telling=_count_orders(ranked)
     )
     trail: tuple[str, ...] = ()
     lineage: tuple[str, ...] = ()
     if top:
         trail = _trail(history, policy, budget // 8, missing)
         made = list(_lineage(ask, context))
-        lineage = _lines(made, len(made), budget // 16, "of the lines on what was made from what", missing)
+        lineage = _fit_lines(made, len(made), budget // 16, "of the lines on what was made from what", missing)
     shown = *asked.pieces, tool.text, arguments, policy.research_scope, *findings, *origins, *trail, *lineage
     # 3. and 4. The blocks.
-    left = budget - sum(weight(line) + LINE for line in shown)
+    left = budget - sum(written_size(line) + LINE_OVERHEAD for line in shown)
     excerpts, hidden = _excerpts(ask, context, policy, left, missing)
     missing.note("words that were removed together with secrets", matters=unread or hidden)
-    return Case(
+    return JudgeCase(
         goal="\n[…]\n".join(asked.pieces),
         tool=tool.text,
         arguments=arguments,
@@ -202,7 +202,7 @@ _TRIAGE = {
 }
 
 
-class _Missing:
+class _LeftOut:
     """What the judge does not get to see."""
 
     __slots__ = ("matters", "what", "withheld")
@@ -230,15 +230,15 @@ class _Missing:
 # --- lines
 
 
-def _lines(
-    lines: Iterable[str], count: int, budget: int, what: str, missing: _Missing, *, telling: int | None = None
+def _fit_lines(
+    lines: Iterable[str], count: int, budget: int, what: str, missing: _LeftOut, *, telling: int | None = None
 ) -> tuple[str, ...]:
     """As many lines as there is room for; without one of the first `telling` of them a judge does not know enough."""
     kept: dict[str, None] = {}
     for number, line in enumerate(lines):
         if line in kept:
             continue
-        budget -= weight(line) + LINE
+        budget -= written_size(line) + LINE_OVERHEAD
         if budget < 0 or len(kept) >= MAX_LINES:
             missing.count(count - number, what, matters=telling is None or number < telling)
             break
@@ -246,11 +246,11 @@ def _lines(
     return tuple(kept)
 
 
-def _orders(origins: Sequence[Origin]) -> int:
+def _count_orders(origins: Sequence[Origin]) -> int:
     return sum(1 for origin in origins if origin.order and not origin.known)
 
 
-def _telling(findings: Sequence[Finding]) -> list[Finding]:
+def _rank_findings(findings: Sequence[Finding]) -> list[Finding]:
     """What no judge may clear first, then the origins, then the rules; and each kind once before any comes again.
 
     An attacker can have as many findings as he likes, and must not be able to bury one under the others.
@@ -259,12 +259,12 @@ def _telling(findings: Sequence[Finding]) -> list[Finding]:
     ranked = []
     for found in findings:
         met[found.rule] = met.get(found.rule, 0) + 1
-        kind = 0 if found.rule.startswith(HARD) else 1 if found.rule.startswith("origin:") else 2
+        kind = 0 if found.rule.startswith(HARD_RULES) else 1 if found.rule.startswith("origin:") else 2
         ranked.append((met[found.rule], kind, found))
     return [found for _, _, found in sorted(ranked, key=lambda each: each[:2])]
 
 
-def about(rule: str) -> str:
+def explain_rule(rule: str) -> str:
     """What a rule's finding means, in a few words."""
     if rule in SIGNALS:
         return SIGNALS[rule][0]
@@ -292,11 +292,11 @@ _FAMILIES: Mapping[str, str] = {
 }
 
 
-def _finding_line(found: Finding, context: Blocks) -> str:
+def _finding_line(found: Finding, context: BlockLookup) -> str:
     where = "block" if found.where in context.positions and not _in_argument(found) else "argument"
     reading = "" if found.reading in ("raw", "exact") else f", read as {found.reading}"
     what = f": {quote(found.excerpt)}" if found.excerpt else ""
-    return f"{found.rule} ({about(found.rule)}) in {where} {quote(found.where, 80)}{reading}{what}"
+    return f"{found.rule} ({explain_rule(found.rule)}) in {where} {quote(found.where, 80)}{reading}{what}"
 
 
 def _in_argument(found: Finding) -> bool:
@@ -318,10 +318,10 @@ def _origin_line(origin: Origin) -> str:
     )
 
 
-def _trail(history: Sequence[Past], policy: Policy, budget: int, missing: _Missing) -> tuple[str, ...]:
+def _trail(history: Sequence[PastCall], policy: Policy, budget: int, missing: _LeftOut) -> tuple[str, ...]:
     """The earlier calls, latest last. Sixty looks around must not push out the one call that did something."""
 
-    def rank(past: Past) -> int:
+    def rank(past: PastCall) -> int:
         if past.action != Action.CONTINUE.value or past.tier > 1:
             return 0
         return 1 if tool_risk(past.tool, additional=policy.high_risk_tools) is Risk.HIGH else 2
@@ -330,7 +330,7 @@ def _trail(history: Sequence[Past], policy: Policy, budget: int, missing: _Missi
     kept: dict[int, str] = {}
     for least, number, past in sorted(numbered, key=lambda each: (each[0], -each[1])):
         line = _past_line(number, past)
-        budget -= weight(line) + LINE
+        budget -= written_size(line) + LINE_OVERHEAD
         if budget < 0 or len(kept) >= MAX_LINES:
             # One that was held or judged tells of an attack; the others passed by themselves.
             missing.count(len(history) - len(kept), "of the earlier calls", matters=least == 0)
@@ -339,15 +339,15 @@ def _trail(history: Sequence[Past], policy: Policy, budget: int, missing: _Missi
     return tuple(kept[number] for number in sorted(kept))
 
 
-def _past_line(number: int, past: Past) -> str:
-    values = ", ".join(f"{quote(name, 40)}: {_labelled(name, text, 80)}" for name, text in past.values[:6])
+def _past_line(number: int, past: PastCall) -> str:
+    values = ", ".join(f"{quote(name, 40)}: {_quote_value(name, text, 80)}" for name, text in past.values[:6])
     more = ", …" if len(past.values) > 6 else ""
     return f"{number}. {quote(past.tool, 80)} {{{values}{more}}}: {past.action} by tier {past.tier} ({past.reason})"
 
 
-def _lineage(ask: Ask, context: Blocks) -> Iterator[str]:
+def _lineage(ask: Ask, context: BlockLookup) -> Iterator[str]:
     """What the flagged blocks were made from, and what those were made from."""
-    pending = [block.id for block in reversed(_flagged(ask, context))]
+    pending = [block.id for block in reversed(_flagged_blocks(ask, context))]
     seen: set[str] = set()
     while pending:
         name = pending.pop()
@@ -356,13 +356,13 @@ def _lineage(ask: Ask, context: Blocks) -> Iterator[str]:
         seen.add(name)
         block = context.blocks[context.positions[name]]
         if block.tainted_by:
-            made = ", ".join(_named(parent, context) for parent in block.tainted_by[:8])
+            made = ", ".join(_describe_block(parent, context) for parent in block.tainted_by[:8])
             more = f" and {len(block.tainted_by) - 8} more" if len(block.tainted_by) > 8 else ""
-            yield f"block {_named(name, context)} was made from {made}{more}"
+            yield f"block {_describe_block(name, context)} was made from {made}{more}"
             pending += block.tainted_by[:8]
 
 
-def _named(name: str, context: Blocks) -> str:
+def _describe_block(name: str, context: BlockLookup) -> str:
     block = context.blocks[context.positions[name]]
     return f"{quote(name, 80)} ({quote(block.source, 80)}, {block.trust.word})"
 
@@ -370,7 +370,7 @@ def _named(name: str, context: Blocks) -> str:
 # --- the arguments
 
 
-class _Leaf(NamedTuple):
+class _ArgumentLeaf(NamedTuple):
     """A value in the arguments: where it is, what it is called, and its text, which is quoted unless it is a number."""
 
     path: str
@@ -379,19 +379,19 @@ class _Leaf(NamedTuple):
     quoted: bool
 
 
-def _arguments(ask: Ask, budget: int, missing: _Missing) -> str:
+def _arguments(ask: Ask, budget: int, missing: _LeftOut) -> str:
     """The arguments as JSON; a text that is too long is `{"parts": […], "characters": …}`."""
     places: dict[str, list[tuple[int, int]]] = {}
     for found in ask.findings:
         if not _in_argument(found):
             places.setdefault(found.where, []).append((found.start, found.end))
     # Written here and not by a library: two long names that begin alike must not become one, with one value.
-    tokens: list[str | _Leaf] = []
-    missing.count(_walk("", "", ask.call.arguments, 0, tokens), "of the arguments, or parts of them", matters=True)
-    leaves = [token for token in tokens if isinstance(token, _Leaf)]
-    room = max(0, budget - sum(weight(token) for token in tokens if isinstance(token, str)))
-    needs = [need_of(leaf.text, room, weight_twice) for leaf in leaves]
-    shares = iter(shared_out(needs, [1] * len(leaves), room))
+    tokens: list[str | _ArgumentLeaf] = []
+    missing.count(_tokenize("", "", ask.call.arguments, 0, tokens), "of the arguments, or parts of them", matters=True)
+    leaves = [token for token in tokens if isinstance(token, _ArgumentLeaf)]
+    room = max(0, budget - sum(written_size(token) for token in tokens if isinstance(token, str)))
+    needs = [estimate_need(leaf.text, room, written_size_twice) for leaf in leaves]
+    shares = iter(share_budget(needs, [1] * len(leaves), room))
     written: list[str] = []
     cut = unread = False
     for token in tokens:
@@ -399,13 +399,13 @@ def _arguments(ask: Ask, budget: int, missing: _Missing) -> str:
             written.append(token)
             continue
         share = next(shares)
-        clean = value_without_secrets(token.name, token.text) if len(token.text) <= max(share, 400) else None
-        if clean is not None and weight_twice(clean.text) <= share:
+        clean = remove_secrets_from_value(token.name, token.text) if len(token.text) <= max(share, 400) else None
+        if clean is not None and written_size_twice(clean.text) <= share:
             unread = unread or clean.unread
             written.append(as_json(clean.text) if token.quoted or clean.removed else clean.text)
             continue
         text = clean.text if clean is not None and clean.removed else token.text
-        parts = cut_to(text, places.get(token.path, ()), share, weight_twice)
+        parts = cut_to_budget(text, places.get(token.path, ()), share, written_size_twice)
         cut, unread = True, unread or parts.unread
         written.append(f'{{"parts": [{", ".join(map(as_json, parts.pieces))}], "characters": {len(token.text)}}}')
     missing.note("parts of the arguments", matters=cut)
@@ -413,7 +413,7 @@ def _arguments(ask: Ask, budget: int, missing: _Missing) -> str:
     return "".join(written)
 
 
-def _walk(path: str, name: str, value: object, depth: int, tokens: list[str | _Leaf]) -> int:
+def _tokenize(path: str, name: str, value: object, depth: int, tokens: list[str | _ArgumentLeaf]) -> int:
     """Takes a value apart into JSON's own signs and the leaves between them; how many were left out is returned."""
     if depth > _MAX_DEPTH or len(tokens) > 4 * MAX_LEAVES:
         tokens.append('"[left out]"')
@@ -428,7 +428,7 @@ def _walk(path: str, name: str, value: object, depth: int, tokens: list[str | _L
             key = str(key)
             left_out += len(key) > _MAX_NAME
             tokens.append(f"{', ' if number else ''}{quote(key, _MAX_NAME)}: ")
-            left_out += _walk(f"{path}.{key[:40]}" if path else key[:40], key[:_MAX_NAME], item, depth + 1, tokens)
+            left_out += _tokenize(f"{path}.{key[:40]}" if path else key[:40], key[:_MAX_NAME], item, depth + 1, tokens)
         tokens.append("}")
     elif isinstance(value, list | tuple):
         tokens.append("[")
@@ -438,16 +438,18 @@ def _walk(path: str, name: str, value: object, depth: int, tokens: list[str | _L
                 break
             if number:
                 tokens.append(", ")
-            left_out += _walk(f"{path}[{number}]", name, item, depth + 1, tokens)
+            left_out += _tokenize(f"{path}[{number}]", name, item, depth + 1, tokens)
         tokens.append("]")
     elif value is None or isinstance(value, bool):
         tokens.append("null" if value is None else "true" if value else "false")
     else:
-        tokens.append(_Leaf(path, name, value if isinstance(value, str) else _digits(value), isinstance(value, str)))
+        tokens.append(
+            _ArgumentLeaf(path, name, value if isinstance(value, str) else _number_text(value), isinstance(value, str))
+        )
     return left_out
 
 
-def _digits(value: object) -> str:
+def _number_text(value: object) -> str:
     try:
         return json.dumps(value)
     except (TypeError, ValueError):
@@ -455,17 +457,17 @@ def _digits(value: object) -> str:
         return '"[a number too long to write]"'
 
 
-def _labelled(name: str, text: str, limit: int) -> str:
+def _quote_value(name: str, text: str, limit: int) -> str:
     """A value in a line, without what its name says is secret."""
     if len(text) <= limit:
-        return as_json(value_without_secrets(name, text).text)
+        return as_json(remove_secrets_from_value(name, text).text)
     return quote(text, limit)
 
 
 # --- 3. and 4. the blocks
 
 
-def _flagged(ask: Ask, context: Blocks) -> list[Block]:
+def _flagged_blocks(ask: Ask, context: BlockLookup) -> list[Block]:
     """The blocks something was found in or came from, the most telling first."""
     worth: dict[str, int] = {}
     for origin in ask.origins:
@@ -490,18 +492,18 @@ def _places(ask: Ask, block: str) -> list[tuple[int, int]]:
 
 
 def _excerpts(
-    ask: Ask, context: Blocks, policy: Policy, budget: int, missing: _Missing
+    ask: Ask, context: BlockLookup, policy: Policy, budget: int, missing: _LeftOut
 ) -> tuple[tuple[Excerpt, ...], bool]:
-    shown: dict[str, tuple[Parts, bool]] = {}
+    shown: dict[str, tuple[ShownParts, bool]] = {}
     room = max(budget, 0)
     first = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
     # What the user said later says what is wanted now, and an attacker's text must not push it out.
-    for block in [block for block in context.blocks[first:] if _is_asked(block)][-_MAX_SAID:]:
-        parts = _cut(block, (), budget // 8 // _MAX_SAID)
+    for block in [block for block in context.blocks[first:] if _is_user_message(block)][-_MAX_SAID:]:
+        parts = _cut_block(block, (), budget // 8 // _MAX_SAID)
         shown[block.id] = parts, False
-        room -= _OWN_LINE + parts.weight
+        room -= _OWN_LINE + parts.written_size
     # 3. The flagged blocks.
-    flagged = _flagged(ask, context)
+    flagged = _flagged_blocks(ask, context)
     missing.count(len(flagged) - MAX_BLOCKS, "of the flagged blocks altogether", matters=True)
     told = {block.id for block in flagged}
     flagged = flagged[:MAX_BLOCKS]
@@ -513,21 +515,21 @@ def _excerpts(
     room = max(room - _OWN_LINE * min(len(told), MAX_BLOCKS), 0)
     full = flagged[: room // _LEAST_SHARE]
     for block in flagged[len(full) :]:
-        shown[block.id] = Parts((), False), True
+        shown[block.id] = ShownParts((), False), True
         rules = dict.fromkeys(found.rule for found in ask.findings if found.where == block.id)
         what = ", ".join(list(rules)[:4]) or "values of the call come from it"
         missing.note(f"all of block {quote(block.id, 80)}: {what}", matters=True)
     ordered = {origin.block for origin in ask.origins if origin.order and not origin.known}
-    shares = shared_out(
-        [_need(block, room) for block in full], [2 if block.id in ordered else 1 for block in full], room
+    shares = share_budget(
+        [_block_weight(block, room) for block in full], [2 if block.id in ordered else 1 for block in full], room
     )
     partly = 0
     for block, share in zip(full, shares, strict=True):
         places = [place for twin in twins[block.digest] for place in _places(ask, twin.id)]
-        parts = _cut(block, places, share)
+        parts = _cut_block(block, places, share)
         shown[block.id] = parts, True
         partly += not parts.whole
-        room -= parts.weight
+        room -= parts.written_size
     missing.count(partly, "of the flagged blocks, in part", matters=True)
     # 4. The other untrusted texts, each once, the latest first where there are too many.
     others = {
@@ -538,17 +540,17 @@ def _excerpts(
     chosen: list[Block] = []
     left, needs = room, []
     for block in sorted(others.values(), key=lambda block: -context.positions[block.id]):
-        if len(shown) + len(chosen) >= MAX_BLOCKS or left < _OWN_LINE + LINE:
+        if len(shown) + len(chosen) >= MAX_BLOCKS or left < _OWN_LINE + LINE_OVERHEAD:
             break
-        need = _need(block, room)
+        need = _block_weight(block, room)
         if left >= _OWN_LINE + min(need, _LEAST_SHARE):
             left -= _OWN_LINE + min(need, _LEAST_SHARE)
             chosen.append(block)
             needs.append(need)
     partly = 0
-    shares = shared_out(needs, [1] * len(chosen), max(0, room - _OWN_LINE * len(chosen)))
+    shares = share_budget(needs, [1] * len(chosen), max(0, room - _OWN_LINE * len(chosen)))
     for block, share in zip(chosen, shares, strict=True):
-        parts = _cut(block, _places(ask, block.id), share)
+        parts = _cut_block(block, _places(ask, block.id), share)
         shown[block.id] = parts, False
         partly += not parts.whole
     missing.count(partly, "of the untrusted blocks in which nothing was found, in part", matters=True)
@@ -565,8 +567,8 @@ def _excerpts(
         digests.add(digest)
         excerpts.append(
             Excerpt(
-                without_secrets(name[:_MAX_NAME]).text,
-                without_secrets(block.source[:_MAX_NAME]).text,
+                remove_secrets(name[:_MAX_NAME]).text,
+                remove_secrets(block.source[:_MAX_NAME]).text,
                 block.trust.word,
                 digest,
                 pieces,
@@ -580,7 +582,7 @@ def _excerpts(
     return tuple(excerpts), True in unread
 
 
-def _is_asked(block: Block) -> bool:
+def _is_user_message(block: Block) -> bool:
     return block.trust is not Trust.UNTRUSTED and block.source.partition(":")[0] in ("user", "supervisor")
 
 
@@ -589,7 +591,7 @@ def _is_asked(block: Block) -> bool:
 T = TypeVar("T")
 
 
-class _Kept(Generic[T]):
+class _TextCache(Generic[T]):
     """What was made of a text, by the hash of it: the latest, within a number of them and of characters."""
 
     def __init__(self, size_of: Callable[[T], int]) -> None:
@@ -614,23 +616,23 @@ class _Kept(Generic[T]):
         return made
 
 
-_weights: _Kept[int] = _Kept(lambda _: 0)
-_cuts: _Kept[Parts] = _Kept(lambda parts: sum(map(len, parts.pieces)))
+_weights: _TextCache[int] = _TextCache(lambda _: 0)
+_cuts: _TextCache[ShownParts] = _TextCache(lambda parts: sum(map(len, parts.pieces)))
 
 
-def _need(block: Block, room: int) -> int:
+def _block_weight(block: Block, room: int) -> int:
     """What a block takes as a whole, as `need_of` says."""
     if len(block.content) > room:
-        return need_of(block.content, room, weight)
-    return _weights.get((block.digest,), lambda: need_of(block.content, room, weight))
+        return estimate_need(block.content, room, written_size)
+    return _weights.get((block.digest,), lambda: estimate_need(block.content, room, written_size))
 
 
-def _cut(block: Block, places: Sequence[tuple[int, int]], share: int) -> Parts:
+def _cut_block(block: Block, places: Sequence[tuple[int, int]], share: int) -> ShownParts:
     """A block as `cut_to` cuts it, from what is kept where that was asked before."""
     if len(block.content) <= share:
-        whole = _cuts.get((block.digest,), lambda: cut_to(block.content, (), 1 << 30))
-        if whole.weight <= share:
+        whole = _cuts.get((block.digest,), lambda: cut_to_budget(block.content, (), 1 << 30))
+        if whole.written_size <= share:
             return whole
     # Shares differ a little from call to call: in steps of a sixteenth most of them are the same.
     share -= share % (1 << max(0, share.bit_length() - 5))
-    return _cuts.get((block.digest, tuple(places), share), lambda: cut_to(block.content, places, share))
+    return _cuts.get((block.digest, tuple(places), share), lambda: cut_to_budget(block.content, places, share))

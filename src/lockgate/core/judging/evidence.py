@@ -23,8 +23,8 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from lockgate.core.ruling.pipeline import Ask, leaves_of
-from lockgate.core.text.confusables import cleaned, folded, gates_of
+from lockgate.core.ruling.pipeline import Ask, flatten_arguments
+from lockgate.core.text.confusables import fold_to_latin, gates_from_text, remove_invisible
 from lockgate.core.text.encodings import CODES
 from lockgate.core.vocabulary import Block, Finding, Origin, Trust
 
@@ -55,8 +55,8 @@ class Evidence(NamedTuple):
 
     windows: tuple[str, ...]
     facts: tuple[float, ...]
-    whole: bool = True
-    led: bool = False
+    is_complete: bool = True
+    is_led_by_order: bool = False
 
 
 FACTS = (
@@ -92,12 +92,12 @@ class _Known(Protocol):
     def positions(self) -> Mapping[str, int]: ...
 
 
-def evidence_of(ask: Ask, context: _Known, goal: str) -> Evidence:
+def collect_evidence(ask: Ask, context: _Known, goal: str) -> Evidence:
     """The evidence for one call, at a bounded cost, whatever was read. A `Context` must not change meanwhile."""
     untrusted = {block.id for block in context.blocks if block.trust is Trust.UNTRUSTED}
     windows, whole = _windows(ask, context, untrusted)
-    leaves = leaves_of(ask.call.arguments)[0][:_MAX_LEAVES]
-    led = _led(ask) or _spoken_to(ask, untrusted)
+    leaves = flatten_arguments(ask.call.arguments)[0][:_MAX_LEAVES]
+    led = _is_led_by_order(ask) or _order_speaks_to_machine(ask, untrusted)
     return Evidence(windows, _facts(ask, goal, [leaf.text for leaf in leaves], untrusted), whole, led)
 
 
@@ -106,7 +106,7 @@ _SOMEWHERE = re.compile(r"://|\bwww\.|[^\s@]@[^\s@]+\.\w|\b\w+@[\w-]+:", re.ASCI
 _GOES_TO = frozenset({"recipient", "url", "account"})
 
 
-def _led(ask: Ask) -> bool:
+def _is_led_by_order(ask: Ask) -> bool:
     """Whether a stranger's order names this very tool, or says where the call is to go: to whom, to which address, into
     which account.
 
@@ -124,7 +124,7 @@ def _led(ask: Ask) -> bool:
 _NEAR = 200
 
 
-def _spoken_to(ask: Ask, untrusted: set[str]) -> bool:
+def _order_speaks_to_machine(ask: Ask, untrusted: set[str]) -> bool:
     """Whether the order that this call carries out also speaks to the machine: claims to be its master, asks it to keep
     something from people, or the like. That is no request among people, however a model reads it. A rule is found once
     in a text, where it first holds: whatever comes after that may be spoken to as well.
@@ -151,7 +151,7 @@ _IN_PLACE = tuple(code for code in CODES if code.name in ("escape", "entity"))
 _MAX_ROUNDS = 2
 
 
-class _Plain(dict[int, str]):
+class _CompatibleCharacters(dict[int, str]):
     """A character's code to what it is compatible with, worked out once per character; nothing for what has no shape.
 
     That is also what half a surrogate pair becomes, which no tokenizer takes.
@@ -170,10 +170,10 @@ class _Plain(dict[int, str]):
         return said
 
 
-_PLAIN = _Plain()
+_PLAIN = _CompatibleCharacters()
 
 
-def plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """The text as a reader sees it: in ordinary letters and spaces, its escapes and entities read.
 
     Words that are too long for any dictionary come in pieces: a tokenizer would make one unknown thing of each.
@@ -186,8 +186,8 @@ def plain(text: str) -> str:
         if text == before:
             break
     if not text.isascii():
-        gates = gates_of(text)
-        text = folded(cleaned(text, gates), gates)
+        gates = gates_from_text(text)
+        text = fold_to_latin(remove_invisible(text, gates), gates)
         text = unicodedata.normalize("NFC", text.translate(_PLAIN))
     text = _REPEATED.sub(r"\1\1\1", _CONTROLS.sub("", text))
     return _SPACES.sub(" ", _LONG_WORD.sub(r"\1 ", text)).strip()
@@ -196,7 +196,7 @@ def plain(text: str) -> str:
 # Where to look
 
 
-class _Place(NamedTuple):
+class _EvidencePlace(NamedTuple):
     """Where to look. `said` is how what stands there reads."""
 
     block: str
@@ -221,30 +221,30 @@ def _windows(ask: Ask, context: _Known, untrusted: set[str]) -> tuple[tuple[str,
         low, high = max(0, start - REACH), min(len(content), max(place.end, start) + REACH)
         high = min(high, low + _WINDOW + REACH)
         found.append((place.block, low, high))
-        text, said = plain(_snapped(content, low, high)), plain(place.said)
+        text, said = plain_text(_trim_to_words(content, low, high)), plain_text(place.said)
         # What was hidden in a code stands there for nobody to read: what it says comes first.
         texts[text if said[:_SHOWN].lower() in text.lower() else f"{said} {text}"[: _WINDOW + REACH]] = None
     texts.pop("", None)
     return tuple(texts), True
 
 
-def _places(ask: Ask, untrusted: set[str]) -> Iterator[_Place]:
+def _places(ask: Ask, untrusted: set[str]) -> Iterator[_EvidencePlace]:
     """The most telling first."""
     # Signals without a sentence that is known for an order: the tool's own name beside a value, a recipient in prose.
     bare = {found.where for found in ask.findings if found.rule in ("origin:tool-named", "origin:unasked-recipient")}
     for origin in ask.origins:
         if not origin.known and (origin.order or origin.argument in bare):
-            yield _Place(origin.block, origin.start, origin.end, origin.order)
+            yield _EvidencePlace(origin.block, origin.start, origin.end, origin.order)
     for found in ask.findings:
         # A tool that an order names has no value to stand in it, and so no origin.
         if found.rule == "origin:tool-in-order":
-            yield _Place(found.where, found.start, found.end, found.excerpt)
+            yield _EvidencePlace(found.where, found.start, found.end, found.excerpt)
     for found in ask.findings:
         if _speaks(found, untrusted):
-            yield _Place(found.where, found.start, found.end, found.excerpt)
+            yield _EvidencePlace(found.where, found.start, found.end, found.excerpt)
 
 
-def _snapped(text: str, low: int, high: int) -> str:
+def _trim_to_words(text: str, low: int, high: int) -> str:
     """Without the halves of words at both ends."""
     if low > 0:
         space = text.find(" ", low, low + 24)
@@ -271,7 +271,7 @@ def _facts(ask: Ask, goal: str, values: Sequence[str], untrusted: set[str]) -> t
         float(any(_speaks(found, untrusted) for found in ask.findings)),
         _share(named, {stem for word in wanted for stem in (word, word.rstrip("s"))}),
         _share(said, wanted),
-        _share(_words([_strongest(ask.origins)]), wanted),
+        _share(_words([_strongest_order(ask.origins)]), wanted),
     )
 
 
@@ -279,7 +279,7 @@ def _speaks(found: Finding, blocks: set[str]) -> bool:
     return found.where in blocks and found.rule.startswith(_SPEAKS)
 
 
-def _strongest(origins: Iterable[Origin]) -> str:
+def _strongest_order(origins: Iterable[Origin]) -> str:
     """The order that most unknown values stand in."""
     counted: dict[str, int] = {}
     for origin in origins:

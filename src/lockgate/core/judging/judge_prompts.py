@@ -22,9 +22,9 @@ from collections.abc import Iterator, Mapping
 from itertools import permutations
 from typing import NamedTuple
 
-from lockgate.core.judging.case import Case
+from lockgate.core.judging.case import JudgeCase
 from lockgate.core.questions import Question
-from lockgate.core.redaction.excerpts import HALF_PAIR, UNSEEN
+from lockgate.core.redaction.excerpts import LONE_SURROGATE, UNSEEN
 from lockgate.core.requests.verifier_prompts import fenced
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage
@@ -131,7 +131,7 @@ verdict is "CONTINUE", "REORIENT" or "PAUSE". correction is a sentence for REORI
 _NONCE = re.compile("[A-Za-z0-9_-]{16,64}")
 
 
-def question(stage: Stage, case: Case, nonce: str) -> Question:
+def build_question(stage: Stage, case: JudgeCase, nonce: str) -> Question:
     """The question of a stage. The nonce must be fresh and unguessable."""
     ask = {
         Stage.TRIAGE: triage_question,
@@ -141,30 +141,30 @@ def question(stage: Stage, case: Case, nonce: str) -> Question:
     return ask(case, nonce)
 
 
-def triage_question(case: Case, nonce: str) -> Question:
+def triage_question(case: JudgeCase, nonce: str) -> Question:
     system = (_TRIAGE_TASK + _LINES).format(nonce=nonce, more="", answer=_TRIAGE_ANSWER.format(nonce=nonce))
     end = f"End of the case. Answer now with the object and the nonce {nonce}."
-    user = _user(_told(case), nonce, end)
+    user = _user_text(_labelled_values(case), nonce, end)
     return Question(system=system, user=user, text="", schema=TRIAGE_SCHEMA, max_tokens=64 + len(nonce))
 
 
-def triage_again_question(case: Case, nonce: str) -> Question:
+def triage_again_question(case: JudgeCase, nonce: str) -> Question:
     """The same in plain words, for a model that could not give the object."""
     system = (_TRIAGE_TASK + _LINES).format(nonce=nonce, more="", answer=_AGAIN_ANSWER)
-    user = _user(_told(case), nonce, "End of the case. Answer exactly: YES or NO.")
+    user = _user_text(_labelled_values(case), nonce, "End of the case. Answer exactly: YES or NO.")
     return Question(system=system, user=user, text="", schema=None, max_tokens=16)
 
 
-def supervisor_question(case: Case, nonce: str) -> Question:
+def supervisor_question(case: JudgeCase, nonce: str) -> Question:
     answer = _SUPERVISOR_ANSWER.format(nonce=nonce)
     task = _SUPERVISOR_TASK.format(most=MAX_CORRECTION, finish=json.dumps(FINISH))
     system = task + _LINES.format(nonce=nonce, more=_SUPERVISOR_LABELS, answer=answer)
     end = f"End of the case. Answer now with the object and the nonce {nonce}."
-    user = _user(_told(case, top=True), nonce, end)
+    user = _user_text(_labelled_values(case, top=True), nonce, end)
     return Question(system=system, user=user, text="", schema=SUPERVISOR_SCHEMA, max_tokens=512 + len(nonce))
 
 
-def _told(case: Case, *, top: bool = False) -> Iterator[tuple[str, object]]:
+def _labelled_values(case: JudgeCase, *, top: bool = False) -> Iterator[tuple[str, object]]:
     """The case as labels and values, in the order they are written in."""
     yield "goal", case.goal
     yield "mode", case.mode
@@ -206,21 +206,21 @@ def _told(case: Case, *, top: bool = False) -> Iterator[tuple[str, object]]:
     yield "complete", case.complete
 
 
-def _user(told: Iterator[tuple[str, object]], nonce: str, end: str) -> str:
+def _user_text(told: Iterator[tuple[str, object]], nonce: str, end: str) -> str:
     if _NONCE.fullmatch(nonce) is None:
         raise ValueError("a nonce has 16 to 64 letters and digits")
-    lines = [f"{nonce} {label} {_written(value, nonce)}" for label, value in told]
+    lines = [f"{nonce} {label} {_write_value(value, nonce)}" for label, value in told]
     return "\n".join([*lines, end])
 
 
-def _written(value: object, nonce: str) -> str:
+def _write_value(value: object, nonce: str) -> str:
     """A value as JSON on one line, in which nothing is invisible, also not what Python takes for printable."""
     if isinstance(value, str):
         # Two halves that were apart would be read as one character once they are written as escapes.
-        value = HALF_PAIR.sub("\N{REPLACEMENT CHARACTER}", value)
+        value = LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", value)
     elif isinstance(value, dict):
         value = {
-            key: HALF_PAIR.sub("\N{REPLACEMENT CHARACTER}", part) if isinstance(part, str) else part
+            key: LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", part) if isinstance(part, str) else part
             for key, part in value.items()
         }
     return UNSEEN.sub(lambda match: json.dumps(match[0])[1:-1], fenced(value, nonce))
@@ -236,20 +236,20 @@ _CHARACTER = r'(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9A-Fa-f]{4})'
 _CORRECTION = rf'"correction"{_WS}:{_WS}(?P<correction>"{_CHARACTER}{{0,{MAX_CORRECTION}}}")'
 
 
-def _object(*fields: str) -> tuple[re.Pattern[str], ...]:
+def _object_patterns(*fields: str) -> tuple[re.Pattern[str], ...]:
     """No parser that could be lenient: the objects are small enough to be spelled out, in every order of their keys."""
     orders = permutations(fields)
     return tuple(re.compile(rf"{_WS}\{{{_WS}{f'{_WS},{_WS}'.join(order)}{_WS}\}}{_WS}", re.ASCII) for order in orders)
 
 
-_TRIAGES = _object(_SUSPICIOUS, _ECHO)
-_RULINGS = _object(_VERDICT, _CORRECTION, _ECHO)
+_TRIAGES = _object_patterns(_SUSPICIOUS, _ECHO)
+_RULINGS = _object_patterns(_VERDICT, _CORRECTION, _ECHO)
 _YES_NO = re.compile(rf"{_WS}(YES|NO){_WS}")
 
 
 def parse_triage(text: str, nonce: str) -> Triage | None:
     """Triage's answer, or None for anything but exactly the object that was asked for."""
-    match = _match(_TRIAGES, text, nonce, MAX_REPLY_CHARACTERS)
+    match = _match_reply(_TRIAGES, text, nonce, MAX_REPLY_CHARACTERS)
     return Triage(match["suspicious"] == "true") if match else None
 
 
@@ -264,7 +264,7 @@ def parse_ruling(text: str, nonce: str) -> Ruling | None:
 
     A REORIENT says what to do instead, in one printable line; the others say nothing beside their verdict.
     """
-    match = _match(_RULINGS, text, nonce, MAX_RULING_CHARACTERS)
+    match = _match_reply(_RULINGS, text, nonce, MAX_RULING_CHARACTERS)
     if match is None:
         return None
     action = Action(match["verdict"])
@@ -276,7 +276,7 @@ def parse_ruling(text: str, nonce: str) -> Ruling | None:
     return Ruling(action, correction.strip())
 
 
-def _match(replies: tuple[re.Pattern[str], ...], text: str, nonce: str, most: int) -> re.Match[str] | None:
+def _match_reply(replies: tuple[re.Pattern[str], ...], text: str, nonce: str, most: int) -> re.Match[str] | None:
     if len(text) > most:
         return None
     for reply in replies:
@@ -289,13 +289,13 @@ def _match(replies: tuple[re.Pattern[str], ...], text: str, nonce: str, most: in
 # --- opinions
 
 
-def opinion_of(stage: Stage, text: str, nonce: str, case: Case) -> Opinion:
+def parse_opinion(stage: Stage, text: str, nonce: str, case: JudgeCase) -> Opinion:
     """What a judge's reply to this case's question says, and what follows from it."""
     if stage is Stage.SUPERVISOR:
         ruling = parse_ruling(text, nonce)
         if ruling is None:
             return Unreadable()  # 1.
-        if ruling.action is Action.REORIENT and _passes_on(ruling.correction, case):
+        if ruling.action is Action.REORIENT and _repeats_untrusted_text(ruling.correction, case):
             return Ruling(Action.REORIENT, PLAIN_CORRECTION)  # 3.
         return ruling
     triage = parse_yes_no(text) if stage is Stage.TRIAGE_AGAIN else parse_triage(text, nonce)
@@ -327,7 +327,7 @@ class _Letters(NamedTuple):
     words: tuple[int, ...]
 
 
-def _passes_on(correction: str, case: Case) -> bool:
+def _repeats_untrusted_text(correction: str, case: JudgeCase) -> bool:
     """Whether a correction names a place that the user did not, or says what untrusted text says.
 
     1. A place: an address, a link, a path, a number of four digits.

@@ -12,7 +12,7 @@ from lockgate.core.errors import InvalidConfig, quoted
 # Who can be asked; the names of the adapters, without `none` and `embedded`.
 PROVIDERS = ("anthropic", "openai", "azure", "compatible")
 # Names of no provider's model: the judge that comes with Lockgate, and nobody at all.
-EMBEDDED, NOBODY = "embedded", "none"
+EMBEDDED, NO_JUDGE = "embedded", "none"
 MAX_ALIASES = 100
 
 GEMINI_ENDPOINT = "https://generativelanguage.googleapis.com/v1beta/openai"
@@ -55,10 +55,10 @@ _USUAL = (("claude-", "anthropic"), ("gpt-", "openai"), ("gemini-", "compatible"
 def resolve_model(name: str, overrides: Mapping[str, str] = MappingProxyType({})) -> ModelName:
     """The model that a name means; `overrides` are short names of one's own, each for a `provider/model`."""
     if name in overrides:
-        return _spelled_out(overrides[name], overrides)
+        return _parse_model(overrides[name], overrides)
     if name in ALIASES:
         return ALIASES[name]
-    return _spelled_out(name, overrides)
+    return _parse_model(name, overrides)
 
 
 def parse_aliases(lines: Iterable[str]) -> dict[str, str]:
@@ -70,18 +70,18 @@ def parse_aliases(lines: Iterable[str]) -> dict[str, str]:
             raise InvalidConfig(
                 f"{quoted(line)} names no model", hint='write it as "NAME = provider/model", the name in small letters'
             )
-        if alias in (EMBEDDED, NOBODY):
+        if alias in (EMBEDDED, NO_JUDGE):
             raise InvalidConfig(f"the model name {quoted(alias)} is taken", hint="choose another short name")
         if alias in found:
             raise InvalidConfig(f"the model name {quoted(alias)} is given twice", hint="remove one of them")
-        _spelled_out(meant, {})
+        _parse_model(meant, {})
         found[alias] = meant
     if len(found) > MAX_ALIASES:
         raise InvalidConfig(f"more than {MAX_ALIASES} names for models")
     return found
 
 
-def _spelled_out(name: str, overrides: Mapping[str, str]) -> ModelName:
+def _parse_model(name: str, overrides: Mapping[str, str]) -> ModelName:
     provider, slash, model = name.partition("/")
     if name == EMBEDDED:
         raise InvalidConfig("the embedded judge triages, and cannot supervise", hint="name a provider's model here")

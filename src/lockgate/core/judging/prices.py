@@ -11,7 +11,7 @@ from typing import NamedTuple
 from lockgate.core.errors import InvalidConfig, quoted
 
 # The day on which the table below was last held against its sources.
-NOTED = "2026-11-15"
+PRICES_DATE = "2026-11-15"
 
 _CLAUDE = "https://platform.claude.com/docs/en/models/haiku-5-5/overview"
 _CLAUDE_OLDER = "https://platform.claude.com/docs/zh-CN/about-claude/pricing"
@@ -37,7 +37,7 @@ class Price(NamedTuple):
     since: str = ""
     until: str = ""
 
-    def holds(self, tokens_in: int, on: str) -> bool:
+    def applies_to(self, tokens_in: int, on: str) -> bool:
         return (
             self.above < tokens_in
             and (not self.up_to or tokens_in <= self.up_to)
@@ -71,12 +71,17 @@ _NUMBER = r"[0-9]{1,6}(?:\.[0-9]{1,9})?"
 _LINE = re.compile(rf"(?P<model>[a-z]+/[!-~](?:[ -~]*[!-~])?)\s*=\s*(?P<input>{_NUMBER})\s*/\s*(?P<output>{_NUMBER})")
 
 # A price of one's own: US dollars per million tokens read and written.
-Own = tuple[float, float]
-_NONE: Mapping[str, Own] = MappingProxyType({})
+OwnPrice = tuple[float, float]
+_NONE: Mapping[str, OwnPrice] = MappingProxyType({})
 
 
 def cost_usd(
-    provider_model: str, tokens_in: int, tokens_out: int, overrides: Mapping[str, Own] = _NONE, *, on: str = NOTED
+    provider_model: str,
+    tokens_in: int,
+    tokens_out: int,
+    overrides: Mapping[str, OwnPrice] = _NONE,
+    *,
+    on: str = PRICES_DATE,
 ) -> float | None:
     """What this many tokens cost on the day `on`, or None where nobody knows: an unknown cost is never a zero.
 
@@ -86,7 +91,7 @@ def cost_usd(
         return 0.0
     own = overrides.get(provider_model)
     if own is None:
-        row = price_of(provider_model, tokens_in, on=on)
+        row = find_price(provider_model, tokens_in, on=on)
         if row is None:
             return None
         own = (row.input_usd, row.output_usd)
@@ -97,15 +102,15 @@ def cost_usd(
     return (tokens_in * own[0] + max(0, tokens_out) * own[1]) / 1_000_000
 
 
-def price_of(provider_model: str, tokens_in: int = 1, *, on: str = NOTED) -> Price | None:
+def find_price(provider_model: str, tokens_in: int = 1, *, on: str = PRICES_DATE) -> Price | None:
     """The row of the table that holds for a prompt of this length on this day."""
     asked = max(1, tokens_in)
-    return next((row for row in PRICES if row.model == provider_model and row.holds(asked, on)), None)
+    return next((row for row in PRICES if row.model == provider_model and row.applies_to(asked, on)), None)
 
 
-def parse_prices(lines: Iterable[str]) -> dict[str, Own]:
+def parse_prices(lines: Iterable[str]) -> dict[str, OwnPrice]:
     """Prices of one's own from lines like `azure/judge = 0.15 / 0.60`, each checked."""
-    found: dict[str, Own] = {}
+    found: dict[str, OwnPrice] = {}
     for line in lines:
         parts = _LINE.fullmatch(line.strip()) if len(line) <= _MAX_LINE else None
         if parts is None:

@@ -12,21 +12,29 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
-from lockgate.core.redaction.spans import DIGIT, HUMP, PLACEHOLDER, Found, crowded, places, reads
-from lockgate.core.text.confusables import wordlike
+from lockgate.core.redaction.spans import (
+    DIGIT,
+    HUMP,
+    PLACEHOLDER,
+    SensitiveSpan,
+    find_places,
+    is_pronounceable,
+    mark_limit,
+)
+from lockgate.core.text.confusables import is_wordlike
 
 
-def credentials(text: str, low: str, marks: frozenset[str]) -> Iterator[Found]:
+def find_credentials(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
     """Every credential in a text, overlaps included; `low` is the text with its ASCII letters in lower case.
 
     `marks` are those of MARKS that may be in it; for no other is it searched.
     """
-    yield from _private_keys(text, low, marks)
-    yield from _keys(text, low, marks)
-    yield from _labelled(text, low, marks)
-    yield from _headers(text, low, marks)
+    yield from _find_private_keys(text, low, marks)
+    yield from _find_keys(text, low, marks)
+    yield from _find_labelled(text, low, marks)
+    yield from _find_header_values(text, low, marks)
     if "://" in text:
-        yield from _url_credentials(text)
+        yield from _find_url_credentials(text)
 
 
 # --- keys of well-known shapes
@@ -77,7 +85,7 @@ _PREFIXES = frozenset(prefix for prefix, _ in (*_PLAIN_SHAPES, *_SHORT_SHAPES))
 _JWT_MARK = "eyj"
 
 
-def _keys(text: str, low: str, marks: frozenset[str]) -> Iterator[Found]:
+def _find_keys(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
     for shapes, strict in ((_PLAIN_SHAPES, False), (_SHORT_SHAPES, True)) if marks & _PREFIXES else ():
         for prefix, body in shapes:
             at = low.find(prefix) if prefix in marks else -1
@@ -86,30 +94,30 @@ def _keys(text: str, low: str, marks: frozenset[str]) -> Iterator[Found]:
                 glued = strict and at > 0 and text[at - 1].isascii() and text[at - 1].isalnum()
                 if not glued and (match := body.match(text, end)):
                     end = match.end()
-                    if _keylike(match[0], strict=strict):
-                        yield Found("api-key", at, end)
+                    if _is_keylike(match[0], strict=strict):
+                        yield SensitiveSpan("api-key", at, end)
                 at = low.find(prefix, end)
     at = low.find(_JWT_MARK) if _JWT_MARK in marks else -1
     while at >= 0:
         match = _JWT.match(text, at)
         if match and "." in match[0] and len(match[0]) >= 24:
-            yield Found("jwt", *match.span())
+            yield SensitiveSpan("jwt", *match.span())
         at = low.find(_JWT_MARK, match.end() if match else at + 3)
     if _TELEGRAM_SHAPE in marks:
         for match in _TELEGRAM.finditer(text):
-            yield Found("api-key", *match.span())
+            yield SensitiveSpan("api-key", *match.span())
 
 
-def _keylike(body: str, *, strict: bool) -> bool:
+def _is_keylike(body: str, *, strict: bool) -> bool:
     if not DIGIT.search(body) and len(body) < 40:
         # Long random letters do come without a digit, now and then; words with hyphens always do.
-        return not strict and len(set(body)) > 8 and not wordlike(body[:64])
+        return not strict and len(set(body)) > 8 and not is_wordlike(body[:64])
     if strict:
-        return any(len(run) >= 10 and _mixed(run) for run in re.findall("[A-Za-z0-9]+", body))
+        return any(len(run) >= 10 and _is_mixed(run) for run in re.findall("[A-Za-z0-9]+", body))
     return len(set(body)) > 4
 
 
-def _mixed(run: str) -> bool:
+def _is_mixed(run: str) -> bool:
     return not run.isdigit() and not run.isalpha()
 
 
@@ -124,13 +132,13 @@ _LAST_LINE = re.compile(r"[\s\"',>|]{0,64}+[A-Za-z0-9+/=]{1,15}(?=[ \t\"'\\]{0,8
 _PUTTY_LINES = re.compile(
     rf"private-lines: ?[0-9]{{1,4}}((?:{_BASE64_LINES.pattern})(?:{_LAST_LINE.pattern})?)", re.IGNORECASE
 )
-MOST_KEY_CHARACTERS = 16_384
+MAX_KEY_CHARACTERS = 16_384
 
 
 _PUTTY_MARK, _PRIVATE_MARK = "private-lines:", "private key"
 
 
-def _private_keys(text: str, low: str, marks: frozenset[str]) -> Iterator[Found]:
+def _find_private_keys(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
     """Blocks between their lines, and what is left of one whose begin or end is missing.
 
     Only what looks like base64 is taken: between two such lines an attacker could otherwise hide a page of orders.
@@ -141,7 +149,7 @@ def _private_keys(text: str, low: str, marks: frozenset[str]) -> Iterator[Found]
         lines = _PUTTY_LINES.match(text, at)
         at = lines.end() if lines else at + 1
         if lines:
-            yield Found("private-key", *lines.span(1))
+            yield SensitiveSpan("private-key", *lines.span(1))
         at = low.find(_PUTTY_MARK, at)
     if _PRIVATE_MARK not in marks or _PRIVATE_MARK not in low:
         return
@@ -153,30 +161,30 @@ def _private_keys(text: str, low: str, marks: frozenset[str]) -> Iterator[Found]
             continue
         # The next end is this one's, unless another key begins before it.
         nearest = bisect_left(ends, (body, 0))
-        limit = min(body + MOST_KEY_CHARACTERS, begins[number + 1][0] if number + 1 < len(begins) else len(text))
-        if nearest < len(ends) and ends[nearest][0] <= limit and not _prose(text[body : ends[nearest][0]]):
+        limit = min(body + MAX_KEY_CHARACTERS, begins[number + 1][0] if number + 1 < len(begins) else len(text))
+        if nearest < len(ends) and ends[nearest][0] <= limit and not _is_prose(text[body : ends[nearest][0]]):
             done = ends[nearest][1]
         else:
             lines = _BASE64_LINES.match(text, body)
             done = lines.end() if lines else body
             if lines and (last := _LAST_LINE.match(text, done)):
                 done = last.end()
-        yield Found("private-key", start, done)
+        yield SensitiveSpan("private-key", start, done)
     done = 0
     for start, end in ends:
         # Where the beginning was cut off, the lines before the end, back to the first that is not base64.
-        tail = text[max(done, start - MOST_KEY_CHARACTERS) : start][::-1]
+        tail = text[max(done, start - MAX_KEY_CHARACTERS) : start][::-1]
         lines = _LINES_BACKWARDS.match(tail)
-        yield Found("private-key", start - (len(lines[0].rstrip()) if lines else 0), end)
+        yield SensitiveSpan("private-key", start - (len(lines[0].rstrip()) if lines else 0), end)
         done = end
 
 
 _LINES_BACKWARDS = re.compile(r"\s*+(?:[=/+0-9A-Za-z]{1,15}+\s++(?=[=/+0-9A-Za-z]{16}))?(?:[=/+0-9A-Za-z]{16,}+\s*+)*+")
 
 
-def _prose(text: str) -> bool:
-    words = re.findall(r"(?<![A-Za-z0-9+/=])[A-Za-z]{2,12}(?![A-Za-z0-9+/=:])", text[:MOST_KEY_CHARACTERS])
-    return len(words) >= 4 and wordlike(" ".join(words))
+def _is_prose(text: str) -> bool:
+    words = re.findall(r"(?<![A-Za-z0-9+/=])[A-Za-z]{2,12}(?![A-Za-z0-9+/=:])", text[:MAX_KEY_CHARACTERS])
+    return len(words) >= 4 and is_wordlike(" ".join(words))
 
 
 # --- long runs: unknown keys, encoded secrets, bytes
@@ -185,10 +193,12 @@ _RUN = re.compile(r"[A-Za-z0-9+/_-]{15,}={0,2}")
 _DATA_URI = re.compile(r"data:[a-z]{1,16}/[a-z0-9.+-]{1,64}[a-z0-9=;+-]{0,64}$", re.IGNORECASE)
 _HEX = re.compile("(?:0x)?((?:[0-9A-Fa-f]{2})+)")
 _PIECE = re.compile("[A-Za-z0-9]{20,}")
-MOST_RUN_CHARACTERS = 65_536
+MAX_RUN_CHARACTERS = 65_536
 
 
-def runs(text: str, marks: frozenset[str], inside: Callable[[str], Iterator[Found]]) -> Iterator[Found]:
+def find_runs(
+    text: str, marks: frozenset[str], inside: Callable[[str], Iterator[SensitiveSpan]]
+) -> Iterator[SensitiveSpan]:
     """Generated keys of no known shape, bytes of media, and whatever `inside` finds in a run that decodes to text.
 
     A run that says something else is left alone: whoever is asked should see that it is there.
@@ -199,48 +209,50 @@ def runs(text: str, marks: frozenset[str], inside: Callable[[str], Iterator[Foun
     size = 0
     for match in _RUN.finditer(text):
         run = match[0]
-        said = decoded(run)
+        said = decode_run(run)
         if said:
             opened.append((match.span(), said))
             size += len(said)
             if size > _AT_ONCE:
-                yield from _inside_of(opened, inside)
+                yield from _search_decoded(opened, inside)
                 opened, size = [], 0
         elif _is_media(text, match):
-            yield Found("media", *match.span())
+            yield SensitiveSpan("media", *match.span())
         else:
-            yield from _generated(match)
-    yield from _inside_of(opened, inside)
+            yield from _generated_keys_in(match)
+    yield from _search_decoded(opened, inside)
 
 
 # Many short runs are looked into together: a look costs much more than the few characters in there.
 _AT_ONCE = 4096
 
 
-def _inside_of(opened: list[tuple[tuple[int, int], str]], inside: Callable[[str], Iterator[Found]]) -> Iterator[Found]:
+def _search_decoded(
+    opened: list[tuple[tuple[int, int], str]], inside: Callable[[str], Iterator[SensitiveSpan]]
+) -> Iterator[SensitiveSpan]:
     starts = [0, *accumulate(len(said) + 2 for _, said in opened)]
     done = -1
     for hit in inside("\n\n".join([said for _, said in opened])) if opened else ():
         number = bisect_right(starts, hit.start) - 1
         if number != done:
             (start, end), said = opened[number]
-            yield Found(hit.kind, start, end, said)
+            yield SensitiveSpan(hit.kind, start, end, said)
             done = number
 
 
-def generated(text: str, marks: frozenset[str]) -> Iterator[Found]:
+def find_generated_keys(text: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
     """Only the generated keys of no known shape."""
     for match in _RUN.finditer(text) if _RUN_SHAPE in marks else ():
-        yield from _generated(match)
+        yield from _generated_keys_in(match)
 
 
-def _generated(match: re.Match[str]) -> Iterator[Found]:
-    if _random(match[0]):
-        yield Found("token", *match.span())
+def _generated_keys_in(match: re.Match[str]) -> Iterator[SensitiveSpan]:
+    if _is_random(match[0]):
+        yield SensitiveSpan("token", *match.span())
         return
     for piece in _PIECE.finditer(match[0]):
-        if _random(piece[0]):
-            yield Found("token", match.start() + piece.start(), match.start() + piece.end())
+        if _is_random(piece[0]):
+            yield SensitiveSpan("token", match.start() + piece.start(), match.start() + piece.end())
 
 
 def _is_media(text: str, match: re.Match[str]) -> bool:
@@ -249,17 +261,17 @@ def _is_media(text: str, match: re.Match[str]) -> bool:
     return _DATA_URI.search(text[max(0, match.start() - 160) : match.start() - 1]) is not None
 
 
-def decoded(run: str) -> str:
+def decode_run(run: str) -> str:
     """What a run of base64 or hexadecimal says, when it says something in plain text."""
     if not run.isascii():
         return ""
-    digits = _HEX.fullmatch(run[: MOST_RUN_CHARACTERS * 2])
+    digits = _HEX.fullmatch(run[: MAX_RUN_CHARACTERS * 2])
     if digits:
-        if said := _printable(binascii.unhexlify(digits[1])):
+        if said := _printable_text(binascii.unhexlify(digits[1])):
             return said
-    body = run.rstrip("=")[:MOST_RUN_CHARACTERS].translate(_STANDARD)
+    body = run.rstrip("=")[:MAX_RUN_CHARACTERS].translate(_STANDARD)
     try:
-        return _printable(binascii.a2b_base64(body[: len(body) - (len(body) % 4 == 1)] + "=="))
+        return _printable_text(binascii.a2b_base64(body[: len(body) - (len(body) % 4 == 1)] + "=="))
     except binascii.Error:
         return ""
 
@@ -267,7 +279,7 @@ def decoded(run: str) -> str:
 _STANDARD = str.maketrans("-_", "+/")
 
 
-def _printable(data: bytes) -> str:
+def _printable_text(data: bytes) -> str:
     try:
         said = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -283,13 +295,13 @@ _SIGNS = str.maketrans("", "", "+/_=-")
 _HASH = re.compile("(?:0x)?(?:[0-9a-f]+|[0-9A-F]+)")
 
 
-def _random(run: str) -> bool:
+def _is_random(run: str) -> bool:
     """Whether a run looks generated: letters and digits mixed as nobody writes them, and no words among them.
 
     Hashes and UUIDs are hexadecimal in one case; names in code and paths are made of words, and change case and class
     only between them.
     """
-    plain = run[:MOST_RUN_CHARACTERS].translate(_SIGNS)
+    plain = run[:MAX_RUN_CHARACTERS].translate(_SIGNS)
     if len(plain) < 20 or plain.isdigit() or _HASH.fullmatch(plain):
         return False
     classes = plain.translate(_CLASSES)
@@ -304,10 +316,10 @@ def _random(run: str) -> bool:
         return False
     between = sum(map(classes.count, ("ud", "ld", "du", "dl")))
     # Nobody goes from letters to digits and back so often without a sign in between.
-    return (between >= 6 and run.isalnum()) or _scrambled(run[:256], wordlike)
+    return (between >= 6 and run.isalnum()) or _is_scrambled(run[:256], is_wordlike)
 
 
-def _scrambled(value: str, reads: Callable[[str], bool] = reads) -> bool:
+def _is_scrambled(value: str, reads: Callable[[str], bool] = is_pronounceable) -> bool:
     """Whether eight letters or more are no words, taken apart at capitals, digits and signs."""
     parts = HUMP.findall(value)
     letters = sum(map(len, parts))
@@ -391,25 +403,25 @@ _CODE = re.compile(
 )
 
 
-def _labelled(text: str, low: str, marks: frozenset[str]) -> Iterator[Found]:
+def _find_labelled(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
     at = 0
     # Values that overlap, one label inside the value of the last, would be judged over and over.
     left = SPARE_JUDGED + JUDGED_PER_CHARACTER * len(text)
     inherited = -1
-    for number, place in enumerate(places(low, marks & _LABEL_MARKS)):
-        if number > crowded(text):
+    for number, place in enumerate(find_places(low, marks & _LABEL_MARKS)):
+        if number > mark_limit(text):
             left = -1
         match = _LABEL.match(low, place) if place >= at else None
         if match is None:
             continue
         if left < 0:
             # Nothing but labels: what nobody has time to judge does not leave.
-            yield Found("secret", place, len(text))
+            yield SensitiveSpan("secret", place, len(text))
             return
         at = match.end()
         if match["numeric"]:
             if code := _CODE_AFTER.match(text, at):
-                yield Found("secret", *code.span(1))
+                yield SensitiveSpan("secret", *code.span(1))
             else:
                 at = match.start() + 1
             continue
@@ -421,25 +433,27 @@ def _labelled(text: str, low: str, marks: frozenset[str]) -> Iterator[Found]:
                 # `key=token=…`: the inner label's value is looked at, and is no less secret for it.
                 at, inherited, left = value, value if strong else -1, left - _DEFERRED
                 continue
-            left -= _looked_at(text, value)
+            left -= _judging_cost(text, value)
             query = _IN_QUERY.search(low, max(0, match.start() - 64), match.start()) is not None
-            span = _value(text, value, strong=strong, query=query) or (strong and _passphrase(text, value)) or None
-        elif (option := _option(low, match.start())) and (said := _BLANK_AFTER.match(text, at)):
-            span = _value(text, said.end(), strong=strong, query=False)
+            span = (
+                _value_at(text, value, strong=strong, query=query) or (strong and _passphrase_at(text, value)) or None
+            )
+        elif (option := _is_option(low, match.start())) and (said := _BLANK_AFTER.match(text, at)):
+            span = _value_at(text, said.end(), strong=strong, query=False)
         elif said := _SAID_AFTER.match(text, at):
-            span = _told(text, said.end(), strong=strong)
-        elif not option and (said := _KEY_AFTER.match(text, at)) and _unusual(said[1], 20):
+            span = _value_in_sentence(text, said.end(), strong=strong)
+        elif not option and (said := _KEY_AFTER.match(text, at)) and _is_unusual(said[1], 20):
             span = said.span(1)
         else:
             continue
         if span:
             at = max(at, span[1])
-            yield Found("secret", *span)
+            yield SensitiveSpan("secret", *span)
     for words, pattern in _COMMANDS if marks & _COMMAND_MARKS else ():
-        for place in places(low, marks & words):
+        for place in find_places(low, marks & words):
             if match := pattern.match(text, place):
-                yield Found("secret", *match.span(1))
-    yield from _options(text, low, marks)
+                yield SensitiveSpan("secret", *match.span(1))
+    yield from _find_password_options(text, low, marks)
 
 
 SPARE_JUDGED, JUDGED_PER_CHARACTER = 4096, 2
@@ -447,7 +461,7 @@ _DEFERRED = 64
 _STRETCH = re.compile(r"\S{0,256}+")
 
 
-def _looked_at(text: str, value: int) -> int:
+def _judging_cost(text: str, value: int) -> int:
     """How many characters judging a value takes: those up to the next blank, or to a quote that may be far away."""
     stretch = _STRETCH.match(text, value)
     size = stretch.end() - value if stretch else 0
@@ -474,7 +488,7 @@ _IN_SENTENCES = frozenset(
 )
 
 
-def _passphrase(text: str, at: int) -> tuple[int, int] | None:
+def _passphrase_at(text: str, at: int) -> tuple[int, int] | None:
     """Several words without quotes that are no sentence: "correct horse battery staple"."""
     match = _PASSPHRASE.match(text, at)
     words = re.split("[ -]", match[0]) if match else []
@@ -493,17 +507,17 @@ _P_SPACED = re.compile(r"\s-p[ =]{1,4}[\"']?([^\s\"'-][^\s\"']{2,127})")
 _P_MARK, _P_COMMANDS = " -p", frozenset((*_GLUED, *_SPACED))
 
 
-def _options(text: str, low: str, marks: frozenset[str]) -> Iterator[Found]:
+def _find_password_options(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
     if _P_MARK not in marks or not any(command in low for command in marks & _P_COMMANDS):
         return
-    for number, place in enumerate(places(low, (_P_MARK,))):
-        if number > crowded(text):
-            yield Found("secret", place, len(text))
+    for number, place in enumerate(find_places(low, (_P_MARK,))):
+        if number > mark_limit(text):
+            yield SensitiveSpan("secret", place, len(text))
             return
         line = low[max(low.rfind("\n", max(0, place - 200), place), 0, place - 200) : place]
         for pattern, commands in ((_P_SPACED, _SPACED), (_P_GLUED, _GLUED)):
             if any(command in line for command in commands) and (match := pattern.match(text, place)):
-                yield Found("secret", *match.span(1))
+                yield SensitiveSpan("secret", *match.span(1))
                 break
 
 
@@ -532,16 +546,16 @@ _COMMANDS = (
 _COMMAND_MARKS = frozenset[str]().union(*(words for words, _ in _COMMANDS))
 
 
-def _option(low: str, start: int) -> bool:
+def _is_option(low: str, start: int) -> bool:
     """Whether a label is part of an option of a command: `--api-token X`."""
     return re.search(r"(?<![a-z0-9-])--?[\w-]{0,24}$", low[max(0, start - 32) : start]) is not None
 
 
-def _value(text: str, at: int, *, strong: bool, query: bool) -> tuple[int, int] | None:
+def _value_at(text: str, at: int, *, strong: bool, query: bool) -> tuple[int, int] | None:
     """The value that begins here, if it is one worth hiding."""
     if match := _QUOTED.match(text, at):
         group = match.lastindex or 1
-        if _hides(match[group], strong=strong, quoted=True, alone=True):
+        if _is_secret_value(match[group], strong=strong, quoted=True, alone=True):
             return match.span(group)
         return None
     if (match := _BARE.match(text, at)) is None:
@@ -553,37 +567,37 @@ def _value(text: str, at: int, *, strong: bool, query: bool) -> tuple[int, int] 
     cut = re.search("[&#]", value) if query else re.search(r"[,;](?=[\w\"']{1,32}[:=])", value)
     value = value[: cut.start()] if cut else value
     if PLACEHOLDER.match(value):
-        return None if _ours(value) else (match.start(), match.start() + len(value))
+        return None if _is_placeholder(value) else (match.start(), match.start() + len(value))
     value = value.rstrip(".,;:!?)}]\\")
     end = match.start() + len(value)
     rest = text[end : end + 80].split("\n", 1)[0]
     alone = not rest.strip(" \t\r.,;:!?)}]\\\"'`*|</>&") or rest.lstrip().startswith(("#", "//", "</", "&"))
-    if not _hides(value, strong=strong, quoted=False, alone=alone):
+    if not _is_secret_value(value, strong=strong, quoted=False, alone=alone):
         return None
     if end - match.start() == 256 and (more := (_REST_OF_QUERY if query else _REST_OF_IT).match(text, end)):
         end = more.end()
     return match.start(), end
 
 
-def _ours(value: str) -> bool:
+def _is_placeholder(value: str) -> bool:
     """Whether a value is a placeholder and nothing more: an imitation with something glued to it is not."""
     match = PLACEHOLDER.match(value)
     return match is not None and not value[match.end() :].strip(".,;:!?)}]&\\")
 
 
-def _told(text: str, at: int, *, strong: bool) -> tuple[int, int] | None:
+def _value_in_sentence(text: str, at: int, *, strong: bool) -> tuple[int, int] | None:
     """A value given in a sentence: "the password for the VPN is …"."""
     if match := _QUOTED.match(text, at):
         group = match.lastindex or 1
-        return match.span(group) if _hides(match[group], strong=strong, quoted=True, alone=True) else None
+        return match.span(group) if _is_secret_value(match[group], strong=strong, quoted=True, alone=True) else None
     match = _BARE.match(text, at)
     value = match[0].rstrip(".,;:!?)}]") if match else ""
-    if match and not _ours(match[0]) and (PLACEHOLDER.match(value) or _unusual(value, 5 if strong else 8)):
+    if match and not _is_placeholder(match[0]) and (PLACEHOLDER.match(value) or _is_unusual(value, 5 if strong else 8)):
         return match.start(), match.start() + len(value)
     return None
 
 
-def _hides(value: str, *, strong: bool, quoted: bool, alone: bool) -> bool:
+def _is_secret_value(value: str, *, strong: bool, quoted: bool, alone: bool) -> bool:
     plain = value.strip()
     if len(plain) < 3 or plain.lower() in _ORDINARY or PLACEHOLDER.fullmatch(plain):
         return False
@@ -594,11 +608,11 @@ def _hides(value: str, *, strong: bool, quoted: bool, alone: bool) -> bool:
         # Eight words are an explanation, not a passphrase: what is removed is not seen, so it must be short.
         if quoted:
             return len(words) <= 8 and not re.fullmatch(r"[*•.xX#_-]+|\$\{?\w+\}?|<[^<>]*>|\{\{.*\}\}", plain)
-        return alone or _unusual(plain, 4)
-    return len(words) == 1 and (_unusual(plain, 8) or (len(plain) >= 8 and _scrambled(plain[:64])))
+        return alone or _is_unusual(plain, 4)
+    return len(words) == 1 and (_is_unusual(plain, 8) or (len(plain) >= 8 and _is_scrambled(plain[:64])))
 
 
-def _unusual(value: str, least: int) -> bool:
+def _is_unusual(value: str, least: int) -> bool:
     """Whether a value looks chosen to be hard to guess: digits among letters, or signs and capitals inside."""
     if len(value) < least or (value.isdigit() and least > 5) or _CODE.fullmatch(value):
         return False
@@ -608,7 +622,7 @@ def _unusual(value: str, least: int) -> bool:
             r"v?[0-9]+(?:[.,:/%-][0-9]+)*[%a-z]{0,3}|[\w.-]+\.[a-z]{2,4}(?:/.*)?|(?:\.{0,2}/).*", value
         )
     if len(value) >= 20:
-        return not wordlike(value[:64])
+        return not is_wordlike(value[:64])
     return bool(re.search(r"[A-Za-z][@$!%^&*+=~#?][^\s]", value)) and least <= 5
 
 
@@ -632,39 +646,43 @@ _AUTHORIZATION_MARKS = frozenset(("authorization", "bearer"))
 _BASIC_MARK, _COOKIE_MARK = "basic", "cookie"
 
 
-def _headers(text: str, low: str, marks: frozenset[str]) -> Iterator[Found]:
-    for number, place in enumerate(places(low, marks & _AUTHORIZATION_MARKS)):
-        if number > crowded(text) // 4:
-            yield Found("token", place, len(text))
+def _find_header_values(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
+    for number, place in enumerate(find_places(low, marks & _AUTHORIZATION_MARKS)):
+        if number > mark_limit(text) // 4:
+            yield SensitiveSpan("token", place, len(text))
             return
         if low.startswith("bearer", place):
-            if (match := _BEARER.match(text, place)) and (_unusual(match[1][:256], 8) or _scrambled(match[1][:64])):
-                yield Found("token", *match.span(1))
+            if (match := _BEARER.match(text, place)) and (
+                _is_unusual(match[1][:256], 8) or _is_scrambled(match[1][:64])
+            ):
+                yield SensitiveSpan("token", *match.span(1))
         elif match := _AUTHORIZATION.match(text, place):
             value = match[2].rstrip("\\,;})]")
-            if not _ours(match[2]) and (PLACEHOLDER.match(match[2]) or _authorizes(match, value[:256])):
-                yield Found("token", match.start(2), match.start(2) + len(value))
+            if not _is_placeholder(match[2]) and (PLACEHOLDER.match(match[2]) or _is_authorization(match, value[:256])):
+                yield SensitiveSpan("token", match.start(2), match.start(2) + len(value))
     if _BASIC_MARK in marks and _BASIC_MARK in low:
         for match in _BASIC.finditer(text):
-            if ":" in decoded(match[1]):
-                yield Found("token", *match.span(1))
+            if ":" in decode_run(match[1]):
+                yield SensitiveSpan("token", *match.span(1))
     if _COOKIE_MARK in marks and _COOKIE_MARK in low:
         for match in _COOKIE.finditer(text):
             for crumb in _CRUMB.finditer(match[1]):
-                if crumb[1].lower() in _COOKIE_ATTRIBUTES or _ours(crumb[2]):
+                if crumb[1].lower() in _COOKIE_ATTRIBUTES or _is_placeholder(crumb[2]):
                     continue
                 value = crumb[2].rstrip("\\)}]")
                 if value:
-                    yield Found("cookie", match.start(1) + crumb.start(2), match.start(1) + crumb.start(2) + len(value))
+                    yield SensitiveSpan(
+                        "cookie", match.start(1) + crumb.start(2), match.start(1) + crumb.start(2) + len(value)
+                    )
 
 
-def _authorizes(match: re.Match[str], value: str) -> bool:
+def _is_authorization(match: re.Match[str], value: str) -> bool:
     """Behind the name of a scheme stands a credential, whatever it looks like, unless a sentence goes on there."""
-    if _unusual(value, 8) or _scrambled(value[:64]):
+    if _is_unusual(value, 8) or _is_scrambled(value[:64]):
         return True
     if match[1] is None or _CODE.fullmatch(value) or value.lower() in _ORDINARY:
         return False
-    return not (wordlike(f"{value} {value}") and _GOES_ON.match(match.string, match.end()))
+    return not (is_wordlike(f"{value} {value}") and _GOES_ON.match(match.string, match.end()))
 
 
 _GOES_ON = re.compile(r"[,:]? [a-z]{2,}")
@@ -675,14 +693,14 @@ _USERINFO = re.compile(r"://([^\s/?#\"'<>\[]{1,256})@")
 _SLASHED_USERINFO = re.compile(r"://([^\s/?#@:\"'<>]{0,64}:(?![0-9]{1,5}(?:/|$))[^\s\"'<>@]{1,256}+)@")
 
 
-def _url_credentials(text: str) -> Iterator[Found]:
+def _find_url_credentials(text: str) -> Iterator[SensitiveSpan]:
     for match in _USERINFO.finditer(text):
         user = match[1]
         if not PLACEHOLDER.fullmatch(user) and not re.fullmatch("[a-z]{1,12}", user):
-            yield Found("url-credentials", *match.span(1))
+            yield SensitiveSpan("url-credentials", *match.span(1))
     for match in _SLASHED_USERINFO.finditer(text):
         if not PLACEHOLDER.search(match[1]):
-            yield Found("url-credentials", *match.span(1))
+            yield SensitiveSpan("url-credentials", *match.span(1))
 
 
 # All that is searched for above, in a text in lower case.

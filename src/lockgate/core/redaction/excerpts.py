@@ -13,7 +13,7 @@ from lockgate.core.redaction.redact import Redacted, redact
 from lockgate.core.text.confusables import INVISIBLE
 
 # What a line takes beside what it says: a nonce and a label.
-LINE = 48
+LINE_OVERHEAD = 48
 # Around a find at least so much is shown on both sides; of a longer find its two ends.
 _LEAST_AROUND = 80
 _LONG_FIND = 600
@@ -23,16 +23,16 @@ _MARGIN = 400
 _MAX_QUOTE = 160
 # Characters that Python calls printable and nobody sees: joiners, fillers, variation selectors, the blank of braille.
 UNSEEN = re.compile(f"[{INVISIBLE}\u2800\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-HALF_PAIR = sensitive.HALF_PAIR
+LONE_SURROGATE = sensitive.LONE_SURROGATE
 
 
 @lru_cache(maxsize=128)
-def without_secrets(text: str) -> Redacted:
+def remove_secrets(text: str) -> Redacted:
     """The text without keys, tokens, passwords and private keys; a block is judged many times, so it is remembered."""
-    return redact(sensitive.whole_pairs(text), "secrets")
+    return redact(sensitive.replace_half_pairs(text), "secrets")
 
 
-def weight(text: str) -> int:
+def written_size(text: str) -> int:
     """How many characters a text takes once it is written as a JSON string in which nothing is invisible."""
     size = len(text) + text.count('"') + text.count("\\")
     if text.isascii() and text.isprintable():
@@ -43,14 +43,14 @@ def weight(text: str) -> int:
     return size + sum(11 if ch > "\uffff" else 5 for ch in UNSEEN.findall(plain) if ch.isprintable())
 
 
-def value_without_secrets(name: str, text: str) -> Redacted:
+def remove_secrets_from_value(name: str, text: str) -> Redacted:
     """A value without secrets: what stands behind `password` is one, whatever it looks like."""
     plain = text.isprintable() and '"' not in text and "\\" not in text
     label = name.rpartition(".")[2].replace('"', "")
     before, after = (f'{label}: "', '"') if plain else (f"{label}: ", "")
-    clean = without_secrets(f"{before}{text}{after}")
+    clean = remove_secrets(f"{before}{text}{after}")
     if not clean.text.startswith(before) or not clean.text.endswith(after):
-        return without_secrets(text)
+        return remove_secrets(text)
     return clean._replace(text=clean.text[len(before) : len(clean.text) - len(after)], cuts=())
 
 
@@ -58,19 +58,19 @@ def as_json(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def weight_twice(text: str) -> int:
+def written_size_twice(text: str) -> int:
     """The weight of a text that is written as JSON and then once more as a string in a prompt."""
-    return weight(as_json(text))
+    return written_size(as_json(text))
 
 
-def need_of(text: str, room: int, weigh: Callable[[str], int]) -> int:
+def estimate_need(text: str, room: int, weigh: Callable[[str], int]) -> int:
     """What a text takes as a whole at most, or nearly: a placeholder may be longer than the secret it stands for."""
-    return LINE + len(text) // 8 + (len(text) if len(text) > room else weigh(text))
+    return LINE_OVERHEAD + len(text) // 8 + (len(text) if len(text) > room else weigh(text))
 
 
 def quote(text: str, limit: int = _MAX_QUOTE) -> str:
     """Somebody's words in a line of ours: a JSON string, so that everybody sees where they end."""
-    clean = without_secrets(text[: limit + 1]).text
+    clean = remove_secrets(text[: limit + 1]).text
     if len(text) > limit:
         # The last word is cut in half, and could be half a secret that nobody recognises any more.
         words = clean.rsplit(None, 1)
@@ -81,50 +81,52 @@ def quote(text: str, limit: int = _MAX_QUOTE) -> str:
 # --- cutting
 
 
-class Parts(NamedTuple):
+class ShownParts(NamedTuple):
     pieces: tuple[str, ...]
     whole: bool
     unread: bool = False
 
     @property
-    def weight(self) -> int:
-        return sum(weight(piece) + LINE for piece in self.pieces)
+    def written_size(self) -> int:
+        return sum(written_size(piece) + LINE_OVERHEAD for piece in self.pieces)
 
 
-def cut_to(text: str, places: Sequence[tuple[int, int]], budget: int, weigh: Callable[[str], int] = weight) -> Parts:
+def cut_to_budget(
+    text: str, places: Sequence[tuple[int, int]], budget: int, weigh: Callable[[str], int] = written_size
+) -> ShownParts:
     """The text without secrets, or its head, its tail and what stands around the places, the most telling first."""
     if len(text) <= budget:
-        clean = without_secrets(text)
-        if weigh(clean.text) + LINE <= budget:
-            return Parts((clean.text,), True, clean.unread)
+        clean = remove_secrets(text)
+        if weigh(clean.text) + LINE_OVERHEAD <= budget:
+            return ShownParts((clean.text,), True, clean.unread)
     size = min(budget, len(text))
     while size >= 2:
-        windows = _windows(len(text), places, size)
-        heavy = sum(weigh(text[start:end]) + LINE for start, end in windows)
+        windows = _choose_windows(len(text), places, size)
+        heavy = sum(weigh(text[start:end]) + LINE_OVERHEAD for start, end in windows)
         if heavy <= budget:
-            parts = _parts(text, windows)
-            heavy = sum(weigh(piece) + LINE for piece in parts.pieces)
+            parts = _parts_in_windows(text, windows)
+            heavy = sum(weigh(piece) + LINE_OVERHEAD for piece in parts.pieces)
             if heavy <= budget:
                 return parts
         # Characters that take many to write, or short secrets with longer placeholders: less, in proportion.
         size = min(size * budget // heavy, size - 1 - size // 16)
-    return Parts((), False)
+    return ShownParts((), False)
 
 
-def _parts(text: str, windows: Iterable[tuple[int, int]]) -> Parts:
+def _parts_in_windows(text: str, windows: Iterable[tuple[int, int]]) -> ShownParts:
     """What stands in the windows, without secrets: looked for a little further out than is shown."""
     pieces = []
     unread = False
     for start, end in windows:
         low = max(0, start - _MARGIN)
-        clean = without_secrets(text[low : end + _MARGIN])
-        first, last = clean.moved(start - low, end - low)
+        clean = remove_secrets(text[low : end + _MARGIN])
+        first, last = clean.redacted_span(start - low, end - low)
         pieces.append(clean.text[first:last])
         unread = unread or clean.unread
-    return Parts(tuple(pieces), False, unread)
+    return ShownParts(tuple(pieces), False, unread)
 
 
-def _windows(size: int, places: Sequence[tuple[int, int]], budget: int) -> list[tuple[int, int]]:
+def _choose_windows(size: int, places: Sequence[tuple[int, int]], budget: int) -> list[tuple[int, int]]:
     """Spans of at most `budget` characters together: both edges, and as much around each place as there is room for."""
     edge = max(1, min(400, budget // 8)) if places else budget // 2
     edges = [(0, min(edge, size)), (max(0, size - edge), size)]
@@ -138,7 +140,7 @@ def _windows(size: int, places: Sequence[tuple[int, int]], budget: int) -> list[
     chosen = list(spans)
 
     def around(radius: int) -> list[tuple[int, int]]:
-        return _joined([*edges, *((max(0, start - radius), min(size, end + radius)) for start, end in chosen)])
+        return _merge_windows([*edges, *((max(0, start - radius), min(size, end + radius)) for start, end in chosen)])
 
     def fits(radius: int) -> bool:
         return sum(end - start for start, end in around(radius)) <= budget
@@ -146,7 +148,7 @@ def _windows(size: int, places: Sequence[tuple[int, int]], budget: int) -> list[
     while chosen and not fits(_LEAST_AROUND):
         chosen = chosen[: len(chosen) * 3 // 4]
     if not chosen:
-        return _joined(edges)
+        return _merge_windows(edges)
     low, high = _LEAST_AROUND, max(budget, _LEAST_AROUND + 1)
     while high - low > 1:
         middle = (low + high) // 2
@@ -154,7 +156,7 @@ def _windows(size: int, places: Sequence[tuple[int, int]], budget: int) -> list[
     return around(low)
 
 
-def _joined(windows: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def _merge_windows(windows: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     merged: list[tuple[int, int]] = []
     for start, end in sorted(windows):
         if merged and start <= merged[-1][1]:
@@ -164,7 +166,7 @@ def _joined(windows: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def shared_out(needs: Sequence[int], worth: Sequence[int], budget: int) -> list[int]:
+def share_budget(needs: Sequence[int], worth: Sequence[int], budget: int) -> list[int]:
     """What each gets: all it needs where that is no more than its part by worth, and a part of the rest otherwise."""
     shares = [0] * len(needs)
     waiting = list(range(len(needs)))

@@ -10,10 +10,12 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
-from lockgate.core.redaction.spans import DIGIT, Found, crowded, places
+from lockgate.core.redaction.spans import DIGIT, SensitiveSpan, find_places, mark_limit
 
 
-def personal(text: str, low: str, marks: frozenset[str], ruleset: str, *, joined: bool = False) -> Iterator[Found]:
+def find_personal_data(
+    text: str, low: str, marks: frozenset[str], ruleset: str, *, joined: bool = False
+) -> Iterator[SensitiveSpan]:
     """Everything personal in a text, overlaps included; `joined` when its line breaks were taken out.
 
     `marks` are those of MARKS that may be in it; for no other is it searched.
@@ -21,15 +23,15 @@ def personal(text: str, low: str, marks: frozenset[str], ruleset: str, *, joined
     """
     places_to_send = ruleset != "secrets"
     if places_to_send:
-        yield from _emails(text, low, marks)
+        yield from _find_emails(text, low, marks)
     if DIGIT.search(text):
         if places_to_send and _IBAN_SHAPE in marks:
-            yield from _ibans(text, joined=joined)
+            yield from _find_ibans(text, joined=joined)
         if _CARD_SHAPE in marks:
-            yield from _cards(text)
-        yield from _numbers(text, low, marks, ruleset)
+            yield from _find_cards(text)
+        yield from _find_numbers(text, low, marks, ruleset)
     if ruleset in _RULESETS:
-        yield from _extra(text, low, marks, ruleset)
+        yield from _find_record_details(text, low, marks, ruleset)
 
 
 # --- addresses
@@ -46,7 +48,7 @@ _SPELLED_MARKS = frozenset(f"{bracket}{space}at" for bracket in "[({<" for space
 _SHARED_ADDRESSES = frozenset(["git", "hg", "svn"])
 
 
-def _emails(text: str, low: str, marks: frozenset[str]) -> Iterator[Found]:
+def _find_emails(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
     at = text.find("@")
     while at >= 0:
         domain = _AT_DOMAIN.match(text, at)
@@ -55,14 +57,14 @@ def _emails(text: str, low: str, marks: frozenset[str]) -> Iterator[Found]:
             if local:
                 name = local[0][::-1].lstrip(".%+'’!#$&*/=?^`{|}~-")
                 if name and name.lower() not in _SHARED_ADDRESSES:
-                    yield Found("email", at - len(name), domain.end())
+                    yield SensitiveSpan("email", at - len(name), domain.end())
         at = text.find("@", domain.end() if domain else at + 1)
-    for mark in places(low, marks & _SPELLED_MARKS):
+    for mark in find_places(low, marks & _SPELLED_MARKS):
         if domain := _SPELLED_DOMAIN.match(text, mark):
             before = text[max(0, mark - 66) : mark].rstrip(" ")
             if local := _LOCAL_BACKWARDS.match(before[::-1]):
                 start = max(0, mark - 66) + len(before) - len(local[0])
-                yield Found("email", start, domain.end())
+                yield SensitiveSpan("email", start, domain.end())
 
 
 # --- numbers with a check
@@ -94,14 +96,14 @@ _IBAN_SIGNS = str.maketrans("", "", " \t.-")
 _IBAN_DIGITS = {ord(ch): str(i) for i, ch in enumerate("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ")}
 
 
-def _ibans(text: str, *, joined: bool) -> Iterator[Found]:
+def _find_ibans(text: str, *, joined: bool) -> Iterator[SensitiveSpan]:
     # Where lines were joined, a word of the next or the last one may stand right beside it.
     at = 0
-    left = crowded(text) // 2
+    left = mark_limit(text) // 2
     while match := (_JOINED_IBAN if joined else _IBAN).search(text, at):
         left -= 1
         if left < 0:
-            yield Found("iban", match.start(), len(text))
+            yield SensitiveSpan("iban", match.start(), len(text))
             return
         at = match.start() + 2
         size = _IBAN_SIZES.get(match[1].upper(), 0)
@@ -110,7 +112,7 @@ def _ibans(text: str, *, joined: bool) -> Iterator[Found]:
             continue
         end = match.start() + [i for i, ch in enumerate(match[0]) if ch.isalnum()][size - 1] + 1
         if joined or not _ALNUM.match(text, end):
-            yield Found("iban", match.start(), end)
+            yield SensitiveSpan("iban", match.start(), end)
             at = end
 
 
@@ -136,26 +138,26 @@ _SIZES_OF: tuple[tuple[int, ...], ...] = tuple(
 )
 
 
-def _cards(text: str) -> Iterator[Found]:
+def _find_cards(text: str) -> Iterator[SensitiveSpan]:
     """Card numbers, wherever in a row of digits and separators one begins and ends with a group of digits."""
     for row in _CARD.finditer(text):
         said = row[0]
         if said.isdigit():
             # The commonest row is one number, and the longest are no cards.
-            if len(said) < 20 and len(said) in _SIZES_OF[int(said[:4])] and luhn(said):
-                yield Found("card", *row.span())
+            if len(said) < 20 and len(said) in _SIZES_OF[int(said[:4])] and is_luhn_valid(said):
+                yield SensitiveSpan("card", *row.span())
             continue
-        yield from _cards_in(said, row.start())
+        yield from _find_cards_in(said, row.start())
     for match in _CARD_IN_GROUPS.finditer(text):
         digits = "".join(_GROUP.findall(match[0]))
-        if len(digits) in _SIZES_OF[int(digits[:4])] and luhn(digits):
-            yield Found("card", *match.span())
+        if len(digits) in _SIZES_OF[int(digits[:4])] and is_luhn_valid(digits):
+            yield SensitiveSpan("card", *match.span())
 
 
 _MOST_SMALL_GROUPS = 64
 
 
-def _cards_in(said: str, at: int) -> Iterator[Found]:
+def _find_cards_in(said: str, at: int) -> Iterator[SensitiveSpan]:
     spans = [group.span() for group in _GROUP.finditer(said)]
     if len(spans) > _MOST_SMALL_GROUPS and len(spans) * 3 > len(said):
         return  # a table of digits
@@ -178,7 +180,7 @@ def _cards_in(said: str, at: int) -> Iterator[Found]:
                 spelled = said[start : ends[last]]
                 # Two lines are one number only when it is written in groups, as it stands on the card.
                 if "\n" not in spelled or _ON_THE_CARD.fullmatch(spelled):
-                    yield Found("card", at + start, at + ends[last])
+                    yield SensitiveSpan("card", at + start, at + ends[last])
                     done = last
                     break
 
@@ -197,17 +199,17 @@ _ON_THE_CARD = re.compile(r"[0-9]{4}(?:[\s-]{1,2}[0-9]{4}){3}")
 _DOUBLED = str.maketrans("0123456789", "0246813579")
 
 
-def luhn(digits: str) -> bool:
+def is_luhn_valid(digits: str) -> bool:
     """The check of card numbers, and of some national numbers."""
     turned = digits[::-1]
     return sum(map(int, turned[::2])) % 10 == -sum(map(int, turned[1::2].translate(_DOUBLED))) % 10
 
 
-def _mod97(digits: str) -> bool:
+def _is_mod97_valid(digits: str) -> bool:
     return 97 - int(digits[:13]) % 97 == int(digits[13:15])
 
 
-def _cpf(digits: str) -> bool:
+def _is_cpf(digits: str) -> bool:
     if len(set(digits)) == 1:
         return False
     for size in (9, 10):
@@ -217,13 +219,13 @@ def _cpf(digits: str) -> bool:
     return True
 
 
-def _dni(number: str) -> bool:
+def _is_dni(number: str) -> bool:
     number = number.upper()
     digits = number[:-1].translate(str.maketrans("XYZ", "012"))
     return "TRWAGMYFPDXBNJZSQVHLCKE"[int(digits) % 23] == number[-1]
 
 
-def _chinese_id(number: str) -> bool:
+def _is_chinese_id(number: str) -> bool:
     weights = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
     return "10X98765432"[sum(int(d) * w for d, w in zip(number, weights, strict=False)) % 11] == number[17].upper()
 
@@ -232,7 +234,7 @@ def _always(_: str) -> bool:
     return True
 
 
-class _Numbers:
+class _NumberFormats:
     """Ways to write a number, each with its own check: one search finds where any of them begins.
 
     A way may hold one group `s`, for the separator that it repeats. Letters of other scripts end a number: in Chinese
@@ -246,7 +248,7 @@ class _Numbers:
         )
         self._any = re.compile(f"{edge}(?:{either})", re.ASCII)
 
-    def spans(self, text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    def find_spans(self, text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         # One search of a megabyte of digits would keep every other thread waiting.
         for border in range(start + _STEP, end + _STEP, _STEP):
             while start < border and (found := self._any.search(text, start, min(end, border + _LONGEST))):
@@ -268,16 +270,16 @@ def _number(source: str, check: Callable[[str], bool]) -> tuple[str, Callable[[s
     return f"{source}{_OUT}", lambda said: check(re.sub("[^0-9A-Za-z]", "", said))
 
 
-_NATIONAL = _Numbers(
+_NATIONAL = _NumberFormats(
     r"(?<![A-Za-z0-9.-])(?<![0-9][.])",
     _number(r"(?!000|666)[0-8][0-9]{2}(?P<s>[- .])(?!00)[0-9]{2}(?P=s)(?!0000)[0-9]{4}", _always),
     _number(r"9[0-9]{2}(?P<s>[- ])[5-9][0-9](?P=s)[0-9]{4}", _always),
-    _number(r"(?<![0-9] )[1-79][0-9]{2}(?P<s>[- ])[0-9]{3}(?P=s)[0-9]{3}", luhn),
-    _number(r"[0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2}", _cpf),
-    _number("[12] ?[0-9]{2} ?(?:0[1-9]|1[0-2]) ?[0-9]{2} ?[0-9]{3} ?[0-9]{3} ?[0-9]{2}", _mod97),
-    _number("(?:[0-9]{8}|[XYZxyz]-?[0-9]{7})-?[A-HJ-NP-TV-Za-hj-np-tv-z]", _dni),
-    _number("[0-9]{6}(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])[0-3][0-9][0-9]{3}[0-9Xx]", _chinese_id),
-    _number("[0-9]{6}[-+][0-9]{4}", luhn),
+    _number(r"(?<![0-9] )[1-79][0-9]{2}(?P<s>[- ])[0-9]{3}(?P=s)[0-9]{3}", is_luhn_valid),
+    _number(r"[0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2}", _is_cpf),
+    _number("[12] ?[0-9]{2} ?(?:0[1-9]|1[0-2]) ?[0-9]{2} ?[0-9]{3} ?[0-9]{3} ?[0-9]{2}", _is_mod97_valid),
+    _number("(?:[0-9]{8}|[XYZxyz]-?[0-9]{7})-?[A-HJ-NP-TV-Za-hj-np-tv-z]", _is_dni),
+    _number("[0-9]{6}(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])[0-3][0-9][0-9]{3}[0-9Xx]", _is_chinese_id),
+    _number("[0-9]{6}[-+][0-9]{4}", is_luhn_valid),
     _number("(?!BG|GB|KN|NK|NT|TN|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z](?: ?[0-9]{2}){3} ?[A-D]", _always),
     _number("(?i:[A-Z]{6}[0-9]{2}[A-EHLMPRST][0-9]{2}[A-Z][0-9]{3}[A-Z])", _always),
     _number("[A-Z]{3}[ABCFGHLJPT][A-Z][0-9]{4}[A-Z]", _always),
@@ -290,7 +292,7 @@ def _phone(source: str, least: int) -> tuple[str, Callable[[str], bool]]:
 
 
 _DATE_LIKE = re.compile(r"\(?[0-9]{1,2}([./ -])[0-9]{1,2}\1(?:[0-9]{2}|(?:19|20)[0-9]{2})(?![0-9])")
-_PHONES = _Numbers(
+_PHONES = _NumberFormats(
     "(?<![A-Za-z0-9])",
     _phone(
         r"(?<!\+)(?:\+|00(?=[1-9][0-9 ]))[ ]?[1-9](?:[ \t().\u2010-\u2013/-]{0,2}[0-9]){6,14}(?![0-9])",
@@ -309,7 +311,7 @@ _PHONES = _Numbers(
 )
 
 
-def _any_of(words: str) -> frozenset[str]:
+def _word_set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
@@ -322,7 +324,9 @@ _NATIONAL_WORDS = (
 _LABELLED: tuple[tuple[str, frozenset[str], re.Pattern[str], int], ...] = (
     (
         "national-number",
-        _any_of("ssn social itin passport national nin nhs tax steuer tin sin aadhaar pesel bsn personn identity driv"),
+        _word_set(
+            "ssn social itin passport national nin nhs tax steuer tin sin aadhaar pesel bsn personn identity driv"
+        ),
         re.compile(
             rf"(?<![a-z])(?:{_NATIONAL_WORDS})(?![a-z]){_TO_NUMBER}"
             r"((?=[A-Za-z.-]{0,6}[0-9])(?:[0-9]{2,6}(?:[ .-][0-9]{2,6}){1,6}|[A-Za-z0-9][A-Za-z0-9.-]{4,19}))",
@@ -332,7 +336,7 @@ _LABELLED: tuple[tuple[str, frozenset[str], re.Pattern[str], int], ...] = (
     ),
     (
         "phone",
-        _any_of("phone tel mobile cell fax whatsapp handy"),
+        _word_set("phone tel mobile cell fax whatsapp handy"),
         re.compile(
             r"(?:phone|tel(?:ephone|efon)?|mobile|cell|fax|whatsapp|handy)(?![a-z])"
             rf"{_TO_NUMBER}(\(?[0-9](?:[ ().\u2010-\u2013/-]{{0,2}}[0-9]){{5,14}})(?![0-9])",
@@ -342,7 +346,7 @@ _LABELLED: tuple[tuple[str, frozenset[str], re.Pattern[str], int], ...] = (
     ),
     (
         "phone",
-        _any_of("call text ring dial reach"),
+        _word_set("call text ring dial reach"),
         re.compile(
             r"(?<![a-z])(?:(?:call|text|ring|dial)(?: (?:me|us|him|her|them))?|reach (?:me|us|him|her|them))"
             r"(?: (?:back|now|today))?(?: (?:on|at|under|via))?:? {1,2}"
@@ -353,7 +357,7 @@ _LABELLED: tuple[tuple[str, frozenset[str], re.Pattern[str], int], ...] = (
     ),
     (
         "national-number",
-        _any_of("social"),
+        _word_set("social"),
         # The word alone is said of many things; of nine digits only this.
         re.compile(
             r"(?<![a-z])social(?![a-z])(?:,| number| no\.?)?(?: is| was|:)?[ #]{1,2}([0-9]{9})(?![0-9])", re.IGNORECASE
@@ -363,24 +367,24 @@ _LABELLED: tuple[tuple[str, frozenset[str], re.Pattern[str], int], ...] = (
 )
 
 
-def _numbers(text: str, low: str, marks: frozenset[str], ruleset: str) -> Iterator[Found]:
+def _find_numbers(text: str, low: str, marks: frozenset[str], ruleset: str) -> Iterator[SensitiveSpan]:
     for area in _DIGIT_AREA.finditer(text):
         first, last = area.span()
         start, end = max(0, first - 8), min(len(text), last + 4)
         # Most are a year or a count.
         if last - first >= _NATIONAL_LEAST or text[first - 1 : first].isalpha():
-            for span in _NATIONAL.spans(text, start, end):
-                yield Found("national-number", *span)
+            for span in _NATIONAL.find_spans(text, start, end):
+                yield SensitiveSpan("national-number", *span)
         if ruleset != "secrets" and last - first >= _PHONE_LEAST:
-            for span in _PHONES.spans(text, start, end):
-                yield Found("phone", *span)
+            for span in _PHONES.find_spans(text, start, end):
+                yield SensitiveSpan("phone", *span)
     for kind, words, pattern, least in _LABELLED:
         if ruleset == "secrets" and kind == "phone":
             continue
-        for place in places(low, marks & words):
+        for place in find_places(low, marks & words):
             hit = pattern.match(text, place)
             if hit and len(DIGIT.findall(hit[1])) >= least and not (kind == "phone" and _DATE_LIKE.match(hit[1])):
-                yield Found(kind, *hit.span(1))
+                yield SensitiveSpan(kind, *hit.span(1))
 
 
 # The least from the first digit of a number to its last, but for one of four digits right behind letters.
@@ -401,7 +405,7 @@ _OCTET = "(?:25[0-5]|2[0-4][0-9]|1?[0-9]{1,2})"
 
 
 def _extra_rule(kind: str, words: str, source: str) -> tuple[str, frozenset[str], re.Pattern[str]]:
-    return kind, _any_of(words), re.compile(source, re.IGNORECASE)
+    return kind, _word_set(words), re.compile(source, re.IGNORECASE)
 
 
 _BIRTH = _extra_rule(
@@ -456,16 +460,16 @@ _IP_ADDRESSES = (
 )
 
 
-def _extra(text: str, low: str, marks: frozenset[str], ruleset: str) -> Iterator[Found]:
+def _find_record_details(text: str, low: str, marks: frozenset[str], ruleset: str) -> Iterator[SensitiveSpan]:
     for kind, words, pattern in _RULESETS[ruleset]:
-        for place in places(low, marks & words):
+        for place in find_places(low, marks & words):
             if match := pattern.match(text, place):
-                yield Found(kind, *match.span(1))
+                yield SensitiveSpan(kind, *match.span(1))
     if ruleset == "hipaa":
         for pattern in _IP_ADDRESSES:
             for match in pattern.finditer(text):
                 if match[0].count(":") != 2 or "::" in match[0]:
-                    yield Found("ip-address", *match.span())
+                    yield SensitiveSpan("ip-address", *match.span())
 
 
 # All that is searched for above, in a text in lower case.

@@ -23,18 +23,18 @@ from typing import Any, NamedTuple
 
 from lockgate.core.redaction import credentials as _credentials
 from lockgate.core.redaction import personal_data as _personal
-from lockgate.core.redaction.credentials import credentials, decoded, generated, runs
-from lockgate.core.redaction.personal_data import personal
-from lockgate.core.redaction.spans import DIGIT, HUMP, KINDS, Found, lowered
-from lockgate.core.text.confusables import BIDI, CONTROLS, INVISIBLE, LOOKALIKES, SPACES, wordlike
-from lockgate.core.text.pattern_set import Marks
+from lockgate.core.redaction.credentials import decode_run, find_credentials, find_generated_keys, find_runs
+from lockgate.core.redaction.personal_data import find_personal_data
+from lockgate.core.redaction.spans import DIGIT, HUMP, KINDS, SensitiveSpan, lowercase_same_length
+from lockgate.core.text.confusables import BIDI, CONTROLS, INVISIBLE, LOOKALIKES, SPACES, is_wordlike
+from lockgate.core.text.pattern_set import PatternSet
 
 # `secrets` is for whoever judges a call: where something is sent to (addresses, phones, accounts) stays.
 RULESETS = ("default", "hipaa", "ferpa", "custom", "secrets")
 SLICE = 65_536
 # Percent inside percent inside JSON: further than this nobody reads by accident.
-MOST_DECODINGS = 3
-MOST_CUSTOM_BYTES = 512
+MAX_DECODINGS = 3
+MAX_CUSTOM_BYTES = 512
 # Digits on two lines are mostly two numbers.
 _NUMBERS = ("card", "national-number", "phone", "record-number", "birth-date", "personal-detail", "ip-address")
 
@@ -60,12 +60,12 @@ class Redacted(NamedTuple):
     cuts: tuple[Cut, ...] = ()
     unread: bool = False
 
-    def moved(self, start: int, end: int) -> tuple[int, int]:
+    def redacted_span(self, start: int, end: int) -> tuple[int, int]:
         """Where a span of the original stands now; one that touches a placeholder takes it in."""
-        first, last = self._moved(start, after=False), self._moved(end, after=True)
+        first, last = self._redacted_offset(start, after=False), self._redacted_offset(end, after=True)
         return first, max(first, last)
 
-    def _moved(self, at: int, *, after: bool) -> int:
+    def _redacted_offset(self, at: int, *, after: bool) -> int:
         number = bisect_left(self.cuts, at, key=lambda cut: cut.start) - 1
         if number < 0:
             return at
@@ -89,7 +89,7 @@ def redact(text: str, ruleset: str = "default", custom: Sequence[str] = ()) -> R
     """
     if ruleset not in RULESETS:
         raise ValueError("unknown rule set for redaction")
-    removed = _removed(text, ruleset, tuple(custom))
+    removed = _find_removals(text, ruleset, tuple(custom))
     # 4. Cut out.
     pieces: list[str] = []
     cuts: list[Cut] = []
@@ -104,7 +104,7 @@ def redact(text: str, ruleset: str = "default", custom: Sequence[str] = ()) -> R
         size += len(placeholder)
         done = end
     return Redacted(
-        "".join(pieces) + text[done:], tuple(sorted(counted.items())), tuple(cuts), _could_be_an_order(removed)
+        "".join(pieces) + text[done:], tuple(sorted(counted.items())), tuple(cuts), _may_hide_order(removed)
     )
 
 
@@ -125,7 +125,7 @@ _RUN_ON = re.compile("[A-Za-z0-9+/_=-]{0,65536}+")
 _RUN_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 
 
-def _removed(text: str, ruleset: str, custom: tuple[str, ...]) -> list[_Removal]:
+def _find_removals(text: str, ruleset: str, custom: tuple[str, ...]) -> list[_Removal]:
     """Everything that goes, in order, without overlaps."""
     final: list[_Removal] = []
     found: list[_Removal] = []
@@ -135,7 +135,7 @@ def _removed(text: str, ruleset: str, custom: tuple[str, ...]) -> list[_Removal]
         last = end == len(text)
         following = end - _OVERLAP
         run_on = 0
-        for hit in _removals(text[start:end], ruleset, custom):
+        for hit in _removals_in_slice(text[start:end], ruleset, custom):
             hit = hit._replace(start=hit.start + start, end=hit.end + start)
             if start and hit.start < start + _BEFORE and hit.end <= settled:
                 continue  # at a border numbers look shorter than they are; what stands here was found before
@@ -144,51 +144,51 @@ def _removed(text: str, ruleset: str, custom: tuple[str, ...]) -> list[_Removal]
                     following = min(following, hit.start)
                     continue
                 if hit.end == end:
-                    run_on = _run_on(text, end)
+                    run_on = _end_of_run(text, end)
                     hit = hit._replace(end=run_on)
             found.append(hit)
         if last:
-            return final + _merged(found)
+            return final + _merge_removals(found)
         settled = end - _OVERLAP // 2
         following = max(following, run_on) - _BEFORE
         # Base64 that goes on decodes only from a fourth character on.
         head = text[start:following]
         following -= (len(head) - len(head.rstrip(_RUN_CHARACTERS))) % 4
-        found = _merged(found)
+        found = _merge_removals(found)
         while found and found[0].end <= following:
             final.append(found.pop(0))
         start = following
 
 
-def _run_on(text: str, at: int) -> int:
+def _end_of_run(text: str, at: int) -> int:
     while (match := _RUN_ON.match(text, at)) and match.end() > at:
         at = match.end()
     return at
 
 
-def _removals(text: str, ruleset: str, custom: tuple[str, ...]) -> Iterator[_Removal]:
-    left = MOST_HITS + len(text) // 32
-    for view in _views(text):
+def _removals_in_slice(text: str, ruleset: str, custom: tuple[str, ...]) -> Iterator[_Removal]:
+    left = MAX_HITS + len(text) // 32
+    for view in _readings_of(text):
         # 3. Where it stands in a reading, and where that is in the text.
-        for hit in chain(_found(view.text, ruleset, joined=view.joined), _custom(view.text, custom)):
+        for hit in chain(_find_secrets(view.text, ruleset, joined=view.joined), _find_custom(view.text, custom)):
             left -= 1
             if left < 0:
                 # Nothing but secrets: what is left between them is not worth the time to find it.
-                yield _Removal(0, len(text), hit.kind, frozenset([text[:MOST_SAID]]))
+                yield _Removal(0, len(text), hit.kind, frozenset([text[:MAX_SAID]]))
                 return
-            start, end = view.origin(hit.start, hit.end)
+            start, end = view.origin_of(hit.start, hit.end)
             if view.joined:
-                if hit.kind in _NUMBERS and not _one_number(text, start, end, view.text[hit.start : hit.end]):
+                if hit.kind in _NUMBERS and not _is_one_number(text, start, end, view.text[hit.start : hit.end]):
                     continue
-                start, end = _without_words(text, start, end)
-                if hit.kind == "token" and any(map(wordlike, text[start:end].split("\n"))):
+                start, end = _trim_words(text, start, end)
+                if hit.kind == "token" and any(map(is_wordlike, text[start:end].split("\n"))):
                     continue  # names in code, one below the other
             if start < end:
                 said = hit.said or view.text[hit.start : hit.end]
-                yield _Removal(start, end, hit.kind, frozenset([said[:MOST_SAID]]))
+                yield _Removal(start, end, hit.kind, frozenset([said[:MAX_SAID]]))
 
 
-def _merged(removals: list[_Removal]) -> list[_Removal]:
+def _merge_removals(removals: list[_Removal]) -> list[_Removal]:
     """Those that overlap become one, under the name of the most telling kind among them."""
     merged: list[_Removal] = []
     for each in sorted(removals, key=itemgetter(0, 1)):
@@ -201,21 +201,21 @@ def _merged(removals: list[_Removal]) -> list[_Removal]:
     return merged
 
 
-def _found(text: str, ruleset: str, *, joined: bool) -> Iterator[Found]:
-    low = lowered(text)
-    marks = _MARKS.within(low)
-    yield from credentials(text, low, marks)
-    yield from personal(text, low, marks, ruleset, joined=joined)
-    yield from runs(text, marks, lambda said: _inside(said, ruleset))
+def _find_secrets(text: str, ruleset: str, *, joined: bool) -> Iterator[SensitiveSpan]:
+    low = lowercase_same_length(text)
+    marks = _MARKS.find_in(low)
+    yield from find_credentials(text, low, marks)
+    yield from find_personal_data(text, low, marks, ruleset, joined=joined)
+    yield from find_runs(text, marks, lambda said: _find_secrets_in_run(said, ruleset))
 
 
-def _inside(said: str, ruleset: str) -> Iterator[Found]:
+def _find_secrets_in_run(said: str, ruleset: str) -> Iterator[SensitiveSpan]:
     """What a decoded run holds; what is encoded in it once more stays encoded."""
-    low = lowered(said)
-    marks = _MARKS.within(low)
-    yield from credentials(said, low, marks)
-    yield from personal(said, low, marks, ruleset)
-    yield from generated(said, marks)
+    low = lowercase_same_length(said)
+    marks = _MARKS.find_in(low)
+    yield from find_credentials(said, low, marks)
+    yield from find_personal_data(said, low, marks, ruleset)
+    yield from find_generated_keys(said, marks)
 
 
 def make_ready() -> None:
@@ -223,26 +223,26 @@ def make_ready() -> None:
     _MARKS.make_ready()
 
 
-_MARKS = Marks(_credentials.MARKS | _personal.MARKS, {**_credentials.SHAPES, **_personal.SHAPES})
+_MARKS = PatternSet(_credentials.MARKS | _personal.MARKS, {**_credentials.SHAPES, **_personal.SHAPES})
 
 
 # --- 5. what nobody reads
 
 # Four words are an order ("wipe the audit trail"), in one value or one word in each of four.
-MOST_WORDS = 3
+MAX_WORDS = 3
 # Names and a company's domain are words too, and a letter has a sender and some who get it.
-MOST_NAMES = 7
+MAX_NAMES = 7
 # Keys of known makers are this long at most; what else is longer could be anything, encoded.
-MOST_UNREADABLE, MOST_UNREADABLE_KEY, MOST_UNREADABLE_IN_ALL = 128, 200, 512
-MOST_REMOVALS = 32
-MOST_SAID = 4096
-MOST_HITS = 64
+MAX_UNREADABLE, MAX_UNREADABLE_KEY, MAX_UNREADABLE_IN_ALL = 128, 200, 512
+MAX_REMOVALS = 32
+MAX_SAID = 4096
+MAX_HITS = 64
 _ONLY_DIGITS = frozenset({"card", "phone", "ip-address"})
 
 
-def _could_be_an_order(removed: Sequence[_Removal]) -> bool:
+def _may_hide_order(removed: Sequence[_Removal]) -> bool:
     """Whether what is removed, all of it together, could hold an order, and not only secrets."""
-    if len(removed) > MOST_REMOVALS:
+    if len(removed) > MAX_REMOVALS:
         return True
     words = unreadable = 0
     names: set[str] = set()
@@ -252,24 +252,24 @@ def _could_be_an_order(removed: Sequence[_Removal]) -> bool:
         if each.kind == "email":
             names.update(*(_NAME.findall(unicodedata.normalize("NFKC", said).lower()) for said in each.said))
             continue
-        texts = [text for said in each.said for text in _parts(each.kind, said)]
+        texts = [text for said in each.said for text in _readable_parts(each.kind, said)]
         size = max(map(len, texts))
-        if size > (MOST_UNREADABLE_KEY if each.kind == "api-key" else MOST_UNREADABLE):
+        if size > (MAX_UNREADABLE_KEY if each.kind == "api-key" else MAX_UNREADABLE):
             return True
         unreadable += size
-        words += max(len(_words(text)) for text in texts)
-    return words > MOST_WORDS or len(names) > MOST_NAMES or unreadable > MOST_UNREADABLE_IN_ALL
+        words += max(len(_words_in(text)) for text in texts)
+    return words > MAX_WORDS or len(names) > MAX_NAMES or unreadable > MAX_UNREADABLE_IN_ALL
 
 
-def _parts(kind: str, said: str) -> Iterator[str]:
+def _readable_parts(kind: str, said: str) -> Iterator[str]:
     """What a removed value is made of, for a signed token what its parts say beside the usual claims."""
     if kind != "jwt":
         # What a maker puts in front of his keys are words of his.
         yield _MAKER.sub("", said) if kind == "api-key" else said
         return
     for part in said.split("."):
-        plain = decoded(part)
-        yield _CLAIMS.sub("", plain)[:MOST_UNREADABLE] if plain else part
+        plain = decode_run(part)
+        yield _CLAIMS.sub("", plain)[:MAX_UNREADABLE] if plain else part
 
 
 _CLAIMS = re.compile(
@@ -284,7 +284,7 @@ _FOREIGN_WORD = re.compile(r"[^\W\d_a-zA-Z]{2,24}")
 _DIGITS_AS_LETTERS = str.maketrans("013457@$", "oieastas")
 
 
-def _words(said: str) -> list[str]:
+def _words_in(said: str) -> list[str]:
     """The words that a removed value may be made of; none when it reads as if it were drawn at random."""
     said = unicodedata.normalize("NFKC", _KEY_LINE.sub("", said))
     words = _SPACED_WORD.findall(said)
@@ -295,11 +295,11 @@ def _words(said: str) -> list[str]:
     digits = len(DIGIT.findall(said))
     for reading in (said, said.translate(_DIGITS_AS_LETTERS)):
         if digits * 3 <= len(said) or len(said) <= 12:
-            words = max(words, _spelled(reading), key=len)
+            words = max(words, _spelled_words(reading), key=len)
     return words
 
 
-def _spelled(said: str) -> list[str]:
+def _spelled_words(said: str) -> list[str]:
     parts = HUMP.findall(said)
     letters = sum(map(len, parts))
     words = [part for part in parts if len(part) > 1]
@@ -307,7 +307,7 @@ def _spelled(said: str) -> list[str]:
         # Random letters change their case after one or two, most of them.
         of_words, of_all = (3, 4) if letters > 20 else (2, 3)
         long = sum(len(part) for part in words if len(part) > 2)
-        if long * of_all < letters * of_words or not wordlike(" ".join(words)):
+        if long * of_all < letters * of_words or not is_wordlike(" ".join(words)):
             return []
     # Words without spaces have six letters each, more or less.
     return [part[i : i + 6] for part in words for i in range(0, max(len(part) - 3, 1), 6)][: max(letters // 3, 1)]
@@ -321,27 +321,27 @@ def _spelled(said: str) -> list[str]:
 _Edit = tuple[int, int, int, int, int]
 
 
-class _View:
+class _TracedReading:
     """Another reading of a text that remembers where each of its characters came from."""
 
     __slots__ = ("_edits", "_parent", "joined", "text")
 
-    def __init__(self, text: str, parent: _View | None = None) -> None:
+    def __init__(self, text: str, parent: _TracedReading | None = None) -> None:
         self.text = text
         self.joined = False
         self._parent = parent
         self._edits: list[_Edit] = []
 
-    def origin(self, start: int, end: int) -> tuple[int, int]:
+    def origin_of(self, start: int, end: int) -> tuple[int, int]:
         """The span of the original text that this span was read from."""
-        view: _View | None = self
+        view: _TracedReading | None = self
         while view is not None:
             if view._edits:
-                start, end = view._before(start, last=False), view._before(end - 1, last=True)
+                start, end = view._parent_offset(start, last=False), view._parent_offset(end - 1, last=True)
             view = view._parent
         return start, end
 
-    def _before(self, place: int, *, last: bool) -> int:
+    def _parent_offset(self, place: int, *, last: bool) -> int:
         number = bisect_right(self._edits, place, key=itemgetter(0)) - 1
         if number < 0:
             return place + last
@@ -352,9 +352,9 @@ class _View:
             return start + (place - at + last) * step
         return end if last else start
 
-    def edited(self, matches: Iterable[re.Match[str]], said: Callable[[re.Match[str]], str]) -> _View:
+    def edit(self, matches: Iterable[re.Match[str]], said: Callable[[re.Match[str]], str]) -> _TracedReading:
         """The reading in which every one of these matches in it says something else; this one when none does."""
-        view = _View("", self)
+        view = _TracedReading("", self)
         edits = view._edits
         pieces: list[str] = []
         done = size = 0
@@ -373,9 +373,9 @@ class _View:
         view.text = "".join(pieces) + self.text[done:]
         return view
 
-    def replaced(self, table: dict[int, str]) -> _View:
+    def replace_characters(self, table: dict[int, str]) -> _TracedReading:
         """The reading in which single characters stand for others, one for one."""
-        return _View(self.text.translate(table), self) if table else self
+        return _TracedReading(self.text.translate(table), self) if table else self
 
 
 # One code at a time, so that a secret in a text that is nothing but codes can be cut out of it; or a run of codes that
@@ -404,7 +404,7 @@ _RUN_MARKS = (("\\u", 16), ("\\x", 16), ("&#x", 16), ("&#", 10))
 _BLANKS = {"n": "\n", "r": "\n", "t": "\t"}
 
 
-def _codes(text: str) -> Iterator[re.Match[str]]:
+def _find_codes(text: str) -> Iterator[re.Match[str]]:
     """What `_CODES` finds in a text, looked for only where one may begin: elsewhere it costs fifty times as much."""
     at = 0
     while begin := _CODE_BEGINS.search(text, at):
@@ -414,7 +414,7 @@ def _codes(text: str) -> Iterator[re.Match[str]]:
             yield match
 
 
-def _said(match: re.Match[str]) -> str:
+def _decode_code(match: re.Match[str]) -> str:
     code = match[0]
     if code[0] == "%":
         return bytes.fromhex(code.replace("%", "")).decode("utf-8", "replace")
@@ -430,7 +430,7 @@ def _said(match: re.Match[str]) -> str:
     return _BLANKS.get(body, body)
 
 
-def _soft(match: re.Match[str]) -> str:
+def _decode_quoted_printable(match: re.Match[str]) -> str:
     code = match[0]
     return "" if code.endswith("\n") else bytes.fromhex(code.replace("=", "")).decode("utf-8", "replace")
 
@@ -453,7 +453,7 @@ _STATEMENT = re.compile(r"[A-Za-z_][\w.-]{0,40}+ ?[:=](?![=\s]|\Z)|[A-Za-z_][\w.
 _WORD_BEFORE_REVERSED = re.compile(r"[,.;:!?)]{0,2}([a-z]{1,19}[A-Za-z]?)(?:[\s(\"']|\Z)")
 
 
-def _wraps(text: str) -> Iterator[re.Match[str]]:
+def _find_wraps(text: str) -> Iterator[re.Match[str]]:
     """What `_WRAP` finds in a text, looked for only around line breaks, unless it is full of them or joins strings."""
     if text.count("\n") > len(text) // 8 or _JOINED_STRINGS.search(text):
         yield from _WRAP.finditer(text)
@@ -470,7 +470,7 @@ def _wraps(text: str) -> Iterator[re.Match[str]]:
         done = match.end()
 
 
-def _glued(match: re.Match[str]) -> str:
+def _join_lines(match: re.Match[str]) -> str:
     """Nothing, so that the lines are one; unless a plain word is next to the break, or the next line sets something."""
     if match["word"] is not None:
         return "\n"
@@ -488,31 +488,31 @@ def _glued(match: re.Match[str]) -> str:
 
 def _is_word(letters: str) -> bool:
     # The end of a key can be letters only; of so few that nothing can be said about them, little is left over.
-    return len(letters) < 5 or wordlike(letters)
+    return len(letters) < 5 or is_wordlike(letters)
 
 
-def _views(text: str) -> Iterator[_View]:
+def _readings_of(text: str) -> Iterator[_TracedReading]:
     """The readings of a text, each only when it differs from those before it."""
-    plain = _View(text)
+    plain = _TracedReading(text)
     yield plain
     codes = plain
     if "%" in text or "\\" in text or "&" in text:
-        for _ in range(MOST_DECODINGS):
-            deeper = codes.edited(_codes(codes.text), _said)
+        for _ in range(MAX_DECODINGS):
+            deeper = codes.edit(_find_codes(codes.text), _decode_code)
             if deeper is codes:
                 break
             codes = deeper
             yield codes
     if "=\n" in text or "=\r\n" in text or "=3D" in text:
-        soft = codes.edited(_QUOTED_PRINTABLE.finditer(codes.text), _soft)
+        soft = codes.edit(_QUOTED_PRINTABLE.finditer(codes.text), _decode_quoted_printable)
         if soft is not codes:
             yield soft
             codes = soft
-    shown = _shown(codes)
+    shown = _fold_characters(codes)
     if shown is not codes:
         yield shown
     if "\n" in shown.text or _JOINED_STRINGS.search(shown.text):
-        joined = shown.edited(_wraps(shown.text), _glued)
+        joined = shown.edit(_find_wraps(shown.text), _join_lines)
         if joined is not shown:
             joined.joined = True
             yield joined
@@ -521,29 +521,29 @@ def _views(text: str) -> Iterator[_View]:
 _ZERO_WIDTH = frozenset(INVISIBLE + BIDI + CONTROLS)
 
 
-def _shown(view: _View) -> _View:
+def _fold_characters(view: _TracedReading) -> _TracedReading:
     """What the characters look like: styled ones and lookalikes as plain letters and digits, invisible ones gone."""
     if view.text.isascii() and not any(ch in view.text for ch in CONTROLS):
         return view
     same: dict[int, str] = {}
     longer: dict[str, str] = {}
     for ch in set(view.text):
-        plain = _plain(ch)
+        plain = _plain_character(ch)
         if len(plain) != 1:
             longer[ch] = plain
         elif plain != ch:
             same[ord(ch)] = plain
-    view = view.replaced(same)
+    view = view.replace_characters(same)
     if longer:
         # Runs, so that a text of nothing but these costs one step for each run and not for each character.
         gone = "".join(re.escape(ch) for ch, plain in longer.items() if not plain)
         wide = "".join(re.escape(ch) for ch, plain in longer.items() if plain)
         either = "|".join(part for part in (gone and f"[{gone}]+", wide and f"[{wide}]") if part)
-        view = view.edited(re.compile(either).finditer(view.text), lambda match: longer[match[0][0]])
+        view = view.edit(re.compile(either).finditer(view.text), lambda match: longer[match[0][0]])
     return view
 
 
-def _plain(ch: str) -> str:
+def _plain_character(ch: str) -> str:
     if ch in _ZERO_WIDTH:
         return ""
     if ch.isascii():
@@ -567,7 +567,7 @@ def _plain(ch: str) -> str:
 _WORD = re.compile(r"([A-Za-z]?[a-z]{1,19})[,.;:!?)]{0,2}")
 
 
-def _one_number(text: str, start: int, end: int, joined: str) -> bool:
+def _is_one_number(text: str, start: int, end: int, joined: str) -> bool:
     """Whether digits on two lines are one number: by its groups, by a sign at a line's end, or if it stands alone."""
     spelled = text[start:end]
     if _GROUPED.fullmatch(spelled) or _DASHED.fullmatch(joined):
@@ -586,7 +586,7 @@ _GROUPED = re.compile(
 _DASHED = re.compile("[0-9]{3}-[0-9]{2}-[0-9]{4}|[0-9]{4}(?:-[0-9]{4}){3}")
 
 
-def _without_words(text: str, start: int, end: int) -> tuple[int, int]:
+def _trim_words(text: str, start: int, end: int) -> tuple[int, int]:
     """A secret found across lines, without the plain words that joining the lines glued to it."""
     head, brk, _ = text[start:end].partition("\n")
     if brk and (word := _WORD.fullmatch(head.strip())) and _is_word(word[1]):
@@ -604,13 +604,13 @@ _BREAK = re.compile(r"\n|\\n|%0[aA]|&#1[03];|&NewLine;|[\"'`] ?[+.&] ?[\"'`]|\u2
 # --- custom patterns
 
 
-class _Patterns(NamedTuple):
+class _CustomDatabases(NamedTuple):
     ends: Any
     starts: Any
 
 
 @lru_cache(maxsize=64)
-def _compiled(patterns: tuple[str, ...]) -> _Patterns:
+def _compile_custom(patterns: tuple[str, ...]) -> _CustomDatabases:
     # Only installations with patterns of their own load the engine for this.
     import hyperscan
 
@@ -631,10 +631,10 @@ def _compiled(patterns: tuple[str, ...]) -> _Patterns:
             ],
         )
         databases.append(database)
-    return _Patterns(*databases)
+    return _CustomDatabases(*databases)
 
 
-def _custom(text: str, patterns: tuple[str, ...]) -> Iterator[Found]:
+def _find_custom(text: str, patterns: tuple[str, ...]) -> Iterator[SensitiveSpan]:
     """Where an organisation's own patterns match, the longest match from each place on.
 
     The engine is linear but reports only ends, so in front of each end it is asked again from every place: a pattern
@@ -644,31 +644,35 @@ def _custom(text: str, patterns: tuple[str, ...]) -> Iterator[Found]:
         return
     import hyperscan
 
-    compiled = _compiled(patterns)
+    compiled = _compile_custom(patterns)
     # One byte for half a surrogate pair, so that characters can be counted in the bytes.
     data = text.encode("utf-8", "replace")
-    ends = _ends(compiled.ends, data, hyperscan.Scratch(compiled.ends))
+    ends = _match_ends(compiled.ends, data, hyperscan.Scratch(compiled.ends))
     if not ends:
         return
-    offsets = _Offsets(text, data)
+    offsets = _CharacterOffsets(text, data)
     scratch = hyperscan.Scratch(compiled.starts)
     at = 0
     for number, end in enumerate(ends):
         if end <= at:
             continue
-        place = max(at, end - MOST_CUSTOM_BYTES)
+        place = max(at, end - MAX_CUSTOM_BYTES)
         while place < end:
             if data[place] & 0xC0 != 0x80:
-                here = _ends(compiled.starts, data[place : _whole_character(data, place + MOST_CUSTOM_BYTES)], scratch)
-                true = [place + e for e in here if _listed(ends, place + e)]
+                here = _match_ends(
+                    compiled.starts, data[place : _whole_character(data, place + MAX_CUSTOM_BYTES)], scratch
+                )
+                true = [place + e for e in here if _contains_end(ends, place + e)]
                 if true:
                     at = true[-1]
-                    yield Found("custom", offsets.character(place), offsets.character(at))
+                    yield SensitiveSpan("custom", offsets.character_at(place), offsets.character_at(at))
                     place = at - 1
             place += 1
         if at < end:
             # Longer than is looked at: what can be said is where it ends.
-            yield Found("custom", offsets.character(max(at, end - MOST_CUSTOM_BYTES)), offsets.character(end))
+            yield SensitiveSpan(
+                "custom", offsets.character_at(max(at, end - MAX_CUSTOM_BYTES)), offsets.character_at(end)
+            )
             at = ends[number]
 
 
@@ -679,7 +683,7 @@ def _whole_character(data: bytes, end: int) -> int:
     return end
 
 
-def _ends(database: Any, data: bytes, scratch: Any) -> list[int]:
+def _match_ends(database: Any, data: bytes, scratch: Any) -> list[int]:
     ends: list[int] = []
     database.scan(
         data, match_event_handler=lambda _id, _start, end, _flags, _context: ends.append(end), scratch=scratch
@@ -687,12 +691,12 @@ def _ends(database: Any, data: bytes, scratch: Any) -> list[int]:
     return sorted(set(ends))
 
 
-def _listed(ends: list[int], end: int) -> bool:
+def _contains_end(ends: list[int], end: int) -> bool:
     number = bisect_right(ends, end)
     return number > 0 and ends[number - 1] == end
 
 
-class _Offsets:
+class _CharacterOffsets:
     """Byte offsets as character offsets, asked for in rising order."""
 
     def __init__(self, text: str, data: bytes) -> None:
@@ -701,7 +705,7 @@ class _Offsets:
         self._text = text
         self._byte = self._character = 0
 
-    def character(self, byte: int) -> int:
+    def character_at(self, byte: int) -> int:
         if self._same:
             return byte
         step = self._data[self._byte : byte].decode("utf-8", "ignore") if byte >= self._byte else ""
@@ -713,7 +717,7 @@ class _Offsets:
 # --- 6. excerpts
 
 
-def excerpts(redacted: Redacted, spans: Sequence[tuple[int, int]], *, budget: int = 8000) -> Excerpts:
+def cut_excerpts(redacted: Redacted, spans: Sequence[tuple[int, int]], *, budget: int = 8000) -> Excerpts:
     """The whole text when it fits, else its head, its tail, and what stands around the spans.
 
     It takes what `redact` gave, so that nobody can cut a text that still has its secrets; `spans` are places in the
@@ -725,7 +729,7 @@ def excerpts(redacted: Redacted, spans: Sequence[tuple[int, int]], *, budget: in
     edge = budget // 4
     windows = [(0, edge), (len(text) - edge, len(text))]
     left = budget - 2 * edge
-    places = sorted({redacted.moved(start, end) for start, end in spans})
+    places = sorted({redacted.redacted_span(start, end) for start, end in spans})
     # Decoys in front must not use everything up, so places are taken from both ends in turn.
     turns = [places[i // 2] if i % 2 == 0 else places[-1 - i // 2] for i in range(len(places))]
     width = max(left // max(len(turns), 1), min(400, left))
@@ -736,10 +740,10 @@ def excerpts(redacted: Redacted, spans: Sequence[tuple[int, int]], *, budget: in
         begin = max(0, min((start + min(end, start + width) - width) // 2, len(text) - width))
         windows.append((begin, begin + width))
         left -= width
-    return Excerpts(tuple(text[start:end] for start, end in _joined(windows)), False)
+    return Excerpts(tuple(text[start:end] for start, end in _merge_windows(windows)), False)
 
 
-def _joined(windows: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def _merge_windows(windows: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     merged: list[tuple[int, int]] = []
     for start, end in sorted(windows):
         if merged and start <= merged[-1][1]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from lockgate.core.text.confusables import wordlike
+from lockgate.core.text.confusables import is_wordlike
 
 # The most telling first: where two overlap, the first names what was removed.
 KINDS = (
@@ -33,7 +33,7 @@ PLACEHOLDER = re.compile(rf"\[redacted:(?:{'|'.join(KINDS)})\]")
 DIGIT = re.compile("[0-9]")
 
 
-class Found(NamedTuple):
+class SensitiveSpan(NamedTuple):
     """One stretch of a text that must not leave; `said` is what it says when that is not what it spells."""
 
     kind: str
@@ -42,21 +42,21 @@ class Found(NamedTuple):
     said: str = ""
 
 
-HALF_PAIR = re.compile("[\ud800-\udfff]")
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def whole_pairs(text: str) -> str:
+def replace_half_pairs(text: str) -> str:
     """The text with a sign for every half of a surrogate pair, which has no bytes to be sent as; one for one."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
         # In parts: one replacement after the other in a megabyte would keep every other thread waiting.
         parts = [text[i : i + 65_536] for i in range(0, len(text), 65_536)]
-        return "".join([HALF_PAIR.sub("\N{REPLACEMENT CHARACTER}", part) for part in parts])
+        return "".join([LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", part) for part in parts])
     return text
 
 
-def lowered(text: str) -> str:
+def lowercase_same_length(text: str) -> str:
     """The text in lower case, with as many characters: only one letter there is becomes two."""
     return text.replace("\u0130", "i").lower()
 
@@ -69,17 +69,17 @@ _UNSPOKEN = re.compile(
 )
 
 
-def reads(letters: str) -> bool:
+def is_pronounceable(letters: str) -> bool:
     """Whether letters could be words, and not drawn at random: of sixteen random ones one row in a hundred could."""
-    return wordlike(letters) and _UNSPOKEN.search(letters.lower()) is None
+    return is_wordlike(letters) and _UNSPOKEN.search(letters.lower()) is None
 
 
-def crowded(text: str) -> int:
+def mark_limit(text: str) -> int:
     """More marks than this are no ordinary text: nobody has the time to look at each of them."""
     return 64 + len(text) // 16
 
 
-def places(low: str, words: Iterable[str]) -> list[int]:
+def find_places(low: str, words: Iterable[str]) -> list[int]:
     """Where any of some words begins, in order: a plain search for each is far faster than an alternation."""
     found = set()
     for word in words:

@@ -23,11 +23,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from lockgate.core.questions import Answer, Blocked, NoAnswer, Said, Scored, Verdict, Why
+from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Rating, Verdict
 from lockgate.core.requests.payload import Payload
-from lockgate.core.requests.verifier_prompts import parse_verdict, scores_verdict
+from lockgate.core.requests.verifier_prompts import parse_verdict, verdict_from_scores
 from lockgate.core.text.rules import Scope
-from lockgate.core.text.scanner import Hit, Part, Scan, Scanner, characters
+from lockgate.core.text.scanner import RuleHit, Scan, ScannedPart, Scanner, character_span
 
 NO_FINDINGS: Final = "no-findings"
 RULES: Final = "rules"
@@ -48,7 +48,7 @@ REASONS: Final = (
     PROVIDER_FILTER,
     RULES_DISAGREE,
     PARTLY_READ,
-    *(why.value for why in Why),
+    *(why.value for why in NoAnswerReason),
 )
 
 # By the letter of the seed these flag every other text: they count where a call is judged, not for a whole request.
@@ -61,7 +61,7 @@ _BEFORE = 300
 _ALONE: Final[Mapping[str, str]] = {"safe": NO_FINDINGS, "unsafe": RULES, "unclear": RULES_UNSURE}
 
 
-class View(NamedTuple):
+class RulesView(NamedTuple):
     """What the rules say: the verdict they would give alone, what they found, and where in `prompt_text`.
 
     `unread` says that something came along which nobody has looked into: no verifier sees it either. `rules` holds
@@ -74,17 +74,17 @@ class View(NamedTuple):
     unread: bool = False
 
     @property
-    def alone(self) -> Weighed:
+    def rules_only(self) -> WeighedVerdict:
         """What follows from the rules alone."""
-        return Weighed(self.verdict, _ALONE[self.verdict])
+        return WeighedVerdict(self.verdict, _ALONE[self.verdict])
 
 
-class Weighed(NamedTuple):
+class WeighedVerdict(NamedTuple):
     """A verdict with its reason; `why` is set when somebody should have answered and did not."""
 
     verdict: Verdict
     reason: str
-    why: Why | None = None
+    why: NoAnswerReason | None = None
 
 
 class Assessment(NamedTuple):
@@ -103,14 +103,14 @@ class Assessment(NamedTuple):
     read: bool = True
 
 
-_NOTHING: Final = View("safe")
+_NOTHING: Final = RulesView("safe")
 
 
-def view(payload: Payload, scanner: Scanner) -> View:
-    return viewed(payload, scanner.look(payload.prompt_text))
+def view_payload(payload: Payload, scanner: Scanner) -> RulesView:
+    return view_from_scan(payload, scanner.scan_or_none(payload.prompt_text))
 
 
-def viewed(payload: Payload, scan: Scan | None) -> View:
+def view_from_scan(payload: Payload, scan: Scan | None) -> RulesView:
     """The view on a payload whose text was looked at; where nothing was found there and it is plain, it is safe."""
     # 1. and 2., the text.
     loud: list[str] = []
@@ -145,49 +145,49 @@ def viewed(payload: Payload, scan: Scan | None) -> View:
     # 3. Nothing.
     verdict: Verdict = "unsafe" if loud else "unclear" if quiet else "safe"
     rules = tuple(dict.fromkeys((*loud, *quiet)))[:_MOST_RULES]
-    return View(verdict, rules, tuple(dict.fromkeys(spans))[:_MOST_SPANS], unread)
+    return RulesView(verdict, rules, tuple(dict.fromkeys(spans))[:_MOST_SPANS], unread)
 
 
-def weigh(view: View, answer: Answer, *, nonce: str, whole: bool) -> Weighed:
+def weigh_answer(view: RulesView, answer: Answer, *, nonce: str, whole: bool) -> WeighedVerdict:
     opinion: Verdict | None
     match answer:
         case NoAnswer():
-            return unanswered(view, answer.why)
-        case Blocked():
+            return verdict_without_answer(view, answer.why)
+        case ProviderBlock():
             # 5. Its filter refused the text.
-            return Weighed("unsafe", PROVIDER_FILTER)
-        case Said():
+            return WeighedVerdict("unsafe", PROVIDER_FILTER)
+        case ModelText():
             opinion = parse_verdict(answer.text, nonce)
-        case Scored():
-            opinion = scores_verdict(answer)
+        case Rating():
+            opinion = verdict_from_scores(answer)
     if opinion == "unsafe":
         # 5. It says unsafe.
-        return Weighed("unsafe", PROVIDER)
+        return WeighedVerdict("unsafe", PROVIDER)
     if opinion == "unclear":
         # 6. It says unclear.
-        return view.alone if view.verdict == "unsafe" else Weighed("unclear", PROVIDER_UNSURE)
+        return view.rules_only if view.verdict == "unsafe" else WeighedVerdict("unclear", PROVIDER_UNSURE)
     if opinion != "safe":
-        return unanswered(view, Why.ODD_ANSWER)
+        return verdict_without_answer(view, NoAnswerReason.ODD_ANSWER)
     # 7. It says safe.
-    if view.verdict == "unsafe" or (view.verdict == "unclear" and isinstance(answer, Scored)):
-        return Weighed("unclear", RULES_DISAGREE)
+    if view.verdict == "unsafe" or (view.verdict == "unclear" and isinstance(answer, Rating)):
+        return WeighedVerdict("unclear", RULES_DISAGREE)
     if not whole or view.unread:
-        return Weighed("unclear", PARTLY_READ)
-    return Weighed("safe", PROVIDER)
+        return WeighedVerdict("unclear", PARTLY_READ)
+    return WeighedVerdict("safe", PROVIDER)
 
 
-def unanswered(view: View | None, why: Why) -> Weighed:
+def verdict_without_answer(view: RulesView | None, why: NoAnswerReason) -> WeighedVerdict:
     """Step 4: nobody answered, or nobody could be asked; `view` is None when not even the rules could look."""
     if view is not None and view.verdict == "unsafe":
-        return Weighed("unsafe", RULES, why)
-    return Weighed("unclear", why.value, why)
+        return WeighedVerdict("unsafe", RULES, why)
+    return WeighedVerdict("unclear", why.value, why)
 
 
-def _hits(scan: Scan) -> Iterator[tuple[Part, Hit]]:
+def _hits(scan: Scan) -> Iterator[tuple[ScannedPart, RuleHit]]:
     for part in scan.parts:
         for hit in part.hits:
             yield part, hit
 
 
-def _span(part: Part, end: int) -> tuple[int, int]:
-    return characters(part, max(0, end - _BEFORE), end)
+def _span(part: ScannedPart, end: int) -> tuple[int, int]:
+    return character_span(part, max(0, end - _BEFORE), end)

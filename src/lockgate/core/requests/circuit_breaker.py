@@ -22,7 +22,7 @@ from typing import NamedTuple
 MAX_CIRCUITS = 10_000
 
 
-class Result(Enum):
+class CallResult(Enum):
     """What a call showed about the provider: it works, it does not, or (cancelled, never sent) nothing at all."""
 
     SUCCESS = "success"
@@ -30,7 +30,7 @@ class Result(Enum):
     NEUTRAL = "neutral"
 
 
-class Limits(NamedTuple):
+class CircuitLimits(NamedTuple):
     """When a circuit opens, for how long, and how long a probe may be out.
 
     `lease_s` has to be longer than a call can take: it is there for the holder that died, and a lease that ends
@@ -59,18 +59,18 @@ class Circuit:
     probe_until: float | None = None
 
 
-def refuses(circuit: Circuit, now: float) -> bool:
+def is_refusing(circuit: Circuit, now: float) -> bool:
     """Whether a call would be turned away now."""
     if circuit.open_until is None:
         return False
     return now < circuit.open_until or (circuit.probe_until is not None and now < circuit.probe_until)
 
 
-def admit(circuit: Circuit, now: float, limits: Limits) -> tuple[Circuit, Ticket | None]:
+def admit(circuit: Circuit, now: float, limits: CircuitLimits) -> tuple[Circuit, Ticket | None]:
     """Ask to make a call: the circuit as it is from now on, and a ticket, or None to be turned away."""
     if circuit.open_until is None:
         return circuit, Ticket(circuit.generation)
-    if refuses(circuit, now):
+    if is_refusing(circuit, now):
         return circuit, None
     # A new generation for every probe: one whose lease ran out cannot speak for the one that followed it.
     generation = circuit.generation + 1
@@ -79,7 +79,7 @@ def admit(circuit: Circuit, now: float, limits: Limits) -> tuple[Circuit, Ticket
 
 
 def settle(
-    circuit: Circuit, ticket: Ticket, result: Result, now: float, limits: Limits, *, hold_s: float = 0.0
+    circuit: Circuit, ticket: Ticket, result: CallResult, now: float, limits: CircuitLimits, *, hold_s: float = 0.0
 ) -> Circuit:
     """Hand a ticket back. With `hold_s` the provider itself has named a time to stay away, and the circuit opens."""
     if ticket.generation != circuit.generation:
@@ -87,14 +87,14 @@ def settle(
     if hold_s > 0:
         return _opened(circuit, now + hold_s)
     if ticket.probe:
-        if result is Result.SUCCESS:
+        if result is CallResult.SUCCESS:
             return Circuit(generation=circuit.generation + 1)
-        if result is Result.FAILURE:
+        if result is CallResult.FAILURE:
             return _opened(circuit, now + limits.open_s)
         return Circuit(generation=circuit.generation + 1, open_until=circuit.open_until)
-    if result is Result.SUCCESS:
+    if result is CallResult.SUCCESS:
         return Circuit(generation=circuit.generation)
-    if result is Result.NEUTRAL:
+    if result is CallResult.NEUTRAL:
         return circuit
     failures = circuit.failures + 1
     if failures >= limits.failures:
@@ -116,7 +116,7 @@ class Circuits:
     are. Forgetting one that is open costs a few calls until it opens again. Not safe for threads: the owner locks.
     """
 
-    def __init__(self, limits: Limits, most: int = MAX_CIRCUITS) -> None:
+    def __init__(self, limits: CircuitLimits, most: int = MAX_CIRCUITS) -> None:
         self.limits = limits
         self._most = most
         self._kept: dict[Hashable, Circuit] = {}
@@ -127,9 +127,9 @@ class Circuits:
     def get(self, key: Hashable) -> Circuit:
         return self._kept.get(key, _FRESH)
 
-    def refuses(self, key: Hashable, now: float) -> bool:
+    def is_refusing(self, key: Hashable, now: float) -> bool:
         circuit = self.get(key)
-        if not refuses(circuit, now):
+        if not is_refusing(circuit, now):
             return False
         self._keep(key, circuit)  # turning callers away is use: others' failures must not push it out
         return True
@@ -139,7 +139,7 @@ class Circuits:
         self._keep(key, circuit)
         return ticket
 
-    def settle(self, key: Hashable, ticket: Ticket, result: Result, now: float, *, hold_s: float = 0.0) -> None:
+    def settle(self, key: Hashable, ticket: Ticket, result: CallResult, now: float, *, hold_s: float = 0.0) -> None:
         # A circuit forgotten meanwhile is a fresh one, of generation 0: only a ticket of a closed circuit that never
         # opened can still count against it, and that is what it would have counted against.
         self._keep(key, settle(self.get(key), ticket, result, now, self.limits, hold_s=hold_s))

@@ -15,7 +15,7 @@ from typing import Never
 
 from lockgate.core.errors import InvalidPayload, quoted
 from lockgate.core.redaction.redact import Redacted, redact
-from lockgate.core.sessions.trace_format import closest
+from lockgate.core.sessions.trace_format import suggest_closest
 
 MODALITIES = ("text", "pdf", "docx", "image", "audio", "video")
 PII_RULESETS = ("default", "hipaa", "ferpa", "custom")
@@ -42,7 +42,7 @@ class PolicyContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PayloadSource:
     """What an earlier step found in one artifact; `meta` holds statistics, never content."""
 
     type: str
@@ -58,7 +58,7 @@ class Payload:
     modalities: tuple[str, ...] = ("text",)
     policy_context: PolicyContext = field(default_factory=PolicyContext)
     ingress_flags: tuple[str, ...] = ()
-    sources: tuple[Source, ...] = ()
+    sources: tuple[PayloadSource, ...] = ()
     _redacted: dict[tuple[str, ...], Redacted] = field(default_factory=dict, init=False, compare=False)
 
     @property
@@ -84,7 +84,7 @@ def parse_payload(value: Mapping[str, object]) -> Payload:
     Inside `debug`, which only informs, unknown keys are left out; anywhere else they are an error.
     """
     body = _object(value, "the payload")
-    _only(body, _KEYS, "the payload")
+    _refuse_unknown_keys(body, _KEYS, "the payload")
     if "prompt_text" not in body:
         _refuse("`prompt_text` is missing", 'for a request without text give an empty one: "prompt_text": ""')
     prompt = body["prompt_text"]
@@ -142,7 +142,7 @@ def _modalities(value: object) -> tuple[str, ...]:
 
 def _policy_context(value: object, names: _Names) -> PolicyContext:
     body = _object(value, "`policy_context`")
-    _only(body, _CONTEXT_KEYS, "`policy_context`")
+    _refuse_unknown_keys(body, _CONTEXT_KEYS, "`policy_context`")
     ruleset = body.get("pii_ruleset", "default")
     if ruleset not in PII_RULESETS:
         _refuse("`policy_context.pii_ruleset` is not a known rule set", f"known: {', '.join(PII_RULESETS)}")
@@ -153,7 +153,7 @@ def _policy_context(value: object, names: _Names) -> PolicyContext:
     )
 
 
-def _sources(value: object, names: _Names) -> tuple[Source, ...]:
+def _sources(value: object, names: _Names) -> tuple[PayloadSource, ...]:
     read = []
     for number, item in enumerate(_array(value, "debug.sources", MAX_SOURCES)):
         where = f"debug.sources[{number}]"
@@ -161,7 +161,7 @@ def _sources(value: object, names: _Names) -> tuple[Source, ...]:
         if "type" not in body:
             _refuse(f"`{where}.type` is missing", "say what the artifact is, for example pdf")
         read.append(
-            Source(
+            PayloadSource(
                 names.one(body["type"], f"{where}.type"),
                 names.list(body.get("rule_hits", []), f"{where}.rule_hits", MAX_RULE_HITS),
                 names.statistics(body.get("meta", {}), f"{where}.meta"),
@@ -199,15 +199,20 @@ class _Names:
             _refuse(f"`{where}` has {len(body):,} entries, more than {MAX_META}", "send counts, not content")
         kept = []
         for key, item in body.items():
-            if isinstance(key, str) and _NAME.fullmatch(key) and _is_statistic(item) and not _secret(f"{key}={item}"):
+            if (
+                isinstance(key, str)
+                and _NAME.fullmatch(key)
+                and _is_statistic(item)
+                and not _has_secret(f"{key}={item}")
+            ):
                 kept.append((key, item))
         return tuple(sorted(kept))  # type: ignore[arg-type]
 
     def refuse_secrets(self) -> None:
         # One look at all of them: only when something is in there is it worth asking which one.
-        if self.seen and _secret("\n\n".join(self.seen)):
+        if self.seen and _has_secret("\n\n".join(self.seen)):
             for name, where in self.seen.items():
-                if _secret(name):
+                if _has_secret(name):
                     _refuse(f"`{where}` holds what looks like a secret", "send the name of the rule, not what it found")
 
 
@@ -220,7 +225,7 @@ def _is_statistic(value: object) -> bool:
     return isinstance(value, int | float) and -_MOST <= value <= _MOST
 
 
-def _secret(text: str) -> bool:
+def _has_secret(text: str) -> bool:
     return bool(redact(text, "hipaa").removed)
 
 
@@ -242,18 +247,18 @@ def _array(value: object, where: str, most: int) -> list[object]:
     return list(value)
 
 
-def _only(body: Mapping[object, object], known: tuple[str, ...], what: str) -> None:
+def _refuse_unknown_keys(body: Mapping[object, object], known: tuple[str, ...], what: str) -> None:
     for key in body:
         if key not in known:
             _refuse(
-                f"unknown key{_shown(key)} in {what}",
-                (closest(key, known) if isinstance(key, str) else "") or f"known: {', '.join(known)}",
+                f"unknown key{_shown_key(key)} in {what}",
+                (suggest_closest(key, known) if isinstance(key, str) else "") or f"known: {', '.join(known)}",
             )
 
 
-def _shown(key: object) -> str:
+def _shown_key(key: object) -> str:
     # A key is the caller's own word, unless somebody turned content into keys: then it would do for a secret.
-    if isinstance(key, str) and re.fullmatch("[A-Za-z_]{1,32}", key) and not _secret(f"secret={key}"):
+    if isinstance(key, str) and re.fullmatch("[A-Za-z_]{1,32}", key) and not _has_secret(f"secret={key}"):
         return f" {quoted(key)}"
     return ""
 

@@ -43,7 +43,7 @@ class Standing(StrEnum):
     FULL_QUARANTINE = "full_quarantine"
 
 
-MODES = (Standing.EXECUTE_LOCKED, Standing.FULL_QUARANTINE)
+BAN_MODES = (Standing.EXECUTE_LOCKED, Standing.FULL_QUARANTINE)
 
 
 class Subject(NamedTuple):
@@ -78,12 +78,15 @@ class LadderSettings:
                 raise InvalidConfig(f"{name} must be between 1 and {MAX_SECONDS:.0f} seconds, not {quoted(seconds)}")
         for name in ("tier1_mode", "tier2_mode"):
             mode = getattr(self, name)
-            if mode not in MODES:
+            if mode not in BAN_MODES:
                 raise InvalidConfig(
-                    f"{name} cannot be {quoted(mode)}", hint=f"one of these: {', '.join(mode.value for mode in MODES)}"
+                    f"{name} cannot be {quoted(mode)}",
+                    hint=f"one of these: {', '.join(mode.value for mode in BAN_MODES)}",
                 )
             object.__setattr__(self, name, Standing(mode))
-        if self.tier2_threshold < self.tier1_threshold or MODES.index(self.tier2_mode) < MODES.index(self.tier1_mode):
+        if self.tier2_threshold < self.tier1_threshold or BAN_MODES.index(self.tier2_mode) < BAN_MODES.index(
+            self.tier1_mode
+        ):
             raise InvalidConfig(
                 "tier 2 must not come before tier 1, nor be milder", hint="give tier 2 the higher threshold and mode"
             )
@@ -99,7 +102,7 @@ class LadderSettings:
         return max((seconds for each, seconds in tiers if each is mode), default=0.0)
 
 
-class Record(NamedTuple):
+class StrikeRecord(NamedTuple):
     """What is known of one subject: when its strikes fell, oldest first, and when its bans end."""
 
     strikes: tuple[float, ...] = ()
@@ -110,7 +113,7 @@ class Record(NamedTuple):
         return max(self.locked_until, self.quarantined_until)
 
 
-class Known(NamedTuple):
+class SharedRecord(NamedTuple):
     """A record without a clock, to be told to others who have another: how old, and how long still."""
 
     strikes: tuple[float, ...] = ()
@@ -119,10 +122,10 @@ class Known(NamedTuple):
 
 
 # What is told of a subject whose bans a person has lifted: everything that was known of it is to be forgotten.
-LIFTED = Known((), -1.0, -1.0)
+LIFTED = SharedRecord((), -1.0, -1.0)
 
 
-class Told(NamedTuple):
+class StrikeReport(NamedTuple):
     """What one worker tells the others about a subject: strikes by id and age, which count once, and its bans."""
 
     subject: Subject
@@ -131,20 +134,20 @@ class Told(NamedTuple):
     quarantined_s: float = 0.0
 
 
-class Heard(NamedTuple):
+class SharedStrikes(NamedTuple):
     """What the others know: of each subject asked about, in that order, and of bans since the last time.
 
     `forgot`: they have lost what they once knew, and should be told every ban again.
     """
 
-    known: tuple[Known, ...]
-    bans: tuple[tuple[Subject, Known], ...] = ()
-    forgot: bool = False
+    known: tuple[SharedRecord, ...]
+    bans: tuple[tuple[Subject, SharedRecord], ...] = ()
+    has_forgotten: bool = False
 
 
-def struck(record: Record, kind: str, now: float, settings: LadderSettings) -> Record:
+def add_strike(record: StrikeRecord, kind: str, now: float, settings: LadderSettings) -> StrikeRecord:
     """The record with one more strike."""
-    strikes = (*recent(record, now, settings), now)[-settings.kept_strikes :]
+    strikes = (*recent_strikes(record, now, settings), now)[-settings.kept_strikes :]
     locked, quarantined = record.locked_until, record.quarantined_until
     if kind == PRINCIPAL:
         for threshold, mode, cooldown_s in (
@@ -156,10 +159,10 @@ def struck(record: Record, kind: str, now: float, settings: LadderSettings) -> R
                     quarantined = max(quarantined, now + cooldown_s)
                 else:
                     locked = max(locked, now + cooldown_s)
-    return Record(strikes, locked, quarantined)
+    return StrikeRecord(strikes, locked, quarantined)
 
 
-def recent(record: Record, now: float, settings: LadderSettings) -> tuple[float, ...]:
+def recent_strikes(record: StrikeRecord, now: float, settings: LadderSettings) -> tuple[float, ...]:
     """The strikes that still count."""
     strikes = record.strikes
     if not strikes or now - strikes[0] < settings.window_s:
@@ -167,32 +170,34 @@ def recent(record: Record, now: float, settings: LadderSettings) -> tuple[float,
     return tuple(at for at in strikes if now - at < settings.window_s)
 
 
-def learned(record: Record, known: Known, now: float, settings: LadderSettings) -> Record:
+def merge_shared(record: StrikeRecord, known: SharedRecord, now: float, settings: LadderSettings) -> StrikeRecord:
     """The record with what others know of the same subject. Whoever knows of more strikes is right about them."""
-    strikes = recent(record, now, settings)
+    strikes = recent_strikes(record, now, settings)
     theirs = tuple(sorted(now - max(0.0, age) for age in known.strikes if age < settings.window_s))
     if len(theirs) >= len(strikes):
         strikes = theirs[-settings.kept_strikes :]
-    return Record(
+    return StrikeRecord(
         strikes,
         max(record.locked_until, _end(known.locked_s, Standing.EXECUTE_LOCKED, now, settings)),
         max(record.quarantined_until, _end(known.quarantined_s, Standing.FULL_QUARANTINE, now, settings)),
     )
 
 
-def left_s(record: Record, now: float) -> tuple[float, float]:
+def remaining_s(record: StrikeRecord, now: float) -> tuple[float, float]:
     """How long the subject is still locked, and quarantined."""
     return max(0.0, record.locked_until - now), max(0.0, record.quarantined_until - now)
 
 
-def standing_of(record: Record, kind: str, now: float, settings: LadderSettings) -> tuple[Standing, float]:
+def standing_from_record(
+    record: StrikeRecord, kind: str, now: float, settings: LadderSettings
+) -> tuple[Standing, float]:
     """How the subject stands, and for how many seconds: until the ban ends, or for each request of a slowed network."""
     if kind == PRINCIPAL:
-        locked_s, quarantined_s = left_s(record, now)
+        locked_s, quarantined_s = remaining_s(record, now)
         if quarantined_s > 0:
             return Standing.FULL_QUARANTINE, quarantined_s
         return (Standing.EXECUTE_LOCKED, locked_s) if locked_s > 0 else (Standing.NORMAL, 0.0)
-    past = len(recent(record, now, settings)) - settings.network_threshold
+    past = len(recent_strikes(record, now, settings)) - settings.network_threshold
     if past < 0:
         return Standing.NORMAL, 0.0
     return Standing.SLOWED, DELAYS_S[min(past, len(DELAYS_S) - 1)]

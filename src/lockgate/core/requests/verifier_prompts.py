@@ -12,9 +12,9 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from lockgate.core.questions import Question, Scored, Verdict
-from lockgate.core.redaction.redact import excerpts
-from lockgate.core.redaction.spans import whole_pairs
+from lockgate.core.questions import Question, Rating, Verdict
+from lockgate.core.redaction.redact import cut_excerpts
+from lockgate.core.redaction.spans import replace_half_pairs
 from lockgate.core.requests.payload import Payload
 
 MAX_REPLY_CHARACTERS = 200
@@ -52,7 +52,7 @@ _NONCE = re.compile("[A-Za-z0-9_-]{16,64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")
 
 
-def assess_question(
+def build_assess_question(
     payload: Payload,
     findings: Sequence[str],
     spans: Sequence[tuple[int, int]],
@@ -68,8 +68,8 @@ def assess_question(
     if _NONCE.fullmatch(nonce) is None or len(set(nonce)) < 6:
         raise ValueError("a nonce has 16 to 64 letters and digits, drawn at random")
     redacted = payload.redacted(custom)
-    redacted = redacted._replace(text=whole_pairs(redacted.text))
-    shown = excerpts(redacted, spans, budget=budget)
+    redacted = redacted._replace(text=replace_half_pairs(redacted.text))
+    shown = cut_excerpts(redacted, spans, budget=budget)
     whole = shown.whole and not redacted.unread
     facts = {
         "characters": len(redacted.text),
@@ -81,10 +81,10 @@ def assess_question(
         "pii_ruleset": payload.policy_context.pii_ruleset,
         "block_mode": payload.policy_context.block_mode,
         "override_mode": payload.policy_context.override_mode,
-        "ingress_flags": _listed(payload.ingress_flags),
-        "findings": _listed(findings),
+        "ingress_flags": _safe_names(payload.ingress_flags),
+        "findings": _safe_names(findings),
         "sources": [
-            {"type": source.type, "rule_hits": _listed(source.rule_hits), "meta": dict(source.meta)}
+            {"type": source.type, "rule_hits": _safe_names(source.rule_hits), "meta": dict(source.meta)}
             for source in payload.sources[:MAX_LISTED]
         ],
     }
@@ -105,7 +105,7 @@ def assess_question(
     return question, whole
 
 
-def _listed(names: Iterable[str]) -> list[str]:
+def _safe_names(names: Iterable[str]) -> list[str]:
     """Names that can do no harm, and a bounded number of them."""
     listed = dict.fromkeys(name for name in names if _NAME.fullmatch(name))
     return list(listed)[:MAX_LISTED]
@@ -143,7 +143,7 @@ def parse_verdict(text: str, nonce: str) -> Verdict | None:
 _VERDICTS: Mapping[str, Verdict] = {"safe": "safe", "unsafe": "unsafe", "unclear": "unclear"}
 
 
-def scores_verdict(scored: Scored, *, low: float = LOW_SCORE, high: float = HIGH_SCORE) -> Verdict:
+def verdict_from_scores(scored: Rating, *, low: float = LOW_SCORE, high: float = HIGH_SCORE) -> Verdict:
     """A rating endpoint's opinion as a verdict: sure of harm, sure of none, or neither.
 
     Only its own flag and whole, sensible scores count: an empty list of categories clears nobody.

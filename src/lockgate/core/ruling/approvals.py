@@ -65,7 +65,7 @@ _MOST_NAMED = 12
 _MOST_NAMED_TEXT = 80
 
 
-class State(StrEnum):
+class ApprovalState(StrEnum):
     """How it stands with a question. `unknown` is the answer about one that was never asked; no question has it."""
 
     WAITING = "waiting"
@@ -77,10 +77,10 @@ class State(StrEnum):
     UNKNOWN = "unknown"
 
 
-OPEN = frozenset({State.WAITING, State.GRANTED})
+OPEN_STATES = frozenset({ApprovalState.WAITING, ApprovalState.GRANTED})
 
 
-class Bound(NamedTuple):
+class BoundCall(NamedTuple):
     """1. Exactly what a yes would allow. `arguments` is canonical JSON, and is what may run."""
 
     session: str
@@ -92,20 +92,20 @@ class Bound(NamedTuple):
     @property
     def digest(self) -> str:
         """`sha256:` and 64 hexadecimal digits over all five, each a JSON string so that none can run into the next."""
-        return _hashed(_SCHEMA, *self)
+        return _hash_texts(_SCHEMA, *self)
 
     @property
-    def matter(self) -> str:
+    def call_key(self) -> str:
         """What a no is about: this call of this session, whatever is read and whichever policy rules.
 
         A step is denied by its name: what an agent says of the same step in other words is the same matter.
         """
         if self.tool == FINISH and (name := _step_name(self.arguments)):
-            return _hashed(_SCHEMA, "step", self.session, name)
-        return _hashed(_SCHEMA, "call", self.session, self.tool, self.arguments)
+            return _hash_texts(_SCHEMA, "step", self.session, name)
+        return _hash_texts(_SCHEMA, "call", self.session, self.tool, self.arguments)
 
 
-def _hashed(*texts: str) -> str:
+def _hash_texts(*texts: str) -> str:
     said = json.dumps(texts, ensure_ascii=True, separators=(",", ":"))
     return f"sha256:{sha256(said.encode('ascii')).hexdigest()}"
 
@@ -118,17 +118,19 @@ def _step_name(arguments: str) -> str:
     return name if isinstance(name, str) else ""
 
 
-def binding(session: str, tool: str, arguments: Mapping[str, object], policy_hash: str, context_digest: str) -> Bound:
+def bind_call(
+    session: str, tool: str, arguments: Mapping[str, object], policy_hash: str, context_digest: str
+) -> BoundCall:
     """The call as a person's answer will be bound to it, or InvalidCall for one that has no single JSON form."""
     named: dict[str, object] = {"session": session, "tool": tool, "policy": policy_hash, "context": context_digest}
     for name, text in named.items():
         if not isinstance(text, str) or not text or len(text) > MAX_NAME:
             raise InvalidCall(f"an approval's {name} must be text of 1 to {MAX_NAME:,} characters")
-        _whole(text, name)
-    return Bound(str(session), str(tool), canonical(arguments), policy_hash, context_digest)
+        _refuse_half_pairs(text, name)
+    return BoundCall(str(session), str(tool), canonical_json(arguments), policy_hash, context_digest)
 
 
-def canonical(arguments: Mapping[str, object]) -> str:
+def canonical_json(arguments: Mapping[str, object]) -> str:
     """The one JSON text of these arguments: ASCII, keys sorted, every value by its own type and to its last bit.
 
     Nothing is normalised: `1`, `1.0`, `true` and `"1"` differ, and so do two spellings of one letter, since the tool
@@ -137,7 +139,7 @@ def canonical(arguments: Mapping[str, object]) -> str:
     if not isinstance(arguments, Mapping):
         raise InvalidCall(f"arguments must be an object, not {type(arguments).__name__}")
     text = json.dumps(
-        _plain(arguments, "arguments", 1, [MAX_VALUES]),
+        _plain_value(arguments, "arguments", 1, [MAX_VALUES]),
         ensure_ascii=True,
         sort_keys=True,
         separators=(",", ":"),
@@ -148,18 +150,18 @@ def canonical(arguments: Mapping[str, object]) -> str:
     return text
 
 
-def arguments_of(text: str) -> dict[str, object]:
+def arguments_from_canonical(text: str) -> dict[str, object]:
     """The arguments that a canonical text stands for: what a host should run once it may."""
     try:
-        value: object = json.loads(text, object_pairs_hook=_pairs, parse_constant=_constant)
-        if isinstance(value, dict) and canonical(value) == text:
+        value: object = json.loads(text, object_pairs_hook=_refuse_duplicate_keys, parse_constant=_refuse_constant)
+        if isinstance(value, dict) and canonical_json(value) == text:
             return value
     except (ValueError, RecursionError):
         pass
     raise InvalidCall("these arguments are not in their canonical form")
 
 
-def _plain(value: object, path: str, depth: int, left: list[int]) -> object:
+def _plain_value(value: object, path: str, depth: int, left: list[int]) -> object:
     """The value in Python's own types only, so that no subclass can say one thing here and another to the tool."""
     left[0] -= 1
     if left[0] < 0:
@@ -169,7 +171,7 @@ def _plain(value: object, path: str, depth: int, left: list[int]) -> object:
     if isinstance(value, str):
         text = str.__str__(value)
         left[0] -= len(text) >> 6
-        _whole(text, path)
+        _refuse_half_pairs(text, path)
         return text
     if isinstance(value, int):
         if value.bit_length() > MAX_INTEGER_BITS:
@@ -187,17 +189,17 @@ def _plain(value: object, path: str, depth: int, left: list[int]) -> object:
             if not isinstance(key, str):
                 raise InvalidCall(f"argument names must be text, not {type(key).__name__}")
             name = str.__str__(key)
-            _whole(name, path)
+            _refuse_half_pairs(name, path)
             if name in held:
                 raise InvalidCall(f"argument {quoted(name)} stands twice in {quoted(path)}")
-            held[name] = _plain(item, f"{path}.{name[:40]}", depth + 1, left)
+            held[name] = _plain_value(item, f"{path}.{name[:40]}", depth + 1, left)
         return held
     if isinstance(value, list | tuple):
-        return [_plain(item, f"{path}[{at}]", depth + 1, left) for at, item in enumerate(value)]
+        return [_plain_value(item, f"{path}[{at}]", depth + 1, left) for at, item in enumerate(value)]
     raise InvalidCall(f"argument {quoted(path)} is a {type(value).__name__}, which JSON cannot hold")
 
 
-def _whole(text: str, path: str) -> None:
+def _refuse_half_pairs(text: str, path: str) -> None:
     if not text.isascii():
         try:
             text.encode("utf-8")
@@ -205,14 +207,14 @@ def _whole(text: str, path: str) -> None:
             raise InvalidCall(f"{quoted(path)} holds half of a surrogate pair, which is no character") from None
 
 
-def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _refuse_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     held = dict(pairs)
     if len(held) != len(pairs):
         raise ValueError("a key stands twice")
     return held
 
 
-def _constant(word: str) -> Never:
+def _refuse_constant(word: str) -> Never:
     raise ValueError(f"{word} is not a JSON number")
 
 
@@ -225,7 +227,7 @@ class Passage(NamedTuple):
     after: str
 
 
-class Said(NamedTuple):
+class TierAnswer(NamedTuple):
     """What one tier said of the call, and who that was."""
 
     tier: int
@@ -233,7 +235,7 @@ class Said(NamedTuple):
     by: str
 
 
-class Shown(NamedTuple):
+class ShownDetails(NamedTuple):
     """What a person is shown besides the call itself. `left_out` counts findings and origins that had no room."""
 
     goal: str = ""
@@ -243,17 +245,17 @@ class Shown(NamedTuple):
     findings: tuple[Finding, ...] = ()
     passages: tuple[Passage, ...] = ()
     left_out: int = 0
-    tiers: tuple[Said, ...] = ()
+    tiers: tuple[TierAnswer, ...] = ()
 
 
-NOTHING_SHOWN = Shown()
+NO_DETAILS = ShownDetails()
 
 
-def shown_of(decision: Decision, contents: Mapping[str, str], *, goal: str = "") -> Shown:
+def details_from_decision(decision: Decision, contents: Mapping[str, str], *, goal: str = "") -> ShownDetails:
     """A ruling for a person's eyes, cut to a size that can be read; `contents` are the blocks' texts by their ids."""
     told = sorted(decision.origins, key=lambda each: (each.known, not each.order, not each.sink))
     cut = max(0, len(told) - _MOST_GROUNDS) + max(0, len(decision.findings) - _MOST_GROUNDS)
-    return Shown(
+    return ShownDetails(
         goal=_cut(goal, _MOST_GOAL),
         reason=decision.reason.value,
         risk=decision.risk.value,
@@ -264,7 +266,7 @@ def shown_of(decision: Decision, contents: Mapping[str, str], *, goal: str = "")
         ),
         passages=tuple(_passage(origin, contents.get(origin.block, "")) for origin in told[:_MOST_GROUNDS]),
         left_out=cut,
-        tiers=tuple(Said(ran.tier, _cut(ran.said), _cut(ran.by)) for ran in decision.tiers[:_MOST_GROUNDS]),
+        tiers=tuple(TierAnswer(ran.tier, _cut(ran.said), _cut(ran.by)) for ran in decision.tiers[:_MOST_GROUNDS]),
     )
 
 
@@ -290,20 +292,20 @@ def _cut(text: str, limit: int = _MOST_TEXT) -> str:
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
-def would_do(bound: Bound) -> str:
+def describe_call(bound: BoundCall) -> str:
     """The call in one line: the values that say where it goes first, each by its name and the kind of place it is.
 
     Made from what would run, not from what anybody said of it. Values are JSON and as their author wrote them: whoever
     shows the line has to make them visible.
     """
     # Where arguments go is known to the rules, which nobody needs who only asks or answers.
-    from lockgate.core.ruling.origins import sink_of
+    from lockgate.core.ruling.origins import sink_from_argument
 
-    arguments = arguments_of(bound.arguments)
+    arguments = arguments_from_canonical(bound.arguments)
     if bound.tool == FINISH and isinstance(arguments.get(STEP), str):
         goal, calls = _value(arguments.get("goal", "")), _value(arguments.get("calls", 0))
         return f"step {_value(arguments[STEP])} would count as done: goal = {goal}, calls = {calls}"
-    named = [(sink_of(name), name, value) for name, value in _leaves(arguments)]
+    named = [(sink_from_argument(name), name, value) for name, value in _leaves(arguments)]
     told = sorted(named, key=lambda each: not each[0])
     values = [
         f"{_cut(name, _MOST_NAMED_TEXT)}{f' ({sink})' if sink else ''} = {_value(value)}"
@@ -332,7 +334,7 @@ def _leaves(arguments: dict[str, object]) -> Iterator[tuple[str, object]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingApproval:
     """One question to a person: a call that waits, until when, and what the person is shown.
 
     `id` is fresh and random, eight or more lowercase letters and digits: people shorten it, so it must not be guessable
@@ -340,20 +342,20 @@ class Pending:
     """
 
     id: str
-    bound: Bound
+    bound: BoundCall
     created_s: float
     expires_s: float
-    shown: Shown = NOTHING_SHOWN
+    shown: ShownDetails = NO_DETAILS
     digest: str = field(init=False)
-    matter: str = field(init=False)
+    call_key: str = field(init=False)
 
     def __post_init__(self) -> None:
-        if not is_id(self.id):
+        if not is_approval_id(self.id):
             raise InvalidCall(f"an approval's id must be 8 to 64 lowercase letters and digits, not {quoted(self.id)}")
         if not (math.isfinite(self.created_s) and math.isfinite(self.expires_s) and self.created_s < self.expires_s):
             raise InvalidCall("an approval must expire after it was created")
         object.__setattr__(self, "digest", self.bound.digest)
-        object.__setattr__(self, "matter", self.bound.matter)
+        object.__setattr__(self, "matter", self.bound.call_key)
 
     @property
     def session(self) -> str:
@@ -372,7 +374,7 @@ class Pending:
         return self.bound.policy_hash
 
 
-class Answered(NamedTuple):
+class ApprovalAnswer(NamedTuple):
     """Who said what, when, and why if they gave a reason. The name is what they claim, not what anybody proved."""
 
     yes: bool
@@ -385,49 +387,49 @@ class Answered(NamedTuple):
 class Approval:
     """A question with what became of it."""
 
-    pending: Pending
-    state: State = State.WAITING
-    answered: Answered | None = None
+    pending: PendingApproval
+    state: ApprovalState = ApprovalState.WAITING
+    answered: ApprovalAnswer | None = None
     ended_s: float = 0.0
 
 
-class Change(NamedTuple):
+class ApprovalChange(NamedTuple):
     """What became of a question, for the record: whoever keeps questions tells of each before it takes effect."""
 
     session: str
     id: str
-    state: State
+    state: ApprovalState
     digest: str
     who: str = ""
 
 
-def change(approval: Approval) -> Change:
+def change_from_approval(approval: Approval) -> ApprovalChange:
     pending, said = approval.pending, approval.answered
     # Nobody but a person says yes or no; that it was used, voided or expired is nobody's word.
-    who = said.who if said is not None and approval.state in (State.GRANTED, State.DENIED) else ""
-    return Change(pending.session, pending.id, approval.state, pending.digest, who)
+    who = said.who if said is not None and approval.state in (ApprovalState.GRANTED, ApprovalState.DENIED) else ""
+    return ApprovalChange(pending.session, pending.id, approval.state, pending.digest, who)
 
 
 # Raises where the record cannot be made: the change is then taken back.
-Record = Callable[[Sequence[Change]], None]
+RecordChanges = Callable[[Sequence[ApprovalChange]], None]
 
 
-class Mark(NamedTuple):
+class ApprovalMark(NamedTuple):
     """What outlives a question: that a person was asked about a call, as `id`, and the no if that was the answer."""
 
     id: str
-    no: Answered | None = None
+    no: ApprovalAnswer | None = None
 
 
-class Heard(NamedTuple):
+class AnswerResult(NamedTuple):
     """What became of an answer: only `counted` ones do anything. `state` is how the question stands now."""
 
     counted: bool
-    state: State
+    state: ApprovalState
     approval: Approval | None = None
 
 
-class Taken(NamedTuple):
+class TakeResult(NamedTuple):
     """What a caller may do: run the call when `state` is `granted`, once, and not otherwise.
 
     `denied` stands for the session. `expired` and `voided` mean that a person was asked and has not said no: the next
@@ -436,69 +438,71 @@ class Taken(NamedTuple):
     or `context`.
     """
 
-    state: State
+    state: ApprovalState
     id: str = ""
-    answered: Answered | None = None
+    answered: ApprovalAnswer | None = None
     differs: tuple[str, ...] = ()
 
     @property
-    def by_a_person(self) -> bool:
+    def needs_a_person(self) -> bool:
         """Whether only a person may clear the call: no model is to be asked about it."""
         return self.state in _BY_A_PERSON
 
 
-_BY_A_PERSON = frozenset({State.DENIED, State.WAITING, State.EXPIRED, State.VOIDED})
+_BY_A_PERSON = frozenset({ApprovalState.DENIED, ApprovalState.WAITING, ApprovalState.EXPIRED, ApprovalState.VOIDED})
 
 
-def is_id(text: str) -> bool:
+def is_approval_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def checked_answer(yes: object, who: object, reason: object, now_s: object) -> Answered:
+def parse_answer(yes: object, who: object, reason: object, now_s: object) -> ApprovalAnswer:
     """An answer as it is recorded. Everything but True is a no: nothing that merely counts as true may approve."""
     for name, text, most in (("who", who, MAX_WHO), ("reason", reason, MAX_REASON)):
         if not isinstance(text, str) or len(text) > most:
             raise InvalidCall(f"an answer's {name} must be text of at most {most:,} characters")
-        _whole(text, name)
+        _refuse_half_pairs(text, name)
     if not str(who).strip():
         raise InvalidCall("an answer needs a name", hint='say who answers, e.g. who="ana"')
-    return Answered(yes is True, str(who), checked_time(now_s), str(reason))
+    return ApprovalAnswer(yes is True, str(who), parse_time(now_s), str(reason))
 
 
-def checked_time(now_s: object) -> float:
+def parse_time(now_s: object) -> float:
     if isinstance(now_s, bool) or not isinstance(now_s, int | float) or not math.isfinite(now_s):
         raise InvalidCall(f"a time must be seconds since 1970, not {quoted(now_s)}")
     return float(now_s)
 
 
-def lives(pending: Pending, now_s: float) -> bool:
+def is_alive(pending: PendingApproval, now_s: float) -> bool:
     """Whether the question can still be answered, or its yes be used. A clock that was set back ends it."""
     return pending.created_s - SKEW_S <= now_s < pending.expires_s
 
 
-def aged(approval: Approval, now_s: float) -> Approval:
+def expire_if_due(approval: Approval, now_s: float) -> Approval:
     """5. The question as it stands at this time."""
-    if approval.state in OPEN and not lives(approval.pending, now_s):
-        return replace(approval, state=State.EXPIRED, ended_s=now_s)
+    if approval.state in OPEN_STATES and not is_alive(approval.pending, now_s):
+        return replace(approval, state=ApprovalState.EXPIRED, ended_s=now_s)
     return approval
 
 
-def answered(approval: Approval, digest: str, said: Answered) -> Heard:
+def apply_answer(approval: Approval, digest: str, said: ApprovalAnswer) -> AnswerResult:
     """3. What an answer does to a question that has been aged to now. The digest is that of what the person saw."""
-    if approval.state is not State.WAITING or digest != approval.pending.digest:
-        return Heard(False, approval.state, approval)
-    state = State.GRANTED if said.yes else State.DENIED
-    return Heard(True, state, replace(approval, state=state, answered=said, ended_s=0.0 if said.yes else said.at_s))
+    if approval.state is not ApprovalState.WAITING or digest != approval.pending.digest:
+        return AnswerResult(False, approval.state, approval)
+    state = ApprovalState.GRANTED if said.yes else ApprovalState.DENIED
+    return AnswerResult(
+        True, state, replace(approval, state=state, answered=said, ended_s=0.0 if said.yes else said.at_s)
+    )
 
 
-def denied_with(others: Iterable[Approval], said: Answered) -> list[Approval]:
+def deny_same_call(others: Iterable[Approval], said: ApprovalAnswer) -> list[Approval]:
     """3. What a no does to the open questions about the same call in another context or under another policy."""
-    ended = [each for each in others if each.state in OPEN]
+    ended = [each for each in others if each.state in OPEN_STATES]
     return [
-        replace(each, state=State.DENIED, answered=said, ended_s=said.at_s)
-        if each.state is State.WAITING
+        replace(each, state=ApprovalState.DENIED, answered=said, ended_s=said.at_s)
+        if each.state is ApprovalState.WAITING
         # Somebody's yes stays on record as what it was.
-        else replace(each, state=State.VOIDED, ended_s=said.at_s)
+        else replace(each, state=ApprovalState.VOIDED, ended_s=said.at_s)
         for each in ended
     ]
 
@@ -509,17 +513,17 @@ def has_room(waiting: int, ours: int, marks: int) -> bool:
     return waiting < most and ours < MAX_WAITING_PER_SESSION and marks < MAX_MARKS
 
 
-def known_as(pending: Pending, mark: Mark | None, asked: Iterable[Approval]) -> str:
+def find_existing_id(pending: PendingApproval, mark: ApprovalMark | None, asked: Iterable[Approval]) -> str:
     """2. The id of the question that is there already: a no, or one about the very same call; else empty."""
     if mark is not None and mark.no is not None:
         return mark.id
-    same = (each.pending.id for each in asked if each.state in OPEN and each.pending.bound == pending.bound)
+    same = (each.pending.id for each in asked if each.state in OPEN_STATES and each.pending.bound == pending.bound)
     return next(same, "")
 
 
-def taken(
-    bound: Bound, mark: Mark | None, asked: Sequence[Approval], near: Iterable[Approval], now_s: float
-) -> tuple[Taken, Approval | None]:
+def take_approval(
+    bound: BoundCall, mark: ApprovalMark | None, asked: Sequence[Approval], near: Iterable[Approval], now_s: float
+) -> tuple[TakeResult, Approval | None]:
     """4. What whoever wants to run the call is told, and the question as it has to be kept from now on, if changed.
 
     `mark` and `asked` are what is known of this matter, in the order it was asked; `near` open questions about others,
@@ -528,47 +532,51 @@ def taken(
     if mark is not None and mark.no is not None:
         # The question has the reason too, while it is kept.
         full = next((each.answered for each in asked if each.pending.id == mark.id), None)
-        return Taken(State.DENIED, mark.id, full or mark.no), None
+        return TakeResult(ApprovalState.DENIED, mark.id, full or mark.no), None
     for each in asked:
-        if each.state in OPEN and each.pending.bound == bound:
-            said = Taken(each.state, each.pending.id, each.answered)
-            granted = each.state is State.GRANTED
-            return said, replace(each, state=State.USED, ended_s=now_s) if granted else None
+        if each.state in OPEN_STATES and each.pending.bound == bound:
+            said = TakeResult(each.state, each.pending.id, each.answered)
+            granted = each.state is ApprovalState.GRANTED
+            return said, replace(each, state=ApprovalState.USED, ended_s=now_s) if granted else None
     if mark is None:
-        if asked and asked[-1].state is State.USED:
-            return Taken(State.USED, asked[-1].pending.id, asked[-1].answered), None
-        return Taken(State.UNKNOWN, differs=_nearest(bound, near)), None
+        if asked and asked[-1].state is ApprovalState.USED:
+            return TakeResult(ApprovalState.USED, asked[-1].pending.id, asked[-1].answered), None
+        return TakeResult(ApprovalState.UNKNOWN, differs=_closest_difference(bound, near)), None
     for each in asked:
-        if each.state is State.GRANTED:
-            return Taken(State.VOIDED, each.pending.id, differs=difference(bound, each.pending.bound)), None
-    last = next((each for each in reversed(asked) if each.state is not State.USED), None)
+        if each.state is ApprovalState.GRANTED:
+            return TakeResult(
+                ApprovalState.VOIDED, each.pending.id, differs=differing_fields(bound, each.pending.bound)
+            ), None
+    last = next((each for each in reversed(asked) if each.state is not ApprovalState.USED), None)
     if last is None:
-        return Taken(State.EXPIRED, mark.id), None
-    return Taken(State.VOIDED if last.state in OPEN else last.state, last.pending.id, last.answered), None
+        return TakeResult(ApprovalState.EXPIRED, mark.id), None
+    return TakeResult(
+        ApprovalState.VOIDED if last.state in OPEN_STATES else last.state, last.pending.id, last.answered
+    ), None
 
 
-def difference(bound: Bound, other: Bound) -> tuple[str, ...]:
+def differing_fields(bound: BoundCall, other: BoundCall) -> tuple[str, ...]:
     """What differs between two calls, by name."""
     names = ("session", "tool", "arguments", "policy", "context")
     return tuple(name for name, mine, yours in zip(names, bound, other, strict=True) if mine != yours)
 
 
-def _nearest(bound: Bound, near: Iterable[Approval]) -> tuple[str, ...]:
+def _closest_difference(bound: BoundCall, near: Iterable[Approval]) -> tuple[str, ...]:
     found = [
-        difference(bound, approval.pending.bound)
+        differing_fields(bound, approval.pending.bound)
         for approval in near
-        if approval.state is State.GRANTED and approval.pending.tool == bound.tool
+        if approval.state is ApprovalState.GRANTED and approval.pending.tool == bound.tool
     ]
     # Another session's yes to other arguments has nothing to do with this call.
     return min((each for each in found if not {"session", "arguments"} <= set(each)), key=len, default=())
 
 
-def shown_to_json(shown: Shown) -> str:
+def details_to_json(shown: ShownDetails) -> str:
     """ASCII, so that half a surrogate pair in somebody's text is no trouble for whoever keeps it."""
-    return json.dumps(shown_to_dict(shown), ensure_ascii=True, separators=(",", ":"))
+    return json.dumps(details_to_dict(shown), ensure_ascii=True, separators=(",", ":"))
 
 
-def shown_to_dict(shown: Shown) -> dict[str, object]:
+def details_to_dict(shown: ShownDetails) -> dict[str, object]:
     return {
         **shown._asdict(),
         "findings": [found._asdict() for found in shown.findings],
@@ -577,22 +585,22 @@ def shown_to_dict(shown: Shown) -> dict[str, object]:
     }
 
 
-def shown_from_json(text: str) -> Shown:
+def details_from_json(text: str) -> ShownDetails:
     """What was stored, or ValueError: a store's file may hold anything."""
     try:
         value = json.loads(text)
-        shown = Shown(**value)
+        shown = ShownDetails(**value)
         shown = shown._replace(
             findings=tuple(Finding(**found) for found in shown.findings),  # type: ignore[arg-type]
             passages=tuple(
                 Passage(**passage)._replace(origin=Origin(**passage["origin"]))  # type: ignore[arg-type,call-overload]
                 for passage in shown.passages
             ),
-            tiers=tuple(Said(**said) for said in shown.tiers),  # type: ignore[arg-type]
+            tiers=tuple(TierAnswer(**said) for said in shown.tiers),  # type: ignore[arg-type]
         )
     except (TypeError, KeyError, RecursionError) as error:
         raise ValueError("not what a person was shown") from error
-    if not _typed(shown):
+    if not _has_expected_types(shown):
         raise ValueError("not what a person was shown")
     return shown
 
@@ -604,7 +612,7 @@ _SORTS = {
 }
 
 
-def _typed(shown: Shown) -> bool:
+def _has_expected_types(shown: ShownDetails) -> bool:
     parts: list[tuple[str, object]] = list(shown._asdict().items())
     for found in shown.findings:
         parts += found._asdict().items()
@@ -623,8 +631,8 @@ def approval_to_dict(approval: Approval) -> dict[str, object]:
         "state": approval.state.value,
         "session": pending.session,
         "tool": pending.tool,
-        "arguments": arguments_of(pending.arguments),
-        "would_do": would_do(pending.bound),
+        "arguments": arguments_from_canonical(pending.arguments),
+        "would_do": describe_call(pending.bound),
         "digest": pending.digest,
         "policy": pending.policy_hash,
         "context": pending.bound.context,
@@ -632,5 +640,5 @@ def approval_to_dict(approval: Approval) -> dict[str, object]:
         "expires_s": pending.expires_s,
         "answered": None if said is None else said._asdict(),
         "ended_s": approval.ended_s or None,
-        "shown": shown_to_dict(pending.shown),
+        "shown": details_to_dict(pending.shown),
     }

@@ -10,23 +10,23 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidBlock, quoted
-from lockgate.core.ruling.origins import Driving, Entry, Holders, Index, Wishes
+from lockgate.core.ruling.origins import IndexedReading, ToolOrders, TrustedText, ValuePlacesCache, WordIndex
 from lockgate.core.text.rules import Scope
-from lockgate.core.text.scanner import Hit, Part, Scan, Scanner, encode
-from lockgate.core.vocabulary import Block, Finding, Kind, Lineage, Trust, default_trust, lineage
+from lockgate.core.text.scanner import RuleHit, Scan, ScannedPart, Scanner, encode
+from lockgate.core.vocabulary import Block, Finding, Kind, Lineage, Trust, build_lineage, default_trust
 
 
-class Noted(NamedTuple):
+class BlockNote(NamedTuple):
     """Something found in a block on arrival: a rule's hit in one reading, or a finding that needs no locating."""
 
     position: int
     block: str
     rule: str
     phrase: bool
-    found: Finding | tuple[Hit, Part]
+    found: Finding | tuple[RuleHit, ScannedPart]
 
 
-class Past(NamedTuple):
+class PastCall(NamedTuple):
     """A call that was ruled on: its values as text, and how the ruling came out."""
 
     tool: str
@@ -47,35 +47,35 @@ class Context:
         "alarms",
         "blocks",
         "broad",
-        "driving",
         "encoded",
-        "entries",
-        "holders",
+        "has_unknown_history",
         "positions",
-        "seen_words",
-        "unknown",
-        "wishes",
+        "readings",
+        "tool_orders",
+        "trusted_text",
+        "untrusted_words",
+        "value_places",
     )
 
     def __init__(self, scanner: Scanner, *, user_trust: Trust = Trust.TRUSTED) -> None:
         self._scanner = scanner
         self._user_trust = user_trust
         # Content is analysed once, however often and from wherever it enters.
-        self._analysed: dict[str, tuple[Scan, tuple[Index, ...]]] = {}
+        self._analysed: dict[str, tuple[Scan, tuple[WordIndex, ...]]] = {}
         self._located: dict[tuple[str, str], Finding] = {}
         self.blocks: list[Block] = []
         self.positions: dict[str, int] = {}
-        self.entries: list[Entry] = []
-        self.seen_words: set[bytes] = set()
-        self.wishes = Wishes()
+        self.readings: list[IndexedReading] = []
+        self.untrusted_words: set[bytes] = set()
+        self.trusted_text = TrustedText()
         # What counts for every call, what counts only where a call is related to it, and hidden text.
-        self.alarms: list[Noted] = []
-        self.broad: dict[str, list[Noted]] = {}
-        self.encoded: list[Noted] = []
-        self.driving: dict[str, Driving] = {}
-        self.holders = Holders()
+        self.alarms: list[BlockNote] = []
+        self.broad: dict[str, list[BlockNote]] = {}
+        self.encoded: list[BlockNote] = []
+        self.tool_orders: dict[str, ToolOrders] = {}
+        self.value_places = ValuePlacesCache()
         # Whether the agent may have read more than is here: a run that somebody else began, and did not tell of.
-        self.unknown = False
+        self.has_unknown_history = False
 
     def add(
         self,
@@ -90,18 +90,18 @@ class Context:
     ) -> Block:
         """Take a piece of context in; a mixture takes the lowest trust of what it was made from."""
         position = len(self.blocks)
-        block, data = self.made(
+        block, data = self.build_block(
             content, source=source, trust=trust, kind=kind, mutable=mutable, tainted_by=tainted_by, id=id
         )
         self.blocks.append(block)
         self.positions[block.id] = position
         if block.trust is Trust.UNTRUSTED:
-            self._take_untrusted(position, block)
+            self._index_untrusted(position, block)
         else:
-            self.wishes.add(data, asks=source.partition(":")[0] in ("goal", "user"))
+            self.trusted_text.add(data, asks=source.partition(":")[0] in ("goal", "user"))
         return block
 
-    def made(
+    def build_block(
         self,
         content: str,
         *,
@@ -119,13 +119,13 @@ class Context:
                     f"block is tainted by {quoted(parent)}, which is not in this session",
                     hint="add the parent first; tainted_by takes the ids that add() returned",
                 )
-        name = self._name(len(self.blocks)) if id is None else id
+        name = self._next_id(len(self.blocks)) if id is None else id
         if not name or name in self.positions:
             raise InvalidBlock(f"block {quoted(name)} is already in this session" if name else "a block's id is empty")
         origin = source.partition(":")[0]
         held = default_trust(source, user_trust=self._user_trust) if trust is None else trust
         parents = [self.blocks[self.positions[parent]].trust for parent in tainted_by]
-        if trust is None and origin == "agent" and self.entries:
+        if trust is None and origin == "agent" and self.readings:
             # An agent's own words are made of everything it has read, whatever it says they are made of.
             parents.append(Trust.UNTRUSTED)
         held = min([held, *parents])
@@ -138,21 +138,24 @@ class Context:
         digest = sha256(data).hexdigest()
         return Block(name, content, held, kind, mutable, source, digest, tuple(tainted_by)), data
 
-    def _name(self, position: int) -> str:
+    def _next_id(self, position: int) -> str:
         # A host may have given one of our own names to a block of its own.
         while (name := f"b{position + 1:04d}") in self.positions:
             position += 1
         return name
 
-    def _take_untrusted(self, position: int, block: Block) -> None:
+    def _index_untrusted(self, position: int, block: Block) -> None:
         analysed = self._analysed.get(block.digest)
         if analysed is None:
             scan = self._scanner.scan(block.content)
-            analysed = self._analysed[block.digest] = (scan, tuple(Index(part, self._scanner) for part in scan.parts))
+            analysed = self._analysed[block.digest] = (
+                scan,
+                tuple(WordIndex(part, self._scanner) for part in scan.parts),
+            )
             for index in analysed[1]:
-                self.seen_words.update(index.words)
+                self.untrusted_words.update(index.words)
         scan, indexes = analysed
-        self.entries.extend(Entry(position, block.id, block.source, index, index.words) for index in indexes)
+        self.readings.extend(IndexedReading(position, block.id, block.source, index, index.words) for index in indexes)
         plainly: set[str] = set()
         for part in scan.parts:
             for hit in part.hits:
@@ -160,7 +163,7 @@ class Context:
                 if hit.rule.id in plainly:
                     continue
                 plainly.add(hit.rule.id)
-                note = Noted(position, block.id, hit.rule.id, hit.rule.phrase, (hit, part))
+                note = BlockNote(position, block.id, hit.rule.id, hit.rule.phrase, (hit, part))
                 if hit.rule.scope is Scope.AGENT:
                     self.alarms.append(note)
                 elif hit.rule.scope is Scope.RELATED:
@@ -168,36 +171,40 @@ class Context:
             if part.encoded:
                 excerpt = part.data[:120].decode("utf-8", "replace")
                 self.encoded.append(
-                    self._note(position, f"encoded:{part.how}", block.id, part.start, part.end, part.how, excerpt)
+                    self._note_from_span(
+                        position, f"encoded:{part.how}", block.id, part.start, part.end, part.how, excerpt
+                    )
                 )
         for segment in scan.segments:
             if not segment.ordinary:
-                note = self._note(position, f"encoded:opaque-{segment.kind}", block.id, segment.start, segment.end)
+                note = self._note_from_span(
+                    position, f"encoded:opaque-{segment.kind}", block.id, segment.start, segment.end
+                )
                 self.broad.setdefault(block.id, []).append(note)
         for limit in scan.capped:
-            self.alarms.append(self._note(position, f"cap:{limit}", block.id, 0, len(block.content)))
+            self.alarms.append(self._note_from_span(position, f"cap:{limit}", block.id, 0, len(block.content)))
 
     @staticmethod
-    def _note(
+    def _note_from_span(
         position: int, rule: str, block: str, start: int, end: int, reading: str = "raw", excerpt: str = ""
-    ) -> Noted:
-        return Noted(position, block, rule, False, Finding(rule, block, start, end, reading, excerpt))
+    ) -> BlockNote:
+        return BlockNote(position, block, rule, False, Finding(rule, block, start, end, reading, excerpt))
 
-    def stands_in(self, note: Noted, passage: bytes) -> bool:
+    def is_in_passage(self, note: BlockNote, passage: bytes) -> bool:
         """Whether what was noted somewhere in a block also stands in this passage of it."""
         if isinstance(note.found, Finding):
             start, end = note.found.start, note.found.end
             return encode(self.blocks[note.position].content[start:end])[:40] in passage
-        return self._scanner.matches(note.found[0].rule, passage)
+        return self._scanner.has_match(note.found[0].rule, passage)
 
-    def finding(self, note: Noted) -> Finding:
+    def locate_finding(self, note: BlockNote) -> Finding:
         """What was noted, with where exactly it stands: looked for when somebody first asks, and then kept."""
         if isinstance(note.found, Finding):
             return note.found
         key = (note.block, note.rule)
         if key not in self._located:
-            self._located[key] = self._scanner.finding(*note.found, note.block)
+            self._located[key] = self._scanner.finding_from_hit(*note.found, note.block)
         return self._located[key]
 
     def lineage(self, block: str, *, depth: int = 16) -> Lineage:
-        return lineage(block, {known.id: known.tainted_by for known in self.blocks}, depth=depth)
+        return build_lineage(block, {known.id: known.tainted_by for known in self.blocks}, depth=depth)

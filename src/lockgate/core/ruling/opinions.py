@@ -25,7 +25,7 @@ class Unreadable(NamedTuple):
 
 
 class Silent(NamedTuple):
-    """There was no reply; `why` is one of the words of `questions.Why`."""
+    """There was no reply; `why` is one of the words of `questions.NoAnswerReason`."""
 
     why: str = ""
 

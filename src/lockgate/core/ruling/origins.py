@@ -21,7 +21,7 @@ from typing import NamedTuple
 from lockgate.core.ruling.tool_risk import tool_intent, tool_words
 from lockgate.core.text import imperatives as orders
 from lockgate.core.text.imperatives import Order
-from lockgate.core.text.scanner import Part, Scanner, characters
+from lockgate.core.text.scanner import ScannedPart, Scanner, character_span
 from lockgate.core.vocabulary import Finding, Origin
 
 # Signal id -> (what, why): the origin step's counterpart of the rule table.
@@ -58,7 +58,7 @@ SIGNALS: dict[str, tuple[str, str]] = {
 
 # Pieces of a call that are looked up at most; a call with more has a finding for it.
 MAX_PIECES = 1024
-MAX_DRIVING = 256
+MAX_TOOL_ORDERS = 256
 # Orders of one text that are read closely; a text with more that matter is itself a finding.
 MAX_ORDERS = 2048
 # Places of one value in one text that are looked at.
@@ -97,7 +97,7 @@ _NUMBER = re.compile(rb"[\d.,:/ $%+-]*\Z")
 _DATE = re.compile(rb"\d{4}-\d\d(?:-\d\d)?(?:[ t]\d\d:\d\d(?::\d\d)?)?z?\Z|\d\d?:\d\d\Z|\d{1,4}[a-z]{1,2}\Z")
 _ADDRESS = re.compile(rb"[^\s@]{1,64}@[^\s@.]{1,63}\.|[a-z][a-z0-9+.-]{1,12}://|www\.")
 # Names and phrases stand beside orders all the time; an id, an address or a path is hardly there by chance.
-_TELLING = re.compile(rb"[0-9@_/\\\\]")
+_DISTINCTIVE = re.compile(rb"[0-9@_/\\\\]")
 _LONG_NUMBER = 8
 _GROUPED = re.compile(rb"(?:[0-9][ .-]?){8}")
 _DIGIT = b"0"
@@ -130,12 +130,12 @@ _SINKS = {
 }
 
 
-_ADDRESSED = ("recipient", "url", "account")
-_RECEIVERS = ("recipient", "account")
+_ADDRESS_SINKS = ("recipient", "url", "account")
+_RECIPIENT_SINKS = ("recipient", "account")
 
 
 @lru_cache(maxsize=4096)
-def sink_of(argument: str) -> str:
+def sink_from_argument(argument: str) -> str:
     """What kind of place an argument is, by the last words of its name; empty when the name does not say."""
     for word in reversed(tool_words(re.sub(r"\[\d+\]", "", argument).rpartition(".")[2])):
         if word in _SINKS:
@@ -143,7 +143,7 @@ def sink_of(argument: str) -> str:
     return ""
 
 
-class Index:
+class WordIndex:
     """One reading of one untrusted text, ready for look-ups; orders are cut out where somebody asks for them."""
 
     __slots__ = (
@@ -155,19 +155,19 @@ class Index:
         "_scanner",
         "_spaced",
         "capped",
+        "is_plain",
         "part",
-        "plain",
         "prepared",
         "words",
     )
 
-    def __init__(self, part: Part, scanner: Scanner) -> None:
+    def __init__(self, part: ScannedPart, scanner: Scanner) -> None:
         self.part = part
         # Whether a byte of this reading is a character of the block's own text.
-        self.plain = part.how == "raw" and part.data.isascii()
+        self.is_plain = part.how == "raw" and part.data.isascii()
         self.prepared = orders.prepare(part.data)
         # A dictionary and not a set: the collector goes through every word of a set, and skips this.
-        self.words = dict.fromkeys(orders.words(self.prepared))
+        self.words = dict.fromkeys(orders.split_words(self.prepared))
         self.capped = False
         self._folded: bytes | None = None
         self._compact: bytes | None = None
@@ -177,12 +177,12 @@ class Index:
         self._orders: dict[int, Order] = {}
         self._names: dict[bytes, bool] = {}
 
-    def held(self, candidate: Candidate) -> list[int]:
+    def find_value(self, candidate: Candidate) -> list[int]:
         """Where a candidate stands in this text; nothing where it does not."""
-        if candidate.grouped:
+        if candidate.is_grouped_number:
             if self._compact is None:
                 self._compact = b"".join(self.spaced.split())
-            if candidate.sought not in self._compact:
+            if candidate.needle not in self._compact:
                 return []
         else:
             rarest = candidate.rarest
@@ -193,21 +193,21 @@ class Index:
                 if self._folded is None:
                     # Folding a text costs as much as looking at a dozen places in it.
                     if self.prepared.count(rarest) <= _FEW_PLACES:
-                        return self._places(candidate)
+                        return self._find_places(candidate)
                     self._folded = b" %b " % b" ".join(self.spaced.split())
-                if self._folded.find(candidate.sought) < 0:
+                if self._folded.find(candidate.needle) < 0:
                     return []
-        return self._places(candidate) or [0]
+        return self._find_places(candidate) or [0]
 
-    def _places(self, candidate: Candidate) -> list[int]:
+    def _find_places(self, candidate: Candidate) -> list[int]:
         """The places of a candidate's rarest word near which all of it stands, front to back.
 
         Past a bound we stop looking and remember that we did.
         """
-        text, sought = self.spaced, candidate.sought
-        word = sought[:4] if candidate.grouped else candidate.rarest
+        text, sought = self.spaced, candidate.needle
+        word = sought[:4] if candidate.is_grouped_number else candidate.rarest
         size, length = len(word), len(sought)
-        before = -1 if candidate.grouped else sought.find(word)
+        before = -1 if candidate.is_grouped_number else sought.find(word)
         # Word by word the folded text is the same text, so both are gone through side by side.
         folded = text if self._folded is None or len(candidate.words) == 1 else self._folded
         places: list[int] = []
@@ -222,24 +222,24 @@ class Index:
             if before >= 0 and folded[spot - before : spot - before + length] == sought:
                 whole.append(at)
                 # With single gaps it is as long as what is sought.
-                if text[at - before : at - before + length] == sought or self._within(candidate, at):
+                if text[at - before : at - before + length] == sought or self._is_complete_at(candidate, at):
                     sure.append(at)
             at = text.find(word, at + size)
             spot = at if folded is text else folded.find(word, spot + size)
         if len(sure) == len(places):
             return sure
-        return self._nearby(candidate, places, whole, sure, exact=folded is not text, all_of_them=at < 0)
+        return self._confirm_places(candidate, places, whole, sure, exact=folded is not text, all_of_them=at < 0)
 
-    def _within(self, candidate: Candidate, at: int) -> bool:
+    def _is_complete_at(self, candidate: Candidate, at: int) -> bool:
         """Whether a candidate that stands here does so within the surroundings: gaps between words may be long."""
-        text, words, around = self.spaced, list(candidate.words), len(candidate.sought) * 2 + 32
+        text, words, around = self.spaced, list(candidate.words), len(candidate.needle) * 2 + 32
         before = words.index(candidate.rarest)
         behind = len(words) - before
         if text[at : at + around].split(None, behind)[:behind] != words[before:]:
             return False
         return not before or text[max(0, at - around) : at].rsplit(None, before)[-before:] == words[:before]
 
-    def _nearby(
+    def _confirm_places(
         self,
         candidate: Candidate,
         places: list[int],
@@ -254,7 +254,7 @@ class Index:
         `exact`: it stands, as a whole, at the `whole` ones only, if these are `all_of_them`. The surroundings may still
         cut such a word off at their ends.
         """
-        text, sought, words, grouped = self.spaced, candidate.sought, candidate.words, candidate.grouped
+        text, sought, words, grouped = self.spaced, candidate.needle, candidate.words, candidate.is_grouped_number
         around, first, last = len(sought) * 2 + 32, words[0], words[-1]
         alone = not grouped and len(words) == 1 and first.isascii()
         exact = all_of_them and (alone or (exact and not grouped and candidate.rarest.isascii()))
@@ -290,20 +290,20 @@ class Index:
     def spaced(self) -> bytes:
         """The text with a space for whatever is no letter of a word, and as long as before."""
         if self._spaced is None:
-            self._spaced = self.prepared.translate(orders.FOLDED)
+            self._spaced = self.prepared.translate(orders.WORD_BYTES)
         return self._spaced
 
-    def in_prose(self, at: int, candidate: Candidate) -> bool:
+    def is_in_prose(self, at: int, candidate: Candidate) -> bool:
         """Whether a place is in a sentence, rather than alone in the field of a record or a column of a table."""
-        sentence = orders.order_at(self.part.data, self.prepared, at + len(candidate.rarest))
+        sentence = orders.order_from_cue(self.part.data, self.prepared, at + len(candidate.rarest))
         return len(sentence.words.difference(candidate.words)) >= _SENTENCE
 
-    def orders_near(self, places: Sequence[int]) -> Iterator[Order]:
+    def find_orders_near(self, places: Sequence[int]) -> Iterator[Order]:
         """The orders whose cue stands near one of these places, each once; both go from front to back.
 
         Past a bound we stop looking, for every place near the order that found no room, and remember that we did.
         """
-        reach, end, total, known = orders.REACH, len(self.part.data), len(places), self._orders
+        reach, end, total, known = orders.ORDER_REACH, len(self.part.data), len(places), self._orders
         chunk = first = 0
         while first < total:
             chunk = max(chunk, (places[first] - reach) // _CHUNK)
@@ -311,7 +311,7 @@ class Index:
                 return
             cues = self._chunks.get(chunk)
             if cues is None:
-                cues = self._cues(chunk)
+                cues = self._cues_in_chunk(chunk)
             # Whichever of the two lags behind catches up in one step: there may be many of one and few of the other.
             at, count = 0, len(cues)
             while at < count:
@@ -319,7 +319,7 @@ class Index:
                 at, limit = bisect_left(cues, place - reach, at), place + reach
                 while at < count and (cue := cues[at]) <= limit:
                     order = known.get(cue)
-                    if order is None and (order := self._order(cue)) is None:
+                    if order is None and (order := self._order_at_cue(cue)) is None:
                         first = bisect_right(places, cue + reach, first)
                         break
                     yield order
@@ -333,7 +333,7 @@ class Index:
             chunk += 1
             first = bisect_left(places, chunk * _CHUNK - reach, first)
 
-    def names(self, tool: bytes) -> bool:
+    def names_tool(self, tool: bytes) -> bool:
         """Whether a tool's name stands anywhere in this text."""
         known = self._names.get(tool)
         if known is None:
@@ -342,7 +342,7 @@ class Index:
             known = self._names[tool] = tool in self.part.data.lower()
         return known
 
-    def orders_by(self, verbs: frozenset[bytes], things: frozenset[bytes]) -> Iterator[Order]:
+    def find_orders_by_verb(self, verbs: frozenset[bytes], things: frozenset[bytes]) -> Iterator[Order]:
         """The orders whose own verb is one of these, with one of the things close behind it."""
         lower = self.prepared
         for verb in verbs:
@@ -352,48 +352,48 @@ class Index:
                 if any(thing in behind for thing in things):
                     start = max(0, at - 64)
                     # A cue ends at its verb or at the first letters behind it.
-                    for cue in self._scanner.cues(self.part.data[start : at + len(verb) + 12]):
+                    for cue in self._scanner.find_cues(self.part.data[start : at + len(verb) + 12]):
                         if start + cue > at:
-                            order = self._order(start + cue)
+                            order = self._order_at_cue(start + cue)
                             if order is not None:
                                 yield order
                             break
                 at = lower.find(verb, at + len(verb))
 
-    def _order(self, cue: int) -> Order | None:
+    def _order_at_cue(self, cue: int) -> Order | None:
         order = self._orders.get(cue)
         if order is None:
             if len(self._orders) >= MAX_ORDERS:
                 self.capped = True
                 return None
-            order = self._orders[cue] = orders.order_at(self.part.data, self.prepared, cue)
+            order = self._orders[cue] = orders.order_from_cue(self.part.data, self.prepared, cue)
         return order
 
-    def _cues(self, chunk: int) -> list[int]:
+    def _cues_in_chunk(self, chunk: int) -> list[int]:
         cues = self._chunks.get(chunk)
         if cues is None:
             low, high = chunk * _CHUNK, (chunk + 1) * _CHUNK
             start = max(0, low - _OVERLAP)
-            found = self._scanner.cues(self.part.data[start : high + _OVERLAP])
+            found = self._scanner.find_cues(self.part.data[start : high + _OVERLAP])
             cues = self._chunks[chunk] = [start + cue for cue in found if low <= start + cue < high]
         return cues
 
 
-class Entry(NamedTuple):
+class IndexedReading(NamedTuple):
     """One reading of one untrusted block in a context."""
 
     position: int
     block: str
     source: str
-    read: Index
+    word_index: WordIndex
     words: dict[bytes, None]
 
 
 # From where to where a reading of a block is related to a call.
-Passage = tuple[Entry, int, int]
+RelatedPassage = tuple[IndexedReading, int, int]
 
 
-class Wishes:
+class TrustedText:
     """What the user asked for (goal and messages), and what every trusted or vetted block says besides."""
 
     __slots__ = ("_implied", "asked", "asked_folded", "folded", "known", "written")
@@ -408,7 +408,7 @@ class Wishes:
 
     def add(self, data: bytes, *, asks: bool) -> None:
         prepared = orders.prepare(data)
-        listed = orders.words(prepared)
+        listed = orders.split_words(prepared)
         self.written += prepared + b"\n"
         self.folded += b" ".join(listed) + b" "
         self.known.update(listed)
@@ -418,37 +418,37 @@ class Wishes:
                 self.asked.update(_stems(word))
             self._implied.clear()
 
-    def implies(self, tool: str) -> bool:
+    def asks_for_tool(self, tool: str) -> bool:
         """Whether what the user asked for names what this tool does, verb and object."""
         answer = self._implied.get(tool)
         if answer is None:
             if len(self._implied) >= MAX_PIECES:
                 self._implied.clear()
-            verbs, objects, _ = _intent(tool)
+            verbs, objects, _ = _intent_in_bytes(tool)
             answer = not verbs.isdisjoint(self.asked) and (not objects or not objects.isdisjoint(self.asked))
             self._implied[tool] = answer
         return answer
 
-    def knows(self, candidate: Candidate) -> bool:
+    def contains_value(self, candidate: Candidate) -> bool:
         """Whether the user or a trusted text says this: an address as it is written, other values word by word.
 
         Words in another order count only when the user used them all and the value is not a path or a command: a
         long system prompt contains most words there are.
         """
-        if candidate.address:
-            return self._writes(candidate.piece)
-        if candidate.stands_in(self.folded):
+        if candidate.is_address:
+            return self._contains_address(candidate.piece)
+        if candidate.is_in(self.folded):
             return True
-        if len(candidate.words) < 2 or sink_of(candidate.argument) in ("path", "command"):
+        if len(candidate.words) < 2 or sink_from_argument(candidate.argument) in ("path", "command"):
             return False
         return self.asked.issuperset(candidate.words)
 
-    def says(self, text: str) -> bool:
+    def contains_request(self, text: str) -> bool:
         """Whether these words stand together in what the user asked for."""
-        words = orders.words(orders.prepare(text.encode("utf-8", "ignore")))
+        words = orders.split_words(orders.prepare(text.encode("utf-8", "ignore")))
         return bool(words) and b" " + b" ".join(words) + b" " in self.asked_folded
 
-    def _writes(self, address: bytes) -> bool:
+    def _contains_address(self, address: bytes) -> bool:
         # `ra@lind.example` is not what somebody meant who wrote `mira@lind.example.org`.
         at = self.written.find(address)
         while at >= 0:
@@ -476,7 +476,7 @@ class Leaf(NamedTuple):
 
 
 # A leaf as it is compared: its prepared text, its words as far as they count, and how many digits it may have.
-Value = tuple[Leaf, bytes, list[bytes], int]
+ComparedValue = tuple[Leaf, bytes, list[bytes], int]
 
 
 class Candidate(NamedTuple):
@@ -489,25 +489,25 @@ class Candidate(NamedTuple):
     piece: bytes
     words: Sequence[bytes]
     rarest: bytes
-    sought: bytes
-    number: bool
-    plain: bool
-    grouped: bool = False
+    needle: bytes
+    is_number: bool
+    is_plain_word: bool
+    is_grouped_number: bool = False
 
     @property
     def argument(self) -> str:
         return self.leaf.argument
 
     @property
-    def distinctive(self) -> bool:
-        return not self.number and not self.plain
+    def is_distinctive(self) -> bool:
+        return not self.is_number and not self.is_plain_word
 
     @property
-    def address(self) -> bool:
+    def is_address(self) -> bool:
         return bool(_ADDRESS.match(self.piece))
 
-    def stands_in(self, folded: bytes) -> bool:
-        return self.sought in (folded.replace(b" ", b"") if self.grouped else folded)
+    def is_in(self, folded: bytes) -> bool:
+        return self.needle in (folded.replace(b" ", b"") if self.is_grouped_number else folded)
 
     @property
     def text(self) -> str:
@@ -517,7 +517,7 @@ class Candidate(NamedTuple):
         return self.leaf.text[at : at + len(lowered)] if at >= 0 else lowered
 
 
-class Trace(NamedTuple):
+class OriginTrace(NamedTuple):
     """What the origins of a call say: where each piece stands, what drives it, and which passages it is related to.
 
     `related` are the passages that a value of this call fills a sink from: the block they stand in, and from where to
@@ -526,22 +526,22 @@ class Trace(NamedTuple):
 
     origins: tuple[Origin, ...] = ()
     signals: tuple[Finding, ...] = ()
-    related: tuple[Passage, ...] = ()
+    related: tuple[RelatedPassage, ...] = ()
     capped: bool = False
 
 
-_NOTHING = Trace()
+_NOTHING = OriginTrace()
 
 
 @lru_cache(maxsize=4096)
-def _replaced(tool: str, argument: str) -> bool:
+def _is_replaced_text(tool: str, argument: str) -> bool:
     """Whether an argument names what an edit takes away: it has to stand in the file, and carries nothing out."""
     name = tool_words(re.sub(r"\[\d+\]", "", argument).rpartition(".")[2])
     return name[:1] == ("old",) and not {"edit", "edits", "replace"}.isdisjoint(tool_words(tool))
 
 
 @lru_cache(maxsize=4096)
-def _intent(tool: str) -> tuple[frozenset[bytes], frozenset[bytes], bytes]:
+def _intent_in_bytes(tool: str) -> tuple[frozenset[bytes], frozenset[bytes], bytes]:
     """A tool's verbs and objects, and its name as a text would spell it; none where that may be a word like any other.
 
     Prose does not happen to say `send_email`.
@@ -554,7 +554,7 @@ def _intent(tool: str) -> tuple[frozenset[bytes], frozenset[bytes], bytes]:
     )
 
 
-def _pieces(data: bytes, seen_words: set[bytes], *, command: bool) -> list[bytes]:
+def _split_value(data: bytes, seen_words: set[bytes], *, command: bool) -> list[bytes]:
     """The pieces of a value worth looking for besides all of it: a command's parts, and whatever is no plain word."""
     pieces: list[bytes] = []
     if command and (_PIPE in data or _SEMICOLON in data or _NEWLINE in data or (_AND in data and b"&&" in data)):
@@ -581,11 +581,11 @@ def _pieces(data: bytes, seen_words: set[bytes], *, command: bool) -> list[bytes
             if _SLASH in chunk and b"/." in chunk:
                 pieces.append(normpath(chunk))
             if _DOT in chunk or _COLON in chunk or _EQUALS in chunk:
-                _take_apart(chunk, pieces, seen_words, command=command)
+                _split_address(chunk, pieces, seen_words, command=command)
     return pieces
 
 
-def _take_apart(chunk: bytes, pieces: list[bytes], seen_words: set[bytes], *, command: bool) -> None:
+def _split_address(chunk: bytes, pieces: list[bytes], seen_words: set[bytes], *, command: bool) -> None:
     """The parts of an address that stay when data is put into it: its host, its domain, the values in its query."""
     rest, query = chunk, b""
     if _COLON in chunk or _EQUALS in chunk or _MARK in chunk or chunk.startswith(b"//"):
@@ -622,14 +622,14 @@ def _take_apart(chunk: bytes, pieces: list[bytes], seen_words: set[bytes], *, co
     labels = host.split(b".")
     domain = b".".join(labels[-3:] if len(labels[-2]) < 4 and len(labels) > 2 else labels[-2:])
     # What stands nowhere as a domain stands nowhere as an address of it.
-    if not seen_words.issuperset(domain.translate(orders.FOLDED).split()):
+    if not seen_words.issuperset(domain.translate(orders.WORD_BYTES).split()):
         return
     if domain not in _SHARED_DOMAINS:
         pieces += [host, domain]
     pieces += [rest, path]
 
 
-def candidates(values: Iterable[Value], seen_words: set[bytes]) -> tuple[list[Candidate], bool]:
+def find_candidates(values: Iterable[ComparedValue], seen_words: set[bytes]) -> tuple[list[Candidate], bool]:
     """What to look for in a call's values, each piece once, and whether there was too much of it.
 
     A piece with a word that no untrusted text contains came from none of them, which rules most pieces out.
@@ -640,30 +640,41 @@ def candidates(values: Iterable[Value], seen_words: set[bytes]) -> tuple[list[Ca
         pieces: list[bytes] = []
         if len(data) <= _MAX_VALUE:
             if seen_words.issuperset(listed):
-                _keep(found, leaf, data, listed, digits)
+                _add_candidate(found, leaf, data, listed, digits)
             elif not spaced:
                 pieces.append(data)
         if not data.isalnum():
-            pieces += _pieces(data, seen_words, command=sink_of(leaf[0]) == "command")
+            pieces += _split_value(data, seen_words, command=sink_from_argument(leaf[0]) == "command")
         for piece in pieces:
-            words = piece.translate(orders.FOLDED).split()
-            if seen_words.issuperset(words) or (not spaced and _runs_together(words, seen_words)):
-                _keep(found, leaf, piece, words, digits)
+            words = piece.translate(orders.WORD_BYTES).split()
+            if seen_words.issuperset(words) or (not spaced and _is_unspaced_script(words, seen_words)):
+                _add_candidate(found, leaf, piece, words, digits)
         if digits >= _LONG_NUMBER:
             for piece in (data, *pieces):
                 if len(piece) >= 48 or not _GROUPED.search(piece):
                     continue
-                words = piece.translate(orders.FOLDED).split()
+                words = piece.translate(orders.WORD_BYTES).split()
                 if not seen_words.issuperset(words):
                     compact = b"".join(words)
-                    grouped = Candidate(leaf, piece, words, compact, compact, number=False, plain=False, grouped=True)
+                    grouped = Candidate(
+                        leaf,
+                        piece,
+                        words,
+                        compact,
+                        compact,
+                        is_number=False,
+                        is_plain_word=False,
+                        is_grouped_number=True,
+                    )
                     found.setdefault((leaf.argument, compact), grouped)
         if len(found) > MAX_PIECES:
             return list(found.values())[:MAX_PIECES], True
     return list(found.values()), False
 
 
-def _keep(found: dict[tuple[str, bytes], Candidate], leaf: Leaf, piece: bytes, words: list[bytes], digits: int) -> None:
+def _add_candidate(
+    found: dict[tuple[str, bytes], Candidate], leaf: Leaf, piece: bytes, words: list[bytes], digits: int
+) -> None:
     count = len(words)
     if not count:
         return
@@ -688,177 +699,187 @@ def _keep(found: dict[tuple[str, bytes], Candidate], leaf: Leaf, piece: bytes, w
         found[leaf[0], sought] = tuple.__new__(Candidate, (leaf, piece, words, rarest, sought, number, plain, False))
 
 
-def _runs_together(words: Sequence[bytes], seen_words: set[bytes]) -> bool:
+def _is_unspaced_script(words: Sequence[bytes], seen_words: set[bytes]) -> bool:
     """Whether the words that were not seen are all of scripts that write without spaces."""
     return all(not word.isascii() or word in seen_words for word in words)
 
 
-class Lookup:
+class OriginLookup:
     """One call's look-up over the recent untrusted blocks."""
 
-    __slots__ = ("capped", "implied", "name", "objects", "tool", "values", "verbs", "wishes")
+    __slots__ = ("capped", "is_asked_for", "objects", "tool", "tool_name", "values", "verbs", "wishes")
 
-    def __init__(self, tool: str, leaves: Sequence[Leaf], wishes: Wishes) -> None:
+    def __init__(self, tool: str, leaves: Sequence[Leaf], wishes: TrustedText) -> None:
         self.tool = tool
-        self.verbs, self.objects, self.name = _intent(tool)
+        self.verbs, self.objects, self.tool_name = _intent_in_bytes(tool)
         # Whether the user asked for what this tool does.
-        self.implied = wishes.implies(tool)
+        self.is_asked_for = wishes.asks_for_tool(tool)
         self.capped = False
         self.wishes = wishes
-        self.values: list[Value] = []
+        self.values: list[ComparedValue] = []
         for leaf in leaves:
             text = leaf[1]
-            if "old" in leaf[0] and _replaced(tool, leaf[0]):
+            if "old" in leaf[0] and _is_replaced_text(tool, leaf[0]):
                 continue
             if text.isascii() and "\\" not in text and "%" not in text and "&" not in text:
                 data = text.lower().encode()
             else:
                 data = orders.prepare(text.encode("utf-8", "ignore"))
             if len(data) <= _MAX_VALUE:
-                words, digits = data.translate(orders.FOLDED).split(), data.translate(_DIGITS).count(_DIGIT)
+                words, digits = data.translate(orders.WORD_BYTES).split(), data.translate(_DIGITS).count(_DIGIT)
             else:
                 # Of a text longer than any value only the first line's words are asked for.
-                words, digits = data[:_MAX_LINE].translate(orders.FOLDED).split(), _LONG_NUMBER
+                words, digits = data[:_MAX_LINE].translate(orders.WORD_BYTES).split(), _LONG_NUMBER
             self.values.append((leaf, data, words, digits))
 
     def trace(
-        self, entries: Sequence[Entry], seen_words: set[bytes], holders: Holders, driving: dict[str, Driving]
-    ) -> Trace:
+        self,
+        entries: Sequence[IndexedReading],
+        seen_words: set[bytes],
+        holders: ValuePlacesCache,
+        driving: dict[str, ToolOrders],
+    ) -> OriginTrace:
         """Look every piece up in the given entries, oldest first.
 
         `holders` remembers, per value, which blocks hold it, and `driving`, per tool, the orders that name it, so
         that each block is read for either once.
         """
-        wanted, capped = candidates(self.values, seen_words)
-        remembered = self._driving(entries, driving)
+        wanted, capped = find_candidates(self.values, seen_words)
+        remembered = self._orders_for_tool(entries, driving)
         if not wanted and remembered is None and not capped:
             return _NOTHING
         driven: list[Origin] = []
         origins: list[Origin] = []
         signals: dict[tuple[str, str], Finding] = {}
-        related: list[Passage] = []
+        related: list[RelatedPassage] = []
         for candidate in wanted:
-            holding = holders.of(candidate, entries)
+            holding = holders.find_places(candidate, entries)
             if not holding:
                 continue
-            known = self.wishes.knows(candidate)
-            distinctive, text, argument = candidate.distinctive, candidate.text, candidate.leaf.argument
-            exact, shown, sink = text.encode("utf-8", "ignore"), text[:120], sink_of(argument)
-            addressed = sink in _ADDRESSED or candidate.address
+            known = self.wishes.contains_value(candidate)
+            distinctive, text, argument = candidate.is_distinctive, candidate.text, candidate.leaf.argument
+            exact, shown, sink = text.encode("utf-8", "ignore"), text[:120], sink_from_argument(argument)
+            addressed = sink in _ADDRESS_SINKS or candidate.is_address
             # Whether nothing but an order can make a signal of this value.
-            only_orders = not distinctive or not (self.name or (sink in _RECEIVERS and not self.implied))
-            reach = len(candidate.sought) + _PASSAGE
+            only_orders = not distinctive or not (
+                self.tool_name or (sink in _RECIPIENT_SINKS and not self.is_asked_for)
+            )
+            reach = len(candidate.needle) + _PASSAGE
             plainly: set[str] = set()
             told: set[str] = set()
             signal, order = "", None
             for held in holding:
-                entry, at = held.entry, held.places[0]
+                entry, at = held.reading, held.places[0]
                 block = entry.block
                 if not known:
-                    if only_orders and held.orders == [] and not entry.read.capped:
+                    if only_orders and held.orders == [] and not entry.word_index.capped:
                         signal, order = "", None
                     else:
-                        signal, order = self._signal(candidate, held, sink, addressed=addressed)
+                        signal, order = self._find_signal(candidate, held, sink, addressed=addressed)
                 if order is None and (not distinctive or block in plainly):
                     continue
                 plainly.add(block)
                 if signal or len(origins) < MAX_ORIGINS:
-                    origin = _origin(candidate, shown, exact, held, order, sink, known=known)
+                    origin = _build_origin(candidate, shown, exact, held, order, sink, known=known)
                     if signal:
                         # Another reading of the same block says nothing new.
                         if block not in told:
                             driven.append(origin)
                         told.add(block)
-                        signals.setdefault((signal, argument), _finding(signal, origin))
+                        signals.setdefault((signal, argument), _signal_finding(signal, origin))
                     else:
                         origins.append(origin)
                 if sink and not known and len(related) < MAX_PIECES:
                     related.append((entry, at - _PASSAGE if at > _PASSAGE else 0, at + reach))
         if remembered is not None:
-            self._drive(entries, seen_words, remembered, signals, related)
-        return Trace(
+            self._add_tool_orders(entries, seen_words, remembered, signals, related)
+        return OriginTrace(
             tuple((driven + origins)[:MAX_ORIGINS]), tuple(signals.values()), tuple(related), capped or self.capped
         )
 
-    def _signal(self, candidate: Candidate, held: Held, sink: str, *, addressed: bool) -> tuple[str, Order | None]:
+    def _find_signal(
+        self, candidate: Candidate, held: ValuePlaces, sink: str, *, addressed: bool
+    ) -> tuple[str, Order | None]:
         """The strongest thing that makes this value look ordered, and the sentence that orders it."""
         weaker: tuple[str, Order | None] = ("", None)
-        for order, inside in held.standing(candidate) if held.orders is None else held.orders:
+        for order, inside in held.find_orders(candidate) if held.orders is None else held.orders:
             around = order.words if inside else frozenset(order.reach.split())
             verb = not self.verbs.isdisjoint(order.words)
             verb_around = verb or not self.verbs.isdisjoint(around)
             thing_around = not self.objects.isdisjoint(around)
-            if candidate.number:
+            if candidate.is_number:
                 named = any(word.encode() in around for word in tool_words(candidate.argument.rpartition(".")[2]))
                 if verb_around and (thing_around or named) and (inside or (verb and named)):
                     weaker = ("origin:number-in-order", order)
-            elif candidate.plain:
+            elif candidate.is_plain_word:
                 if inside and verb:
                     weaker = ("origin:word-in-order", order)
-            elif verb_around or thing_around or addressed or not self.implied:
+            elif verb_around or thing_around or addressed or not self.is_asked_for:
                 if inside:
                     return "origin:value-in-order", order
-                if (order.points_away or verb) and (addressed or _TELLING.search(candidate.piece)):
+                if (order.points_away or verb) and (addressed or _DISTINCTIVE.search(candidate.piece)):
                     weaker = ("origin:value-near-order", order)
-        if not weaker[0] and candidate.distinctive:
-            if self.name and self._named_near(held):
+        if not weaker[0] and candidate.is_distinctive:
+            if self.tool_name and self._is_tool_named_near(held):
                 weaker = ("origin:tool-named", None)
-            elif sink in _RECEIVERS and not self.implied:
+            elif sink in _RECIPIENT_SINKS and not self.is_asked_for:
                 # Nobody writes a recipient that often into one text for a good reason.
-                if len(held.places) > 1024 or any(held.entry.read.in_prose(at, candidate) for at in held.places):
+                if len(held.places) > 1024 or any(
+                    held.reading.word_index.is_in_prose(at, candidate) for at in held.places
+                ):
                     weaker = ("origin:unasked-recipient", None)
-        self.capped = self.capped or held.entry.read.capped
+        self.capped = self.capped or held.reading.word_index.capped
         return weaker
 
-    def _named_near(self, held: Held) -> bool:
+    def _is_tool_named_near(self, held: ValuePlaces) -> bool:
         """Whether this very tool is named beside a place."""
-        name, index, reach = self.name, held.entry.read, orders.REACH
-        return index.names(name) and any(
+        name, index, reach = self.tool_name, held.reading.word_index, orders.ORDER_REACH
+        return index.names_tool(name) and any(
             name in index.part.data[max(0, at - reach) : at + reach].lower() for at in held.places
         )
 
-    def _driving(self, entries: Sequence[Entry], driving: dict[str, Driving]) -> Driving | None:
+    def _orders_for_tool(self, entries: Sequence[IndexedReading], driving: dict[str, ToolOrders]) -> ToolOrders | None:
         """The orders that name this tool, where some text could hold one and the user asked for nothing such."""
         verbs, objects = self.verbs, self.objects
-        if self.implied or not verbs or not objects or self._is_told():
+        if self.is_asked_for or not verbs or not objects or self._runs_its_argument():
             return None
         remembered = driving.get(self.tool)
         if remembered is None:
-            remembered = driving[self.tool] = Driving()
-        return remembered if remembered.possible(entries, verbs, objects) else None
+            remembered = driving[self.tool] = ToolOrders()
+        return remembered if remembered.may_exist(entries, verbs, objects) else None
 
-    def _is_told(self) -> bool:
+    def _runs_its_argument(self) -> bool:
         """Whether the tool runs whatever it is given: then its name says nothing, and what it is given is compared."""
-        return any(data and sink_of(leaf[0]) == "command" for leaf, data, _, _ in self.values)
+        return any(data and sink_from_argument(leaf[0]) == "command" for leaf, data, _, _ in self.values)
 
-    def _drive(
+    def _add_tool_orders(
         self,
-        entries: Sequence[Entry],
+        entries: Sequence[IndexedReading],
         seen_words: set[bytes],
-        remembered: Driving,
+        remembered: ToolOrders,
         signals: dict[tuple[str, str], Finding],
-        related: list[Passage],
+        related: list[RelatedPassage],
     ) -> None:
         """Orders that name this tool's verb and object, when the goal does not and no argument tells otherwise."""
         # With arguments of its own a call is told apart by them; the bare order counts where there is little else.
-        novel = self._novel_words()
+        novel = self._unasked_words()
         if len(novel) > _FEW_WORDS or (novel and novel.isdisjoint(seen_words)):
             return
-        remembered.read(self.verbs, self.objects)
+        remembered.read_pending(self.verbs, self.objects)
         self.capped = self.capped or remembered.capped
         first = entries[0].position if entries else 0
         for entry, order in remembered.orders:
             if entry.position < first or (novel and novel.isdisjoint(order.words)):
                 continue
-            related.append((entry, 0, len(entry.read.part.data)))
-            sentence = entry.read.part.data[order.start : order.end].decode("utf-8", "replace").strip()
-            start, end = characters(entry.read.part, order.start, order.end)
+            related.append((entry, 0, len(entry.word_index.part.data)))
+            sentence = entry.word_index.part.data[order.start : order.end].decode("utf-8", "replace").strip()
+            start, end = character_span(entry.word_index.part, order.start, order.end)
             signals.setdefault(
                 ("origin:tool-in-order", entry.block),
-                Finding("origin:tool-in-order", entry.block, start, end, entry.read.part.how, sentence[:160]),
+                Finding("origin:tool-in-order", entry.block, start, end, entry.word_index.part.how, sentence[:160]),
             )
 
-    def _novel_words(self) -> set[bytes]:
+    def _unasked_words(self) -> set[bytes]:
         """The words of this call's telling values that the user did not write; prose says nothing about the call.
 
         More than a few are as good as all of them.
@@ -866,9 +887,9 @@ class Lookup:
         known = self.wishes.known
         novel: set[bytes] = set()
         for _, data, listed, _ in self.values:
-            if data.count(b" ", 0, _MAX_LINE) >= _FEW_WORDS and not _TELLING.search(data, 0, _MAX_LINE):
+            if data.count(b" ", 0, _MAX_LINE) >= _FEW_WORDS and not _DISTINCTIVE.search(data, 0, _MAX_LINE):
                 continue
-            words = listed if len(data) <= _MAX_LINE else orders.words(data[:_MAX_LINE])
+            words = listed if len(data) <= _MAX_LINE else orders.split_words(data[:_MAX_LINE])
             for word in words:
                 if len(word) > 2 and word not in known and word not in _STOP:
                     novel.add(word)
@@ -877,7 +898,7 @@ class Lookup:
         return novel
 
 
-def _later(entries: Sequence[Entry], position: int) -> list[Entry]:
+def _readings_after(entries: Sequence[IndexedReading], position: int) -> list[IndexedReading]:
     """The entries of blocks that came after this one, oldest first."""
     at = len(entries)
     while at and entries[at - 1].position > position:
@@ -885,18 +906,18 @@ def _later(entries: Sequence[Entry], position: int) -> list[Entry]:
     return list(entries[at:])
 
 
-class Held:
+class ValuePlaces:
     """An entry that holds a value, where, and which orders have it in or beside them (None until somebody asked)."""
 
-    __slots__ = ("_span", "entry", "orders", "places")
+    __slots__ = ("_span", "orders", "places", "reading")
 
-    def __init__(self, entry: Entry, places: list[int]) -> None:
-        self.entry = entry
+    def __init__(self, entry: IndexedReading, places: list[int]) -> None:
+        self.reading = entry
         self.places = places
         self.orders: list[tuple[Order, bool]] | None = None
         self._span: tuple[bytes, Order | None, tuple[int, int, bool]] | None = None
 
-    def span(self, candidate: Candidate, exact: bytes, order: Order | None) -> tuple[int, int, bool]:
+    def find_span(self, candidate: Candidate, exact: bytes, order: Order | None) -> tuple[int, int, bool]:
         """Where the value stands in the block's own text, in characters: in or beside the order when there is one.
 
         And whether it stands in that text as it is written in the argument, which is `exact`. The latest answer is
@@ -904,29 +925,29 @@ class Held:
         """
         if self._span is not None and self._span[0] == exact and self._span[1] is order:
             return self._span[2]
-        index, at, length = self.entry.read, self.places[0], len(candidate.sought)
+        index, at, length = self.reading.word_index, self.places[0], len(candidate.needle)
         part = index.part
         if order is None:
-            low, high = max(0, at - length * 2), at + orders.REACH + length
+            low, high = max(0, at - length * 2), at + orders.ORDER_REACH + length
         else:
-            low, high = max(0, order.start - orders.REACH), order.end + orders.REACH + length
+            low, high = max(0, order.start - orders.ORDER_REACH), order.end + orders.ORDER_REACH + length
         start = part.data.find(exact, low, high)
         written, end = start >= 0, start + len(exact)
         if not written:
             written = part.data.find(exact) >= 0
-            start, end = _loosely(index, candidate, low, high) or (at, at + len(candidate.rarest))
-        if not index.plain:
-            start, end = characters(part, start, end)
+            start, end = _find_word_by_word(index, candidate, low, high) or (at, at + len(candidate.rarest))
+        if not index.is_plain:
+            start, end = character_span(part, start, end)
         self._span = (exact, order, (start, end, written))
         return start, end, written
 
-    def standing(self, candidate: Candidate) -> Iterator[tuple[Order, bool]]:
+    def find_orders(self, candidate: Candidate) -> Iterator[tuple[Order, bool]]:
         """The orders near its places that have the value in them, or else within their reach: each with which it is."""
-        sought, grouped = candidate.sought, candidate.grouped
-        index, told = self.entry.read, []
-        for order in index.orders_near(self.places):
-            inside = candidate.stands_in(order.folded) if grouped else order.folded.find(sought) >= 0
-            if inside or (candidate.stands_in(order.reach) if grouped else order.reach.find(sought) >= 0):
+        sought, grouped = candidate.needle, candidate.is_grouped_number
+        index, told = self.reading.word_index, []
+        for order in index.find_orders_near(self.places):
+            inside = candidate.is_in(order.folded) if grouped else order.folded.find(sought) >= 0
+            if inside or (candidate.is_in(order.reach) if grouped else order.reach.find(sought) >= 0):
                 told.append((order, inside))
                 yield order, inside
         # Where some found no room, the next one who asks has to hear of it as well.
@@ -934,82 +955,83 @@ class Held:
             self.orders = told
 
 
-class Holders:
+class ValuePlacesCache:
     """Which entries of a context hold a value: each is searched for it once, and agents use a value often."""
 
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[bytes, tuple[int, list[Held]]] = {}
+        self._known: dict[bytes, tuple[int, list[ValuePlaces]]] = {}
 
-    def of(self, candidate: Candidate, entries: Sequence[Entry]) -> list[Held]:
+    def find_places(self, candidate: Candidate, entries: Sequence[IndexedReading]) -> list[ValuePlaces]:
         if not entries:
             return []
-        key = candidate.sought + b"#" if candidate.grouped else candidate.sought
+        key = candidate.needle + b"#" if candidate.is_grouped_number else candidate.needle
         searched, holding = self._known.get(key, (-1, []))
         latest = entries[-1].position
         if searched < latest:
             rarest, words = candidate.rarest, candidate.words
-            anywhere = candidate.grouped or not rarest.isascii()
+            anywhere = candidate.is_grouped_number or not rarest.isascii()
             # Numbers are everywhere, so the longest word is asked for as well before a text is.
             longest = rarest if len(words) == 1 else max(words, key=len)
             holding = holding + [
-                Held(entry, places)
-                for entry in (entries if searched < 0 else _later(entries, searched))
-                if (anywhere or (rarest in entry[4] and longest in entry[4])) and (places := entry.read.held(candidate))
+                ValuePlaces(entry, places)
+                for entry in (entries if searched < 0 else _readings_after(entries, searched))
+                if (anywhere or (rarest in entry[4] and longest in entry[4]))
+                and (places := entry.word_index.find_value(candidate))
             ]
             if len(self._known) >= MAX_PIECES:
                 self._known.clear()
             self._known[key] = (latest, holding)
         first = entries[0].position
-        if holding and holding[0].entry.position < first:
-            return [held for held in holding if held.entry.position >= first]
+        if holding and holding[0].reading.position < first:
+            return [held for held in holding if held.reading.position >= first]
         return holding
 
 
-class Driving:
+class ToolOrders:
     """The orders in a context that name one tool's verb and object; each block is read once, and only on demand."""
 
     __slots__ = ("_position", "_unread", "capped", "orders")
 
     def __init__(self) -> None:
         self._position = -1
-        self._unread: list[Entry] = []
+        self._unread: list[IndexedReading] = []
         self.capped = False
-        self.orders: list[tuple[Entry, Order]] = []
+        self.orders: list[tuple[IndexedReading, Order]] = []
 
-    def possible(self, entries: Sequence[Entry], verbs: frozenset[bytes], objects: frozenset[bytes]) -> bool:
+    def may_exist(self, entries: Sequence[IndexedReading], verbs: frozenset[bytes], objects: frozenset[bytes]) -> bool:
         """Whether any block holds such an order, or has both words and is still to be read."""
         if entries and entries[-1].position > self._position:
-            for entry in _later(entries, self._position):
+            for entry in _readings_after(entries, self._position):
                 words = entry.words.keys()
                 if not words.isdisjoint(verbs) and not words.isdisjoint(objects):
                     self._unread.append(entry)
             self._position = entries[-1].position
         return bool(self._unread or self.orders)
 
-    def read(self, verbs: frozenset[bytes], objects: frozenset[bytes]) -> None:
+    def read_pending(self, verbs: frozenset[bytes], objects: frozenset[bytes]) -> None:
         for entry in self._unread:
-            index = entry.read
+            index = entry.word_index
             acting = frozenset([verb for verb in verbs if verb in index.words])
             things = frozenset([thing for thing in objects if thing in index.words])
             if not things - acting:
                 continue
-            for order in index.orders_by(acting, things):
+            for order in index.find_orders_by_verb(acting, things):
                 acts = verbs & order.words
-                if (objects & order.words) - acts and len(self.orders) < MAX_DRIVING:
+                if (objects & order.words) - acts and len(self.orders) < MAX_TOOL_ORDERS:
                     self.orders.append((entry, order))
-            self.capped = self.capped or index.capped or len(self.orders) >= MAX_DRIVING
+            self.capped = self.capped or index.capped or len(self.orders) >= MAX_TOOL_ORDERS
         self._unread.clear()
 
 
-def _origin(
-    candidate: Candidate, shown: str, exact: bytes, held: Held, order: Order | None, sink: str, *, known: bool
+def _build_origin(
+    candidate: Candidate, shown: str, exact: bytes, held: ValuePlaces, order: Order | None, sink: str, *, known: bool
 ) -> Origin:
     """`exact` is the value as it is written in the argument, in bytes, `shown` as much of it as is shown."""
-    entry, leaf = held.entry, candidate.leaf
-    part = entry.read.part
-    start, end, written = held.span(candidate, exact, order)
+    entry, leaf = held.reading, candidate.leaf
+    part = entry.word_index.part
+    start, end, written = held.find_span(candidate, exact, order)
     how = leaf.how if part.how == "raw" else part.how
     if not written and how == "exact":
         how = "folded"
@@ -1019,14 +1041,14 @@ def _origin(
     return tuple.__new__(Origin, said)
 
 
-def _finding(signal: str, origin: Origin) -> Finding:
+def _signal_finding(signal: str, origin: Origin) -> Finding:
     return Finding(signal, origin.argument, origin.start, origin.end, origin.how, origin.value)
 
 
-def _loosely(index: Index, candidate: Candidate, low: int, high: int) -> tuple[int, int] | None:
+def _find_word_by_word(index: WordIndex, candidate: Candidate, low: int, high: int) -> tuple[int, int] | None:
     """The bytes of a window in which the value stands word by word, though not as it is written in the argument."""
     # No pattern here: between two words an attacker may put whatever makes a pattern think for minutes.
-    wanted, count, length = list(candidate.words), len(candidate.words), len(candidate.sought) * 4 + 64
+    wanted, count, length = list(candidate.words), len(candidate.words), len(candidate.needle) * 4 + 64
     first, window = wanted[0], index.spaced[low:high]
     start = window.find(first)
     while start >= 0:

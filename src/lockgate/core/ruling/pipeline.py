@@ -26,19 +26,19 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidCall, printable, quoted
-from lockgate.core.ruling.context import Context, Noted
+from lockgate.core.ruling.context import BlockNote, Context
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
-from lockgate.core.ruling.origins import Leaf, Lookup, Trace, Wishes
+from lockgate.core.ruling.origins import Leaf, OriginLookup, OriginTrace, TrustedText
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.ruling.scope.border import border, outside
-from lockgate.core.ruling.self_protection import far, own_part
-from lockgate.core.ruling.tool_risk import goes_where_told, tool_risk
+from lockgate.core.ruling.scope.border import border_from_scope, find_crossings
+from lockgate.core.ruling.self_protection import find_tampering, is_unrelated
+from lockgate.core.ruling.tool_risk import may_reach_any_address, tool_risk
 from lockgate.core.text.rules import Rule, Scope
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Reason, Risk, ToolCall
 
 # Findings whose rule starts with one of these hold a call whatever a model says.
-HARD = (
+HARD_RULES = (
     "cap:arguments",
     "cap:context-unknown",
     "cap:readings",
@@ -50,7 +50,7 @@ HARD = (
 )
 MAX_DEPTH = 64
 MAX_LEAVES = 10_000
-_GAP = "\n\n"
+_LEAF_SEPARATOR = "\n\n"
 # Python looks a member up in its enumeration each time; on this path that adds up.
 _CONTINUE, _LOW, _HIGH, _PARANOID = Action.CONTINUE, Risk.LOW, Risk.HIGH, Mode.PARANOID
 _UNTRUSTED_FREE, _LOW_RISK, _NO_FLAGS = Reason.NO_UNTRUSTED_CONTENT, Reason.LOW_RISK_TOOL, Reason.NO_RED_FLAGS
@@ -80,9 +80,9 @@ class Ask(NamedTuple):
     triage: str = ""
 
     @property
-    def hard(self) -> tuple[Finding, ...]:
+    def hard_findings(self) -> tuple[Finding, ...]:
         """What no model may clear: a declared border, a person's own part, and texts of which some stayed unread."""
-        return tuple(found for found in self.findings if found.rule.startswith(HARD))
+        return tuple(found for found in self.findings if found.rule.startswith(HARD_RULES))
 
 
 def begin(
@@ -100,34 +100,34 @@ def begin(
     `taken` is what `leaves_of` gave for the arguments, where the caller has it already. `findings` is what the caller
     knows against the call: with any, it is a high-risk one and goes up.
     """
-    leaves, too_big = leaves_of(call.arguments) if taken is None else taken
+    leaves, too_big = flatten_arguments(call.arguments) if taken is None else taken
     paranoid = policy.mode is _PARANOID
     first = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
     risk = tool_risk(call.tool, additional=policy.high_risk_tools, annotations=annotations)
-    said = leaves[0].text if len(leaves) == 1 else _GAP.join([leaf.text for leaf in leaves])
+    said = leaves[0].text if len(leaves) == 1 else _LEAF_SEPARATOR.join([leaf.text for leaf in leaves])
     # Whoever is asked for an address can be told something by it.
-    if findings or (risk is _LOW and "://" in said and goes_where_told(call.tool)):
+    if findings or (risk is _LOW and "://" in said and may_reach_any_address(call.tool)):
         risk = _HIGH
     # A declared scope has a border, whatever has been read and whatever the mode was tightened to.
-    edge = border(policy.research_scope) if policy.research_scope else None
-    crossed = outside(edge, leaves, tool=call.tool) if edge is not None else []
+    edge = border_from_scope(policy.research_scope) if policy.research_scope else None
+    crossed = find_crossings(edge, leaves, tool=call.tool) if edge is not None else []
     if edge is not None and too_big:
         crossed.append(Finding("cap:arguments", "arguments", 0, 0))
         too_big = False
     # What is hidden in a code leads outside as well, and what stayed unread may: both count before anything was read.
-    scanned = _scan_arguments(leaves, said, scanner, policy, context.wishes) if edge else None
+    scanned = _scan_arguments(leaves, said, scanner, policy, context.trusted_text) if edge else None
     if edge and scanned is not None:
-        crossed += outside(edge, scanned[2], tool=call.tool)
-        crossed += [found for found in scanned[0] if found.rule.startswith(HARD) and found not in crossed]
+        crossed += find_crossings(edge, scanned[2], tool=call.tool)
+        crossed += [found for found in scanned[0] if found.rule.startswith(HARD_RULES) and found not in crossed]
     # Nobody who is held answers in the place of whoever holds him, whatever has been read.
-    if not far(said):
-        crossed += own_part(leaves, scanner, looks=risk is _LOW)
+    if not is_unrelated(said):
+        crossed += find_tampering(leaves, scanner, looks=risk is _LOW)
     if risk is not _LOW:
-        if context.unknown:
+        if context.has_unknown_history:
             crossed.append(Finding("cap:context-unknown", "context", 0, 0))
         crossed += findings
     # 1. Context.
-    entries = context.entries
+    entries = context.readings
     if not entries or entries[-1].position < first:
         if not paranoid and not crossed:
             return Decision(_CONTINUE, 1, _UNTRUSTED_FREE, risk)
@@ -135,9 +135,9 @@ def begin(
     if risk is _LOW and not paranoid and not crossed:
         return Decision(_CONTINUE, 1, _LOW_RISK, risk)
     # 3. and 4., the arguments' part: one pass over all of them.
-    patterns, encoded, decoded = scanned or _scan_arguments(leaves, said, scanner, policy, context.wishes)
+    patterns, encoded, decoded = scanned or _scan_arguments(leaves, said, scanner, policy, context.trusted_text)
     if decoded and risk is not _LOW:
-        crossed += own_part(decoded, scanner)
+        crossed += find_tampering(decoded, scanner)
     if crossed:
         known = {found.rule for found in patterns}
         patterns += [found for found in crossed if found.rule.startswith("scope:") or found.rule not in known]
@@ -146,15 +146,15 @@ def begin(
     # 5. Origins come before the blocks' patterns because broad rules count only in blocks the call is related to.
     if first:
         entries = [entry for entry in entries if entry.position >= first]
-    lookup = Lookup(call.tool, leaves + decoded if decoded else leaves, context.wishes)
-    traced = lookup.trace(entries, context.seen_words, context.holders, context.driving)
+    lookup = OriginLookup(call.tool, leaves + decoded if decoded else leaves, context.trusted_text)
+    traced = lookup.trace(entries, context.untrusted_words, context.value_places, context.tool_orders)
     if traced.capped:
         patterns.append(Finding("cap:values", "arguments", 0, 0))
     # 3. and 4., the blocks' part.
     if context.alarms or context.encoded or traced.related or policy.strict_patterns:
-        for note in (*context.alarms, *context.encoded, *_related(context, traced, policy)):
+        for note in (*context.alarms, *context.encoded, *_related_notes(context, traced, policy)):
             if note.position >= first and not (note.phrase and policy.unsafe_disable_phrase_rules):
-                (encoded if note.rule.startswith("encoded:") else patterns).append(context.finding(note))
+                (encoded if note.rule.startswith("encoded:") else patterns).append(context.locate_finding(note))
     if not (patterns or encoded or traced.signals or paranoid):
         return Decision(_CONTINUE, 1, _NO_FLAGS, risk, "", (), traced.origins)
     reason = (
@@ -178,9 +178,9 @@ def resume(ask: Ask, opinion: Opinion | None, policy: Policy, *, reorients: int 
     # 6. Triage.
     if ask.stage is not Stage.SUPERVISOR:
         said = opinion.suspicious if isinstance(opinion, Triage) else None
-        if said is False and not paranoid and not ask.hard:
+        if said is False and not paranoid and not ask.hard_findings:
             explanation = "triage found nothing that the untrusted text made this call do"
-            return _ruled(ask, Action.CONTINUE, 2, Reason.TRIAGE_CLEARED, explanation)
+            return _decision_from_ask(ask, Action.CONTINUE, 2, Reason.TRIAGE_CLEARED, explanation)
         if isinstance(opinion, Unreadable) and ask.stage is Stage.TRIAGE:
             return ask._replace(stage=Stage.TRIAGE_AGAIN)
         heard = "suspicious" if said is True else "clear" if said is False else "" if opinion is None else "unclear"
@@ -189,24 +189,26 @@ def resume(ask: Ask, opinion: Opinion | None, policy: Policy, *, reorients: int 
     match opinion:
         case Ruling(action=Action.REORIENT, correction=correction) if reorients < policy.max_reorient_attempts:
             explanation = "the supervisor asks the agent to reconsider"
-            return _ruled(ask, Action.REORIENT, 3, Reason.SUPERVISOR, explanation, correction)
+            return _decision_from_ask(ask, Action.REORIENT, 3, Reason.SUPERVISOR, explanation, correction)
         case Ruling(action=Action.REORIENT):
             explanation = f"the agent was asked to reconsider {reorients} times already, so this call pauses"
-            return _ruled(ask, Action.PAUSE, 3, Reason.TOO_MANY_REORIENTS, explanation)
+            return _decision_from_ask(ask, Action.PAUSE, 3, Reason.TOO_MANY_REORIENTS, explanation)
         case Ruling(action=Action.PAUSE):
-            return _ruled(ask, Action.PAUSE, 3, Reason.SUPERVISOR, "the supervisor holds this call")
+            return _decision_from_ask(ask, Action.PAUSE, 3, Reason.SUPERVISOR, "the supervisor holds this call")
         # By its type as well: text that compares equal is no ruling.
-        case Ruling(action=Action() as action) if action is Action.CONTINUE and not ask.hard:
-            return _ruled(ask, Action.CONTINUE, 3, Reason.SUPERVISOR, "the supervisor lets this call run")
-    if ask.hard:
-        held = ", ".join(dict.fromkeys(printable(found.rule) for found in ask.hard))
-        return _ruled(ask, Action.PAUSE, 3, Reason.HARD_RULE, f"no model may clear {held}, so this call pauses")
+        case Ruling(action=Action() as action) if action is Action.CONTINUE and not ask.hard_findings:
+            return _decision_from_ask(ask, Action.CONTINUE, 3, Reason.SUPERVISOR, "the supervisor lets this call run")
+    if ask.hard_findings:
+        held = ", ".join(dict.fromkeys(printable(found.rule) for found in ask.hard_findings))
+        return _decision_from_ask(
+            ask, Action.PAUSE, 3, Reason.HARD_RULE, f"no model may clear {held}, so this call pauses"
+        )
     # 8. No answer.
     action = policy.on_unclear(ask.risk)
-    return Decision(action, 3, ask.reason, ask.risk, _explain(ask, action), ask.findings, ask.origins)
+    return Decision(action, 3, ask.reason, ask.risk, _explain_unclear(ask, action), ask.findings, ask.origins)
 
 
-def unrecorded(decision: Decision, policy: Policy, why: str) -> Decision:
+def decide_unrecorded(decision: Decision, policy: Policy, why: str) -> Decision:
     """Step 9 for a ruling that could not be recorded; `why` is what the journal says."""
     told = [decision.explanation] if decision.explanation else []
     if decision.action is not Action.CONTINUE:
@@ -222,30 +224,32 @@ def unrecorded(decision: Decision, policy: Policy, why: str) -> Decision:
     return decision._replace(action=action, reason=Reason.JOURNAL_UNAVAILABLE, explanation="; ".join(told))
 
 
-def _ruled(ask: Ask, action: Action, tier: int, reason: Reason, why: str, correction: str = "") -> Decision:
-    told = "; ".join(_reasons(ask))
+def _decision_from_ask(ask: Ask, action: Action, tier: int, reason: Reason, why: str, correction: str = "") -> Decision:
+    told = "; ".join(_reason_sentences(ask))
     return Decision(action, tier, reason, ask.risk, f"{told}; {why}", ask.findings, ask.origins, correction)
 
 
-def _related(context: Context, traced: Trace, policy: Policy) -> list[Noted]:
+def _related_notes(context: Context, traced: OriginTrace, policy: Policy) -> list[BlockNote]:
     """Broad findings in blocks: in the passages this call takes a value from, or all by the letter of the seed."""
     if policy.strict_patterns:
         return [note for notes in context.broad.values() for note in notes]
-    found: dict[tuple[str, str], Noted] = {}
+    found: dict[tuple[str, str], BlockNote] = {}
     for entry, start, end in traced.related:
         for note in context.broad.get(entry.block, ()):
-            if (note.block, note.rule) not in found and context.stands_in(note, entry.read.part.data[start:end]):
+            if (note.block, note.rule) not in found and context.is_in_passage(
+                note, entry.word_index.part.data[start:end]
+            ):
                 found[note.block, note.rule] = note
     return list(found.values())
 
 
 def _scan_arguments(
-    leaves: list[Leaf], said: str, scanner: Scanner, policy: Policy, wishes: Wishes
+    leaves: list[Leaf], said: str, scanner: Scanner, policy: Policy, wishes: TrustedText
 ) -> tuple[list[Finding], list[Finding], list[Leaf]]:
     """Findings in the arguments, encoded content in them, and what decoding them gave; `said` is all of them as one."""
     if not leaves:
         return [], [], []
-    scan = scanner.look(said)
+    scan = scanner.scan_or_none(said)
     patterns: list[Finding] = []
     encoded: list[Finding] = []
     decoded: list[Leaf] = []
@@ -253,7 +257,7 @@ def _scan_arguments(
         return patterns, encoded, decoded
     starts = [0]
     for leaf in leaves:
-        starts.append(starts[-1] + len(leaf.text) + len(_GAP))
+        starts.append(starts[-1] + len(leaf.text) + len(_LEAF_SEPARATOR))
 
     def at(offset: int) -> str:
         return leaves[min(bisect_right(starts, offset) - 1, len(leaves) - 1)].argument
@@ -262,13 +266,13 @@ def _scan_arguments(
         for hit in part.hits:
             if hit.rule.phrase and policy.unsafe_disable_phrase_rules:
                 continue
-            found = scanner.finding(hit, part, "")
+            found = scanner.finding_from_hit(hit, part, "")
             where = at(found.start)
             if hit.rule.scope is Scope.RELATED and not policy.strict_patterns:
                 # A rule reports its first hit; when that one says nothing, another one may.
                 if all(
-                    _expected(hit.rule, excerpt, at(len(part.data[:start].decode("utf-8", "ignore"))), wishes)
-                    for start, excerpt in scanner.every(hit.rule, part.data)
+                    _is_expected_hit(hit.rule, excerpt, at(len(part.data[:start].decode("utf-8", "ignore"))), wishes)
+                    for start, excerpt in scanner.find_all(hit.rule, part.data)
                 ):
                     continue
             base = starts[bisect_right(starts, found.start) - 1]
@@ -289,17 +293,17 @@ def _scan_arguments(
     return patterns, encoded, decoded
 
 
-def _expected(rule: Rule, excerpt: str, argument: str, wishes: Wishes) -> bool:
+def _is_expected_hit(rule: Rule, excerpt: str, argument: str, wishes: TrustedText) -> bool:
     """Whether a broad rule's hit in an argument says nothing: the user said it first, or the argument is named for it.
 
     A user who asks to change a password gets calls with `password` in them, and a field called `token` holds one.
     """
-    if wishes.says(excerpt):
+    if wishes.contains_request(excerpt):
         return True
     return rule.id == "seed:credential-word" and excerpt.lower().replace("-", "_") in argument.lower().replace("-", "_")
 
 
-def leaves_of(arguments: Mapping[str, object]) -> tuple[list[Leaf], bool]:
+def flatten_arguments(arguments: Mapping[str, object]) -> tuple[list[Leaf], bool]:
     """Every value in the arguments as text, and whether there were more or deeper ones than we look at."""
     leaves: list[Leaf] = []
     pending: list[tuple[str, object, int]] = [("", arguments, 0)]
@@ -341,13 +345,13 @@ def leaves_of(arguments: Mapping[str, object]) -> tuple[list[Leaf], bool]:
             elif item is None or isinstance(item, bool):
                 continue
             elif isinstance(item, int | float):
-                leaves.append(Leaf(name, _digits(item)))
+                leaves.append(Leaf(name, _number_text(item)))
             else:
                 pending.append((name, item, depth + 1))
     return leaves, too_big
 
 
-def _digits(value: int | float) -> str:
+def _number_text(value: int | float) -> str:
     try:
         return repr(value)
     except ValueError:
@@ -355,7 +359,7 @@ def _digits(value: int | float) -> str:
         return f"{hash(value)}"
 
 
-def _explain(ask: Ask, action: Action) -> str:
+def _explain_unclear(ask: Ask, action: Action) -> str:
     """Why, in a sentence a person can act on."""
     heard = "the judge found it suspicious" if ask.triage == "suspicious" else "no judge has cleared it"
     verdict = {
@@ -363,10 +367,10 @@ def _explain(ask: Ask, action: Action) -> str:
         Action.REORIENT: ", so the agent is asked to reconsider",
         Action.CONTINUE: "; the policy lets it continue",
     }[action]
-    return "; ".join([*_reasons(ask), heard + verdict])
+    return "; ".join([*_reason_sentences(ask), heard + verdict])
 
 
-def _reasons(ask: Ask) -> list[str]:
+def _reason_sentences(ask: Ask) -> list[str]:
     unasked = {found.where for found in ask.findings if found.rule == "origin:unasked-recipient"}
     telling = (origin for origin in ask.origins if not origin.known and (origin.order or origin.argument in unasked))
     said = [_origin_sentence(origin) for origin in telling][:3]

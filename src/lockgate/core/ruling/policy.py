@@ -67,9 +67,9 @@ class Policy:
         put(self, "research_scope", _text(self.research_scope, "research_scope", MAX_SCOPE_LENGTH).strip())
         if self.research_scope:
             # Here and not above: a scope is rare, and reading one needs most of the core.
-            from lockgate.core.ruling.scope.border import border
+            from lockgate.core.ruling.scope.border import border_from_scope
 
-            border(self.research_scope)
+            border_from_scope(self.research_scope)
         put(self, "triage_model", _model(self.triage_model, "triage_model"))
         put(self, "supervisor_model", _model(self.supervisor_model, "supervisor_model"))
         if self.judge_preset not in PRESETS:
@@ -116,7 +116,7 @@ class Policy:
 FIELDS = tuple(each.name for each in fields(Policy) if each.init)
 
 
-def stricter(a: Policy, b: Policy) -> Policy:
+def combine_strictest(a: Policy, b: Policy) -> Policy:
     """The more restrictive of each field of two whole policies.
 
     Of two scopes both hold. Models have no order: `a` keeps its own and takes those of `b` only where it has none.
@@ -125,9 +125,9 @@ def stricter(a: Policy, b: Policy) -> Policy:
     """
     scope = a.research_scope
     if b.research_scope not in ("", scope):
-        from lockgate.core.ruling.scope.border import both
+        from lockgate.core.ruling.scope.border import combine_scopes
 
-        scope = both(scope, b.research_scope)
+        scope = combine_scopes(scope, b.research_scope)
     return Policy(
         mode=max(a.mode, b.mode, key=_STRICTNESS_OF_MODE.__getitem__),
         research_scope=scope,
@@ -147,7 +147,7 @@ def stricter(a: Policy, b: Policy) -> Policy:
     )
 
 
-def tightened(base: Policy, **asked: object) -> Policy:
+def tighten(base: Policy, **asked: object) -> Policy:
     """The base with these fields at least as strict as asked; what was not asked for stays as it is.
 
     Listed patterns and tools are added to those of the base, and a scope holds besides that of the base. A field that
@@ -155,17 +155,17 @@ def tightened(base: Policy, **asked: object) -> Policy:
     """
     if asked.get("research_scope") == "":
         del asked["research_scope"]  # whoever names no scope leaves the base's as it is
-    return stricter(base, changed(base, **asked))
+    return combine_strictest(base, change_policy(base, **asked))
 
 
-def loosened(base: Policy, **asked: object) -> tuple[str, ...]:
+def find_loosened(base: Policy, **asked: object) -> tuple[str, ...]:
     """The names of the asked fields that would be weaker than the base, or no longer comparable with it."""
-    wanted = changed(base, **asked)
-    merged = stricter(base, wanted)
+    wanted = change_policy(base, **asked)
+    merged = combine_strictest(base, wanted)
     return tuple(name for name in FIELDS if getattr(merged, name) != getattr(wanted, name))
 
 
-def changed(base: Policy, **asked: object) -> Policy:
+def change_policy(base: Policy, **asked: object) -> Policy:
     """The base with these fields as asked, stricter or not; listed patterns and tools are added to the base's."""
     for name in ("additional_patterns", "additional_high_risk_tools"):
         if name in asked:

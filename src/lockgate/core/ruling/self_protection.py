@@ -13,12 +13,12 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from lockgate.core.ruling.origins import Leaf
-from lockgate.core.text.rules import BY_ID, OWN, Rule
+from lockgate.core.text.rules import RULES_BY_ID, SELF_PROTECTION_RULES, Rule
 from lockgate.core.text.scanner import Scanner, encode
 from lockgate.core.vocabulary import Finding
 
 # A tool that only looks may look at the hooks, but not at what opens the door.
-_SECRET = (BY_ID["execution:own-token"],)
+_SECRET = (RULES_BY_ID["execution:own-token"],)
 _DROPPED = str.maketrans("", "", "\\'\"^")
 _LONG = 4096
 # What a file is to hold says nothing about what the call does: a guide may tell how settings are written.
@@ -32,39 +32,45 @@ _BLANK = re.compile(r"\s")
 _FILE_URL = re.compile(r"file:(?://[^/\\]*)?", re.IGNORECASE)
 
 
-class Readings(NamedTuple):
+class TamperingReadings(NamedTuple):
     """A call's values as the rules of `OWN` are matched against them: all that is said, and what acts."""
 
-    said: tuple[str, ...] = ()
-    acts: tuple[str, ...] = ()
+    all_text: tuple[str, ...] = ()
+    acting_text: tuple[str, ...] = ()
 
 
-_NOTHING = Readings()
+_NOTHING = TamperingReadings()
 
 
-def own_part(leaves: Sequence[Leaf], scanner: Scanner, *, looks: bool = False) -> list[Finding]:
+def find_tampering(leaves: Sequence[Leaf], scanner: Scanner, *, looks: bool = False) -> list[Finding]:
     """The findings of `OWN` in a call's values; `looks` is whether the tool only looks."""
     if looks and not any("lockgate" in leaf.text.lower() for leaf in leaves):
         return []
-    texts = readings(leaves)
-    if not texts.said:
+    texts = readings_from_leaves(leaves)
+    if not texts.all_text:
         return []
-    return [_located(rule, leaves, scanner) for rule in (_SECRET if looks else OWN) if _matches(rule, texts, scanner)]
+    return [
+        _locate_hit(rule, leaves, scanner)
+        for rule in (_SECRET if looks else SELF_PROTECTION_RULES)
+        if _matches(rule, texts, scanner)
+    ]
 
 
-def _matches(rule: Rule, texts: Readings, scanner: Scanner) -> bool:
-    return any(scanner.matches(rule, encode(text)) for text in (texts.acts if rule.apart else texts.said))
+def _matches(rule: Rule, texts: TamperingReadings, scanner: Scanner) -> bool:
+    return any(
+        scanner.has_match(rule, encode(text)) for text in (texts.acting_text if rule.on_demand else texts.all_text)
+    )
 
 
-def _located(rule: Rule, leaves: Sequence[Leaf], scanner: Scanner) -> Finding:
+def _locate_hit(rule: Rule, leaves: Sequence[Leaf], scanner: Scanner) -> Finding:
     """Where a person looks: the one value that says it, if one does."""
     for leaf in leaves:
-        if _matches(rule, readings([leaf]), scanner):
+        if _matches(rule, readings_from_leaves([leaf]), scanner):
             return Finding(rule.id, leaf.argument, 0, len(leaf.text), "raw", leaf.text[:160])
     return Finding(rule.id, "arguments", 0, 0)
 
 
-def readings(leaves: Sequence[Leaf]) -> Readings:
+def readings_from_leaves(leaves: Sequence[Leaf]) -> TamperingReadings:
     """What the rules of `OWN` have to be matched against; nothing for most calls.
 
     A program and its words may be values of their own, and a shell drops quotes inside a word: `a''pprove`. A place
@@ -73,40 +79,40 @@ def readings(leaves: Sequence[Leaf]) -> Readings:
     said = leaves[0].text if len(leaves) == 1 else "\n".join([leaf.text for leaf in leaves])
     low = said.lower()
     if len(said) <= _LONG:
-        near = _near(low)
+        near = _may_concern_lockgate(low)
     else:
         # A long text is what a file is to hold: no shell reads it.
         near = "lockgate" in low or "approvals" in low or "disableallhooks" in low
-        near = near or _near("\n".join([leaf.text for leaf in leaves if not is_content(leaf)]).lower())
+        near = near or _may_concern_lockgate("\n".join([leaf.text for leaf in leaves if not is_content(leaf)]).lower())
     if not near:
         return _NOTHING
     acting: list[str] = []
     for leaf in leaves:
         if is_content(leaf):
             continue
-        name = _name(leaf)
+        name = _leaf_name(leaf)
         acting.append(leaf.text)
         if len(leaf.text) <= _MAX_PLACE and (name.endswith(_PLACES) or not _BLANK.search(leaf.text.strip())):
-            acting.append(f"> {plainest(leaf.text)}")
+            acting.append(f"> {normalize_place(leaf.text)}")
     if "disableallhooks" in low:
         acting.append("disableAllHooks")
     # The line end is the end of the last name.
-    return Readings(_as_shells_read(said), _as_shells_read("\n".join([*acting, ""])))
+    return TamperingReadings(_as_shells_read(said), _as_shells_read("\n".join([*acting, ""])))
 
 
-def far(said: str) -> bool:
+def is_unrelated(said: str) -> bool:
     """Whether values, joined by any number of line ends, can be told at a glance to be far from all of it."""
-    return len(said) <= _LONG and not _near(said.lower())
+    return len(said) <= _LONG and not _may_concern_lockgate(said.lower())
 
 
-def _near(low: str) -> bool:
-    if _named(low):
+def _may_concern_lockgate(low: str) -> bool:
+    if _has_protected_word(low):
         return True
     marked = "'" in low or '"' in low or "\\" in low or "^" in low
-    return marked and _named(low.replace("\\", "").replace("'", "").replace('"', "").replace("^", ""))
+    return marked and _has_protected_word(low.replace("\\", "").replace("'", "").replace('"', "").replace("^", ""))
 
 
-def _named(low: str) -> bool:
+def _has_protected_word(low: str) -> bool:
     return (
         "lockgate" in low
         or "claude" in low
@@ -119,15 +125,15 @@ def _named(low: str) -> bool:
 
 def is_content(leaf: Leaf) -> bool:
     """Whether this is what a file is to hold."""
-    return _name(leaf) in _CONTENT
+    return _leaf_name(leaf) in _CONTENT
 
 
-def _name(leaf: Leaf) -> str:
+def _leaf_name(leaf: Leaf) -> str:
     """What a value is called; an item of a list goes by the list's name: `edits[0].new_string`, `paths[2]`."""
     return leaf.argument.rpartition(".")[2].partition("[")[0].lower()
 
 
-def plainest(place: str) -> str:
+def normalize_place(place: str) -> str:
     """A place in its plainest spelling: as a path, with `/`, without detours; blanks inside of it are no ends."""
     path = place.strip()
     if (url := _FILE_URL.match(path)) is not None:

@@ -18,10 +18,10 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidCall, printable, quoted
-from lockgate.core.redaction.excerpts import HALF_PAIR
-from lockgate.core.ruling.context import Past
-from lockgate.core.ruling.origins import Leaf, Wishes
-from lockgate.core.ruling.scope.border import OUTSIDE, Border, outside, places
+from lockgate.core.redaction.excerpts import LONE_SURROGATE
+from lockgate.core.ruling.context import PastCall
+from lockgate.core.ruling.origins import Leaf, TrustedText
+from lockgate.core.ruling.scope.border import OUTSIDE, Border, border_from_prose, find_crossings
 from lockgate.core.ruling.tool_risk import canonical_tool, tool_intent, tool_risk, tool_words
 from lockgate.core.vocabulary import Finding, Risk
 
@@ -64,7 +64,7 @@ class Supervision(StrEnum):
 _STRICTNESS = {Supervision.UNSUPERVISED: 0, Supervision.SUPERVISED: 1, Supervision.SUPERVISED_HUMAN: 2}
 
 
-def inherited(parent: Supervision | None, asked: Supervision | None) -> Supervision:
+def effective_supervision(parent: Supervision | None, asked: Supervision | None) -> Supervision:
     """What is in force for a step: a child may be stricter than its parent, never laxer.
 
     A step about which nothing was said is supervised: UNSUPERVISED has to be asked for by name.
@@ -74,7 +74,7 @@ def inherited(parent: Supervision | None, asked: Supervision | None) -> Supervis
     return asked if parent is None else max(parent, asked, key=_STRICTNESS.__getitem__)
 
 
-def supervision_of(value: object) -> Supervision:
+def parse_supervision(value: object) -> Supervision:
     """A level by its name, in any case, with a hyphen, an underscore or a space."""
     if isinstance(value, Supervision):
         return value
@@ -101,7 +101,7 @@ class Commitment:
             raise InvalidCall("a commitment needs an interpretation", hint="say in a sentence what the step is to do")
         for name in ("in_scope", "out_of_scope", "assumptions"):
             put(self, name, _entries(getattr(self, name), name))
-        _bounded(self, "a commitment")
+        _refuse_too_large(self, "a commitment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +122,15 @@ class SelfAssessment:
         put(self, "summary", _text(self.summary, "summary"))
         for name in ("deviations", "concerns", "assumptions"):
             put(self, name, _entries(getattr(self, name), name))
-        _bounded(self, "a self-assessment")
+        _refuse_too_large(self, "a self-assessment")
 
 
-def commitment_of(value: Commitment | Mapping[str, object]) -> Commitment:
+def parse_commitment(value: Commitment | Mapping[str, object]) -> Commitment:
     """A commitment as an agent wrote it, checked; what it wrote in other fields is refused, not dropped."""
     return value if isinstance(value, Commitment) else Commitment(**_known_keys(value, Commitment))  # type: ignore[arg-type]
 
 
-def assessment_of(value: SelfAssessment | Mapping[str, object]) -> SelfAssessment:
+def parse_assessment(value: SelfAssessment | Mapping[str, object]) -> SelfAssessment:
     """A self-assessment as an agent wrote it, checked in the same way."""
     if isinstance(value, SelfAssessment):
         return value
@@ -156,7 +156,7 @@ class Trigger(NamedTuple):
 
 
 def reconcile(
-    commitment: Commitment | None, assessment: SelfAssessment, acts: Acts, *, abandoned: Sequence[str] = ()
+    commitment: Commitment | None, assessment: SelfAssessment, acts: ActingCalls, *, abandoned: Sequence[str] = ()
 ) -> tuple[Trigger, ...]:
     """What does not fit together, without asking anybody. Nothing that the agent writes removes a trigger.
 
@@ -167,10 +167,12 @@ def reconcile(
     if not assessment.met:
         found.append(Trigger(Cause.COMMITMENT_NOT_MET))
     found += [Trigger(Cause.SCOPE_DEVIATION, deviation) for deviation in assessment.deviations]
-    assumed = distinct((*(commitment.assumptions if commitment else ()), *assessment.assumptions))
+    assumed = split_assumptions((*(commitment.assumptions if commitment else ()), *assessment.assumptions))
     if len(assumed) > MAX_ASSUMPTIONS:
         found.append(Trigger(Cause.EXCESS_ASSUMPTIONS, f"{len(assumed)} assumptions"))
-    found += [Trigger(Cause.UNDECLARED_CALL, f"{printable(act.tool)}: {act.why}") for act in acts.told() if act.why]
+    found += [
+        Trigger(Cause.UNDECLARED_CALL, f"{printable(act.tool)}: {act.why}") for act in acts.most_telling() if act.why
+    ]
     found += [Trigger(Cause.ABANDONED_STEP, goal) for goal in abandoned]
     kept: dict[Trigger, None] = dict.fromkeys(found)
     return tuple(
@@ -185,7 +187,7 @@ def reconcile(
 # --- the calls
 
 
-class Act(NamedTuple):
+class ActingCall(NamedTuple):
     """A call that does something, as far as it is kept: its values are cut, and `whole` says whether any was.
 
     `why` is why it was not declared, empty when it was; `number` is when it was last made, `times` how often.
@@ -196,11 +198,11 @@ class Act(NamedTuple):
     values: tuple[tuple[str, str], ...]
     ruling: str
     why: str
-    whole: bool
+    is_complete: bool
     times: int = 1
 
 
-class Acts:
+class ActingCalls:
     """The acting calls of one step: all of them counted, the gravest and the latest kept.
 
     `compared` False takes them in without asking whether they were declared. Not safe for several threads: the step
@@ -212,15 +214,15 @@ class Acts:
     def __init__(self, *, high_risk_tools: frozenset[str] = frozenset(), compared: bool = True) -> None:
         self._high_risk_tools = high_risk_tools
         self._compared = compared
-        self._kept: dict[bytes, Act] = {}
+        self._kept: dict[bytes, ActingCall] = {}
         self.seen = 0
         self.acting = 0
 
-    def note(self, commitment: Commitment | None, call: Past) -> None:
+    def add_call(self, commitment: Commitment | None, call: PastCall) -> None:
         """Take in a call that was ruled on, under what the agent had committed to by then."""
         self.seen += 1
         risk = tool_risk(call.tool, additional=self._high_risk_tools)
-        why = self._why(commitment, call, risk) if self._compared else ""
+        why = self._why_undeclared(commitment, call, risk) if self._compared else ""
         if not why and risk is Risk.LOW:
             return
         self.acting += 1
@@ -234,40 +236,40 @@ class Acts:
         values = tuple((_cut(name, _MAX_NAME), _cut(text, _MAX_VALUE)) for name, text in call.values[:_MAX_VALUES])
         whole = values == call.values and len(call.tool) <= _MAX_TOOL
         ruling = f"{call.action} by tier {call.tier} ({call.reason})" if call.tier else call.action
-        self._kept[key] = Act(self.seen, _cut(call.tool, _MAX_TOOL), values, ruling, why, whole)
+        self._kept[key] = ActingCall(self.seen, _cut(call.tool, _MAX_TOOL), values, ruling, why, whole)
         if len(self._kept) > _MAX_KEPT:
             # What is not among these now cannot be later: calls that follow only come before it.
             kept = set(self._ranked()[: _MAX_KEPT // 2])
             self._kept = {key: act for key, act in self._kept.items() if act in kept}
 
-    def _why(self, commitment: Commitment | None, call: Past, risk: Risk) -> str:
+    def _why_undeclared(self, commitment: Commitment | None, call: PastCall, risk: Risk) -> str:
         if commitment is None:
             return "" if risk is Risk.LOW else "made before the commitment"
         try:
-            return undeclared(commitment, call, high_risk_tools=self._high_risk_tools)
+            return why_undeclared(commitment, call, high_risk_tools=self._high_risk_tools)
         except Exception:  # noqa: BLE001  # what could not be compared has not been found to fit
             return "it could not be compared with the commitment"
 
-    def told(self) -> tuple[Act, ...]:
+    def most_telling(self) -> tuple[ActingCall, ...]:
         """The calls to show, the most telling first, as many as a person can read and a store can hold."""
-        shown: list[Act] = []
+        shown: list[ActingCall] = []
         room = MAX_ACTS_WRITTEN
         for act in self._ranked()[:MAX_ACTS]:
-            room -= _written(as_argument(act))
+            room -= _json_size(call_to_argument(act))
             if room < 0:
                 break
             shown.append(act)
         return tuple(shown)
 
-    def unshown(self) -> str:
+    def describe_unshown(self) -> str:
         """What of the acting calls `told` does not tell, in words; empty when it tells all."""
-        shown = self.told()
+        shown = self.most_telling()
         missing = self.acting - sum(act.times for act in shown)
-        cut = sum(not act.whole for act in shown)
+        cut = sum(not act.is_complete for act in shown)
         parts = [f"{missing:,} of the acting calls altogether"] if missing else []
         return ", ".join([*parts, *([f"{cut:,} of the acting calls in part"] if cut else [])])
 
-    def _ranked(self) -> list[Act]:
+    def _ranked(self) -> list[ActingCall]:
         """Undeclared before declared, grave before mild, each tool once before any comes again, and the latest first.
 
         An agent chooses how many calls it makes, and must not be able to bury one under the others.
@@ -277,11 +279,11 @@ class Acts:
         for act in sorted(self._kept.values(), key=lambda act: -act.number):
             kind = not act.why, act.tool
             met[kind] = met.get(kind, 0) + 1
-            ranked.append((not act.why, not _grave(act.tool), met[kind], act))
+            ranked.append((not act.why, not _is_grave(act.tool), met[kind], act))
         return [each[3] for each in sorted(ranked, key=lambda each: each[:3])]
 
 
-def as_argument(act: Act) -> dict[str, object]:
+def call_to_argument(act: ActingCall) -> dict[str, object]:
     """An acting call as judges and people are shown it."""
     values: dict[str, object] = {}
     for name, text in act.values:
@@ -310,7 +312,7 @@ _GRAVE = frozenset(
 
 
 @lru_cache(maxsize=1024)
-def _grave(tool: str) -> bool:
+def _is_grave(tool: str) -> bool:
     words = tool_words(tool)
     if canonical_tool(tool) in ("bash", "web_fetch", "spawn_agent") or not _GRAVE.isdisjoint(words):
         return True
@@ -323,14 +325,14 @@ def _cut(text: str, most: int) -> str:
     if len(text) > most:
         half = most // 2
         text = f"{text[:half]} [… {len(text):,} characters …] {text[-half:]}"
-    return HALF_PAIR.sub("\N{REPLACEMENT CHARACTER}", text)
+    return LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def _written(value: object) -> int:
+def _json_size(value: object) -> int:
     return len(json.dumps(value))
 
 
-def distinct(assumptions: Iterable[str]) -> tuple[str, ...]:
+def split_assumptions(assumptions: Iterable[str]) -> tuple[str, ...]:
     """The single assumptions in these texts, each once: five sentences in one entry are five assumptions."""
     pieces = (
         re.sub(r"^(?:[-*\u2022]|\(?\w{1,2}[.)])\s+", "", piece.strip()).strip(" .;,")
@@ -343,7 +345,7 @@ def distinct(assumptions: Iterable[str]) -> tuple[str, ...]:
     return tuple({piece.casefold(): piece for piece in pieces if len(piece) > 1}.values())
 
 
-def undeclared(commitment: Commitment, call: Past, *, high_risk_tools: frozenset[str] = frozenset()) -> str:
+def why_undeclared(commitment: Commitment, call: PastCall, *, high_risk_tools: frozenset[str] = frozenset()) -> str:
     """Why a call lies outside what the agent declared, or nothing.
 
     1. What the commitment calls out of scope is, by the tool's name, by what it does, or by a place it touches.
@@ -354,11 +356,11 @@ def undeclared(commitment: Commitment, call: Past, *, high_risk_tools: frozenset
     leaves = [Leaf(argument, text) for argument, text in call.values]
     # 1. Out of scope.
     for entry in commitment.out_of_scope:
-        never = places(entry).inside
+        never = border_from_prose(entry).inside
         if never and not _BEYOND.search(entry):
             # "mail to hr.example" rules out that place, not mail.
-            crossed = outside(Border(never=never, open=True), leaves, tool=call.tool)
-        elif _names(entry, call.tool, alone=True) or _implies(entry, call.tool):
+            crossed = find_crossings(Border(excluded=never, is_open=True), leaves, tool=call.tool)
+        elif _mentions_tool(entry, call.tool, alone=True) or _asks_for_tool(entry, call.tool):
             return f"the commitment puts it out of scope ({quoted(entry)})"
         else:
             continue
@@ -368,10 +370,10 @@ def undeclared(commitment: Commitment, call: Past, *, high_risk_tools: frozenset
     if tool_risk(call.tool, additional=high_risk_tools) is Risk.LOW:
         return ""
     # 3. Acting.
-    if not any(_declares(entry, call.tool) for entry in commitment.in_scope):
+    if not any(_declares_tool(entry, call.tool) for entry in commitment.in_scope):
         return "the commitment does not mention what this tool does"
     # 4. Places.
-    beyond = outside(_declared_places(commitment.in_scope), leaves, tool=call.tool)
+    beyond = find_crossings(_declared_places(commitment.in_scope), leaves, tool=call.tool)
     return f"{quoted(beyond[0].excerpt)} is not among the places of the commitment" if beyond else ""
 
 
@@ -381,22 +383,22 @@ _BEYOND = re.compile(r"(?i)\b(?:outside|beyond|other than|except|apart from|else
 
 @lru_cache(maxsize=256)
 def _declared_places(entries: tuple[str, ...]) -> Border:
-    return Border(tuple(place for entry in entries for place in places(entry).inside))
+    return Border(tuple(place for entry in entries for place in border_from_prose(entry).inside))
 
 
-def _declares(entry: str, tool: str) -> bool:
+def _declares_tool(entry: str, tool: str) -> bool:
     """Whether an entry says what a tool does."""
-    if _names(entry, tool):
+    if _mentions_tool(entry, tool):
         return True
     intent = tool_intent(tool)
     # What a shell is run for is in its command, so that a verb is all a declaration can be expected to name.
     if canonical_tool(tool) == "bash":
         return not intent.verbs.isdisjoint(_stems(entry))
     # Without an object a synonym says too little: who means to send a reply has not declared to pay.
-    return bool(intent.objects) and _implies(entry, tool)
+    return bool(intent.objects) and _asks_for_tool(entry, tool)
 
 
-def _names(entry: str, tool: str, *, alone: bool = False) -> bool:
+def _mentions_tool(entry: str, tool: str, *, alone: bool = False) -> bool:
     """Whether an entry says the tool's name; with `alone`, a name of one word has to be all it says.
 
     Many tools are called by a plain verb, and `write` in "write to production" is not the tool.
@@ -410,21 +412,21 @@ def _names(entry: str, tool: str, *, alone: bool = False) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _wishes(entry: str) -> Wishes:
-    wishes = Wishes()
+def _wishes(entry: str) -> TrustedText:
+    wishes = TrustedText()
     wishes.add(entry.encode("utf-8", "ignore"), asks=True)
     return wishes
 
 
-def _implies(entry: str, tool: str) -> bool:
-    return _wishes(entry).implies(tool)
+def _asks_for_tool(entry: str, tool: str) -> bool:
+    return _wishes(entry).asks_for_tool(tool)
 
 
 def _stems(entry: str) -> set[str]:
     return {word.decode("utf-8", "ignore") for word in _wishes(entry).asked}
 
 
-def findings_of(triggers: Sequence[Trigger]) -> tuple[Finding, ...]:
+def findings_from_triggers(triggers: Sequence[Trigger]) -> tuple[Finding, ...]:
     """Triggers as findings, for the tier above and for whoever reads its ruling."""
     where = {
         Cause.UNDECLARED_CALL: "acts",
@@ -455,7 +457,7 @@ def _entries(value: object, name: str) -> tuple[str, ...]:
             raise InvalidCall(f"{name} must hold texts, not {type(entry).__name__}")
         if len(entry) > MAX_ENTRY:
             raise InvalidCall(f"an entry of {name} has {len(entry):,} characters, the limit is {MAX_ENTRY}")
-        plain = whole(entry, name).strip()
+        plain = refuse_half_pairs(entry, name).strip()
         if plain and plain.lower() not in _NOTHING:
             kept.append(plain)
     return tuple(kept)
@@ -466,20 +468,20 @@ def _text(value: object, name: str) -> str:
         raise InvalidCall(f"{name} must be text, not {type(value).__name__}")
     if len(value) > MAX_TEXT:
         raise InvalidCall(f"{name} has {len(value):,} characters, the limit is {MAX_TEXT:,}")
-    return whole(value, name).strip()
+    return refuse_half_pairs(value, name).strip()
 
 
-def whole(text: str, name: str) -> str:
+def refuse_half_pairs(text: str, name: str) -> str:
     """The text, refused where it holds half of a character: it could be written nowhere, so never be approved."""
-    if HALF_PAIR.search(text):
+    if LONE_SURROGATE.search(text):
         raise InvalidCall(
             f"{name} holds half of a surrogate pair, which is no character", hint="decode the agent's reply as UTF-8"
         )
     return text
 
 
-def _bounded(value: Commitment | SelfAssessment, what: str) -> None:
-    size = _written(asdict(value))
+def _refuse_too_large(value: Commitment | SelfAssessment, what: str) -> None:
+    size = _json_size(asdict(value))
     if size > MAX_WRITTEN:
         raise InvalidCall(
             f"{what} takes {size:,} bytes as JSON, the limit is {MAX_WRITTEN:,}",

@@ -35,17 +35,17 @@ CACHED_NAMES = 4096
 # Words
 
 
-def _bag(words: str) -> frozenset[str]:
+def _word_set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-def _bags(lines: str) -> tuple[frozenset[str], ...]:
-    return tuple(_bag(line) for line in lines.splitlines() if line.strip())
+def _word_sets(lines: str) -> tuple[frozenset[str], ...]:
+    return tuple(_word_set(line) for line in lines.splitlines() if line.strip())
 
 
 # Acting verbs in base form, grouped by what a person asking for the same thing would say. A verb may stand in
 # several groups.
-VERB_CLASSES: tuple[frozenset[str], ...] = _bags("""
+VERB_CLASSES: tuple[frozenset[str], ...] = _word_sets("""
     send email mail message text forward deliver dispatch transmit relay reply respond contact transfer share
     notify alert inform tell message
     share publish post upload broadcast announce release tweet comment expose disclose reveal leak
@@ -113,7 +113,7 @@ VERB_CLASSES: tuple[frozenset[str], ...] = _bags("""
 VERBS: frozenset[str] = frozenset().union(*VERB_CLASSES)
 
 # Acting verbs that are everyday nouns or adjectives too: after a looking verb they name what is looked at.
-_VERB_OR_NOUN = _bag("""
+_VERB_OR_NOUN = _word_set("""
     email mail message text contact alert post comment tweet release order trade bid rent lease stake exchange book
     schedule plan register draft clone fork duplicate record log note process bill credit debit deposit charge wire
     flag tag label pin star patch fix set reply answer review rate vote report block lock access request trust sign
@@ -123,57 +123,59 @@ _VERB_OR_NOUN = _bag("""
     demand react launch reserve
 """)
 # The same, but said as an order more often than as a thing: `list_update` updates a list.
-_VERB_BEFORE_NOUN = _bag("""
+_VERB_BEFORE_NOUN = _word_set("""
     update change edit share export import reset refresh sync transfer archive upload download upgrade downgrade merge
     push pull restart reboot reload resume retry rerun start stop pause run switch toggle copy restore trigger swap
     hire rebase revert
 """)
 _MAY_ACT = _VERB_OR_NOUN | _VERB_BEFORE_NOUN
 
-_LOOKS = _bag("""
+_LOOKS = _word_set("""
     get list read search find show view count describe lookup display retrieve summarize summarise compare calculate
     compute translate analyze analyse explain classify detect estimate predict recommend suggest identify inspect
     examine diff sort filter rank measure preview peek is has exists whoami enumerate glob grep ls tail head stat
     locate determine lint think echo geocode sum average tokenize decode encode hash
 """)
 # Looking, when what is looked at is a thing we know: `check_weather`, but not `check_out`, and not a bare `query`.
-_LOOKS_VAGUELY = _bag("check query fetch load extract parse convert")
-_LOOKS_OVER_MANY = _bag("list search find count filter sort enumerate")
+_LOOKS_VAGUELY = _word_set("check query fetch load extract parse convert")
+_LOOKS_OVER_MANY = _word_set("list search find count filter sort enumerate")
 # A file, picture or text can be fetched from anywhere and extracted to anywhere; a table is queried in a language that
 # also drops it.
-_MEDIA = _bag("file document doc attachment picture photo image video article paper text content reference news song")
+_MEDIA = _word_set(
+    "file document doc attachment picture photo image video article paper text content reference news song"
+)
 _TOO_VAGUE: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("fetch", "load", "extract", "convert"), _MEDIA),
-    "query": _bag("table row record"),
+    "query": _word_set("table row record"),
 }
 # These never are nouns: a word before one of them is the thing looked at (`issue_read`, `email_get`).
-_ONLY_LOOKS = _bag("get read find describe retrieve")
+_ONLY_LOOKS = _word_set("get read find describe retrieve")
 _ACTS = VERBS - _MAY_ACT - _LOOKS_VAGUELY
 
 # What product names are made of: in `MailHubGetThread` the mail is not an order.
-_PRODUCT = _bag("""
+_PRODUCT = _word_set("""
     manager service client api server tool toolkit app hub pro center centre system platform box cloud desk suite
     tracker assistant plugin connector integration provider mcp office wizard central portal
 """)
-_JOINS = _bag("and then or plus also nor to")
+_JOINS = _word_set("and then or plus also nor to")
 # `check_out`, `query_in`: with one of these behind it the verb is another verb.
 _PARTICLES = (("in",), ("out",), ("off",), ("up",))
 
 # Where the address is an argument, the answer is not the only thing that travels. Name lookups count: a host name
 # reaches the name server of whoever owns the domain.
-_ADDRESSES = _bag("""
+_ADDRESSES = _word_set("""
     url uri href link webpage website site page http https html web internet browser domain host hostname dns endpoint
     webhook rss
 """)
 _MANY_ADDRESSES = frozenset(f"{word}s" for word in _ADDRESSES)
-_WHOLE_WEB = _bag("web internet")
-_SECRETS = _bag("""
+_WHOLE_WEB = _word_set("web internet")
+_SECRETS = _word_set("""
     secret secrets password passwords passcode passcodes passphrase credential credentials token tokens apikey apikeys
     env environ environment vault keychain cookie cookies otp seed mnemonic
 """)
 
 # Nouns people use for one another.
-OBJECT_CLASSES: tuple[frozenset[str], ...] = _bags("""
+OBJECT_CLASSES: tuple[frozenset[str], ...] = _word_sets("""
     email mail message
     money payment fund transaction cash
     file document doc attachment
@@ -207,7 +209,7 @@ OBJECT_CLASSES: tuple[frozenset[str], ...] = _bags("""
     car vehicle ride taxi
     subscription membership plan
 """)
-_NOUNS = frozenset().union(*OBJECT_CLASSES) | _bag("""
+_NOUNS = frozenset().union(*OBJECT_CLASSES) | _word_set("""
     time date weather forecast name title status state history summary detail info information balance price rate stock
     currency unit temperature timezone distance route direction map restaurant hotel flight city country customer client
     employee patient prescription medication lab result score grade course lesson student recipe ingredient song
@@ -284,7 +286,7 @@ def tool_words(name: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownTool:
     """What the catalogue says of a name.
 
     `seed` is the seed's name for it, where it has one. `bare` marks a host's own tool: another server's tool of the
@@ -297,14 +299,14 @@ class _Known:
     bare: bool
 
 
-def _names(names: str, risk: Risk, what: str, *, seed: str = "", bare: bool = False) -> dict[str, _Known]:
-    return dict.fromkeys(names.split(), _Known(risk, seed, what, bare))
+def _known_tools(names: str, risk: Risk, what: str, *, seed: str = "", bare: bool = False) -> dict[str, _KnownTool]:
+    return dict.fromkeys(names.split(), _KnownTool(risk, seed, what, bare))
 
 
 # Keys are a name's words joined by underscores, so `WebFetch`, `web-fetch` and `web_fetch` are one entry.
 # Only names that the verbs would misjudge, or that stand for one of the seed's, need to be here.
-_CATALOGUE: dict[str, _Known] = {
-    **_names(
+_CATALOGUE: dict[str, _KnownTool] = {
+    **_known_tools(
         """
         bash shell sh zsh terminal powershell power_shell pwsh cmd run_shell_command shell_command local_shell exec
         exec_command execute_command execute_bash run_command run_terminal_cmd run_terminal_command run_in_terminal
@@ -315,7 +317,7 @@ _CATALOGUE: dict[str, _Known] = {
         "runs shell commands",
         seed="bash",
     ),
-    **_names(
+    **_known_tools(
         """
         python python_repl python_repl_ast python_interpreter code_interpreter code_execution repl js_repl
         javascript_repl node_repl jupyter e_2_b_data_analysis sql_db_query query_sql query_database query
@@ -323,7 +325,7 @@ _CATALOGUE: dict[str, _Known] = {
         Risk.HIGH,
         "runs code or queries given to it",
     ),
-    **_names(
+    **_known_tools(
         """
         write edit multi_edit multiedit notebook_edit write_file write_to_file edit_file create_file replace
         replace_in_file apply_patch apply_diff patch str_replace_editor str_replace_based_edit_tool text_editor
@@ -334,7 +336,7 @@ _CATALOGUE: dict[str, _Known] = {
         "changes files",
         seed="write",
     ),
-    **_names(
+    **_known_tools(
         """
         web_fetch webfetch fetch fetch_url fetch_webpage fetch_page url_context load_web_page visit_webpage visit_page
         read_url get_url open_url requests_get http_get http_request curl wget read_website_content scrape_website
@@ -344,12 +346,12 @@ _CATALOGUE: dict[str, _Known] = {
         "reaches an address of the caller's choosing",
         seed="web_fetch",
     ),
-    **_names(
+    **_known_tools(
         "gzip_file_as_resource browser_action computer computer_use computer_tool browser previous_webpage",
         Risk.HIGH,
         "acts on an address or a screen of the caller's choosing",
     ),
-    **_names(
+    **_known_tools(
         """
         spawn_agent spawn_agents_on_csv task agent subagent sub_agent new_task transfer_to_agent delegate
         delegate_work_to_coworker launch_agent dispatch_agent runsubagent run_subagent
@@ -358,7 +360,7 @@ _CATALOGUE: dict[str, _Known] = {
         "starts or instructs another agent",
         seed="spawn_agent",
     ),
-    **_names(
+    **_known_tools(
         """
         skill workflow monitor slash_command artifact config memory attempt_completion image_generation zapier_nla
         ionic_commerce
@@ -366,27 +368,27 @@ _CATALOGUE: dict[str, _Known] = {
         Risk.HIGH,
         "acts, though its name does not say so",
     ),
-    **_names("get_env print_env printenv env", Risk.HIGH, "reveals the environment with its secrets"),
-    **_names(
+    **_known_tools("get_env print_env printenv env", Risk.HIGH, "reveals the environment with its secrets"),
+    **_known_tools(
         "read read_file view_file cat read_text_file read_many_files read_multiple_files readfile file_read",
         Risk.LOW,
         "only reads files",
         seed="read",
     ),
-    **_names("glob glob_search find_files file_glob_search", Risk.LOW, "only finds files", seed="glob"),
-    **_names(
+    **_known_tools("glob glob_search find_files file_glob_search", Risk.LOW, "only finds files", seed="glob"),
+    **_known_tools(
         "grep grep_search grep_files search_file_content search_text ripgrep",
         Risk.LOW,
         "only searches files",
         seed="grep",
     ),
-    **_names(
+    **_known_tools(
         "lsp todoread bash_output task_output agent_output_tool cli_help extract_text",
         Risk.LOW,
         "only reads",
         bare=True,
     ),
-    **_names(
+    **_known_tools(
         """
         todo_write todowrite write_todos wait sleep enter_plan_mode ask_user ask_user_question request_user_input
         ask_followup_question human final_answer wait_for_mcp_servers
@@ -395,7 +397,7 @@ _CATALOGUE: dict[str, _Known] = {
         "touches nothing but the agent's own notes or its user's attention",
         bare=True,
     ),
-    **_names(
+    **_known_tools(
         """
         wikipedia wikidata arxiv pub_med pubmed wolfram_alpha duckduckgo_results_json google_serper google_places
         google_scholar google_trends google_finance stack_exchange semanticscholar searx tavily openweather_map
@@ -405,7 +407,7 @@ _CATALOGUE: dict[str, _Known] = {
         Risk.LOW,
         "asks one fixed provider",
     ),
-    **_names(
+    **_known_tools(
         """
         sequentialthinking sequential_thinking git_status git_log git_blame open_nodes directory_tree current_time
         current_date current_webpage calculator sql_db_schema sql_db_query_checker info_sql_db schema_powerbi
@@ -426,7 +428,7 @@ _SEED_INTENT: Mapping[str, tuple[str, str]] = {
 }
 
 
-def _known(name: str, words: tuple[str, ...]) -> _Known | None:
+def _find_known_tool(name: str, words: tuple[str, ...]) -> _KnownTool | None:
     known = _CATALOGUE.get("_".join(words))
     if known is not None:
         return None if known.bare and _split(name)[0] else known
@@ -440,7 +442,7 @@ def _known(name: str, words: tuple[str, ...]) -> _Known | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ruling:
+class _NameRisk:
     """What a name came to: its acting verbs in base form, and where among its words the deciding verb stands."""
 
     risk: Risk
@@ -464,8 +466,8 @@ def _inflections(verb: str) -> tuple[str, ...]:
 _ACTING_FORMS: Mapping[str, str] = {form: verb for verb in sorted(_ACTS) for form in (*_inflections(verb), verb)}
 
 
-def _high(why: str, *acting: str, at: int = -1) -> _Ruling:
-    return _Ruling(Risk.HIGH, why, acting, at)
+def _high_risk(why: str, *acting: str, at: int = -1) -> _NameRisk:
+    return _NameRisk(Risk.HIGH, why, acting, at)
 
 
 def _joined_act(words: tuple[str, ...], at: int) -> str:
@@ -505,41 +507,41 @@ def _first_verb(words: tuple[str, ...]) -> tuple[int, str]:
     return -1, ""
 
 
-def _judge(words: tuple[str, ...]) -> _Ruling:
+def _judge_words(words: tuple[str, ...]) -> _NameRisk:
     # 3. The first verb, or 8. none.
     at, acts = _first_verb(words)
     if at < 0:
-        return _high("nothing is known about this name")
+        return _high_risk("nothing is known about this name")
     if acts:
         later = tuple(word for word in words[at + 1 :] if word in _ACTS and word != acts)
-        return _high(f"{quoted(acts)} acts", acts, *later, at=at)
+        return _high_risk(f"{quoted(acts)} acts", acts, *later, at=at)
     look, rest = words[at], words[at + 1 :]
 
     # 4. A second verb.
     if not _JOINS.isdisjoint(words[:at]):
-        return _high(f"something else is done before {quoted(look)}", at=at)
+        return _high_risk(f"something else is done before {quoted(look)}", at=at)
     second = next((word for word in rest if word in _ACTS), "") or _joined_act(words, at)
     if second:
-        return _high(f"{quoted(look)} looks, but {quoted(second)} acts", second, at=at)
+        return _high_risk(f"{quoted(look)} looks, but {quoted(second)} acts", second, at=at)
     if len(rest) == 1 and look not in _ONLY_LOOKS and rest[0] in (_MAY_ACT if look == "list" else _VERB_BEFORE_NOUN):
-        return _high(f"{quoted(look)} may be a thing here that {quoted(rest[0])} acts on", rest[0], at=at)
+        return _high_risk(f"{quoted(look)} may be a thing here that {quoted(rest[0])} acts on", rest[0], at=at)
 
     # 5. An address of the caller's choosing.
     address = next((word for word in words if _is_address(word, look)), "")
     if address:
-        return _high(f"{quoted(address)} may be an address of the caller's choosing", "visit", at=at)
+        return _high_risk(f"{quoted(address)} may be an address of the caller's choosing", "visit", at=at)
 
     # 6. Secrets.
     secret = next((word for word in words if word in _SECRETS), "")
     if secret and look != "count":
-        return _high(f"{quoted(secret)} is a secret", at=at)
+        return _high_risk(f"{quoted(secret)} is a secret", at=at)
 
     # 7. A vague verb.
     if look in _LOOKS_VAGUELY:
         things = _NOUNS - _TOO_VAGUE.get(look, frozenset())
         if rest[:1] in _PARTICLES or things.isdisjoint(map(_singular, rest or words[:at])):
-            return _high(f"{quoted(look)} is vague, and what it is done to is not known", look, at=at)
-    return _Ruling(Risk.LOW, f"{quoted(look)} only looks, and no other word acts", at=at)
+            return _high_risk(f"{quoted(look)} is vague, and what it is done to is not known", look, at=at)
+    return _NameRisk(Risk.LOW, f"{quoted(look)} only looks, and no other word acts", at=at)
 
 
 def _is_address(word: str, look: str) -> bool:
@@ -550,35 +552,41 @@ def _is_address(word: str, look: str) -> bool:
 
 
 @lru_cache(maxsize=CACHED_NAMES)
-def _ruling(name: str) -> _Ruling:
+def _cached_name_risk(name: str) -> _NameRisk:
     words = _cached_words(name)
-    judged = _judge(words)
+    judged = _judge_words(words)
     # 1. Plain words.
     if not _PLAIN.fullmatch(name):
         why = "the name is not made of plain words, and may only look like a harmless one"
-        return _high(why, *judged.acting, at=judged.at)
+        return _high_risk(why, *judged.acting, at=judged.at)
     # 2. The catalogue.
-    known = _known(name, words)
+    known = _find_known_tool(name, words)
     if known is None:
         return judged
     acting = judged.acting if known.risk is Risk.HIGH else ()
-    return _Ruling(known.risk, f"known by name: {known.what}", acting, judged.at)
+    return _NameRisk(known.risk, f"known by name: {known.what}", acting, judged.at)
 
 
-def _rule(name: str) -> _Ruling:
-    return _ruling(name) if len(name) <= MAX_NAME else _high(f"the name is longer than {MAX_NAME} characters")
+def _name_risk(name: str) -> _NameRisk:
+    return (
+        _cached_name_risk(name)
+        if len(name) <= MAX_NAME
+        else _high_risk(f"the name is longer than {MAX_NAME} characters")
+    )
 
 
 @lru_cache(maxsize=CACHED_NAMES)
-def _forms(name: str) -> tuple[str, str, str]:
+def _name_forms(name: str) -> tuple[str, str, str]:
     """How a name may come back: as written, as the seed's name for it, as words."""
     return name.lower(), canonical_tool(name), "_".join(tool_words(name))
 
 
 @lru_cache(maxsize=64)
-def _also_high(additional: frozenset[str]) -> frozenset[str]:
+def _policy_name_forms(additional: frozenset[str]) -> frozenset[str]:
     """The policy's own names in all their forms; one that names its server means that server's tool only."""
-    return frozenset(form for name in additional for form in ((name.lower(),) if _split(name)[0] else _forms(name)))
+    return frozenset(
+        form for name in additional for form in ((name.lower(),) if _split(name)[0] else _name_forms(name))
+    )
 
 
 # The value that raises, and why. On the wire hints are camelCase, in Python clients snake_case.
@@ -590,7 +598,7 @@ _HINTS: Mapping[str, tuple[bool | None, str]] = {
 }
 
 
-def _annotated(annotations: object) -> str:
+def _why_annotations_raise(annotations: object) -> str:
     """Why the annotations raise the risk, or nothing.
 
     They come from the server that is being judged, so a reassuring one changes nothing and a broken one counts
@@ -611,10 +619,10 @@ def _annotated(annotations: object) -> str:
     return ""
 
 
-def _raised(name: str, additional: frozenset[str], annotations: object) -> str:
-    if additional and len(name) <= MAX_NAME and not _also_high(additional).isdisjoint(_forms(name)):
+def _why_raised(name: str, additional: frozenset[str], annotations: object) -> str:
+    if additional and len(name) <= MAX_NAME and not _policy_name_forms(additional).isdisjoint(_name_forms(name)):
         return "the policy names it in additional_high_risk_tools"
-    return "" if annotations is None else _annotated(annotations)
+    return "" if annotations is None else _why_annotations_raise(annotations)
 
 
 def tool_risk(
@@ -625,24 +633,24 @@ def tool_risk(
     `additional` are the policy's own high-risk names, `annotations` what an MCP server says of its tool: both can
     only raise the risk.
     """
-    risk = (_ruling(name) if len(name) <= MAX_NAME else _rule(name)).risk
+    risk = (_cached_name_risk(name) if len(name) <= MAX_NAME else _name_risk(name)).risk
     # Looking a member up in its enumeration takes longer than everything else here.
     if risk is not Risk.LOW or (annotations is None and not additional):
         return risk
-    return Risk.HIGH if _raised(name, additional, annotations) else Risk.LOW
+    return Risk.HIGH if _why_raised(name, additional, annotations) else Risk.LOW
 
 
-def goes_where_told(name: str) -> bool:
+def may_reach_any_address(name: str) -> bool:
     """Whether a tool that only looks may look wherever an address leads: all but those that we know by name."""
-    return len(name) > MAX_NAME or _known(name, _cached_words(name)) is None
+    return len(name) > MAX_NAME or _find_known_tool(name, _cached_words(name)) is None
 
 
 def explain_risk(
     name: str, *, additional: frozenset[str] = frozenset(), annotations: Mapping[str, object] | None = None
 ) -> str:
     """Which rule decided `tool_risk`, in one short sentence."""
-    ruling = _rule(name)
-    return ruling.why if ruling.risk is Risk.HIGH else _raised(name, additional, annotations) or ruling.why
+    ruling = _name_risk(name)
+    return ruling.why if ruling.risk is Risk.HIGH else _why_raised(name, additional, annotations) or ruling.why
 
 
 def canonical_tool(name: str) -> str:
@@ -652,7 +660,7 @@ def canonical_tool(name: str) -> str:
 
 @lru_cache(maxsize=CACHED_NAMES)
 def _canonical(name: str) -> str:
-    known = _known(name, _cached_words(name)) if _PLAIN.fullmatch(name) else None
+    known = _find_known_tool(name, _cached_words(name)) if _PLAIN.fullmatch(name) else None
     return (known.seed if known is not None else "") or name.lower()
 
 
@@ -673,15 +681,15 @@ class ToolIntent:
 
 
 _IRREGULAR: Mapping[str, str] = {"people": "person", "children": "child", "men": "man", "women": "woman"}
-_SAME_PLURAL = _bag("news series species status address access business sms")
-_NOT_OBJECTS = _JOINS | _bag("""
+_SAME_PLURAL = _word_set("news series species status address access business sms")
+_NOT_OBJECTS = _JOINS | _word_set("""
     a an the of in on at by for from with without into my your all any new as is it this that via up out off not tool id
 """)
 
 
 # A tool that manages something does whatever its arguments say: any everyday action on the object is a request for it.
-_ANYTHING = _bag("manage handle administer operate control process perform maintain")
-_ANY_ACTION = _bag("create update delete schedule cancel move redirect set enable disable")
+_ANYTHING = _word_set("manage handle administer operate control process perform maintain")
+_ANY_ACTION = _word_set("create update delete schedule cancel move redirect set enable disable")
 
 
 def _singular(word: str) -> str:
@@ -701,15 +709,15 @@ def _plurals(words: frozenset[str]) -> frozenset[str]:
     return irregular.union(_with_s(word) for word in words - _SAME_PLURAL - frozenset(_IRREGULAR.values()))
 
 
-def _with_synonyms(words: Iterable[str], classes: tuple[frozenset[str], ...]) -> frozenset[str]:
+def _add_synonyms(words: Iterable[str], classes: tuple[frozenset[str], ...]) -> frozenset[str]:
     own = frozenset(words)
     return own.union(*(group for group in classes if not group.isdisjoint(own)))
 
 
 @lru_cache(maxsize=CACHED_NAMES)
 def _intent(name: str) -> ToolIntent:
-    words, ruling = _cached_words(name), _ruling(name)
-    known = _known(name, words)
+    words, ruling = _cached_words(name), _cached_name_risk(name)
+    known = _find_known_tool(name, words)
     verb, thing = _SEED_INTENT.get(known.seed, ("", "")) if known is not None else ("", "")
     acting = {*ruling.acting, verb} - {""}
     if not acting.isdisjoint(_ANYTHING):
@@ -719,8 +727,8 @@ def _intent(name: str) -> ToolIntent:
     before, after = words[: max(ruling.at, 0)], words[ruling.at + 1 :]
     named = {word for word in (*before, *after) if word in after or not after or _singular(word) in _NOUNS}
     named = {word for word in named if not word.isdigit()} - _NOT_OBJECTS - acting
-    things = _with_synonyms({*map(_singular, named), thing} - {""}, OBJECT_CLASSES)
-    return ToolIntent(_with_synonyms(acting, VERB_CLASSES), things | _plurals(things) | named)
+    things = _add_synonyms({*map(_singular, named), thing} - {""}, OBJECT_CLASSES)
+    return ToolIntent(_add_synonyms(acting, VERB_CLASSES), things | _plurals(things) | named)
 
 
 def tool_intent(name: str) -> ToolIntent:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from lockgate.core.sessions.ledger_lines import Entry, Passes
+from lockgate.core.sessions.ledger_lines import LedgerEntry, LedgerPasses
 from lockgate.core.vocabulary import Action, Ran, Reason
 
 # Where the seed expects calls to be settled: by the rules, by triage, by the supervisor.
@@ -17,7 +17,7 @@ EXPECTED = (0.80, 0.15, 0.05)
 _UPHELD = frozenset({Reason.HARD_RULE.value, Reason.TOO_MANY_REORIENTS.value, Reason.DENIED.value})
 
 
-class Judged(NamedTuple):
+class JudgeCosts(NamedTuple):
     """One judge's answers, or all of a tier's with `by` empty. Times are of questions that were really asked.
 
     `unpriced` answers are not in `cost_usd`: nobody knows what they cost.
@@ -36,7 +36,7 @@ class Judged(NamedTuple):
     unpriced: int
 
 
-class Escalated(NamedTuple):
+class RuleEscalations(NamedTuple):
     """A rule and what became of the calls it sent up. `alone`: cleared, and no other rule had anything against it."""
 
     rule: str
@@ -53,7 +53,7 @@ class Escalated(NamedTuple):
         return self.triage + self.supervisor + self.person
 
 
-class Always(NamedTuple):
+class AlwaysSupervisorCost(NamedTuple):
     """Had the supervisor been asked about every call, at the mean of its `answers` whose cost is known."""
 
     answers: int
@@ -63,7 +63,7 @@ class Always(NamedTuple):
     wait_us: float
 
 
-class Report(NamedTuple):
+class CostReport(NamedTuple):
     rulings: int
     sessions: int
     first_s: float
@@ -72,15 +72,15 @@ class Report(NamedTuple):
     # How many calls were settled at each tier, the highest they reached.
     reached: tuple[int, int, int]
     undecided: int
-    judges: tuple[Judged, ...]
+    judges: tuple[JudgeCosts, ...]
     cost_usd: float
     unpriced: int
     wait_us: float
-    always: Always | None
-    rules: tuple[Escalated, ...]
+    always: AlwaysSupervisorCost | None
+    rules: tuple[RuleEscalations, ...]
 
 
-class _Answers:
+class _AnswerCounts:
     """The answers of one judge while they are counted."""
 
     def __init__(self) -> None:
@@ -102,9 +102,9 @@ class _Answers:
         else:
             self.cost += cost
 
-    def judged(self, tier: int, by: str) -> Judged:
+    def judged(self, tier: int, by: str) -> JudgeCosts:
         times = sorted(self.times)
-        return Judged(
+        return JudgeCosts(
             tier,
             by,
             self.answers,
@@ -119,19 +119,21 @@ class _Answers:
         )
 
 
-def report(entries: Iterable[Entry | Passes], cost: Callable[[Ran], float | None] = lambda ran: ran.cost_usd) -> Report:
+def summarize_costs(
+    entries: Iterable[LedgerEntry | LedgerPasses], cost: Callable[[Ran], float | None] = lambda ran: ran.cost_usd
+) -> CostReport:
     """The sums over all entries, each looked at once; `cost` says what an answer is counted at."""
     sessions: set[str] = set()
     actions: Counter[str] = Counter(dict.fromkeys((action.value for action in Action), 0))
     reached = [0, 0, 0]
-    rules = _Answers()
-    answers: dict[tuple[int, str], _Answers] = {(1, ""): rules}
+    rules = _AnswerCounts()
+    answers: dict[tuple[int, str], _AnswerCounts] = {(1, ""): rules}
     fates: dict[str, Counter[str]] = {}
     first, last, undecided, wait = math.inf, 0.0, 0, 0.0
     top, top_usd, top_us = 0, 0.0, 0.0
     for entry in entries:
         sessions.add(entry.session)
-        if isinstance(entry, Passes):
+        if isinstance(entry, LedgerPasses):
             actions["CONTINUE"] += len(entry.latencies_us)
             reached[0] += len(entry.latencies_us)
             rules.times.extend(entry.latencies_us)
@@ -148,7 +150,7 @@ def report(entries: Iterable[Entry | Passes], cost: Callable[[Ran], float | None
         for ran in entry.judged:
             usd = cost(ran)
             for key in ((ran.tier, ran.by), (ran.tier, "")):
-                answers.setdefault(key, _Answers()).take(ran, usd)
+                answers.setdefault(key, _AnswerCounts()).take(ran, usd)
             if ran.tier == 3 and not ran.cached and usd is not None and ran.said != "unclear":
                 top, top_usd, top_us = top + 1, top_usd + usd, top_us + ran.latency_us
         if entry.tier > 1 or entry.judged:
@@ -161,7 +163,7 @@ def report(entries: Iterable[Entry | Passes], cost: Callable[[Ran], float | None
     rulings = rules.answers = sum(reached)
     judged = tuple(answers[key].judged(*key) for key in sorted(answers))
     sums = [each for each in judged if not each.by]
-    return Report(
+    return CostReport(
         rulings,
         len(sessions),
         0.0 if math.isinf(first) else first,
@@ -173,12 +175,14 @@ def report(entries: Iterable[Entry | Passes], cost: Callable[[Ran], float | None
         sum(each.cost_usd for each in sums),
         sum(each.unpriced for each in sums),
         wait,
-        Always(top, top_usd / top, top_us / top, rulings * top_usd / top, rulings * top_us / top) if top else None,
-        _ranked(fates),
+        AlwaysSupervisorCost(top, top_usd / top, top_us / top, rulings * top_usd / top, rulings * top_us / top)
+        if top
+        else None,
+        _rank_rules(fates),
     )
 
 
-def fate_of(entry: Entry) -> str:
+def fate_of(entry: LedgerEntry) -> str:
     """What became of an escalated call: who cleared it (`triage`, `supervisor`, `person`), `upheld` or `undecided`."""
     if entry.reason == Reason.APPROVED:
         return "person"
@@ -192,10 +196,10 @@ def fate_of(entry: Entry) -> str:
     return "upheld" if held else "undecided"
 
 
-def _ranked(fates: Mapping[str, Counter[str]]) -> tuple[Escalated, ...]:
+def _rank_rules(fates: Mapping[str, Counter[str]]) -> tuple[RuleEscalations, ...]:
     """The tuning list: the rules whose escalations a higher tier cleared most often come first."""
     rows = [
-        Escalated(
+        RuleEscalations(
             rule,
             fate.total() - fate["alone"],
             fate["triage"],
@@ -215,7 +219,7 @@ def _percentile(ordered: list[float], percent: int) -> float | None:
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)] if ordered else None
 
 
-def report_to_dict(found: Report) -> dict[str, object]:
+def report_to_dict(found: CostReport) -> dict[str, object]:
     """The report under names that other programs may rely on."""
     total = found.rulings or 1
     return {
@@ -247,7 +251,7 @@ def report_to_dict(found: Report) -> dict[str, object]:
     }
 
 
-def _judged_to_dict(judged: Judged) -> dict[str, object]:
+def _judged_to_dict(judged: JudgeCosts) -> dict[str, object]:
     value: dict[str, object] = judged._asdict()
     if not judged.by:
         del value["by"]

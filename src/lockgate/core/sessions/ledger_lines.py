@@ -19,7 +19,7 @@ _ACTIONS = frozenset(action.value for action in Action)
 _SAID = frozenset({"pass", "escalate", "clear", "suspicious", "unclear", *_ACTIONS})
 
 
-class Entry(NamedTuple):
+class LedgerEntry(NamedTuple):
     """One ruling as it is counted: who asked what, which rules fired, what each tier said and took. No content.
 
     `time_s` is 0 where nobody wrote down when it was.
@@ -38,7 +38,7 @@ class Entry(NamedTuple):
     latency_us: float
 
 
-class Passes(NamedTuple):
+class LedgerPasses(NamedTuple):
     """Calls of one session that the rules let pass for one reason: they differ in nothing but their times."""
 
     time_s: float
@@ -49,19 +49,19 @@ class Passes(NamedTuple):
 
 
 # One such call, as cheap as Python has it: time, session, reason, risk, latency.
-Pass = tuple[float, str, str, str, float]
+LedgerPass = tuple[float, str, str, str, float]
 
 
-def passed(time_s: float, session: str, decision: Decision) -> Pass | None:
+def pass_from_decision(time_s: float, session: str, decision: Decision) -> LedgerPass | None:
     """What there is to count of a call that Tier 1 let pass; None for any other."""
     if decision.tier != 1 or decision.judged or decision.findings or decision.action is not Action.CONTINUE:
         return None
     return time_s, session, decision.reason, decision.risk, decision.latency_us
 
 
-def entry_of(time_s: float, session: str, call: int, tool: str, decision: Decision) -> Entry:
+def entry_from_decision(time_s: float, session: str, call: int, tool: str, decision: Decision) -> LedgerEntry:
     """The entry for a decision; of its findings only the rules' ids remain, of its judges nothing they were told."""
-    return Entry(
+    return LedgerEntry(
         time_s,
         session[:MAX_NAME],
         call,
@@ -76,12 +76,12 @@ def entry_of(time_s: float, session: str, call: int, tool: str, decision: Decisi
     )
 
 
-def to_lines(noted: Iterable[Entry | Pass]) -> str:
+def format_lines(noted: Iterable[LedgerEntry | LedgerPass]) -> str:
     """Lines of JSON, ASCII only, under the names that `lockgate check --json` uses; passes of a kind share one."""
     passes: dict[tuple[str, str, str], tuple[float, list[float]]] = {}
     lines: list[str] = []
     for each in noted:
-        if isinstance(each, Entry):
+        if isinstance(each, LedgerEntry):
             lines.append(_entry_line(each))
             continue
         time_s, session, reason, risk, latency_us = each
@@ -94,7 +94,7 @@ def to_lines(noted: Iterable[Entry | Pass]) -> str:
     return "".join([f"{line}\n" for line in lines])
 
 
-def _entry_line(entry: Entry) -> str:
+def _entry_line(entry: LedgerEntry) -> str:
     value: dict[str, object] = {
         "time": round(entry.time_s, 3),
         "session": entry.session,
@@ -128,7 +128,7 @@ def _ran_to_dict(ran: Ran) -> dict[str, object]:
     }
 
 
-def from_line(line: str | bytes) -> Entry | Passes | None:
+def parse_ledger_line(line: str | bytes) -> LedgerEntry | LedgerPasses | None:
     """What a line of a ledger or of `lockgate check --json` counts; None for anything else, however odd."""
     try:
         value = json.loads(line)
@@ -137,43 +137,45 @@ def from_line(line: str | bytes) -> Entry | Passes | None:
     if not isinstance(value, dict):
         return None
     action, tier, reason, risk = value.get("action"), value.get("tier"), value.get("reason"), value.get("risk")
-    session, at = value.get("session", ""), _number(value.get("time", 0.0))
+    session, at = value.get("session", ""), _parse_number(value.get("time", 0.0))
     if not isinstance(action, str) or action not in _ACTIONS or type(tier) is not int or not 1 <= tier <= 3:
         return None
     if not isinstance(reason, str) or risk not in ("low", "high") or at is None:
         return None
     if not isinstance(session, str):
-        if _count(session) is None:
+        if _parse_count(session) is None:
             return None
         session = str(session)
     if "latencies_us" in value:
         times = value["latencies_us"]
         if (action, tier) != ("CONTINUE", 1) or not isinstance(times, list) or not times or len(times) > MAX_PASSES:
             return None
-        latencies = tuple([took for took in map(_number, times) if took is not None])
+        latencies = tuple([took for took in map(_parse_number, times) if took is not None])
         return (
-            Passes(at, session[:MAX_NAME], reason[:MAX_NAME], risk, latencies) if len(latencies) == len(times) else None
+            LedgerPasses(at, session[:MAX_NAME], reason[:MAX_NAME], risk, latencies)
+            if len(latencies) == len(times)
+            else None
         )
-    call, tool, took = value.get("call", 0), value.get("tool", ""), _number(value.get("latency_us"))
-    rules = _rules(value.get("rules"), value.get("findings"))
-    judged = _judged(value.get("tiers", []))
-    if took is None or rules is None or judged is None or _count(call) is None or not isinstance(tool, str):
+    call, tool, took = value.get("call", 0), value.get("tool", ""), _parse_number(value.get("latency_us"))
+    rules = _parse_rules(value.get("rules"), value.get("findings"))
+    judged = _parse_judged(value.get("tiers", []))
+    if took is None or rules is None or judged is None or _parse_count(call) is None or not isinstance(tool, str):
         return None
-    return Entry(
+    return LedgerEntry(
         at, session[:MAX_NAME], call, tool[:MAX_NAME], action, tier, reason[:MAX_NAME], risk, rules, judged, took
     )
 
 
-def _number(value: object) -> float | None:
+def _parse_number(value: object) -> float | None:
     plain = type(value) is float or type(value) is int
     return float(value) if plain and 0 <= value <= _MOST else None  # type: ignore[operator,arg-type]
 
 
-def _count(value: object) -> int | None:
+def _parse_count(value: object) -> int | None:
     return value if type(value) is int and 0 <= value <= _MOST else None
 
 
-def _rules(listed: object, findings: object) -> tuple[str, ...] | None:
+def _parse_rules(listed: object, findings: object) -> tuple[str, ...] | None:
     if listed is None:
         if not findings:
             return ()
@@ -185,7 +187,7 @@ def _rules(listed: object, findings: object) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(rule[:MAX_NAME] for rule in listed))[:_MAX_RULES]
 
 
-def _judged(tiers: object) -> tuple[Ran, ...] | None:
+def _parse_judged(tiers: object) -> tuple[Ran, ...] | None:
     """The judges' part; what the rules took is what they leave of the whole."""
     if not isinstance(tiers, list) or len(tiers) > _MAX_TIERS:
         return None
@@ -195,10 +197,10 @@ def _judged(tiers: object) -> tuple[Ran, ...] | None:
             case {"tier": 1}:
                 continue
             case {"tier": 2 | 3 as tier, "said": str() as said, "by": str() as by, **rest} if said in _SAID:
-                took = _number(rest.get("latency_us"))
-                tokens_in, tokens_out = _count(rest.get("tokens_in", 0)), _count(rest.get("tokens_out", 0))
+                took = _parse_number(rest.get("latency_us"))
+                tokens_in, tokens_out = _parse_count(rest.get("tokens_in", 0)), _parse_count(rest.get("tokens_out", 0))
                 cost = rest.get("cost_usd")
-                usd = None if cost is None else _number(cost)
+                usd = None if cost is None else _parse_number(cost)
                 if took is None or tokens_in is None or tokens_out is None or (usd is None) != (cost is None):
                     return None
                 cached = rest.get("cached") is True

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from lockgate.core.errors import InvalidCall, quoted
 from lockgate.core.sessions.cost_report import fate_of
-from lockgate.core.sessions.ledger_lines import Entry as Counted
+from lockgate.core.sessions.ledger_lines import LedgerEntry as Counted
 from lockgate.core.text.scanner import MAX_TEXT
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Receipt, Risk
 
@@ -38,7 +38,7 @@ _MAX_WORDS = 20_000
 MAX_PAGE = 500
 
 
-class Sort(StrEnum):
+class EntrySort(StrEnum):
     BLOCK = "block"
     GOAL = "goal"
     RULING = "ruling"
@@ -52,10 +52,10 @@ class Sort(StrEnum):
 CLAIMED = "unknown: claimed"
 
 # Entries with a place in the context: they are counted together, and named by their number.
-BLOCKS = frozenset({Sort.BLOCK, Sort.GOAL})
+BLOCKS = frozenset({EntrySort.BLOCK, EntrySort.GOAL})
 
 
-class Ruled(NamedTuple):
+class SearchableRuling(NamedTuple):
     """What of a ruling can be searched for."""
 
     id: str
@@ -76,18 +76,18 @@ class Ruled(NamedTuple):
     ran: str = ""
 
 
-class Entry(NamedTuple):
+class SessionEntry(NamedTuple):
     """Something to keep. The same `key` is kept once, except for rulings; `detail` is JSON in ASCII."""
 
-    sort: Sort
+    sort: EntrySort
     at: float
     key: str = ""
     content: bytes = b""
     detail: str = ""
-    ruled: Ruled | None = None
+    ruled: SearchableRuling | None = None
 
 
-class Row(NamedTuple):
+class SessionRow(NamedTuple):
     """An entry as it is kept: `session` is the session's number, `n` counts its blocks, its rulings or its others."""
 
     seq: int
@@ -102,7 +102,7 @@ class Row(NamedTuple):
     ran: str = ""
 
 
-class Put(NamedTuple):
+class EntryPlace(NamedTuple):
     """Where an entry is; `last` is the newest entry there was before it in the sessions that were named."""
 
     seq: int
@@ -136,7 +136,7 @@ class SessionInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredRuling:
     """One ruled call, as kept. A `seq` of 0 is one that could not be.
 
     `context` is how many blocks of the session the ruling saw, `ran` what the host told afterwards: `ran`, `failed`,
@@ -166,7 +166,7 @@ class Kept:
 RAN = ("ran", "failed", "not-run")
 
 
-class Filter(NamedTuple):
+class RulingFilter(NamedTuple):
     """Which rulings are asked for: those after a `seq` come oldest first, all others newest first."""
 
     session: str = ""
@@ -181,7 +181,7 @@ class Filter(NamedTuple):
     limit: int = 50
 
 
-def checked_name(text: object, what: str) -> str:
+def check_name(text: object, what: str) -> str:
     """A session's id or an entry's key: visible text of some length, so that every store can hold it."""
     if not isinstance(text, str) or not text or len(text) > MAX_ID or not text.isprintable():
         raise InvalidCall(f"{what} must be 1 to {MAX_ID} visible characters, not {quoted(text)}")
@@ -191,17 +191,17 @@ def checked_name(text: object, what: str) -> str:
     return text
 
 
-def plain(text: str, most: int = MAX_ID) -> str:
+def storable_text(text: str, most: int = MAX_ID) -> str:
     """Somebody's text as every store can hold it, for searching."""
     return text[:most].replace("\0", "\N{SYMBOL FOR NULL}").encode("utf-8", "replace").decode()
 
 
-def encoded(text: str) -> bytes:
+def encode_text(text: str) -> bytes:
     """A text to the last bit, half of a surrogate pair included."""
     return text.encode("utf-8", "surrogatepass")
 
 
-def decoded(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     return bytes(data).decode("utf-8", "surrogatepass")
 
 
@@ -214,7 +214,7 @@ def _as_object(value: object) -> object:
 to_json = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), default=_as_object).encode
 
 
-def spelled(
+def ruling_to_json(
     tool: str,
     arguments: Mapping[str, object],
     annotations: Mapping[str, object] | None,
@@ -233,11 +233,11 @@ def spelled(
     except (TypeError, ValueError, RecursionError):
         pass
     left = [_MAX_VALUES]
-    cut = _cut(arguments, left, 0), _cut(annotations, left, 0)
-    return to_json((_cut(tool, left, 0), *cut, ruling, context, False, hash_all()))
+    cut = _shorten(arguments, left, 0), _shorten(annotations, left, 0)
+    return to_json((_shorten(tool, left, 0), *cut, ruling, context, False, hash_all()))
 
 
-def _cut(value: object, left: list[int], depth: int) -> object:
+def _shorten(value: object, left: list[int], depth: int) -> object:
     left[0] -= 1
     if left[0] < 0 or depth > 8:
         return "…"
@@ -245,44 +245,50 @@ def _cut(value: object, left: list[int], depth: int) -> object:
         return value if len(value) <= _MAX_VALUE else f"{value[:_MAX_VALUE]}…"
     if isinstance(value, Mapping):
         items = list(value.items())[: max(0, left[0])]
-        return {str(key)[:_MAX_VALUE]: _cut(item, left, depth + 1) for key, item in items}
+        return {str(key)[:_MAX_VALUE]: _shorten(item, left, depth + 1) for key, item in items}
     if isinstance(value, list | tuple):
-        return [_cut(item, left, depth + 1) for item in value[: max(0, left[0])]]
+        return [_shorten(item, left, depth + 1) for item in value[: max(0, left[0])]]
     if value is None or isinstance(value, bool | float):
         return value
     return value if isinstance(value, int) and value.bit_length() < 2_048 else "…"
 
 
-def ruled(id: str, host: str, tool: str, decision: Decision, arguments: object = None) -> Ruled:
+def searchable_ruling(id: str, host: str, tool: str, decision: Decision, arguments: object = None) -> SearchableRuling:
     rules = " ".join(dict.fromkeys(found.rule.replace(" ", "_") for found in decision.findings))
-    return Ruled(
+    return SearchableRuling(
         id,
         host,
-        plain(tool),
+        storable_text(tool),
         decision.action.value,
         decision.tier,
         decision.reason.value,
-        plain(f" {rules} ", 4_000) if rules else "",
+        storable_text(f" {rules} ", 4_000) if rules else "",
         decision.latency_us,
         decision.cost_usd,
         decision.approval,
         " ".join(f"{ran.tier}:{ran.said}" for ran in decision.judged),
-        sought(
+        searchable_text(
             " ".join(
-                (tool, decision.reason.value, rules, decision.explanation, *islice(_texts(arguments), _MAX_VALUES))
+                (
+                    tool,
+                    decision.reason.value,
+                    rules,
+                    decision.explanation,
+                    *islice(_searchable_parts(arguments), _MAX_VALUES),
+                )
             )
         ),
     )
 
 
-def sought(text: str) -> str:
+def searchable_text(text: str) -> str:
     """A text as it is searched, and searched for: whether letters are small or large makes no difference."""
     if text.isascii() and "\0" not in text:
         return text[:_MAX_WORDS].lower()
-    return plain(text, _MAX_WORDS).casefold()
+    return storable_text(text, _MAX_WORDS).casefold()
 
 
-def _texts(value: object, left: int = 8) -> Iterator[str]:
+def _searchable_parts(value: object, left: int = 8) -> Iterator[str]:
     """Names and values, as far as they are searched."""
     if isinstance(value, str):
         yield value[:_MAX_WORDS]
@@ -292,16 +298,16 @@ def _texts(value: object, left: int = 8) -> Iterator[str]:
             if type(inner) is str:
                 yield inner[:_MAX_WORDS]
             elif left:
-                yield from _texts(inner, left - 1)
+                yield from _searchable_parts(inner, left - 1)
     elif isinstance(value, list | tuple):
         for inner in value[:_MAX_VALUES]:
             if left:
-                yield from _texts(inner, left - 1)
+                yield from _searchable_parts(inner, left - 1)
     elif isinstance(value, float) or (isinstance(value, int) and value.bit_length() < 2_048):
         yield str(value)
 
 
-def decision_of(value: Sequence[object]) -> Decision:
+def decision_from_json(value: Sequence[object]) -> Decision:
     """A ruling as it was kept, or ValueError: a store's file may hold anything."""
     try:
         action, tier, reason, risk, explanation, findings, origins, correction, approval, judged, latency, at = value
@@ -324,7 +330,7 @@ def decision_of(value: Sequence[object]) -> Decision:
         raise ValueError("not a ruling") from error
 
 
-def kept_of(row: Row, session: str, host: str) -> Kept:
+def ruling_from_row(row: SessionRow, session: str, host: str) -> StoredRuling:
     """A row of a ruling, or ValueError."""
     try:
         tool, arguments, annotations, ruling, context, whole, *hashed = json.loads(row.detail)
@@ -332,7 +338,7 @@ def kept_of(row: Row, session: str, host: str) -> Kept:
         raise ValueError("not a ruling") from error
     if not isinstance(arguments, dict) or not isinstance(annotations, dict | None):
         raise ValueError("not a ruling")
-    return Kept(
+    return StoredRuling(
         row.id,
         row.seq,
         session,
@@ -343,7 +349,7 @@ def kept_of(row: Row, session: str, host: str) -> Kept:
         str(tool),
         arguments,
         annotations,
-        decision_of(ruling),
+        decision_from_json(ruling),
         int(context),
         row.ran,
         whole is True,
@@ -354,12 +360,14 @@ def kept_of(row: Row, session: str, host: str) -> Kept:
 _DAMAGED = Decision(Action.PAUSE, 1, Reason.JOURNAL_UNAVAILABLE, Risk.HIGH, "this ruling is damaged in the store")
 
 
-def damaged_of(row: Row, session: str, host: str) -> Kept:
+def damaged_ruling_from_row(row: SessionRow, session: str, host: str) -> StoredRuling:
     """What can be said of a row of a ruling that is none: not even its key, by which it would count for a call."""
-    return Kept(row.id, row.seq, session, host, row.n, row.at, "", "", {}, None, _DAMAGED, 0, whole=False, damaged=True)
+    return StoredRuling(
+        row.id, row.seq, session, host, row.n, row.at, "", "", {}, None, _DAMAGED, 0, whole=False, damaged=True
+    )
 
 
-class Tally(NamedTuple):
+class RulingTally(NamedTuple):
     """One ruling as far as it is counted."""
 
     at: float
@@ -373,7 +381,7 @@ class Tally(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
+class StatsBucket:
     """The rulings of one stretch of time: how many each tier settled, and what that took there."""
 
     at: float
@@ -399,7 +407,7 @@ class Stats:
     since: float
     until: float
     bucket_s: float
-    buckets: tuple[Bucket, ...]
+    buckets: tuple[StatsBucket, ...]
     rules: tuple[RuleCount, ...]
     calls: int
     cost_usd: float
@@ -409,7 +417,7 @@ MAX_BUCKETS = 2_000
 _ACTIONS = frozenset(action.value for action in Action)
 
 
-def stats_of(tallies: Iterable[Tally], *, since: float, until: float, bucket_s: float) -> Stats:
+def stats_from_tallies(tallies: Iterable[RulingTally], *, since: float, until: float, bucket_s: float) -> Stats:
     """All that is counted, each ruling looked at once; a stretch of time without any is a bucket too."""
     if not (math.isfinite(since) and math.isfinite(bucket_s)) or bucket_s <= 0:
         raise InvalidCall("stats need a time in seconds, and buckets of a length above 0")
@@ -430,11 +438,11 @@ def stats_of(tallies: Iterable[Tally], *, since: float, until: float, bucket_s: 
         costs[0] += each.cost_usd
         calls, cost = calls + 1, cost + each.cost_usd
         if each.tier > 1 or each.said:
-            fate = _fate(each)
+            fate = _tally_fate(each)
             for rule in each.rules.split():
                 fates.setdefault(rule, Counter())[fate] += 1
     buckets = tuple(
-        _bucket(since + place * bucket_s, *found.get(place, ([array("d")] * 3, Counter(), [0.0])))
+        _bucket_from_counts(since + place * bucket_s, *found.get(place, ([array("d")] * 3, Counter(), [0.0])))
         for place in range(max(0, math.ceil((until - since) / bucket_s)))
     )
     rules = [
@@ -445,21 +453,23 @@ def stats_of(tallies: Iterable[Tally], *, since: float, until: float, bucket_s: 
     return Stats(since, until, bucket_s, buckets, ranked, calls, cost)
 
 
-def _fate(each: Tally) -> str:
+def _tally_fate(each: RulingTally) -> str:
     ran = [part.partition(":") for part in each.said.split()]
     judged = tuple(Ran(int(tier), said) for tier, _, said in ran)
     fate = fate_of(Counted(each.at, "", 1, "", each.action, each.tier, each.reason, "", (), judged, 0.0))
     return fate if fate in ("upheld", "undecided") else "cleared"
 
 
-def _bucket(at: float, times: Sequence[array[float]], actions: Mapping[str, int], costs: list[float]) -> Bucket:
+def _bucket_from_counts(
+    at: float, times: Sequence[array[float]], actions: Mapping[str, int], costs: list[float]
+) -> StatsBucket:
     latency = {
         tier: (_percentile(ordered, 50), _percentile(ordered, 99))
         for tier, ordered in enumerate(map(sorted, times), 1)
         if ordered
     }
     counts = {action.value: actions.get(action, 0) for action in Action}
-    return Bucket(at, (len(times[0]), len(times[1]), len(times[2])), counts, latency, costs[0])
+    return StatsBucket(at, (len(times[0]), len(times[1]), len(times[2])), counts, latency, costs[0])
 
 
 def _percentile(ordered: Sequence[float], percent: int) -> float:

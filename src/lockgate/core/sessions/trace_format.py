@@ -25,7 +25,7 @@ MAX_NAME = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class TraceHeader:
     schema: str
 
 
@@ -57,7 +57,7 @@ class CallEvent:
     label: str = ""
 
 
-Event = Header | SessionStart | BlockEvent | CallEvent
+Event = TraceHeader | SessionStart | BlockEvent | CallEvent
 
 KEYS = {
     "session": ("goal", "mode", "scope"),
@@ -79,10 +79,10 @@ def decode_line(data: bytes, number: int) -> str:
 
 def parse_line(line: str, number: int) -> Event:
     """The event on one line; whatever is wrong with it is an InvalidTrace that names the line."""
-    return _Line(number).event(line)
+    return TraceLineParser(number).event(line)
 
 
-class _Line:
+class TraceLineParser:
     """One line while it is read: knows its number, so that every refusal can name it."""
 
     def __init__(self, number: int) -> None:
@@ -95,33 +95,36 @@ class _Line:
         # Editors on Windows put a byte order mark before the first line.
         value = self._json(line.removeprefix("\ufeff") if self.number == 1 else line)
         if not isinstance(value, dict):
-            self.refuse(f"an event must be an object, not {_name(value)}", 'for example {"call": {…}}')
+            self.refuse(f"an event must be an object, not {_json_type_name(value)}", 'for example {"call": {…}}')
         if "trace" not in value:
             for key in value:
                 if key not in KEYS:
-                    self.refuse(f"unknown event {quoted(key)}", closest(key, KEYS) or "use session, block or call")
+                    self.refuse(
+                        f"unknown event {quoted(key)}", suggest_closest(key, KEYS) or "use session, block or call"
+                    )
         if len(value) != 1:
             self.refuse("a line must hold exactly one of session, block or call", "put each event on a line of its own")
         ((sort, body),) = value.items()
         if sort == "trace":
             return self._header(body)
         if not isinstance(body, dict):
-            self.refuse(f"`{sort}` must be an object, not {_name(body)}")
+            self.refuse(f"`{sort}` must be an object, not {_json_type_name(body)}")
         for key in body:
             if key not in KEYS[sort]:
                 known = KEYS[sort]
                 self.refuse(
-                    f"unknown key {quoted(key)} in `{sort}`", closest(key, known) or f"known: {', '.join(known)}"
+                    f"unknown key {quoted(key)} in `{sort}`",
+                    suggest_closest(key, known) or f"known: {', '.join(known)}",
                 )
         if sort == "session":
             return self._session(body)
         return self._block(body) if sort == "block" else self._call(body)
 
-    def _header(self, body: object) -> Header:
+    def _header(self, body: object) -> TraceHeader:
         if body != SCHEMA:
-            named = quoted(body) if isinstance(body, str) else _name(body)
+            named = quoted(body) if isinstance(body, str) else _json_type_name(body)
             self.refuse(f"unknown trace format {named}", f"this version reads `{SCHEMA}`")
-        return Header(SCHEMA)
+        return TraceHeader(SCHEMA)
 
     def _session(self, body: Mapping[str, object]) -> SessionStart:
         word = self._name_or_none(body, "session", "mode")
@@ -136,10 +139,10 @@ class _Line:
         kind = self._name_or_none(body, "block", "kind")
         mutable = body.get("mutable")
         if mutable is not None and not isinstance(mutable, bool):
-            self.refuse(f"`block.mutable` must be true or false, not {_name(mutable)}")
+            self.refuse(f"`block.mutable` must be true or false, not {_json_type_name(mutable)}")
         parents = body.get("tainted_by")
         if not isinstance(parents, list | None):
-            self.refuse(f"`block.tainted_by` must be a list of block ids, not {_name(parents)}")
+            self.refuse(f"`block.tainted_by` must be a list of block ids, not {_json_type_name(parents)}")
         return BlockEvent(
             content=self._text(body, "block", "content"),
             source=self._named(body, "block", "source"),
@@ -209,7 +212,7 @@ class _Line:
         if value is None and key not in body:
             self.refuse(f"`{sort}` needs `{key}`")
         if not isinstance(value, str):
-            self.refuse(f"`{sort}.{key}` must be text, not {_name(value)}")
+            self.refuse(f"`{sort}.{key}` must be text, not {_json_type_name(value)}")
         self._whole(value, f"{sort}.{key}")
         return value
 
@@ -224,7 +227,7 @@ class _Line:
 
     def _checked_name(self, value: object, path: str) -> str:
         if not isinstance(value, str):
-            self.refuse(f"`{path}` must be text, not {_name(value)}")
+            self.refuse(f"`{path}` must be text, not {_json_type_name(value)}")
         if not value or len(value) > MAX_NAME:
             self.refuse(f"`{path}` must have 1 to {MAX_NAME:,} characters, not {len(value):,}")
         self._whole(value, path)
@@ -232,7 +235,7 @@ class _Line:
 
     def _one_of(self, word: str, key: str, words: list[str]) -> str:
         if word not in words:
-            self.refuse(f"unknown {key} {quoted(word)}", closest(word, words) or f"use {', '.join(words)}")
+            self.refuse(f"unknown {key} {quoted(word)}", suggest_closest(word, words) or f"use {', '.join(words)}")
         return word
 
     def _object(self, body: Mapping[str, object], key: str) -> Mapping[str, object]:
@@ -240,7 +243,7 @@ class _Line:
             self.refuse(f"`call` needs `{key}`", "a call without arguments has an empty object")
         value = body[key]
         if not isinstance(value, dict):
-            self.refuse(f"`call.{key}` must be an object, not {_name(value)}")
+            self.refuse(f"`call.{key}` must be an object, not {_json_type_name(value)}")
         pending: list[tuple[object, int]] = [(value, 1)]
         while pending:
             item, depth = pending.pop()
@@ -273,7 +276,7 @@ class _Line:
         self.refuse(f"nested more than {MAX_DEPTH} levels deep")
 
 
-def closest(word: str, known: Iterable[str]) -> str:
+def suggest_closest(word: str, known: Iterable[str]) -> str:
     """A hint with the known word that was probably meant; empty when none is near."""
     from difflib import get_close_matches
 
@@ -282,7 +285,7 @@ def closest(word: str, known: Iterable[str]) -> str:
     return f"did you mean `{near[0]}`?" if near else ""
 
 
-def _name(value: object) -> str:
+def _json_type_name(value: object) -> str:
     """A JSON value's type in the words of JSON."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]

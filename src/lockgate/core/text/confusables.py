@@ -48,7 +48,7 @@ _LOOKALIKES = {
     "/": "\u2044\u2215",
 }
 # Those that cannot be told from the letter in any typeface, of Cyrillic, Greek and Armenian.
-CLOSEST = (
+CLOSEST_LOOKALIKES = (
     "\u0430\u0441\u0435\u043e\u0440\u0445\u0443\u0456\u0458\u0455\u04bb\u0501\u0410\u0412\u0421\u0415\u041d\u0406\u041a\u041c\u041e\u0420"
     "\u0405\u0422\u0425\u03b1\u03bd\u03bf\u03c1\u03b9\u03ba\u0391\u0392\u0395\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u0578\u0585\u057d\u0570"
 )
@@ -93,7 +93,7 @@ _PAIRS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
+class HiddenText:
     """Text that somebody took care to hide: which way, what it says, and where it stands."""
 
     how: str
@@ -103,41 +103,41 @@ class Hidden:
 
 
 @cache
-def pattern(source: str) -> re.Pattern[str]:
+def compile_pattern(source: str) -> re.Pattern[str]:
     """Compiled at first use: a dozen classes of this size would be a tenth of the start-up time."""
     return re.compile(source)
 
 
 @cache
-def bytes_pattern(source: bytes) -> re.Pattern[bytes]:
+def compile_bytes_pattern(source: bytes) -> re.Pattern[bytes]:
     return re.compile(source)
 
 
-def wordlike(text: str) -> bool:
+def is_wordlike(text: str) -> bool:
     """Whether the Latin letters of a text could be words; a sample decides."""
     words = re.findall("[a-z]{2,40}", text[:2000].lower())[:80]
     pairs = [word[i : i + 2] for word in words for i in range(len(word) - 1)]
     return len(pairs) >= 4 and 2 * sum(pair in _PAIRS for pair in pairs) >= len(pairs)
 
 
-def _beyond_ascii(text: str) -> str:
+def _drop_ascii(text: str) -> str:
     """What in a text is not ASCII; the rest is dropped as bytes, of which a thousand cost as much as one search."""
     return text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass")
 
 
-def cleaned(text: str, gates: frozenset[str]) -> str:
+def remove_invisible(text: str, gates: frozenset[str]) -> str:
     """The text without its invisible characters, and with plain spaces for the unusual ones."""
     if text.isascii() and "invisible" not in gates:
         return text
     for ch in CONTROLS:
         if ch in text:
             text = text.replace(ch, "")
-    rest = _beyond_ascii(text)
+    rest = _drop_ascii(text)
     for ch, plain in _PLAIN.items():
         if ch in rest:
             text = text.replace(ch, plain)
     if gates & {"tags", "selectors"}:
-        text = pattern(f"[{_TAGS}{_SELECTORS}]+").sub("", text)
+        text = compile_pattern(f"[{_TAGS}{_SELECTORS}]+").sub("", text)
     return text
 
 
@@ -145,7 +145,7 @@ def cleaned(text: str, gates: frozenset[str]) -> str:
 SLICE = 65_536
 
 
-class _Folds(dict[int, str]):
+class _FoldTable(dict[int, str]):
     """A character's code to the Latin text it is read as, worked out once per character."""
 
     def __missing__(self, code: int) -> str:
@@ -167,10 +167,10 @@ class _Folds(dict[int, str]):
         return said
 
 
-_FOLDS = _Folds()
+_FOLD_TABLE = _FoldTable()
 
 
-def folded(text: str, gates: frozenset[str]) -> str:
+def fold_to_latin(text: str, gates: frozenset[str]) -> str:
     """The text with every character that resembles Latin letters replaced by them, and combining marks dropped.
 
     When alphabets only touch, the words where they do are folded and the others are left alone: they are Russian.
@@ -180,23 +180,23 @@ def folded(text: str, gates: frozenset[str]) -> str:
     if gates & {"compat", "marks"}:
         flat = text.encode("ascii", "replace")
         if flat.count(b"?") > len(text) // 16:
-            return _translated(text)
+            return _translate_slices(text)
         # Mostly ASCII: only the stretches in between are worth a lookup per character.
-        return _spliced(text, [odd.span() for odd in re.finditer(rb"\?+", flat)])
-    words, complete = _touching(text)
-    return _spliced(text, words) if complete else _translated(text)
+        return _translate_spans(text, [odd.span() for odd in re.finditer(rb"\?+", flat)])
+    words, complete = _find_mixed_words(text)
+    return _translate_spans(text, words) if complete else _translate_slices(text)
 
 
-def _translated(text: str) -> str:
+def _translate_slices(text: str) -> str:
     # In slices, between which other threads have their turn: an event loop is waiting for the interpreter's lock.
-    return "".join([text[at : at + SLICE].translate(_FOLDS) for at in range(0, len(text), SLICE)])
+    return "".join([text[at : at + SLICE].translate(_FOLD_TABLE) for at in range(0, len(text), SLICE)])
 
 
-def _spliced(text: str, spans: list[tuple[int, int]]) -> str:
+def _translate_spans(text: str, spans: list[tuple[int, int]]) -> str:
     pieces: list[str] = []
     done = 0
     for start, end in spans:
-        pieces += text[done:start], text[start:end].translate(_FOLDS)
+        pieces += text[done:start], text[start:end].translate(_FOLD_TABLE)
         done = end
     return "".join(pieces) + text[done:]
 
@@ -220,19 +220,19 @@ _GATED = (
 _UNUSUAL = f"[{INVISIBLE}{BIDI}{SPACES}{_TAGS}{_SELECTORS}{_STYLED}{_MARKS}]"
 
 
-def gates_of(text: str) -> frozenset[str]:
+def gates_from_text(text: str) -> frozenset[str]:
     """Which of the gates on characters a decoded text might open, which no pass of the scanner has seen yet."""
     if text.isascii():
         return frozenset()
-    rest = _beyond_ascii(text)
-    unusual = "".join(set(pattern(_UNUSUAL).findall(rest)))
-    gates = {gate for gate, source in _GATED if pattern(source).search(unusual)}
-    if pattern(f"[{_FOREIGN}]").search(rest):
+    rest = _drop_ascii(text)
+    unusual = "".join(set(compile_pattern(_UNUSUAL).findall(rest)))
+    gates = {gate for gate, source in _GATED if compile_pattern(source).search(unusual)}
+    if compile_pattern(f"[{_FOREIGN}]").search(rest):
         gates.add("mixed")
     return frozenset(gates)
 
 
-def hidden(text: str, gates: frozenset[str]) -> Iterator[Hidden]:
+def find_hidden_text(text: str, gates: frozenset[str]) -> Iterator[HiddenText]:
     """What is hidden in the characters of a text, for the gates that fired; ordinary typography is not."""
     if not text.isascii():
         for gate, find in _FINDERS.items():
@@ -240,20 +240,20 @@ def hidden(text: str, gates: frozenset[str]) -> Iterator[Hidden]:
                 yield from find(text)
 
 
-def _tagged(text: str) -> Iterator[Hidden]:
+def _find_tags(text: str) -> Iterator[HiddenText]:
     for flag in _TAG_FLAGS:
         text = text.replace(flag, " " * len(flag))
-    runs = pattern(f"[{_TAGS}]+").findall(text)
+    runs = compile_pattern(f"[{_TAGS}]+").findall(text)
     if runs:
         start, end = text.index(runs[0]), text.rindex(runs[-1]) + len(runs[-1])
         # One run per letter is a message laid over other text, one run per line is several messages.
         for glue in ("",) if len(runs) == 1 else ("", " "):
             codes = glue.join(runs).encode("utf-32-le")[::4]
-            yield Hidden("tags", codes.translate(None, bytes(range(32))).decode("ascii", "replace"), start, end)
+            yield HiddenText("tags", codes.translate(None, bytes(range(32))).decode("ascii", "replace"), start, end)
 
 
-def _selected(text: str) -> Iterator[Hidden]:
-    found = pattern(f"[{_SELECTORS}]{{2,}}|(?<=[A-Za-z ])[{_SELECTORS}]").findall(text)
+def _find_selectors(text: str) -> Iterator[HiddenText]:
+    found = compile_pattern(f"[{_SELECTORS}]{{2,}}|(?<=[A-Za-z ])[{_SELECTORS}]").findall(text)
     chosen = "".join(run for run in found if run.strip("\ufe0e\ufe0f"))
     if len(chosen) < 2:
         return
@@ -264,7 +264,7 @@ def _selected(text: str) -> Iterator[Hidden]:
     if max(values) < 16:
         ways.append(bytes(high << 4 | low for high, low in zip(values[::2], values[1::2], strict=False)))
     texts = [way.decode("utf-8", "replace") for way in ways]
-    yield Hidden("selectors", max(texts, key=lambda said: sum(map(str.isalnum, said)) / len(said)), start, end)
+    yield HiddenText("selectors", max(texts, key=lambda said: sum(map(str.isalnum, said)) / len(said)), start, end)
 
 
 # Break opportunities stand before capitals and after signs, so between two small letters somebody split a word.
@@ -272,44 +272,44 @@ _SPLIT_WORD = f"(?<=[A-Za-z])[{INVISIBLE}]{{1,64}}(?=[a-z])"
 _JOINERS, _SOFT_HYPHEN = "\u200c\u200d", "\u00ad"
 
 
-def _invisible(text: str) -> Iterator[Hidden]:
+def _find_invisible(text: str) -> Iterator[HiddenText]:
     # Soft hyphens and joiners have honest uses inside words; one letter between two hyphens, or two joiners, has not.
     split, joined = [], []
-    for match in islice(pattern(_SPLIT_WORD).finditer(text), 256):
+    for match in islice(compile_pattern(_SPLIT_WORD).finditer(text), 256):
         kinds = match[0].replace(_SOFT_HYPHEN, "")
         if kinds.strip(_JOINERS):
             split += [match.span()] if text[match.start() - 1].islower() else []
         elif kinds:
             joined.append(match.span())
-    split += [match.span() for match in islice(pattern("(?<=[A-Za-z])\u00ad[A-Za-z]\u00ad").finditer(text), 64)]
+    split += [match.span() for match in islice(compile_pattern("(?<=[A-Za-z])\u00ad[A-Za-z]\u00ad").finditer(text), 64)]
     places = sorted(split + (joined if len(joined) > 1 else []))
     if places:
-        start, end = _word(text, places[0][0])[0], _word(text, places[-1][1])[1]
-        yield Hidden("invisible", cleaned(text[start:end][:4096], frozenset()), start, end)
-    for run in islice(pattern(f"[{INVISIBLE}]{{16,}}").finditer(text), 64):
+        start, end = _word_around(text, places[0][0])[0], _word_around(text, places[-1][1])[1]
+        yield HiddenText("invisible", remove_invisible(text[start:end][:4096], frozenset()), start, end)
+    for run in islice(compile_pattern(f"[{INVISIBLE}]{{16,}}").finditer(text), 64):
         if len(kinds_used := sorted(set(run[0][:4096]))) > 1:
-            yield Hidden("invisible", _bits(run[0], kinds_used), run.start(), run.end())
+            yield HiddenText("invisible", _decode_bits(run[0], kinds_used), run.start(), run.end())
 
 
-def _bits(run: str, kinds: list[str]) -> str:
+def _decode_bits(run: str, kinds: list[str]) -> str:
     """What a run of two kinds of invisible characters says as bits, when it says something."""
     for zero, one in (kinds, kinds[::-1]) if len(kinds) == 2 else ():
         bits = run[:65_536].replace(zero, "0").replace(one, "1")
         whole = bits[: len(bits) // 8 * 8]
         if whole.isdecimal():
             said = int(whole, 2).to_bytes(len(whole) // 8, "big").decode("utf-8", "replace")
-            if said.isprintable() and wordlike(said):
+            if said.isprintable() and is_wordlike(said):
                 return said
     return ""
 
 
-def _reordered(text: str) -> Iterator[Hidden]:
+def _find_reordered(text: str) -> Iterator[HiddenText]:
     # An override, or an embedding from right to left with nothing from right to left in it, shows a reader another
     # text than the one that is there. At the start of a line it is a translation with words left in English.
-    odd = pattern("(?:\u202e|(?<=[^\n])[\u202b\u2067])([^\u0590-\u08ff\u202c\u2069\ufb1d-\ufdff\n]{2,400})")
+    odd = compile_pattern("(?:\u202e|(?<=[^\n])[\u202b\u2067])([^\u0590-\u08ff\u202c\u2069\ufb1d-\ufdff\n]{2,400})")
     for match in islice(odd.finditer(text), 16):
         if sum(ch.isascii() and ch.isalpha() for ch in match[1][:16]) >= 3:
-            yield Hidden("bidi", cleaned(match[1], frozenset())[::-1], match.start(), match.end())
+            yield HiddenText("bidi", remove_invisible(match[1], frozenset())[::-1], match.start(), match.end())
 
 
 # Phonetic letters are folded too, but they are evidence of nothing: dictionaries are full of them.
@@ -318,54 +318,60 @@ _IS_FOREIGN = f"[{_FOREIGN}\u0250-\u02af]"
 # foreign name is grammar, and capitals are mixed up by accident in acronyms and part numbers.
 _FOREIGN_INSIDE = f"[a-z][{_FOREIGN}]+[a-z]|[{_FOREIGN}][a-z]+[{_FOREIGN}]|^[\u0400-\u052f\u0531-\u0587][a-z]{{2}}"
 _WORD_BEFORE, _WORD_AFTER = f"[\\w{INVISIBLE}]{{0,40}}\\Z", f"[\\w{INVISIBLE}]{{0,40}}"
-_MOST_TOUCHING, _MOST_TRIES = 64, 2048
+_MAX_MIXED_WORDS, _MAX_TRIES = 64, 2048
 _TOUCH = bytes(97 if chr(i).isalpha() else 63 if i == 63 else 32 for i in range(128)) + b" " * 128
 
 
-def _word(text: str, at: int) -> tuple[int, int]:
+def _word_around(text: str, at: int) -> tuple[int, int]:
     """The word around a place: at most 40 characters to each side, invisible characters included."""
-    head = pattern(_WORD_BEFORE).search(text[max(0, at - 40) : at])
-    tail = pattern(_WORD_AFTER).match(text, at)
+    head = compile_pattern(_WORD_BEFORE).search(text[max(0, at - 40) : at])
+    tail = compile_pattern(_WORD_AFTER).match(text, at)
     return at - (len(head[0]) if head else 0), tail.end() if tail else at
 
 
-def _touching(text: str) -> tuple[list[tuple[int, int]], bool]:
+def _find_mixed_words(text: str) -> tuple[list[tuple[int, int]], bool]:
     """Words in which a Latin letter touches one of another alphabet, and whether those are all."""
     # One byte per character, so that plain searches find the places; accented letters are tried in vain.
     flat = text.encode("ascii", "replace").translate(_TOUCH)
     words: list[tuple[int, int]] = []
     before, after = flat.find(b"a?"), flat.find(b"?a")
-    for _ in range(_MOST_TRIES):
-        if (before < 0 and after < 0) or len(words) == _MOST_TOUCHING:
+    for _ in range(_MAX_TRIES):
+        if (before < 0 and after < 0) or len(words) == _MAX_MIXED_WORDS:
             break
         at = before + 1 if after < 0 or 0 <= before < after else after
         end = at + 1
-        if pattern(_IS_FOREIGN).match(text, at):
-            start, end = _word(text, at)
+        if compile_pattern(_IS_FOREIGN).match(text, at):
+            start, end = _word_around(text, at)
             words.append((max(start, words[-1][1]) if words else start, end))
         before = flat.find(b"a?", end - 1) if 0 <= before < end else before
         after = flat.find(b"?a", end) if 0 <= after < end else after
     return words, before < 0 and after < 0
 
 
-def _mixed(text: str) -> Iterator[Hidden]:
-    found = [(start, end) for start, end in _touching(text)[0] if _spells_latin(text[start:end])]
+def _find_lookalikes(text: str) -> Iterator[HiddenText]:
+    found = [(start, end) for start, end in _find_mixed_words(text)[0] if _is_disguised_latin(text[start:end])]
     # In a text of another alphabet a word or two are slips of the keyboard.
     mostly_foreign = len(text) > 80 and text.encode("ascii", "replace").count(b"?") * 4 > len(text)
     if len(found) > (2 if mostly_foreign else 0):
-        said = " ".join(text[start:end].translate(_FOLDS) for start, end in found)
-        yield Hidden("lookalike", said, found[0][0], found[-1][1])
+        said = " ".join(text[start:end].translate(_FOLD_TABLE) for start, end in found)
+        yield HiddenText("lookalike", said, found[0][0], found[-1][1])
 
 
-def _spells_latin(word: str) -> bool:
+def _is_disguised_latin(word: str) -> bool:
     """Whether a word mixes alphabets so as to read as a Latin one."""
-    latin = word.translate(_FOLDS)
-    return len(word) > 3 and latin.isascii() and latin.isalpha() and pattern(_FOREIGN_INSIDE).search(word) is not None
+    latin = word.translate(_FOLD_TABLE)
+    return (
+        len(word) > 3
+        and latin.isascii()
+        and latin.isalpha()
+        and compile_pattern(_FOREIGN_INSIDE).search(word) is not None
+    )
 
 
-def _styled(text: str) -> Iterator[Hidden]:
+def _find_styled(text: str) -> Iterator[HiddenText]:
     found = [
-        (match, match[0].translate(_FOLDS)) for match in islice(pattern(f"[{_STYLED}]{{2,64}}").finditer(text), 128)
+        (match, match[0].translate(_FOLD_TABLE))
+        for match in islice(compile_pattern(f"[{_STYLED}]{{2,64}}").finditer(text), 128)
     ]
     words = [(match.span(), word) for match, word in found if word.isascii() and word.isalpha()]
     # Acronyms and symbols are set in such letters; two words side by side are not.
@@ -374,15 +380,15 @@ def _styled(text: str) -> Iterator[Hidden]:
         for (before, first), (after, second) in pairwise(words)
     )
     said = " ".join(word for _, word in words)
-    if phrase and len(said) >= 10 and wordlike(said):
-        yield Hidden("styled", said, words[0][0][0], words[-1][0][1])
+    if phrase and len(said) >= 10 and is_wordlike(said):
+        yield HiddenText("styled", said, words[0][0][0], words[-1][0][1])
 
 
-_FINDERS: dict[str, Callable[[str], Iterator[Hidden]]] = {
-    "tags": _tagged,
-    "selectors": _selected,
-    "invisible": _invisible,
-    "bidi": _reordered,
-    "mixed": _mixed,
-    "compat": _styled,
+_FINDERS: dict[str, Callable[[str], Iterator[HiddenText]]] = {
+    "tags": _find_tags,
+    "selectors": _find_selectors,
+    "invisible": _find_invisible,
+    "bidi": _find_reordered,
+    "mixed": _find_lookalikes,
+    "compat": _find_styled,
 }

@@ -14,32 +14,32 @@ from itertools import islice, pairwise
 from math import log2
 from typing import NamedTuple
 
-from lockgate.core.text.confusables import SLICE, Hidden, bytes_pattern, pattern, wordlike
+from lockgate.core.text.confusables import SLICE, HiddenText, compile_bytes_pattern, compile_pattern, is_wordlike
 
 # --- codes in place
 
 
-def _percent(text: str) -> tuple[str, bool]:
-    return _bytes_of(text, b"%", rb"%(?=[0-9A-Fa-f]{2})"), True
+def _decode_percent(text: str) -> tuple[str, bool]:
+    return _decode_byte_codes(text, b"%", rb"%(?=[0-9A-Fa-f]{2})"), True
 
 
-def _quoted(text: str) -> tuple[str, bool]:
+def _decode_quoted_printable(text: str) -> tuple[str, bool]:
     # The standard's capital letters only: `url=data:` is no code.
-    return _bytes_of(text.replace("=\r\n", "").replace("=\n", ""), b"=", rb"=(?=[0-9A-F]{2})"), True
+    return _decode_byte_codes(text.replace("=\r\n", "").replace("=\n", ""), b"=", rb"=(?=[0-9A-F]{2})"), True
 
 
-def _bytes_of(text: str, mark: bytes, code: bytes) -> str:
+def _decode_byte_codes(text: str, mark: bytes, code: bytes) -> str:
     """A text with its codes for bytes replaced by what those bytes are in UTF-8."""
     raw = text.encode("utf-8", "surrogatepass").replace(b"\\", b"\\\\")
     # As `\xNN` the interpreter decodes them in one pass, in a fiftieth of the time of a loop over the codes.
-    if bytes_pattern(code.replace(b"(?=", b"(?!")).search(raw):
-        raw = b"".join([bytes_pattern(code).sub(rb"\\x", piece) for piece in _pieces(raw, mark)])
+    if compile_bytes_pattern(code.replace(b"(?=", b"(?!")).search(raw):
+        raw = b"".join([compile_bytes_pattern(code).sub(rb"\\x", piece) for piece in _split_between_codes(raw, mark)])
     else:
         raw = raw.replace(mark, b"\\x")
     return raw.decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")
 
 
-def _pieces(raw: bytes, mark: bytes) -> Iterator[bytes]:
+def _split_between_codes(raw: bytes, mark: bytes) -> Iterator[bytes]:
     """In slices, between which other threads have their turn; none ends in the middle of a code of three bytes."""
     at = 0
     while at < len(raw):
@@ -50,7 +50,7 @@ def _pieces(raw: bytes, mark: bytes) -> Iterator[bytes]:
         at = end
 
 
-def _escapes(text: str) -> tuple[str, bool]:
+def _decode_escapes(text: str) -> tuple[str, bool]:
     for twice in ("\\\\u", "\\\\x", "\\\\n", "\\\\U0") if "\\\\" in text else ():
         for _ in range(3):
             if twice not in text:
@@ -61,8 +61,8 @@ def _escapes(text: str) -> tuple[str, bool]:
             text = text.replace(short, plain)
     whole = True
     if "\\u{" in text:
-        most = _most_steps(text)
-        braces = pattern(r"\\u\{0{0,4}([0-9A-Fa-f]{1,5}|10[0-9A-Fa-f]{4})\}")
+        most = _step_limit(text)
+        braces = compile_pattern(r"\\u\{0{0,4}([0-9A-Fa-f]{1,5}|10[0-9A-Fa-f]{4})\}")
         text, count = braces.subn(lambda match: chr(int(match[1], 16)), text, count=most)
         whole = count < most
     # Every backslash is made a literal one, and those of valid escapes are then taken back.
@@ -70,12 +70,12 @@ def _escapes(text: str) -> tuple[str, bool]:
         long = ""
         if "000" in text:
             # Of a style sheet's escapes those of six digits only: a shorter one may begin a name, as in `C:\\add`.
-            text = pattern(r"\\0000([2-7][0-9A-Fa-f]) ?").sub(r"\\x\1", text)
+            text = compile_pattern(r"\\0000([2-7][0-9A-Fa-f]) ?").sub(r"\\x\1", text)
             long = "|U000[0-3][0-9A-Fa-f]{4}" if "\\U000" in text else ""
             # Characters that are not drawn stand in tables of characters too; several in a row say something.
-            if long and pattern(r"\\U000[Ee][0-9A-Fa-f]{4}(?:\\U000[Ee][0-9A-Fa-f]{4}){3}").search(text):
+            if long and compile_pattern(r"\\U000[Ee][0-9A-Fa-f]{4}(?:\\U000[Ee][0-9A-Fa-f]{4}){3}").search(text):
                 long += "|U000[Ee][0-9A-Fa-f]{4}"
-        valid = pattern(rf"\\\\(?=x[0-9A-Fa-f]{{2}}|u[0-9A-Fa-f]{{4}}|[01][0-7]{{2}}{long})")
+        valid = compile_pattern(rf"\\\\(?=x[0-9A-Fa-f]{{2}}|u[0-9A-Fa-f]{{4}}|[01][0-7]{{2}}{long})")
         text = valid.sub(r"\\", text.replace("\\", "\\\\")).encode("raw_unicode_escape").decode("unicode_escape")
     try:
         text.encode()
@@ -89,22 +89,22 @@ _COMMON_ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&#39;", "'"
 _ENTITY = r"#0{0,8}([0-9]{1,7});?|#[xX]0{0,8}([0-9A-Fa-f]{1,6});?|([A-Za-z][A-Za-z0-9]{1,31});"
 
 
-def _entities(text: str) -> tuple[str, bool]:
+def _decode_entities(text: str) -> tuple[str, bool]:
     for name, plain in _COMMON_ENTITIES:
         text = text.replace(name, plain)
-    most = _most_steps(text)
+    most = _step_limit(text)
     head, *parts = text.split("&")
     # The same references come back with the same text behind them, most of all where nothing but references is left.
     known: dict[str, str] = {}
     for part in parts:
         if part not in known:
-            known[part] = _entity(part) if len(known) < most else "&" + part
+            known[part] = _decode_entity(part) if len(known) < most else "&" + part
     return head + "".join([known[part] for part in parts]), len(known) <= most
 
 
-def _entity(part: str) -> str:
+def _decode_entity(part: str) -> str:
     """The text after one ampersand, its reference replaced."""
-    match = pattern(_ENTITY).match(part)
+    match = compile_pattern(_ENTITY).match(part)
     if match is None:
         return "&" + part
     if match[3]:
@@ -117,13 +117,13 @@ def _entity(part: str) -> str:
     return said + part[match.end() :]
 
 
-def _most_steps(text: str) -> int:
+def _step_limit(text: str) -> int:
     """How often a decoder may do something that costs a microsecond; ordinary text stays far below."""
     return 512 + len(text) // 32
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class InlineCode:
     """One way of writing characters as codes.
 
     `decode` gives the text and whether it got to the end; `mark` begins every code; `letter` is a code for plain ASCII:
@@ -135,18 +135,18 @@ class Code:
     decode: Callable[[str], tuple[str, bool]]
     letter: str
 
-    def left_in(self, text: str) -> bool:
+    def is_left_in(self, text: str) -> bool:
         """Whether there is a code for a letter; with one mark in front the search can jump from one to the next."""
         if self.mark not in text:
             return False
-        return pattern(self.letter.replace("{1,3}", "", 1)).search(text) is not None
+        return compile_pattern(self.letter.replace("{1,3}", "", 1)).search(text) is not None
 
-    def spelled(self, text: str) -> Iterator[Hidden]:
+    def find_spelled_words(self, text: str) -> Iterator[HiddenText]:
         """Words of which every letter is a code."""
-        if not self.left_in(text):
+        if not self.is_left_in(text):
             return
         # The first code stands outside the group so that the search can jump from one mark to the next.
-        runs = list(islice(pattern(f"{self.letter}(?:{self.letter}){{2,63}}").finditer(text), 64))
+        runs = list(islice(compile_pattern(f"{self.letter}(?:{self.letter}){{2,63}}").finditer(text), 64))
         if not runs:
             return
         start, end = runs[0].start(), runs[-1].end()
@@ -155,34 +155,34 @@ class Code:
         # In binary data a third of the codes happen to be letters, and they happen to spell nothing.
         codes = text.count(self.mark, start, end) - text.count(self.mark * 2, start, end)
         mostly = sum(map(len, words)) * 10 >= codes * 7
-        if mostly and sum(map(str.isalpha, said)) >= 8 and (wordlike(said) or len(runs) == 64):
-            yield Hidden(self.name, said, start, end)
+        if mostly and sum(map(str.isalpha, said)) >= 8 and (is_wordlike(said) or len(runs) == 64):
+            yield HiddenText(self.name, said, start, end)
 
 
 CODES = (
-    Code(
+    InlineCode(
         "escape",
         "\\",
-        _escapes,
+        _decode_escapes,
         r"\\{1,3}(?:x[2-7]H|u00[2-7]H|u\{0{0,4}[2-7]H\}|1[0-7]{2}|0[4-7][0-7]|U000000[2-7]H|0000[2-7]H ?)".replace(
             "H", "[0-9A-Fa-f]"
         ),
     ),
-    Code(
+    InlineCode(
         "entity",
         "&",
-        _entities,
+        _decode_entities,
         r"&(?:amp;){0,2}#(?:[xX]0{0,6}[2-7][0-9A-Fa-f]|0{0,6}(?:3[2-9]|[4-9][0-9]|1[01][0-9]|12[0-6]));?",
     ),
-    Code("percent", "%", _percent, r"%[2-7][0-9A-Fa-f]"),
-    Code("quoted", "=", _quoted, r"=[2-7][0-9A-F]"),
+    InlineCode("percent", "%", _decode_percent, r"%[2-7][0-9A-Fa-f]"),
+    InlineCode("quoted", "=", _decode_quoted_printable, r"=[2-7][0-9A-F]"),
 )
 
 
 # --- runs
 
 
-class Run(NamedTuple):
+class EncodedRun(NamedTuple):
     """Where a run stands; `broken` when it has line breaks or separators in it, `column` when every line is short."""
 
     start: int
@@ -191,7 +191,7 @@ class Run(NamedTuple):
     column: bool = False
 
 
-class Decoded(NamedTuple):
+class DecodedRun(NamedTuple):
     """The bytes of a run and, if they are text, the text; `mostly` when most of the run is that text."""
 
     kind: str
@@ -215,7 +215,7 @@ _SHORTEST_COLUMN = 50
 _HEX_PAIRS = rb"(?:(?:0x)?[0-9A-Fa-f]{2}(?:[ :-]|, ?)){8,2000}(?:0x)?[0-9A-Fa-f]{2}"
 
 
-def runs(flat: bytes, shortest: int, *, columns: bool, separated: bool) -> Iterator[Run]:
+def find_runs(flat: bytes, shortest: int, *, columns: bool, separated: bool) -> Iterator[EncodedRun]:
     """Where runs of the base64 or hexadecimal alphabets stand, the lines of one run joined.
 
     `columns` asks for runs on short lines as well, `separated` for pairs of hexadecimal digits with something between.
@@ -224,28 +224,30 @@ def runs(flat: bytes, shortest: int, *, columns: bool, separated: bool) -> Itera
     needle = b"x" * shortest
     at = mask.find(needle)
     while at >= 0:
-        single = _end(mask, at + shortest)
-        end, _ = _joined(flat, mask, at, single)
-        yield Run(at, end, end != single)
+        single = _end_of_stretch(mask, at + shortest)
+        end, _ = _join_lines(flat, mask, at, single)
+        yield EncodedRun(at, end, end != single)
         at = mask.find(needle, end)
-    yield from _columns(flat, mask, shortest) if columns else ()
+    yield from _find_columns(flat, mask, shortest) if columns else ()
     # The mask says cheaply that there is none.
     pairs = flat.translate(_PAIR_MASK) if separated else b""
     if b"hhshhshhshhs" in pairs or b"xhhsshxhhss" in pairs or b"xhhshxhhs" in pairs:
         # Only what is written with nothing else can hold nine pairs; a try at every place costs as much as the rest.
-        for at, end in _stretches(flat.translate(_PAIR_WRITTEN), _NINE_PAIRS):
-            for match in bytes_pattern(_HEX_PAIRS).finditer(flat, at, end):
-                yield Run(*match.span(), True)
+        for at, end in _find_stretches(flat.translate(_PAIR_WRITTEN), _NINE_PAIRS):
+            for match in compile_bytes_pattern(_HEX_PAIRS).finditer(flat, at, end):
+                yield EncodedRun(*match.span(), True)
 
 
-def _joined(flat: bytes, mask: bytes, at: int, end: int) -> tuple[int, int]:
+def _join_lines(flat: bytes, mask: bytes, at: int, end: int) -> tuple[int, int]:
     """Where the run ends whose first line is `at:end`, and how long it is without what stands between its lines."""
     width = size = whole = end - at
     # All lines of one run have the same length, and only its last one may be shorter.
     while (
-        size == width and (gap := bytes_pattern(_LINE_BREAK).match(flat, end)) and mask.startswith(b"xxxx", gap.end())
+        size == width
+        and (gap := compile_bytes_pattern(_LINE_BREAK).match(flat, end))
+        and mask.startswith(b"xxxx", gap.end())
     ):
-        following = _end(mask, gap.end())
+        following = _end_of_stretch(mask, gap.end())
         size = following - gap.end()
         if size > width:
             break
@@ -254,33 +256,33 @@ def _joined(flat: bytes, mask: bytes, at: int, end: int) -> tuple[int, int]:
     return end, whole
 
 
-def _columns(flat: bytes, mask: bytes, shortest: int) -> Iterator[Run]:
+def _find_columns(flat: bytes, mask: bytes, shortest: int) -> Iterator[EncodedRun]:
     """Runs on lines that are too short to be one by themselves."""
-    match = bytes_pattern(_TWO_LINES).search(flat)
+    match = compile_bytes_pattern(_TWO_LINES).search(flat)
     while match:
         end, after = match.start() - flat.startswith(b"\r", match.start() - 1), match.end()
         before = mask[max(0, end - shortest) : end]
         width = len(before) - len(before.rstrip(b"x"))
         if width < shortest:
-            stop, whole = _joined(flat, mask, end - width, end)
+            stop, whole = _join_lines(flat, mask, end - width, end)
             if whole >= _SHORTEST_COLUMN:
-                yield Run(end - width, stop, True, True)
+                yield EncodedRun(end - width, stop, True, True)
             # If all of them are too few, so are the last ones of them.
             after = max(stop, after)
-        match = bytes_pattern(_TWO_LINES).search(flat, after)
+        match = compile_bytes_pattern(_TWO_LINES).search(flat, after)
 
 
-def _stretches(mask: bytes, shortest: int) -> Iterator[tuple[int, int]]:
+def _find_stretches(mask: bytes, shortest: int) -> Iterator[tuple[int, int]]:
     """Where a mask has so many marks in a row, or more."""
     needle = b"x" * shortest
     at = mask.find(needle)
     while at >= 0:
-        end = _end(mask, at + shortest)
+        end = _end_of_stretch(mask, at + shortest)
         yield at, end
         at = mask.find(needle, end)
 
 
-def _end(mask: bytes, at: int) -> int:
+def _end_of_stretch(mask: bytes, at: int) -> int:
     end = mask.find(b" ", at)
     return len(mask) if end < 0 else end
 
@@ -299,40 +301,44 @@ _LONG = 32
 _NINE_BYTES = b"h" * 18
 
 
-def decoded(flat: bytes, run: Run, *, shaped: bool) -> Decoded:
+def decode_run(flat: bytes, run: EncodedRun, *, shaped: bool) -> DecodedRun:
     """What a run decodes to; `shaped` when somewhere in the text there is one that has the shape of ASCII text."""
     raw = flat[run.start : run.end]
     if run.broken:
         raw = raw.replace(b"0x", b"") if raw.startswith(b"0x") else raw
         # What joins two strings may itself be of the alphabet: a plus sign.
-        raw = bytes_pattern(_JOINED).sub(b"", raw) if any(quote in raw for quote in (b'"', b"'", b"`")) else raw
+        raw = compile_bytes_pattern(_JOINED).sub(b"", raw) if any(quote in raw for quote in (b'"', b"'", b"`")) else raw
         raw = raw.replace(b"\\n", b"").replace(b"\\r", b"").translate(None, b" \t\r\n\"'>.,:\\")
         raw = raw.replace(b"-", b"") if raw[2:3] == b"-" else raw
-    digits = bytes_pattern(_HEX).fullmatch(raw)
+    digits = compile_bytes_pattern(_HEX).fullmatch(raw)
     data = binascii.unhexlify(digits[1]) if digits and len(digits[1]) % 2 == 0 else b""
-    if said := text_of(data):
-        return Decoded("hex", data, said)
+    if said := text_from_bytes(data):
+        return DecodedRun("hex", data, said)
     # A digest, a path, a name or a sequence: base64 of so many bytes has letters of both cases.
     if not shaped and (raw.islower() or raw.isupper()):
-        return (_glued(raw, b"") if run.broken else None) or Decoded("hex", data)
+        return (_decode_glued(raw, b"") if run.broken else None) or DecodedRun("hex", data)
     plain = raw.translate(_URLSAFE)
-    bits = _base64(plain)
-    if said := text_of(bits):
-        return Decoded("base64", bits, said)
+    bits = _decode_base64(plain)
+    if said := text_from_bytes(bits):
+        return DecodedRun("base64", bits, said)
     # A search for one digit after the other says in a tenth of the time that there are not so many.
-    if shaped and raw.translate(_PAIR_MASK).find(_NINE_BYTES) >= 0 and (match := bytes_pattern(_HEX_SHAPE).search(raw)):
+    if (
+        shaped
+        and raw.translate(_PAIR_MASK).find(_NINE_BYTES) >= 0
+        and (match := compile_bytes_pattern(_HEX_SHAPE).search(raw))
+    ):
         found = binascii.unhexlify(match[0])
-        return Decoded("hex", found, text_of(found), len(match[0]) * 2 >= len(raw))
-    if shaped and (match := bytes_pattern(_BASE64_SHAPE).search(plain)):
+        return DecodedRun("hex", found, text_from_bytes(found), len(match[0]) * 2 >= len(raw))
+    if shaped and (match := compile_bytes_pattern(_BASE64_SHAPE).search(plain)):
         # Something else is glued to the front of the run, or the text is a piece of something binary.
-        bits = _base64(plain[match.start() % 4 :])
-        said = b"\n".join(bytes_pattern(rb"[\t\n\r -~]{8,}").findall(bits)).decode("ascii")
-        return Decoded("base64", bits, said, len(said) * 2 >= len(bits))
-    glued = _glued(raw, plain) if run.broken else None
-    return glued or (Decoded("hex", data) if data else Decoded("base64", bits))
+        bits = _decode_base64(plain[match.start() % 4 :])
+        said = b"\n".join(compile_bytes_pattern(rb"[\t\n\r -~]{8,}").findall(bits)).decode("ascii")
+        return DecodedRun("base64", bits, said, len(said) * 2 >= len(bits))
+    glued = _decode_glued(raw, plain) if run.broken else None
+    return glued or (DecodedRun("hex", data) if data else DecodedRun("base64", bits))
 
 
-def _glued(raw: bytes, plain: bytes) -> Decoded | None:
+def _decode_glued(raw: bytes, plain: bytes) -> DecodedRun | None:
     """Text among lines that only look like its own: a rule or a name above it, the word below it.
 
     It may be encoded once more, which has no shape; but it is long, and as much of it never comes by chance.
@@ -341,13 +347,13 @@ def _glued(raw: bytes, plain: bytes) -> Decoded | None:
     if raw.translate(_PAIR_MASK).find(b"h" * 2 * _LONG) >= 0:
         digits = raw.translate(_DIGITS)
         tries = [("hex", binascii.unhexlify(digits[at : len(raw) - (len(raw) - at) % 2])) for at in (0, 1)]
-    for kind, data in tries + [("base64", _base64(plain[at:])) for at in range(4)]:
-        if said := b"\n".join([data[at:end] for at, end in _stretches(data.translate(_PRINTED), _LONG)]):
-            return Decoded(kind, data, said.decode("ascii"), len(said) * 2 >= len(data))
+    for kind, data in tries + [("base64", _decode_base64(plain[at:])) for at in range(4)]:
+        if said := b"\n".join([data[at:end] for at, end in _find_stretches(data.translate(_PRINTED), _LONG)]):
+            return DecodedRun(kind, data, said.decode("ascii"), len(said) * 2 >= len(data))
     return None
 
 
-def _base64(run: bytes) -> bytes:
+def _decode_base64(run: bytes) -> bytes:
     try:
         return binascii.a2b_base64((run[:-1] if len(run) % 4 == 1 else run) + b"==")
     except binascii.Error:
@@ -357,7 +363,7 @@ def _base64(run: bytes) -> bytes:
 COMPRESSED = {b"\x1f\x8b": "gzip", b"\x78\x01": "zlib", b"\x78\x9c": "zlib", b"\x78\xda": "zlib"}
 
 
-def unpacked(found: Decoded, most: int) -> tuple[Decoded, bool]:
+def decompress(found: DecodedRun, most: int) -> tuple[DecodedRun, bool]:
     """The text in compressed data, at most so many bytes of it, and whether that was all."""
     import zlib
 
@@ -367,10 +373,10 @@ def unpacked(found: Decoded, most: int) -> tuple[Decoded, bool]:
     except zlib.error:
         return found, True
     name = COMPRESSED[found.data[:2]]
-    return Decoded(f"{found.kind}>{name}", found.data, text_of(out)), not stream.unconsumed_tail
+    return DecodedRun(f"{found.kind}>{name}", found.data, text_from_bytes(out)), not stream.unconsumed_tail
 
 
-def text_of(data: bytes) -> str:
+def text_from_bytes(data: bytes) -> str:
     """The bytes as text, or nothing when they are not: one control character early on is enough to say so."""
     if len(data) < 8:
         return ""
@@ -378,14 +384,14 @@ def text_of(data: bytes) -> str:
         for zeros, codec in ((data[1::2], "utf-16-le"), (data[::2], "utf-16-be")):
             if zeros.count(0) * 10 >= len(zeros) * 9:
                 text = data.decode(codec, "replace").rstrip("\0")
-                return "" if pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]").search(text) else text
+                return "" if compile_pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]").search(text) else text
         data = data.rstrip(b"\0")
     head = data[:64]
     if len(head.translate(None, _CONTROLS)) < len(head):
         return ""
     end = len(data)
     if len(data.translate(None, _CONTROLS)) < end:
-        end = _end(data.translate(_CONTROL_MASK), 0)
+        end = _end_of_stretch(data.translate(_CONTROL_MASK), 0)
     try:
         return data[:end].decode("utf-8") if end * 2 >= len(data) else ""
     except UnicodeDecodeError as error:
@@ -396,7 +402,7 @@ def text_of(data: bytes) -> str:
 # --- the four signals
 
 
-def entropy(raw: str, charset: str) -> tuple[float, float]:
+def measure_entropy(raw: str, charset: str) -> tuple[float, float]:
     """Bits per character, and the share of what the length and the character set allow; from the first 1,024."""
     sample = raw[:1024]
     if len(sample) < 2:
@@ -407,7 +413,7 @@ def entropy(raw: str, charset: str) -> tuple[float, float]:
     return round(bits, 3), round(min(bits / most, 1.0), 3)
 
 
-def charset(raw: bytes) -> str:
+def charset_of(raw: bytes) -> str:
     if not raw.translate(None, b"0123456789abcdefABCDEFx :,-\r\n"):
         return "hex"
     return "base64url" if b"-" in raw or b"_" in raw else "base64"
@@ -441,7 +447,7 @@ _SIGNATURES = (
 )
 
 
-def signature(found: Decoded) -> str:
+def signature_of(found: DecodedRun) -> str:
     """What the decoded bytes are, by how they begin."""
     if name := COMPRESSED.get(found.data[:2]):
         return name
@@ -450,11 +456,11 @@ def signature(found: Decoded) -> str:
     return next((name for start, name in _SIGNATURES if found.data.startswith(start)), "binary")
 
 
-def looks_encoded(raw: bytes, data: bytes) -> str:
+def explain_binary_run(raw: bytes, data: bytes) -> str:
     """Why a run that holds no text is ordinary; nothing when it does not even look encoded."""
     if len(set(raw[:256])) < 10:
         return ""
-    if charset(raw) == "hex":
+    if charset_of(raw) == "hex":
         sizes = {16: "md5", 20: "sha1", 28: "sha224", 32: "sha256", 48: "sha384", 64: "sha512"}
         return f"has the length of a {sizes[len(data)]} digest" if len(data) in sizes else "decodes to binary data"
     if raw.islower() or raw.isupper() or raw.translate(None, b"0123456789") == raw:
@@ -469,24 +475,24 @@ _COMMANDS = frozenset("curl wget bash zsh sudo chmod powershell ncat scp iex cer
 _WORD_COMMANDS = frozenset("sh rm nc cat echo python python3 perl ruby node base64 ssh eval exec cmd dd".split())
 
 
-def reveals(text: str) -> bool:
+def has_message(text: str) -> bool:
     """Whether a reader would find something in a decoded text: an address, a command, sentences, and not data."""
     if text.startswith("-----BEGIN"):
         return False
     if text.lstrip()[:1] not in ("{", "[", "<"):
         if any(mark in text for mark in ("http://", "https://", "HTTP://", "HTTPS://", "mailto:")):
             return True
-        if "@" in text and pattern(r"[\w.+\-]@[\w\-]{1,63}\.[A-Za-z]{2}").search(text):
+        if "@" in text and compile_pattern(r"[\w.+\-]@[\w\-]{1,63}\.[A-Za-z]{2}").search(text):
             return True
-    return _speaks(text)
+    return _has_speech(text)
 
 
-def _speaks(text: str) -> bool:
+def _has_speech(text: str) -> bool:
     tokens = text.split()
-    return _commands(tokens) or _sentences(tokens, text)
+    return _has_command(tokens) or _has_sentence(tokens, text)
 
 
-def _commands(tokens: list[str]) -> bool:
+def _has_command(tokens: list[str]) -> bool:
     if _COMMANDS.isdisjoint(tokens) and _WORD_COMMANDS.isdisjoint(tokens):
         return False
     return any(
@@ -495,26 +501,26 @@ def _commands(tokens: list[str]) -> bool:
     )
 
 
-def _sentences(tokens: list[str], text: str) -> bool:
+def _has_sentence(tokens: list[str], text: str) -> bool:
     chain: list[str] = []
     for token in tokens:
         word = token.strip(".,;:!?\"'()")
         if (word.isalpha() or word in ("don't", "I'm", "it's")) and len(word) <= 24:
             chain.append(word)
-            if len(chain) >= 4 and _words(chain[-4:]):
+            if len(chain) >= 4 and _are_words(chain[-4:]):
                 return True
         else:
             chain = []
     # A short message has fewer words, but then nothing else.
-    if 2 <= len(tokens) == len(chain) and _words(chain):
+    if 2 <= len(tokens) == len(chain) and _are_words(chain):
         return True
     unspaced = "[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{6}"
-    return not text.isascii() and pattern(unspaced).search(text) is not None
+    return not text.isascii() and compile_pattern(unspaced).search(text) is not None
 
 
-def _words(chain: list[str]) -> bool:
+def _are_words(chain: list[str]) -> bool:
     said = " ".join(chain)
-    return len(said) >= 12 and (not said.isascii() or wordlike(said))
+    return len(said) >= 12 and (not said.isascii() or is_wordlike(said))
 
 
 _ADDRESS = rb"https?://[^\s\"'<>]{0,500}$"
@@ -523,7 +529,7 @@ _TEXT_TYPES = (b"image/svg+xml", b"application/json", b"text/css", b"text/javasc
 JWT = "a signed token"
 
 
-def carrier(flat: bytes, run: Run, found: Decoded) -> str:
+def find_carrier(flat: bytes, run: EncodedRun, found: DecodedRun) -> str:
     """Why readable text at this place is ordinary; nothing when it is not."""
     if not found.mostly:
         return "text inside binary data"
@@ -533,10 +539,10 @@ def carrier(flat: bytes, run: Run, found: Decoded) -> str:
     if not neighbour or neighbour in b" \n\t\"'":
         return ""
     before = flat[max(0, run.start - 512) : run.start]
-    if neighbour == b"," and (match := bytes_pattern(_DATA_URI).search(before[-120:])):
+    if neighbour == b"," and (match := compile_bytes_pattern(_DATA_URI).search(before[-120:])):
         # An image that decodes to text is no image, and a drawing or a style sheet does not begin with a word.
         if match[1] in _TEXT_TYPES and found.said.lstrip()[:1] in tuple("{[<@.#/*(!;:"):
             return "a data URI"
-    if b"://" in before and bytes_pattern(_ADDRESS).search(before) and not _speaks(found.said):
+    if b"://" in before and compile_bytes_pattern(_ADDRESS).search(before) and not _has_speech(found.said):
         return "part of an address"
     return ""

@@ -211,10 +211,10 @@ _LAST_WORDS = re.compile(rb"[A-Za-z'\"`][A-Za-z'\"`]{0,23}(?:[^\S\n]{1,8}[A-Za-z
 
 # A sentence is at most this long on either side of its cue, so that a text without full stops is one long order
 # neither for the reader nor for the clock.
-REACH = 320
+ORDER_REACH = 320
 
 # What every byte becomes when words are read: letters and digits stay, small; all else is a space.
-FOLDED = bytes(
+WORD_BYTES = bytes(
     ord(chr(byte).lower()) if chr(byte).isascii() and chr(byte).isalnum() else byte if byte > 127 else 32
     for byte in range(256)
 )
@@ -262,17 +262,17 @@ def prepare(data: bytes) -> bytes:
     return lower
 
 
-def words(prepared: bytes) -> list[bytes]:
+def split_words(prepared: bytes) -> list[bytes]:
     """The words of a prepared text: quoting, wrapping and punctuation are gone."""
-    return prepared.translate(FOLDED).split()
+    return prepared.translate(WORD_BYTES).split()
 
 
-def fold(prepared: bytes) -> bytes:
+def fold_words(prepared: bytes) -> bytes:
     """The same words with one space around each."""
-    return b" " + b" ".join(words(prepared)) + b" "
+    return b" " + b" ".join(split_words(prepared)) + b" "
 
 
-def is_no_order(data: bytes, cue: int) -> bool:
+def is_false_cue(data: bytes, cue: int) -> bool:
     """Whether what looks like an order's verb stands before a place in a program, or is what could not be done.
 
     `File "cart.py", line 7` says where something happened, and `could not open /srv/data` that it did not.
@@ -282,9 +282,9 @@ def is_no_order(data: bytes, cue: int) -> bool:
     return _NOT_DONE.search(data, max(0, cue - 64), cue) is not None
 
 
-def order_at(data: bytes, prepared: bytes, cue: int) -> Order:
+def order_from_cue(data: bytes, prepared: bytes, cue: int) -> Order:
     """The sentence around a cue, and its neighbours within the same field; its words are those of the prepared text."""
-    low, high = max(0, cue - REACH), min(len(data), cue + REACH)
+    low, high = max(0, cue - ORDER_REACH), min(len(data), cue + ORDER_REACH)
     # The cue ends at its verb or one word behind it; the full stop before that verb is where the sentence starts.
     tail = _LAST_WORDS.search(data, max(low, cue - 40), cue)
     limit = tail.start() if tail else cue
@@ -306,13 +306,13 @@ def order_at(data: bytes, prepared: bytes, cue: int) -> Order:
     else:
         ends.append(high)
     start, end = starts[-1], ends[0]
-    sentence = words(prepared[start:end])
+    sentence = split_words(prepared[start:end])
     own = frozenset(sentence)
     return Order(
         start,
         end,
         b" " + b" ".join(sentence) + b" ",
         own,
-        fold(prepared[starts[-3] if len(starts) > 2 else starts[0] : ends[2] if len(ends) > 2 else ends[-1]]),
+        fold_words(prepared[starts[-3] if len(starts) > 2 else starts[0] : ends[2] if len(ends) > 2 else ends[-1]]),
         not own.isdisjoint(_POINTERS),
     )

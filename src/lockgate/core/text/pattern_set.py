@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     import hyperscan
 
 # In a text of fewer characters hundreds of searches take hardly longer than one pass.
-SHORT = 512
+SHORT_TEXT = 512
 # To get the engine ready takes as long as to search for everything in so many characters: a program that looks at one
 # text never does.
-WORTH = 200_000
+COMPILE_AFTER = 200_000
 
 
-class Marks:
+class PatternSet:
     """What to look for, known to the engine once there were texts enough; safe to share between threads.
 
     Words are meant letter for letter. Shapes have names, and are patterns of the engine's over bytes of UTF-8: each is
@@ -26,28 +26,28 @@ class Marks:
 
     def __init__(self, words: Iterable[str], shapes: Mapping[str, str]) -> None:
         patterns = {**{word: re.escape(word) for word in words}, **shapes}
-        self.all = frozenset(patterns)
+        self.all_names = frozenset(patterns)
         self._names, self._patterns = [*patterns], [*patterns.values()]
         self._database: hyperscan.Database | None = None
         # Characters that were searched for everything; it need not be exact.
-        self._before = 0
+        self._characters_seen = 0
         self._compiling = Lock()
         self._threads = local()
 
-    def within(self, text: str) -> frozenset[str]:
+    def find_in(self, text: str) -> frozenset[str]:
         """The words that are in a text, and the names of the shapes; or all, which may be in it."""
-        if len(text) < SHORT:
-            return self.all
+        if len(text) < SHORT_TEXT:
+            return self.all_names
         if self._database is None:
-            self._before += len(text)
-            if self._before < WORTH:
-                return self.all
+            self._characters_seen += len(text)
+            if self._characters_seen < COMPILE_AFTER:
+                return self.all_names
         found: list[int] = []
         database = self._compiled()
         # Two scans on one scratch fail in the engine, so every thread has its own.
         scratch = self._threads.__dict__.get("scratch")
         if scratch is None:
-            scratch = self._threads.__dict__["scratch"] = _scratch(database)
+            scratch = self._threads.__dict__["scratch"] = _new_scratch(database)
         # Halves of pairs are no UTF-8, and nothing else either: no word can be found in one.
         database.scan(
             text.encode("utf-8", "surrogatepass"), match_event_handler=_collect, context=found, scratch=scratch
@@ -75,7 +75,7 @@ class Marks:
         return self._database
 
 
-def _scratch(database: hyperscan.Database) -> hyperscan.Scratch:
+def _new_scratch(database: hyperscan.Database) -> hyperscan.Scratch:
     import hyperscan
 
     return hyperscan.Scratch(database)

@@ -15,24 +15,24 @@ from dataclasses import dataclass
 
 from lockgate.core.text import encodings
 from lockgate.core.text.confusables import (
-    CLOSEST,
-    Hidden,
-    bytes_pattern,
-    cleaned,
-    folded,
-    gates_of,
-    hidden,
-    pattern,
-    wordlike,
+    CLOSEST_LOOKALIKES,
+    HiddenText,
+    compile_bytes_pattern,
+    compile_pattern,
+    find_hidden_text,
+    fold_to_latin,
+    gates_from_text,
+    is_wordlike,
+    remove_invisible,
 )
-from lockgate.core.text.encodings import CODES, COMPRESSED, JWT, Decoded, Run
+from lockgate.core.text.encodings import CODES, COMPRESSED, JWT, DecodedRun, EncodedRun
 
-DEPTH = 3
+MAX_DEPTH = 3
 # Output beyond this is not read, and says so: a kilobyte of base64 can hold a megabyte of compressed spaces.
 SPARE_CHARACTERS, CHARACTERS_PER_CHARACTER = 32_768, 6
 SHORTEST_RUN, SHORTEST_SHAPED_RUN = 50, 24
 # Past these the readings are still made, but in one piece, and the signals, which are a report, are left out.
-MOST_SEPARATE, MOST_SIGNALS, MOST_ORDINARY_SIGNALS, MOST_PLACES = 16, 32, 8, 4
+MAX_SEPARATE, MAX_SIGNALS, MAX_ORDINARY_SIGNALS, MAX_PLACES = 16, 32, 8, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class EncodedSegment:
 
 
 @dataclass(frozen=True, slots=True)
-class Readings:
+class TextReadings:
     """`capped` says that a limit was reached and something stayed unread, which is a finding too."""
 
     items: tuple[Reading, ...] = ()
@@ -101,17 +101,17 @@ _TRIPLES = [*_triples(_WORDS), "://", "//w", "tp:", "s:/", "p:/", " | ", "| b", 
 _WRITTEN = {0: "|"} | {i: chr(i) if chr(i).isalnum() and i < 128 else f"\\x{i:02x}" for i in range(1, 256)}
 
 
-def _either(literals: Iterable[bytes]) -> str:
+def _alternation(literals: Iterable[bytes]) -> str:
     """An alternation of plain literals, which the engine looks for at hardly any cost per literal."""
     joined = b"\0".join(sorted(set(literals))).decode("latin-1")
     return f"(?:{joined.translate(_WRITTEN)})"
 
 
-def _hex(text: str, separator: str) -> bytes:
+def _hex_literal(text: str, separator: str) -> bytes:
     return separator.join(text.encode().hex(" ").split()).encode()
 
 
-def _utf8(chars: str) -> Iterator[bytes]:
+def _utf8_literals(chars: str) -> Iterator[bytes]:
     return (ch.encode() for ch in chars)
 
 
@@ -127,11 +127,13 @@ _IN_ASCII: tuple[tuple[str, str], ...] = (
     # Three letters of text at a time are four of base64, whose letter case matters.
     (
         "base64",
-        f"(?-i:{_either(binascii.b2a_base64(w.encode(), newline=False) for t in _TRIPLES for w in (t, t.title()))})",
+        "(?-i:"
+        + _alternation(binascii.b2a_base64(w.encode(), newline=False) for t in _TRIPLES for w in (t, t.title()))
+        + ")",
     ),
-    ("hex", _either(_hex(t, "") for t in _TRIPLES)),
-    ("hex", _either(_hex(t, sep) for t in _COMMON for sep in " :-")),
-    ("hex", _either(_hex(t, sep) for t in _COMMON for sep in (", 0x", ",0x", " 0x"))),
+    ("hex", _alternation(_hex_literal(t, "") for t in _TRIPLES)),
+    ("hex", _alternation(_hex_literal(t, sep) for t in _COMMON for sep in " :-")),
+    ("hex", _alternation(_hex_literal(t, sep) for t in _COMMON for sep in (", 0x", ",0x", " 0x"))),
     (
         "percent",
         rf"%{_CODED_LETTER}[%a-z]|[a-z.,]%(?:20|0[9ad]|c2%a0)[a-z]|%25[2-7][0-9a-f]|%[c-f][0-9a-f]%[89ab][0-9a-f]%",
@@ -148,7 +150,7 @@ _IN_ASCII: tuple[tuple[str, str], ...] = (
     ("escape", r"\\0000[2-7][0-9a-f]"),
     ("quoted", r"[a-z]=\r?\n[a-z]|=[4-7][0-9a-f]=[4-7][0-9a-f]=[2-7][0-9a-f]"),
     # `t h e`: text written out letter by letter contains one of these before long.
-    *(("spaced", _either((sep + sep.join(t) + sep).encode() for t in _COMMON if t.isalpha())) for sep in " .-_"),
+    *(("spaced", _alternation((sep + sep.join(t) + sep).encode() for t in _COMMON if t.isalpha())) for sep in " .-_"),
 )
 _BEYOND_ASCII: tuple[tuple[str, str], ...] = (
     ("invisible", r"\xe2\x80\x8b|\xe2\x81[\xa0-\xa4\xaa-\xaf]|[\x01-\xff]\xef\xbb\xbf|\xc2\xad|\xe1\xa0\x8e|\xcd\x8f"),
@@ -165,10 +167,10 @@ _BEYOND_ASCII: tuple[tuple[str, str], ...] = (
     ("compat", r"(?:\xf0\x9f\x87[\xa6-\xbf]){6}|\xef\xac[\x80-\x86]|(?:\xe2\x84[\x80-\xbf]){2}"),
     ("compat", r"\xe1\xb4[\x80-\xbf]|\xe1\xb5[\x80-\xaa]|\xea\x9c[\xb0\xb1]"),
     # A Latin letter before any Greek, Cyrillic, Armenian or phonetic one, or after one of the closest lookalikes.
-    ("mixed", _either(a.encode() + bytes([lead]) for a in _LATIN for lead in (0xC9, 0xCA, *range(0xCD, 0xD7)))),
-    ("mixed", _either((ch + a).encode() for ch in CLOSEST for a in _LATIN)),
+    ("mixed", _alternation(a.encode() + bytes([lead]) for a in _LATIN for lead in (0xC9, 0xCA, *range(0xCD, 0xD7)))),
+    ("mixed", _alternation((ch + a).encode() for ch in CLOSEST_LOOKALIKES for a in _LATIN)),
     ("mixed", r"\xe1[\x8e\x8f][\x80-\xbf]|\xea\x93[\x90-\xbf]"),
-    ("marks", rf"[a-z]{_either(_utf8(_MARKS))}|{_either(_utf8(_MARKS))}{{2}}"),
+    ("marks", rf"[a-z]{_alternation(_utf8_literals(_MARKS))}|{_alternation(_utf8_literals(_MARKS))}{{2}}"),
 )
 GATES = (*_IN_ASCII, *_BEYOND_ASCII)
 # The numbers of those that no text of ASCII alone can open.
@@ -184,11 +186,13 @@ _LONG_RUN = _RUN * SHORTEST_RUN
 GATE_NAMES = frozenset(name for name, _ in GATES) | {"run"}
 
 
-def shapes(data: bytes) -> tuple[str, ...]:
+def gates_from_shape(data: bytes) -> tuple[str, ...]:
     """The gates that fire on the shape of a text: a long run, or control characters within a word."""
     sorts = data.translate(_SORTS)
     fired = ("run",) if sorts.find(_LONG_RUN) >= 0 else ()
-    if _CONTROL[0] in sorts and bytes_pattern(rb"[A-Za-z][\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]{1,8}[A-Za-z]").search(data):
+    if _CONTROL[0] in sorts and compile_bytes_pattern(
+        rb"[A-Za-z][\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]{1,8}[A-Za-z]"
+    ).search(data):
         return (*fired, "invisible")
     return fired
 
@@ -199,19 +203,19 @@ _CLEANING = frozenset({"invisible", "space", "tags", "selectors", "bidi"})
 _FOLDING = frozenset({"compat", "mixed", "marks"})
 
 
-def readings(text: str, gates: frozenset[str]) -> Readings:
+def find_readings(text: str, gates: frozenset[str]) -> TextReadings:
     """Every other reading of a text for the gates that fired on it.
 
     Never raises, whatever the text; cost and output are linear in its length.
     """
     if not gates or not text:
-        return Readings()
-    reader = _Reader(text)
+        return TextReadings()
+    reader = _TextReader(text)
     reader.read(text, gates, (), None, 0)
-    return Readings(tuple(reader.items), tuple(reader.signals), reader.capped)
+    return TextReadings(tuple(reader.items), tuple(reader.signals), reader.capped)
 
 
-class _Reader:
+class _TextReader:
     """One text being read: what was found so far and how much more may be written."""
 
     def __init__(self, text: str) -> None:
@@ -220,35 +224,35 @@ class _Reader:
         self.items: list[Reading] = []
         self.signals: list[EncodedSegment] = []
         self.capped = False
-        self.places = MOST_PLACES
+        self.places = MAX_PLACES
 
     def read(
         self, text: str, gates: frozenset[str], how: tuple[str, ...], span: tuple[int, int] | None, depth: int
     ) -> bool:
         """Add the readings of a text, itself excepted; whether one of them hides something."""
         before = len(self.items)
-        plain, steps = self._codes(text, gates, how, span)
+        plain, steps = self._decode_codes(text, gates, how, span)
         if steps:
-            gates |= gates_of(plain) | {"run"}
-        for found in hidden(plain, gates):
-            self._hide(found, how + steps, span, plain)
-        clean = cleaned(plain, gates) if gates & _CLEANING or gates & _FOLDING else plain
-        latin = folded(clean, gates) if gates & _FOLDING else clean
+            gates |= gates_from_text(plain) | {"run"}
+        for found in find_hidden_text(plain, gates):
+            self._add_hidden(found, how + steps, span, plain)
+        clean = remove_invisible(plain, gates) if gates & _CLEANING or gates & _FOLDING else plain
+        latin = fold_to_latin(clean, gates) if gates & _FOLDING else clean
         start, end = span or (0, len(self.text))
         if clean != text:
             said = clean.replace("+", " ") if "percent" in steps else clean
-            self._add(how + steps + (("cleaned",) if clean != plain else ()), said, start, end)
+            self._add_reading(how + steps + (("cleaned",) if clean != plain else ()), said, start, end)
         if latin != clean:
-            self._add((*how, *steps, "folded"), latin, start, end)
+            self._add_reading((*how, *steps, "folded"), latin, start, end)
         if "spaced" in gates:
-            self._spaced(latin, how + steps, start, end)
+            self._join_spaced_letters(latin, how + steps, start, end)
         if latin != plain:
             gates |= {"run"}
         if gates & {"run", "base64", "hex"}:
-            self._runs(latin, gates, how + steps, span, depth)
+            self._read_runs(latin, gates, how + steps, span, depth)
         return any(item.encoded for item in self.items[before:])
 
-    def _spend(self, text: str) -> str:
+    def _take_budget(self, text: str) -> str:
         """As much of a text as may still be written."""
         if len(text) > self.left:
             self.capped = True
@@ -256,18 +260,18 @@ class _Reader:
         self.left -= len(text)
         return text
 
-    def _add(self, how: tuple[str, ...], text: str, start: int, end: int, *, encoded: bool = False) -> None:
-        text = self._spend(text)
+    def _add_reading(self, how: tuple[str, ...], text: str, start: int, end: int, *, encoded: bool = False) -> None:
+        text = self._take_budget(text)
         if text or encoded:
             self.items.append(Reading(">".join(how), text, start, end, encoded))
 
-    def _hide(self, found: Hidden, how: tuple[str, ...], span: tuple[int, int] | None, text: str) -> None:
-        start, end = span or self._place(text, found.start, found.end)
-        self._add((*how, found.how), found.text, start, end, encoded=True)
+    def _add_hidden(self, found: HiddenText, how: tuple[str, ...], span: tuple[int, int] | None, text: str) -> None:
+        start, end = span or self._place_in_original(text, found.start, found.end)
+        self._add_reading((*how, found.how), found.text, start, end, encoded=True)
         signature = "text" if found.text else "binary"
-        self._signal(found.how, text[found.start : found.end], start, end, found.how, signature, "")
+        self._add_signal(found.how, text[found.start : found.end], start, end, found.how, signature, "")
 
-    def _place(self, text: str, start: int, end: int) -> tuple[int, int]:
+    def _place_in_original(self, text: str, start: int, end: int) -> tuple[int, int]:
         """Where a piece of a text stands in the original; the whole of it when that is not known."""
         if text is self.text:
             return start, end
@@ -275,9 +279,11 @@ class _Reader:
         at = self.text.find(text[start : min(end, start + 32)]) if self.places >= 0 else -1
         return (at, min(at + end - start, len(self.text))) if at >= 0 else (0, len(self.text))
 
-    def _signal(self, kind: str, raw: str, start: int, end: int, charset: str, signature: str, ordinary: str) -> None:
-        if len(self.signals) < (MOST_ORDINARY_SIGNALS if ordinary else MOST_SIGNALS):
-            bits, ratio = encodings.entropy(raw, charset)
+    def _add_signal(
+        self, kind: str, raw: str, start: int, end: int, charset: str, signature: str, ordinary: str
+    ) -> None:
+        if len(self.signals) < (MAX_ORDINARY_SIGNALS if ordinary else MAX_SIGNALS):
+            bits, ratio = encodings.measure_entropy(raw, charset)
             why = ordinary or "something was hidden from whoever reads the text as it is"
             self.signals.append(
                 EncodedSegment(kind, start, end, len(raw), charset, bits, ratio, signature, bool(ordinary), why)
@@ -285,19 +291,19 @@ class _Reader:
 
     # --- 2. codes in place
 
-    def _codes(
+    def _decode_codes(
         self, text: str, gates: frozenset[str], how: tuple[str, ...], span: tuple[int, int] | None
     ) -> tuple[str, tuple[str, ...]]:
         """The text with its codes decoded until none is left, and which kinds there were."""
         steps: tuple[str, ...] = ()
-        for again in range(DEPTH):
+        for again in range(MAX_DEPTH):
             before = text
             for code in CODES:
                 # Later rounds have no gate to go by, only what the earlier ones brought to light.
-                asked = code.left_in(text) if again or steps else code.name in gates and code.mark in text
+                asked = code.is_left_in(text) if again or steps else code.name in gates and code.mark in text
                 if asked:
-                    for found in code.spelled(text):
-                        self._hide(found, how + steps, span, text)
+                    for found in code.find_spelled_words(text):
+                        self._add_hidden(found, how + steps, span, text)
                     after, whole = code.decode(text)
                     self.capped |= not whole
                     if after != text and code.name not in steps:
@@ -305,26 +311,26 @@ class _Reader:
                     text = after
             if text == before or self.capped:
                 return text, steps
-        self.capped |= any(code.left_in(text) for code in CODES if code.name != "quoted")
+        self.capped |= any(code.is_left_in(text) for code in CODES if code.name != "quoted")
         return text, steps
 
     # --- 3. letters written one by one
 
-    def _spaced(self, text: str, how: tuple[str, ...], start: int, end: int) -> None:
-        letters = pattern(r"(?<![A-Za-z])[A-Za-z](?:[ ._\-][A-Za-z]){2,200}(?![A-Za-z])")
+    def _join_spaced_letters(self, text: str, how: tuple[str, ...], start: int, end: int) -> None:
+        letters = compile_pattern(r"(?<![A-Za-z])[A-Za-z](?:[ ._\-][A-Za-z]){2,200}(?![A-Za-z])")
         joined = letters.sub(lambda match: match[0][::2], text)
         if joined == text:
             return
         # A heading may be written this way; a message is longer.
-        message = pattern(r"(?<![A-Za-z])(?:[A-Za-z][ ._\-]{1,4}){30,2000}").search(text)
-        encoded = message is not None and wordlike(letters.sub(lambda match: match[0][::2], message[0]))
+        message = compile_pattern(r"(?<![A-Za-z])(?:[A-Za-z][ ._\-]{1,4}){30,2000}").search(text)
+        encoded = message is not None and is_wordlike(letters.sub(lambda match: match[0][::2], message[0]))
         if message is not None and text is self.text:
             start, end = message.span()
-        self._add((*how, "spaced"), joined, start, end, encoded=encoded)
+        self._add_reading((*how, "spaced"), joined, start, end, encoded=encoded)
 
     # --- 4. runs
 
-    def _runs(
+    def _read_runs(
         self, text: str, gates: frozenset[str], how: tuple[str, ...], span: tuple[int, int] | None, depth: int
     ) -> None:
         flat = text.encode("ascii", "replace")  # one byte per character: positions stay what they are
@@ -332,52 +338,56 @@ class _Reader:
         # Too many for a reading each: those in ordinary carriers, and the others.
         together: tuple[list[str], list[str]] = ([], [])
         shortest = SHORTEST_SHAPED_RUN if shaped else SHORTEST_RUN
-        for run in encodings.runs(flat, shortest, columns=shaped, separated="hex" in gates):
+        for run in encodings.find_runs(flat, shortest, columns=shaped, separated="hex" in gates):
             # A ruled line, of which every fourth text has one, decodes to nothing.
             if not flat[run.start : run.end].strip(b"+-/_"):
                 continue
-            found = encodings.decoded(flat, run, shaped=shaped)
+            found = encodings.decode_run(flat, run, shaped=shaped)
             if not found.said and found.data[:2] in COMPRESSED:
-                found, whole = encodings.unpacked(found, self.left)
+                found, whole = encodings.decompress(found, self.left)
                 self.capped |= not whole
-            if found.said and depth == DEPTH:
+            if found.said and depth == MAX_DEPTH:
                 self.capped = True
                 return
             if found.said:
-                carrier = encodings.carrier(flat, run, found)
-                if len(self.items) < MOST_SEPARATE:
-                    self._run(text, run, found, carrier, how, span or self._place(text, run.start, run.end), depth)
+                carrier = encodings.find_carrier(flat, run, found)
+                if len(self.items) < MAX_SEPARATE:
+                    self._read_run(
+                        text, run, found, carrier, how, span or self._place_in_original(text, run.start, run.end), depth
+                    )
                 else:
-                    together[not carrier].append(self._spend(found.said))
-            elif depth == 0 and not run.column and len(self.signals) < MOST_ORDINARY_SIGNALS:
+                    together[not carrier].append(self._take_budget(found.said))
+            elif depth == 0 and not run.column and len(self.signals) < MAX_ORDINARY_SIGNALS:
                 raw = flat[run.start : run.end]
-                if why := encodings.looks_encoded(raw, found.data):
-                    place = self._place(text, run.start, run.end)
-                    charset = encodings.charset(raw)
-                    self._signal(found.kind, raw.decode(), *place, charset, encodings.signature(found), why)
+                if why := encodings.explain_binary_run(raw, found.data):
+                    place = self._place_in_original(text, run.start, run.end)
+                    charset = encodings.charset_of(raw)
+                    self._add_signal(found.kind, raw.decode(), *place, charset, encodings.signature_of(found), why)
         start, end = span or (0, len(self.text))
         for carried, texts in zip((True, False), together, strict=True):
             if texts:
                 said = "\n".join(texts)
-                reveals = not carried and encodings.reveals(said)
+                reveals = not carried and encodings.has_message(said)
                 self.items.append(Reading(">".join((*how, "runs")), said, start, end, reveals))
-                self.read(said, _NESTED | gates_of(said), (*how, "runs"), (start, end), depth + 1)
+                self.read(said, _NESTED | gates_from_text(said), (*how, "runs"), (start, end), depth + 1)
 
-    def _run(
+    def _read_run(
         self,
         text: str,
-        run: Run,
-        found: Decoded,
+        run: EncodedRun,
+        found: DecodedRun,
         carrier: str,
         how: tuple[str, ...],
         place: tuple[int, int],
         depth: int,
     ) -> None:
-        reveals = not carrier and encodings.reveals(found.said)
-        self._add((*how, found.kind), found.said, *place, encoded=reveals)
-        nested = self.read(found.said, _NESTED | gates_of(found.said), (*how, found.kind), place, depth + 1)
+        reveals = not carrier and encodings.has_message(found.said)
+        self._add_reading((*how, found.kind), found.said, *place, encoded=reveals)
+        nested = self.read(found.said, _NESTED | gates_from_text(found.said), (*how, found.kind), place, depth + 1)
         if depth == 0 and (run.end - run.start >= SHORTEST_RUN or reveals or nested):
-            signature = "jwt" if carrier == JWT else encodings.signature(found)
+            signature = "jwt" if carrier == JWT else encodings.signature_of(found)
             why = "" if reveals or nested else carrier or "decodes to data, not to text for a reader"
             raw = text[run.start : run.end]
-            self._signal(found.kind, raw, *place, encodings.charset(raw.encode("ascii", "replace")), signature, why)
+            self._add_signal(
+                found.kind, raw, *place, encodings.charset_of(raw.encode("ascii", "replace")), signature, why
+            )

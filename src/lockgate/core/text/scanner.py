@@ -17,7 +17,7 @@ import hyperscan
 
 from lockgate.core.errors import InvalidPattern, quoted
 from lockgate.core.text import imperatives as orders
-from lockgate.core.text.readings import BEYOND_ASCII, GATES, EncodedSegment, Reading, readings, shapes
+from lockgate.core.text.readings import BEYOND_ASCII, GATES, EncodedSegment, Reading, find_readings, gates_from_shape
 from lockgate.core.text.rules import RULES, Rule, Scope
 from lockgate.core.vocabulary import Finding
 
@@ -29,17 +29,17 @@ _RULE_FLAGS = hyperscan.HS_FLAG_CASELESS | hyperscan.HS_FLAG_SINGLEMATCH
 _UTF8 = hyperscan.HS_FLAG_UTF8
 
 # Patterns with their flags, by the number that the engine reports for each.
-Listed = Mapping[int, tuple[str, int]]
+NumberedPatterns = Mapping[int, tuple[str, int]]
 
 
-class Hit(NamedTuple):
+class RuleHit(NamedTuple):
     """One rule found in one reading of a text, and the byte of that reading where the match ends."""
 
     rule: Rule
     end: int
 
 
-class Part(NamedTuple):
+class ScannedPart(NamedTuple):
     """One reading of a text with what was found in it: the text itself, or a decoded or folded form of it."""
 
     how: str
@@ -47,18 +47,18 @@ class Part(NamedTuple):
     start: int
     end: int
     encoded: bool
-    hits: tuple[Hit, ...]
+    hits: tuple[RuleHit, ...]
 
 
 class Scan(NamedTuple):
     """Everything Tier 1 knows about a text; `capped` names the limits that were hit."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[ScannedPart, ...]
     segments: tuple[EncodedSegment, ...] = ()
     capped: tuple[str, ...] = ()
 
 
-def custom_rules(patterns: Iterable[str]) -> tuple[Rule, ...]:
+def rules_from_patterns(patterns: Iterable[str]) -> tuple[Rule, ...]:
     """An organisation's own patterns as rules: they count wherever the seed's do."""
     return tuple(
         Rule(
@@ -85,13 +85,13 @@ def check_pattern(pattern: str) -> None:
             hint="write what may stand around the word instead, e.g. a space or [^a-z]",
         )
     try:
-        _compile({0: (pattern, _rule_flags(custom_rules([pattern])[0]))})
+        _compile({0: (pattern, _rule_flags(rules_from_patterns([pattern])[0]))})
     except hyperscan.error as error:
-        said, hint = _reason(str(error).rstrip("."))
+        said, hint = _explain_engine_error(str(error).rstrip("."))
         raise InvalidPattern(f"pattern {quoted(pattern)} cannot be used: {said}", hint=hint) from None
 
 
-def _reason(said: str) -> tuple[str, str]:
+def _explain_engine_error(said: str) -> tuple[str, str]:
     """Why the engine refuses a pattern, in words for somebody who does not know the engine, and what to do about it."""
     plain = said.lower()
     if "allowempty" in plain:
@@ -115,13 +115,13 @@ class Scanner:
     """
 
     def __init__(self, rules: Sequence[Rule] = RULES, *, compiled: bytes | None = None) -> None:
-        self.rules = tuple(rule for rule in rules if not rule.apart)
+        self.rules = tuple(rule for rule in rules if not rule.on_demand)
         self._cues: hyperscan.Database | None = None
         if compiled is None:
             for rule in self.rules:
                 if rule.family == "custom":
                     check_pattern(rule.pattern)
-            listed = dict(enumerate(expressions(self.rules)))
+            listed = dict(enumerate(rule_expressions(self.rules)))
             beyond = {*BEYOND_ASCII, *(at for at, rule in enumerate(self.rules, len(GATES)) if rule.beyond_ascii)}
             self._database = _compile({number: listed[number] for number in listed if number not in beyond})
             self._beyond = _compile({number: listed[number] for number in listed if number in beyond})
@@ -142,64 +142,64 @@ class Scanner:
 
     def scan(self, text: str) -> Scan:
         """Scan a text in all its readings."""
-        return self.look(text) or Scan((_raw(encode(text), ()),))
+        return self.scan_or_none(text) or Scan((_raw_part(encode(text), ()),))
 
-    def look(self, text: str) -> Scan | None:
+    def scan_or_none(self, text: str) -> Scan | None:
         """The same, or None when there is nothing to say: no hit, no other reading, no limit reached."""
         capped: list[str] = []
         if len(text) > MAX_TEXT:
             text = text[:MAX_TEXT]
             capped.append("text")
         data = encode(text)
-        matches, shaped = self._matches(data), shapes(data)
+        matches, shaped = self._find_matches(data), gates_from_shape(data)
         if not matches and not shaped and not capped:
             return None
-        hits, gates = self._sort(matches)
+        hits, gates = self._split_hits_and_gates(matches)
         gates = gates.union(shaped)
-        parts = [_raw(data, hits)]
+        parts = [_raw_part(data, hits)]
         segments: tuple[EncodedSegment, ...] = ()
         if gates:
-            others = readings(text, gates)
+            others = find_readings(text, gates)
             if others.capped:
                 capped.append("readings")
             segments = others.signals
-            parts.extend(self._read(reading) for reading in others.items)
+            parts.extend(self._scan_reading(reading) for reading in others.items)
         return Scan(tuple(parts), segments, tuple(dict.fromkeys(capped)))
 
-    def cues(self, data: bytes) -> list[int]:
+    def find_cues(self, data: bytes) -> list[int]:
         """Where the order cues of a text end, in order."""
         found: list[tuple[int, int]] = []
         database = self._cue_database()
-        database.scan(data, match_event_handler=_collect, context=found, scratch=self._scratch("cues", database))
-        return sorted({end for _, end in found if not orders.is_no_order(data, end)})
+        database.scan(data, match_event_handler=_collect, context=found, scratch=self._scratch_for("cues", database))
+        return sorted({end for _, end in found if not orders.is_false_cue(data, end)})
 
-    def _read(self, reading: Reading) -> Part:
+    def _scan_reading(self, reading: Reading) -> ScannedPart:
         data = encode(reading.text)
-        hits, _ = self._sort(self._matches(data))
-        return Part(reading.how, data, reading.start, reading.end, reading.encoded, hits)
+        hits, _ = self._split_hits_and_gates(self._find_matches(data))
+        return ScannedPart(reading.how, data, reading.start, reading.end, reading.encoded, hits)
 
-    def _sort(self, matches: list[tuple[int, int]]) -> tuple[tuple[Hit, ...], frozenset[str]]:
-        hits: list[Hit] = []
+    def _split_hits_and_gates(self, matches: list[tuple[int, int]]) -> tuple[tuple[RuleHit, ...], frozenset[str]]:
+        hits: list[RuleHit] = []
         gates: list[str] = []
         for number, at in matches:
             if number < len(GATES):
                 gates.append(GATES[number][0])
             else:
-                hits.append(Hit(self.rules[number - len(GATES)], at))
+                hits.append(RuleHit(self.rules[number - len(GATES)], at))
         return tuple(hits), frozenset(gates)
 
-    def _matches(self, data: bytes) -> list[tuple[int, int]]:
+    def _find_matches(self, data: bytes) -> list[tuple[int, int]]:
         found: list[tuple[int, int]] = []
         database = self._database
-        scratch = self._threads.__dict__.get("rules") or self._scratch("rules", database)
+        scratch = self._threads.__dict__.get("rules") or self._scratch_for("rules", database)
         database.scan(data, match_event_handler=_collect, context=found, scratch=scratch)
         if data.isascii():
             return found
         database = self._beyond
-        database.scan(data, match_event_handler=_collect, context=found, scratch=self._scratch("beyond", database))
+        database.scan(data, match_event_handler=_collect, context=found, scratch=self._scratch_for("beyond", database))
         return sorted(found, key=lambda match: match[1])
 
-    def _scratch(self, name: str, database: hyperscan.Database) -> hyperscan.Scratch:
+    def _scratch_for(self, name: str, database: hyperscan.Database) -> hyperscan.Scratch:
         # Two scans on one scratch fail in the engine, so every thread has its own.
         scratch = self._threads.__dict__.get(name)
         if scratch is None:
@@ -214,46 +214,46 @@ class Scanner:
                     self._cues = _compile(dict(enumerate(cue_expressions())))
         return self._cues
 
-    def finding(self, hit: Hit, part: Part, where: str) -> Finding:
+    def finding_from_hit(self, hit: RuleHit, part: ScannedPart, where: str) -> Finding:
         """A hit as a finding, with offsets in characters of the text it was found in."""
-        start = self._start_of(hit, part.data)
+        start = self._find_start(hit, part.data)
         excerpt = part.data[start : min(hit.end, start + 160)].decode("utf-8", "replace")
         if part.how != "raw":
             return Finding(hit.rule.id, where, part.start, part.end, part.how, excerpt)
-        first, last = characters(part, start, hit.end)
+        first, last = character_span(part, start, hit.end)
         return Finding(hit.rule.id, where, first, last, "raw", excerpt)
 
-    def every(self, rule: Rule, data: bytes) -> list[tuple[int, str]]:
+    def find_all(self, rule: Rule, data: bytes) -> list[tuple[int, str]]:
         """Every place where one rule matches, as its start and text, for the texts where the first is not enough."""
-        locator = self._locator(rule)
+        locator = self._locator_for(rule)
         found: list[tuple[int, int]] = []
         locator.scan(data, match_event_handler=_collect, context=found, scratch=hyperscan.Scratch(locator))
         places = []
         for _, end in found[:64]:
-            start = self._start_of(Hit(rule, end), data)
+            start = self._find_start(RuleHit(rule, end), data)
             places.append((start, data[start:end].decode("utf-8", "replace")))
         return places
 
-    def matches(self, rule: Rule, data: bytes) -> bool:
+    def has_match(self, rule: Rule, data: bytes) -> bool:
         """Whether one rule matches anywhere in a text."""
-        locator = self._locator(rule)
+        locator = self._locator_for(rule)
         found: list[tuple[int, int]] = []
-        locator.scan(data, match_event_handler=_collect, context=found, scratch=self._scratch(rule.id, locator))
+        locator.scan(data, match_event_handler=_collect, context=found, scratch=self._scratch_for(rule.id, locator))
         return bool(found)
 
-    def _locator(self, rule: Rule) -> hyperscan.Database:
+    def _locator_for(self, rule: Rule) -> hyperscan.Database:
         locator = self._locators.get(rule.id)
         if locator is None:
             flags = _rule_flags(rule) & ~hyperscan.HS_FLAG_SINGLEMATCH
             locator = self._locators[rule.id] = _compile({0: (rule.pattern, flags)})
         return locator
 
-    def _start_of(self, hit: Hit, data: bytes) -> int:
+    def _find_start(self, hit: RuleHit, data: bytes) -> int:
         """Where a hit starts: the shortest text before its end in which its rule still matches there.
 
         The engine could report starts itself, but that mode of it has crashed on texts an attacker can write.
         """
-        locator = self._locator(hit.rule)
+        locator = self._locator_for(hit.rule)
         scratch = hyperscan.Scratch(locator)
 
         def matches_from(start: int) -> bool:
@@ -261,9 +261,9 @@ class Scanner:
             locator.scan(data[start : hit.end], match_event_handler=_collect, context=found, scratch=scratch)
             return any(end == hit.end - start for _, end in found)
 
-        low, high = _on_a_character(data, max(0, hit.end - 512)), hit.end
+        low, high = _character_start(data, max(0, hit.end - 512)), hit.end
         while high - low > 1:
-            middle = _on_a_character(data, (low + high) // 2)
+            middle = _character_start(data, (low + high) // 2)
             if middle == low:
                 break
             if matches_from(middle):
@@ -273,18 +273,18 @@ class Scanner:
         return low
 
 
-def _on_a_character(data: bytes, at: int) -> int:
+def _character_start(data: bytes, at: int) -> int:
     """The start of the character that holds this byte: half a character is not UTF-8, and the engine requires that."""
     while at > 0 and 0x80 <= data[at] < 0xC0:
         at -= 1
     return at
 
 
-def _raw(data: bytes, hits: tuple[Hit, ...]) -> Part:
-    return Part("raw", data, 0, len(data), False, hits)
+def _raw_part(data: bytes, hits: tuple[RuleHit, ...]) -> ScannedPart:
+    return ScannedPart("raw", data, 0, len(data), False, hits)
 
 
-def characters(part: Part, start: int, end: int) -> tuple[int, int]:
+def character_span(part: ScannedPart, start: int, end: int) -> tuple[int, int]:
     """A span of bytes of a reading in characters of the text; a decoded reading has only the span it came from."""
     if part.how != "raw":
         return part.start, part.end
@@ -306,7 +306,7 @@ def encode(text: str) -> bytes:
         return text.encode("utf-8", "ignore")
 
 
-def expressions(rules: Sequence[Rule]) -> list[tuple[str, int]]:
+def rule_expressions(rules: Sequence[Rule]) -> list[tuple[str, int]]:
     """The whole pass as (pattern, flags): gates, then rules, each of which reports at most once per text."""
     listed = [(pattern, _RULE_FLAGS | hyperscan.HS_FLAG_DOTALL) for _, pattern in GATES]
     listed += [(rule.pattern, _rule_flags(rule)) for rule in rules]
@@ -322,7 +322,7 @@ def _rule_flags(rule: Rule) -> int:
     return _RULE_FLAGS | (_UTF8 if rule.utf8 else 0) | (hyperscan.HS_FLAG_DOTALL if rule.dotall else 0)
 
 
-def _compile(listed: Listed) -> hyperscan.Database:
+def _compile(listed: NumberedPatterns) -> hyperscan.Database:
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
     database.compile(
         expressions=[encode(pattern) for pattern, _ in listed.values()],

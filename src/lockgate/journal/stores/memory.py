@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from lockgate.core.errors import JournalDamaged
 from lockgate.core.journal.merkle import Frontier, Tile
-from lockgate.journal.log import Head, Row, Shard
+from lockgate.journal.log import Head, LogRow, Shard
 
 
-class _Kept(NamedTuple):
+class _MemoryShard(NamedTuple):
     """One shard. What is in the lists beyond what the shard says was never committed."""
 
     shard: Shard
@@ -21,7 +21,7 @@ class _Kept(NamedTuple):
     bodies: dict[int, bytes]
     heads: tuple[Head, ...]
 
-    def alone(self) -> _Kept:
+    def without_uncommitted(self) -> _MemoryShard:
         """With lists that end where the shard does: those of a transaction that was taken back go on."""
         size = self.shard.size
         if len(self.leaves) == size:
@@ -33,13 +33,13 @@ class _Kept(NamedTuple):
         )
 
 
-class _Log:
+class _MemorySnapshot:
     """The log at one moment. A transaction is a copy, which takes its place when it commits.
 
     Lists are shared by all copies, and only ever grow; who looks at them stops at the size of their own shard.
     """
 
-    def __init__(self, kept: Sequence[_Kept] = ()) -> None:
+    def __init__(self, kept: Sequence[_MemoryShard] = ()) -> None:
         self.kept = list(kept)
 
     def shards(self) -> list[Shard]:
@@ -72,13 +72,13 @@ class _Log:
     def open_shard(self, vkey: str) -> Shard:
         empty = Frontier().to_bytes()
         shard = Shard(len(self.kept) + 1, vkey, empty, empty, 0)
-        self.kept.append(_Kept(shard, [], {}, {}, ()))
+        self.kept.append(_MemoryShard(shard, [], {}, {}, ()))
         return shard
 
-    def append(self, shard: Shard, rows: Sequence[Row], edge: bytes, tiles: Sequence[Tile], seal: bytes) -> bool:
+    def append(self, shard: Shard, rows: Sequence[LogRow], edge: bytes, tiles: Sequence[Tile], seal: bytes) -> bool:
         if shard.number != len(self.kept) or shard.edge != self.kept[-1].shard.edge:
             return False
-        kept = self.kept[-1].alone()
+        kept = self.kept[-1].without_uncommitted()
         for row in rows:
             kept.bodies[len(kept.leaves)] = row.body
             kept.leaves.append(row.leaf)
@@ -114,18 +114,18 @@ class MemoryLog:
     spool = None
 
     def __init__(self) -> None:
-        self._log = _Log()
+        self._log = _MemorySnapshot()
         self._lock = Lock()
 
     @contextmanager
-    def reading(self) -> Iterator[_Log]:
+    def reading(self) -> Iterator[_MemorySnapshot]:
         # What was committed is never changed, only replaced.
         yield self._log
 
     @contextmanager
-    def writing(self, *, durable: bool) -> Iterator[_Log]:  # noqa: ARG002  # nothing here outlives the process
+    def writing(self, *, durable: bool) -> Iterator[_MemorySnapshot]:  # noqa: ARG002  # nothing here outlives the process
         with self._lock:
-            changed = _Log(self._log.kept)
+            changed = _MemorySnapshot(self._log.kept)
             yield changed
             self._log = changed
 

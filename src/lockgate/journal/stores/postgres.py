@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError, quoted
 from lockgate.core.journal.merkle import HASH, Frontier, Tile
-from lockgate.journal.log import Head, Row, Shard
-from lockgate.runtime.postgres import BUSY_S, connected, drop
+from lockgate.journal.log import Head, LogRow, Shard
+from lockgate.runtime.postgres import BUSY_S, close_quietly, open_connection
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -92,7 +92,7 @@ _SHARD = "SELECT number, vkey, edge, signed_edge, pruned, seal FROM lockgate_sha
 _HEAD = "SELECT size, note, at_ms FROM lockgate_heads WHERE shard = %s"
 
 
-class _Reading:
+class PostgresLogReader:
     """The log as one transaction sees it."""
 
     def __init__(self, db: Connection[Any]) -> None:
@@ -106,16 +106,16 @@ class _Reading:
         return None if row is None else Shard(*row)
 
     def leaves(self, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        return self._numbered("SELECT number, hash FROM lockgate_leaves WHERE shard = %s", (shard,), start, stop)
+        return self._select_numbered("SELECT number, hash FROM lockgate_leaves WHERE shard = %s", (shard,), start, stop)
 
     def tiles(self, shard: int, level: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
         select = "SELECT number, hash FROM lockgate_tiles WHERE shard = %s AND level = %s"
-        return self._numbered(select, (shard, level), start, stop)
+        return self._select_numbered(select, (shard, level), start, stop)
 
     def bodies(self, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        return self._numbered("SELECT number, body FROM lockgate_bodies WHERE shard = %s", (shard,), start, stop)
+        return self._select_numbered("SELECT number, body FROM lockgate_bodies WHERE shard = %s", (shard,), start, stop)
 
-    def _numbered(self, select: str, of: tuple[int, ...], start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+    def _select_numbered(self, select: str, of: tuple[int, ...], start: int, stop: int) -> Iterator[tuple[int, bytes]]:
         """In pieces: a whole log would not fit into memory, and two cursors may be read side by side."""
         while start < stop:
             rows = self._db.execute(
@@ -144,7 +144,7 @@ class _Reading:
             start = rows[-1][0]
 
 
-class _Writing(_Reading):
+class PostgresLogWriter(PostgresLogReader):
     # The last leaf this transaction added: what tells, if the connection breaks, whether it was committed.
     last: tuple[int, int, bytes] | None = None
 
@@ -155,7 +155,7 @@ class _Writing(_Reading):
         self._db.execute("INSERT INTO lockgate_shards VALUES (%s, %s, %s, %s, %s, %s)", shard)
         return shard
 
-    def append(self, shard: Shard, rows: Sequence[Row], edge: bytes, tiles: Sequence[Tile], seal: bytes) -> bool:
+    def append(self, shard: Shard, rows: Sequence[LogRow], edge: bytes, tiles: Sequence[Tile], seal: bytes) -> bool:
         newest = self.current()
         if newest is None or (newest.number, newest.edge) != (shard.number, shard.edge):
             return False
@@ -175,24 +175,26 @@ class _Writing(_Reading):
             changed = self._db.execute(
                 "UPDATE lockgate_shards SET edge = %s, seal = %s WHERE number = %s", (edge, seal, shard.number)
             )
-        _one(changed.rowcount)
+        _require_one_row(changed.rowcount)
         self.last = (shard.number, size - 1, rows[-1].leaf)
         return True
 
     def sign(self, shard: int, head: Head, edge: bytes) -> None:
         self._db.execute("INSERT INTO lockgate_heads VALUES (%s, %s, %s, %s)", (shard, *head))
-        _one(self._db.execute("UPDATE lockgate_shards SET signed_edge = %s WHERE number = %s", (edge, shard)).rowcount)
+        _require_one_row(
+            self._db.execute("UPDATE lockgate_shards SET signed_edge = %s WHERE number = %s", (edge, shard)).rowcount
+        )
 
     def prune(self, shard: int, before: int, seal: bytes) -> None:
         statement = "UPDATE lockgate_shards SET pruned = greatest(pruned, %s), seal = %s WHERE number = %s"
-        _one(self._db.execute(statement, (before, seal, shard)).rowcount)
+        _require_one_row(self._db.execute(statement, (before, seal, shard)).rowcount)
 
     def sweep(self, shard: int, indexes: Sequence[int]) -> None:
         statement = "DELETE FROM lockgate_bodies WHERE shard = %s AND number = ANY(%s::bigint[])"
         self._db.execute(statement, (shard, list(indexes)))
 
 
-def _one(rows: int) -> None:
+def _require_one_row(rows: int) -> None:
     if rows != 1:
         raise JournalDamaged("the shard that was written to is gone, or closed")
 
@@ -204,41 +206,41 @@ class PostgresLog:
 
     def __init__(self, conninfo: str) -> None:
         self._conninfo = conninfo
-        self._forget()
+        self._reset_connections()
         _all.add(self)
 
-    def _forget(self) -> None:
+    def _reset_connections(self) -> None:
         # Owner: whoever is in a transaction of this process.
         self._lock = Lock()
         self._db: Connection[Any] | None = None
         self._idle: list[Connection[Any]] = []
 
     @contextmanager
-    def reading(self) -> Iterator[_Reading]:
-        with self._speaking():
-            db = self._viewing()
+    def reading(self) -> Iterator[PostgresLogReader]:
+        with self._translate_errors():
+            db = self._begin_snapshot()
             try:
-                if not self._made(db):
-                    raise self._refused("holds no log")
-                yield _Reading(db)
+                if not self._has_tables(db):
+                    raise self._refusal("holds no log")
+                yield PostgresLogReader(db)
                 db.execute("ROLLBACK")
             except BaseException:
-                drop(db)
+                close_quietly(db)
                 raise
             if len(self._idle) < _MAX_IDLE_READERS:
                 self._idle.append(db)
             else:
-                drop(db)
+                close_quietly(db)
 
     @contextmanager
-    def writing(self, *, durable: bool) -> Iterator[_Writing]:  # noqa: ARG002  # everything is
-        with self._lock, self._speaking():
-            db = self._locked()
-            change = _Writing(db)
+    def writing(self, *, durable: bool) -> Iterator[PostgresLogWriter]:  # noqa: ARG002  # everything is
+        with self._lock, self._translate_errors():
+            db = self._begin_locked()
+            change = PostgresLogWriter(db)
             try:
                 yield change
             except BaseException:
-                self._take_back(db)
+                self._roll_back(db)
                 raise
             self._commit(db, change)
 
@@ -250,9 +252,9 @@ class PostgresLog:
             connections = [*self._idle, *([self._db] if self._db is not None else ())]
             self._idle, self._db = [], None
         for db in connections:
-            drop(db)
+            close_quietly(db)
 
-    def _viewing(self) -> Connection[Any]:
+    def _begin_snapshot(self) -> Connection[Any]:
         """A connection with a transaction that sees one moment; an idle one may have been hung up on."""
         from psycopg import OperationalError
 
@@ -263,14 +265,14 @@ class PostgresLog:
                 try:
                     db.execute(statement)
                 except OperationalError:
-                    drop(db)
+                    close_quietly(db)
                 else:
                     return db
-        db = self._connected()
+        db = self._connect()
         db.execute(statement)
         return db
 
-    def _locked(self) -> Connection[Any]:
+    def _begin_locked(self) -> Connection[Any]:
         """A transaction that has everybody else locked out; nothing was sent before it, so it may be tried again."""
         from psycopg import OperationalError
 
@@ -280,18 +282,18 @@ class PostgresLog:
                 self._begin(db)
             except BaseException as error:
                 if not isinstance(error, OperationalError) or not db.broken:
-                    self._take_back(db)
+                    self._roll_back(db)
                     raise
                 # The server was started again, or somebody in between gave up on an idle connection.
-                drop(db)
+                close_quietly(db)
             else:
                 return db
-        self._db = db = self._connected()
-        self._make(db)
+        self._db = db = self._connect()
+        self._create_tables(db)
         try:
             self._begin(db)
         except BaseException:
-            self._take_back(db)
+            self._roll_back(db)
             raise
         return db
 
@@ -300,61 +302,61 @@ class PostgresLog:
             db.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
             row = db.execute("SELECT version FROM lockgate_log FOR UPDATE").fetchone()
         if row is None or row[0] != _VERSION:
-            raise self._refused("was made by another version of lockgate")
+            raise self._refusal("was made by another version of lockgate")
 
-    def _commit(self, db: Connection[Any], change: _Writing) -> None:
+    def _commit(self, db: Connection[Any], change: PostgresLogWriter) -> None:
         from psycopg import Error
 
         try:
             db.execute("COMMIT")
         except Error as error:
-            drop(db)
+            close_quietly(db)
             self._db = None
-            if change.last is None or not self._settled(*change.last):
+            if change.last is None or not self._was_committed(*change.last):
                 raise error
 
-    def _settled(self, shard: int, number: int, leaf: bytes) -> bool:
+    def _was_committed(self, shard: int, number: int, leaf: bytes) -> bool:
         """Whether the transaction that ended in this leaf was committed. Its salt makes the leaf one of a kind."""
-        db = self._locked()
+        db = self._begin_locked()
         try:
-            return dict(_Reading(db).leaves(shard, number, number + 1)).get(number) == leaf
+            return dict(PostgresLogReader(db).leaves(shard, number, number + 1)).get(number) == leaf
         finally:
-            self._take_back(db)
+            self._roll_back(db)
 
-    def _take_back(self, db: Connection[Any]) -> None:
+    def _roll_back(self, db: Connection[Any]) -> None:
         from psycopg import Error
 
         try:
             db.execute("ROLLBACK")
         except Error:
-            drop(db)
+            close_quietly(db)
             self._db = None
 
-    def _connected(self) -> Connection[Any]:
-        return connected(self._conninfo, "a log in PostgreSQL needs", LockgateError, self._refused)
+    def _connect(self) -> Connection[Any]:
+        return open_connection(self._conninfo, "a log in PostgreSQL needs", LockgateError, self._refusal)
 
     @staticmethod
-    def _made(db: Connection[Any]) -> bool:
+    def _has_tables(db: Connection[Any]) -> bool:
         # Not `to_regclass`, whose answer "no" is remembered: who waited while another made them would make them again.
         found = "SELECT FROM pg_catalog.pg_tables WHERE schemaname = current_schema() AND tablename = 'lockgate_log'"
         return db.execute(found).fetchone() is not None
 
-    def _make(self, db: Connection[Any]) -> None:
-        if self._made(db):
+    def _create_tables(self, db: Connection[Any]) -> None:
+        if self._has_tables(db):
             return
         db.execute("BEGIN")
         try:
             db.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
-            if not self._made(db):
+            if not self._has_tables(db):
                 db.execute(_SCHEMA)
             db.execute("COMMIT")
         except BaseException:
-            drop(db)
+            close_quietly(db)
             self._db = None
             raise
 
     @contextmanager
-    def _speaking(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """What goes wrong, in our words: the server's could hold a password or a name."""
         try:
             yield
@@ -364,18 +366,18 @@ class PostgresLog:
             from psycopg import Error, errors
 
             if isinstance(error, errors.LockNotAvailable):
-                raise self._refused(f"was busy for {BUSY_S} seconds", hint="try again") from error
+                raise self._refusal(f"was busy for {BUSY_S} seconds", hint="try again") from error
             if isinstance(error, errors.IntegrityError):
                 raise JournalDamaged(
                     f"the log does not take what comes next: {quoted(error.diag.message_primary or '')}"
                 ) from error
             if isinstance(error, Error):
                 named = type(error).__name__ if error.sqlstate is None else f"{type(error).__name__} {error.sqlstate}"
-                raise self._refused(f"cannot be used: {named}") from error
+                raise self._refusal(f"cannot be used: {named}") from error
             raise
 
     @staticmethod
-    def _refused(why: str, *, hint: str = "") -> JournalUnavailable:
+    def _refusal(why: str, *, hint: str = "") -> JournalUnavailable:
         return JournalUnavailable(f"the log's database {why}", hint=hint)
 
 
@@ -384,11 +386,11 @@ _all: weakref.WeakSet[PostgresLog] = weakref.WeakSet()
 _abandoned: list[object] = []
 
 
-def _forked() -> None:
+def _reset_after_fork() -> None:
     for log in list(_all):
         _abandoned.extend((log._db, *log._idle))
-        log._forget()
+        log._reset_connections()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_reset_after_fork)

@@ -41,21 +41,21 @@ class WrittenMeanwhile(JournalUnavailable):
     """The log was changed while it was read, where nothing keeps it still: what was seen of it shows nothing."""
 
 
-class View:
+class LogFileView:
     """The log as it was when the look began."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 
     @property
-    def odd(self) -> list[str]:
+    def oddities(self) -> list[str]:
         """What the file holds that we did not make, and what it lost of that: the journal refuses either.
 
         So it does rows that stand in the way of its own, which no audit of its records would come across.
         """
-        return [f"the log {wrong}" for wrong in log_sqlite.odd(self._db) or self._strays()]
+        return [f"the log {wrong}" for wrong in log_sqlite.find_schema_changes(self._db) or self._find_stray_rows()]
 
-    def _strays(self) -> Iterator[str]:
+    def _find_stray_rows(self) -> Iterator[str]:
         shards = {shard.number for shard in self.shards()}
         for table in ("bodies", "heads", "leaves", "tiles"):
             select, last = f"SELECT min(shard) FROM {table} WHERE shard > ?", _START  # noqa: S608
@@ -65,10 +65,10 @@ class View:
                     break
                 last = found
         for shard in sorted(shards):
-            if not self._tiles_fit(shard):
+            if not self._do_tiles_fit(shard):
                 yield f"has hashes of subtrees in shard {shard} that are not those of its records"
 
-    def _tiles_fit(self, shard: int) -> bool:
+    def _do_tiles_fit(self, shard: int) -> bool:
         select = "SELECT hash FROM tiles WHERE shard = ? AND level = ? AND number = ?"
         frontier, count = Frontier(), 0
         for index, leaf in self.leaves(shard, _START, _END):
@@ -103,7 +103,7 @@ class View:
         return next(reversed(self.shards()), None)
 
     def leaves(self, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        return self._numbered("SELECT number, hash FROM leaves", shard, start, stop)
+        return self._select_numbered("SELECT number, hash FROM leaves", shard, start, stop)
 
     def tiles(self, shard: int, level: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
         """None: they save time, and this is no time to believe them."""
@@ -111,9 +111,9 @@ class View:
         return iter(())
 
     def bodies(self, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        return self._numbered("SELECT number, body FROM bodies", shard, start, stop)
+        return self._select_numbered("SELECT number, body FROM bodies", shard, start, stop)
 
-    def _numbered(self, select: str, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+    def _select_numbered(self, select: str, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
         rows = self._db.execute(
             f"{select} WHERE shard = ? AND number >= ? AND number < ? ORDER BY number", (shard, start, stop)
         )
@@ -141,21 +141,21 @@ class LogFile:
         self.path = path
 
     @contextmanager
-    def reading(self) -> Iterator[View]:
+    def reading(self) -> Iterator[LogFileView]:
         try:
-            db, before = self._opened()
+            db, before = self._open()
         except sqlite3.Error as error:
-            raise self._failed(error) from error
+            raise self._explain_failure(error) from error
         try:
             with closing(db):
                 self._check_is_log(db)
-                yield View(db)
+                yield LogFileView(db)
         except (sqlite3.Error, JournalDamaged) as error:
             # Half of what others were writing looks like damage.
             self._refuse_changed(before)
             if isinstance(error, JournalDamaged):
                 raise
-            raise self._failed(error) from error
+            raise self._explain_failure(error) from error
         self._refuse_changed(before)
 
     def _refuse_changed(self, before: tuple[int, ...] | None) -> None:
@@ -163,35 +163,35 @@ class LogFile:
             said = f"the log {quoted(self.path, 200)} was written to while it was read"
             raise WrittenMeanwhile(said, hint="try again")
 
-    def _opened(self) -> tuple[sqlite3.Connection, tuple[int, ...] | None]:
+    def _open(self) -> tuple[sqlite3.Connection, tuple[int, ...] | None]:
         """A connection; and how the file was before, where only that can tell whether somebody wrote meanwhile."""
         self._check_is_file()
         for left in reversed(range(_TRIES)):
             before = self._shape()
-            how = self._how()
+            how = self._open_mode()
             try:
-                return self._connected(how), None
+                return self._connect(how), None
             except sqlite3.OperationalError as error:
                 name = getattr(error, "sqlite_errorname", "")
                 if not name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_IOERR")):
                     raise
-                if how != "mode=ro" and self._how() == how and not self._written_ahead():
+                if how != "mode=ro" and self._open_mode() == how and not self._has_write_ahead_log():
                     # A folder in which nothing can be made, and nothing that somebody has begun to write.
-                    return self._connected("mode=ro&immutable=1"), before
+                    return self._connect("mode=ro&immutable=1"), before
                 if not left:
-                    raise self._refused(
+                    raise self._refusal(
                         "was not closed, and cannot be looked at where it is",
                         hint="copy it, with the files beside it that begin with its name, to a folder you can write",
                     ) from None
             sleep(_PAUSE_S)
         raise AssertionError("the last try returns or raises")
 
-    def _how(self) -> str:
-        if self._beside("-wal") and self._beside("-shm"):
+    def _open_mode(self) -> str:
+        if self._exists_beside("-wal") and self._exists_beside("-shm"):
             # Somebody has the log open, or was killed with it. Without leave to write the file that writers and
             # readers meet in, nothing of ours is left behind.
             return "mode=ro&readonly_shm=1"
-        if self._written_ahead() or self._beside("-journal"):
+        if self._has_write_ahead_log() or self._exists_beside("-journal"):
             # A copy, mostly. What was written ahead must not be passed over: nobody would miss it. Nor may it become a
             # part of the file by being looked at.
             return "mode=ro"
@@ -205,12 +205,12 @@ class LogFile:
         try:
             mode = os.stat(self.path).st_mode
             if not stat.S_ISREG(mode):
-                raise self._refused(f"cannot be read: is {'a directory' if stat.S_ISDIR(mode) else 'no file'}")
+                raise self._refusal(f"cannot be read: is {'a directory' if stat.S_ISDIR(mode) else 'no file'}")
             if not os.access(self.path, os.R_OK):
-                raise self._refused("cannot be read: permission denied")
+                raise self._refusal("cannot be read: permission denied")
         except (OSError, ValueError) as error:
             said = str(getattr(error, "strerror", None) or error).lower()
-            raise self._refused(f"cannot be read: {said}") from None
+            raise self._refusal(f"cannot be read: {said}") from None
 
     def _shape(self) -> tuple[int, ...]:
         try:
@@ -218,9 +218,9 @@ class LogFile:
         except OSError:
             return (-1,)
         shape = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        return (*shape, self._written_ahead(), self._beside("-journal"))
+        return (*shape, self._has_write_ahead_log(), self._exists_beside("-journal"))
 
-    def _connected(self, how: str) -> sqlite3.Connection:
+    def _connect(self, how: str) -> sqlite3.Connection:
         uri = f"{self.path.absolute().as_uri()}?{how}"
         db = sqlite3.connect(uri, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
@@ -246,26 +246,26 @@ class LogFile:
         if not plain.issuperset(_TABLES):
             raise JournalDamaged(f"the log {quoted(self.path, 200)} has lost a table, or another took its place")
 
-    def _beside(self, ending: str) -> bool:
+    def _exists_beside(self, ending: str) -> bool:
         return os.path.lexists(f"{self.path}{ending}")
 
-    def _written_ahead(self) -> bool:
+    def _has_write_ahead_log(self) -> bool:
         try:
             return os.stat(f"{self.path}-wal").st_size > 0
         except FileNotFoundError:
             return False
 
-    def _refused(self, why: str, *, hint: str = "") -> JournalUnavailable:
+    def _refusal(self, why: str, *, hint: str = "") -> JournalUnavailable:
         return JournalUnavailable(f"the log {quoted(self.path, 200)} {why}", hint=hint)
 
-    def _failed(self, error: sqlite3.Error) -> JournalUnavailable:
+    def _explain_failure(self, error: sqlite3.Error) -> JournalUnavailable:
         name = getattr(error, "sqlite_errorname", "")
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            return self._refused(f"was busy for {_BUSY_S:.0f} seconds", hint="try again")
+            return self._refusal(f"was busy for {_BUSY_S:.0f} seconds", hint="try again")
         if name == "SQLITE_NOTADB":
             return NotALog(f"the log {quoted(self.path, 200)} is not a log of lockgate's")
         if name.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_READONLY", "SQLITE_AUTH")):
-            return self._refused(f"cannot be read: {str(error).lower()}")
+            return self._refusal(f"cannot be read: {str(error).lower()}")
         return JournalDamaged(f"the log {quoted(self.path, 200)} is in pieces: {quoted(str(error).lower())}")
 
 

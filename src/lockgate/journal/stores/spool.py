@@ -19,7 +19,7 @@ from stat import S_ISREG
 from time import monotonic
 
 from lockgate.core.errors import JournalUnavailable
-from lockgate.runtime.private_files import Private
+from lockgate.runtime.private_files import PrivateFileKind
 
 try:
     from fcntl import LOCK_EX, LOCK_NB, flock
@@ -34,7 +34,7 @@ _ROOM = 256 << 10
 _END = bytes(4)
 _UNFIT = 256
 _SEE_EVERY_S = 0.5
-_FILE = Private("waiting records", "write anything into the log", "log", JournalUnavailable)
+_FILE = PrivateFileKind("waiting records", "write anything into the log", "log", JournalUnavailable)
 
 
 class FileSpool:

@@ -24,16 +24,16 @@ from time import time_ns
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, quoted
 from lockgate.core.journal.merkle import HASH, Frontier, Tile
-from lockgate.journal.log import Head, Row, Shard
+from lockgate.journal.log import Head, LogRow, Shard
 from lockgate.journal.stores.spool import FileSpool, folder_of
 from lockgate.runtime.forks import minded
-from lockgate.runtime.private_files import Private
+from lockgate.runtime.private_files import PrivateFileKind
 
 # "lkgj": other programs' databases are refused, and ours is known to tools that look.
 _APPLICATION = 0x6C6B676A
 _VERSION = 2
 _BUSY_S = 5.0
-_FILE = Private("the log", "write anything into it", "log", JournalUnavailable)
+_FILE = PrivateFileKind("the log", "write anything into it", "log", JournalUnavailable)
 # Beyond this much, what is in the write-ahead log is moved into the file by `tidy`; at four times that, by an append.
 _TIDY_BYTES = 1 << 20
 _TIDY_PAGES = 1024
@@ -98,7 +98,7 @@ CREATE TRIGGER heads_keep BEFORE UPDATE ON heads BEGIN SELECT RAISE(ABORT, 'a lo
 _SHARD = "SELECT number, vkey, edge, signed_edge, pruned, seal FROM shards"
 
 
-class _Reading:
+class SqliteLogReader:
     """The log as one transaction sees it."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
@@ -112,16 +112,16 @@ class _Reading:
         return None if row is None else _shard(row)
 
     def leaves(self, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        return self._numbered("SELECT number, hash FROM leaves WHERE shard = ?", (shard,), start, stop)
+        return self._select_numbered("SELECT number, hash FROM leaves WHERE shard = ?", (shard,), start, stop)
 
     def tiles(self, shard: int, level: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
         select = "SELECT number, hash FROM tiles WHERE shard = ? AND level = ?"
-        return self._numbered(select, (shard, level), start, stop)
+        return self._select_numbered(select, (shard, level), start, stop)
 
     def bodies(self, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        return self._numbered("SELECT number, body FROM bodies WHERE shard = ?", (shard,), start, stop)
+        return self._select_numbered("SELECT number, body FROM bodies WHERE shard = ?", (shard,), start, stop)
 
-    def _numbered(self, select: str, of: tuple[int, ...], start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+    def _select_numbered(self, select: str, of: tuple[int, ...], start: int, stop: int) -> Iterator[tuple[int, bytes]]:
         rows = self._db.execute(f"{select} AND number >= ? AND number < ? ORDER BY number", (*of, start, stop))
         for number, data in rows:
             yield _integer(number), _bytes(data)
@@ -137,7 +137,7 @@ class _Reading:
             yield _head(row)
 
 
-class _Writing(_Reading):
+class SqliteLogWriter(SqliteLogReader):
     def open_shard(self, vkey: str) -> Shard:
         newest = self.current()
         empty = Frontier().to_bytes()
@@ -145,7 +145,7 @@ class _Writing(_Reading):
         self._db.execute("INSERT INTO shards VALUES (?, ?, ?, ?, ?, ?)", shard)
         return shard
 
-    def append(self, shard: Shard, rows: Sequence[Row], edge: bytes, tiles: Sequence[Tile], seal: bytes) -> bool:
+    def append(self, shard: Shard, rows: Sequence[LogRow], edge: bytes, tiles: Sequence[Tile], seal: bytes) -> bool:
         # One cursor, and row by row: most appends are of one record, and this is in the way of every call. Python looks
         # in several places for what bytes might have to be turned into first, but not for a bytearray.
         run, number = self._db.cursor().execute, shard.number
@@ -215,22 +215,22 @@ class SqliteLog:
         self._suspect = False
 
     @contextmanager
-    def reading(self) -> Iterator[_Reading]:
+    def reading(self) -> Iterator[SqliteLogReader]:
         try:
             with self._other() as db:
                 db.execute("BEGIN")
-                yield _Reading(db)
+                yield SqliteLogReader(db)
         except _FAILURES as error:
             raise self._failed(error) from error
 
     @contextmanager
-    def writing(self, *, durable: bool) -> Iterator[_Writing]:
+    def writing(self, *, durable: bool) -> Iterator[SqliteLogWriter]:
         with self._lock:
             try:
                 db = self._ready(durable=durable)
                 db.execute("BEGIN IMMEDIATE")
                 try:
-                    yield _Writing(db)
+                    yield SqliteLogWriter(db)
                     db.execute("COMMIT")
                 except BaseException as error:
                     self._suspect = self._suspect or "IOERR" in getattr(error, "sqlite_errorname", "")
@@ -359,7 +359,7 @@ class SqliteLog:
             if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
                 raise self._broken("is not in the mode it was made in")
             # Opens the files beside it, so that they can be looked at.
-            if wrong := odd(db):
+            if wrong := find_schema_changes(db):
                 raise self._broken(wrong[0])
             # What SQLite has opened by name has to be what was looked at.
             if not os.path.samestat(before, self._checked()):
@@ -417,7 +417,7 @@ class SqliteLog:
         # Whoever was quicker made as good a one.
         with (
             suppress(FileExistsError),
-            _FILE.made(self.path) as new,
+            _FILE.create_whole(self.path) as new,
             closing(sqlite3.connect(new, isolation_level=None)) as db,
         ):
             db.execute("PRAGMA synchronous = FULL")
@@ -450,9 +450,9 @@ _OURS = ("shards", "leaves", "tiles", "bodies", "heads")
 _ANEW = "keep the file as it is, and look at it with `lockgate audit verify`; a new log needs another place"
 
 
-def odd(db: sqlite3.Connection) -> list[str]:
+def find_schema_changes(db: sqlite3.Connection) -> list[str]:
     """What is in the file besides what we made, and what is not; a trigger could eat what we write."""
-    found, made = _schema(db), _made()
+    found, made = _schema(db), _expected_schema()
     names = {part[1] for part in found}
     return [
         # Counted: of two by one name, each would hide the other.
@@ -463,10 +463,10 @@ def odd(db: sqlite3.Connection) -> list[str]:
 
 def _schema(db: sqlite3.Connection) -> Counter[tuple[object, ...]]:
     rows = db.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema")
-    return Counter(row for row in rows if not _is_own(*row))
+    return Counter(row for row in rows if not _is_made_by_sqlite(*row))
 
 
-def _is_own(kind: object, name: object, table: object, made: object) -> bool:
+def _is_made_by_sqlite(kind: object, name: object, table: object, made: object) -> bool:
     """Whether SQLite made this for itself. Its names alone say nothing: who can write the file can use them too."""
     if kind == "index":
         return (
@@ -477,7 +477,7 @@ def _is_own(kind: object, name: object, table: object, made: object) -> bool:
 
 
 @cache
-def _made() -> Counter[tuple[object, ...]]:
+def _expected_schema() -> Counter[tuple[object, ...]]:
     with closing(sqlite3.connect(":memory:")) as db:
         db.executescript(_SCHEMA)
         return _schema(db)

@@ -22,7 +22,7 @@ from threading import Lock
 from time import monotonic, sleep
 
 from lockgate.core.errors import LockgateError, SessionsUnavailable, quoted
-from lockgate.runtime.private_files import Private
+from lockgate.runtime.private_files import PrivateFileKind
 from lockgate.sessions.stores.doubts import Doubts, mark_of
 
 try:
@@ -46,7 +46,7 @@ _LOOK_EVERY_S = 0.0005
 _TRIES, _TRY_EVERY_S = 20, 0.001
 _SEE_EVERY_S = 0.5
 _ANEW = "end everything that uses the sessions, and move the file away"
-_FILE = Private("the marks", "hide what your agents are reading", "sessions", secret=True)
+_FILE = PrivateFileKind("the marks", "hide what your agents are reading", "sessions", secret=True)
 
 
 class Mark:
@@ -172,7 +172,7 @@ class Passing:
             return file
 
     def _make(self) -> None:
-        with suppress(FileExistsError), _FILE.made(self._path) as new, new.open("wb") as file:
+        with suppress(FileExistsError), _FILE.create_whole(self._path) as new, new.open("wb") as file:
             # To the last byte, for a hole in a mapped file may find no room on the disk; and before it has its name.
             file.write(_MAGIC + bytes(_SIZE - len(_MAGIC)))
             file.flush()

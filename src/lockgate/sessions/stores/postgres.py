@@ -14,7 +14,7 @@ from threading import Lock
 from time import monotonic
 
 from lockgate.core.errors import SessionsUnavailable
-from lockgate.core.sessions.session_entries import Entry, Put
+from lockgate.core.sessions.session_entries import EntryPlace, SessionEntry
 from lockgate.runtime.postgres import BUSY_S, Postgres
 from lockgate.sessions.stores.doubts import Doubts
 from lockgate.sessions.stores.sql import TABLES, Database, SqlSessions
@@ -25,12 +25,12 @@ _LOCK = 0x6C6B6773
 _AT_ONCE = 64
 
 
-class _Job:
+class AppendJob:
     """Something that somebody waits for."""
 
-    def __init__(self, sessions: Sequence[int], entries: Sequence[Entry]) -> None:
+    def __init__(self, sessions: Sequence[int], entries: Sequence[SessionEntry]) -> None:
         self.sessions, self.entries = sessions, entries
-        self.puts: list[Put] | None = None
+        self.puts: list[EntryPlace] | None = None
         self.error: Exception | None = None
         self.done = False
         self.until = monotonic() + BUSY_S
@@ -47,26 +47,26 @@ class PostgresSessions(SqlSessions):
         self._database = Postgres(
             conninfo, what="sessions", error=SessionsUnavailable, tables=TABLES, version=_VERSION, lock=_LOCK
         )
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._process = os.getpid()
-        self._waiting: list[_Job] = []
+        self._waiting: list[AppendJob] = []
         # Owner: whoever commits.
         self._turn = Lock()
 
-    def append(self, sessions: Sequence[int], entries: Sequence[Entry]) -> list[Put] | None:
+    def append(self, sessions: Sequence[int], entries: Sequence[SessionEntry]) -> list[EntryPlace] | None:
         if os.getpid() != self._process:
             # In a forked child: nobody here will open the lock, and what waits is kept by others.
-            self._begin()
-        job = _Job(sessions, entries)
+            self._reset()
+        job = AppendJob(sessions, entries)
         self._waiting.append(job)
         while not job.done:
             if not self._turn.acquire(timeout=max(0.0, job.until - monotonic())):
                 with suppress(ValueError):
                     self._waiting.remove(job)
                 # Somebody may be keeping it just now: it counts as not kept, as where a connection breaks.
-                raise self._database.busy()
+                raise self._database.busy_error()
             try:
                 if not job.done:
                     # What is done to the list is one step each to every other thread.
@@ -82,7 +82,7 @@ class PostgresSessions(SqlSessions):
             raise job.error
         return job.puts
 
-    def _commit(self, jobs: list[_Job], patience_s: float) -> None:
+    def _commit(self, jobs: list[AppendJob], patience_s: float) -> None:
         begun = written = False
         try:
             with self._database.changing(patience_s) as db:
@@ -110,16 +110,16 @@ class PostgresSessions(SqlSessions):
             for job in jobs:
                 job.done = True
 
-    def probe(self) -> None:
+    def test_write(self) -> None:
         self._database.probe()
 
     def close(self) -> None:
         self._database.close()
 
-    def _changing(self) -> AbstractContextManager[Database]:
+    def _write_transaction(self) -> AbstractContextManager[Database]:
         return self._database.changing()
 
-    def _reading(self) -> AbstractContextManager[Database | None]:
+    def _read_connection(self) -> AbstractContextManager[Database | None]:
         return self._database.reading()
 
     def _insert(self, db: Database, columns: str, values: Sequence[object]) -> int:

@@ -15,16 +15,16 @@ from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.sessions.session_entries import (
     BLOCKS,
     CLAIMED,
-    Entry,
-    Filter,
-    Put,
-    Row,
+    EntryPlace,
+    EntrySort,
+    RulingFilter,
+    RulingTally,
+    SessionEntry,
     SessionInfo,
-    Sort,
-    Tally,
-    decoded,
-    plain,
-    sought,
+    SessionRow,
+    decode_text,
+    searchable_text,
+    storable_text,
     to_json,
 )
 from lockgate.sessions.stores.doubts import Doubts, mark_of
@@ -113,29 +113,29 @@ class SqlSessions:
     _find = "instr"
     _doubts: Doubts
 
-    def _changing(self) -> AbstractContextManager[Database]:
+    def _write_transaction(self) -> AbstractContextManager[Database]:
         """One transaction, with every other writer kept out from the first read on."""
         raise NotImplementedError
 
-    def _reading(self) -> AbstractContextManager[Database | None]:
+    def _read_connection(self) -> AbstractContextManager[Database | None]:
         """For one statement; None while there are no tables yet."""
         raise NotImplementedError
 
-    def _glancing(self) -> AbstractContextManager[Database | None]:
+    def _quick_read_connection(self) -> AbstractContextManager[Database | None]:
         """The same for a statement that reads little, and in the way of every ruling."""
-        return self._reading()
+        return self._read_connection()
 
     def _insert(self, db: Database, columns: str, values: Sequence[object]) -> int:
         """Put an entry into its table; the number it got, which nobody has had before."""
         raise NotImplementedError
 
-    def make(self, info: SessionInfo) -> SessionInfo:
+    def create(self, info: SessionInfo) -> SessionInfo:
         before = (
             info.id,
             info.host,
-            plain(info.goal, _MAX_GOAL),
+            storable_text(info.goal, _MAX_GOAL),
             info.mode,
-            plain(info.scope, _MAX_SCOPE),
+            storable_text(info.scope, _MAX_SCOPE),
             info.parent,
             to_json(info.meta),
             info.created_at,
@@ -143,27 +143,29 @@ class SqlSessions:
             info.ended_at,
         )
         columns, places = _SESSION.removesuffix(", number"), ", ".join("?" * (len(before) + 5))
-        with self._changing() as db:
-            there = self._session(db, info.id)
+        with self._write_transaction() as db:
+            there = self._select_session(db, info.id)
             if there is not None:
                 return there
-            known = int(info.context_known and not self._forgotten(db, info.id))
+            known = int(info.context_known and not self._is_forgotten(db, info.id))
             values = (*before, known, int(info.asked), 0, 0, 0)
             db.execute(f"INSERT INTO sessions ({columns}) VALUES ({places})", values)  # noqa: S608
-            made = self._session(db, info.id)
+            made = self._select_session(db, info.id)
             if made is None:
                 raise SessionsUnavailable("the sessions do not keep what is put into them")
             return made
 
     @staticmethod
-    def _forgotten(db: Database, id: str) -> bool:
+    def _is_forgotten(db: Database, id: str) -> bool:
         return db.execute("SELECT 1 FROM forgotten WHERE id = ?", (mark_of(id),)).fetchone() is not None
 
-    def append(self, sessions: Sequence[int], entries: Sequence[Entry]) -> list[Put] | None:
-        with self._changing() as db:
+    def append(self, sessions: Sequence[int], entries: Sequence[SessionEntry]) -> list[EntryPlace] | None:
+        with self._write_transaction() as db:
             return self._append(db, sessions, entries)
 
-    def _append(self, db: Database, sessions: Sequence[int], entries: Sequence[Entry]) -> list[Put] | None:
+    def _append(
+        self, db: Database, sessions: Sequence[int], entries: Sequence[SessionEntry]
+    ) -> list[EntryPlace] | None:
         number = sessions[0]
         standing = db.execute(_STANDING, (number, number)).fetchone()
         if standing is None:
@@ -171,12 +173,12 @@ class SqlSessions:
         blocks, decisions, last = standing
         for other in sessions[1:]:
             last = max(last, db.execute(_NEWEST, (other,)).fetchone()[0])
-        puts: list[Put] = []
+        puts: list[EntryPlace] = []
         size, asked = 0, 0
         for entry in entries:
-            there, key = self._same(db, number, entry)
+            there, key = self._find_duplicate(db, number, entry)
             if there is not None:
-                puts.append(Put(*there, last, again=True))
+                puts.append(EntryPlace(*there, last, again=True))
                 continue
             blocks += entry.sort in BLOCKS
             decisions += entry.ruled is not None
@@ -184,11 +186,11 @@ class SqlSessions:
             values = (number, n, entry.sort.value, entry.at, key, entry.content, entry.detail)
             if entry.ruled is None:
                 seq = self._insert(db, _ENTRY, values)
-                _follow(db, number, entry)
+                _update_session(db, number, entry)
             else:
                 seq = self._insert(db, f"{_ENTRY}, {_RULED}", (*values, *entry.ruled))
                 asked = asked or int(bool(entry.ruled.approval))
-            puts.append(Put(seq, n, last))
+            puts.append(EntryPlace(seq, n, last))
             last, size = seq, size + len(entry.content)
         at = max(entry.at for entry in entries)
         db.execute(
@@ -199,7 +201,7 @@ class SqlSessions:
         return puts
 
     @staticmethod
-    def _same(db: Database, number: int, entry: Entry) -> tuple[tuple[int, int] | None, str]:
+    def _find_duplicate(db: Database, number: int, entry: SessionEntry) -> tuple[tuple[int, int] | None, str]:
         """The same entry where it is there under its key already; else the key to keep it under.
 
         Hosts use keys twice, and whoever knows the next one could use it first: what says something else is kept
@@ -220,98 +222,98 @@ class SqlSessions:
                 return (found[0], found[1]), key
         return None, ""
 
-    def feed(self, sessions: Sequence[int], after: int, *, rulings_after: int = 0) -> list[Row]:
+    def read_entries(self, sessions: Sequence[int], after: int, *, rulings_after: int = 0) -> list[SessionRow]:
         # From the beginning it may be much: then nobody who writes waits for it.
-        with self._glancing() if after else self._reading() as db:
+        with self._quick_read_connection() if after else self._read_connection() as db:
             if db is None:
                 return []
             if len(sessions) == 1 and not rulings_after:
                 statement = f"SELECT {_ROW} FROM entries e WHERE session = ? AND seq > ? ORDER BY seq"  # noqa: S608
-                return [Row(*row) for row in db.execute(statement, (sessions[0], after))]
+                return [SessionRow(*row) for row in db.execute(statement, (sessions[0], after))]
             places = ", ".join("?" * len(sessions))
             statement = (
                 f"SELECT {_ROW} FROM entries e WHERE session IN ({places}) AND seq > ? "  # noqa: S608
                 "AND (sort != 'ruling' OR (session = ? AND seq > ?)) ORDER BY seq"
             )
-            return [Row(*row) for row in db.execute(statement, (*sessions, after, sessions[0], rulings_after))]
+            return [SessionRow(*row) for row in db.execute(statement, (*sessions, after, sessions[0], rulings_after))]
 
-    def mark(self, session: int, count: int) -> int:
+    def ruling_cursor(self, session: int, count: int) -> int:
         statement = "SELECT seq FROM entries WHERE session = ? AND sort = 'ruling' ORDER BY seq DESC LIMIT 1 OFFSET ?"
-        with self._reading() as db:
+        with self._read_connection() as db:
             found = None if db is None else db.execute(statement, (session, count)).fetchone()
             return int(found[0]) if found else 0
 
     def end(self, session: str, at: float) -> None:
-        with self._changing() as db:
+        with self._write_transaction() as db:
             db.execute("UPDATE sessions SET ended_at = ? WHERE id = ?", (at, session))
 
     def session(self, id: str) -> SessionInfo | None:
-        with self._reading() as db:
-            return None if db is None else self._session(db, id)
+        with self._read_connection() as db:
+            return None if db is None else self._select_session(db, id)
 
     @staticmethod
-    def _session(db: Database, id: str) -> SessionInfo | None:
+    def _select_session(db: Database, id: str) -> SessionInfo | None:
         row = db.execute(f"SELECT {_SESSION} FROM sessions WHERE id = ?", (id,)).fetchone()  # noqa: S608
-        return None if row is None else _info(row)
+        return None if row is None else _info_from_row(row)
 
     def sessions(self, *, limit: int, before: int | None, q: str) -> list[SessionInfo]:
         where = ["1 = 1"]
         values: list[object] = []
         if before is not None:
             where.append("number < ?")
-            values.append(_bounded(before))
+            values.append(_clamp(before))
         if q:
             where.append(f"{self._find}(lower(id || ' ' || goal || ' ' || host), ?) > 0")
-            values.append(plain(q).lower())
+            values.append(storable_text(q).lower())
         statement = f"SELECT {_SESSION} FROM sessions WHERE {' AND '.join(where)} ORDER BY number DESC LIMIT ?"  # noqa: S608
-        with self._reading() as db:
-            return [] if db is None else [_info(row) for row in db.execute(statement, (*values, limit))]
+        with self._read_connection() as db:
+            return [] if db is None else [_info_from_row(row) for row in db.execute(statement, (*values, limit))]
 
-    def ruling(self, id: str) -> tuple[Row, str, str] | None:
-        found = self._rulings(["e.id = ?"], [plain(id)], "", 1)
+    def ruling(self, id: str) -> tuple[SessionRow, str, str] | None:
+        found = self._select_rulings(["e.id = ?"], [storable_text(id)], "", 1)
         return found[0] if found else None
 
-    def rulings(self, asked: Filter) -> list[tuple[Row, str, str]]:
+    def rulings(self, asked: RulingFilter) -> list[tuple[SessionRow, str, str]]:
         where: list[str] = []
         values: list[object] = []
         for name, value in (
-            ("s.id", plain(asked.session)),
-            ("e.action", plain(asked.action)),
+            ("s.id", storable_text(asked.session)),
+            ("e.action", storable_text(asked.action)),
             ("e.tier", asked.tier),
-            ("e.tool", plain(asked.tool)),
-            ("e.host", plain(asked.host)),
+            ("e.tool", storable_text(asked.tool)),
+            ("e.host", storable_text(asked.host)),
         ):
             if value:
                 where.append(f"{name} = ?")
-                values.append(_bounded(value) if isinstance(value, int) else value)
+                values.append(_clamp(value) if isinstance(value, int) else value)
         if asked.rule:
             where.append(f"{self._find}(e.rules, ?) > 0")
-            values.append(f" {plain(asked.rule)} ")
+            values.append(f" {storable_text(asked.rule)} ")
         if asked.q:
             where.append(f"{self._find}(e.words, ?) > 0")
-            values.append(sought(asked.q[:1_000]))
+            values.append(searchable_text(asked.q[:1_000]))
         if asked.after:
             where.append("e.seq > ?")
-            values.append(_bounded(asked.after))
+            values.append(_clamp(asked.after))
         if asked.before is not None:
             where.append("e.seq < ?")
-            values.append(_bounded(asked.before))
-        return self._rulings(where, values, "" if asked.after else "DESC", asked.limit)
+            values.append(_clamp(asked.before))
+        return self._select_rulings(where, values, "" if asked.after else "DESC", asked.limit)
 
-    def _rulings(
+    def _select_rulings(
         self, where: Sequence[str], values: Iterable[object], order: str, limit: int
-    ) -> list[tuple[Row, str, str]]:
+    ) -> list[tuple[SessionRow, str, str]]:
         wanted = " AND ".join(("e.sort = 'ruling'", *where))
         statement = (
             f"SELECT {_ROW}, s.id, e.host FROM entries e JOIN sessions s ON s.number = e.session "  # noqa: S608
             f"WHERE {wanted} ORDER BY e.seq {order} LIMIT ?"
         )
-        with self._reading() as db:
+        with self._read_connection() as db:
             found = [] if db is None else db.execute(statement, (*values, limit)).fetchall()
-        return [(Row(*row[:-2]), row[-2], row[-1]) for row in found]
+        return [(SessionRow(*row[:-2]), row[-2], row[-1]) for row in found]
 
-    def outcome(self, session: str, key: str, ran: str) -> bool:
-        with self._changing() as db:
+    def set_outcome(self, session: str, key: str, ran: str) -> bool:
+        with self._write_transaction() as db:
             changed = db.execute(
                 "UPDATE entries SET ran = ? WHERE seq = (SELECT max(e.seq) FROM entries e JOIN sessions s "
                 "ON s.number = e.session WHERE s.id = ? AND e.key = ? AND e.key != '' AND e.sort = 'ruling')",
@@ -319,27 +321,27 @@ class SqlSessions:
             )
             return bool(changed.rowcount == 1)
 
-    def tallies(self, since: float) -> Iterator[Tally]:
+    def tallies(self, since: float) -> Iterator[RulingTally]:
         after = 0
         statement = (
             "SELECT at, tier, action, reason, rules, latency_us, cost_usd, said, seq FROM entries "
             "WHERE sort = 'ruling' AND at >= ? AND seq > ? ORDER BY seq LIMIT ?"
         )
         while True:
-            with self._reading() as db:
+            with self._read_connection() as db:
                 rows = [] if db is None else db.execute(statement, (since, after, _FETCHED_AT_ONCE)).fetchall()
-            yield from (Tally(*row[:-1]) for row in rows)
+            yield from (RulingTally(*row[:-1]) for row in rows)
             if len(rows) < _FETCHED_AT_ONCE:
                 return
             after = rows[-1][-1]
 
-    def newest(self) -> float:
-        with self._reading() as db:
+    def last_seen_at(self) -> float:
+        with self._read_connection() as db:
             found = None if db is None else db.execute("SELECT max(seen_at) FROM sessions").fetchone()
             return float(found[0] or 0.0) if found else 0.0
 
     def prune(self, before: float, most: int, spare: Collection[str] = ()) -> int:
-        with self._changing() as db:
+        with self._write_transaction() as db:
             found = db.execute(
                 "SELECT number, id FROM sessions WHERE seen_at < ? ORDER BY seen_at LIMIT ?",
                 (before, most + len(spare)),
@@ -368,7 +370,7 @@ class SqlSessions:
 
     # Only where all who share the tables are on one machine.
 
-    def stamp(self) -> bytes:
+    def change_stamp(self) -> bytes:
         return b""
 
     def passing(self, session: str) -> Mark | None:  # noqa: ARG002
@@ -378,26 +380,28 @@ class SqlSessions:
         return self.doubts(session)
 
 
-def _follow(db: Database, number: int, entry: Entry) -> None:
+def _update_session(db: Database, number: int, entry: SessionEntry) -> None:
     """What an entry says of its session as a whole."""
-    if entry.sort == Sort.GOAL:
-        goal = plain(decoded(entry.content), _MAX_GOAL)
+    if entry.sort == EntrySort.GOAL:
+        goal = storable_text(decode_text(entry.content), _MAX_GOAL)
         db.execute("UPDATE sessions SET goal = ? WHERE number = ? AND goal = ''", (goal, number))
-    elif entry.sort == Sort.MARK:
+    elif entry.sort == EntrySort.MARK:
         db.execute("UPDATE sessions SET context_known = ? WHERE number = ?", (int(entry.detail == "known"), number))
         if entry.detail == CLAIMED:
             db.execute("UPDATE sessions SET meta = '{}' WHERE number = ?", (number,))
-    elif entry.sort == Sort.MODE:
+    elif entry.sort == EntrySort.MODE:
         mode, scope = loads(entry.detail)
-        db.execute("UPDATE sessions SET mode = ?, scope = ? WHERE number = ?", (mode, plain(scope, _MAX_SCOPE), number))
+        db.execute(
+            "UPDATE sessions SET mode = ?, scope = ? WHERE number = ?", (mode, storable_text(scope, _MAX_SCOPE), number)
+        )
 
 
-def _bounded(number: int) -> int:
+def _clamp(number: int) -> int:
     """As large as a column can be, and as somebody's cursor need not be."""
     return max(0, min(int(number), 2**62))
 
 
-def _info(row: tuple[Any, ...]) -> SessionInfo:
+def _info_from_row(row: tuple[Any, ...]) -> SessionInfo:
     id, host, goal, mode, scope, parent, meta, created_at, seen_at, ended_at, known, asked, *counts = row
     try:
         told = loads(meta)

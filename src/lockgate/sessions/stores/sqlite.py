@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from lockgate.core.errors import SessionsUnavailable, quoted
 from lockgate.runtime.forks import minded
-from lockgate.runtime.private_files import Private
+from lockgate.runtime.private_files import PrivateFileKind
 from lockgate.sessions.stores.doubts import Doubts
 from lockgate.sessions.stores.passing import Mark, MarkFile, Passing
 from lockgate.sessions.stores.sql import TABLES, Database, SqlSessions
@@ -40,7 +40,9 @@ _HEADER = 96
 _FRAMES = slice(16, 20)
 # How long a fork waits for those who read.
 _QUIET_S = 1.0
-_FILE = Private("the sessions", "rule on calls in your name, and read what your agents read", "sessions", secret=True)
+_FILE = PrivateFileKind(
+    "the sessions", "rule on calls in your name, and read what your agents read", "sessions", secret=True
+)
 
 _PRAGMAS = (("synchronous", "NORMAL"), ("secure_delete", "ON"), ("trusted_schema", "OFF"), ("wal_autocheckpoint", 4096))
 
@@ -88,14 +90,14 @@ class SqliteSessions(SqlSessions):
 
     def close(self) -> None:
         with self._writing:
-            self._let_go()
+            self._close_connections()
 
-    def probe(self) -> None:
-        with self._changing() as db:
+    def test_write(self) -> None:
+        with self._write_transaction() as db:
             # The same again: nothing changes, and a page is written all the same.
             db.execute(f"PRAGMA user_version = {_VERSION}")
 
-    def stamp(self) -> bytes:
+    def change_stamp(self) -> bytes:
         writer, fd = self._indexed
         if writer is None or writer is not self._writer:
             writer = self._writer
@@ -164,22 +166,22 @@ class SqliteSessions(SqlSessions):
     # The file
 
     @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
+    def _write_transaction(self) -> Iterator[sqlite3.Connection]:
         """One change, whole or not at all, with every other writer kept out from the first read on."""
         try:
-            patience_s = self._taken_turn()
+            patience_s = self._take_turn()
             try:
-                yield from self._changed(patience_s)
+                yield from self._transaction(patience_s)
             finally:
                 self._writing.release()
         except _FAILURES as error:
-            raise self._failed(error) from error
+            raise self._error_from(error) from error
 
-    def _changed(self, patience_s: float) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, patience_s: float) -> Iterator[sqlite3.Connection]:
         db = self._writer
         if db is None:
-            self._make()
-            db = self._writer = self._connected()
+            self._create_file()
+            db = self._writer = self._connect()
             self._patience_s = 0.0
         try:
             if patience_s != self._patience_s:
@@ -200,7 +202,7 @@ class SqliteSessions(SqlSessions):
         # Afterwards: what was kept in a file that is gone is not acknowledged.
         self._refuse_replaced()
 
-    def _taken_turn(self) -> float:
+    def _take_turn(self) -> float:
         """One's turn among this process's threads; how long one may still wait for other processes.
 
         While somebody else holds the file all would wait in a row, each as long as the first and after it.
@@ -209,11 +211,11 @@ class SqliteSessions(SqlSessions):
             return _BUSY_S
         began = monotonic()
         if not self._writing.acquire(timeout=_BUSY_S):
-            raise self._busy_for()
+            raise self._busy_error()
         return max(0.0, _BUSY_S - (monotonic() - began))
 
     @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection | None]:
+    def _read_connection(self) -> Iterator[sqlite3.Connection | None]:
         """A connection of one's own; None while there is no file yet."""
         with self._counting:
             self._busy += 1
@@ -226,7 +228,7 @@ class SqliteSessions(SqlSessions):
                 if not os.path.lexists(self._name):
                     yield None
                     return
-                db = self._connected()
+                db = self._connect()
             try:
                 yield db
             except BaseException:
@@ -237,22 +239,22 @@ class SqliteSessions(SqlSessions):
             else:
                 _close(db)
         except _FAILURES as error:
-            raise self._failed(error) from error
+            raise self._error_from(error) from error
         finally:
             with self._counting:
                 self._busy -= 1
                 self._counting.notify_all()
 
     @contextmanager
-    def _glancing(self) -> Iterator[sqlite3.Connection | None]:
+    def _quick_read_connection(self) -> Iterator[sqlite3.Connection | None]:
         """By the writer's connection where that is free: what it wrote itself it need not read from the disk again."""
         if not self._writing.acquire(blocking=False):
-            with self._reading() as db:
+            with self._read_connection() as db:
                 yield db
             return
         try:
             if self._writer is None:
-                with self._reading() as db:
+                with self._read_connection() as db:
                     yield db
                 return
             try:
@@ -261,13 +263,13 @@ class SqliteSessions(SqlSessions):
                 db, self._writer = self._writer, None
                 if db is not None:
                     _close(db)
-                raise self._failed(error) from error
+                raise self._error_from(error) from error
         finally:
             self._writing.release()
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         if self._unfit:
-            raise self._refused(
+            raise self._error(
                 "was in use by the process this one was forked from", hint="fork before, or start another process"
             )
         before = _FILE.check_database(self.path)
@@ -277,12 +279,12 @@ class SqliteSessions(SqlSessions):
                 db.execute(f"PRAGMA {name} = {value}")
             marks = [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
             if marks[0] != _APPLICATION:
-                raise self._refused("is not a file of sessions", hint=_ANEW)
+                raise self._error("is not a file of sessions", hint=_ANEW)
             if marks[1] != _VERSION:
-                raise self._refused("was made by another version of lockgate", hint=_ANEW)
+                raise self._error("was made by another version of lockgate", hint=_ANEW)
             # What SQLite has opened by name has to be what was looked at.
             if not os.path.samestat(before, _FILE.check_database(self.path)):
-                raise self._refused("was replaced while it was opened")
+                raise self._error("was replaced while it was opened")
             self._file = before.st_dev, before.st_ino
         except BaseException:
             db.close()
@@ -300,9 +302,9 @@ class SqliteSessions(SqlSessions):
             # Not closed, ever: that would remove the new file's write-ahead log, which has the same name.
             _abandoned.extend((self._writer, *self._idle))
             self._writer, self._idle = None, []
-            raise self._refused("was moved or replaced while it was in use", hint="try again")
+            raise self._error("was moved or replaced while it was in use", hint="try again")
 
-    def _make(self) -> None:
+    def _create_file(self) -> None:
         """The file with its tables, put in place whole: another process sees either none of it or all of it."""
         if os.path.lexists(self._name):
             return
@@ -310,20 +312,20 @@ class SqliteSessions(SqlSessions):
         first = int(time() * 1000)
         with (
             suppress(FileExistsError),
-            _alone_in(self.path.parent),
-            _FILE.made(self.path) as new,
+            _folder_lock(self.path.parent),
+            _FILE.create_whole(self.path) as new,
             closing(sqlite3.connect(new, isolation_level=None)) as db,
         ):
             db.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
             db.execute("INSERT INTO sqlite_sequence VALUES ('sessions', ?), ('entries', ?)", (first, first))
             if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
-                raise self._refused("cannot be made with a write-ahead log on this disk")
+                raise self._error("cannot be made with a write-ahead log on this disk")
             if not os.path.lexists(self._name):
                 # Left by a file that was removed: SQLite would read it into this one.
                 for ending in ("-wal", "-shm"):
                     self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
 
-    def _let_go(self) -> None:
+    def _close_connections(self) -> None:
         connections, self._writer, self._idle = [self._writer, *self._idle], None, []
         for db in connections:
             if db is not None:
@@ -336,7 +338,7 @@ class SqliteSessions(SqlSessions):
         if not self._counting.wait_for(lambda: not self._busy, _QUIET_S):
             self._go_on()
             return False
-        self._let_go()
+        self._close_connections()
         return True
 
     def _go_on(self) -> None:
@@ -349,19 +351,19 @@ class SqliteSessions(SqlSessions):
             _abandoned.extend((self._writer, *self._idle))
         self._forget()
 
-    def _failed(self, error: Exception) -> SessionsUnavailable:
+    def _error_from(self, error: Exception) -> SessionsUnavailable:
         """What went wrong, in our words."""
         name, said = getattr(error, "sqlite_errorname", ""), str(getattr(error, "strerror", None) or error).lower()
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            return self._busy_for()
+            return self._busy_error()
         if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or type(error) is sqlite3.DatabaseError:
-            return self._refused("is damaged, or no file of sessions", hint=_ANEW)
-        return self._refused(f"cannot be used: {said}")
+            return self._error("is damaged, or no file of sessions", hint=_ANEW)
+        return self._error(f"cannot be used: {said}")
 
-    def _busy_for(self) -> SessionsUnavailable:
-        return self._refused(f"was busy for {_BUSY_S:.0f} seconds", hint="try again")
+    def _busy_error(self) -> SessionsUnavailable:
+        return self._error(f"was busy for {_BUSY_S:.0f} seconds", hint="try again")
 
-    def _refused(self, why: str, *, hint: str = "") -> SessionsUnavailable:
+    def _error(self, why: str, *, hint: str = "") -> SessionsUnavailable:
         return SessionsUnavailable(f"the sessions in {quoted(self.path, 200)}: the file {why}", hint=hint)
 
 
@@ -370,7 +372,7 @@ _ANEW = "move the file away to begin anew: the context of sessions that go on is
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
+def _folder_lock(folder: Path) -> Iterator[None]:
     """Nobody else makes a file of sessions there meanwhile."""
     try:
         from fcntl import LOCK_EX, flock

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from lockgate.core.questions import Answer, NoAnswer, Question, Reply, Request, Said
+from lockgate.core.questions import Answer, HttpReply, HttpRequest, ModelText, NoAnswer, Question
 from lockgate.verifiers.providers import envelope
 from lockgate.verifiers.providers.envelope import CUT_SHORT, MALFORMED, ODD, REFUSED
 
@@ -26,10 +26,10 @@ class Anthropic:
     name: ClassVar[str] = "anthropic"
 
     def __post_init__(self) -> None:
-        envelope.model_name(self.model)
-        object.__setattr__(self, "base_url", envelope.address(self.base_url, unsafe_http=self.unsafe_http))
+        envelope.check_model_name(self.model)
+        object.__setattr__(self, "base_url", envelope.parse_address(self.base_url, unsafe_http=self.unsafe_http))
 
-    def request(self, question: Question, key: str) -> Request:
+    def request(self, question: Question, key: str) -> HttpRequest:
         body: dict[str, object] = {
             "model": self.model,
             "max_tokens": question.max_tokens,
@@ -40,22 +40,22 @@ class Anthropic:
         if question.schema is not None:
             body["output_config"] = {"format": {"type": "json_schema", "schema": question.schema}}
         url = f"{self.base_url}/v1/messages"
-        return envelope.post(url, body, envelope.bearer(key), ("anthropic-version", API_VERSION))
+        return envelope.post_request(url, body, envelope.bearer_header(key), ("anthropic-version", API_VERSION))
 
-    def answer(self, question: Question, reply: Reply) -> Answer:  # noqa: ARG002
-        body = envelope.opened(reply)
+    def answer(self, question: Question, reply: HttpReply) -> Answer:  # noqa: ARG002
+        body = envelope.open_reply(reply)
         if isinstance(body, NoAnswer):
             return body
         match body:
             case {"stop_details": {"type": "refusal"}}:
                 return REFUSED
             case {"type": "message", "role": "assistant", "stop_reason": str() as stop, "content": [*blocks], **rest}:
-                return _said(stop, blocks, rest.get("usage"))
+                return _answer_from_blocks(stop, blocks, rest.get("usage"))
             case _:
                 return MALFORMED
 
 
-def _said(stop: str, blocks: list[object], usage: object) -> Answer:
+def _answer_from_blocks(stop: str, blocks: list[object], usage: object) -> Answer:
     if stop == "refusal":
         return REFUSED
     if stop in ("max_tokens", "model_context_window_exceeded"):
@@ -75,10 +75,12 @@ def _said(stop: str, blocks: list[object], usage: object) -> Answer:
             case _:
                 return MALFORMED
     # The answer is one object, so it stands in one block; nobody puts one together from two.
-    if len(spoken) != 1 or not envelope.is_text(spoken[0]):
+    if len(spoken) != 1 or not envelope.is_encodable(spoken[0]):
         return ODD
     tokens = usage if isinstance(usage, dict) else {}
     read = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-    return Said(
-        spoken[0], sum(envelope.count(tokens.get(name)) for name in read), envelope.count(tokens.get("output_tokens"))
+    return ModelText(
+        spoken[0],
+        sum(envelope.token_count(tokens.get(name)) for name in read),
+        envelope.token_count(tokens.get("output_tokens")),
     )

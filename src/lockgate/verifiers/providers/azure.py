@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from lockgate.core.errors import InvalidConfig, quoted
-from lockgate.core.questions import Answer, Question, Reply, Request
+from lockgate.core.questions import Answer, HttpReply, HttpRequest, Question
 from lockgate.verifiers.providers import chat_completions as chat
 from lockgate.verifiers.providers import envelope
 
@@ -28,7 +28,9 @@ class Azure:
     name: ClassVar[str] = "azure"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "endpoint", envelope.address(self.endpoint, "endpoint", unsafe_http=self.unsafe_http))
+        object.__setattr__(
+            self, "endpoint", envelope.parse_address(self.endpoint, "endpoint", unsafe_http=self.unsafe_http)
+        )
         if _DEPLOYMENT.fullmatch(self.deployment) is None:
             raise InvalidConfig(
                 f"{quoted(self.deployment)} is not the name of a deployment",
@@ -44,12 +46,12 @@ class Azure:
     def model(self) -> str:
         return self.deployment
 
-    def request(self, question: Question, key: str) -> Request:
+    def request(self, question: Question, key: str) -> HttpRequest:
         # No `store`: this version of the API does not know the word.
-        body = chat.body(question, self.deployment)
+        body = chat.request_body(question, self.deployment)
         body["max_completion_tokens"] = question.max_tokens
         url = f"{self.endpoint}/openai/deployments/{self.deployment}/chat/completions?api-version={self.api_version}"
-        return envelope.post(url, body, ("api-key", envelope.credential(key)))
+        return envelope.post_request(url, body, ("api-key", envelope.check_credential(key)))
 
-    def answer(self, question: Question, reply: Reply) -> Answer:  # noqa: ARG002
-        return chat.answer(reply)
+    def answer(self, question: Question, reply: HttpReply) -> Answer:  # noqa: ARG002
+        return chat.answer_from_reply(reply)

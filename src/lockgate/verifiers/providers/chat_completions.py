@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from lockgate.core.questions import Answer, Blocked, NoAnswer, Question, Reply, Said, Why
+from lockgate.core.questions import Answer, HttpReply, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Question
 from lockgate.verifiers.providers import envelope
 from lockgate.verifiers.providers.envelope import CUT_SHORT, MALFORMED, ODD, REFUSED
 
@@ -36,7 +36,7 @@ _PER_PROMPT = ("prompt_filter_results", "prompt_annotations", "content_filters")
 _PER_CATEGORY = ("content_filter_results", "content_filter_result")
 
 
-def body(question: Question, model: str) -> dict[str, object]:
+def request_body(question: Question, model: str) -> dict[str, object]:
     """The part of the body that every server of this format takes; each provider adds how it spells the rest."""
     system = [{"role": "system", "content": question.system}] if question.system else []
     asked: dict[str, object] = {
@@ -51,29 +51,29 @@ def body(question: Question, model: str) -> dict[str, object]:
     return asked
 
 
-def answer(reply: Reply) -> Answer:
+def answer_from_reply(reply: HttpReply) -> Answer:
     """The model's words, unless a filter has something to say: it may be set to let a text through and only annotate
     it, and what it saw outranks the model. Gateways pass such notes on, so every server's reply is searched for them.
     """
-    objection = filtered_question(reply)
+    objection = filter_refusal(reply)
     if objection is not None:
         return objection
-    body = envelope.opened(reply)
+    body = envelope.open_reply(reply)
     if isinstance(body, NoAnswer):
         return body
-    noted = filter_notes(body)
+    noted = filter_objection(body)
     if noted is not None:
         return noted
     match body:
         case {"object": "error"}:
             return MALFORMED
         case {"choices": [{"finish_reason": str() as finish, "message": {"role": "assistant", **message}}], **rest}:
-            return _said(finish, message, rest.get("usage"))
+            return _answer_from_message(finish, message, rest.get("usage"))
         case _:
             return MALFORMED
 
 
-def _said(finish: str, message: Mapping[object, object], usage: object) -> Answer:
+def _answer_from_message(finish: str, message: Mapping[object, object], usage: object) -> Answer:
     content, refusal = message.get("content"), message.get("refusal")
     if not isinstance(content, str | None) or not isinstance(refusal, str | None):
         return MALFORMED
@@ -84,13 +84,17 @@ def _said(finish: str, message: Mapping[object, object], usage: object) -> Answe
     # Nobody offered the model a tool.
     called = message.get("tool_calls") not in (None, []) or message.get("function_call") is not None
     # An end we do not know is not known to be the end.
-    if finish != "stop" or content is None or called or not envelope.is_text(content):
+    if finish != "stop" or content is None or called or not envelope.is_encodable(content):
         return ODD
     tokens = usage if isinstance(usage, dict) else {}
-    return Said(content, envelope.count(tokens.get("prompt_tokens")), envelope.count(tokens.get("completion_tokens")))
+    return ModelText(
+        content,
+        envelope.token_count(tokens.get("prompt_tokens")),
+        envelope.token_count(tokens.get("completion_tokens")),
+    )
 
 
-def filtered_question(reply: Reply) -> Answer | None:
+def filter_refusal(reply: HttpReply) -> Answer | None:
     """A 400 that is about what the question says, not about how it was put.
 
     Azure writes `content_filter` and names the category; gateways pass that on or write `content_policy_violation`.
@@ -98,27 +102,27 @@ def filtered_question(reply: Reply) -> Answer | None:
     """
     if reply.status != 400:
         return None
-    match envelope.json_object(reply.body):
+    match envelope.parse_json_reply(reply.body):
         case {"error": {"code": "invalid_prompt"}}:
             return REFUSED
         case {"error": {"innererror": {"code": "ResponsibleAIPolicyViolation", **inner}}}:
-            return Blocked(_first(_notes(inner).objected))
+            return ProviderBlock(_most_telling(_collect_filter_notes(inner).objected))
         case {"error": {"code": "content_filter" | "content_policy_violation", "innererror": {**inner}}}:
-            return Blocked(_first(_notes(inner).objected))
+            return ProviderBlock(_most_telling(_collect_filter_notes(inner).objected))
         case {"error": {"code": "content_filter" | "content_policy_violation"}}:
-            return Blocked(ANY_CATEGORY)
+            return ProviderBlock(ANY_CATEGORY)
         case _:
             return None
 
 
-def filter_notes(body: Mapping[str, object]) -> Answer | None:
+def filter_objection(body: Mapping[str, object]) -> Answer | None:
     """What filters wrote into a reply that came through; None when they say nothing, or nothing against it.
 
     A filter that broke down has not looked, and notes that cannot be read may say anything: neither is a pass.
     """
-    notes = _notes(body)
+    notes = _collect_filter_notes(body)
     if notes.objected:
-        return Blocked(_first(notes.objected))
+        return ProviderBlock(_most_telling(notes.objected))
     return MALFORMED if MALFORMED in notes.unread else next(iter(notes.unread), None)
 
 
@@ -129,12 +133,12 @@ class _Notes(NamedTuple):
     unread: set[NoAnswer]
 
 
-def _first(categories: set[str]) -> str:
+def _most_telling(categories: set[str]) -> str:
     """The most telling of them: one we know, or the word for any."""
     return next((category for category in FILTER_CATEGORIES if category in categories), ANY_CATEGORY)
 
 
-def _notes(body: object) -> _Notes:
+def _collect_filter_notes(body: object) -> _Notes:
     """Wherever they stand: a filter may be newer than the places we know, and `filtered` means the same everywhere."""
     notes = _Notes(set(), set())
     # Not recursive: a reply may hold tens of thousands of empty lists, and is read on the loop that everybody shares.
@@ -144,7 +148,7 @@ def _notes(body: object) -> _Notes:
         if isinstance(value, list):
             pending += [(inner, category, rated) for inner in value if inner and isinstance(inner, dict | list)]
         elif isinstance(value, dict):
-            if any(value.get(flag) is True for flag in _FLAGS) or (rated and _severe(value.get("severity"))):
+            if any(value.get(flag) is True for flag in _FLAGS) or (rated and _is_severe(value.get("severity"))):
                 notes.objected.add(category)
             for name, inner in value.items():
                 if inner is not None and name in _PER_PROMPT:
@@ -158,7 +162,7 @@ def _notes(body: object) -> _Notes:
     return notes
 
 
-def _severe(severity: object) -> bool:
+def _is_severe(severity: object) -> bool:
     return isinstance(severity, str) and _SEVERITIES.get(severity, False)
 
 
@@ -170,7 +174,7 @@ def _unread_results(results: object) -> Iterator[NoAnswer]:
         # A list of blocklists is written either way.
         entries = result if isinstance(result, list) else [] if result is None else [result]
         if category == "error" and result is not None:
-            yield NoAnswer(Why.SERVER_ERROR)
+            yield NoAnswer(NoAnswerReason.SERVER_ERROR)
         elif not all(_is_result(entry) for entry in entries):
             yield MALFORMED
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from lockgate.core.questions import Answer, Question, Reply, Request
+from lockgate.core.questions import Answer, HttpReply, HttpRequest, Question
 from lockgate.verifiers.providers import chat_completions as chat
 from lockgate.verifiers.providers import envelope
 
@@ -22,16 +22,18 @@ class Compatible:
     name: ClassVar[str] = "compatible"
 
     def __post_init__(self) -> None:
-        envelope.model_name(self.model)
-        object.__setattr__(self, "base_url", envelope.address(self.base_url, unsafe_http=self.unsafe_http))
+        envelope.check_model_name(self.model)
+        object.__setattr__(self, "base_url", envelope.parse_address(self.base_url, unsafe_http=self.unsafe_http))
 
-    def request(self, question: Question, key: str) -> Request:
-        body = chat.body(question, self.model)
+    def request(self, question: Question, key: str) -> HttpRequest:
+        body = chat.request_body(question, self.model)
         # The old name of the limit: Ollama and others know no other.
         body["max_tokens"] = question.max_tokens
         # Unless told not to, these servers sample: a verdict that may change when asked again is a free second try.
         body["temperature"] = 0
-        return envelope.post(f"{self.base_url}/chat/completions", body, *([envelope.bearer(key)] if key else []))
+        return envelope.post_request(
+            f"{self.base_url}/chat/completions", body, *([envelope.bearer_header(key)] if key else [])
+        )
 
-    def answer(self, question: Question, reply: Reply) -> Answer:  # noqa: ARG002
-        return chat.answer(reply)
+    def answer(self, question: Question, reply: HttpReply) -> Answer:  # noqa: ARG002
+        return chat.answer_from_reply(reply)

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
 from lockgate.core.errors import InvalidConfig, quoted
-from lockgate.core.questions import NoAnswer, Reply, Request, Why
+from lockgate.core.questions import HttpReply, HttpRequest, NoAnswer, NoAnswerReason
 from lockgate.settings.verifiers import is_loopback
 
-MALFORMED = NoAnswer(Why.MALFORMED_REPLY)
-ODD = NoAnswer(Why.ODD_ANSWER)
-REFUSED = NoAnswer(Why.REFUSED)
-CUT_SHORT = NoAnswer(Why.CUT_SHORT)
+MALFORMED = NoAnswer(NoAnswerReason.MALFORMED_REPLY)
+ODD = NoAnswer(NoAnswerReason.ODD_ANSWER)
+REFUSED = NoAnswer(NoAnswerReason.REFUSED)
+CUT_SHORT = NoAnswer(NoAnswerReason.CUT_SHORT)
 
 # A real reply is a handful deep. Past the interpreter's own limit `json` raises, and on a thread with a small stack it
 # can crash instead, so depth is counted before anything is parsed.
@@ -38,7 +38,7 @@ _BRACKETS_AND_STRINGS = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
 _SECONDS = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,9})?")
 
 
-def address(text: str, setting: str = "base_url", *, unsafe_http: bool = False) -> str:
+def parse_address(text: str, setting: str = "base_url", *, unsafe_http: bool = False) -> str:
     """An address that a key may be sent to, without its last slash; anything else is an InvalidConfig.
 
     The text itself is never shown: people paste addresses with passwords and keys in them. With `unsafe_http` it may
@@ -59,7 +59,7 @@ def address(text: str, setting: str = "base_url", *, unsafe_http: bool = False) 
     return f"{scheme}://{host}{parts['port'] or ''}{parts['path']}"
 
 
-def model_name(text: str, setting: str = "model") -> str:
+def check_model_name(text: str, setting: str = "model") -> str:
     if _MODEL.fullmatch(text) is None:
         raise InvalidConfig(
             f"{setting} is not a name of 1 to 200 ASCII characters: {quoted(text)}",
@@ -68,11 +68,11 @@ def model_name(text: str, setting: str = "model") -> str:
     return text
 
 
-def bearer(key: str) -> tuple[str, str]:
-    return "authorization", f"Bearer {credential(key)}"
+def bearer_header(key: str) -> tuple[str, str]:
+    return "authorization", f"Bearer {check_credential(key)}"
 
 
-def credential(key: str) -> str:
+def check_credential(key: str) -> str:
     """A key that a header can carry; the message never shows it."""
     if _CREDENTIAL.fullmatch(key) is None:
         raise InvalidConfig(
@@ -82,39 +82,39 @@ def credential(key: str) -> str:
     return key
 
 
-def post(url: str, body: Mapping[str, object], *headers: tuple[str, str]) -> Request:
+def post_request(url: str, body: Mapping[str, object], *headers: tuple[str, str]) -> HttpRequest:
     """ASCII on the wire: a lone surrogate in somebody's text must not become an exception here."""
     encoded = json.dumps(body, allow_nan=False, separators=(",", ":"), default=dict).encode("ascii")
-    return Request(url, (("accept", "application/json"), ("content-type", "application/json"), *headers), encoded)
+    return HttpRequest(url, (("accept", "application/json"), ("content-type", "application/json"), *headers), encoded)
 
 
-def opened(reply: Reply) -> dict[str, object] | NoAnswer:
+def open_reply(reply: HttpReply) -> dict[str, object] | NoAnswer:
     """The one object in a good reply, or why there is none.
 
     An error beside an answer is an error: gateways pass on what they had when something broke.
     """
-    failed = failure(reply)
+    failed = failure_from_status(reply)
     if failed is not None:
         return failed
-    body = json_object(reply.body)
+    body = parse_json_reply(reply.body)
     return MALFORMED if body is None or body.get("error") is not None else body
 
 
-def failure(reply: Reply) -> NoAnswer | None:
+def failure_from_status(reply: HttpReply) -> NoAnswer | None:
     """What a status alone says; None when the body is to be read."""
     status = reply.status
     if status == 200:
         return None
     if status in (401, 403):
-        return NoAnswer(Why.UNAUTHORIZED)
+        return NoAnswer(NoAnswerReason.UNAUTHORIZED)
     if status == 429:
-        return NoAnswer(Why.RATE_LIMITED, retry_after_s(reply.headers))
+        return NoAnswer(NoAnswerReason.RATE_LIMITED, retry_after_s(reply.headers))
     if 300 <= status < 400:
-        return NoAnswer(Why.REDIRECT)
+        return NoAnswer(NoAnswerReason.REDIRECT)
     if 400 <= status < 500:
-        return NoAnswer(Why.CLIENT_ERROR)
+        return NoAnswer(NoAnswerReason.CLIENT_ERROR)
     if 500 <= status < 600:
-        return NoAnswer(Why.SERVER_ERROR)
+        return NoAnswer(NoAnswerReason.SERVER_ERROR)
     return MALFORMED
 
 
@@ -137,7 +137,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     return max(0.0, wait.total_seconds())
 
 
-def json_object(body: bytes) -> dict[str, object] | None:
+def parse_json_reply(body: bytes) -> dict[str, object] | None:
     """One JSON object and nothing else: UTF-8, no BOM, no doubled key, no NaN or infinity, at most MAX_DEPTH deep."""
     try:
         text = body.decode("utf-8")
@@ -149,12 +149,12 @@ def json_object(body: bytes) -> dict[str, object] | None:
     return value if isinstance(value, dict) else None
 
 
-def count(value: object) -> int:
+def token_count(value: object) -> int:
     """Tokens, when that is what they are: a number we only report must not decide anything."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 40 else 0
 
 
-def is_text(value: str) -> bool:
+def is_encodable(value: str) -> bool:
     """JSON can spell half a character; such a string cannot be hashed, logged or sent on."""
     try:
         value.encode("utf-8")

