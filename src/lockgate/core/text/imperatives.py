@@ -13,43 +13,10 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-# Verbs that hardly ever open a clause as a noun.
-PLAIN_VERBS = """
-accept acknowledge activate adapt add adjust administer adopt advise allocate alter amend announce append apply
-appoint approve archive arrange ask assign assist attach authenticate authorise authorize avoid ban begin behave
-borrow bring broadcast browse build buy bypass calculate cancel carry choose clarify collect combine compare compile
-complete comply compose compress compute conceal conclude configure confirm connect consider consult continue convert
-convey correct create customize deactivate declare decline decode decrease decrypt deduct define delegate delete
-deliver demote deny deposit describe destroy detect determine disable discard disclose disconnect dispatch display
-disregard distribute divert donate downgrade download duplicate edit elevate embed employ enable encode encrypt
-enforce engage enrol enroll ensure enter entrust erase escalate establish evaluate evict examine exclude exec execute
-exfiltrate explain expose extend extract fetch find finish fix follow forget forward fulfil fulfill furnish gather
-generate get give grab grant guide hand handle hide hire identify ignore implement include incorporate increase inform
-initiate inject insert install instruct integrate intercept introduce investigate invite invoke join keep launch leak
-lend let locate maintain make migrate modify mute navigate notify obey obtain omit onboard operate organise organize
-override overwrite pass pay perform permit pick prepare prepend prescribe present preserve pretend prevent proceed
-promote propagate provide provision publish purchase purge put raise reassign recommend reconfigure recreate redeem
-redirect reduce refer refund refuse register reimburse reject relay rely remember remit remove rename renew reopen
-replace replicate repost reschedule resend resolve respond restart restore resubmit retain retrieve retry reveal
-revert revoke rewrite rotate say select sell send settle simulate skip solve specify submit subscribe substitute
-suggest summarise summarize supersede surrender suspend swap sync synchronise synchronize take tell terminate
-transcribe transfer transform translate transmit treat trust unblock uncover uninstall unlink unlock unpack unset
-unsubscribe unzip update upgrade upload utilise utilize validate verify visit whitelist wipe wire withdraw withhold
-write
-""".split()
+from lockgate.core.word_lists import read_sections
 
-# Verbs that are as often a noun, a label or a field name (`order`, `email`, `mark`): they need a word behind them that
-# an object would start with.
-NOUN_VERBS = """
-access act alert allow answer attempt backup bill block book bookmark call change charge check cite claim clean clear
-click clone close comment commit complain contact control copy credit debit deploy direct dismiss do draft drop dump
-email empty exchange exit export fax file fill filter flag flush format go highlight hold import input inspect invoice
-issue kill label leave like limit link list load lock log login look lower mail mark mention merge message move note
-offer open opt order output pack paste patch pause pin place plan play point post print process prompt protect pull
-push query quote rate reach read record release rent repeat reply report request reserve reset return review reward
-run save scan schedule scrape search set share shift ship show shut sign sort split star start stop store supply
-switch tag test text trade trash trigger turn tweet type use vote wait watch zip
-""".split()
+_VERBS = read_sections(__package__, "imperatives.txt")
+PLAIN_VERBS, NOUN_VERBS = _VERBS["plain verbs"], _VERBS["noun verbs"]
 
 _OPENERS = (
     "please|pls|kindly|then|now|next|first|firstly|second|secondly|third|finally|lastly|also|and|or|but|just|simply|"
