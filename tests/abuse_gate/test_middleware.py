@@ -140,7 +140,7 @@ class Bad:
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
-    def follows(self, _: object) -> bool:
+    def matches_settings(self, _: object) -> bool:
         return True
 
     def subjects(self, _: object) -> tuple[Subject, ...]:

@@ -40,7 +40,7 @@ _VERDICTS: tuple[str, ...] = get_args(Verdict)
 _DIGEST = re.compile("[0-9a-f]{64}")
 _UNANSWERED = Assessment("unclear", OTHER, NoAnswerReason.INTERNAL.value, 0.0)
 
-_WHAT, _TEXT = attrgetter("what"), attrgetter("text")
+_KIND, _TEXT = attrgetter("kind"), attrgetter("text")
 
 T = TypeVar("T")
 
@@ -185,13 +185,13 @@ class RequestJudge:
 
     def at_once(self, found: NormalizedRequest) -> Assessment | None:
         """What the rules say, where it is they who are asked, about few words and nothing else; else None."""
-        if self._local is None or found.uploads or found.flags or "call" in map(_WHAT, found.turns):
+        if self._local is None or found.uploads or found.flags or "call" in map(_KIND, found.turns):
             return None
         return self._local.examine_small(SEPARATOR.join(map(_TEXT, found.turns)), self._context)
 
     async def _ask_verifier(self, case: ParsedRequest, ends: float) -> Assessment:
         found = case.found
-        calls = "call" in map(_WHAT, found.turns)
+        calls = "call" in map(_KIND, found.turns)
         if self._own is not None and not (calls or found.uploads or found.flags):
             # Words and nothing else: no name in it is anybody's, so there is nothing to be checked about its shape.
             plain = Payload(SEPARATOR.join(map(_TEXT, found.turns)), policy_context=self._context)

@@ -425,7 +425,7 @@ def hostile(kind, data, found, limits):
             found.show(name)
 import socket, subprocess
 worker.extract = hostile
-sys.stdout.write(worker._forked(limits, b"").decode())
+sys.stdout.write(worker._answer_in_fork(limits, b"").decode())
 """
 
 
