@@ -215,7 +215,7 @@ def test_whoever_commits_at_the_same_moment_is_not_undone(tree: Path, monkeypatc
             git(tree, *who, "commit", "-q", "--allow-empty", "-m", "theirs")
         return real(self, *arguments, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(GitAnchor, "_git", between)
+    monkeypatch.setattr(GitAnchor, "_run_git", between)
     with pytest.raises(LockgateError, match="git update-ref failed"):
         send(GitAnchor(tree, "git"), 2)
     monkeypatch.undo()

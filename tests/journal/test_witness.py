@@ -541,7 +541,7 @@ def test_it_keeps_the_name_it_was_made_with(folder: Path) -> None:
 
 
 def test_it_refuses_to_start_half_built(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(LockgateError, match="nothing to do"):
+    with pytest.raises(LockgateError, match="needs at least one log"):
         Witness(folder, [])
     with pytest.raises(InvalidNote):
         Witness(folder, ["nonsense"])

@@ -1,7 +1,7 @@
-"""Where heads go so that somebody else has them: a file, a git working tree, a webhook, syslog; and how they get there.
+"""Anchors: places outside the log that keep its heads. A file, a git working tree, a webhook, or syslog.
 
-An anchor takes every head it is given and checks nothing; what makes it worth something is that whoever could rewrite
-the log cannot rewrite it there.
+An anchor takes every head and checks nothing. Its worth is that an attacker who can rewrite the log cannot rewrite the
+heads there.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 # For one head, from looking up the name to the last byte of the reply.
 DEADLINE_S = 10.0
 MAX_REPLY = 1 << 16
-# At most one head in so long: an anchor is for later, and a commit or a mail each second is a nuisance.
+# The least time between two heads: an anchor is read later, and a commit or mail each second would be a nuisance.
 ANCHOR_EVERY_S = 60.0
 
-# One narrow grammar instead of a parser: two that disagree about an address send heads, and a token, elsewhere.
+# One narrow grammar instead of a URL parser: two parsers that disagree could send heads, and a token, elsewhere.
 _URL = re.compile(
     r"(?P<scheme>https?|syslog)://"
     r"(?P<host>[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?|\[[0-9a-f:.]+\])(?P<port>:[0-9]{1,5})?"
@@ -52,17 +52,17 @@ _CUT_SHORT = b"\n(cut short)\n\n"
 
 
 class Anchor(Protocol):
-    """One place for heads. `send` raises LockgateError or OSError when the head is not there for sure."""
+    """One place for heads. `send` raises LockgateError or OSError unless the head has certainly arrived."""
 
     @property
     def name(self) -> str:
-        """For messages: nothing that is a secret."""
+        """The name for messages; it contains no secret."""
 
     def send(self, head: Checkpoint, note: bytes) -> None: ...
 
 
 class Address(NamedTuple):
-    """An http, https or syslog address. The path may be a secret; the rest is the name it goes by."""
+    """An http, https or syslog address. The path may be a secret, so `name` leaves it out."""
 
     scheme: str
     host: str
@@ -71,6 +71,7 @@ class Address(NamedTuple):
 
     @property
     def name(self) -> str:
+        """The address without its path."""
         return f"{self.scheme}://{self.host}:{self.port}"
 
     def __repr__(self) -> str:
@@ -78,7 +79,7 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str, what: str) -> Address:
-    """An address heads may be sent to, or InvalidConfig; the text is not shown, for it may hold a token."""
+    """Return the address; raise InvalidConfig if heads may not go there. Errors hide the text: it may hold a token."""
     found = _URL.fullmatch(text)
     if found is None or (found["port"] is not None and not 0 < int(found["port"][1:]) < 1 << 16):
         raise InvalidConfig(
@@ -96,7 +97,7 @@ def parse_address(text: str, what: str) -> Address:
 
 
 def parse_anchor(text: str) -> Anchor:
-    """An anchor as the configuration writes it: `file:PATH`, `git:FOLDER`, `https://…`, `syslog:`, `syslog://HOST`."""
+    """Parse an anchor of the configuration: `file:PATH`, `git:FOLDER`, `https://…`, `syslog:` or `syslog://HOST`."""
     kind, _, rest = text.strip().partition(":")
     if kind == "file":
         place = _parse_place(rest, "a file for heads")
@@ -144,7 +145,7 @@ def _parse_git_anchor(folder: Path) -> Anchor:
 
 @dataclass(frozen=True, slots=True)
 class FileAnchor:
-    """Every head at the end of one file, an empty line after each (`notes.checkpoints_in` reads it)."""
+    """Appends every head to one file, with an empty line after each (`signed_notes.parse_checkpoints` reads it)."""
 
     path: Path
 
@@ -162,7 +163,7 @@ class FileAnchor:
             os.lseek(handle, max(0, size - 2), os.SEEK_SET)
             data = note + b"\n"
             if size and os.read(handle, 2) != b"\n\n":
-                # A power cut came before: what stands there must not run into this head.
+                # A power cut left half a head: it must not run into this one.
                 data = _CUT_SHORT + data
             if os.write(handle, data) != len(data):
                 os.ftruncate(handle, size)
@@ -174,7 +175,7 @@ class FileAnchor:
 
 @dataclass(frozen=True, slots=True)
 class GitAnchor:
-    """The newest head as a file in a git working tree, committed each time; pushing it somewhere is its owner's."""
+    """Commits the newest head as a file in a git working tree. Pushing the commits is up to the tree's owner."""
 
     folder: Path
     program: str
@@ -184,8 +185,8 @@ class GitAnchor:
         return f"git:{printable(self.folder, 200)}"
 
     def send(self, head: Checkpoint, note: bytes) -> None:
-        # Not `git add` and `git commit`: a repository can name programs that change what these take in. The commands
-        # below take it as it is, and run nothing.
+        # Not `git add` and `git commit`: a repository can configure filters and hooks for them. The commands below
+        # store the bytes unchanged and run no other program.
         name = file_name(head.origin)
         replace(self.folder / name, note, mode=0o644)
         blob = self._run_git("hash-object", "-w", "--no-filters", "--stdin", data=note).strip().decode("ascii")
@@ -197,7 +198,7 @@ class GitAnchor:
         if entry not in listed:
             kept = [each for each in listed if each.partition(b"\t")[2] != name.encode()]
             self._commit(head, parent, b"".join(each + b"\0" for each in (*kept, entry)))
-        # So that whoever commits something else here does not take the head out again.
+        # Otherwise the next ordinary commit in this working tree would remove the head.
         self._run_git("update-index", "--add", "--cacheinfo", f"100644,{blob},{name}")
         if self._run_git("cat-file", "blob", f"HEAD:{name}") != note:
             raise LockgateError("git keeps something else than the head")
@@ -207,11 +208,11 @@ class GitAnchor:
         behind = ("-p", parent) if parent else ()
         said = f"{printable(head.origin)} has {head.size} records"
         commit = self._run_git("commit-tree", tree, *behind, "-m", said).strip().decode("ascii")
-        # Only where nobody has committed meanwhile.
+        # This fails if another process has committed meanwhile.
         self._run_git("update-ref", "-m", "lockgate", "HEAD", commit, parent)
 
     def _run_git(self, *arguments: str, data: bytes = b"", may_fail: bool = False) -> bytes:
-        # Nothing of the machine's or the user's settings, and no program that the repository's own could name.
+        # Ignore the settings of the machine and the user, and every program that the repository's settings name.
         settings = ("core.hooksPath=" + os.devnull, "core.fsmonitor=false", "gc.auto=0")
         command = [self.program, "-C", str(self.folder)]
         for each in settings:
@@ -219,9 +220,9 @@ class GitAnchor:
         who = {f"GIT_{role}_{what}": "lockgate" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
         environment = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT") if name in os.environ} | who
         environment |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TERMINAL_PROMPT": "0"}
-        # What is missing is not fetched, by whatever means; and nothing is shown in the place of something else.
+        # Fetch no missing objects, and ignore replacement objects.
         environment |= {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1"}
-        # In the folder itself or not at all: git would look for a repository in every folder above.
+        # Use this folder only: git would otherwise look for a repository in every folder above.
         environment["GIT_CEILING_DIRECTORIES"] = str(self.folder.parent)
         try:
             ran = subprocess.run(  # noqa: S603
@@ -242,7 +243,7 @@ class GitAnchor:
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """Each head as the text of a POST; any status from 200 to 299 means that it was taken."""
+    """Sends each head as the text of a POST; any status from 200 to 299 means that it was accepted."""
 
     address: Address
 
@@ -258,7 +259,7 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class Syslog:
-    """Each head as one line, with the whole note in base64: to this machine's syslog, or by UDP as RFC 5424 has it."""
+    """Sends each head as one line with the note in base64: to this machine's syslog, or by UDP as in RFC 5424."""
 
     address: Address | None
     clock: Callable[[], float] = field(default=time)
@@ -303,7 +304,7 @@ class Syslog:
 def post(
     address: Address, body: bytes, path: str = "", *, deadline_s: float = DEADLINE_S, tls: SSLContext | None = None
 ) -> tuple[int, bytes]:
-    """POST some text; the status and the body of the reply. Follows nothing, keeps nothing, and asks no proxy."""
+    """POST the text; return the status and body of the reply. Follow no redirect, and use no proxy."""
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
     host = address.host.strip("[]")
@@ -317,11 +318,11 @@ def post(
     opened: list[socket.socket] = []
 
     def abort() -> None:
-        """A limit on each read would let a server drip for ever. Whoever reads finds the connection ended."""
+        """End the connection at the deadline: with a timeout per read a server could send single bytes for ever."""
         over.set()
         for each in opened:
             with suppress(OSError):
-                # The plain one below TLS.
+                # The plain socket below TLS.
                 socket.socket.shutdown(each, socket.SHUT_RDWR)
 
     late = Timer(deadline_s, abort)
@@ -338,7 +339,7 @@ def post(
             data = reply.read(MAX_REPLY + 1)
             status, length = reply.status, reply.length or 0
     except HTTPException as error:
-        # Not its text, which may quote the reply.
+        # Without the error's text, which may quote the reply.
         if not over.is_set():
             raise LockgateError(f"the answer is no HTTP: {type(error).__name__}") from None
     except TimeoutError:
@@ -360,14 +361,14 @@ def post(
 
 @cache
 def _default_tls() -> SSLContext:
-    """Reading all the certificates takes long, and the whole process waits: once."""
+    """Return the default TLS context; cached, because reading all certificates takes long."""
     from ssl import create_default_context
 
     return create_default_context()
 
 
 def replace(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Put a file in the place of another. Whoever looks finds one of the two; once this returned, for ever the new."""
+    """Replace a file atomically: readers find the old or the new one, and after this returns only the new one."""
     made = path.with_name(f"{path.name}.{uuid4().hex}.new")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     try:
@@ -380,12 +381,12 @@ def replace(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         made.unlink(missing_ok=True)
     if os.name != "posix":
         return
-    # The name, too: after a power cut the old file must not be back.
+    # Sync the folder too: after a power cut the old file must not be back.
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
     except OSError as error:
-        # Some file systems have no such thing.
+        # Some file systems cannot sync a folder.
         if error.errno != errno.EINVAL:
             raise
     finally:

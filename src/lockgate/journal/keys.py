@@ -1,7 +1,7 @@
-"""The journal's keys: Ed25519, one per file, which only its owner can read.
+"""The journal's keys: Ed25519, one per file, readable only by its owner.
 
-A file holds one line, `PRIVATE+KEY+name+id+base64`, as Go's `golang.org/x/mod/sumdb/note` writes it. The library that
-computes is loaded where it is used: a check that signs nothing does not wait for it.
+A file holds one line, `PRIVATE+KEY+name+id+base64`, as Go's `golang.org/x/mod/sumdb/note` writes it. The cryptographic
+library is imported where it is used: a command that signs nothing need not load it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lockgate.core.journal.signed_notes import COSIGNATURE, ED25519, PublicKey, 
 from lockgate.runtime.private_files import PrivateFileKind
 
 _PREFIX = "PRIVATE+KEY+"
-# A name has at most 255 characters; what is longer is another file.
+# A name has at most 255 characters; a longer file is no key.
 _MOST = 2_048
 _SEED = _PUBLIC = 32
 _FILE = PrivateFileKind("a key", "sign anything with it", "journal", secret=True)
@@ -24,7 +24,7 @@ _SIGNATURE = 64
 
 
 class Ed25519Signer:
-    """Signs as one key. The private half stays inside: it is in no text, and in nothing that can be written down."""
+    """Signs with one key. The private half never leaves the object: not by `repr`, and not by pickling."""
 
     __slots__ = ("_private", "key")
 
@@ -33,7 +33,7 @@ class Ed25519Signer:
         self._private = private
 
     def sign(self, message: bytes) -> bytes:
-        """64 bytes; signing the same twice gives the same."""
+        """Return the signature of 64 bytes; the same message always gives the same signature."""
         from nacl.bindings import crypto_sign
 
         return crypto_sign(message, self._private)[:_SIGNATURE]
@@ -46,11 +46,11 @@ class Ed25519Signer:
 
 
 def verify(public: bytes, message: bytes, signature: bytes) -> bool:
-    """Whether the signature is this key's over this message. Never raises for a bad one.
+    """Return whether the signature is this key's over this message. Never raise for a bad one.
 
-    The library refuses keys of small order, which fit every message, and a second spelling of a signature.
+    The library refuses keys of small order, which would verify every message, and malleable signatures.
     """
-    # It does not look at lengths, and would read beyond what is too short.
+    # The library does not check lengths, and would read beyond the end of short input.
     if len(public) != _PUBLIC or len(signature) != _SIGNATURE:
         return False
     from nacl.bindings import crypto_sign_open
@@ -64,7 +64,7 @@ def verify(public: bytes, message: bytes, signature: bytes) -> bool:
 
 
 def signer_from_seed(name: str, seed: bytes, *, kind: int = ED25519) -> Ed25519Signer:
-    """The signer whose private half is these 32 bytes."""
+    """Return the signer with these 32 bytes as its private half."""
     from nacl.bindings import crypto_sign_seed_keypair
 
     public, private = crypto_sign_seed_keypair(seed)
@@ -72,12 +72,12 @@ def signer_from_seed(name: str, seed: bytes, *, kind: int = ED25519) -> Ed25519S
 
 
 def create(path: Path, name: str, *, kind: int = ED25519) -> Ed25519Signer:
-    """A new key in a new file. When this returns, the file is on the disk; an older file is never touched."""
+    """Create a key in a new file. When this returns, the file is on the disk. Never touch an existing file."""
     seed = os.urandom(_SEED)
     signer = signer_from_seed(name, seed, kind=kind)
     line = f"{_PREFIX}{name}+{signer.key.id.hex()}+{b64encode(bytes((kind,)) + seed).decode('ascii')}\n"
     try:
-        # Not by a second process in the first's place: what that one signed could never be checked again.
+        # Never replace a key that another process has just made: its signatures could not be verified any more.
         with _FILE.create_whole(path) as new, open(new, "wb") as file:
             file.write(line.encode())
             file.flush()
@@ -93,7 +93,7 @@ def create(path: Path, name: str, *, kind: int = ED25519) -> Ed25519Signer:
 
 
 def load(path: Path) -> Ed25519Signer:
-    """The key in this file, unless somebody else could have read or written it."""
+    """Load the key in this file; raise LockgateError if other users could have read or written it."""
     try:
         _FILE.check(path.parent, folder=True)
         flags = os.O_RDONLY
@@ -101,7 +101,7 @@ def load(path: Path) -> Ed25519Signer:
             flags |= getattr(os, name, 0)
         _FILE.check(path)
         with os.fdopen(os.open(path, flags), "rb") as file:
-            # Again for what was opened: the name may lead elsewhere by now.
+            # Check the opened file again: the name may lead elsewhere by now.
             _FILE.check_status(path, os.fstat(file.fileno()))
             data = file.read(_MOST + 1)
     except FileNotFoundError:
@@ -112,12 +112,12 @@ def load(path: Path) -> Ed25519Signer:
 
 
 def load_or_create(path: Path, name: str) -> Ed25519Signer:
-    """The key in this file, or a new one; several processes that start at once end up with the same."""
+    """Load the key in this file, or create one; processes that start at the same time get the same key."""
     if not os.path.lexists(path):
         try:
             return create(path, name)
         except LockgateError:
-            # Somebody was quicker, or it cannot be made: loading tells which.
+            # Another process was faster, or the file cannot be made: loading it tells which.
             if not os.path.lexists(path):
                 raise
     return load(path)
@@ -137,7 +137,7 @@ def _parse_key(path: Path, data: bytes) -> Ed25519Signer:
         if signer.key.id.hex() != id:
             raise ValueError("another key's id")
     except (ValueError, InvalidNote):
-        # Not the cause, and not a word of what stands there.
+        # The error must not quote the file, not even through its cause.
         raise LockgateError(
             f"the file {quoted(path, 200)} holds no key, or a damaged one",
             hint="bring it back from a copy, or rotate the key",

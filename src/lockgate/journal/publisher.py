@@ -1,9 +1,10 @@
-"""Heads leave the machine: to witnesses, which cosign them, and to anchors, which keep them.
+"""Send heads off the machine: to witnesses, which cosign them, and to anchors, which keep them.
 
-Each place has a thread of its own, so none waits for another and no ruling waits for any. Only the newest head of a log
-matters: what came before is in it. A place that fails is tried again, less and less often, and said to have failed.
+Each target has its own thread, so no target waits for another, and no ruling waits for a target. Only the newest head
+of a log is sent, because it covers all earlier records. A target that fails is tried again, less and less often, and
+its failure is reported.
 
-`Witnessed` is the journal for those who do wait: a record counts when a witness has cosigned a head that covers it.
+`WitnessedJournal` is for strict mode: a record counts when a witness has cosigned a head that covers it.
 """
 
 from __future__ import annotations
@@ -36,25 +37,26 @@ from lockgate.core.journal.signed_notes import (
 from lockgate.core.vocabulary import Receipt
 from lockgate.journal import keys
 from lockgate.journal.anchors import ANCHOR_EVERY_S, Address, Anchor, parse_address, parse_anchor, post, replace
+from lockgate.runtime.failures import report_failure
 
 WITNESS_EVERY_S = 1.0
-# How long a place that failed is left alone: at first, at most, and while somebody waits for it.
+# The pause after a target failed: at first, at most, and while a ruling waits for the target.
 RETRY_S = 1.0
 MAX_RETRY_S = 60.0
 WAITED_RETRY_S = 0.25
-# How long the last heads may hold up the end of the process.
+# How long sending the last heads may delay the end of the process.
 CLOSE_S = 2.0
 STRICT_S = 5.0
 
 _SIZE = re.compile(rb"(0|[1-9][0-9]{0,18})\n")
-# A log that another process appends to can be ahead of what was asked for more than once.
+# If other processes append to the log too, the witness may know a newer head more than once in a row.
 _MOST_ASKED = 4
 
 _log = logging.getLogger("lockgate.publishing")
 
 
 class PublishedJournal(Protocol):
-    """What is published. `on_head` calls back in any thread, with heads in any order."""
+    """A journal as a publisher needs it. `on_head` calls back in any thread, with heads in any order."""
 
     def enqueue(self, records: Sequence[bytes], *, durable: bool) -> Callable[[], tuple[Receipt, ...]]: ...
 
@@ -70,14 +72,14 @@ class PublishedJournal(Protocol):
 
 
 class WitnessAddress(NamedTuple):
-    """Where a witness is, and the key that its cosignatures are checked with."""
+    """A witness's address, and the key that verifies its cosignatures."""
 
     address: Address
     key: PublicKey
 
 
 def parse_witness(text: str) -> WitnessAddress:
-    """A witness as the configuration writes it: `URL VKEY`."""
+    """Parse a witness as the configuration writes it: `URL VKEY`. Raise InvalidConfig for any other text."""
     url, _, vkey = text.strip().partition(" ")
     if not vkey.strip():
         raise InvalidConfig(
@@ -100,13 +102,13 @@ def parse_witness(text: str) -> WitnessAddress:
 
 
 class Sink(Protocol):
-    """Takes heads; what it raises means that the head is not there."""
+    """A target for heads. If `send` raises, the head has not arrived."""
 
     @property
     def name(self) -> str: ...
 
     def send(self, head: Checkpoint, note: bytes) -> Checkpoint:
-        """The head that arrived: this one, or a newer one of the same log."""
+        """Send the head; return the head that arrived: this one, or a newer one of the same log."""
 
 
 class _AnchorSink:
@@ -120,7 +122,7 @@ class _AnchorSink:
 
 
 class CosignedHeadFile:
-    """The newest cosigned head, in a file beside the log. Whoever holds it can tell if the log goes back behind it."""
+    """The file beside the log with the newest cosigned head: a log that does not contain that head was rolled back."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -131,7 +133,7 @@ class CosignedHeadFile:
         self._replacing = Lock()
 
     def keep(self, note: Note, head: Checkpoint) -> None:
-        """With the lines of several witnesses when they cosigned the same head; never an older one."""
+        """Store the head unless the file has a newer one; merge the lines of witnesses that cosigned the same head."""
         if self._path is None:
             return
         with self._replacing:
@@ -148,13 +150,13 @@ class CosignedHeadFile:
 
 
 class WitnessSink:
-    """One witness's client side: proves each head to continue the one before, and checks the cosignature."""
+    """The client of one witness: proves that each head continues the one before, and checks the cosignature."""
 
     def __init__(self, journal: PublishedJournal, witness: WitnessAddress, kept: CosignedHeadFile) -> None:
         self._journal = journal
         self._witness = witness
         self._kept = kept
-        # By origin, what the witness has; nothing yet, or wrong after somebody else asked: then it says so.
+        # By origin, the size of the head that the witness has. If it is unknown or outdated, the witness answers 409.
         self._sizes: dict[str, int] = {}
         self.name = f"the witness {printable(witness.key.name)}"
 
@@ -192,7 +194,7 @@ class WitnessSink:
                 raise InvalidNote("its key has not signed")
         except InvalidNote as error:
             raise LockgateError(f"its cosignature does not hold: {error.message}") from None
-        # Lines by others in the reply are nobody's we know.
+        # Drop lines by unknown keys from the reply.
         ours = parse_note(note).signatures
         lines = tuple(each for each in whole.signatures if each in ours or (each.name, each.id) == (key.name, key.id))
         self._kept.keep(Note(whole.text, lines), head)
@@ -208,7 +210,7 @@ _REFUSALS = {
 
 
 class Publisher:
-    """Brings the newest heads to one place, in a thread of its own."""
+    """Sends the newest heads to one target, in its own thread."""
 
     def __init__(
         self, sink: Sink, *, every_s: float, checkpoint: Callable[[], bytes], ticks: Callable[[], float] = monotonic
@@ -225,10 +227,10 @@ class Publisher:
         self._reset_after_fork()
 
     def _reset_after_fork(self) -> None:
-        """Everything that a fork leaves in pieces."""
+        """Set up what a fork breaks: a lock that another thread held, and a thread that the child does not have."""
         self._changed = Condition(Lock())
         self._waiting: dict[str, tuple[Checkpoint, bytes]] = {}
-        # Those who wait for a head are counted, and how far they were served; after `_until` nobody waits any more.
+        # How many rulings have asked for a head, and how many of them were served. After `_until` none waits any more.
         self._asked = self._served = 0
         self._until = 0.0
         self._tried = float("-inf")
@@ -237,21 +239,21 @@ class Publisher:
         self._thread: Thread | None = None
 
     def offer(self, note: bytes) -> None:
-        """Here is a head. Returns at once."""
+        """Queue a head for sending. Return at once."""
         head = parse_checkpoint(parse_note(note).text)
         with self._changed:
             self._queue_head(head, note)
             self._wake_thread()
 
     def hurry(self, patience_s: float) -> None:
-        """Somebody waits, so long, for a head that covers what is in the log now. Returns at once."""
+        """Note that a ruling waits this long for a head that covers the log as it is now. Return at once."""
         with self._changed:
             self._asked += 1
             self._until = max(self._until, self._ticks() + patience_s)
             self._wake_thread()
 
     def finish(self) -> None:
-        """No more heads will come: what waits goes out now, once."""
+        """Send what waits, once; no more heads will come."""
         with self._changed:
             self._closing = True
             if self._waiting:
@@ -259,10 +261,11 @@ class Publisher:
             self._changed.notify_all()
             alone = bool(self._waiting) and self._thread is None
         if alone:
-            # So late in the end of a process no thread can be started.
+            # At the end of a process no thread can be started.
             self._send_waiting()
 
     def join(self, timeout_s: float) -> None:
+        """Wait for the thread to end, at most this long."""
         if self._thread is not None and self._thread is not current_thread():
             self._thread.join(timeout_s)
 
@@ -276,13 +279,13 @@ class Publisher:
         if self._thread is None or not self._thread.is_alive():
             self._thread = None
             thread = Thread(target=self._run, name="lockgate-publisher", daemon=True)
-            # No more threads: the next head tries again.
+            # If no thread can be started, the next head tries again.
             with suppress(RuntimeError):
                 thread.start()
                 self._thread = thread
 
     def _delay_until_next_s(self, now: float) -> float | None:
-        """How long from now until the next attempt; None when there is nothing to do."""
+        """Return the seconds until the next attempt; None if there is nothing to send."""
         hurried = self._asked > self._served and now < self._until
         if not self._waiting and not hurried:
             return None
@@ -314,7 +317,7 @@ class Publisher:
             taken, self._waiting = self._waiting, {}
         try:
             if hurried and not self._closing:
-                # It calls `offer` as well.
+                # This also calls `offer`.
                 note = self._checkpoint()
                 head = parse_checkpoint(parse_note(note).text)
                 taken[head.origin] = (head, note)
@@ -324,7 +327,8 @@ class Publisher:
                     self._sent[origin] = max(arrived.size, self._sent.get(origin, 0))
                     del taken[origin]
                 self.on_sent(arrived)
-        except Exception as error:  # noqa: BLE001  # `problem` tells, and the log, once
+        except Exception as error:  # noqa: BLE001  # a target is foreign code; `problem` and one log line report it
+            report_failure("journal-publisher", error)
             self._note_failure(error, taken)
             return
         with self._changed:
@@ -349,13 +353,13 @@ class Publisher:
 
 
 class PublisherGroup:
-    """All the places that one journal's heads go to."""
+    """All targets of one journal's heads."""
 
     def __init__(self, journal: PublishedJournal, witnesses: Sequence[Publisher], anchors: Sequence[Publisher]) -> None:
         self.witnesses = tuple(witnesses)
         self.anchors = tuple(anchors)
         self._journal = journal
-        # The journal holds on to this, and so this lives as long as it has heads.
+        # The journal keeps a reference to this object, which therefore lives as long as the journal.
         journal.on_head(self._offer_to_all)
         _open.add(self)
 
@@ -365,13 +369,12 @@ class PublisherGroup:
 
     @property
     def problems(self) -> dict[str, str]:
-        """By the name of the place, why the last head did not get there."""
+        """By the target's name, why the last head did not arrive."""
         return {each.sink.name: each.problem for each in (*self.witnesses, *self.anchors) if each.problem}
 
     def close(self) -> None:
-        """Close the journal, which signs its last head, and see it off. Never raises."""
-        with suppress(Exception):
-            self._journal.close()
+        """Close the journal, which signs its last head, and send that head. Never raise."""
+        self._journal.close()
         until = monotonic() + CLOSE_S
         for each in (*self.witnesses, *self.anchors):
             each.finish()
@@ -390,9 +393,9 @@ def start_publishing(
     *,
     witnessed: Path | None = None,
 ) -> PublisherGroup:
-    """Send the journal's heads to these places, as the configuration writes them, or InvalidConfig.
+    """Send the journal's heads to these targets from now on; raise InvalidConfig for an entry that is not valid.
 
-    `witnessed` is where the newest cosigned head is kept.
+    `witnessed` is the file for the newest cosigned head.
     """
     kept = CosignedHeadFile(witnessed)
     asked = [WitnessSink(journal, parse_witness(text), kept) for text in witnesses]
@@ -405,9 +408,9 @@ def start_publishing(
 
 
 class WitnessedJournal:
-    """A journal whose records count once a witness has cosigned a head that covers them.
+    """A journal that waits until a witness has cosigned a head that covers the record.
 
-    Costs each record a signature and a round trip, shared by all who wait at that moment.
+    This costs a signature and a round trip, shared by all rulings that wait at that moment.
     """
 
     def __init__(self, journal: PublishedJournal, publishing: PublisherGroup, *, strict_s: float = STRICT_S) -> None:
@@ -416,7 +419,7 @@ class WitnessedJournal:
                 "strict recording waits for a witness, and none is configured",
                 hint="add one under `witnesses`, or set strict = false",
             )
-        # The journal for what need not wait, since a ruling that does will come behind it.
+        # The journal for records that need not wait: a ruling that waits comes after them.
         self.unwitnessed = journal
         self._witnesses = publishing.witnesses
         self._strict_s = strict_s
@@ -430,8 +433,9 @@ class WitnessedJournal:
         self._covered = Condition(Lock())
 
     def enqueue(self, records: Sequence[bytes], *, durable: bool) -> Callable[[], tuple[Receipt, ...]]:
-        """As the journal's; waiting takes until a witness has cosigned, or JournalUncosigned: then it is stored, but
-        nobody else knows yet.
+        """Enqueue as `Journal.enqueue` does; the returned function also waits for a cosignature.
+
+        It raises JournalUncosigned if none came in time: the record is stored then, but no witness has seen it.
         """
         stored = self.unwitnessed.enqueue(records, durable=durable)
 
@@ -472,7 +476,7 @@ def _describe_error(error: Exception) -> str:
         return error.message
     if isinstance(error, OSError):
         return printable(error.strerror or error, 200).lower()
-    # Anything else is a mistake of ours, and its text may be somebody's.
+    # Any other error is a bug of ours, and its text may contain a user's text.
     return type(error).__name__
 
 
@@ -486,7 +490,7 @@ def _close_all() -> None:
 
 
 def _reset_all_after_fork() -> None:
-    """In a child: what waits is its parent's to send."""
+    """In a child: the parent sends the heads that wait."""
     for each in list(_open):
         each._reset_after_fork()
 

@@ -1,15 +1,15 @@
 """A witness: remembers the newest head of each log it knows, and cosigns a head that continues it.
 
-Speaks c2sp.org/tlog-witness over HTTP, `POST /add-checkpoint`. It runs away from the log, as another user or on another
-machine: whoever can rewrite the log, even with its key, then cannot make the two fit again. The steps, each of which
-refuses:
+It speaks c2sp.org/tlog-witness over HTTP, `POST /add-checkpoint`. It runs apart from the log, as another user or on
+another machine: an attacker who rewrites the log, even with its key, then contradicts the witness. Each step can
+refuse:
 
 1. The request is of the form that C2SP gives it (400).
 2. The log is one this witness was started for (404), and its key has signed the head (403).
-3. What the log believes to be the newest head here is that (400, 409).
-4. A tree of the same size has the same root (409); a larger one continues it, as the proof shows (422).
-5. The new head is on the disk before the cosignature leaves (500). Killed in between, the witness knows of a head that
-   it seems not to have cosigned, and the log asks again; the other way round it could cosign two histories.
+3. The log names the newest head that this witness has cosigned (400, 409).
+4. A tree of the same size has the same root (409); a larger tree continues it, as the proof shows (422).
+5. The new head is on the disk before the cosignature leaves (500). If the witness is killed in between, the log asks
+   again. In the other order the witness could cosign two histories.
 """
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ from lockgate.core.journal.signed_notes import (
 )
 from lockgate.journal import keys
 from lockgate.journal.anchors import replace
+from lockgate.runtime.failures import report_failure
 
 PORT = 8766
-# A request is some kilobytes over a network that works. Whoever is slower holds one of so many places.
+# A request has some kilobytes. A slower client occupies one of the connections no longer than this.
 REQUEST_S = 10.0
 MAX_CONNECTIONS = 64
 
@@ -62,7 +63,7 @@ _log = logging.getLogger("lockgate.witness")
 
 
 class CosignatureRefused(LockgateError):
-    """No cosignature, with the status code that C2SP gives the reason."""
+    """No cosignature is given; `status` is the code that C2SP assigns to the reason."""
 
     def __init__(self, status: int, message: str, *, size: int | None = None) -> None:
         super().__init__(message)
@@ -71,7 +72,7 @@ class CosignatureRefused(LockgateError):
 
 
 class Witness:
-    """What one key has cosigned, kept in one folder. One process at a time; any number of its threads."""
+    """A witness with one key and one folder. Only one process may use the folder; its threads may share the witness."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class Witness:
         name: str = "",
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`logs` are the public keys of the logs to watch; the witness's own key is made when there is none yet."""
+        """Open the folder. `logs` are the public keys of the logs to watch; the witness's key is created if missing."""
         self._logs: dict[str, list[PublicKey]] = {}
         for text in logs:
             key = parse_vkey(text)
@@ -91,17 +92,17 @@ class Witness:
                 )
             self._logs.setdefault(key.name, []).append(key)
         if not self._logs:
-            raise LockgateError("a witness without a log has nothing to do", hint="name the log's public key")
+            raise LockgateError("a witness needs at least one log to watch", hint="name the log's public key")
         self._folder = folder
         self._clock = clock
         self._warned: dict[str, str] = {}
-        # Owner: who looks at what is stored and replaces it.
+        # Held by the thread that reads the stored head and replaces it.
         self._storing = Lock()
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise _folder_unusable(folder, (error.strerror or "").lower()) from error
-        # Two processes could each cosign another history. Held until this one ends, however it does.
+        # Two processes could each cosign another history. The system releases the lock when this process ends.
         self._lock = _lock_file(folder / "witness.lock")
         try:
             self._signer = _load_or_create_key(folder / "witness.key", name)
@@ -113,13 +114,15 @@ class Witness:
 
     @property
     def key(self) -> PublicKey:
+        """The witness's public key."""
         return self._signer.key
 
     def close(self) -> None:
+        """Release the folder for other processes."""
         self._lock.close()
 
     def add_checkpoint(self, body: bytes) -> bytes:
-        """The cosignature's line for the head in this request, or Refused."""
+        """Return the cosignature's line for the head in this request; raise CosignatureRefused if a step refuses."""
         try:  # 1.
             asked = parse_submission(body)
             note = parse_note(asked.checkpoint)
@@ -128,7 +131,7 @@ class Witness:
             raise CosignatureRefused(400, error.message) from None
         trusted = self._logs.get(head.origin)  # 2.
         if trusted is None:
-            raise CosignatureRefused(404, f"the log {quoted(head.origin)} is not one this witness knows")
+            raise CosignatureRefused(404, f"this witness does not know the log {quoted(head.origin)}")
         try:
             signers = verify_signatures(note, trusted, keys.verify)
         except InvalidNote as error:
@@ -148,14 +151,14 @@ class Witness:
                 self._warn_once(head, f"a head of {head.size} is not proved to continue the one of {before.size}")
                 raise CosignatureRefused(422, "the proof does not lead from the old head to the new one")
             made = cosign_note(_keep_lines_of(note, signers), self.key, self._signer.sign, time_s=int(self._clock()))
-            # What could not be read back would be the end of this witness.
+            # A head that cannot be read back would stop this witness at its next start.
             self._open_own_note(made.to_bytes(), head.origin)
             replace(self._folder / file_name(head.origin), made.to_bytes())  # 5.
         _log.info("cosigned %s at %d", printable(head.origin), head.size)
         return made.signatures[-1].line.encode()
 
     def _load_newest(self, origin: str) -> Checkpoint:
-        """The newest head of this log that was cosigned here: what was written, or an error, never a fresh start."""
+        """Return the newest head of this log that this witness cosigned. Raise if the file cannot be read."""
         path = self._folder / file_name(origin)
         try:
             with open(path, "rb") as file:
@@ -177,13 +180,13 @@ class Witness:
         return head
 
     def _warn_once(self, head: Checkpoint, what: str) -> None:
-        """Once in a row: anybody may send such a head again and again, and fill a disk with what is said of it."""
+        """Log a warning, but not twice in a row: a client could repeat such a head until the disk is full."""
         if self._warned.get(head.origin) != what:
             self._warned[head.origin] = what
             _log.warning("the log %s: %s", printable(head.origin), what)
 
     def _keep_evidence(self, note: Note, head: Checkpoint) -> None:
-        """Two heads of one size under one key: nobody but the holder of the key can have made both."""
+        """Keep the proof of a fork: two heads of one size, which only the holder of the log's key can have signed."""
         self._warn_once(head, f"its key has signed two different trees of {head.size} records")
         path = (self._folder / file_name(head.origin)).with_suffix(".fork")
         if not os.path.lexists(path):
@@ -200,7 +203,7 @@ def run_witness(
     port: int = PORT,
     ready: Callable[[str, str], None] = lambda _url, _vkey: None,
 ) -> None:
-    """Serve until interrupted. `ready` is called once with the address and the witness's public key."""
+    """Serve until interrupted. Call `ready` once with the address and the witness's public key."""
     witness = Witness(folder, logs, name=name)
     try:
         with WitnessServer(witness, host, port) as server:
@@ -212,9 +215,9 @@ def run_witness(
 
 
 class WitnessServer(HTTPServer):
-    """The witness's HTTP side: a thread for each connection, so many at a time."""
+    """The witness's HTTP server: one thread per connection, up to a limit."""
 
-    # After a stop the port is free at once; on Windows the same word would let two processes share it.
+    # The port is free again right after a stop; on Windows this option would let two processes share the port.
     allow_reuse_address = os.name == "posix"
     request_queue_size = 64
 
@@ -242,11 +245,12 @@ class WitnessServer(HTTPServer):
 
     @property
     def url(self) -> str:
+        """The address under which the server listens."""
         host, port = self.server_address[:2]
         return f"http://[{host!s}]:{port}" if self.address_family == socket.AF_INET6 else f"http://{host!s}:{port}"
 
     def server_bind(self) -> None:
-        # The standard one asks the name server who we are.
+        # HTTPServer would look up this machine's name at the name server.
         super(HTTPServer, self).server_bind()
         self.server_name, self.server_port = "witness", int(self.server_address[1])
 
@@ -263,7 +267,8 @@ class WitnessServer(HTTPServer):
     def _serve(self, request: Any, client_address: Any) -> None:
         try:
             self.finish_request(request, client_address)
-        except Exception as error:  # noqa: BLE001  # one connection's end is not the witness's
+        except Exception as error:  # noqa: BLE001  # one failed connection must not stop the witness
+            report_failure("witness-connection", error)
             _log.debug("a connection ended: %s", type(error).__name__)
         finally:
             self.shutdown_request(request)
@@ -274,7 +279,7 @@ class WitnessServer(HTTPServer):
 
 
 class _DeadlineReader(io.RawIOBase):
-    """What arrives on a socket until a moment: a limit on each read would let a client drip for ever."""
+    """Reads from a socket until a deadline. A timeout per read would let a client send one byte at a time for ever."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -294,7 +299,7 @@ class _DeadlineReader(io.RawIOBase):
 class _WitnessHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: WitnessServer
-    # Header and line in one packet, at once: in two, the second waits for the first to be acknowledged.
+    # Send header and line in one packet, at once: a second packet would wait for the first one's acknowledgement.
     wbufsize = 4096
     disable_nagle_algorithm = True
 
@@ -332,16 +337,16 @@ class _WitnessHandler(BaseHTTPRequestHandler):
             else:
                 self._answer(refused.status, str(refused.size), type=_SIZE_TYPE, close=False)
         except Exception as error:  # noqa: BLE001
-            # Whatever it was, nothing was cosigned; the message may hold a path.
+            # Nothing was cosigned. The error's text may contain a path.
             _log.error("a head could not be cosigned: %s", type(error).__name__)
             self._answer(500, "the witness failed")
         else:
             self._answer(200, line.decode().removesuffix("\n"), close=False)
 
     def _answer(self, status: int, text: str, *, type: str = _TEXT_TYPE, close: bool = True) -> None:
-        """One line. What was not read to its end cannot be followed by another request."""
+        """Send one line of text. Close the connection if the request was not read to its end."""
         data = f"{text}\n".encode()
-        # The library takes what it cannot read for HTTP/0.9, whose answers have no status.
+        # The library treats an unreadable request as HTTP/0.9, in which answers have no status.
         self.request_version = self.protocol_version
         self.send_response(status)
         self.send_header("content-type", type)
@@ -362,14 +367,14 @@ class _WitnessHandler(BaseHTTPRequestHandler):
     do_HEAD = do_PUT = do_DELETE = do_GET
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
-        """The library's own refusals, without its page of HTML, which repeats the request."""
+        """Send the library's errors as one line: its HTML page would repeat the request."""
         self._answer(int(code), "the request cannot be read")
 
     def version_string(self) -> str:
         return "lockgate"
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: what a request says is anybody's text."""
+        """Log nothing: a request may contain any text."""
 
 
 def _load_or_create_key(place: Path, name: str) -> keys.Ed25519Signer:
@@ -389,14 +394,14 @@ def _load_or_create_key(place: Path, name: str) -> keys.Ed25519Signer:
 
 
 def _keep_lines_of(note: Note, signers: Iterable[PublicKey]) -> Note:
-    """The note with one line for each of these: anybody can add lines, and repeat one until nothing more fits."""
+    """Return the note with one line for each signer only: a client could add foreign lines until the note is full."""
     wanted = {(key.name, key.id) for key in signers}
     lines = {(each.name, each.id): each for each in note.signatures if (each.name, each.id) in wanted}
     return Note(note.text, tuple(lines.values()))
 
 
 def _lock_file(path: Path) -> io.BufferedRandom:
-    """A file that no other process holds like this; closing it lets go, and so does the end of the process."""
+    """Open and lock a file for this process; raise LockgateError if another process has it. Closing it unlocks."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         file = os.fdopen(handle, "r+b")

@@ -119,7 +119,7 @@ def test_a_log_that_others_open_write_and_close_is_still_the_one_that_was_looked
 class Refusing(LogFile):
     """In a folder where nothing can be made, whoever runs this."""
 
-    def _connected(self, how: str) -> sqlite3.Connection:
+    def _connect(self, how: str) -> sqlite3.Connection:
         if "immutable" not in how:
             error = sqlite3.OperationalError("unable to open database file")
             error.sqlite_errorname = "SQLITE_CANTOPEN"

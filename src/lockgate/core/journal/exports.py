@@ -7,8 +7,8 @@
     {"action":"CONTINUE",…}
     - BASE64 OF A LEAF'S HASH
 
-The n-th line after the head is record n, counted from 0. A record that retention has deleted stands as `- ` and the
-hash of its leaf. Records hold no raw newline, so a line is exactly the bytes that were hashed.
+The n-th line after the head is record n, counted from 0. A record that retention has deleted is written as `- ` and
+the hash of its leaf. Records contain no raw newline, so a line is exactly the bytes that were hashed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HEADER = b"lockgate journal export/1\n"
 
 
 class ExportRow(NamedTuple):
-    """One record as it is stored: where, the hash of its leaf, and its bytes unless they were deleted."""
+    """One record as it is stored: its index, the hash of its leaf, and its bytes unless they were deleted."""
 
     at: int
     leaf: bytes
@@ -34,7 +34,7 @@ class ExportRow(NamedTuple):
 
 
 def export_lines(checkpoint: bytes, rows: Iterable[ExportRow]) -> Iterator[bytes]:
-    """The file, line by line; the rows are those the checkpoint covers, from 0."""
+    """Yield the lines of the export file. `rows` are all rows that the checkpoint covers, from index 0."""
     yield HEADER
     yield b"\n"
     yield checkpoint
@@ -44,10 +44,10 @@ def export_lines(checkpoint: bytes, rows: Iterable[ExportRow]) -> Iterator[bytes
 
 
 def read_export(lines: Iterable[bytes]) -> tuple[bytes, Iterator[ExportRow]]:
-    """The signed head and the rows of such a file, whose lines end in newlines as a binary file gives them.
+    """Return the signed head and the rows of an export file. Pass lines with their newlines, as a binary file has them.
 
-    InvalidNote for what is no export at all. A line that is no record is a row whose bytes will not verify: that is
-    for the audit to say.
+    Raise InvalidNote for a file that is no export. A line that is no record becomes a row that does not verify: the
+    audit reports it.
     """
     found = iter(lines)
     if next(found, b"") != HEADER or next(found, b"") != b"\n":
@@ -67,7 +67,7 @@ def read_export(lines: Iterable[bytes]) -> tuple[bytes, Iterator[ExportRow]]:
 
 def _rows(lines: Iterator[bytes]) -> Iterator[ExportRow]:
     for at, line in enumerate(lines):
-        # A last line without its newline was cut off; so was one that is too long, by whoever reads.
+        # A last line without a newline was cut off, and so is a line that the caller found too long.
         data = line[:-1] if line.endswith(b"\n") else line + b"\x00"
         leaf = _deleted_leaf(data)
         yield ExportRow(at, leaf_hash(data), data) if leaf is None else ExportRow(at, leaf, None)

@@ -1,8 +1,8 @@
 """The Merkle tree of RFC 6962 (section 2.1) over the bytes of records: roots, and the two kinds of proof.
 
-Only hashes of *complete* subtrees are ever asked for: `hash_of(level, index)` is the hash over the leaves from
-`index << level` up to `(index + 1) << level`. Those never change as the tree grows, so a store may keep any of them;
-ours keep those of 256 leaves, of 256 such, and so on, so that a proof reads hundreds of hashes and not every leaf.
+The functions here ask only for hashes of *complete* subtrees: `hash_of(level, index)` is the hash over the leaves from
+`index << level` up to `(index + 1) << level`. These hashes never change as the tree grows, so a store may keep them.
+Our stores keep those of 256 leaves, of 256 times 256 leaves, and so on: a proof then reads hundreds of hashes, not all.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import NamedTuple
 HASH = 32
 # The hash of the tree without leaves.
 EMPTY_ROOT = sha256(b"").digest()
-# C2SP numbers leaves with 63 bits; what claims to be larger was not made by a log.
+# C2SP numbers leaves with 63 bits: no log is larger.
 MAX_SIZE = 1 << 63
-# A store keeps the hashes of every so many levels.
+# A store keeps the hashes of every eighth level.
 TILE_LEVELS = 8
 
 HashOf = Callable[[int, int], bytes]
 
 
 class Tile(NamedTuple):
-    """The hash of a complete subtree that a store keeps."""
+    """The hash of a complete subtree, as a store keeps it."""
 
     level: int
     at: int
@@ -31,19 +31,20 @@ class Tile(NamedTuple):
 
 
 def leaf_hash(data: bytes) -> bytes:
-    """The two prefixes keep a leaf from passing for a pair of hashes, and a pair for a leaf."""
+    """Return the hash of a leaf. Leaves and nodes have different prefixes, so neither can pass for the other."""
     return sha256(b"\x00" + data).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
+    """Return the hash of a node with these two children."""
     return sha256(b"\x01" + left + right).digest()
 
 
 class Frontier:
-    """The right edge of a tree: enough to append to it and to know its root, in at most 63 hashes.
+    """The right edge of a tree: at most 63 hashes, enough to append a leaf and to compute the root.
 
     `hashes` are the roots of the complete subtrees the tree consists of, largest first: one per set bit of the size.
-    Appending changes it in place; `copy` before trying what may be rolled back.
+    `append` changes the object in place; call `copy` first when the change may be rolled back.
     """
 
     __slots__ = ("hashes", "size")
@@ -57,7 +58,7 @@ class Frontier:
             raise ValueError(f"a hash has {HASH} bytes")
 
     def append(self, leaf: bytes, tiles: list[Tile] | None = None) -> int:
-        """Add one leaf by its hash; returns its index. What it completes that a store keeps is added to `tiles`."""
+        """Add one leaf by its hash and return its index. Tiles that the leaf completes are added to `tiles`."""
         if len(leaf) != HASH:
             raise ValueError(f"a leaf's hash has {HASH} bytes")
         index, level = self.size, 0
@@ -72,21 +73,23 @@ class Frontier:
         return index
 
     def root(self) -> bytes:
+        """Return the root of the tree."""
         return _fold_hashes(self.hashes)
 
     def copy(self) -> Frontier:
-        # Not by `__init__`, which would look at all hashes again: one copy is made in every append.
+        """Return an independent copy."""
+        # Not by `__init__`, which would check all hashes again: every append makes one copy.
         made = Frontier.__new__(Frontier)
         made.size, made.hashes = self.size, self.hashes.copy()
         return made
 
     def to_bytes(self) -> bytes:
-        """The size in eight bytes, highest first, and the hashes, largest subtree first."""
+        """Return the size in eight bytes, highest first, and then the hashes, largest subtree first."""
         return self.size.to_bytes(8, "big") + b"".join(self.hashes)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Frontier:
-        """What `to_bytes` gave, or ValueError."""
+        """Parse what `to_bytes` returned; raise ValueError for anything else."""
         if len(data) < 8 or (len(data) - 8) % HASH:
             raise ValueError("not the edge of a tree")
         return cls(int.from_bytes(data[:8], "big"), (data[at : at + HASH] for at in range(8, len(data), HASH)))
@@ -98,7 +101,7 @@ class Frontier:
 
 
 def root_of(leaves: Iterable[bytes]) -> bytes:
-    """The root over these leaves' hashes."""
+    """Return the root over these leaves' hashes."""
     frontier = Frontier()
     for leaf in leaves:
         frontier.append(leaf)
@@ -106,7 +109,7 @@ def root_of(leaves: Iterable[bytes]) -> bytes:
 
 
 def hash_levels(leaves: Sequence[bytes]) -> HashOf:
-    """`hash_of` for a list of leaves' hashes, all levels made at once."""
+    """Return `hash_of` for a list of leaves' hashes; all levels are computed at once."""
     levels = [list(leaves)]
     while len(levels[-1]) > 1:
         below = levels[-1]
@@ -115,12 +118,12 @@ def hash_levels(leaves: Sequence[bytes]) -> HashOf:
 
 
 def range_root(start: int, end: int, hash_of: HashOf) -> bytes:
-    """The hash of the subtree over these leaves; `start` is where such a subtree can begin."""
+    """Return the hash over these leaves; a complete subtree must begin at `start`."""
     return _fold_hashes([hash_of(level, index) for level, index in _complete_subtrees(start, end)])
 
 
 def inclusion_proof(index: int, size: int, hash_of: HashOf) -> list[bytes]:
-    """The hashes that lead from one leaf to the root of the tree of this size, the leaf's neighbour first."""
+    """Return the hashes that lead from one leaf to the root of the tree of this size, the leaf's neighbour first."""
     if not 0 <= index < size < MAX_SIZE:
         raise ValueError(f"a tree of {size} leaves has no leaf {index}")
     proof: list[bytes] = []
@@ -137,7 +140,7 @@ def inclusion_proof(index: int, size: int, hash_of: HashOf) -> list[bytes]:
 
 
 def consistency_proof(old: int, size: int, hash_of: HashOf) -> list[bytes]:
-    """The hashes that show the tree of `old` leaves to be the beginning of the one of `size`; none from nothing."""
+    """Return the hashes that prove: the tree of `size` leaves begins with the tree of `old`. Empty for `old` 0."""
     if not 0 <= old <= size < MAX_SIZE:
         raise ValueError(f"a tree of {size} leaves cannot begin with {old}")
     proof: list[bytes] = []
@@ -152,14 +155,14 @@ def consistency_proof(old: int, size: int, hash_of: HashOf) -> list[bytes]:
         else:
             proof.append(range_root(start, middle, hash_of))
             start, whole = middle, False
-    # The old tree's own root is known to whoever asks: it is named only where it is a part of that root.
+    # The caller knows the old tree's root, so the proof names it only where it is a part of a larger subtree.
     if not whole:
         proof.append(range_root(start, end, hash_of))
     return proof[::-1]
 
 
 def verify_inclusion(index: int, size: int, leaf: bytes, proof: Sequence[bytes], root: bytes) -> bool:
-    """Whether the proof leads from this leaf's hash at this index to this root. Never raises."""
+    """Return whether the proof leads from this leaf's hash at this index to this root. Never raise."""
     if not 0 <= index < size < MAX_SIZE or not _are_hashes(leaf, root, *proof):
         return False
     # The hashes inside the complete subtree come first, then one for each larger subtree to the left.
@@ -175,10 +178,10 @@ def verify_inclusion(index: int, size: int, leaf: bytes, proof: Sequence[bytes],
 
 
 def verify_consistency(old: int, size: int, old_root: bytes, root: bytes, proof: Sequence[bytes]) -> bool:
-    """Whether the proof shows the tree of `old` leaves to be the beginning of the other. Never raises."""
+    """Return whether the proof shows that the tree of `size` leaves begins with the tree of `old`. Never raise."""
     if not 0 <= old <= size < MAX_SIZE or not _are_hashes(old_root, root, *proof):
         return False
-    # Every tree begins with nothing, but nothing has one root.
+    # Every tree begins with the empty tree, which has exactly one root.
     if old == 0 and old_root != EMPTY_ROOT:
         return False
     if old == size:
@@ -207,12 +210,12 @@ def verify_consistency(old: int, size: int, old_root: bytes, root: bytes, proof:
 
 
 def _split_point(size: int) -> int:
-    """The largest power of two below the size: where RFC 6962 divides a tree."""
+    """Return the largest power of two below the size: where RFC 6962 divides a tree."""
     return 1 << (size - 1).bit_length() - 1
 
 
 def _complete_subtrees(start: int, end: int) -> list[tuple[int, int]]:
-    """The complete subtrees that these leaves consist of, largest first, as (level, index)."""
+    """Return the complete subtrees that these leaves consist of, largest first, as (level, index)."""
     found: list[tuple[int, int]] = []
     while start < end:
         level = (end - start).bit_length() - 1

@@ -1,9 +1,9 @@
 """Records for a SIEM: the Open Cybersecurity Schema Framework, version 1.5.0, class 2004 (Detection Finding).
 
-A ruling and a verdict on a request each create a finding, and so does a gap, since a journal that could not be written
-is worth somebody's attention. What became of a question to a person updates or closes the finding that asked it: both
-carry the question's id. That it waits is told by the ruling that asked. The other kinds are the journal's own
-bookkeeping, and no finding.
+A ruling and a verdict on a request each create a finding. So does a gap: an operator should learn that the journal
+could not be written. The outcome of a question to a person updates or closes the finding of the ruling that asked:
+both carry the question's id. A question that still waits is covered by that ruling. The other kinds of record are the
+journal's bookkeeping and no findings.
 
 `type_uid` is `class_uid` * 100 + `activity_id`; the ids and their captions are the schema's.
 """
@@ -31,7 +31,7 @@ Fields = Mapping[str, object]
 def finding_from_record(
     fields: Fields, *, origin: str, index: int, leaf_hash: bytes, software: str
 ) -> dict[str, object] | None:
-    """The event for one record of the journal, or None for one that is no finding."""
+    """Return the event for one record of the journal, or None for a record that is no finding."""
     kind = fields["kind"]
     if kind not in KINDS or fields.get("state") == "waiting":
         return None
@@ -62,13 +62,13 @@ def finding_from_record(
             "profiles": ["security_control"] if control else [],
             "log_name": origin,
             "log_provider": "lockgate",
-            # What `lockgate audit prove` and a receipt know the record by.
+            # `lockgate audit prove` and a receipt identify the record by this hash.
             "uid": leaf_hash.hex(),
             "sequence": index,
             "event_code": str(fields.get("reason") or fields.get("state") or kind),
             **({"correlation_uid": fields["session"]} if "session" in fields else {}),
         },
-        # The record itself, whole: hashes and names, as it was signed.
+        # The whole record as it was signed: hashes and names only.
         "unmapped": {"record": dict(fields)},
     }
 
@@ -82,7 +82,7 @@ def _ruling(fields: Fields, uid: str) -> dict[str, object]:
     rules = _texts(fields["rules"])
     by = str(fields["tier3_by"] or fields["tier2_by"])
     return {
-        # A person's answer has a finding to answer to; a call that runs thanks to one is the next of its events.
+        # A call that runs because a person approved it updates the finding of the ruling that asked.
         "activity_id": 2 if approved else 1,
         "severity_id": severity,
         "status_id": 4 if allowed else 1,
@@ -156,7 +156,7 @@ def _gap(fields: Fields, uid: str) -> dict[str, object]:
 
 
 def _analytics(rules: Sequence[str], by: str, reason: str) -> dict[str, object]:
-    """What led to it: the rules that hit, else the model that was asked, else the reason itself."""
+    """Return what led to the ruling: the rules that fired, else the model that was asked, else the reason."""
     found = [_analytic(rule, *RULE) for rule in rules]
     found += [_analytic(by, *LEARNING)] if by else []
     first, *others = found or [_analytic(reason, *RULE)]

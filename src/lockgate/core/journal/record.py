@@ -1,11 +1,11 @@
-"""One audited event as bytes: canonical JSON under a schema so small that it has one spelling.
+"""One audited event as bytes: canonical JSON under a schema that leaves exactly one spelling.
 
-RFC 8785, with ASCII keys, text, booleans, whole numbers below 2^53, lists and objects only. Without fractions and
-without other keys, what Python's encoder writes with sorted keys *is* that form; a test holds the two together.
+The form is RFC 8785, restricted to ASCII keys, text, booleans, whole numbers below 2^53, lists and objects. Under this
+restriction Python's encoder with sorted keys writes exactly that form; a test compares the two.
 
-No content. What a host, an agent or a stranger's text could have written stands here as a SHA-256, and a name stands
-as itself only if it looks like one (`label`). Every record has 16 random bytes of salt, so that a leaf's hash, which
-outlives its record and is handed out in proofs, cannot be used to guess what the record said.
+Records contain no content. Text from a host, an agent or an untrusted source appears only as its SHA-256, and a name
+appears as itself only if it looks like a name (`label`). Every record has 16 random bytes of salt: a leaf's hash
+outlives its record and is published in proofs, and must not help an attacker to guess what the record said.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from lockgate.core.journal.signed_notes import MAX_NOTE
 from lockgate.core.vocabulary import Action, Decision, Mode, Reason, Risk, Trust
 
 VERSION = 1
-# As in C2SP's tiles; a record of ours is a few hundred bytes.
+# The limit of C2SP's tiles; our records have a few hundred bytes.
 MAX_RECORD = 1 << 16
 MAX_INTEGER = (1 << 53) - 1
-# What one record can list and stay within its size; more blocks than this go into `context` records before it.
+# One record can list this many within its size. Further blocks go into `context` records before it.
 MAX_BLOCKS = 256
 MAX_RULES = 64
 MAX_ORIGINS = 64
@@ -42,13 +42,13 @@ Fields = Mapping[str, object]
 
 
 def encode_record(fields: Fields) -> bytes:
-    """The one spelling of these fields, or InvalidRecord."""
+    """Return the canonical bytes of these fields; raise InvalidRecord if they do not fit the schema."""
     _check_schema(fields)
     return _canonical_bytes(fields)
 
 
 def parse_record(data: bytes) -> dict[str, object]:
-    """The fields of a record, or InvalidRecord: whatever is not exactly what `encode` would have written."""
+    """Return the fields of a record; raise InvalidRecord for any bytes that `encode_record` would not have written."""
     if len(data) > MAX_RECORD:
         raise InvalidRecord(f"a record of more than {MAX_RECORD:,} bytes is refused")
     try:
@@ -61,7 +61,7 @@ def parse_record(data: bytes) -> dict[str, object]:
         raise InvalidRecord("a record must be one JSON object")
     _check_schema(fields)
     if _canonical_bytes(fields) != data:
-        # A reader who takes the first of two equal keys would see another record than one who takes the last.
+        # With a key twice, readers that take the first value and readers that take the last would see two records.
         twice = _find_duplicate_key(data)
         raise InvalidRecord(
             f"the key {quoted(twice)} stands twice"
@@ -72,15 +72,15 @@ def parse_record(data: bytes) -> dict[str, object]:
 
 
 def sha256_hex(data: bytes | str) -> str:
-    """SHA-256 as records write it: 64 hexadecimal digits."""
+    """Return the SHA-256 as records write it: 64 hexadecimal digits."""
     return sha256(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data).hexdigest()
 
 
 def label(text: str) -> str:
-    """A name somebody else chose, as it may stand in a record: itself where it looks like a name, else its hash.
+    """Return a foreign name as a record may show it: the name itself if it looks like one, else its hash.
 
-    A tool's name comes from a model that may be acting for a stranger, and a session's from a host that may use an
-    address for it. A name that is spelt like a hash is hashed too, lest it pass for another's.
+    A tool's name comes from a model that an attacker may control; a session's name comes from a host and may be an
+    address. A name spelled like a hash is hashed again, so that it cannot pass for the hash of another name.
     """
     return _short_label(text) if len(text) <= MAX_LABEL else f"sha256:{sha256_hex(text)}"
 
@@ -91,12 +91,12 @@ def _short_label(text: str) -> str:
 
 
 def block_label(id: str) -> str:
-    """A block's id: our own stand as they are; a host's may be a path, a subject line or an address."""
+    """Return our own block ids unchanged and hash all others: a host's id may be a path, a subject or an address."""
     return id if _BLOCK.fullmatch(id) else f"sha256:{sha256_hex(id)}"
 
 
 def _approval_id(id: str) -> str:
-    """A question's id: our stores' stand as they are; another store may have called it anything."""
+    """Return ids made by our stores unchanged and hash all others: a foreign store's id may be any text."""
     return id if _APPROVAL_ID.fullmatch(id) else sha256_hex(id)
 
 
@@ -133,7 +133,7 @@ def _find_duplicate_key(data: bytes) -> str:
     return found[0] if found else ""
 
 
-# The builders: every field of every kind, once
+# The builders: each lists every field of its kind
 
 
 def ruling_record(
@@ -152,10 +152,10 @@ def ruling_record(
     context_sha256: str,
     approved_by: str = "",
 ) -> dict[str, object]:
-    """What was asked, what was known, and how it was ruled.
+    """Return the record of a ruling: the call, what was known, and the decision.
 
-    `blocks` are (id, trust, content hash) of what has entered the context since this run's last record, so that a
-    session's size does not multiply with its calls; `context_sha256` binds everything it had read by now.
+    `blocks` are (id, trust, content hash) of the blocks that entered the context since this run's last record; listing
+    all of them each time would multiply a session's size by its calls. `context_sha256` binds the whole context.
     """
     said = {ran.tier: ran for ran in decision.judged}
     return {
@@ -199,10 +199,10 @@ def ruling_bytes(
     context_sha256: str,
     approved_by: str = "",
 ) -> bytes:
-    """`encode(ruling(...))`, written out: this is in the way of every call.
+    """Return `encode_record(ruling_record(...))`, written out for speed: every call waits for it.
 
-    Every name is a label, every hash and number our own and every word an enum's, so that none of them needs escaping
-    or looking at again; a test holds the two equal.
+    Every name is a label, every hash and number is our own and every word is an enum's: nothing needs escaping or
+    checking. A test compares the two functions.
     """
     two = three = NOT_RUN
     by_two = by_three = rules = origins = listed = ""
@@ -243,14 +243,14 @@ def _quote_all(names: Iterable[str], most: int) -> str:
 def context_record(
     *, session: str, run: str, seq: int, ts_ms: int, salt: bytes, blocks: Iterable[tuple[str, str, str]]
 ) -> dict[str, object]:
-    """Blocks that have no room in the next ruling's record."""
+    """Return the record of blocks for which the next ruling's record has no room."""
     return {**_common_fields("context", run, seq, ts_ms, salt), "session": label(session), "blocks": _blocks(blocks)}
 
 
 def approval_record(
     *, session: str, run: str, seq: int, ts_ms: int, salt: bytes, id: str, state: str, digest: str, who: str = ""
 ) -> dict[str, object]:
-    """What became of a question to a person. `digest` binds the exact call; nobody but a person has a `who`."""
+    """Return the record of a question's outcome. `digest` binds the exact call; `who` is the person who answered."""
     return {
         **_common_fields("approval", run, seq, ts_ms, salt),
         "session": label(session),
@@ -274,7 +274,7 @@ def assess_record(
     acted: str,
     rules: Iterable[str] = (),
 ) -> dict[str, object]:
-    """A verdict on a request, and what was done because of it."""
+    """Return the record of a verdict on a request and of what was done because of it."""
     return {
         **_common_fields("assess", run, seq, ts_ms, salt),
         "payload_sha256": payload_sha256,
@@ -297,9 +297,9 @@ def configuration_record(
     previous: str = "",
     software: str,
 ) -> dict[str, object]:
-    """The policy that rules from here on, under which version of the program; `previous` is that before it, or empty.
+    """Return the record of the policy in force from here on and the program's version; `previous` may be empty.
 
-    `settings_hash` is over everything that was configured and matters, the policy included.
+    `settings_hash` covers all settings that affect rulings, including the policy.
     """
     return {
         **_common_fields("configuration", run, seq, ts_ms, salt),
@@ -311,16 +311,16 @@ def configuration_record(
 
 
 def gap_record(*, run: str, seq: int, ts_ms: int, salt: bytes, first: int, last: int, reason: str) -> dict[str, object]:
-    """Events of this run that could not be recorded when they happened: their numbers, and why."""
+    """Return the record that names numbers of this run which may be missing, and why."""
     return {**_common_fields("gap", run, seq, ts_ms, salt), "first": first, "last": last, "reason": label(reason)}
 
 
 def prune_record(
     *, run: str, seq: int, ts_ms: int, salt: bytes, origin: str, before: int, retention_days: int, who: str = ""
 ) -> dict[str, object]:
-    """The records of a shard below this index were deleted; their leaves' hashes stay, so every proof stays valid.
+    """Return the record that a shard's records below `before` were deleted; their leaves stay, and all proofs hold.
 
-    `origin` names the shard, since one that was closed cannot take this record itself.
+    `origin` names the shard: a closed shard cannot take this record itself.
     """
     return {
         **_common_fields("prune", run, seq, ts_ms, salt),
@@ -332,14 +332,14 @@ def prune_record(
 
 
 def rotation_record(*, run: str, seq: int, ts_ms: int, salt: bytes, next_vkey: str, who: str = "") -> dict[str, object]:
-    """The last record of a shard: the log goes on under this key."""
+    """Return the last record of a shard: the log continues under this key."""
     return {**_common_fields("rotation", run, seq, ts_ms, salt), "next_vkey": next_vkey, "who": who}
 
 
 def opening_record(
     *, run: str, seq: int, ts_ms: int, salt: bytes, origin: str, previous_vkey: str = "", previous: str = ""
 ) -> dict[str, object]:
-    """The first record of a shard: its own name and, unless it is the first of all, the signed head it goes on from."""
+    """Return the first record of a shard: its name and, except in the first shard, the signed head it continues."""
     return {
         **_common_fields("opening", run, seq, ts_ms, salt),
         "origin": origin,
@@ -349,7 +349,7 @@ def opening_record(
 
 
 def _common_fields(kind: str, run: str, seq: int, ts_ms: int, salt: bytes) -> dict[str, object]:
-    """`run` is what `seq` counts in: fresh for every session object and process, so that nobody has to look it up."""
+    """Return the fields that all kinds share. `seq` counts within `run`, which is random per session and process."""
     return {"v": VERSION, "kind": kind, "run": run, "seq": seq, "ts_ms": ts_ms, "salt": salt.hex()}
 
 
@@ -357,7 +357,7 @@ def _blocks(blocks: Iterable[tuple[str, str, str]]) -> list[object]:
     return [{"id": block_label(id), "trust": trust, "sha256": digest} for id, trust, digest in blocks]
 
 
-# The schema: what may stand in each field
+# The schema: which values each field may have
 
 
 _LABEL = re.compile(f"[A-Za-z0-9_][A-Za-z0-9_.:/-]{{0,{MAX_LABEL - 1}}}")
@@ -366,13 +366,13 @@ _SHA256 = "[0-9a-f]{64}"
 _APPROVAL = "[0-9a-z]{8,64}"
 _APPROVAL_ID = re.compile(_APPROVAL)
 
-# Truthy for what fits. One that cannot even be asked, for its type, raises TypeError, which is a no as well: most of
-# these are methods of C types, so that looking at twenty fields costs little on every call.
+# Returns a truthy value if the field fits. TypeError, for a value of a wrong type, counts as a no: most checks are
+# methods of C types, so that checking twenty fields costs little on every call.
 Fits = Callable[[object], object]
 
 
 def _integer(value: object) -> bool:
-    # The exact type: `True` is an integer too, but is written in another way.
+    # The exact type: `True` is an integer too, but has another JSON form.
     return type(value) is int and 0 <= value <= MAX_INTEGER
 
 
@@ -477,7 +477,7 @@ KINDS: Mapping[str, Mapping[str, Fits]] = {
 
 
 def _check_schema(fields: Fields) -> None:
-    """Exactly the fields of its kind: an extra one would be a place to write into that no reader looks at."""
+    """Raise InvalidRecord unless the fields are exactly those of the kind: extra fields could hide content."""
     kind = fields.get("kind")
     schema = KINDS.get(kind) if type(kind) is str else None
     if schema is None or fields.get("v") != VERSION:

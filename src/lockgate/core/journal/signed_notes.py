@@ -1,8 +1,8 @@
 """Signed notes as C2SP writes them: checkpoints, verifier keys, cosignatures and proofs of inclusion, all plain text.
 
-Follows c2sp.org/signed-note, tlog-checkpoint, tlog-cosignature, tlog-witness and tlog-proof@v1. Signing and verifying
-are functions that whoever holds the keys passes in. What is parsed here has one spelling only: a second one would be a
-way to change the bytes of a note without changing what it says.
+Follows c2sp.org/signed-note, tlog-checkpoint, tlog-cosignature, tlog-witness and tlog-proof@v1. The caller, who holds
+the keys, passes in the functions that sign and verify. The parsers accept exactly one spelling: with a second one an
+attacker could change the bytes of a note without changing its meaning.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import NamedTuple
 from lockgate.core.errors import InvalidNote, quoted
 from lockgate.core.journal.merkle import HASH, MAX_SIZE, verify_inclusion
 
-# The kinds of signature that are understood here; a note may carry others, which are ignored.
+# The kinds of signature that this module understands; it ignores all others.
 ED25519 = 0x01
 COSIGNATURE = 0x04
-# A log's head is a few hundred bytes, and each witness adds one line; C2SP asks for room for sixteen.
+# A log's head has a few hundred bytes, and each witness adds one line; C2SP asks for room for sixteen.
 MAX_NOTE = 1 << 16
 MAX_SIGNATURES = 100
 MAX_ORIGIN = 255
-# No proof in a tree of 63 bits is longer; each hash is a line of 45 bytes.
+# The longest proof in a tree of 63 bits; each hash is a line of 45 bytes.
 MAX_PROOF = 63
 MAX_SUBMISSION = MAX_NOTE + 64 * (MAX_PROOF + 1)
 
@@ -38,13 +38,13 @@ _DASH = "\N{EM DASH} "
 _PUBLIC = 32
 _SIGNATURE = 64
 
-# What is signed to what signs it; and (public key, what was signed, signature) to whether it holds, never raising.
+# Sign: message to signature. Verify: (public key, message, signature) to whether the signature holds; never raises.
 Sign = Callable[[bytes], bytes]
 Verify = Callable[[bytes, bytes, bytes], bool]
 
 
 class PublicKey(NamedTuple):
-    """Who a signature line is by. `kind` is ED25519 for a log and COSIGNATURE for a witness."""
+    """The public key of a log (`kind` ED25519) or of a witness (`kind` COSIGNATURE)."""
 
     name: str
     public: bytes
@@ -52,17 +52,17 @@ class PublicKey(NamedTuple):
 
     @property
     def id(self) -> bytes:
-        """Four bytes that pick the key out; they prove nothing."""
+        """Four bytes that select the key; they prove nothing."""
         return sha256(self.name.encode() + b"\n" + bytes((self.kind,)) + self.public).digest()[:4]
 
     @property
     def vkey(self) -> str:
-        """The key as one word that can be written down and handed on."""
+        """The key as one word of text, for configuration files and messages."""
         return f"{self.name}+{self.id.hex()}+{_base64(bytes((self.kind,)) + self.public)}"
 
 
 def check_public_key(name: str, public: bytes, kind: int = ED25519) -> PublicKey:
-    """A key as a log or witness of ours may have it, or InvalidNote."""
+    """Return the key; raise InvalidNote if a log or witness of ours cannot have this name or key."""
     _check_name(name)
     if len(public) != _PUBLIC or kind not in (ED25519, COSIGNATURE):
         raise InvalidNote(f"the key of {quoted(name)} is not an Ed25519 key of {_PUBLIC} bytes")
@@ -70,7 +70,7 @@ def check_public_key(name: str, public: bytes, kind: int = ED25519) -> PublicKey
 
 
 def parse_vkey(text: str) -> PublicKey:
-    """What `vkey` wrote. The name has no `+`, the base64 at the end may: only the first two part anything."""
+    """Parse what `vkey` wrote. Only the first two `+` are separators: the base64 at the end may contain more."""
     name, _, rest = text.strip().partition("+")
     id, _, encoded = rest.partition("+")
     try:
@@ -86,7 +86,7 @@ def parse_vkey(text: str) -> PublicKey:
 
 
 class Signature(NamedTuple):
-    """One signature line: `id` picks the key together with the name, `data` is what the algorithm gave."""
+    """One signature line: `name` and `id` select the key, `data` is the signature."""
 
     name: str
     id: bytes
@@ -94,6 +94,7 @@ class Signature(NamedTuple):
 
     @property
     def line(self) -> str:
+        """The line as a note has it, with its newline."""
         return f"{_DASH}{self.name} {_base64(self.id + self.data)}\n"
 
 
@@ -104,11 +105,12 @@ class Note(NamedTuple):
     signatures: tuple[Signature, ...]
 
     def to_bytes(self) -> bytes:
+        """Return the note as C2SP writes it."""
         return f"{self.text}\n{''.join(each.line for each in self.signatures)}".encode()
 
 
 def parse_note(data: bytes) -> Note:
-    """The note in these bytes, nobody's signature checked yet."""
+    """Return the note in these bytes. No signature is checked yet."""
     if len(data) > MAX_NOTE:
         raise InvalidNote(f"a note of more than {MAX_NOTE:,} bytes is refused")
     try:
@@ -127,20 +129,20 @@ def parse_note(data: bytes) -> Note:
 
 
 def sign_note(text: str, key: PublicKey, sign: Sign) -> Note:
-    """The text signed by one key."""
+    """Return a note: this text, signed by one key."""
     return Note(text, (Signature(key.name, key.id, sign(text.encode())),))
 
 
 def cosign_note(note: Note, key: PublicKey, sign: Sign, *, time_s: int) -> Note:
-    """The note with a witness's line added: as of this time it had seen no larger tree, and this one is consistent."""
+    """Return the note with a witness's line: at this time it knew no larger tree, and this one is consistent."""
     data = time_s.to_bytes(8, "big") + sign(_cosignature_message(note.text, time_s))
     return note._replace(signatures=(*note.signatures, Signature(key.name, key.id, data)))
 
 
 def verify_signatures(note: Note, keys: Iterable[PublicKey], verify: Verify) -> dict[PublicKey, int]:
-    """Which of the trusted keys have signed, and when as far as they said (else 0).
+    """Return the trusted keys that have signed, each with the time it gave (else 0).
 
-    Lines by unknown keys are ignored. A line that claims to be by a trusted key and does not hold spoils the note.
+    Ignore lines by unknown keys. Raise InvalidNote for a line that names a trusted key and does not verify.
     """
     trusted = {(key.name, key.id): key for key in keys}
     found: dict[PublicKey, int] = {}
@@ -159,7 +161,7 @@ def verify_signatures(note: Note, keys: Iterable[PublicKey], verify: Verify) -> 
 
 
 class Checkpoint(NamedTuple):
-    """A log's head: which log, how many records, and the root over them."""
+    """A log's head: the log's name, its number of records, and the root over them."""
 
     origin: str
     size: int
@@ -168,11 +170,12 @@ class Checkpoint(NamedTuple):
 
     @property
     def text(self) -> str:
+        """The text that the log's key signs."""
         return "".join(f"{line}\n" for line in (self.origin, self.size, _base64(self.root), *self.extensions))
 
 
 def parse_checkpoint(text: str) -> Checkpoint:
-    """The head that a note's text states."""
+    """Return the head in a note's text; raise InvalidNote if there is none."""
     lines = text.split("\n")
     if len(lines) < 4 or lines[-1] or not all(lines[:-1]):
         raise InvalidNote("a checkpoint is a line each for origin, size and root")
@@ -181,7 +184,7 @@ def parse_checkpoint(text: str) -> Checkpoint:
 
 
 def open_checkpoint(data: bytes, key: PublicKey, verify: Verify) -> Checkpoint:
-    """The head in a note that the log's own key has signed, or InvalidNote: nothing unsigned is ever returned."""
+    """Return the head in a note that the log's key has signed; raise InvalidNote for any other."""
     note = parse_note(data)
     if key not in verify_signatures(note, (key,), verify):
         signers = ", ".join(f"{each.name} {each.id.hex()}" for each in note.signatures)
@@ -190,7 +193,7 @@ def open_checkpoint(data: bytes, key: PublicKey, verify: Verify) -> Checkpoint:
             hint="check that the public key is the one of this log",
         )
     checkpoint = parse_checkpoint(note.text)
-    # Two logs that share a key must not be able to pass for each other.
+    # Two logs that share a key must not pass for each other.
     if checkpoint.origin != key.name:
         raise InvalidNote(
             f"the checkpoint is of the log {quoted(checkpoint.origin)}, the key of {quoted(key.name)}",
@@ -200,9 +203,9 @@ def open_checkpoint(data: bytes, key: PublicKey, verify: Verify) -> Checkpoint:
 
 
 def parse_checkpoints(data: bytes) -> list[bytes]:
-    """The notes in a file that heads were appended to, as they stand there; what a crash cut short is left out.
+    """Return the notes in a file that heads were appended to; leave out what a crash cut short.
 
-    A checkpoint has no empty line in it, and an empty line parts one from the next.
+    A checkpoint contains no empty line: an empty line separates one from the next.
     """
     *parts, last = data.split(b"\n\n")
     if last.endswith(b"\n"):
@@ -215,14 +218,14 @@ def parse_checkpoints(data: bytes) -> list[bytes]:
 
 
 def file_name(origin: str) -> str:
-    """A log's name as that of a file: harmless on every file system, and never the same for two logs."""
+    """Return a file name for a log: safe on every file system, and different for different logs."""
     plain = _NOT_IN_FILES.sub("_", origin)[:80]
     return f"{plain}-{sha256(origin.encode()).hexdigest()[:8]}.checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What a log asks a witness with (c2sp.org/tlog-witness): its new head, and that it continues the one of `old`."""
+    """A log's request to a witness (c2sp.org/tlog-witness): its new head, and a proof that it continues `old`."""
 
     old: int
     hashes: tuple[bytes, ...]
@@ -234,6 +237,7 @@ class Submission:
 
 
 def parse_submission(data: bytes) -> Submission:
+    """Return the request in these bytes; raise InvalidNote for any other form."""
     head, gap, checkpoint = data.partition(b"\n\n")
     try:
         old, *hashes = head.decode("ascii").split("\n")
@@ -248,7 +252,7 @@ def parse_submission(data: bytes) -> Submission:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """That a record is in a log: its index, the hashes up to the root, and the signed head. `extra` proves nothing."""
+    """Proof that a record is in a log: index, hashes up to the root, signed head. `extra` proves nothing."""
 
     index: int
     hashes: tuple[bytes, ...]
@@ -263,6 +267,7 @@ class Proof:
 
 
 def parse_proof(data: bytes) -> Proof:
+    """Return the proof in these bytes; raise InvalidNote for any other form."""
     head, gap, checkpoint = data.partition(b"\n\n")
     try:
         header, *lines = head.decode("ascii").split("\n")
@@ -276,7 +281,7 @@ def parse_proof(data: bytes) -> Proof:
             extra = _unbase64(lines.pop(0).removeprefix("extra "))
         except ValueError:
             extra = b""
-        # Without extra data there is no such line.
+        # A proof without extra data has no such line.
         if not extra:
             raise InvalidNote("the extra data of a proof is not base64")
     if not lines or not lines[0].startswith("index "):
@@ -286,7 +291,7 @@ def parse_proof(data: bytes) -> Proof:
 
 
 def open_proof(proof: Proof, leaf: bytes, key: PublicKey, verify: Verify) -> Checkpoint:
-    """The signed head that has this leaf's hash at the proof's index, or InvalidNote."""
+    """Return the signed head that has this leaf's hash at the proof's index; raise InvalidNote if there is none."""
     checkpoint = open_checkpoint(proof.checkpoint, key, verify)
     if not verify_inclusion(proof.index, checkpoint.size, leaf, proof.hashes, checkpoint.root):
         raise InvalidNote(
@@ -323,7 +328,7 @@ def _check_name(name: str) -> None:
 
 
 def _parse_number(text: str, what: str) -> int:
-    # Nineteen digits at most: the length is checked before the conversion, whose cost grows with its square.
+    # At most nineteen digits, checked before the conversion: the conversion's cost grows with the square of the length.
     if not _NUMBER.fullmatch(text) or int(text) >= MAX_SIZE:
         raise InvalidNote(f"{quoted(text)} is no {what}")
     return int(text)
@@ -344,7 +349,7 @@ def _base64(data: bytes) -> str:
 
 
 def _unbase64(text: str) -> bytes:
-    """Only what encoding gives back: Python's decoder also takes spare bits, and more than one spelling."""
+    """Decode base64; raise ValueError unless encoding gives the same text: Python's decoder accepts other spellings."""
     try:
         data = b64decode(text, validate=True)
     except (Base64Error, ValueError):

@@ -1,4 +1,4 @@
-"""What rulings took, added up: where they were settled, their time and cost, and which rules sent them up."""
+"""Totals over rulings: the tier that settled them, their time and cost, and the rules that escalated them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import NamedTuple
 from lockgate.core.sessions.ledger_lines import LedgerEntry, LedgerPasses
 from lockgate.core.vocabulary import Action, Ran, Reason
 
-# Where the seed expects calls to be settled: by the rules, by triage, by the supervisor.
+# The shares that the design expects: calls settled by the rules, by triage, by the supervisor.
 EXPECTED = (0.80, 0.15, 0.05)
 
 _UPHELD = frozenset({Reason.HARD_RULE.value, Reason.TOO_MANY_REORIENTS.value, Reason.DENIED.value})
 
 
 class JudgeCosts(NamedTuple):
-    """One judge's answers, or all of a tier's with `by` empty. Times are of questions that were really asked.
+    """One judge's answers, or all answers of a tier if `by` is empty. Cached answers have no time.
 
-    `unpriced` answers are not in `cost_usd`: nobody knows what they cost.
+    `unpriced` answers are not in `cost_usd`: their cost is unknown.
     """
 
     tier: int
@@ -37,7 +37,7 @@ class JudgeCosts(NamedTuple):
 
 
 class RuleEscalations(NamedTuple):
-    """A rule and what became of the calls it sent up. `alone`: cleared, and no other rule had anything against it."""
+    """A rule and the outcomes of the calls it escalated. `alone`: cleared calls on which no other rule had fired."""
 
     rule: str
     escalations: int
@@ -54,7 +54,7 @@ class RuleEscalations(NamedTuple):
 
 
 class AlwaysSupervisorCost(NamedTuple):
-    """Had the supervisor been asked about every call, at the mean of its `answers` whose cost is known."""
+    """The estimate for asking the supervisor about every call, from the mean of its `answers` with a known cost."""
 
     answers: int
     mean_usd: float
@@ -69,7 +69,7 @@ class CostReport(NamedTuple):
     first_s: float
     last_s: float
     actions: Mapping[str, int]
-    # How many calls were settled at each tier, the highest they reached.
+    # How many calls each tier settled: the highest tier a call reached.
     reached: tuple[int, int, int]
     undecided: int
     judges: tuple[JudgeCosts, ...]
@@ -81,7 +81,7 @@ class CostReport(NamedTuple):
 
 
 class _AnswerCounts:
-    """The answers of one judge while they are counted."""
+    """Running totals of one judge's answers."""
 
     def __init__(self) -> None:
         self.times = array("d")
@@ -183,21 +183,21 @@ def summarize_costs(
 
 
 def fate_of(entry: LedgerEntry) -> str:
-    """What became of an escalated call: who cleared it (`triage`, `supervisor`, `person`), `upheld` or `undecided`."""
+    """Return an escalated call's outcome: cleared by `triage`, `supervisor` or `person`, `upheld`, or `undecided`."""
     if entry.reason == Reason.APPROVED:
         return "person"
     said = {ran.tier: ran.said for ran in entry.judged}
     if entry.action == Action.CONTINUE:
         if said.get(3) == Action.CONTINUE:
             return "supervisor"
-        # In paranoid mode triage clears nothing by itself: the supervisor is asked all the same.
+        # In paranoid mode triage clears nothing alone: the supervisor is always asked.
         return "triage" if said.get(2) == "clear" and 3 not in said else "undecided"
     held = entry.reason in _UPHELD or said.get(3) in (Action.REORIENT, Action.PAUSE)
     return "upheld" if held else "undecided"
 
 
 def _rank_rules(fates: Mapping[str, Counter[str]]) -> tuple[RuleEscalations, ...]:
-    """The tuning list: the rules whose escalations a higher tier cleared most often come first."""
+    """Return the tuning list: first the rules for which a higher tier cleared most escalations."""
     rows = [
         RuleEscalations(
             rule,
@@ -215,12 +215,12 @@ def _rank_rules(fates: Mapping[str, Counter[str]]) -> tuple[RuleEscalations, ...
 
 
 def _percentile(ordered: list[float], percent: int) -> float | None:
-    """By nearest rank: a value that was really measured."""
+    """Return the percentile by nearest rank, which is a measured value; None for an empty list."""
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)] if ordered else None
 
 
 def report_to_dict(found: CostReport) -> dict[str, object]:
-    """The report under names that other programs may rely on."""
+    """Return the report under stable names that other programs may rely on."""
     total = found.rulings or 1
     return {
         "rulings": found.rulings,

@@ -1,4 +1,4 @@
-"""Rulings as they are counted, without their content, and as lines of JSON: what a ledger holds."""
+"""The ledger's format: rulings without their content, one line of JSON each."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import NamedTuple
 from lockgate.core.vocabulary import Action, Decision, Ran
 
 MAX_NAME = 128
-# More passes than any process of ours writes on one line.
+# More passes than we ever write on one line.
 MAX_PASSES = 10_000
 _MAX_RULES = 64
 _MAX_TIERS = 8
-# No time, count or cost of ours is larger; what is would only overflow the sums.
+# The largest time, count or cost that is read: larger values would overflow the sums.
 _MOST = 10**15
 _ACTIONS = frozenset(action.value for action in Action)
 _SAID = frozenset({"pass", "escalate", "clear", "suspicious", "unclear", *_ACTIONS})
 
 
 class LedgerEntry(NamedTuple):
-    """One ruling as it is counted: who asked what, which rules fired, what each tier said and took. No content.
+    """One ruling in the ledger: session, call, rules that fired, and each tier's answer, time and cost. No content.
 
-    `time_s` is 0 where nobody wrote down when it was.
+    `time_s` is 0 if the time is unknown.
     """
 
     time_s: float
@@ -39,7 +39,7 @@ class LedgerEntry(NamedTuple):
 
 
 class LedgerPasses(NamedTuple):
-    """Calls of one session that the rules let pass for one reason: they differ in nothing but their times."""
+    """Calls of one session that the rules let pass for the same reason: only their times differ."""
 
     time_s: float
     session: str
@@ -48,19 +48,19 @@ class LedgerPasses(NamedTuple):
     latencies_us: tuple[float, ...]
 
 
-# One such call, as cheap as Python has it: time, session, reason, risk, latency.
+# One such call as a plain tuple, which is cheap: time, session, reason, risk, latency.
 LedgerPass = tuple[float, str, str, str, float]
 
 
 def pass_from_decision(time_s: float, session: str, decision: Decision) -> LedgerPass | None:
-    """What there is to count of a call that Tier 1 let pass; None for any other."""
+    """Return the ledger's tuple for a call that Tier 1 let pass; None for any other call."""
     if decision.tier != 1 or decision.judged or decision.findings or decision.action is not Action.CONTINUE:
         return None
     return time_s, session, decision.reason, decision.risk, decision.latency_us
 
 
 def entry_from_decision(time_s: float, session: str, call: int, tool: str, decision: Decision) -> LedgerEntry:
-    """The entry for a decision; of its findings only the rules' ids remain, of its judges nothing they were told."""
+    """Return the entry for a decision: of its findings only the rules' ids, and no text that a judge was shown."""
     return LedgerEntry(
         time_s,
         session[:MAX_NAME],
@@ -77,7 +77,7 @@ def entry_from_decision(time_s: float, session: str, call: int, tool: str, decis
 
 
 def format_lines(noted: Iterable[LedgerEntry | LedgerPass]) -> str:
-    """Lines of JSON, ASCII only, under the names that `lockgate check --json` uses; passes of a kind share one."""
+    """Return lines of ASCII JSON with the names of `lockgate check --json`; passes with the same reason share one."""
     passes: dict[tuple[str, str, str], tuple[float, list[float]]] = {}
     lines: list[str] = []
     for each in noted:
@@ -129,7 +129,7 @@ def _ran_to_dict(ran: Ran) -> dict[str, object]:
 
 
 def parse_ledger_line(line: str | bytes) -> LedgerEntry | LedgerPasses | None:
-    """What a line of a ledger or of `lockgate check --json` counts; None for anything else, however odd."""
+    """Return the entry on a line of a ledger or of `lockgate check --json`; None for any other line."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
@@ -188,7 +188,7 @@ def _parse_rules(listed: object, findings: object) -> tuple[str, ...] | None:
 
 
 def _parse_judged(tiers: object) -> tuple[Ran, ...] | None:
-    """The judges' part; what the rules took is what they leave of the whole."""
+    """Return the judges' answers, or None for a wrong form. Tier 1 is skipped: its time is the rest of the total."""
     if not isinstance(tiers, list) or len(tiers) > _MAX_TIERS:
         return None
     found: list[Ran] = []

@@ -1,7 +1,7 @@
-"""What outlives a process, as values: a session, what entered it, and each ruling as it was made.
+"""The stored form of a session: its blocks, marks, steps and rulings as values.
 
-All that happened in a session is one list of entries, numbered over all sessions of a store in the order in which they
-were kept. Whoever reads the list from its beginning arrives at the same context, history and steps as everybody else.
+A session is one list of entries. Entries are numbered over all sessions of a store, in the order of storing. Every
+process that reads the list from its beginning arrives at the same context, history and steps.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Rea
 
 MAX_ID = 200
 MAX_META = 4_000
-# One character more than the scanner reads: a longer text is then known as one that was not read to its end.
+# One character more than the scanner reads, so that the scanner recognises a text that was cut.
 MAX_CONTENT = MAX_TEXT + 1
-# A session that took in more than this is held to be one whose context is not known.
+# The context of a session that takes in more than this counts as unknown.
 MAX_BLOCKS = 50_000
 MAX_SIZE = 512 * 1024 * 1024
-# Arguments are kept whole up to this many bytes of JSON; of larger ones each value is kept in part.
+# Arguments are stored whole up to this many bytes of JSON; of larger ones each value is shortened.
 MAX_ARGUMENTS = 1 << 20
 _MAX_VALUE = 2_000
 _MAX_VALUES = 200
-# Of one ruling so many characters can be searched.
+# How many characters of one ruling a search covers.
 _MAX_WORDS = 20_000
 MAX_PAGE = 500
 
@@ -42,21 +42,21 @@ class EntrySort(StrEnum):
     BLOCK = "block"
     GOAL = "goal"
     RULING = "ruling"
-    # The context is known from here on, or is not.
+    # From here on the context is known, or unknown.
     MARK = "mark"
     MODE = "mode"
     STEP = "step"
 
 
-# A mark of a session that somebody else had opened before whose it is came: what was said there is not known.
+# The mark of a session that another client had opened before its owner came: its context is unknown.
 CLAIMED = "unknown: claimed"
 
-# Entries with a place in the context: they are counted together, and named by their number.
+# Entries with a place in the context: they share one count, which gives their ids.
 BLOCKS = frozenset({EntrySort.BLOCK, EntrySort.GOAL})
 
 
 class SearchableRuling(NamedTuple):
-    """What of a ruling can be searched for."""
+    """The parts of a ruling that a search covers."""
 
     id: str
     host: str
@@ -68,16 +68,16 @@ class SearchableRuling(NamedTuple):
     latency_us: float
     cost_usd: float
     approval: str
-    # Who said what above Tier 1, as `tier:said`.
+    # The answers above Tier 1, as `tier:said`.
     said: str
-    # What people look for: the names and values that were written, in small letters.
+    # The names and values in the call, in lower case, for full-text search.
     words: str
-    # What became of the call, where that is known already.
+    # The outcome of the call, if it is known already.
     ran: str = ""
 
 
 class SessionEntry(NamedTuple):
-    """Something to keep. The same `key` is kept once, except for rulings; `detail` is JSON in ASCII."""
+    """An entry to store. Except for rulings, a `key` is stored once; `detail` is ASCII JSON."""
 
     sort: EntrySort
     at: float
@@ -88,7 +88,7 @@ class SessionEntry(NamedTuple):
 
 
 class SessionRow(NamedTuple):
-    """An entry as it is kept: `session` is the session's number, `n` counts its blocks, its rulings or its others."""
+    """An entry as it is stored: `session` is the session's number, `n` counts its blocks, rulings or other entries."""
 
     seq: int
     session: int
@@ -103,18 +103,18 @@ class SessionRow(NamedTuple):
 
 
 class EntryPlace(NamedTuple):
-    """Where an entry is; `last` is the newest entry there was before it in the sessions that were named."""
+    """Where an entry was stored; `last` is the newest earlier entry in the sessions that the caller named."""
 
     seq: int
     n: int
     last: int
-    # Whether it was there already, under the same key.
+    # Whether an entry with the same key existed already.
     again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """One session as it is kept. `number` rises with every session of a store."""
+    """One session as it is stored. `number` increases with every session of a store."""
 
     id: str
     host: str = "api"
@@ -127,7 +127,7 @@ class SessionInfo:
     seen_at: float = 0.0
     ended_at: float = 0.0
     context_known: bool = True
-    # Whether a person has been asked in it.
+    # Whether a person has been asked for an approval in this session.
     asked: bool = False
     blocks: int = 0
     decisions: int = 0
@@ -137,12 +137,11 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class StoredRuling:
-    """One ruled call, as kept. A `seq` of 0 is one that could not be.
+    """One ruled call as it is stored. A `seq` of 0 means that it could not be stored.
 
-    `context` is how many blocks of the session the ruling saw, `ran` what the host told afterwards: `ran`, `failed`,
-    `not-run`, or nothing. `whole` False says that the arguments were too large to be kept to the last character;
-    `args_sha256` is then the hash of all of them, as the journal has it. `damaged` says that what was kept cannot be
-    read: all that is known of such a ruling is that there is one.
+    `context` is how many blocks of the session the ruling saw. `ran` is what the host reported afterwards: `ran`,
+    `failed`, `not-run`, or empty. `whole` is False if the arguments were too large to store in full; `args_sha256` is
+    then the hash of all of them, as in the journal. `damaged` is True if the stored row cannot be read.
     """
 
     id: str
@@ -167,7 +166,7 @@ RAN = ("ran", "failed", "not-run")
 
 
 class RulingFilter(NamedTuple):
-    """Which rulings are asked for: those after a `seq` come oldest first, all others newest first."""
+    """Which rulings to return: with `after` the oldest first, otherwise the newest first."""
 
     session: str = ""
     action: str = ""
@@ -182,26 +181,27 @@ class RulingFilter(NamedTuple):
 
 
 def check_name(text: object, what: str) -> str:
-    """A session's id or an entry's key: visible text of some length, so that every store can hold it."""
+    """Return a session's id or an entry's key; raise InvalidCall unless it is short printable text."""
     if not isinstance(text, str) or not text or len(text) > MAX_ID or not text.isprintable():
         raise InvalidCall(f"{what} must be 1 to {MAX_ID} visible characters, not {quoted(text)}")
     if text in (".", ".."):
-        # Browsers take them out of an address before they ask.
+        # Browsers remove these segments from a URL before the request.
         raise InvalidCall(f"{what} must be more than dots, not {quoted(text)}")
     return text
 
 
 def storable_text(text: str, most: int = MAX_ID) -> str:
-    """Somebody's text as every store can hold it, for searching."""
+    """Return a foreign text in a form that every store can hold, for searching."""
     return text[:most].replace("\0", "\N{SYMBOL FOR NULL}").encode("utf-8", "replace").decode()
 
 
 def encode_text(text: str) -> bytes:
-    """A text to the last bit, half of a surrogate pair included."""
+    """Return the text as bytes without loss; lone surrogates are kept."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def decode_text(data: bytes) -> str:
+    """Return the text that `encode_text` encoded."""
     return bytes(data).decode("utf-8", "surrogatepass")
 
 
@@ -222,7 +222,7 @@ def ruling_to_json(
     context: int,
     hash_all: Callable[[], str] = str,
 ) -> str:
-    """A ruling as it is kept; `hash_all` is asked for the hash of arguments that are not kept whole."""
+    """Return a ruling as JSON for a store. `hash_all` computes the hash of arguments that are too large to store."""
     receipt = decision.receipt
     at = None if receipt is None else (receipt.origin, receipt.index, receipt.leaf_hash.hex())
     ruling = (*decision[:-1], at)
@@ -282,14 +282,14 @@ def searchable_ruling(id: str, host: str, tool: str, decision: Decision, argumen
 
 
 def searchable_text(text: str) -> str:
-    """A text as it is searched, and searched for: whether letters are small or large makes no difference."""
+    """Return the case-folded form in which texts are stored for search and search words are compared."""
     if text.isascii() and "\0" not in text:
         return text[:_MAX_WORDS].lower()
     return storable_text(text, _MAX_WORDS).casefold()
 
 
 def _searchable_parts(value: object, left: int = 8) -> Iterator[str]:
-    """Names and values, as far as they are searched."""
+    """Yield the names and values that a search covers."""
     if isinstance(value, str):
         yield value[:_MAX_WORDS]
     elif isinstance(value, dict | Mapping):
@@ -308,7 +308,7 @@ def _searchable_parts(value: object, left: int = 8) -> Iterator[str]:
 
 
 def decision_from_json(value: Sequence[object]) -> Decision:
-    """A ruling as it was kept, or ValueError: a store's file may hold anything."""
+    """Return the stored decision; raise ValueError for any other value, since a store's file may hold anything."""
     try:
         action, tier, reason, risk, explanation, findings, origins, correction, approval, judged, latency, at = value
         receipt = None if at is None else Receipt(at[0], at[1], bytes.fromhex(at[2]))  # type: ignore[index]
@@ -331,7 +331,7 @@ def decision_from_json(value: Sequence[object]) -> Decision:
 
 
 def ruling_from_row(row: SessionRow, session: str, host: str) -> StoredRuling:
-    """A row of a ruling, or ValueError."""
+    """Return the ruling in a row; raise ValueError if the row holds none."""
     try:
         tool, arguments, annotations, ruling, context, whole, *hashed = json.loads(row.detail)
     except (TypeError, RecursionError) as error:
@@ -361,14 +361,14 @@ _DAMAGED = Decision(Action.PAUSE, 1, Reason.JOURNAL_UNAVAILABLE, Risk.HIGH, "thi
 
 
 def damaged_ruling_from_row(row: SessionRow, session: str, host: str) -> StoredRuling:
-    """What can be said of a row of a ruling that is none: not even its key, by which it would count for a call."""
+    """Return a placeholder for a row that cannot be read. It has no key, so that it counts for no call."""
     return StoredRuling(
         row.id, row.seq, session, host, row.n, row.at, "", "", {}, None, _DAMAGED, 0, whole=False, damaged=True
     )
 
 
 class RulingTally(NamedTuple):
-    """One ruling as far as it is counted."""
+    """The parts of one ruling that the statistics count."""
 
     at: float
     tier: int
@@ -382,18 +382,18 @@ class RulingTally(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StatsBucket:
-    """The rulings of one stretch of time: how many each tier settled, and what that took there."""
+    """The rulings of one time interval: how many each tier settled, their latency and cost."""
 
     at: float
     tiers: tuple[int, int, int]
     actions: Mapping[str, int]
-    # By tier: the median and the 99th of a hundred; a tier that settled nothing is not in it.
+    # By tier: the median and the 99th percentile. A tier that settled nothing is left out.
     latency_us: Mapping[int, tuple[float, float]]
     cost_usd: float
 
 
 class RuleCount(NamedTuple):
-    """A rule and what became of the calls it sent up."""
+    """A rule and the outcomes of the calls it escalated."""
 
     rule: str
     escalations: int
@@ -418,7 +418,7 @@ _ACTIONS = frozenset(action.value for action in Action)
 
 
 def stats_from_tallies(tallies: Iterable[RulingTally], *, since: float, until: float, bucket_s: float) -> Stats:
-    """All that is counted, each ruling looked at once; a stretch of time without any is a bucket too."""
+    """Return the statistics over these rulings; an interval without rulings has a bucket too."""
     if not (math.isfinite(since) and math.isfinite(bucket_s)) or bucket_s <= 0:
         raise InvalidCall("stats need a time in seconds, and buckets of a length above 0")
     bucket_s = max(bucket_s, (until - since) / MAX_BUCKETS)
@@ -427,7 +427,7 @@ def stats_from_tallies(tallies: Iterable[RulingTally], *, since: float, until: f
     calls, cost = 0, 0.0
     for each in tallies:
         if each.action not in _ACTIONS:
-            # Damaged: it is counted nowhere.
+            # A damaged row counts nowhere.
             continue
         place = int((each.at - since) // bucket_s)
         times, actions, costs = found.setdefault(
@@ -473,5 +473,5 @@ def _bucket_from_counts(
 
 
 def _percentile(ordered: Sequence[float], percent: int) -> float:
-    """By nearest rank: a value that was really measured."""
+    """Return the percentile by nearest rank, which is a measured value."""
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]

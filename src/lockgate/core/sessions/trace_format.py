@@ -1,8 +1,8 @@
-"""Lines of a trace to events, strictly: what a line says is understood whole, or refused with its number.
+"""The strict parser for traces: each line becomes one event, or is refused with its line number.
 
-A trace is recorded from what an attacker may have written, so every promise of JSON is checked that Python's parser
-does not check by itself: no key twice (readers disagree on which one counts), no NaN, Infinity or number that only
-fits as one, no half of a surrogate pair, no nesting that would exhaust whoever walks it.
+A trace may contain text that an attacker wrote, so the parser also checks what Python's JSON parser lets pass: no
+duplicate key (readers disagree on which one counts), no NaN, Infinity or number that overflows to one, no lone
+surrogate, no nesting that would exhaust a recursive reader.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from lockgate.core.errors import InvalidTrace, quoted
 from lockgate.core.vocabulary import Kind, Mode, Trust
 from lockgate.core.wire import SCHEMA
 
-# A block is read whole and kept, so a line is what one event may cost; the reader stops there without reading on.
+# A block is held in memory whole, so this limits the cost of one event; the reader stops at this length.
 MAX_LINE_BYTES = 32 * 1024 * 1024
-# Deeper than the pipeline looks into arguments (64): what lies between is a finding there, beyond it no trace at all.
+# The pipeline reads arguments 64 levels deep and reports deeper ones as a finding; a trace deeper than this is refused.
 MAX_DEPTH = 100
 MAX_NAME = 1_000
 
@@ -49,7 +49,7 @@ class BlockEvent:
 
 @dataclass(frozen=True, slots=True)
 class CallEvent:
-    """`label` is for whoever measures (`attack` or `ordinary`); a ruling never sees it."""
+    """A tool call. `label` (`attack` or `ordinary`) is for benchmarks; a ruling never sees it."""
 
     tool: str
     arguments: Mapping[str, object]
@@ -67,7 +67,7 @@ KEYS = {
 
 
 def decode_line(data: bytes, number: int) -> str:
-    """The text of a line as it was read, or InvalidTrace for bytes that are no text."""
+    """Return the line as text; raise InvalidTrace for bytes that are not UTF-8."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -78,12 +78,12 @@ def decode_line(data: bytes, number: int) -> str:
 
 
 def parse_line(line: str, number: int) -> Event:
-    """The event on one line; whatever is wrong with it is an InvalidTrace that names the line."""
+    """Return the event on one line; raise InvalidTrace, which names the line, for anything else."""
     return TraceLineParser(number).event(line)
 
 
 class TraceLineParser:
-    """One line while it is read: knows its number, so that every refusal can name it."""
+    """The parser of one line; it knows the line's number, so that every error can name it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -175,7 +175,7 @@ class TraceLineParser:
                 parse_int=self._int,
             )
         except json.JSONDecodeError as error:
-            # Words and case of these messages differ between versions of Python; the place does not.
+            # The wording of these messages differs between versions of Python; the position does not.
             said = error.msg.replace(":", "").lower()
             self.refuse(f"not JSON: {said} at column {error.colno:,}", "a trace has one complete JSON object per line")
         except RecursionError:
@@ -204,7 +204,7 @@ class TraceLineParser:
         try:
             return int(digits)
         except ValueError:
-            # Turning thousands of digits into a number takes quadratic time, so Python refuses.
+            # Converting thousands of digits takes quadratic time, so Python refuses.
             self.refuse(f"number with {len(digits):,} digits is too large")
 
     def _text(self, body: Mapping[str, object], sort: str, key: str, *, default: str | None = None) -> str:
@@ -277,16 +277,16 @@ class TraceLineParser:
 
 
 def suggest_closest(word: str, known: Iterable[str]) -> str:
-    """A hint with the known word that was probably meant; empty when none is near."""
+    """Return a hint with the most similar known word; empty if none is similar."""
     from difflib import get_close_matches
 
-    # Comparing takes time quadratic in the length, and no word of ours is long.
+    # Comparing takes time quadratic in the length, and our words are short.
     near = get_close_matches(word[:60], list(known), n=1)
     return f"did you mean `{near[0]}`?" if near else ""
 
 
 def _json_type_name(value: object) -> str:
-    """A JSON value's type in the words of JSON."""
+    """Return the JSON name of a value's type."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""The journal's log for one process: gone when it ends, and with nothing on disk."""
+"""The journal's log in memory: for one process, and lost when it ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lockgate.journal.log import Head, LogRow, Shard
 
 
 class _MemoryShard(NamedTuple):
-    """One shard. What is in the lists beyond what the shard says was never committed."""
+    """One shard. List items beyond the shard's size were never committed."""
 
     shard: Shard
     leaves: list[bytes]
@@ -22,7 +22,7 @@ class _MemoryShard(NamedTuple):
     heads: tuple[Head, ...]
 
     def without_uncommitted(self) -> _MemoryShard:
-        """With lists that end where the shard does: those of a transaction that was taken back go on."""
+        """Return the shard with lists cut to its size: a transaction that was rolled back leaves longer ones."""
         size = self.shard.size
         if len(self.leaves) == size:
             return self
@@ -34,9 +34,9 @@ class _MemoryShard(NamedTuple):
 
 
 class _MemorySnapshot:
-    """The log at one moment. A transaction is a copy, which takes its place when it commits.
+    """The log at one moment. A transaction is a copy, which replaces the original when it commits.
 
-    Lists are shared by all copies, and only ever grow; who looks at them stops at the size of their own shard.
+    All copies share their lists, which only grow; each reader stops at the size of its own shard.
     """
 
     def __init__(self, kept: Sequence[_MemoryShard] = ()) -> None:
@@ -109,7 +109,7 @@ class _MemorySnapshot:
 
 
 class MemoryLog:
-    """For tests and for trying things out."""
+    """A log in memory, for tests and first steps."""
 
     spool = None
 
@@ -119,7 +119,7 @@ class MemoryLog:
 
     @contextmanager
     def reading(self) -> Iterator[_MemorySnapshot]:
-        # What was committed is never changed, only replaced.
+        # A committed snapshot is never changed, only replaced.
         yield self._log
 
     @contextmanager

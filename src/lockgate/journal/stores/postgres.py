@@ -1,10 +1,10 @@
 """The journal's log in PostgreSQL, for many hosts: one locked row, and every commit synced.
 
-Every append is durable here, whatever was asked for: a commit that is not synced can be lost when the server is killed,
-which on one host is another process than ours. Group commit in the journal makes up for it.
+Every append is durable here, even if the caller did not ask for it: an unsynced commit can be lost when the server is
+killed, and the server is another process. The journal's group commit makes up for the cost.
 
-A connection that breaks while it commits leaves in doubt whether it did. Asking again settles it: the next transaction
-waits for the lock the lost one held, and then either finds its last leaf or knows that it never will.
+If a connection breaks during a commit, it is unknown whether the commit happened. The next transaction finds out: it
+waits for the lock that the lost one held, and then looks for its last leaf.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 _VERSION = 2
-# Taken while the tables are made: making one twice at the same time is an error even with IF NOT EXISTS.
+# The advisory lock for creating the tables: two concurrent CREATEs fail even with IF NOT EXISTS.
 _MAKING = 0x6C6B676A
 _MAX_IDLE_READERS = 4
 _FETCHED_AT_ONCE = 1024
@@ -116,7 +116,7 @@ class PostgresLogReader:
         return self._select_numbered("SELECT number, body FROM lockgate_bodies WHERE shard = %s", (shard,), start, stop)
 
     def _select_numbered(self, select: str, of: tuple[int, ...], start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        """In pieces: a whole log would not fit into memory, and two cursors may be read side by side."""
+        """Yield the rows in pieces: a log may not fit into memory, and callers read two cursors side by side."""
         while start < stop:
             rows = self._db.execute(
                 f"{select} AND number >= %s AND number < %s ORDER BY number LIMIT %s",
@@ -145,7 +145,7 @@ class PostgresLogReader:
 
 
 class PostgresLogWriter(PostgresLogReader):
-    # The last leaf this transaction added: what tells, if the connection breaks, whether it was committed.
+    # The last leaf that this transaction added: if the connection breaks, it tells whether the commit happened.
     last: tuple[int, int, bytes] | None = None
 
     def open_shard(self, vkey: str) -> Shard:
@@ -200,7 +200,7 @@ def _require_one_row(rows: int) -> None:
 
 
 class PostgresLog:
-    """A log in the database that `conninfo` names; its tables are made when something is first written."""
+    """A log in the database that `conninfo` names; the first write creates its tables."""
 
     spool = None
 
@@ -210,7 +210,7 @@ class PostgresLog:
         _all.add(self)
 
     def _reset_connections(self) -> None:
-        # Owner: whoever is in a transaction of this process.
+        # Held by the thread that writes.
         self._lock = Lock()
         self._db: Connection[Any] | None = None
         self._idle: list[Connection[Any]] = []
@@ -255,7 +255,7 @@ class PostgresLog:
             close_quietly(db)
 
     def _begin_snapshot(self) -> Connection[Any]:
-        """A connection with a transaction that sees one moment; an idle one may have been hung up on."""
+        """Return a connection with a snapshot transaction. Skip idle connections that the server has closed."""
         from psycopg import OperationalError
 
         statement = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -273,7 +273,7 @@ class PostgresLog:
         return db
 
     def _begin_locked(self) -> Connection[Any]:
-        """A transaction that has everybody else locked out; nothing was sent before it, so it may be tried again."""
+        """Begin a transaction that excludes other writers. Nothing was sent before it, so it may be retried."""
         from psycopg import OperationalError
 
         db = self._db
@@ -284,7 +284,7 @@ class PostgresLog:
                 if not isinstance(error, OperationalError) or not db.broken:
                     self._roll_back(db)
                     raise
-                # The server was started again, or somebody in between gave up on an idle connection.
+                # The server was restarted, or a proxy closed the idle connection.
                 close_quietly(db)
             else:
                 return db
@@ -316,7 +316,7 @@ class PostgresLog:
                 raise error
 
     def _was_committed(self, shard: int, number: int, leaf: bytes) -> bool:
-        """Whether the transaction that ended in this leaf was committed. Its salt makes the leaf one of a kind."""
+        """Return whether the transaction that ended in this leaf was committed. A random salt makes the leaf unique."""
         db = self._begin_locked()
         try:
             return dict(PostgresLogReader(db).leaves(shard, number, number + 1)).get(number) == leaf
@@ -337,7 +337,7 @@ class PostgresLog:
 
     @staticmethod
     def _has_tables(db: Connection[Any]) -> bool:
-        # Not `to_regclass`, whose answer "no" is remembered: who waited while another made them would make them again.
+        # Not `to_regclass`: a session caches its answer "no", and would create the tables a second time.
         found = "SELECT FROM pg_catalog.pg_tables WHERE schemaname = current_schema() AND tablename = 'lockgate_log'"
         return db.execute(found).fetchone() is not None
 
@@ -357,7 +357,7 @@ class PostgresLog:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """What goes wrong, in our words: the server's could hold a password or a name."""
+        """Raise our own errors for the server's: its texts may contain a password or a name."""
         try:
             yield
         except LockgateError:
@@ -382,7 +382,7 @@ class PostgresLog:
 
 
 _all: weakref.WeakSet[PostgresLog] = weakref.WeakSet()
-# In a forked child: closing its parent's connections would end them for the parent too.
+# The parent's connections in a forked child: closing them would end them for the parent too.
 _abandoned: list[object] = []
 
 

@@ -1,8 +1,8 @@
-"""A log in a file, only looked at: by an auditor, on a read-only disk, as another user, while others write it.
+"""A log file opened for reading only: by an auditor, on a read-only disk, as another user, while others write it.
 
-Nothing is changed or mended, and nothing is believed. The file may be anybody's work, so that only plain tables
-are read, values that are none of ours are handed on as bytes for the audit to stumble over, and the journal's own code
-for this file has no part in it but to say what belongs there.
+Nothing is changed or repaired, and nothing is trusted: an attacker may have made the file. Only plain tables are read.
+Values of a wrong type are passed on as bytes, so that the audit reports them. The writing code of the journal is used
+only to say which schema the file must have.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from lockgate.journal.stores import sqlite as log_sqlite
 
 _APPLICATION = 0x6C6B676A
 _TABLES = ("bodies", "heads", "leaves", "shards")
-# Records and heads have at most 64 KiB: what is larger is no part of a log, and need not fit into memory.
+# Records and heads have at most 64 KiB. Larger values are no part of a log, and need not fit into memory.
 _MOST_BYTES = 1 << 20
 _BUSY_S = 5.0
-# Before and beyond every number there can be.
+# Below and above every possible number.
 _START, _END = -(2**63), 2**63 - 1
-# Whoever closes the log takes away the files beside it, perhaps just when they were to be opened: how often, and how
-# long, before it counts as something else.
+# A process that closes the log removes the files beside it, perhaps while we open them: how often to retry, and the
+# pause.
 _TRIES = 10
 _PAUSE_S = 0.05
 
 
 class NotALog(JournalUnavailable):
-    """Something else, or nothing, is where a log should be."""
+    """The file is no log of lockgate."""
 
 
 class WrittenMeanwhile(JournalUnavailable):
-    """The log was changed while it was read, where nothing keeps it still: what was seen of it shows nothing."""
+    """The log was changed while it was read without locks, so the result is worthless."""
 
 
 class LogFileView:
-    """The log as it was when the look began."""
+    """The log as it was when reading began."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 
     @property
     def oddities(self) -> list[str]:
-        """What the file holds that we did not make, and what it lost of that: the journal refuses either.
+        """What the file contains besides our schema, and what it lacks of it: the journal refuses both.
 
-        So it does rows that stand in the way of its own, which no audit of its records would come across.
+        This includes stray rows, which the audit of the records would not meet.
         """
         return [f"the log {wrong}" for wrong in log_sqlite.find_schema_changes(self._db) or self._find_stray_rows()]
 
@@ -73,7 +73,7 @@ class LogFileView:
         frontier, count = Frontier(), 0
         for index, leaf in self.leaves(shard, _START, _END):
             if index != frontier.size or len(leaf) != HASH:
-                # The audit says what is wrong with these.
+                # The audit reports what is wrong with these.
                 return True
             made: list[Tile] = []
             frontier.append(leaf, made)
@@ -85,7 +85,7 @@ class LogFileView:
         return kept == count
 
     def shards(self) -> list[Shard]:
-        """Oldest first."""
+        """Return all shards, oldest first."""
         rows = self._db.execute("SELECT number, vkey, edge, signed_edge, pruned, seal FROM shards ORDER BY number")
         return [
             Shard(
@@ -106,7 +106,7 @@ class LogFileView:
         return self._select_numbered("SELECT number, hash FROM leaves", shard, start, stop)
 
     def tiles(self, shard: int, level: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        """None: they save time, and this is no time to believe them."""
+        """Yield nothing: tiles only save time, and an audit must not trust them."""
         del shard, level, start, stop
         return iter(())
 
@@ -121,7 +121,7 @@ class LogFileView:
             yield _integer(number), _bytes(data)
 
     def heads(self, shard: int) -> Iterator[Head]:
-        """Smallest first."""
+        """Yield all heads of a shard, smallest first."""
         for size, note, at_ms in self._db.execute(
             "SELECT size, note, at_ms FROM heads WHERE shard = ? ORDER BY size", (shard,)
         ):
@@ -135,7 +135,7 @@ class LogFileView:
 
 
 class LogFile:
-    """A log's file, whoever it belongs to: JournalUnavailable if it cannot be read, JournalDamaged if it is broken."""
+    """A log's file, of any owner: JournalUnavailable if it cannot be read, JournalDamaged if it is broken."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -151,7 +151,7 @@ class LogFile:
                 self._check_is_log(db)
                 yield LogFileView(db)
         except (sqlite3.Error, JournalDamaged) as error:
-            # Half of what others were writing looks like damage.
+            # A half-finished change by another process looks like damage.
             self._refuse_changed(before)
             if isinstance(error, JournalDamaged):
                 raise
@@ -164,7 +164,7 @@ class LogFile:
             raise WrittenMeanwhile(said, hint="try again")
 
     def _open(self) -> tuple[sqlite3.Connection, tuple[int, ...] | None]:
-        """A connection; and how the file was before, where only that can tell whether somebody wrote meanwhile."""
+        """Open the file; also return its state before, if only that can tell whether it changed meanwhile."""
         self._check_is_file()
         for left in reversed(range(_TRIES)):
             before = self._shape()
@@ -176,7 +176,7 @@ class LogFile:
                 if not name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_IOERR")):
                     raise
                 if how != "mode=ro" and self._open_mode() == how and not self._has_write_ahead_log():
-                    # A folder in which nothing can be made, and nothing that somebody has begun to write.
+                    # The folder is not writable, and there is no unfinished change.
                     return self._connect("mode=ro&immutable=1"), before
                 if not left:
                     raise self._refusal(
@@ -188,20 +188,18 @@ class LogFile:
 
     def _open_mode(self) -> str:
         if self._exists_beside("-wal") and self._exists_beside("-shm"):
-            # Somebody has the log open, or was killed with it. Without leave to write the file that writers and
-            # readers meet in, nothing of ours is left behind.
+            # A process has the log open, or was killed with it open. With a read-only index we leave nothing behind.
             return "mode=ro&readonly_shm=1"
         if self._has_write_ahead_log() or self._exists_beside("-journal"):
-            # A copy, mostly. What was written ahead must not be passed over: nobody would miss it. Nor may it become a
-            # part of the file by being looked at.
+            # Mostly a copy. The write-ahead log must be read, since it holds records; and reading must not merge it
+            # into the file.
             return "mode=ro"
-        # With leave to write, as whoever writes the log has it: the files that keep others from changing it under us
-        # can then be taken away again. Nothing else is done with it.
+        # Read and write, like the log's writers: only then can SQLite remove its lock files again. We write nothing.
         return "mode=rw"
 
     def _check_is_file(self) -> None:
-        """SQLite would say no more than that it cannot open it. Not by opening it: closing a file of this process's
-        own log again would let go of the locks on it."""
+        """Raise a clearer error than SQLite's. The file must not be opened here: closing it would release the locks
+        that this process has on its own log."""
         try:
             mode = os.stat(self.path).st_mode
             if not stat.S_ISREG(mode):
@@ -237,7 +235,7 @@ class LogFile:
     def _check_is_log(self, db: sqlite3.Connection) -> None:
         if db.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
             raise NotALog(f"the log {quoted(self.path, 200)} is not a log of lockgate's")
-        # A view by the name of a table could go on for ever.
+        # A view with the name of a table could yield rows for ever.
         plain = {
             str(name)
             for name, made in db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'")
@@ -269,7 +267,7 @@ class LogFile:
         return JournalDamaged(f"the log {quoted(self.path, 200)} is in pieces: {quoted(str(error).lower())}")
 
 
-# SQLite keeps in any column whatever somebody writes there.
+# A column of SQLite can hold a value of any type.
 
 
 def _integer(value: object) -> int:
