@@ -59,7 +59,7 @@ Promised = Callable[[], Receipt]
 
 def writer_without_witness(journal: JournalWriter) -> JournalWriter:
     """The same journal for what need not be cosigned before it counts; a journal without witnesses is that already."""
-    plain: JournalWriter = getattr(journal, "writer_without_witness", journal)
+    plain: JournalWriter = getattr(journal, "unwitnessed", journal)
     return plain
 
 
