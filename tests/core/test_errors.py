@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockgate.core import errors
-from lockgate.core.errors import LockgateError, printable, quoted
+from lockgate.core.errors import LockgateError, printable, quoted, suggest_closest
 
 ERRORS = [
     "InvalidBlock",
@@ -94,3 +94,12 @@ def test_nothing_a_terminal_would_obey_survives_quoting(text: str, limit: int) -
 
 def test_a_huge_text_is_cut_before_it_is_looked_at() -> None:
     assert quoted("\n" * 50_000_000, 5) == r"`\n\n\…`"
+
+
+def test_the_closest_known_word_is_suggested() -> None:
+    assert suggest_closest("cal", ["call", "block"]) == "did you mean `call`?"
+    assert suggest_closest("zzz", ["call", "block"]) == ""
+
+
+def test_a_very_long_word_is_not_compared_at_length() -> None:
+    assert suggest_closest("x" * 10_000_000, ["call"]) == ""

@@ -91,8 +91,7 @@ def _adapters() -> tuple[str, ...]:
 
 
 def _known(word: str, what: str, words: tuple[str, ...]) -> str:
-    from lockgate.core.errors import LockgateError, quoted
-    from lockgate.core.sessions.trace_format import suggest_closest
+    from lockgate.core.errors import LockgateError, quoted, suggest_closest
 
     if word not in words:
         hint = suggest_closest(word.lower(), words) or f"use {', '.join(words)}"

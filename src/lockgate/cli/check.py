@@ -61,9 +61,8 @@ def _gate(args: argparse.Namespace) -> Gate:
     from dataclasses import replace
 
     from lockgate import assemble
-    from lockgate.core.errors import LockgateError, quoted
+    from lockgate.core.errors import LockgateError, quoted, suggest_closest
     from lockgate.core.ruling.policy import tighten
-    from lockgate.core.sessions.trace_format import suggest_closest
     from lockgate.core.vocabulary import Mode
     from lockgate.gate.gate import Gate
 

@@ -130,7 +130,7 @@ def _open_streams() -> None:
 
 def _run(argv: list[str]) -> int:
     if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
-        from lockgate.core.sessions.trace_format import suggest_closest
+        from lockgate.core.errors import suggest_closest
 
         raise LockgateError(
             f"unknown command {quoted(argv[0])}",

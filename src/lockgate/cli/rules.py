@@ -44,9 +44,8 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def _chosen(rule: str | None, family: str | None) -> Sequence[CatalogueEntry]:
-    from lockgate.core.errors import LockgateError, quoted
+    from lockgate.core.errors import LockgateError, quoted, suggest_closest
     from lockgate.core.ruling.finding_catalogue import ENTRIES, find_entry
-    from lockgate.core.sessions.trace_format import suggest_closest
 
     if rule is not None:
         found = find_entry(rule)

@@ -17,6 +17,8 @@ LockgateError
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class LockgateError(Exception):
     """What was wrong, lowercase and without a full stop, and what to do about it when we know."""
@@ -92,3 +94,12 @@ def printable(text: object, limit: int = 60) -> str:
 def quoted(text: object, limit: int = 60) -> str:
     """User input for an error message: printable, in backticks."""
     return f"`{printable(text, limit)}`"
+
+
+def suggest_closest(word: str, known: Iterable[str]) -> str:
+    """Return a hint with the known word that was probably meant; empty when none is near."""
+    from difflib import get_close_matches
+
+    # Comparing takes time quadratic in the length, and no known word is long.
+    near = get_close_matches(word[:60], list(known), n=1)
+    return f"did you mean `{near[0]}`?" if near else ""

@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from lockgate.core.errors import quoted
-from lockgate.core.sessions.trace_format import suggest_closest
+from lockgate.core.errors import quoted, suggest_closest
 from lockgate.core.vocabulary import Action, Kind, Mode, Reason, Risk, Trust
 from lockgate.service.http import is_text
 

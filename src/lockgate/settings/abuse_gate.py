@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from lockgate.core.errors import InvalidConfig, printable, quoted
+from lockgate.core.errors import InvalidConfig, printable, quoted, suggest_closest
 from lockgate.core.requests.payload import PII_RULESETS
 from lockgate.core.requests.strikes import BAN_MODES, MAX_SECONDS, MAX_THRESHOLD, LadderSettings, Standing
-from lockgate.core.sessions.trace_format import suggest_closest
 from lockgate.settings.verifiers import read_key_file
 
 MIN_SECRET_CHARACTERS = 32

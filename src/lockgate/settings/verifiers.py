@@ -557,7 +557,7 @@ def _number(said: Mapping[str, str], name: str, *, whole: bool) -> float:
 def _adapter(said: Mapping[str, str]) -> str:
     adapter = _text(said, "VERIFIER_ADAPTER") or "none"
     if adapter not in ADAPTERS:
-        from lockgate.core.sessions.trace_format import suggest_closest
+        from lockgate.core.errors import suggest_closest
 
         hint = f"{suggest_closest(adapter.lower(), ADAPTERS)} use one of: {', '.join(ADAPTERS)}".strip()
         raise InvalidConfig(f"unknown VERIFIER_ADAPTER {quoted(adapter)}", hint=hint)

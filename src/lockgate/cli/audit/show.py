@@ -199,8 +199,8 @@ class _Shown:
 
 def _wanted(args: argparse.Namespace) -> Wanted:
     from lockgate.cli.stats import parse_since
+    from lockgate.core.errors import suggest_closest
     from lockgate.core.journal.record import KINDS
-    from lockgate.core.sessions.trace_format import suggest_closest
     from lockgate.core.vocabulary import Action, Reason
 
     words = (

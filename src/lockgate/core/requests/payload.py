@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Never
 
-from lockgate.core.errors import InvalidPayload, quoted
+from lockgate.core.errors import InvalidPayload, quoted, suggest_closest
 from lockgate.core.redaction.redact import Redacted, redact
-from lockgate.core.sessions.trace_format import suggest_closest
 
 MODALITIES = ("text", "pdf", "docx", "image", "audio", "video")
 PII_RULESETS = ("default", "hipaa", "ferpa", "custom")

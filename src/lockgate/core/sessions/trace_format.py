@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Never
 
-from lockgate.core.errors import InvalidTrace, quoted
+from lockgate.core.errors import InvalidTrace, quoted, suggest_closest
 from lockgate.core.vocabulary import Kind, Mode, Trust
 from lockgate.core.wire import SCHEMA
 
@@ -274,15 +274,6 @@ class TraceLineParser:
 
     def _too_deep(self) -> Never:
         self.refuse(f"nested more than {MAX_DEPTH} levels deep")
-
-
-def suggest_closest(word: str, known: Iterable[str]) -> str:
-    """Return a hint with the most similar known word; empty if none is similar."""
-    from difflib import get_close_matches
-
-    # Comparing takes time quadratic in the length, and our words are short.
-    near = get_close_matches(word[:60], list(known), n=1)
-    return f"did you mean `{near[0]}`?" if near else ""
 
 
 def _json_type_name(value: object) -> str:
