@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Literal, NamedTuple
@@ -55,7 +56,7 @@ class HttpRequest(NamedTuple):
     body: bytes
 
     def __repr__(self) -> str:
-        return f"Request(url={self.url!r}, body={len(self.body)} bytes)"
+        return f"HttpRequest(url={self.url!r}, body={len(self.body)} bytes)"
 
 
 class HttpReply(NamedTuple):
@@ -95,3 +96,15 @@ class NoAnswer(NamedTuple):
 
 
 Answer = ModelText | Rating | ProviderBlock | NoAnswer
+
+
+def fence_value(value: object, nonce: str) -> str:
+    """Return a value as JSON on one line in which nothing is invisible, ends the line or spells the nonce.
+
+    An attacker who could end the line or write the nonce could put words into the prompt's own voice.
+    """
+    written = json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+    if not written.isprintable():
+        written = "".join(ch if ch.isprintable() else json.dumps(ch)[1:-1] for ch in written)
+    # The nonce's last character is escaped: its first could be the letter of an escape written just before it.
+    return written.replace(nonce, f"{nonce[:-1]}\\u{ord(nonce[-1]):04x}")

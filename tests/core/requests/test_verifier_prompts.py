@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from canaries import SPELLINGS, Maker, leaks
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lockgate.core.questions import Question, Rating
@@ -19,7 +19,6 @@ from lockgate.core.requests.payload import Payload, PayloadSource, PolicyContext
 from lockgate.core.requests.verifier_prompts import (
     SCHEMA,
     build_assess_question,
-    fenced,
     parse_verdict,
     verdict_from_scores,
 )
@@ -225,19 +224,6 @@ def test_half_a_surrogate_pair_becomes_a_sign_that_can_be_sent() -> None:
     question, whole = build_assess_question(Payload("a\ud800b\udfff"), [], [(1, 2)], NONCE)
     assert recovered(question.user, NONCE) == ["a\ufffdb\ufffd"]
     assert whole
-
-
-_NONCES = st.text("unrtbf0123456789abc", min_size=16, max_size=20).filter(lambda nonce: len(set(nonce)) >= 6)
-
-
-@given(st.text(max_size=60), _NONCES)
-@settings(max_examples=300, deadline=None)
-def test_whatever_text_and_nonce_the_text_comes_back_and_the_nonce_does_not_show(text: str, nonce: str) -> None:
-    for said in (text, text + nonce + text, "\n" + nonce[1:] + text, "\\" + nonce, nonce * 3, "\t" + nonce[1:] + nonce):
-        written = fenced(said, nonce)
-        assert json.loads(written) == said
-        assert nonce not in written
-        assert written.isprintable()
 
 
 # --- the reply

@@ -23,9 +23,8 @@ from itertools import permutations
 from typing import NamedTuple
 
 from lockgate.core.judging.case import JudgeCase
-from lockgate.core.questions import Question
+from lockgate.core.questions import Question, fence_value
 from lockgate.core.redaction.excerpts import LONE_SURROGATE, UNSEEN
-from lockgate.core.requests.verifier_prompts import fenced
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.supervision import FINISH
@@ -223,7 +222,7 @@ def _write_value(value: object, nonce: str) -> str:
             key: LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", part) if isinstance(part, str) else part
             for key, part in value.items()
         }
-    return UNSEEN.sub(lambda match: json.dumps(match[0])[1:-1], fenced(value, nonce))
+    return UNSEEN.sub(lambda match: json.dumps(match[0])[1:-1], fence_value(value, nonce))
 
 
 # --- replies

@@ -8,11 +8,10 @@ counts only if it is the one object that was asked for, with that nonce in it.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from lockgate.core.questions import Question, Rating, Verdict
+from lockgate.core.questions import Question, Rating, Verdict, fence_value
 from lockgate.core.redaction.redact import cut_excerpts
 from lockgate.core.redaction.spans import replace_half_pairs
 from lockgate.core.requests.payload import Payload
@@ -90,9 +89,9 @@ def build_assess_question(
     }
     count = len(shown.pieces)
     lines = [
-        f"Facts about the request, from our own checks: {fenced(facts, nonce)}",
+        f"Facts about the request, from our own checks: {fence_value(facts, nonce)}",
         f"The request, {count} part{'s' if count > 1 else ''} of it{', with gaps between them' if count > 1 else ''}:",
-        *(f"{nonce} {fenced(piece, nonce)}" for piece in shown.pieces),
+        *(f"{nonce} {fence_value(piece, nonce)}" for piece in shown.pieces),
         f"End of the request. Answer now with the object and the nonce {nonce}.",
     ]
     question = Question(
@@ -109,15 +108,6 @@ def _safe_names(names: Iterable[str]) -> list[str]:
     """Names that can do no harm, and a bounded number of them."""
     listed = dict.fromkeys(name for name in names if _NAME.fullmatch(name))
     return list(listed)[:MAX_LISTED]
-
-
-def fenced(value: object, nonce: str) -> str:
-    """A value as JSON on one line, in which nothing is invisible, ends the line, or is the nonce."""
-    written = json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
-    if not written.isprintable():
-        written = "".join(ch if ch.isprintable() else json.dumps(ch)[1:-1] for ch in written)
-    # Its last character: the first could be the letter of an escape that was written just before.
-    return written.replace(nonce, f"{nonce[:-1]}\\u{ord(nonce[-1]):04x}")
 
 
 _VERDICT = r'"verdict"\s*:\s*"(?P<verdict>safe|unsafe|unclear)"'
