@@ -355,7 +355,7 @@ class PendingApproval:
         if not (math.isfinite(self.created_s) and math.isfinite(self.expires_s) and self.created_s < self.expires_s):
             raise InvalidCall("an approval must expire after it was created")
         object.__setattr__(self, "digest", self.bound.digest)
-        object.__setattr__(self, "matter", self.bound.call_key)
+        object.__setattr__(self, "call_key", self.bound.call_key)
 
     @property
     def session(self) -> str:
