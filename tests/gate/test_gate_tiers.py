@@ -16,7 +16,8 @@ from lockgate import Action, Decision, Gate, InvalidConfig, Mode, Policy, Reason
 from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
 from lockgate.core.ruling.pipeline import HARD_RULES, Ask, Stage, resume
 from lockgate.core.ruling.policy import MAX_ATTEMPTS
-from lockgate.core.vocabulary import Finding, ToolCall
+from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.vocabulary import Finding
 from lockgate.gate.gate import Inquiry, Opined, Session
 
 CALM = "Minutes of Tuesday: the roof is dry, the cat is fat."

@@ -123,13 +123,6 @@ class Block:
         return other.mutable and self.trust >= other.trust
 
 
-class ToolCall(NamedTuple):
-    """What an agent wants to run."""
-
-    tool: str
-    arguments: Mapping[str, object]
-
-
 class Finding(NamedTuple):
     """One hit of one rule, and where: a block's id, or the path of an argument."""
 

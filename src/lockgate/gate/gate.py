@@ -36,6 +36,7 @@ from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unrea
 from lockgate.core.ruling.origins import Leaf
 from lockgate.core.ruling.pipeline import Ask, Stage
 from lockgate.core.ruling.policy import Policy, tighten
+from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.text.rules import RULES
 from lockgate.core.text.scanner import Scanner, check_pattern, rules_from_patterns
 from lockgate.core.vocabulary import (
@@ -50,7 +51,6 @@ from lockgate.core.vocabulary import (
     Reason,
     Receipt,
     Risk,
-    ToolCall,
     Trust,
 )
 
@@ -690,7 +690,7 @@ class Session:
             # Judges take seconds, in which the caller's object may change: what is ruled on is a copy.
             copy = _copy_arguments(arguments)
             again = pipeline.flatten_arguments(copy)
-            ruling = Ask(ToolCall(tool, copy), *ruling[1:])
+            ruling = Ask(ruling.call._replace(arguments=copy), *ruling[1:])
             if self._recorder is not None and seen is not None:
                 seen = self._recorder.describe_call(copy, again[0], seen.blocks, seen.context_sha256)
             if again != taken:
@@ -706,16 +706,8 @@ class Session:
         findings: Sequence[Finding],
     ) -> tuple[Decision | Ask, RulingSubject | None]:
         with self._lock:
-            call = ToolCall(tool, arguments)
-            ruling = pipeline.begin(
-                self._context,
-                call,
-                self.policy,
-                self._scanner,
-                annotations=annotations,
-                taken=taken,
-                findings=findings,
-            )
+            call = ToolCall(tool, arguments, annotations, findings)
+            ruling = pipeline.begin(self._context, call, self.policy, self._scanner, flattened=taken)
             return ruling, self._record_subject(arguments, taken[0])
 
     def _end(self, tool: str, leaves: list[Leaf], decision: Decision) -> Decision:

@@ -49,7 +49,8 @@ from lockgate.core.ruling.supervision import (
     reconcile,
     refuse_half_pairs,
 )
-from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Reason, Risk, ToolCall
+from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Reason, Risk
 
 
 class CallWatcher(Protocol):

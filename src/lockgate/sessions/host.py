@@ -25,6 +25,7 @@ from lockgate.core.errors import (
     quoted,
 )
 from lockgate.core.ruling.pipeline import decide_unrecorded
+from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.sessions.session_entries import (
     CLAIMED,
     MAX_BLOCKS,
@@ -48,7 +49,7 @@ from lockgate.core.sessions.session_entries import (
     stats_from_tallies,
     to_json,
 )
-from lockgate.core.vocabulary import Action, Block, Decision, Finding, Kind, Lineage, Mode, Reason, ToolCall, Trust
+from lockgate.core.vocabulary import Action, Block, Decision, Finding, Kind, Lineage, Mode, Reason, Trust
 from lockgate.journal.recorder import Promised
 from lockgate.sessions.live_session import NO_CALL, LiveSession
 from lockgate.sessions.session_cache import MAX_DEPTH, Pending, strictest

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from lockgate.core.errors import InvalidBlock, InvalidCall, InvalidConfig, LockgateError, quoted
 from lockgate.core.ruling.pipeline import Ask
 from lockgate.core.ruling.policy import Policy
+from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.sessions.session_entries import (
     BLOCKS,
     EntrySort,
@@ -21,7 +22,7 @@ from lockgate.core.sessions.session_entries import (
     decode_text,
     ruling_from_row,
 )
-from lockgate.core.vocabulary import Decision, ToolCall, Trust
+from lockgate.core.vocabulary import Decision, Trust
 from lockgate.gate.gate import Session
 
 if TYPE_CHECKING:

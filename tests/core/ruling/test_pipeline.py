@@ -16,8 +16,9 @@ from lockgate import Action, Decision, Gate, InvalidCall, Policy, Reason, Risk, 
 from lockgate.core.ruling import pipeline
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.pipeline import MAX_DEPTH, MAX_LEAVES, Ask, begin, resume
+from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.text.scanner import Scanner
-from lockgate.core.vocabulary import Finding, ToolCall
+from lockgate.core.vocabulary import Finding
 
 AskGate = Callable[..., Decision]
 

@@ -21,7 +21,7 @@ Paranoid mode sends every call through all three tiers, after the same steps hav
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -32,10 +32,11 @@ from lockgate.core.ruling.origins import Leaf, OriginLookup, OriginTrace, Truste
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.scope.border import border_from_scope, find_crossings
 from lockgate.core.ruling.self_protection import find_tampering, is_unrelated
+from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import may_reach_any_address, tool_risk
 from lockgate.core.text.rules import Rule, Scope
 from lockgate.core.text.scanner import Scanner
-from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Reason, Risk, ToolCall
+from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Reason, Risk
 
 # Findings whose rule starts with one of these hold a call whatever a model says.
 HARD_RULES = (
@@ -91,22 +92,19 @@ def begin(
     policy: Policy,
     scanner: Scanner,
     *,
-    annotations: Mapping[str, object] | None = None,
-    taken: tuple[list[Leaf], bool] | None = None,
-    findings: Sequence[Finding] = (),
+    flattened: tuple[list[Leaf], bool] | None = None,
 ) -> Decision | Ask:
     """Steps 1 to 5: a ruling that Tier 1 can make by itself, or the question for the tiers above.
 
-    `taken` is what `leaves_of` gave for the arguments, where the caller has it already. `findings` is what the caller
-    knows against the call: with any, it is a high-risk one and goes up.
+    `flattened` is what `flatten_arguments` gave for the arguments, where the caller has it already.
     """
-    leaves, too_big = flatten_arguments(call.arguments) if taken is None else taken
+    leaves, too_big = flatten_arguments(call.arguments) if flattened is None else flattened
     paranoid = policy.mode is _PARANOID
     first = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
-    risk = tool_risk(call.tool, additional=policy.high_risk_tools, annotations=annotations)
+    risk = tool_risk(call.tool, additional=policy.high_risk_tools, annotations=call.annotations)
     said = leaves[0].text if len(leaves) == 1 else _LEAF_SEPARATOR.join([leaf.text for leaf in leaves])
     # Whoever is asked for an address can be told something by it.
-    if findings or (risk is _LOW and "://" in said and may_reach_any_address(call.tool)):
+    if call.findings or (risk is _LOW and "://" in said and may_reach_any_address(call.tool)):
         risk = _HIGH
     # A declared scope has a border, whatever has been read and whatever the mode was tightened to.
     edge = border_from_scope(policy.research_scope) if policy.research_scope else None
@@ -125,7 +123,7 @@ def begin(
     if risk is not _LOW:
         if context.has_unknown_history:
             crossed.append(Finding("cap:context-unknown", "context", 0, 0))
-        crossed += findings
+        crossed += call.findings
     # 1. Context.
     entries = context.readings
     if not entries or entries[-1].position < first:
