@@ -24,6 +24,7 @@ from lockgate.core.text.rules import RULES, Rule
 from lockgate.core.text.scanner import Scanner, check_pattern, cue_expressions, rule_expressions, rules_from_patterns
 from lockgate.gate.gate import Gate, Judge
 from lockgate.journal import recorder as recording
+from lockgate.runtime.forks import on_fork
 from lockgate.settings.config import (
     POSTGRES,
     AuditSettings,
@@ -477,14 +478,12 @@ _logs: dict[tuple[JournalFiles, AuditSettings], tuple[recording.OpenedJournal, C
 _logs_lock = Lock()
 
 
-def _forked() -> None:
-    """In a child: somebody may have been opening a log, and is not here to open the lock."""
+def _reset_lock() -> None:
     global _logs_lock
     _logs_lock = Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+on_fork(_reset_lock)
 
 
 def _shared_log(settings: Settings) -> recording.OpenedJournal:

@@ -10,7 +10,7 @@ from lockgate.runtime.failures import count_failures, error_type, report_failure
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "_still_counts", failures.Counter())
+    monkeypatch.setattr(failures, "_counts", failures.Counter())
     monkeypatch.setattr(failures, "_logged", {})
 
 

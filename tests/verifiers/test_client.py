@@ -273,13 +273,13 @@ def run(script: str, *arguments: str, timeout_s: float = 30) -> subprocess.Compl
 
 SCRIPT = """
 import asyncio, os, sys, threading, time
-from lockgate.core.questions import NoAnswer, Question, Request, Said
+from lockgate.core.questions import NoAnswer, Question, HttpRequest, ModelText
 from lockgate.verifiers.client import Client
 class Words:
     name, model = "compatible", "m"
     def __init__(self, url): self.url = url
-    def request(self, question, key): return Request(self.url, (), b'{"input":1}')
-    def answer(self, question, reply): return Said(reply.body.decode())
+    def request(self, question, key): return HttpRequest(self.url, (), b'{"input":1}')
+    def answer(self, question, reply): return ModelText(reply.body.decode())
 def ask(client, url): return client.ask(Words(url), Question("", "", ""), "key").answer
 def later(work):
     thread = threading.Thread(target=work, daemon=True)

@@ -6,7 +6,6 @@ A ruling is written once, as a generator that yields whatever has to be waited f
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -53,6 +52,7 @@ from lockgate.core.vocabulary import (
     Risk,
     Trust,
 )
+from lockgate.runtime.forks import on_fork
 
 if TYPE_CHECKING:
     from lockgate.core.judging.case import ContextSnapshot, JudgeCase
@@ -137,14 +137,12 @@ _scanners: dict[tuple[str, ...], Scanner] = {}
 _scanner_lock = Lock()
 
 
-def _replace_lock_after_fork() -> None:
-    """In a child: somebody may have been compiling, and is not here to open the lock."""
+def _reset_lock() -> None:
     global _scanner_lock
     _scanner_lock = Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_replace_lock_after_fork)
+on_fork(_reset_lock)
 
 
 def shared_scanner(policy: Policy) -> Scanner:

@@ -26,6 +26,7 @@ from lockgate.core.sessions.ledger_lines import (
     format_lines,
     pass_from_decision,
 )
+from lockgate.runtime.forks import on_fork
 
 if TYPE_CHECKING:
     from lockgate.core.vocabulary import Decision
@@ -55,6 +56,7 @@ class FileLedger:
         self._writing = Lock()
         self._wrote_s = 0.0
         _ledgers.add(self)
+        on_fork(self._reset_after_fork)
 
     def note(self, session: str, number: int, tool: str, decision: Decision) -> None:
         """Take a ruling in; what it was about stays out."""
@@ -135,6 +137,11 @@ class FileLedger:
             if (full.st_dev, full.st_ino) == (named.st_dev, named.st_ino):
                 os.replace(self.path, self._rotated_path)
 
+    def _reset_after_fork(self) -> None:
+        """Drop what waits: the parent writes it. Replace the lock, which a thread of the parent may hold."""
+        self._waiting.clear()
+        self._writing = Lock()
+
     def __del__(self) -> None:
         # A gate that is made for one call and dropped has made its rulings all the same.
         with suppress(Exception):
@@ -164,13 +171,4 @@ def _flush_all() -> None:
         ledger.flush()
 
 
-def _reset_after_fork() -> None:
-    """In a forked child: what waits is its parent's to write, and a lock some other thread held would never open."""
-    for ledger in list(_ledgers):
-        ledger._waiting.clear()
-        ledger._writing = Lock()
-
-
 register(_flush_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_after_fork)

@@ -61,6 +61,7 @@ from lockgate.journal.log import (
     walk_log,
 )
 from lockgate.journal.log import Signer as Signer
+from lockgate.runtime.forks import on_fork
 
 # A head is signed this long after the first record it covers, so that it is there within a second; or after so many.
 CHECKPOINT_S = 0.8
@@ -174,6 +175,13 @@ class Journal:
         self._seq = 0
         self._reset_process_state()
         _open.add(self)
+        on_fork(self._reset_after_fork)
+
+    def _reset_after_fork(self) -> None:
+        """Drop what waits and what is unsigned: the parent finishes it."""
+        self._reset_process_state()
+        # The numbers of a run are given out once.
+        self._run, self._seq = os.urandom(8).hex(), 0
 
     def _reset_process_state(self) -> None:
         """Everything that a fork leaves in pieces: locks that nobody will open, and a thread that is not here."""
@@ -864,14 +872,4 @@ def _close_all() -> None:
         journal.close()
 
 
-def _reset_after_fork() -> None:
-    """In a child: what waits and what is unsigned is its parent's to finish."""
-    for journal in list(_open):
-        journal._reset_process_state()
-        # Numbers of a run are given out once.
-        journal._run, journal._seq = os.urandom(8).hex(), 0
-
-
 register(_close_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_after_fork)

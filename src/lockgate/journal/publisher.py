@@ -10,7 +10,6 @@ its failure is reported.
 from __future__ import annotations
 
 import logging
-import os
 import re
 import weakref
 from atexit import register
@@ -38,6 +37,7 @@ from lockgate.core.vocabulary import Receipt
 from lockgate.journal import keys
 from lockgate.journal.anchors import ANCHOR_EVERY_S, Address, Anchor, parse_address, parse_anchor, post, replace
 from lockgate.runtime.failures import report_failure
+from lockgate.runtime.forks import on_fork
 
 WITNESS_EVERY_S = 1.0
 # The pause after a target failed: at first, at most, and while a ruling waits for the target.
@@ -127,7 +127,7 @@ class CosignedHeadFile:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._reset_after_fork()
-        _open.add(self)
+        on_fork(self._reset_after_fork)
 
     def _reset_after_fork(self) -> None:
         self._replacing = Lock()
@@ -362,6 +362,7 @@ class PublisherGroup:
         # The journal keeps a reference to this object, which therefore lives as long as the journal.
         journal.on_head(self._offer_to_all)
         _open.add(self)
+        on_fork(self._reset_after_fork)
 
     def _offer_to_all(self, note: bytes) -> None:
         for each in (*self.witnesses, *self.anchors):
@@ -427,7 +428,7 @@ class WitnessedJournal:
         self._reset_after_fork()
         for each in self._witnesses:
             each.on_sent = self._note_cosigned
-        _open.add(self)
+        on_fork(self._reset_after_fork)
 
     def _reset_after_fork(self) -> None:
         self._covered = Condition(Lock())
@@ -480,21 +481,12 @@ def _describe_error(error: Exception) -> str:
     return type(error).__name__
 
 
-_open: weakref.WeakSet[CosignedHeadFile | PublisherGroup | WitnessedJournal] = weakref.WeakSet()
+_open: weakref.WeakSet[PublisherGroup] = weakref.WeakSet()
 
 
 def _close_all() -> None:
     for each in list(_open):
-        if isinstance(each, PublisherGroup):
-            each.close()
-
-
-def _reset_all_after_fork() -> None:
-    """In a child: the parent sends the heads that wait."""
-    for each in list(_open):
-        each._reset_after_fork()
+        each.close()
 
 
 register(_close_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_all_after_fork)

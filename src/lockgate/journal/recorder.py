@@ -20,13 +20,14 @@ from functools import partial
 from threading import Lock
 from time import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 from lockgate.core.errors import JournalUnavailable, JournalUncosigned, LockgateError
 from lockgate.core.journal import record
 from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.journal.record import MAX_BLOCKS, SALT, encode_record, ruling_bytes, sha256_hex
 from lockgate.core.vocabulary import Block, Decision, Receipt, Trust
+from lockgate.runtime.forks import on_fork
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +83,7 @@ class Recorder:
         self._journal = journal
         self._clock = clock
         self._start_run()
-        _all.add(self)
+        on_fork(self._start_run)
 
     def _start_run(self) -> None:
         """Also in the child of a fork: numbers of a run are given out once, and nobody there will open the lock."""
@@ -486,7 +487,7 @@ class DeclaredJournal:
         self._journal: JournalWriter | None = None
         self._log: JournalWriter | None = None
         self._start_run()
-        _all.add(self)
+        on_fork(self._start_run)
 
     def _start_run(self) -> None:
         self._lock = Lock()
@@ -572,15 +573,11 @@ _POLICY = re.compile("sha256:[0-9a-f]{64}")
 _MAX_NOTE = 1_024
 _recorders: WeakKeyDictionary[JournalWriter, Recorder] = WeakKeyDictionary()
 _recorders_lock = Lock()
-_all: WeakSet[Recorder | DeclaredJournal] = WeakSet()
 
 
-def _reset_after_fork() -> None:
+def _reset_lock() -> None:
     global _recorders_lock
     _recorders_lock = Lock()
-    for each in list(_all):
-        each._start_run()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_after_fork)
+on_fork(_reset_lock)

@@ -1,37 +1,68 @@
-"""Files that SQLite has open when the process forks.
+"""What a fork does to open files, locks and threads.
 
-SQLite remembers per process which locks it holds. A child would inherit that memory and not the locks: so before a fork
-every connection is closed. Where one could not be in time, a thread that is not in the child may hold a lock of
-SQLite's own there: the child then uses none of the files.
+`on_fork` resets an object or a module in each forked child. There the other threads are gone, and a lock that one of
+them held never opens again.
+
+Stores in SQLite files need more (`watch_forks`). SQLite remembers per process which locks it holds, and a child would
+inherit that memory without the locks. So every connection is closed before a fork. If one could not be closed in time,
+a vanished thread may hold one of SQLite's own locks: then the child uses none of the files.
 """
 
 from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Callable
+from itertools import count
 from threading import Lock
+from types import MethodType
 from typing import Protocol
+
+from lockgate.runtime.failures import report_failure
+
+# In the order of registration. A dead object's entry removes itself.
+_resets: dict[int, Callable[[], Callable[[], object] | None]] = {}
+_numbers = count()
+
+
+def on_fork(reset: Callable[[], object]) -> None:
+    """Call `reset` in every forked child. A bound method is held weakly, so its object can still be collected."""
+    number = next(_numbers)
+    if isinstance(reset, MethodType):
+        _resets[number] = weakref.WeakMethod(reset, lambda _: _resets.pop(number, None))
+    else:
+        _resets[number] = lambda: reset
+
+
+def _reset_all() -> None:
+    for find in list(_resets.values()):
+        reset = find()
+        try:
+            if reset is not None:
+                reset()
+        except Exception as error:  # noqa: BLE001 - one failed reset must not leave the others undone
+            report_failure("fork", error)
 
 
 class Forked(Protocol):
     def _quieten(self) -> bool:
-        """Wait until nobody uses the file, close it, and keep everybody out; False if that did not come in time."""
+        """Wait until no thread uses the file, close it, and lock all threads out; False if that took too long."""
 
     def _go_on(self) -> None:
-        """In the parent, where it was quiet."""
+        """Let the parent's threads in again; called only after `_quieten` returned True."""
 
     def _start_anew(self, *, quiet: bool) -> None:
-        """In the child: no lock that was held is anybody's there, and no thread but one."""
+        """Begin again in the child, with new locks; `quiet` says whether all stores were closed before the fork."""
 
 
 _all: weakref.WeakSet[Forked] = weakref.WeakSet()
-# Owner: whoever is forking.
+# Held from before a fork until after it, in the parent.
 _forking = Lock()
 _quiet: list[Forked] = []
 
 
-def minded(store: Forked) -> None:
-    """From here on, forks are minded as long as there is this store."""
+def watch_forks(store: Forked) -> None:
+    """Close this store's file before each fork, for as long as the store exists."""
     _all.add(store)
 
 
@@ -53,6 +84,7 @@ def _in_child() -> None:
     for each in stores:
         each._start_anew(quiet=len(_quiet) == len(stores))
     _quiet.clear()
+    _reset_all()
 
 
 if hasattr(os, "register_at_fork"):

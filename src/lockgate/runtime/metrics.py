@@ -12,13 +12,13 @@ name among it, there is never one more series.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from threading import Lock
 from typing import get_args
 
 from lockgate.core.questions import NoAnswerReason, Verdict
+from lockgate.runtime.forks import on_fork
 
 OTHER = "other"
 PROVIDERS = ("local", "openai", "anthropic", "azure", "compatible", "embedded", OTHER)
@@ -44,8 +44,7 @@ LADDER_EVENTS = ("evicted", "evicted-ban", "store-error", "bans-error", "unshare
 # From what the rules take to well past the default deadline of 1.5 s, which is a bound of its own.
 LATENCY_SECONDS = (0.0001, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 120.0)
 
-# One lock for all: each is held for less than a microsecond. A fork while another thread holds it would leave the
-# child with a lock that nobody opens, hence a new one there.
+# One lock for all metrics: each is held for less than a microsecond.
 _lock = Lock()
 
 
@@ -54,8 +53,7 @@ def _reset_lock() -> None:
     _lock = Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_lock)
+on_fork(_reset_lock)
 
 
 class Counter:

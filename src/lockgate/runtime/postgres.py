@@ -6,9 +6,7 @@ read. A connection that breaks while it commits leaves in doubt whether it did: 
 
 from __future__ import annotations
 
-import os
 import re
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -16,6 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from lockgate.core.errors import LockgateError
+from lockgate.runtime.forks import on_fork
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -68,7 +67,11 @@ class Postgres:
         """  # noqa: S608
         self._version, self._number = version, lock
         self._reset()
-        _all.add(self)
+        on_fork(self._reset_after_fork)
+
+    def _reset_after_fork(self) -> None:
+        _abandoned.extend(self._idle)
+        self._reset()
 
     def _reset(self) -> None:
         self._lock = Lock()
@@ -264,16 +267,5 @@ def close_quietly(db: Connection[Any]) -> None:
         db.close()
 
 
-_all: weakref.WeakSet[Postgres] = weakref.WeakSet()
 # In a forked child: closing its parent's connections would end them for the parent too.
 _abandoned: list[object] = []
-
-
-def _forked() -> None:
-    for each in list(_all):
-        _abandoned.extend(each._idle)
-        each._reset()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)

@@ -6,13 +6,13 @@ else's wait too.
 
 from __future__ import annotations
 
-import os
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from threading import Condition, Thread
-from weakref import WeakSet
+
+from lockgate.runtime.forks import on_fork
 
 # How long a thread without work stays.
 IDLE_S = 5.0
@@ -40,7 +40,9 @@ class WorkerPool:
     def __init__(self, workers: int, *, max_jobs: int, per_client: int | None = None) -> None:
         self._workers, self._most, self._each = workers, max_jobs, per_client or workers
         self._reset()
-        _lanes.add(self)
+        # In a forked child the threads are gone. Reset before any thread runs there: else the first two callers would
+        # both reset, and one would wait for the other's job.
+        on_fork(self._reset)
 
     def _reset(self) -> None:
         # Guards all of this. Reentrant: the garbage collector may have somebody's future cancelled in the middle.
@@ -207,17 +209,3 @@ def _nothing() -> None:
 
 def _raise(error: Exception) -> object:
     raise error
-
-
-# Every lane there is. In a forked child the threads are not there, and whoever held the lock is not either. Seen to
-# before anybody runs there: the first two callers would both begin anew, and one of them wait for the other's work.
-_lanes: WeakSet[WorkerPool] = WeakSet()
-
-
-def _after_fork() -> None:
-    for lane in tuple(_lanes):
-        lane._reset()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -47,6 +47,7 @@ from lockgate.core.questions import (
 )
 from lockgate.core.requests.circuit_breaker import CallResult, CircuitLimits, Circuits, Ticket
 from lockgate.runtime.background_loop import BackgroundLoop, opened_connections
+from lockgate.runtime.forks import on_fork
 from lockgate.runtime.http_post import open_transport, post, tls_context, why_from_error
 
 if TYPE_CHECKING:
@@ -351,6 +352,7 @@ class _Dispatcher:
         self._lock = threading.RLock()
         self.circuits = Circuits(limits)
         _dispatchers.add(self)
+        on_fork(self.after_fork)
 
     # --- called by the callers
 
@@ -612,14 +614,8 @@ def _check_whole_number(name: str, value: object, least: int, most: int) -> None
         )
 
 
-# Every desk there is: a fork must reset them all, and the exit must stop them before the interpreter takes itself
-# apart under their threads.
+# All dispatchers: the exit must stop them before the interpreter takes itself apart under their threads.
 _dispatchers: weakref.WeakSet[_Dispatcher] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for desk in tuple(_dispatchers):
-        desk.after_fork()
 
 
 @atexit.register
@@ -630,7 +626,3 @@ def _stop_all() -> None:
     until = time.monotonic() + EXIT_WAIT_S
     for desk in desks:
         desk.stop(max(0.01, until - time.monotonic()))
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

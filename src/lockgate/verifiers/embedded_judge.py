@@ -23,7 +23,6 @@ import asyncio
 import json
 import logging
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
@@ -42,6 +41,7 @@ from lockgate.core.ruling.opinions import Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.policy import PRESETS
 from lockgate.gate.gate import Inquiry, Opined
+from lockgate.runtime.forks import on_fork
 from lockgate.runtime.worker_pool import Full, WorkerPool
 from lockgate.verifiers import embedded_model as embedded
 
@@ -332,14 +332,13 @@ _shared = _EncoderCache()
 _inherited: list[_EncoderCache] = []
 
 
-def _after_fork() -> None:
+def _reset_encoders() -> None:
     global _shared
     _inherited.append(_shared)
     _shared = _EncoderCache()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+on_fork(_reset_encoders)
 
 
 # --- 3. asked

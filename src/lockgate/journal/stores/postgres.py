@@ -9,8 +9,6 @@ waits for the lock that the lost one held, and then looks for its last leaf.
 
 from __future__ import annotations
 
-import os
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Lock
@@ -19,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError, quoted
 from lockgate.core.journal.merkle import HASH, Frontier, Tile
 from lockgate.journal.log import Head, LogRow, Shard
+from lockgate.runtime.forks import on_fork
 from lockgate.runtime.postgres import BUSY_S, close_quietly, open_connection
 
 if TYPE_CHECKING:
@@ -207,7 +206,11 @@ class PostgresLog:
     def __init__(self, conninfo: str) -> None:
         self._conninfo = conninfo
         self._reset_connections()
-        _all.add(self)
+        on_fork(self._reset_after_fork)
+
+    def _reset_after_fork(self) -> None:
+        _abandoned.extend((self._db, *self._idle))
+        self._reset_connections()
 
     def _reset_connections(self) -> None:
         # Held by the thread that writes.
@@ -381,16 +384,5 @@ class PostgresLog:
         return JournalUnavailable(f"the log's database {why}", hint=hint)
 
 
-_all: weakref.WeakSet[PostgresLog] = weakref.WeakSet()
 # The parent's connections in a forked child: closing them would end them for the parent too.
 _abandoned: list[object] = []
-
-
-def _reset_after_fork() -> None:
-    for log in list(_all):
-        _abandoned.extend((log._db, *log._idle))
-        log._reset_connections()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_after_fork)

@@ -19,6 +19,7 @@ from stat import S_ISREG
 from time import monotonic
 
 from lockgate.core.errors import JournalUnavailable
+from lockgate.runtime.forks import on_fork
 from lockgate.runtime.private_files import PrivateFileKind
 
 try:
@@ -222,5 +223,4 @@ def _forked() -> None:
         each.close(remove=False)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+on_fork(_forked)

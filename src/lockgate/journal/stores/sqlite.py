@@ -26,7 +26,7 @@ from lockgate.core.errors import JournalDamaged, JournalUnavailable, quoted
 from lockgate.core.journal.merkle import HASH, Frontier, Tile
 from lockgate.journal.log import Head, LogRow, Shard
 from lockgate.journal.stores.spool import FileSpool, folder_of
-from lockgate.runtime.forks import minded
+from lockgate.runtime.forks import watch_forks
 from lockgate.runtime.private_files import PrivateFileKind
 
 # "lkgj": other programs' databases are refused, and ours is known to tools that look.
@@ -199,7 +199,7 @@ class SqliteLog:
         self._unfit = False
         self._abandoned = False
         self._forget()
-        minded(self)
+        watch_forks(self)
 
     def _forget(self) -> None:
         # Owner: whoever is in a transaction of this process.

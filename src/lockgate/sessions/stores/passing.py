@@ -22,6 +22,7 @@ from threading import Lock
 from time import monotonic, sleep
 
 from lockgate.core.errors import LockgateError, SessionsUnavailable, quoted
+from lockgate.runtime.forks import on_fork
 from lockgate.runtime.private_files import PrivateFileKind
 from lockgate.sessions.stores.doubts import Doubts, mark_of
 
@@ -308,5 +309,4 @@ def _forked() -> None:
         file.forget()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+on_fork(_forked)

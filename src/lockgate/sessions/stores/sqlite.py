@@ -20,7 +20,7 @@ from time import monotonic, time, time_ns
 from typing import NamedTuple
 
 from lockgate.core.errors import SessionsUnavailable, quoted
-from lockgate.runtime.forks import minded
+from lockgate.runtime.forks import on_fork, watch_forks
 from lockgate.runtime.private_files import PrivateFileKind
 from lockgate.sessions.stores.doubts import Doubts
 from lockgate.sessions.stores.passing import Mark, MarkFile, Passing
@@ -71,7 +71,7 @@ class SqliteSessions(SqlSessions):
         self._passing = Passing(path.with_name(f"{path.stem}-passing"), self._doubts)
         self._unfit = False
         self._forget()
-        minded(self)
+        watch_forks(self)
 
     def _forget(self) -> None:
         # Owner: whoever writes; of the connections, whoever has taken one out of the list.
@@ -410,10 +410,9 @@ _indexes: dict[tuple[int, int], int] = {}
 _indexing = Lock()
 
 
-def _forked() -> None:
+def _reset_lock() -> None:
     global _indexing
     _indexing = Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+on_fork(_reset_lock)
