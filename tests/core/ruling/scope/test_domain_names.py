@@ -1,0 +1,64 @@
+"""The endings of names: the list of top-level domains is whole, and every one of them counts."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from lockgate import Action, Gate, Policy
+from lockgate.core.ruling.origins import Leaf
+from lockgate.core.ruling.scope.border import OUTSIDE, border_from_scope, find_crossings
+from lockgate.core.ruling.scope.domain_names import (
+    COMMON_DOMAINS,
+    FILE_ENDINGS,
+    FILE_OR_DOMAIN_ENDINGS,
+    PRIVATE_DOMAINS,
+    TOP_LEVEL_DOMAINS,
+)
+
+# The shortest and the longest that IANA lists, with a few in between: a cut list lacks most of these.
+SPOT_CHECKS = ("com", "de", "travelersinsurance", "xn--vermgensberatung-pwb", "xn--p1ai", "xn--p1acf", "xn--3e0b707e")
+
+
+@pytest.mark.parametrize("ending", sorted(TOP_LEVEL_DOMAINS))
+def test_each_line_is_one_whole_domain(ending: str) -> None:
+    assert re.fullmatch(r"[a-z]{2,63}|xn--[a-z0-9]+(?:-[a-z0-9]+)*", ending)
+    if ending.startswith("xn--"):
+        readable = ending[4:].encode().decode("punycode")
+        assert not readable.isascii()
+        assert readable.encode("punycode").decode() == ending[4:]
+
+
+def test_the_list_is_whole() -> None:
+    assert TOP_LEVEL_DOMAINS.issuperset(SPOT_CHECKS)
+    assert len(TOP_LEVEL_DOMAINS - PRIVATE_DOMAINS) > 1400
+    assert sum(ending.startswith("xn--") for ending in TOP_LEVEL_DOMAINS) == 151
+
+
+def test_common_domains_are_registered_and_files_are_not() -> None:
+    assert COMMON_DOMAINS <= TOP_LEVEL_DOMAINS
+    assert FILE_ENDINGS.isdisjoint(COMMON_DOMAINS)
+    assert FILE_ENDINGS.isdisjoint(FILE_OR_DOMAIN_ENDINGS)
+
+
+def spellings() -> list[str]:
+    found = sorted(ending for ending in TOP_LEVEL_DOMAINS if ending.startswith("xn--"))
+    readable = [ending[4:].encode().decode("punycode") for ending in found]
+    # Signs that are no letters, such as vowel signs, end a name in prose: those spellings are not looked for.
+    return [*found, *(ending for ending in readable if ending.isalnum())]
+
+
+@pytest.mark.parametrize("ending", spellings())
+def test_an_international_name_in_prose_is_outside(ending: str) -> None:
+    edge = border_from_scope("hosts: example.com")
+    found = find_crossings(edge, [Leaf("text", f"the page at evil.{ending} says so")])
+    assert [each.rule for each in found] == [OUTSIDE]
+
+
+@pytest.mark.parametrize("host", ["evil.рф", "evil.рус", "evil.한국"])
+def test_a_call_that_names_a_host_outside_the_scope_pauses(host: str) -> None:
+    gate = Gate(policy=Policy(mode="research", research_scope="hosts: example.com"))  # type: ignore[arg-type]
+    decision = gate.session(goal="look at the lab").check("lookup", {"query": f"what does {host} say"})
+    assert decision.action is Action.PAUSE
+    assert any(found.rule == OUTSIDE for found in decision.findings)
