@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from lockgate.abuse_gate.identity import MAX_REMEMBERED, Identity
 from lockgate.abuse_gate.ladder import ClientStanding, Ladder
 from lockgate.abuse_gate.request import conversation as turns
+from lockgate.abuse_gate.request.json_body import UnreadableRequest, read_json
 from lockgate.abuse_gate.request.normalize import NormalizedRequest, RefusedRequest, normalize
 from lockgate.abuse_gate.responses import send_with_headers, strip_guardrail_headers
 from lockgate.abuse_gate.stores.bans_sqlite import SqliteBans
 from lockgate.core.requests.payload import InvalidPayload, Payload, PolicyContext, parse_payload
 from lockgate.core.requests.strikes import Standing, Subject
-from lockgate.core.strict_json import UnreadableRequest, read_json
 from lockgate.runtime.metrics import Metrics
 from lockgate.settings.abuse_gate import AbuseSettings
 from lockgate.verifiers.adapters import LocalRuleAdapter

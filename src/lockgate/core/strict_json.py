@@ -1,154 +1,157 @@
-"""JSON, as strictly as all parsers agree on and as leniently as any of them reads it; and why a request is not read."""
+"""JSON, read so that no two parsers can disagree about it: the one reader for JSON that Lockgate did not write itself.
+
+Python's own parser keeps the last of two equal keys, takes NaN for a number and calls itself for each level of
+nesting. With each of these an attacker can show Lockgate one message, and the tool or the application another.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Mapping
-from typing import Final, NamedTuple, Never, cast
-
-MAX_DEPTH: Final = 64
-# Of a number: to make one of thousands takes as long as to read a book.
-MAX_DIGITS: Final = 64
-# One after another in one text, as in a log of requests.
-MAX_DOCUMENTS: Final = 4_000
-# Objects and lists: each takes as long to look at as a page of text.
-MAX_CONTAINERS: Final = 20_000
-# A million small values take seconds to read, whatever their size in bytes.
-MAX_VALUES: Final = 500_000
+from enum import StrEnum
+from typing import Final, Literal, NamedTuple, Never, cast
 
 
-class RefusedRequest(NamedTuple):
-    """A request that is not read: the status it is answered with, and why, from a fixed list."""
+class JsonFault(StrEnum):
+    """Why a text is refused."""
 
-    status: int
-    reason: str
-
-
-REFUSALS: Final[Mapping[str, int]] = {
-    "not-json": 400,
-    "duplicate-key": 400,
-    "too-deep": 400,
-    "bad-form": 400,
-    "bad-multipart": 400,
-    "bad-text": 400,
-    "too-many-values": 413,
-    "too-many-parts": 413,
-    "too-much-text": 413,
-    "bad-content-type": 415,
-    "unknown-charset": 415,
-}
+    NOT_JSON = "not JSON"
+    DUPLICATE_KEY = "a key stands twice in one object"
+    BAD_CONSTANT = "NaN and Infinity are not JSON numbers"
+    BAD_NUMBER = "a number is too large or not allowed here"
+    TOO_DEEP = "nested too deeply"
+    TOO_MANY_VALUES = "too many values"
 
 
-class UnreadableRequest(Exception):
-    """Ends the reading of a request; never leaves this package's `normalize`."""
+class InvalidJson(ValueError):
+    """A text that is not JSON, or that two parsers might read differently.
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.refused = RefusedRequest(REFUSALS[reason], reason)
+    `value` is the key, the word or the digits at fault. `message`, `line` and `column` come from the parser, and are
+    set only for NOT_JSON.
+    """
 
-
-# A string to its end, or to the end of all, is one step: otherwise an open quotation mark costs the square of the size.
-_BRACKETS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
-
-
-def read_json(text: str) -> object:
-    """The value, or Refusal: for what is not JSON, and for what two parsers might read differently."""
-    _refuse_much(text)
-    try:
-        # What `decode` does, without looking for blanks where there are none.
-        value, end = _DECODER.raw_decode(text, 0 if text[:1] == "{" else _skip_blanks(text, 0))
-    except (ValueError, RecursionError):
-        raise UnreadableRequest("not-json") from None
-    if end != len(text) and _skip_blanks(text, end) != len(text):
-        raise UnreadableRequest("not-json")
-    return cast(object, value)
+    def __init__(self, fault: JsonFault, value: str = "", *, message: str = "", line: int = 0, column: int = 0) -> None:
+        super().__init__(fault.value)
+        self.fault = fault
+        self.value = value
+        self.message = message
+        self.line = line
+        self.column = column
 
 
-_BLANKS = re.compile(r"[ \t\n\r]*+")
+class JsonLimits(NamedTuple):
+    """What is counted before anything is parsed; None for no limit.
+
+    The parser calls itself for each level, and a million small values take seconds whatever their size in bytes.
+    """
+
+    depth: int
+    containers: int | None = None
+    values: int | None = None
 
 
-def _skip_blanks(text: str, at: int) -> int:
-    match = _BLANKS.match(text, at)
-    return match.end() if match is not None else at
+class JsonReader:
+    """One way to read JSON. Make it once: making a decoder takes longer than reading a short message.
+
+    Without an option that allows them, duplicate keys, NaN, Infinity and control characters in strings are refused.
+    `floats` says which numbers with a fraction or an exponent are read: all, the finite ones, or none. `max_digits`
+    bounds integers: converting thousands of digits takes quadratic time.
+    """
+
+    def __init__(
+        self,
+        *,
+        limits: JsonLimits | None = None,
+        floats: Literal["all", "finite", "none"] = "finite",
+        max_digits: int | None = None,
+        allow_duplicate_keys: bool = False,
+        allow_constants: bool = False,
+        allow_control_characters: bool = False,
+    ) -> None:
+        self._limits = limits
+        self._max_digits = max_digits
+        self._decode = json.JSONDecoder(
+            object_pairs_hook=None if allow_duplicate_keys else object_from_pairs,
+            parse_constant=None if allow_constants else _refuse_constant,
+            parse_float={"all": None, "finite": _parse_finite, "none": _refuse_number}[floats],
+            parse_int=None if max_digits is None else self._parse_int,
+            strict=not allow_control_characters,
+        ).decode
+
+    def read(self, text: str) -> object:
+        """Return the one value in the text, or raise InvalidJson."""
+        if self._limits is not None:
+            check_limits(text, self._limits)
+        if text.startswith("\ufeff"):
+            raise InvalidJson(JsonFault.NOT_JSON, message="unexpected byte order mark", line=1, column=1)
+        try:
+            return cast(object, self._decode(text))
+        except InvalidJson:
+            raise
+        except json.JSONDecodeError as error:
+            raise InvalidJson(
+                JsonFault.NOT_JSON, message=error.msg.lower(), line=error.lineno, column=error.colno
+            ) from None
+        except RecursionError:
+            raise InvalidJson(JsonFault.TOO_DEEP) from None
+        except ValueError:  # Python itself refuses to convert an integer of thousands of digits
+            raise InvalidJson(JsonFault.BAD_NUMBER) from None
+
+    def _parse_int(self, digits: str) -> int:
+        return int(digits) if self._max_digits is None or len(digits) <= self._max_digits else _refuse_number(digits)
 
 
-def read_leniently(text: str) -> list[object]:
-    """The values that some parser finds where `read_json` finds none: one after another, with NaN, with more behind."""
-    _refuse_much(text)
-    found: list[object] = []
-    at = 0
-    try:
-        while start := _BEGINS.match(text, at):
-            value, at = _LENIENT.raw_decode(text, start.end() - 1)
-            found.append(value)
-            if len(found) > MAX_DOCUMENTS:
-                raise UnreadableRequest("too-many-values")
-    except (ValueError, RecursionError):
-        pass
-    return found
+# A string to its end, or to the end of the text, is one step: an open quotation mark would otherwise cost quadratic
+# time.
+_BRACKETS: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 
 
-_BEGINS = re.compile(r"[\s,;]*+[{\[]")
-
-
-def _refuse_much(text: str) -> None:
-    # Counted before anything is built: the parser calls itself for each level.
-    if _occurs_more_than(text, "{", MAX_DEPTH // 2) or _occurs_more_than(text, "[", MAX_DEPTH // 2):
-        _refuse_depth(text)
+def check_limits(text: str, limits: JsonLimits) -> None:
+    """Raise InvalidJson if the text has more than the limits allow; nothing is parsed for it."""
+    brackets = text.count("[") + text.count("{")
+    if brackets > limits.depth:
+        _walk_brackets(text, limits)
     # Each value takes a character at least.
-    if len(text) > MAX_VALUES and max(text.count("[") + text.count("{"), text.count(",")) > MAX_VALUES:
-        raise UnreadableRequest("too-many-values")
+    if limits.values is not None and len(text) > limits.values < max(brackets, text.count(",")):
+        raise InvalidJson(JsonFault.TOO_MANY_VALUES)
 
 
-def _occurs_more_than(text: str, mark: str, most: int) -> bool:
-    """Whether a mark is in a text more often than that. Found and not counted: few are found in no time."""
-    at = -1
-    for _ in range(most + 1):
-        at = text.find(mark, at + 1)
-        if at < 0:
-            return False
-    return True
-
-
-def _refuse_depth(text: str) -> None:
+def _walk_brackets(text: str, limits: JsonLimits) -> None:
     depth = containers = 0
     for match in _BRACKETS.finditer(text):
         first = text[match.start()]
         if first in "[{":
             depth += 1
             containers += 1
-            if depth > MAX_DEPTH:
-                raise UnreadableRequest("too-deep")
-            if containers > MAX_CONTAINERS:
-                raise UnreadableRequest("too-many-values")
+            if depth > limits.depth:
+                raise InvalidJson(JsonFault.TOO_DEEP)
+            if limits.containers is not None and containers > limits.containers:
+                raise InvalidJson(JsonFault.TOO_MANY_VALUES)
         elif first in "]}":
             depth -= 1
 
 
-def _object_from_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    # One parser keeps the first of two equal keys, another the last: the gate and the app would read two requests.
-    body = dict(pairs)
-    if len(body) != len(pairs):
-        raise UnreadableRequest("duplicate-key")
-    return body
+def object_from_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return the object of these members; raise InvalidJson, which names the key, if one stands there twice."""
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise InvalidJson(JsonFault.DUPLICATE_KEY, key)
+            seen.add(key)
+    return value
 
 
-def _refuse_constant(_name: str) -> Never:
-    raise UnreadableRequest("not-json")
+def _refuse_constant(word: str) -> Never:
+    raise InvalidJson(JsonFault.BAD_CONSTANT, word)
 
 
-def _parse_int(digits: str) -> int:
-    if len(digits) > MAX_DIGITS:
-        raise UnreadableRequest("not-json")
-    return int(digits)
+def _refuse_number(digits: str) -> Never:
+    raise InvalidJson(JsonFault.BAD_NUMBER, digits)
 
 
-def _parse_int_leniently(digits: str) -> int:
-    return int(digits) if len(digits) <= MAX_DIGITS else 0
-
-
-_DECODER: Final = json.JSONDecoder(
-    object_pairs_hook=_object_from_pairs, parse_constant=_refuse_constant, parse_int=_parse_int
-)
-_LENIENT: Final = json.JSONDecoder(object_pairs_hook=_object_from_pairs, parse_int=_parse_int_leniently, strict=False)
+def _parse_finite(digits: str) -> float:
+    value = float(digits)
+    return value if math.isfinite(value) else _refuse_number(digits)

@@ -33,7 +33,8 @@ from lockgate.abuse_gate.request.content_kinds import (
     possible_texts,
     printable_words,
 )
-from lockgate.abuse_gate.request.conversation import ConversationReader, UnreadableRequest, read_json
+from lockgate.abuse_gate.request.conversation import ConversationReader
+from lockgate.abuse_gate.request.json_body import UnreadableRequest, read_json
 from lockgate.abuse_gate.request.multipart import parse_parameters
 from lockgate.abuse_gate.request.normalize import UNREAD, InspectedUpload, Upload
 from lockgate.core.requests.assessment import TOO_BROAD

@@ -21,7 +21,8 @@ from typing import Any, Final, NamedTuple
 
 from lockgate.abuse_gate.identity import AmbiguousCredential, Identity, Name, parse_address, principal_from_scope
 from lockgate.abuse_gate.proxy.server import send_error
-from lockgate.abuse_gate.request.conversation import SETTING_KEYS, UnreadableRequest, read_json
+from lockgate.abuse_gate.request.conversation import SETTING_KEYS
+from lockgate.abuse_gate.request.json_body import UnreadableRequest, read_json
 from lockgate.abuse_gate.responses import App, Message, Receive, Scope, Send, Stop
 from lockgate.core.errors import InvalidConfig
 

@@ -26,21 +26,8 @@ from lockgate.abuse_gate.request.content_kinds import (
     possible_texts,
     printable_words,
 )
+from lockgate.abuse_gate.request.json_body import UnreadableRequest, read_json
 from lockgate.core.requests.payload import MAX_PROMPT_CHARACTERS
-from lockgate.core.strict_json import REFUSALS, RefusedRequest, UnreadableRequest, read_json, read_leniently
-
-__all__ = [
-    "REFUSALS",
-    "ConversationReader",
-    "RefusedRequest",
-    "Turn",
-    "UnreadableRequest",
-    "Upload",
-    "begins_like_json",
-    "read_json",
-    "read_leniently",
-    "source_name",
-]
 
 MAX_TURNS: Final = 8192
 MAX_UPLOADS: Final = 32

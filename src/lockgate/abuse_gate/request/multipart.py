@@ -6,7 +6,7 @@ import re
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from lockgate.abuse_gate.request.conversation import UnreadableRequest
+from lockgate.abuse_gate.request.json_body import UnreadableRequest
 
 MAX_PARTS: Final = 128
 MAX_PART_HEADER_BYTES: Final = 8192

@@ -24,17 +24,19 @@ from lockgate.abuse_gate.request.content_kinds import (
     printable_words,
 )
 from lockgate.abuse_gate.request.conversation import (
-    REFUSALS,
     SEPARATOR,
     ConversationReader,
-    RefusedRequest,
     Turn,
-    UnreadableRequest,
     Upload,
     begins_like_json,
+    source_name,
+)
+from lockgate.abuse_gate.request.json_body import (
+    REFUSALS,
+    RefusedRequest,
+    UnreadableRequest,
     read_json,
     read_leniently,
-    source_name,
 )
 from lockgate.abuse_gate.request.multipart import MultipartPart, parse_parameters, split_parts
 from lockgate.core.requests.payload import MAX_META, MAX_PROMPT_CHARACTERS, MAX_RULE_HITS, MODALITIES, PolicyContext
@@ -229,7 +231,7 @@ def _parse_content_type(content_type: str, reason: str) -> tuple[str, dict[str, 
 def _find_json(text: str, *, must: bool) -> tuple[list[object], bool]:
     """The values that a parser may find in a text, and whether it is JSON and nothing else.
 
-    Where it must be that, and where it could be read in two ways, Refusal.
+    Raise UnreadableRequest where it must be that, and where two parsers could read it differently.
     """
     if not must and not begins_like_json(text):
         return [], False

@@ -20,8 +20,8 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from lockgate.abuse_gate.request.content_kinds import MEDIA, detect_kind
+from lockgate.abuse_gate.request.json_body import UnreadableRequest, read_json
 from lockgate.abuse_gate.request.multipart import parse_parameters, split_parts
-from lockgate.core.strict_json import UnreadableRequest, read_json
 
 # Names under which words stand, or the parts that they are divided into.
 _WORDS: Final = frozenset(
