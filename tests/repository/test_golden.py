@@ -351,7 +351,7 @@ def variables(_: Place, __: object) -> str:
     found = []
     for each in (*verifiers.VARIABLES, *abuse_gate.VARIABLES):
         bounds = f" from {each.least:,} to {each.most:,}" if each.most else ""
-        allowed = "|".join(getattr(each, "split_words", ()))
+        allowed = "|".join(getattr(each, "words", ()))
         secret = " secret" if each.secret else ""
         found.append(" ".join(f"{each.name} = {each.default}{bounds} {allowed}{secret}".split()))
     known = {line.split()[0] for line in found}

@@ -139,7 +139,7 @@ def test_a_killed_worker_and_the_end_lose_nothing_that_was_acknowledged(home: li
     host = assemble.host_from_settings(Settings(state_dir=tmp_path / "state" / "lockgate"))
     try:
         journal: Any = host.gate.journal
-        log = journal.log()
+        log = journal.open_log()
         for id, receipt in acknowledged:
             kept = host.decision(id)
             assert kept is not None

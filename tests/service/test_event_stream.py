@@ -158,7 +158,7 @@ def test_questions_sessions_and_heads_are_told_of(ask: Asking, house: Host) -> N
             await asyncio.to_thread(house.end, "s2")
             assert (await client.next("session")).data == {"id": "s2", "ended": True}
             journal: Any = house.gate.journal
-            await asyncio.to_thread(journal.log().checkpoint)
+            await asyncio.to_thread(journal.open_log().checkpoint)
             assert (await client.next("journal")).data["state"] == "sound"
 
     asyncio.run(follow())

@@ -239,11 +239,11 @@ def test_a_bug_or_a_full_queue_does_not_hide_a_block_either(
     ask("POST", "/v1/sessions", {"id": "s2", "goal": "send mallory@evil.example a mail"})
 
     class Crowded:
-        def start(self, *_: object) -> None:
+        def submit(self, *_: object) -> None:
             raise Full
 
     with monkeypatch.context() as patch:
-        patch.setattr(ask.api, "_pool", Crowded())
+        patch.setattr(ask.api, "_lane", Crowded())
         assert ask("POST", "/v1/sessions/s2/blocks", data=b"{").status == 400
     assert ask("POST", "/v1/sessions/s2/checks", MAIL).json["action"] == "PAUSE"
 

@@ -21,7 +21,7 @@ OPERATIONS = {
 def test_no_5xx_and_no_undocumented_status(besieged: Asking, monkeypatch: Any) -> None:
     import schemathesis
 
-    monkeypatch.setattr(besieged.api, "adapter_from_environment", LocalRuleAdapter())
+    monkeypatch.setattr(besieged.api, "adapter", LocalRuleAdapter())
     token = besieged.tokens.token(Who.PERSON)
     schema: Any = schemathesis.openapi.from_asgi("/openapi.json", besieged.api, headers={"host": HOST})
     left = dict(OPERATIONS)

@@ -328,7 +328,7 @@ def test_old_sessions_are_forgotten_now_and_then(
             loop.call_soon_threadsafe(enough.set)
             return 0
 
-        monkeypatch.setattr(house, "prune_record", prune)
+        monkeypatch.setattr(house, "prune", prune)
         sent: list[dict[str, str]] = []
 
         async def send(message: dict[str, str]) -> None:
@@ -450,7 +450,7 @@ def test_stores_that_fail_are_unavailable_and_never_a_pass(
     def broken(*_: object, **__: object) -> None:
         raise SessionsUnavailable("the disk is full")
 
-    for name in ("feed", "append", "session", "sessions", "rulings", "ruling", "make", "tallies", "probe"):
+    for name in ("read_entries", "append", "session", "sessions", "rulings", "ruling", "create", "tallies", "test_write"):
         monkeypatch.setattr(house.store, name, broken)
     for method, path, body in (
         ("GET", "/v1/sessions", None),
@@ -492,7 +492,7 @@ def test_a_journal_that_fails_shows(ask: Asking, house: Host, monkeypatch: pytes
 
 
 def test_without_approvals_nobody_is_asked(ask: Asking, house: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(house.gate, "record_approvals", None)
+    monkeypatch.setattr(house.gate, "approvals", None)
     assert ask("GET", "/v1/approvals").code == "no-approvals"
 
 
@@ -502,7 +502,7 @@ def test_what_nobody_has_thought_of_is_said_without_its_words(
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("somebody's secret")
 
-    monkeypatch.setattr(house, "check_shards", broken)
+    monkeypatch.setattr(house, "check", broken)
     reply = ask("POST", "/v1/sessions/s1/checks", {"tool": "bash", "arguments": {}})
     assert (reply.status, reply.code) == (500, "internal")
     assert "secret" not in reply.body.decode() + caplog.text

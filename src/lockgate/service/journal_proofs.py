@@ -43,7 +43,7 @@ def log_of(gate: Gate) -> Journal:
     found: Any = gate.journal
     if found is None:
         raise Problem(404, "no-journal", "the journal is switched off", hint="`security.audit.enabled` says so")
-    found = found.log() if callable(getattr(found, "open_log", None)) else found
+    found = found.open_log() if callable(getattr(found, "open_log", None)) else found
     if not isinstance(found, Journal):
         # One that cannot be used says why when it is.
         found.enqueue([], durable=False)

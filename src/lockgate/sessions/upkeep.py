@@ -95,7 +95,7 @@ def _try_writing(journal: Any) -> None:
     """A change of the journal that changes nothing; where it cannot be used, its error."""
     if journal is None:
         return
-    journal = journal.log() if callable(getattr(journal, "open_log", None)) else journal
+    journal = journal.open_log() if callable(getattr(journal, "open_log", None)) else journal
     if hasattr(journal, "store"):
         with journal.store.writing(durable=False):
             pass
