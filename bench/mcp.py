@@ -31,7 +31,7 @@ for line in sys.stdin.buffer:
     if "id" in asked:
         os.write(1, json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}).encode() + b"\\n")
 """
-LIMIT_MS = 0.6
+LIMIT_MS = 2.0
 # An agent thinks between calls, for longer than this.
 PAUSE_S = 0.005
 WARM = 20

@@ -101,9 +101,7 @@ def sessions_from_settings(settings: Settings) -> SessionStore:
     if settings.server.database:
         from lockgate.sessions.stores.postgres import PostgresSessions
 
-        # What could not be kept there is noted here, for whoever rules next on this machine.
-        doubts = None if settings.state_dir is None else settings.state_dir / "sessions-doubted"
-        return PostgresSessions(settings.server.database, doubts=doubts)
+        return PostgresSessions(settings.server.database)
     if settings.state_dir is None:
         raise InvalidConfig("there is no folder to keep sessions in", hint="set HOME or XDG_STATE_HOME")
     from lockgate.sessions.stores.sqlite import SqliteSessions

@@ -72,7 +72,7 @@ def again(place: str, tmp_path: Path) -> Iterator[Callable[[], SessionStore]]:
     opened: list[PostgresSessions] = []
 
     def again() -> SessionStore:
-        opened.append(PostgresSessions(place, doubts=tmp_path / "doubted"))
+        opened.append(PostgresSessions(place))
         return opened[-1]
 
     yield again

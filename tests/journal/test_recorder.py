@@ -592,79 +592,7 @@ def test_thousands_of_rulings_from_many_threads_are_sound_and_in_the_order_of_th
         assert listed(store, session) == [(each.id, each.trust.word, each.digest) for each in session.blocks]
 
 
-def test_passes_that_wait_are_on_record_in_the_order_of_their_numbers(
-    journal: Journal, store: Store, opened: Make
-) -> None:
-    session = opened(journal)
-    first, promised, _ = session.check_later("list_files", {})
-    # Nothing is promised before something was stored.
-    assert promised is None
-    assert first.receipt is not None
-    waits: list[tuple[Decision, Callable[[], Receipt]]] = []
-    for turn in range(20):
-        decision, promised, finish = session.check_later("send_email", {"to": f"ann{turn}@docs.example"})
-        assert (finish is None) == (promised is None)
-        if finish is not None:
-            before = len(session.history)
-            finish()
-            assert len(session.history) == before + 1
-        assert decision.action is Action.CONTINUE
-        # A store in memory has no place for what waits.
-        assert (promised is None) == (store.spool is None) == (decision.receipt is not None)
-        if promised is not None:
-            waits.append((decision, promised))
-        if turn % 7 == 3:
-            # What is held waits for nothing, and everything before it is on record first.
-            held, promised, _ = session.check_later("send_email", {**CALL, "n": turn})
-            assert (held.action, promised) == (Action.PAUSE, None)
-            holds(journal, held, "send_email")
-        session.add(f"note {turn}", source="file:notes.txt")
-    for decision, promised in reversed(waits):
-        holds(journal, decision._replace(receipt=promised()), "send_email")
-        assert promised() == promised()
-    assert [each["seq"] for each in records(store)[1:]] == list(range(1, 25))
-    # The last note came after the last ruling.
-    assert listed(store, session) == [(each.id, each.trust.word, each.digest) for each in session.blocks[:-1]]
-    whole(store)
-
-
-@pytest.mark.parametrize("failure", FAILURES)
-def test_a_journal_that_promises_and_fails_gives_no_receipt(failure: str, opened: Make) -> None:
-    class Promises(Scripted):
-        def promise(self, records: Sequence[bytes]) -> Callable[[], tuple[Receipt, ...]] | None:
-            return self.enqueue(records, durable=False)
-
-    journal = Promises(failure)
-    session = opened(journal)
-    decision, promised, _ = session.check_later("send_email", {"to": "ann@docs.example"})
-    if promised is None:
-        # It did not even promise; where it said so, there is still the straight way.
-        assert (decision.action is Action.CONTINUE) == (failure == "gives no function") == bool(decision.receipt)
-        return
-    assert (decision.action, decision.receipt) == (Action.CONTINUE, None)
-    with pytest.raises(JournalUnavailable) as caught:
-        promised()
-    assert "canary" not in str(caught.value)
-
-
-def test_after_a_gap_nothing_waits_before_it_is_owned_up_to(opened: Make) -> None:
-    class Promises(Scripted):
-        promises = 0
-
-        def promise(self, records: Sequence[bytes]) -> Callable[[], tuple[Receipt, ...]] | None:
-            self.promises += 1
-            return self.enqueue(records, durable=False)
-
-    journal = Promises("fails")
-    session = opened(journal)
-    assert session.check("send_email", {"to": "ann@docs.example"}).action is Action.PAUSE
-    decision, promised, _ = session.check_later("send_email", {"to": "ann@docs.example"})
-    assert (decision.receipt is not None, promised, journal.promises) == (True, None, 0)
-    assert [parse_record(each)["kind"] for each in journal.kept] == ["gap", "ruling"]
-    assert session.check_later("send_email", {"to": "ann@docs.example"})[1] is not None
-
-
-def test_where_a_witness_is_waited_for_nothing_waits(opened: Make) -> None:
+def test_a_pass_without_its_witness_is_followed_by_the_pause_that_counts(opened: Make) -> None:
     class Strict(Scripted):
         def enqueue(self, records: Sequence[bytes], *, durable: bool) -> Callable[[], tuple[Receipt, ...]]:
             stored = super().enqueue(records, durable=durable)
@@ -677,8 +605,7 @@ def test_where_a_witness_is_waited_for_nothing_waits(opened: Make) -> None:
 
     journal = Strict()
     journal.unwitnessed = Scripted()  # type: ignore[attr-defined]
-    decision, promised, _ = opened(journal).check_later("send_email", {"to": "ann@docs.example"})
-    assert (decision.action, promised) == (Action.PAUSE, None)
+    assert opened(journal).check("send_email", {"to": "ann@docs.example"}).action is Action.PAUSE
     assert [parse_record(each)["action"] for each in journal.kept] == ["CONTINUE"]
     assert [parse_record(each)["action"] for each in journal.unwitnessed.kept] == ["PAUSE"]  # type: ignore[attr-defined]
 

@@ -7,23 +7,22 @@ import os
 import subprocess
 import sys
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from hashlib import sha256
 from pathlib import Path
-from threading import Barrier, BrokenBarrierError, Event
-from time import monotonic, sleep, time
+from time import time
 from typing import Any
 
 import pytest
 
 from lockgate import Gate
 from lockgate.core.errors import SessionsUnavailable
+from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.text.scanner import Scanner
-from lockgate.core.vocabulary import Action
+from lockgate.core.vocabulary import Action, Receipt
 from lockgate.gate.approvals_memory import MemoryApprovals
-from lockgate.mcp import checkpoint as mcp
 from lockgate.mcp import messages as wire
 from lockgate.mcp.checkpoint import MAX_PART, McpCheckpoint, McpParts
 from lockgate.mcp.tool_pins import ToolPins, server_name
@@ -87,7 +86,6 @@ class Rig:
     def answers(self, message: object) -> None:
         """The server."""
         self.point.from_server(message if isinstance(message, bytes) else wire.line_of(message))
-        self.point.idle()
 
     def initialize(self, *, elicitation: object = None, version: str = "2025-06-18") -> None:
         able = {} if elicitation is None else {"elicitation": elicitation}
@@ -258,13 +256,6 @@ def test_pictures_and_progress_are_not_noted(rig: Rig) -> None:
     assert len(rig.client) == 2_002
 
 
-def test_what_was_passed_on_counts_even_if_nobody_was_idle_since(rig: Rig) -> None:
-    rig.point.from_server(wire.line_of({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"text": POISON}]}}))
-    rig.forget()
-    rig.call("send_email", HIJACKED)
-    assert rig.denied()
-
-
 def other_host(rig: Rig) -> Host:
     """Another process, as far as anybody can tell."""
     return rig.open_host(rig.host.gate)
@@ -274,154 +265,103 @@ def poisoned(more: str = "") -> bytes:
     return wire.line_of({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"text": POISON + more}]}})
 
 
-@pytest.fixture
-def slow(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nobody notes anything by themselves."""
-    monkeypatch.setattr(mcp, "_SOON_S", 3600.0)
-    yield
-    rig.point.close()
+# Kept, and then passed on
 
 
-@pytest.mark.usefixtures("slow")
-def test_a_call_by_another_checkpoint_waits_for_what_is_passed_on(rig: Rig) -> None:
+def test_an_answer_is_in_the_store_before_the_client_gets_it(rig: Rig) -> None:
     """The next call may come by another server's checkpoint, which sees only what is kept."""
     other = other_host(rig)
-    rig.point.from_server(poisoned())
-    assert len(rig.client) == 1
-    assert other.blocks("s1") == []
-    with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(other.check, "s1", "mcp__mail__send_email", HIJACKED)
-        sleep(0.05)
-        assert not asked.done()
-        rig.point.idle()
-        held = asked.result(30)
-    assert held.decision.action is Action.PAUSE
-    assert held.context == 1
-
-
-def test_what_was_passed_on_is_noted_in_a_moment_and_so_is_the_ruling(rig: Rig) -> None:
-    """Whatever the server and the client do from there on: nothing, say."""
-    other = other_host(rig)
-    rig.point.from_server(poisoned())
-    assert other.check("s1", "mcp__mail__send_email", HIJACKED).context == 1
-    until = monotonic() + 30
-    while not other.blocks("s1") and monotonic() < until:
-        sleep(0.01)
-    assert len(other.blocks("s1")) == 1
-
-
-def test_two_threads_with_a_first_answer_each_have_one_mark(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a server over HTTP brings them."""
-    real, barrier = rig.host.passing, Barrier(2)
-
-    def passing(session: str) -> object:
-        with suppress(BrokenBarrierError):
-            barrier.wait(0.2)
-        return real(session)
-
-    monkeypatch.setattr(rig.host, "passing", passing)
-    with ThreadPoolExecutor(2) as pool:
-        for done in [pool.submit(rig.point.from_server, poisoned(f" {number}")) for number in range(2)]:
-            done.result(30)
-    rig.point.idle()
-    assert other_host(rig).check("s1", "mcp__mail__send_email", HIJACKED).context == 2
-
-
-@pytest.mark.usefixtures("slow")
-def test_a_checkpoint_does_not_wait_for_itself(rig: Rig) -> None:
-    rig.point.from_server(poisoned())
-    rig.forget()
-    began = monotonic()
-    rig.call("send_email", HIJACKED)
-    assert rig.denied()
-    assert monotonic() - began < 4
-    # And neither does anybody else from then on.
-    assert other_host(rig).check("s1", "mcp__mail__send_email", HIJACKED).context == 1
-
-
-@pytest.mark.parametrize("why", ["long", "many", "unmarked", "failing"])
-def test_all_else_is_noted_before_it_is_passed_on(rig: Rig, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
-    other = other_host(rig)
-    noted: list[int] = []
-    if why == "many":
-        for number in range(16):
-            rig.point.from_server(wire.line_of({"jsonrpc": "2.0", "id": number, "result": f"fine weather {number}"}))
-    elif why == "unmarked":
-        monkeypatch.setattr(rig.host, "passing", lambda _: None)
-    elif why == "failing":
-        monkeypatch.setattr(rig.host, "passing", lambda _: 1 / 0)
-    rig.point._to_client = lambda _: noted.append(sum(POISON in each.content for each in other.blocks("s1")))
-    rig.point.from_server(poisoned(" and more" * 10_000 if why == "long" else ""))
-    assert noted == [1]
+    kept: list[int] = []
+    rig.point._to_client = lambda _: kept.append(sum(POISON in each.content for each in other.blocks("s1")))
+    for more in ("", " and more" * 10_000):
+        rig.point.from_server(poisoned(more))
+    assert kept == [1, 2]
     assert other.check("s1", "mcp__mail__send_email", HIJACKED).decision.action is Action.PAUSE
 
 
-def test_what_is_long_and_could_not_be_noted_is_marked_all_the_same(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ruling_is_recorded_and_kept_before_the_server_gets_the_call(tmp_path: Path, scanner: Scanner) -> None:
+    recorded: list[bytes] = []
+
+    class Journal:
+        def enqueue(self, records: Sequence[bytes], *, durable: bool) -> Callable[[], tuple[Receipt, ...]]:
+            recorded.extend(records)
+            return lambda: tuple(Receipt("o", 0, leaf_hash(each)) for each in records)
+
+    rig = Rig(tmp_path, scanner, journal=Journal())
     other = other_host(rig)
-    monkeypatch.setattr("lockgate.sessions.stores.sqlite._BUSY_S", 0.0)
-    monkeypatch.setattr(rig.point, "_empty", lambda: 1 / 0)
-    rig.point.from_server(poisoned(" and more" * 10_000))
-    assert len(rig.client) == 1
-    assert other.check("s1", "mcp__mail__send_email", {"to": "ann@example.com"}).decision.action is Action.PAUSE
+    seen: list[tuple[int, list[str]]] = []
+    rig.point._to_server = lambda *_: seen.append((len(recorded), [each.tool for each in other.decisions()]))
+    rig.call("read_inbox", {})
+    assert seen == [(1, ["mcp__mail__read_inbox"])]
 
 
-@pytest.mark.usefixtures("slow")
-def test_what_could_not_be_noted_after_it_was_passed_on_holds_every_call(
+def test_an_answer_that_cannot_be_kept_is_not_passed_on(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise SessionsUnavailable("the disk is full")
+
+    id = rig.call("read_inbox", {})
+    rig.forget()
+    monkeypatch.setattr(rig.host, "add", fail)
+    rig.result(id, POISON)
+    told = rig.told()
+    assert told["id"] == id
+    assert "not passed on by Lockgate: the disk is full" in told["error"]["message"]
+    assert POISON not in str(told)
+    rig.forget()
+    # A request of the server gets an error, so that the server does not wait for ever.
+    rig.answers({"jsonrpc": "2.0", "id": 5, "method": "sampling/createMessage", "params": {"text": POISON}})
+    assert rig.client == []
+    assert json.loads(rig.server[0])["error"]["message"] == "not passed on by Lockgate: the disk is full"
+    rig.forget()
+    # What answers no request of the client is dropped.
+    rig.answers({"jsonrpc": "2.0", "id": 6, "result": {"content": [{"text": POISON}]}})
+    assert (rig.client, rig.server) == ([], [])
+    monkeypatch.undo()
+    assert [each.ran for each in other_host(rig).decisions()] == ["failed"]
+    rig.result(rig.call("read_inbox", {}), "hello")
+    assert ("mcp:mail:read_inbox", "hello") in rig.blocks()
+
+
+def test_a_store_that_fails_lets_neither_answers_nor_high_risk_calls_through(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = other_host(rig)
-    monkeypatch.setattr("lockgate.sessions.stores.sqlite._BUSY_S", 0.0)
-    rig.point.from_server(wire.line_of({"jsonrpc": "2.0", "id": 1, "result": "fine weather"}))
-    real = rig.host.add
-    monkeypatch.setattr(rig.host, "add", lambda *_, **__: 1 / 0)
-    rig.point.idle()
-    assert other.check("s1", "mcp__mail__send_email", {"to": "ann@example.com"}).decision.action is Action.PAUSE
-    monkeypatch.setattr(rig.host, "add", real)
-    rig.point.idle()
-    assert other.check("s1", "mcp__mail__send_email", {"to": "ann@example.com"}).context == 1
+    id = rig.call("read_inbox", {})
+    rig.forget()
+
+    def fail(*_: object, **__: object) -> None:
+        raise SessionsUnavailable("the disk is full")
+
+    monkeypatch.setattr(rig.host.store, "append", fail)
+    rig.result(id, POISON)
+    assert "error" in rig.told()
+    rig.forget()
+    rig.call("send_email", {"to": "ann@example.com"})
+    assert "the disk is full" in rig.denied()
+    monkeypatch.undo()
+    # The client never got the answer. The session cannot know that, so a person decides.
+    rig.forget()
+    rig.call("send_email", {"to": "ann@example.com"})
+    assert "cap:context-unknown" in rig.denied()
 
 
-def test_what_could_not_be_noted_is_tried_again_by_itself(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others wait for it: whether this server ever says anything more or not."""
-    monkeypatch.setattr(mcp, "_AGAIN_S", 0.01)
-    real, failed = rig.point._empty, Event()
-
-    def fails() -> None:
-        failed.set()
-        raise SessionsUnavailable("on purpose")
-
-    monkeypatch.setattr(rig.point, "_empty", fails)
-    rig.point.from_server(poisoned())
-    assert failed.wait(30)
-    monkeypatch.setattr(rig.point, "_empty", real)
-    assert other_host(rig).check("s1", "mcp__mail__send_email", HIJACKED).context == 1
-
-
-def test_without_a_thread_for_it_all_is_noted_at_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(_: object) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(mcp.Thread, "start", start)
-    rig.point.from_server(poisoned())
-    assert len(other_host(rig).blocks("s1")) == 1
-    rig.call("read_inbox", {})
-    assert len(rig.server) == 1
-    assert [each.tool for each in other_host(rig).decisions()] == ["mcp__mail__read_inbox"]
+def test_answers_of_several_threads_are_all_kept(rig: Rig) -> None:
+    """As a server over HTTP brings them."""
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(rig.point.from_server, poisoned(f" {number}")) for number in range(16)]:
+            done.result(30)
+    assert len(rig.client) == 16
+    assert len(other_host(rig).blocks("s1")) == 16
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
-def test_an_answer_that_comes_before_the_call_is_counted_in_is_its_outcome(rig: Rig, size: int) -> None:
-    """The server may have answered, and the answer be noted, while the call is still being passed on."""
-
+def test_an_answer_that_comes_while_the_call_is_forwarded_is_its_outcome(rig: Rig, size: int) -> None:
     def answers(line: bytes, _: object) -> None:
         rig.server.append(line)
         id = json.loads(line)["id"]
         rig.point.from_server(wire.line_of({"jsonrpc": "2.0", "id": id, "result": {"content": [{"text": "x" * size}]}}))
-        rig.point.idle()
 
     rig.point._to_server = answers
     rig.call("read_inbox", {})
-    rig.point.idle()
     (kept,) = other_host(rig).decisions()
     assert (kept.tool, kept.ran) == ("mcp__mail__read_inbox", "ran")
 
@@ -432,39 +372,52 @@ from concurrent.futures import Future
 from pathlib import Path
 from lockgate.gate.gate import Gate
 from lockgate.sessions import Host
-from lockgate.mcp.checkpoint import Checkpoint, Parts
-from lockgate.mcp.tool_pins import Pins
+from lockgate.mcp.checkpoint import McpCheckpoint, McpParts
+from lockgate.mcp.tool_pins import ToolPins
 from lockgate.sessions.stores.sqlite import SqliteSessions
-folder = Path(sys.argv[1])
+
+def kill(*_):
+    os.kill(os.getpid(), 9)
+
+folder, when = Path(sys.argv[1]), sys.argv[2]
+host = Host(Gate(), SqliteSessions(folder / "sessions.db"))
 parts = Future()
-parts.set_result(Parts(Host(Gate(), SqliteSessions(folder / "sessions.db")), "s1", Pins(None, "mail"), None))
-point = Checkpoint(parts, server="mail", to_server=print, to_client=lambda _: os.kill(os.getpid(), 9))
+parts.set_result(McpParts(host, "s1", ToolPins(None, "mail"), None))
+point = McpCheckpoint(parts, server="mail", to_server=print, to_client=kill if when == "after" else print)
+if when == "before":
+    host.store.append = kill
 point.from_server(sys.stdin.buffer.readline())
 """
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
-def test_one_that_is_killed_right_after_it_passed_something_on_leaves_the_context_unknown(
-    rig: Rig, tmp_path: Path
-) -> None:
-    assert other_host(rig).check("s1", "mcp__mail__send_email", {"to": "ann@example.com"}).decision.action is (
-        Action.CONTINUE
-    )
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_killed_pump_leaves_the_context_as_the_client_has_it(rig: Rig, tmp_path: Path, when: str) -> None:
+    """Killed before the answer is kept, it passed nothing on; killed right after it passed it on, the store has it."""
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    command = [sys.executable, "-c", KILLED, str(tmp_path), when]
     done = subprocess.run(command, input=poisoned(), env=environ, capture_output=True, check=False, timeout=60)
-    assert done.returncode == -9, done.stderr
-    held = other_host(rig).check("s1", "mcp__mail__send_email", {"to": "ann@example.com"}).decision
-    assert held.action is Action.PAUSE
-    assert {found.rule for found in held.findings} == {"cap:context-unknown"}
+    assert (done.returncode, done.stdout) == (-9, b""), done.stderr
+    other = other_host(rig)
+    assert [POISON in each.content for each in other.blocks("s1")] == ([True] if when == "after" else [])
+    held = other.check("s1", "mcp__mail__send_email", HIJACKED).decision
+    assert held.action is (Action.PAUSE if when == "after" else Action.CONTINUE)
+    assert "cap:context-unknown" not in {found.rule for found in held.findings}
 
 
-def test_what_came_before_there_was_a_session_is_noted_as_soon_as_there_is(rig: Rig) -> None:
+def test_what_the_server_says_before_there_is_a_session_waits_for_it(rig: Rig) -> None:
     parts: Future[McpParts] = Future()
     point = McpCheckpoint(parts, server="mail", to_client=rig.client.append, to_server=lambda *_: None)
-    point.from_server(wire.line_of({"jsonrpc": "2.0", "id": 1, "result": {"instructions": POISON}}))
-    assert len(rig.client) == 1
-    parts.set_result(McpParts(rig.host, rig.session, ToolPins(rig.pins_file, "mail"), rig.approvals))
+    with ThreadPoolExecutor(1) as pool:
+        answer = wire.line_of({"jsonrpc": "2.0", "id": 1, "result": {"instructions": POISON}})
+        waits = pool.submit(point.from_server, answer)
+        # A notice that no model reads does not wait, and neither does the client.
+        point.from_server(wire.line_of({"jsonrpc": "2.0", "method": "notifications/progress"}))
+        point.from_client(wire.line_of({"jsonrpc": "2.0", "id": 1, "method": "ping"}))
+        assert len(rig.client) == 1
+        parts.set_result(McpParts(rig.host, rig.session, ToolPins(rig.pins_file, "mail"), rig.approvals))
+        waits.result(30)
+    assert rig.client[1] == answer
     assert POISON in rig.blocks()[0][1]
 
 
@@ -493,22 +446,29 @@ def test_what_became_of_a_call_is_kept(rig: Rig) -> None:
 # Our own failures
 
 
-@pytest.mark.parametrize("broken", ["add", "check_first", "outcome"])
-def test_a_failure_of_ours_is_a_denial(rig: Rig, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+@pytest.mark.parametrize("error", [SessionsUnavailable("the disk is full"), ZeroDivisionError(POISON)])
+def test_a_failure_of_ours_is_a_denial(rig: Rig, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise SessionsUnavailable("the disk is full")
+        raise error
 
-    id = rig.call("read_inbox", {})
-    monkeypatch.setattr(rig.host, broken, fail)
-    rig.result(id, "hello")
-    rig.forget()
+    monkeypatch.setattr(rig.host, "check", fail)
     rig.call("read_inbox", {})
-    assert "the disk is full" in rig.denied()
+    assert rig.denied().endswith(f"could not rule on it: {getattr(error, 'message', 'ZeroDivisionError')}.")
     rig.forget()
     monkeypatch.undo()
     rig.call("read_inbox", {})
     assert len(rig.server) == 1
-    assert ("mcp:mail:read_inbox", "hello") in rig.blocks()
+
+
+def test_an_outcome_that_cannot_be_kept_withholds_the_answer(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise SessionsUnavailable("the disk is full")
+
+    id = rig.call("read_inbox", {})
+    rig.forget()
+    monkeypatch.setattr(rig.host, "outcome", fail)
+    rig.result(id, "hello")
+    assert "the disk is full" in rig.told()["error"]["message"]
 
 
 def test_a_full_session_denies_what_matters_and_goes_on_with_the_rest(
@@ -531,34 +491,16 @@ def test_both_a_result_and_an_error_are_noted(rig: Rig) -> None:
     assert rig.denied()
 
 
-def test_an_error_nobody_thought_of_is_a_denial(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise ZeroDivisionError(POISON)
-
-    monkeypatch.setattr(rig.host, "check_first", fail)
-    rig.call("read_inbox", {})
-    assert rig.denied().endswith("could not rule on it: ZeroDivisionError.")
-
-
-def test_calls_wait_for_what_they_are_ruled_with_and_nothing_else_does(rig: Rig) -> None:
-    parts = rig.point._parts
-    coming: Future[McpParts] = Future()
-    rig.point._coming = coming
-    rig.says({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}})
-    rig.answers({"jsonrpc": "2.0", "id": 1, "result": {"instructions": POISON}})
-    assert len(rig.server) == len(rig.client) == 1
-    rig.forget()
-    coming.set_result(parts)
-    rig.call("send_email", HIJACKED)
-    assert rig.denied()
-
-
 def test_what_cannot_be_put_together_denies(rig: Rig) -> None:
     broken: Future[McpParts] = Future()
     broken.set_exception(SessionsUnavailable("no folder"))
     rig.point = McpCheckpoint(broken, server="mail", to_client=rig.client.append, to_server=lambda *_: None)
     rig.call("read_inbox", {})
     assert "no folder" in rig.denied()
+    rig.forget()
+    rig.says({"jsonrpc": "2.0", "id": "list", "method": "tools/list"})
+    rig.answers({"jsonrpc": "2.0", "id": "list", "result": {"tools": []}})
+    assert "no folder" in rig.told()["error"]["message"]
 
 
 # What cannot be read
@@ -844,10 +786,10 @@ def test_a_call_that_is_given_up_does_not_run(rig: Rig) -> None:
 
 def test_a_question_that_nobody_answers_denies_in_the_end(rig: Rig) -> None:
     question = hold(rig)
-    rig.point._asking.expire(question["id"])
+    rig.point._questions.expire(question["id"])
     withdrawn, denial = (json.loads(line) for line in rig.client)
     assert withdrawn["method"] == "notifications/cancelled"
-    assert "nobody answered in time" in denial["result"]["content"][0]["text"]
+    assert "no person answered in time" in denial["result"]["content"][0]["text"]
     rig.says({"jsonrpc": "2.0", "id": question["id"], "result": YES})
     assert not any(b"send_email" in line for line in rig.server)
 
@@ -966,7 +908,7 @@ def test_a_state_expires(rig: Rig) -> None:
     state = ask_modern(rig)["requestState"]
     rig.clock.ahead_s = 301
     again(rig, state)
-    assert "nobody answered in time" in rig.denied()
+    assert "no person answered in time" in rig.denied()
 
 
 def test_a_state_of_another_run_is_worth_nothing(rig: Rig) -> None:
@@ -1006,7 +948,7 @@ def test_a_modern_client_that_cannot_ask_is_denied(rig: Rig) -> None:
     assert rig.told()["result"]["resultType"] == "complete"
 
 
-# Pins
+# ToolPins
 
 
 def tool(name: str, description: str = "Sends a message.", **more: object) -> dict[str, object]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier, Event
-from time import sleep
+from threading import Barrier
 
 import pytest
 
@@ -20,6 +19,7 @@ from lockgate.core.errors import (
     LockgateError,
     SessionsUnavailable,
 )
+from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.ruling.opinions import Ruling, Triage
 from lockgate.core.sessions.session_entries import MAX_CONTENT, SessionInfo, stats_from_tallies
 from lockgate.core.vocabulary import Action, Finding, Receipt, Trust
@@ -263,11 +263,12 @@ def test_a_clock_that_was_set_forgets_nothing_that_is_in_use(gate: Gate, again: 
     host.open("then")
     clocks.now += 20 * 365 * 86_400
     host.check("then", "read_file", {"path": "/x"})
-    with host.store._changing() as db:  # type: ignore[attr-defined]
+    with host.store._write_transaction() as db:  # type: ignore[attr-defined]
         db.execute("UPDATE sessions SET seen_at = 1 WHERE id IN ('then', 's')")
     clocks.passes(29)
-    host.check("then", "read_file", {"path": "/x"}, later=True)
-    with host.store._changing() as db:  # type: ignore[attr-defined]
+    # Looked at, and nothing of it written.
+    host.blocks("then")
+    with host.store._write_transaction() as db:  # type: ignore[attr-defined]
         db.execute("UPDATE sessions SET seen_at = 1 WHERE id IN ('then', 's')")
     clocks.passes(2)
     host.prune(30)
@@ -359,7 +360,7 @@ def test_a_subagent_of_nobody_is_not_known(host: Host) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("part", ["append", "feed", "session", "*"])
+@pytest.mark.parametrize("part", ["append", "read_entries", "session", "*"])
 def test_a_store_that_fails_never_lets_a_high_risk_call_pass(
     gate: Gate, again: Callable[[], SessionStore], part: str, when: str
 ) -> None:
@@ -406,12 +407,13 @@ def test_what_one_could_not_add_every_process_knows_of(gate: Gate, again: Callab
     broken.fails = {"append": "before"}
     with pytest.raises(SessionsUnavailable):
         host.add("s", POISON, source="tool:x")
+    # This host knows it at once; the others know it as soon as the store takes it.
     host._closed.set()
-    assert rules(other.check("child", "send_email", MAIL)) == {"cap:context-unknown"}
-    # Also when whoever failed is gone.
-    del host
-    assert rules(other.check("s", "send_email", MAIL)) == {"cap:context-unknown"}
-    assert other.store.doubts("s") == []
+    assert host.check("s", "send_email", MAIL).decision.action is Action.PAUSE
+    broken.fails = {}
+    assert host._mend()
+    for name in ("child", "s"):
+        assert rules(other.check(name, "send_email", MAIL)) == {"cap:context-unknown"}
     assert not other.session("s").context_known  # type: ignore[union-attr]
     assert rules(Host(gate, again()).check("child", "send_email", MAIL)) == {"cap:context-unknown"}
     other.restore("s", [Piece(POISON, "tool:x", key="k")])
@@ -456,7 +458,6 @@ def test_a_doubt_is_kept_at_once_where_it_can_be(host: Host, other: Host) -> Non
     host.open("s", goal="Answer ana@example.com")
     host.mark_context_unknown("s")
     host.mark_context_unknown("unheard-of")
-    assert host.store.doubts("s") == []
     for name in ("s", "unheard-of"):
         assert not other.session(name).context_known  # type: ignore[union-attr]
         assert rules(other.check(name, "send_email", MAIL)) == {"cap:context-unknown"}
@@ -491,7 +492,7 @@ def test_whether_it_is_ready_is_found_out_by_writing(gate: Gate, again: Callable
     clocks, journal, broken = Clocks(), Fails(), Broken(again())
     host = clocks.host(Gate(scanner=gate.scanner, journal=journal), broken)  # type: ignore[arg-type]
     assert host.ready() == (True, True, "")
-    broken.fails = {"probe": "before"}
+    broken.fails = {"test_write": "before"}
     assert host.ready().sessions
     clocks.ticks += 2
     assert host.ready() == (False, True, "on purpose")
@@ -520,7 +521,7 @@ def test_one_damaged_ruling_does_not_hide_the_others(host: Host) -> None:
     host.open("s", goal="Answer ana@example.com")
     kept = [host.check("s", "send_email", MAIL, key=f"k{at}") for at in range(3)]
     for at, detail in ((0, "garbage"), (1, '["t",{},null,["NO"],0,true]')):
-        with host.store._changing() as db:  # type: ignore[attr-defined]
+        with host.store._write_transaction() as db:  # type: ignore[attr-defined]
             db.execute("UPDATE entries SET detail = ?, action = 'x' WHERE id = ?", (detail, kept[at].id))
     found = host.decisions()
     assert [each.id for each in found] == [each.id for each in reversed(kept)]
@@ -626,255 +627,49 @@ def test_a_text_longer_than_the_scanner_reads_counts_as_not_read_to_its_end(host
     assert "cap:text" in rules(other.check("s", "send_email", MAIL))
 
 
-# Later.
+# Recorded and kept before it is returned.
 
 
 class Journal:
-    def enqueue(self, records, *, durable):  # type: ignore[no-untyped-def]
-        from lockgate.core.journal.merkle import leaf_hash
+    """A journal in memory that fails when it is told to."""
 
+    def __init__(self) -> None:
+        self.records: list[bytes] = []
+        self.fails = False
+
+    def enqueue(self, records: Sequence[bytes], *, durable: bool) -> Callable[[], tuple[Receipt, ...]]:
+        if self.fails:
+            raise JournalUnavailable("on purpose")
+        self.records += records
         return lambda: tuple(Receipt("o", 0, leaf_hash(data)) for data in records)
 
 
-def test_what_passed_may_be_kept_with_what_is_kept_next(
+def test_a_ruling_is_in_the_journal_and_in_the_store_when_it_is_returned(
     gate: Gate, again: Callable[[], SessionStore], other: Host
 ) -> None:
-    host = Host(Gate(scanner=gate.scanner, journal=Journal()), again())
+    journal = Journal()
+    host = Host(Gate(scanner=gate.scanner, journal=journal), again())
     host.open("s", goal="Answer ana@example.com")
-    kept = host.check("s", "send_email", MAIL, key="k", later=True)
-    assert (kept.decision.action, kept.seq) == (Action.CONTINUE, 0)
-    assert other.decisions() == []
-    # What became of it is kept with it, and afterwards at once.
+    kept = host.check("s", "send_email", MAIL, key="k")
+    assert kept.decision.action is Action.CONTINUE
+    assert kept.decision.receipt == Receipt("o", 0, leaf_hash(journal.records[-1]))
+    assert other.decisions() == [kept]
     assert host.outcome("s", "k", "ran")
     assert not host.outcome("s", "another", "ran")
-    assert other.decisions() == []
-    host.flush("s")
-    assert [(each.id, each.ran) for each in other.decisions()] == [(kept.id, "ran")]
-    assert host.outcome("s", "k", "failed")
-    assert [each.ran for each in other.decisions()] == ["failed"]
-    host.check("s", "send_email", MAIL, later=True)
-    host.add("s", POISON, source="tool:x")
-    assert len(other.decisions()) == 2
-    # What does not pass is kept at once, and so is what is not in the journal.
-    assert host.check("s", "send_email", {"to": "eve@evil.example"}, later=True).seq
-    assert other.check("s", "read_file", {"path": "/x"}, later=True).seq
-    host.check("s", "read_file", {"path": "/x"}, later=True)
-    host.flush()
-    assert len(other.decisions()) == 5
-    assert len(host._current("s").session.history) == 5
+    assert [each.ran for each in other.decisions()] == ["ran"]
 
 
-def test_what_could_not_be_kept_later_holds_what_comes_next(gate: Gate, again: Callable[[], SessionStore]) -> None:
-    broken = Broken(again())
-    host = Host(Gate(scanner=gate.scanner, journal=Journal()), broken)  # type: ignore[arg-type]
+def test_without_the_journal_a_high_risk_call_pauses_and_that_is_kept(
+    gate: Gate, again: Callable[[], SessionStore], other: Host
+) -> None:
+    journal = Journal()
+    host = Host(Gate(scanner=gate.scanner, journal=journal), again())
     host.open("s", goal="Answer ana@example.com")
-    first = host.check("s", "send_email", MAIL, later=True)
-    broken.fails = {"append": "before"}
-    with pytest.raises(SessionsUnavailable):
-        host.flush("s")
+    journal.fails = True
     assert host.check("s", "send_email", MAIL).decision.action is Action.PAUSE
-    broken.fails = {}
-    host.flush()
-    assert [each.id for each in host.decisions()] == [first.id]
-
-
-class Promising(Journal):
-    """A journal in which records wait until they are asked for; where it fails, they wait on."""
-
-    fails = False
-
-    def __init__(self) -> None:
-        self.waiting: list[bytes] = []
-        self.stored: list[bytes] = []
-
-    def promise(self, records: list[bytes]) -> Callable[[], tuple[Receipt, ...]] | None:
-        from lockgate.core.journal.merkle import leaf_hash
-
-        if self.fails:
-            return None
-        self.waiting += records
-
-        def stored() -> tuple[Receipt, ...]:
-            if self.fails:
-                raise JournalUnavailable("on purpose")
-            self.stored += [each for each in records if each not in self.stored]
-            return tuple(Receipt("o", self.stored.index(each), leaf_hash(each)) for each in records)
-
-        return stored
-
-    def enqueue(self, records, *, durable):  # type: ignore[no-untyped-def]
-        def stored() -> tuple[Receipt, ...]:
-            if self.fails:
-                raise JournalUnavailable("on purpose")
-            return super(Promising, self).enqueue(records, durable=durable)()  # type: ignore[no-any-return]
-
-        return stored
-
-
-def test_a_pass_that_waits_in_the_journal_gets_its_receipt_when_it_is_kept(
-    gate: Gate, again: Callable[[], SessionStore], other: Host
-) -> None:
-    journal = Promising()
-    host = Host(Gate(scanner=gate.scanner, journal=journal), again())
-    host.open("s", goal="Answer ana@example.com")
-    kept = host.check("s", "send_email", MAIL, key="k", later=True)
-    assert (kept.decision.action, kept.decision.receipt, kept.seq) == (Action.CONTINUE, None, 0)
-    assert (len(journal.waiting), journal.stored) == (1, [])
-    assert host.outcome("s", "k", "ran")
-    host.flush("s")
-    (shown,) = other.decisions()
-    assert (shown.id, shown.ran) == (kept.id, "ran")
-    assert shown.decision.receipt == Receipt("o", 0, shown.decision.receipt.leaf_hash)  # type: ignore[union-attr]
-    # Nobody lets what was held, or what a person has to see, wait.
-    host.add("s", POISON, source="tool:x")
-    held = host.check("s", "send_email", {"to": "eve@evil.example"}, later=True)
-    assert (held.decision.action, held.decision.receipt is None, bool(held.seq)) == (Action.PAUSE, False, True)
-    assert len(journal.waiting) == 1
-
-
-def test_a_journal_that_cannot_store_what_waits_holds_what_comes_next_and_no_block(
-    gate: Gate, again: Callable[[], SessionStore], other: Host
-) -> None:
-    journal = Promising()
-    host = Host(Gate(scanner=gate.scanner, journal=journal), again())
-    host.open("s", goal="Answer ana@example.com")
-    first = host.check("s", "send_email", MAIL, later=True)
-    journal.fails = True
-    host.flush("s")
-    host.add("s", "the weather is fine", source="tool:x")
-    assert [block.content for block in other.blocks("s")][-1] == "the weather is fine"
-    assert other.decisions() == []
-    held = host.check("s", "send_email", MAIL, later=True)
-    assert held.decision.action is Action.PAUSE
+    assert [each.decision.action for each in other.decisions()] == [Action.PAUSE]
     journal.fails = False
-    host.flush("s")
-    assert first.id in [each.id for each in other.decisions()]
-
-
-def test_what_becomes_of_a_ruling_while_it_is_kept_is_kept_too(
-    gate: Gate, again: Callable[[], SessionStore], other: Host
-) -> None:
-    journal = Promising()
-    host = Host(Gate(scanner=gate.scanner, journal=journal), again())
-    host.open("s", goal="Answer ana@example.com")
-    keeping, told = Event(), Event()
-    real = host.store.append
-
-    def append(*args: object) -> object:
-        keeping.set()
-        assert told.wait(30)
-        if fails:
-            fails.pop()
-            raise SessionsUnavailable("on purpose")
-        return real(*args)  # type: ignore[arg-type]
-
-    host.store.append = append  # type: ignore[method-assign,assignment]
-    for fails in ([], [1]):
-        key = f"k{len(fails)}"
-        host.check("s", "send_email", MAIL, key=key, later=True)
-        with ThreadPoolExecutor(1) as pool:
-            flushed = pool.submit(host.flush, "s")
-            assert keeping.wait(30)
-            assert host.outcome("s", key, "ran")
-            assert not host.outcome("s", "another", "ran")
-            told.set()
-            if fails:
-                with pytest.raises(SessionsUnavailable):
-                    flushed.result(30)
-                host.flush("s")
-            else:
-                flushed.result(30)
-        keeping.clear()
-        told.clear()
-        assert other.decisions()[0].ran == "ran"
-        assert other.decisions()[0].key == key
-    assert (host._putting, host._ended, host._later) == ([], {}, {})
-
-
-def test_a_journal_that_is_busy_is_asked_once_for_all_that_waits(
-    gate: Gate, again: Callable[[], SessionStore], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    journal = Promising()
-    host = Host(Gate(scanner=gate.scanner, journal=journal), again())
-    host.open("s", goal="Answer ana@example.com")
-    ids = [host.check("s", "send_email", MAIL, later=True).id for _ in range(5)]
-    journal.fails = True
-    asked: list[int] = []
-    monkeypatch.setattr(memory, "printable", lambda *_: asked.append(1))
-    host.add("s", "the weather is fine", source="tool:x")
-    assert len(asked) == 1
-    journal.fails = False
-    host.flush("s")
-    assert sorted(each.id for each in host.decisions()) == sorted(ids)
-    assert [each.id for each in host.decisions()] == ids[::-1]
-
-
-def test_only_so_many_wait(gate: Gate, again: Callable[[], SessionStore], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosting, "_MAX_LATER", 2)
-    host = Host(Gate(scanner=gate.scanner, journal=Promising()), again())
-    host.open("s", goal="Answer ana@example.com")
-    assert [bool(host.check("s", "send_email", MAIL, later=True).seq) for _ in range(4)] == [False, False, True, False]
-
-
-# Passed on, and then kept.
-
-
-def test_a_check_waits_for_what_another_host_has_passed_on(host: Host, other: Host) -> None:
-    host.open("s", goal="Answer ana@example.com")
-    mark = host.passing("s")
-    if mark is None:
-        # Over PostgreSQL nobody passes on what is not kept.
-        other.store.passed("s")
-        return
-    assert mark.begin()
-    with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(other.check, "s", "send_email", {"to": "eve@evil.example"})
-        sleep(0.05)
-        assert not asked.done()
-        host.add("s", POISON, source="mcp:mail")
-        mark.kept(mark.begun)
-        held = asked.result(30)
-    assert held.decision.action is Action.PAUSE
-    assert "cap:context-unknown" not in rules(held)
-    assert held.context == 2
-    mark.close()
-
-
-def test_a_subagents_check_waits_for_what_its_parent_is_passed(host: Host, other: Host) -> None:
-    host.open("s", goal="Answer ana@example.com")
-    host.open("inside", parent="s")
-    mark = host.passing("s")
-    if mark is None:
-        return
-    assert other.check("inside", "send_email", MAIL).decision.action is Action.CONTINUE
-    assert mark.begin()
-    with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(other.check, "inside", "send_email", {"to": "eve@evil.example"})
-        sleep(0.05)
-        assert not asked.done()
-        host.add("s", POISON, source="mcp:mail")
-        mark.kept(mark.begun)
-        assert asked.result(30).decision.action is Action.PAUSE
-    mark.close()
-
-
-def test_what_is_passed_on_and_never_kept_holds_every_call(
-    host: Host, other: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    host.open("s", goal="Answer ana@example.com")
-    mark = host.passing("s")
-    if mark is None:
-        return
-    monkeypatch.setattr("lockgate.sessions.stores.sqlite._BUSY_S", 0.0)
-    assert mark.begin()
-    held = other.check("s", "send_email", MAIL).decision
-    assert held.action is Action.PAUSE
-    assert "does not keep it" in held.explanation
-    # Whoever keeps something need not wait: else two of them would wait for each other.
-    other.add("s", "the weather is fine", source="tool:x")
-    # One that is gone before it has: then nobody knows what the agent has read.
-    mark.close()
-    assert "cap:context-unknown" in rules(other.check("s", "send_email", MAIL))
+    assert host.check("s", "send_email", MAIL).decision.action is Action.CONTINUE
 
 
 # People, and what an agent was told.
@@ -1112,11 +907,3 @@ def test_a_host_of_the_settings_keeps_its_sessions_in_a_file_of_the_state_folder
     host = assemble.host_from_settings(shared)
     assert type(host.store).__name__ == "PostgresSessions"
     assert type(host.gate.approvals).__name__ == "PostgresApprovals"
-
-
-def test_what_waits_is_kept_when_the_host_is_closed(gate: Gate, again: Callable[[], SessionStore], other: Host) -> None:
-    host = Host(Gate(scanner=gate.scanner, journal=Journal()), again())
-    host.open("s", goal="Answer ana@example.com")
-    kept = host.check("s", "send_email", MAIL, later=True)
-    host.close()
-    assert [each.id for each in other.decisions()] == [kept.id]

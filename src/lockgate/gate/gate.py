@@ -48,7 +48,6 @@ from lockgate.core.vocabulary import (
     Mode,
     Ran,
     Reason,
-    Receipt,
     Risk,
     Trust,
 )
@@ -59,7 +58,7 @@ if TYPE_CHECKING:
     from lockgate.core.judging.evidence import Evidence
     from lockgate.core.ruling.approvals import BoundCall, PendingApproval, TakeResult
     from lockgate.gate.supervised_step import CallWatcher, Step
-    from lockgate.journal.recorder import JournalWriter, Promised, RulingSubject
+    from lockgate.journal.recorder import JournalWriter, RulingSubject
 
 # Calls of a session that the supervisor is told of; longer values are cut.
 MAX_HISTORY = 256
@@ -239,18 +238,6 @@ class SettledRuling(NamedTuple):
 
     decision: Decision
     who: str = ""
-
-
-class Later(NamedTuple):
-    """A ruling, and what is left to do once it was acted on.
-
-    With `promised` it is on record as far as this process's end goes, and in the log once that has returned its
-    receipt; the session counts it in when `finish` is called, which has to be soon. Without, all is done.
-    """
-
-    decision: Decision
-    promised: Promised | None = None
-    finish: Callable[[], object] | None = None
 
 
 class _Work(NamedTuple):
@@ -444,28 +431,6 @@ class Session:
             return None
         return self._end(tool, leaves, self._at_once(tool, ruling, seen, began))
 
-    def check_later(
-        self,
-        tool: str,
-        arguments: Mapping[str, object],
-        *,
-        annotations: Mapping[str, object] | None = None,
-        findings: Sequence[Finding] = (),
-    ) -> Later:
-        """`check` for a caller who acts on the ruling first: what then is left to do comes with it."""
-        began = perf_counter_ns()
-        leaves, ruling, seen = self._begin(tool, arguments, annotations, findings)
-        if isinstance(ruling, Ask) or self._must_wait(ruling, seen):
-            with self._notify_watchers(tool, leaves):
-                decision = _run_ruling(self._settle(ToolCall(tool, arguments), ruling, seen, began))
-            return Later(self._end(tool, leaves, decision))
-        decision, promised = _with_latency(ruling, began), None
-        if seen is not None:
-            decision, promised = self._promised(tool, seen, decision)
-        if promised is None:
-            return Later(self._end(tool, leaves, decision))
-        return Later(decision, promised, partial(self._end, tool, leaves, decision))
-
     def _must_wait(self, ruling: Decision, seen: RulingSubject | None) -> bool:
         """Whether somebody has to be heard, or told, before what Tier 1 says counts."""
         return bool(seen and self._watchers) or (self._person_asked and ruling.risk is Risk.HIGH)
@@ -520,28 +485,6 @@ class Session:
             return decision
         answer = yield self._store_work(partial(self._write_record, tool, seen, decision, who))
         return answer if isinstance(answer, Decision) else self._hold_unrecorded(decision, answer)
-
-    def _promised(self, tool: str, seen: RulingSubject, decision: Decision) -> tuple[Decision, Promised | None]:
-        """The ruling once it is in the journal or waits to be, with its receipt or what gets it."""
-        assert self._recorder is not None  # noqa: S101
-        if not _is_tier1_pass(decision):
-            return self._write_record(tool, seen, decision), None
-        try:
-            got = self._recorder.promised(
-                seen,
-                self._context.blocks,
-                tool,
-                decision,
-                mode=self.policy.mode._value_,
-                policy_hash=self.policy.hash,
-            )
-        except JournalUncosigned as error:
-            return self._hold_uncosigned(tool, seen, decision, error), None
-        except Exception as error:  # noqa: BLE001  # whatever it is, the ruling is not on record
-            return self._hold_unrecorded(decision, error), None
-        if isinstance(got, Receipt):
-            return Decision._make((*decision[:-1], got)), None
-        return decision, got
 
     def _write_record(self, tool: str, seen: RulingSubject, decision: Decision, who: str = "") -> Decision:
         """The ruling once it is in the journal, with its receipt; or what follows from its not being there."""

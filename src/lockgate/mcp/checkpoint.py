@@ -1,32 +1,35 @@
-"""The checkpoint between an MCP client and one of its servers: every call is ruled on, everything read is noted.
+"""The checkpoint between an MCP client and one MCP server: it rules on every call and keeps every text the agent reads.
 
-It is handed the messages of both sides and two functions that send; which transport carries them is not its business.
-What goes through goes through byte for byte. It changes three things only: a call that may not run is answered in its
-server's place, a question to a person is put to the client in ours, and their answer stays here.
+A transport hands it the messages of both sides and two functions that send. Messages pass byte for byte, with three
+exceptions: the checkpoint itself answers a call that may not run, it asks the client's user about a held call, and
+that user's answer does not reach the server.
 
-1. Read.     What the client sent is read strictly, and what cannot be read is not passed on.
-2. Noted.    Before a call is ruled on, everything that its server (and every other plug of the session) has passed on
-             is in the session: what is passed on is queued and marked first, and whoever comes first empties the queue.
-3. Pinned.   A tool that is not what was pinned has a finding that only a person clears.
-4. Ruled.    CONTINUE passes the call on. A failure of ours is a denial, like everything else that is not CONTINUE.
-5. Asked.    A PAUSE is put to the client's user where the client can ask. Their answer goes through the approvals,
-             bound to the call's digest, and the call is ruled on again: the ruling lets it run, never the answer.
+From the client:
+1. Read.   Parse the message strictly, and refuse what two parsers could read differently.
+2. Pin.    A tool that differs from its pin carries a finding that only a person clears.
+3. Rule.   The ruling is in the journal and in the session store before the call is forwarded. Everything but
+           CONTINUE denies the call, and so does every error.
+4. Ask.    A PAUSE goes to the client's user where the client can ask. The answer goes through the approvals, bound to
+           the call's digest, and step 3 runs again: the ruling lets the call run, never the answer.
+
+From the server:
+5. Keep.   The session store has every text of a message before the client gets the message. What cannot be kept is
+           not passed on; the client gets an error in its place.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from hashlib import sha256
 from itertools import count
 from os import urandom
-from threading import Event, Lock, Thread
+from threading import Lock
 from time import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
-from weakref import ref
 
 from lockgate.core.errors import InvalidBlock, InvalidCall, printable, quoted
 from lockgate.core.vocabulary import Action, Finding, Reason
@@ -34,37 +37,29 @@ from lockgate.mcp import messages as wire
 from lockgate.mcp.elicitation import STATE, ApprovalAnswers, ClientQuestions, McpCall, error_text, failure_text
 from lockgate.mcp.messages import Era, Message
 from lockgate.mcp.tool_pins import ToolPins, description_text, schema_text, unpinned_fields
+from lockgate.runtime.failures import report_failure
 
 if TYPE_CHECKING:
+    from lockgate.core.sessions.session_entries import StoredRuling
     from lockgate.core.vocabulary import Block, Decision
-    from lockgate.sessions.store import Mark
 
 _log = logging.getLogger("lockgate.mcp")
 
-# Requests whose answer is awaited: a server that never gives one must not fill the memory.
+# Requests that wait for an answer: a server that never answers must not fill the memory.
 _MAX_AWAITED = 4_096
-# Below the scanner's own limit, with some of each part repeated in the next so that nothing is cut in two.
+# Below the scanner's own limit. Parts overlap, so that no sentence is cut in two.
 MAX_PART = 8 * 1024 * 1024
 _OVERLAP = 4_096
-# Up to so many bytes are passed on before they are noted: noting more takes longer than others should wait for.
-_AT_ONCE = 64 * 1024
-# And so many messages.
-_MAX_QUEUED = 16
-# How long what waits does so: longer than it takes to pass the answer of a quick server on.
-_SOON_S = 0.004
-_UNUSED_S = 10.0
-# After how long what could not be noted is tried again.
-_AGAIN_S = 1.0
 
 
 class McpHost(Protocol):
-    """What the checkpoint needs of a host: `lockgate.sessions.Host` is one."""
+    """The part of `lockgate.sessions.Host` that the checkpoint uses."""
 
     def open(self, session: str = "", *, goal: str = "", host: str = "api") -> object: ...
 
     def add(self, session: str, content: str, *, source: str, trust: str | None = None, key: str = "") -> Block: ...
 
-    def check_first(
+    def check(
         self,
         session: str,
         tool: str,
@@ -73,11 +68,7 @@ class McpHost(Protocol):
         annotations: Mapping[str, object] | None = None,
         key: str = "",
         findings: Sequence[Finding] = (),
-    ) -> tuple[Decision, Callable[[], object]]: ...
-
-    def flush(self, session: str = "") -> None: ...
-
-    def passing(self, session: str) -> Mark | None: ...
+    ) -> StoredRuling: ...
 
     def session(self, id: str) -> object: ...
 
@@ -87,37 +78,35 @@ class McpHost(Protocol):
 Send = Callable[[bytes, object], None]
 
 
-class _Asked(NamedTuple):
-    """What a request asked for; `ended` is the key of the call that its answer ends."""
+class AwaitedRequest(NamedTuple):
+    """A request that waits for its answer; `call_key` is the key of its ruling where it is a tool call."""
 
     method: str
     about: str
-    ended: str
+    call_key: str
 
 
-class _Heard(NamedTuple):
-    """A message of the server, and what it answers."""
+class ServerMessage(NamedTuple):
+    """A message of the server, and the request that it answers."""
 
     item: object
-    asked: _Asked | None
+    request: AwaitedRequest | None
 
 
-class _Said(NamedTuple):
-    source: str
-    value: object
+class CallRuling(NamedTuple):
+    """What was ruled on a call: `key` where it may run, else the `denial` that the client gets.
 
+    `approval` names the question under which a held call waits for a person.
+    """
 
-class _Listed(NamedTuple):
-    tools: list[object]
-
-
-class _Ended(NamedTuple):
-    key: str
-    ran: str
+    call: McpCall
+    key: str = ""
+    denial: Message | None = None
+    approval: str = ""
 
 
 class McpParts(NamedTuple):
-    """What a checkpoint rules with. It takes a moment to put together, in which messages other than calls can pass."""
+    """What a checkpoint rules with."""
 
     host: McpHost
     session: str
@@ -126,7 +115,11 @@ class McpParts(NamedTuple):
 
 
 class McpCheckpoint:
-    """Between one client and one server. `to_client` and `to_server` send one message each, from any thread."""
+    """The checkpoint between one client and one server. `to_client` and `to_server` send one message each.
+
+    Any thread may call its methods. `parts` may come later than the first messages: calls and the server's messages
+    wait for it, all else passes.
+    """
 
     def __init__(
         self,
@@ -138,7 +131,6 @@ class McpCheckpoint:
         clock: Callable[[], float] = time,
     ) -> None:
         self._coming = parts
-        self._here: McpParts | None = None
         self._server = server
         self._to_client = to_client
         self._to_server = to_server
@@ -146,20 +138,11 @@ class McpCheckpoint:
         self._era = Era()
         self._annotations: dict[str, Mapping[str, object]] = {}
         self._described: set[str] = set()
-        # The first one stays until it is noted: whoever finds nothing here need not wait for whoever notes.
-        self._queue: deque[_Heard | _Said | _Listed | _Ended] = deque()
-        self._noting = Lock()
-        # Says to others that something was passed on which is still queued; or that nothing can say so.
-        self._mark: Mark | None = None
-        self._unmarked = False
-        # Whether something waits to be noted or kept, by a thread that begins with the first that does.
-        self._waiting = Event()
-        self._closed = Event()
-        self._keeper: Thread | None = None
-        # What was asked for under which id: where an answer came from, and which call it ends.
-        self._awaited: OrderedDict[tuple[str, object], _Asked] = OrderedDict()
+        # Held while a message of the server is kept: over HTTP several threads bring them.
+        self._keeping = Lock()
+        self._awaited: OrderedDict[tuple[str, object], AwaitedRequest] = OrderedDict()
         self._awaiting = Lock()
-        self._asking = ClientQuestions(
+        self._questions = ClientQuestions(
             server,
             lambda: self._parts,
             send=self._send_to_client,
@@ -167,80 +150,66 @@ class McpCheckpoint:
             clock=clock,
         )
         self._calls = count(1)
-        # What is left to do once a call is passed on.
-        self._unfinished: deque[Callable[[], object]] = deque()
-        self._finishing = Lock()
         self._run = urandom(6).hex()
-        # What came before there was anywhere to note it.
-        parts.add_done_callback(lambda _: self.idle() or None)
 
     @property
     def _parts(self) -> McpParts:
-        if self._here is None:
-            self._here = self._coming.result()
-        return self._here
+        return self._coming.result()
 
     # 1. Read.
 
     def from_client(self, line: bytes) -> None:
-        """One message of the client: passed on, answered here, or held."""
+        """Forward, answer or hold one message of the client."""
         if not line.strip():
             return
         try:
             message = wire.read_strictly(line)
         except InvalidCall as error:
-            self._send_to_client(
-                wire.error_message(None, wire.PARSE_ERROR, f"not passed on by Lockgate: {error.message}")
-            )
+            why = f"not passed on by Lockgate: {error.message}"
+            self._send_to_client(wire.error_message(None, wire.PARSE_ERROR, why))
             return
         if isinstance(message, list):
             self._take_batch(line, message)
         elif isinstance(message, dict):
             self._take_message(line, message)
         else:
-            self._send_to_client(
-                wire.error_message(None, wire.INVALID_REQUEST, "not passed on by Lockgate: this is no message")
-            )
+            self._send_to_client(_NO_MESSAGE)
 
     def _take_message(self, line: bytes, message: Message) -> None:
         if refusal := _refuse_ambiguous(message):
             self._send_to_client(refusal)
             return
         method = message.get("method")
-        if method is None and self._asking.is_our_question(message):
-            self._asking.take_answer(message)
+        if method is None and self._questions.is_our_question(message):
+            self._questions.take_answer(message)
         elif method == wire.CALL:
-            self._take_call(line, message)
+            call = self._parse_call(line, message)
+            if isinstance(call, McpCall):
+                self._decide(call, ask=True)
+            else:
+                self._send_to_client(call)
         else:
             if method == wire.INITIALIZE:
                 self._era = wire.era_of(message) or Era()
             elif method == wire.CANCELLED:
-                self._asking.take_cancellation(message)
+                self._questions.take_cancellation(message)
             self._remember_request(message)
             self._to_server(line, message)
 
     def _take_batch(self, line: bytes, items: list[object]) -> None:
-        """Several messages in one (2025-03-26): passed on whole, or, when one of them may not run, not at all."""
+        """Forward several messages in one (2025-03-26), or none of them where one may not run."""
         rest = [item for item in items if not (isinstance(item, dict) and self._takes_answer(item))]
-        refused: dict[int, Message] = {}
-        keys: dict[int, str] = {}
-        for at, item in enumerate(rest):
-            answer = self._rule_in_batch(item)
-            if isinstance(answer, str):
-                keys[at] = answer
-            else:
-                refused[at] = answer
+        ruled = [self._rule_in_batch(item) for item in rest]
+        refused = {at: answer for at, answer in enumerate(ruled) if not isinstance(answer, str)}
         if not refused:
-            for at, item in enumerate(rest):
-                if isinstance(item, dict):
+            for item, key in zip(rest, ruled, strict=True):
+                if isinstance(item, dict) and isinstance(key, str):
                     if item.get("method") == wire.INITIALIZE:
                         self._era = wire.era_of(item) or Era()
-                    self._remember_request(item, keys[at])
+                    self._remember_request(item, key)
             if rest:
                 self._to_server(line if len(rest) == len(items) else wire.line_of(rest), rest)
-            self._finish()
             return
-        self._finish()
         why = "not passed on by Lockgate: another call of the same batch may not run"
         for at, item in enumerate(rest):
             if at not in refused and isinstance(item, dict) and "method" in item and "id" in item:
@@ -248,375 +217,251 @@ class McpCheckpoint:
         self._to_client(wire.line_of([refused[at] for at in sorted(refused)]))
 
     def _takes_answer(self, item: Message) -> bool:
-        ours = self._asking.is_our_question(item) and "method" not in item
+        ours = self._questions.is_our_question(item) and "method" not in item
         if ours:
-            self._asking.take_answer(item)
+            self._questions.take_answer(item)
         return ours
 
     def _rule_in_batch(self, item: object) -> Message | str:
-        """What is answered to a message of a batch that may not be passed on; else its key, if it is a call."""
+        """Return the refusal of a message in a batch; else the key of its ruling, empty where it is no call."""
         if not isinstance(item, dict):
-            return wire.error_message(None, wire.INVALID_REQUEST, "not passed on by Lockgate: this is no message")
+            return _NO_MESSAGE
         refusal = _refuse_ambiguous(item)
         if refusal or item.get("method") != wire.CALL:
             return refusal or ""
         call = self._parse_call(b"", item)
         if not isinstance(call, McpCall):
             return call
-        if call.message is not item:
-            # An answer to a question of ours belongs to the modern era, which has no batches.
-            return self._denial(call, "")
-        decision = self._rule(call)
-        return decision if isinstance(decision, str) else self._denial(call, decision)
+        if _question_state(call):
+            # An answer to our question belongs to the modern era, which has no batches.
+            return wire.denial(call.id, "Lockgate did not pass this call on.", modern=call.era.modern)
+        ruling = self._rule(call)
+        return ruling.key if ruling.denial is None else ruling.denial
 
-    def _remember_request(self, message: Message, ended: str = "") -> None:
-        """Remember what was asked for under an id, for whoever reads the answer."""
-        key = wire.id_key(message.get("id"))
+    def _remember_request(self, message: Message, call_key: str = "") -> None:
+        """Remember what the client asked for under an id, so that the answer's source is known."""
+        id_key = wire.id_key(message.get("id"))
         method = message.get("method")
-        if key is None or not isinstance(method, str):
+        if id_key is None or not isinstance(method, str):
             return
         params = message.get("params")
-        about = None
-        if isinstance(params, dict):
-            about = params.get("name") or params.get("uri")
+        about = params.get("name") or params.get("uri") if isinstance(params, dict) else None
         with self._awaiting:
-            self._awaited[key] = _Asked(method[:80], about[:200] if isinstance(about, str) else "", ended)
+            self._awaited[id_key] = AwaitedRequest(method[:80], about[:200] if isinstance(about, str) else "", call_key)
             if len(self._awaited) > _MAX_AWAITED:
                 self._awaited.popitem(last=False)
 
-    def _request_answered_by(self, id: object) -> _Asked | None:
-        """What an answer of this id answers; once."""
-        key = wire.id_key(id)
-        if key is None:
+    def _request_answered_by(self, id: object) -> AwaitedRequest | None:
+        """Return the request that an answer of this id answers, and forget it."""
+        id_key = wire.id_key(id)
+        if id_key is None:
             return None
         with self._awaiting:
-            return self._awaited.pop(key, None)
+            return self._awaited.pop(id_key, None)
 
-    # 2. Noted.
+    # 2. Pin.
+
+    def _pin_findings(self, name: str) -> tuple[Finding, ...]:
+        pins = self._parts.pins
+        if pins.unreadable:
+            return (Finding("mcp:tools-unpinned", "tool", 0, 0, excerpt=pins.unreadable[:200]),)
+        return (Finding("mcp:tool-changed", "tool", 0, 0, excerpt=name[:80]),) if pins.has_changed(name) else ()
+
+    # 3. Rule.
+
+    def _parse_call(self, line: bytes, message: Message) -> McpCall | Message:
+        """Return the call, or the error that the client gets for a malformed one."""
+        id, params = message["id"], message.get("params")
+        if not isinstance(params, dict) or not isinstance(params.get("name"), str) or not params["name"]:
+            why = "not passed on by Lockgate: a call needs the name of a tool"
+            return wire.error_message(id, wire.INVALID_PARAMS, why)
+        arguments = params.get("arguments")
+        if arguments is not None and not isinstance(arguments, dict):
+            why = "not passed on by Lockgate: a call's arguments are an object"
+            return wire.error_message(id, wire.INVALID_PARAMS, why)
+        return McpCall(line, message, id, params["name"], arguments or {}, wire.era_of(message) or self._era)
+
+    def _decide(self, call: McpCall, *, ask: bool) -> None:
+        ruling = self._rule(call)
+        if ruling.denial is None:
+            self._remember_request(ruling.call.message, ruling.key)
+            self._to_server(ruling.call.line, ruling.call.message)
+        elif not (ask and ruling.approval and self._questions.try_ask(ruling.call, ruling.approval)):
+            self._send_to_client(ruling.denial)
+
+    def _rule(self, call: McpCall) -> CallRuling:
+        """Rule on a call. When this returns, the ruling is in the journal and in the session store."""
+        key = f"{self._run}:{next(self._calls)}"
+        try:
+            state = _question_state(call)
+            answered = self._questions.redeem(call, state) if state else call
+            if not isinstance(answered, McpCall):
+                return CallRuling(call, denial=answered)
+            call, parts = answered, self._parts
+            kept = parts.host.check(
+                parts.session,
+                f"mcp__{self._server}__{call.name}",
+                call.arguments,
+                annotations=self._annotations.get(call.name),
+                key=key,
+                findings=self._pin_findings(call.name),
+            )
+        except Exception as error:  # noqa: BLE001  # an edge: a call that could not be ruled on is denied
+            report_failure("mcp-ruling", error)
+            return CallRuling(call, denial=wire.denial(call.id, failure_text(error), modern=call.era.modern))
+        decision = kept.decision
+        if decision.action is Action.CONTINUE:
+            return CallRuling(call, key)
+        denial = wire.denial(call.id, _denial_text(decision), modern=call.era.modern)
+        return CallRuling(call, denial=denial, approval=decision.approval if decision.action is Action.PAUSE else "")
+
+    # 5. Keep.
 
     def from_server(self, line: bytes) -> None:
-        """One message of the server: noted, and then passed on as it is."""
+        """Keep one message of the server in the session, then pass it on unchanged."""
         if not line.strip():
             return
         try:
             message = wire.read_loosely(line)
         except InvalidCall as error:
-            self._refuse_unreadable(line, error.message)
+            answers: list[object] = [{"id": id} for id in wire.ids_answered_by(line)]
+            self._withhold([self._server_message(each) for each in answers], error.message)
             return
-        queued = False
-        for item in message if isinstance(message, list) else (message,):
-            if not isinstance(item, dict):
-                self._queue.append(_Heard(item, None))
-            elif not wire.is_notice(item):
-                self._queue.append(
-                    _Heard(
-                        item, None if isinstance(item.get("method"), str) else self._request_answered_by(item.get("id"))
-                    )
-                )
-            else:
-                continue
-            queued = True
-        # The client's next call may come by another server's pump, which sees only what is kept: it waits for what is
-        # marked until that is noted, which is done in a moment. What is long, or cannot be marked, is noted before it
-        # is passed on. What cannot be noted yet stays queued, and no call is ruled on here before it is out.
-        if queued and (not self._marked() or len(line) > _AT_ONCE or len(self._queue) > _MAX_QUEUED):
-            self.idle()
+        items = message if isinstance(message, list) else [message]
+        texts = [self._server_message(item) for item in items if not (isinstance(item, dict) and wire.is_notice(item))]
+        try:
+            for each in texts:
+                self._keep(each)
+        except Exception as error:  # noqa: BLE001  # an edge: the client must not get what could not be kept
+            report_failure("mcp-keeping", error)
+            self._withhold(texts, error_text(error))
+            return
         self._to_client(line)
 
-    def _refuse_unreadable(self, line: bytes, why: str) -> None:
+    def _server_message(self, item: object) -> ServerMessage:
+        answers = isinstance(item, dict) and not isinstance(item.get("method"), str)
+        return ServerMessage(item, self._request_answered_by(item.get("id")) if answers else None)  # type: ignore[attr-defined]
+
+    def _withhold(self, messages: Sequence[ServerMessage], why: str) -> None:
+        """Tell both sides that a message of the server is not passed on, so that neither waits for ever."""
         _log.warning("a message of the server `%s` is not passed on: %s", printable(self._server), why)
-        for id in wire.ids_answered_by(line):
-            asked = self._request_answered_by(id)
-            if asked is not None:
-                self._send_to_client(
-                    wire.error_message(id, wire.FAILED, f"the server's answer is not passed on by Lockgate: {why}")
-                )
-                if asked.ended:
-                    self._queue.append(_Ended(asked.ended, "failed"))
+        for item, request in messages:
+            id = item.get("id") if isinstance(item, dict) else None
+            if request is not None:
+                text = f"the server's answer is not passed on by Lockgate: {why}"
+                self._send_to_client(wire.error_message(id, wire.FAILED, text))
+                self._note_failed_call(request)
+            elif isinstance(item, dict) and "method" in item and wire.id_key(id) is not None:
+                answer = wire.error_message(id, wire.FAILED, f"not passed on by Lockgate: {why}")
+                self._to_server(wire.line_of(answer), answer)
 
-    def idle(self) -> bool:
-        """Note what was passed on, and keep what waits to be kept; whether that was done."""
-        if not self._coming.done():
-            return True
+    def _note_failed_call(self, request: AwaitedRequest) -> None:
         try:
-            self._note()
-            self._parts.host.flush(self._parts.session)
-        except Exception as error:  # noqa: BLE001  # it stays in the queue, and no call is ruled on before it is out
-            _log.warning("what the server sent cannot be noted: %s", error_text(error))
-            return False
-        return True
+            if request.call_key:
+                self._parts.host.outcome(self._parts.session, request.call_key, "failed")
+        except Exception as error:  # noqa: BLE001  # an edge: the client has its error already
+            report_failure("mcp-outcome", error)
 
-    def _marked(self) -> bool:
-        """Whether every other process of the session knows that something is passed on, and waits until it is noted."""
-        try:
-            if self._mark is None and not self._unmarked and self._coming.done():
-                with self._noting:
-                    if self._mark is None:
-                        self._mark = self._parts.host.passing(self._parts.session)
-                        self._unmarked = self._mark is None
-            return self._mark is not None and self._mark.begin() and self._soon()
-        except Exception as error:  # noqa: BLE001  # then it is noted first
-            _log.warning("what the server sends cannot be marked: %s", error_text(error))
-            return False
-
-    def _soon(self) -> bool:
-        """Have what waits noted and kept in a moment, whatever happens until then; False where nobody can."""
-        if self._waiting.is_set():
-            return True
-        if self._keeper is None:
-            keeper = Thread(target=_keep, args=(ref(self), self._waiting, self._closed), daemon=True)
-            try:
-                keeper.start()
-            except RuntimeError:
-                # No more threads.
-                return False
-            self._keeper = keeper
-        self._waiting.set()
-        return True
-
-    def _taken_apart(self, item: object, asked: _Asked | None) -> list[_Said | _Listed | _Ended]:
-        """What is to be noted of a message."""
+    def _keep(self, message: ServerMessage) -> None:
+        """Keep every text of a message, its tool lists, and the outcome of the call that it answers."""
+        item, request = message
         source = f"mcp:{self._server}"
-        if not isinstance(item, dict):
-            return [_Said(source, item)]
-        method = item.get("method")
-        if isinstance(method, str):
-            source = f"{source}:{method[:80]}"
-        elif asked is not None:
-            source = f"{source}:{asked.about}" if asked.ended else f"{source}:{asked.method} {asked.about}".rstrip()
-        said = {name: value for name, value in item.items() if name not in ("jsonrpc", "id", "method")}
-        parts: list[_Said | _Listed | _Ended] = []
-        if asked is not None and asked.ended:
-            result = item.get("result")
-            failed = "error" in item or not isinstance(result, dict) or result.get("isError") is True
-            # First, so that it is kept with the ruling, which is kept with what comes next.
-            parts.append(_Ended(asked.ended, "failed" if failed else "ran"))
-        for name, value in said.items():
-            # By its shape, not by the id it came under: whatever a client may take for a list of tools is one.
-            if isinstance(value, dict) and isinstance(tools := value.get("tools"), list):
-                parts.append(_Listed(tools))
-                # Only where it was asked for is it nothing but one.
-                if asked is not None and asked.method == wire.LIST:
-                    said[name] = {**value, "tools": [unpinned_fields(tool) for tool in tools]}
-        parts.append(_Said(source[:200], said))
-        return parts
-
-    def _note(self) -> None:
-        """Empty the queue into the session; what cannot be noted stays, and raises."""
-        # What is marked was queued before.
-        mark = self._mark
-        begun = 0 if mark is None else mark.begun
-        # First, so that what becomes of them finds them.
-        self._count_in()
-        if self._queue:
-            self._empty()
-        if mark is not None:
-            mark.kept(begun)
-
-    def _empty(self) -> None:
-        with self._noting:
-            while self._queue:
-                item = self._queue[0]
-                if isinstance(item, _Heard):
-                    first, *more = self._taken_apart(*item)
-                    self._queue[0] = first
-                    for at, part in enumerate(more, 1):
-                        self._queue.insert(at, part)
-                    continue
-                try:
-                    if isinstance(item, _Said):
-                        self._add(item.source, wire.text_of(item.value))
-                    elif isinstance(item, _Listed):
-                        self._note_tools(item.tools)
-                    else:
-                        # Its ruling may have come after those that were counted in a moment ago.
-                        self._count_in()
-                        self._parts.host.outcome(self._parts.session, item.key, item.ran)
-                except InvalidBlock:
-                    info = self._parts.host.session(self._parts.session)
-                    # A session that is full takes nothing more in: what it has read counts as unknown from then on.
-                    if getattr(info, "context_known", True):
-                        raise
-                self._queue.popleft()
+        with self._keeping:
+            if not isinstance(item, dict):
+                self._add(source, wire.text_of(item))
+                return
+            method = item.get("method")
+            if isinstance(method, str):
+                source = f"{source}:{method[:80]}"
+            elif request is not None and request.call_key:
+                source = f"{source}:{request.about}"
+            elif request is not None:
+                source = f"{source}:{request.method} {request.about}".rstrip()
+            said = {name: value for name, value in item.items() if name not in ("jsonrpc", "id", "method")}
+            for name, value in said.items():
+                # By its shape, not by the id it came under: a client may take any of these for a list of tools.
+                if isinstance(value, dict) and isinstance(tools := value.get("tools"), list):
+                    self._keep_tools(tools)
+                    if request is not None and request.method == wire.LIST:
+                        # An answer to `tools/list` is nothing but the list.
+                        said[name] = {**value, "tools": [unpinned_fields(tool) for tool in tools]}
+            self._add(source[:200], wire.text_of(said))
+            if request is not None and request.call_key:
+                self._parts.host.outcome(self._parts.session, request.call_key, _outcome_of(item))
 
     def _add(self, source: str, text: str, *, key: str = "", trust: str | None = None) -> None:
+        host, session = self._parts.host, self._parts.session
         for start in range(0, len(text), MAX_PART - _OVERLAP):
             part = text[start : start + MAX_PART]
             if part.strip():
-                named = f"{key}/{start}" if key and start else key
-                self._parts.host.add(self._parts.session, part, source=source, trust=trust, key=named)
+                try:
+                    host.add(session, part, source=source, trust=trust, key=f"{key}/{start}" if key and start else key)
+                except InvalidBlock:
+                    # A full session takes no more blocks. Its context counts as unknown, so high-risk calls pause.
+                    if getattr(host.session(session), "context_known", True):
+                        raise
             if start + MAX_PART >= len(text):
                 break
 
-    # 3. Pinned.
-
-    def _note_tools(self, listed: list[object]) -> None:
-        seen = self._parts.pins.record_listing(listed)
-        values = []
-        for tool, changed, accepted in seen:
-            said = tool.fields.get("annotations")
-            # Also those that the tool no longer has; and those that are no object count against it.
-            if said is not None:
-                self._annotations[tool.name] = said if isinstance(said, dict) else {"title": said}
+    def _keep_tools(self, listed: list[object]) -> None:
+        described = []
+        for tool, changed, accepted in self._parts.pins.record_listing(listed):
+            annotations = tool.fields.get("annotations")
+            # Annotations that the tool no longer has stay; those that are no object count against it.
+            if annotations is not None:
+                self._annotations[tool.name] = annotations if isinstance(annotations, dict) else {"title": annotations}
             if tool.digest in self._described:
                 continue
-            # Its server wrote it, and every model reads it: text from outside, unless a person has looked at it.
+            # The server wrote the description and every model reads it: it is untrusted until a person accepts it.
             trust = "vetted" if accepted and not changed else None
             source = f"mcp:{self._server}:description of {tool.name[:80]}"
             self._add(source, description_text(tool), key=f"mcp-tool:{self._server}:{tool.digest}", trust=trust)
             if trust is None:
-                values.append(tool)
+                described.append(tool)
             self._described.add(tool.digest)
-        if values:
-            digest = sha256("".join(tool.digest for tool in values).encode()).hexdigest()
-            self._add(f"mcp:{self._server}:schemas", schema_text(values), key=f"mcp-schemas:{self._server}:{digest}")
-
-    def _findings(self, name: str) -> tuple[Finding, ...]:
-        if self._parts.pins.unreadable:
-            return (Finding("mcp:tools-unpinned", "tool", 0, 0, excerpt=self._parts.pins.unreadable[:200]),)
-        return (
-            (Finding("mcp:tool-changed", "tool", 0, 0, excerpt=name[:80]),)
-            if self._parts.pins.has_changed(name)
-            else ()
-        )
-
-    # 4. Ruled.
-
-    def _take_call(self, line: bytes, message: Message) -> None:
-        call = self._parse_call(line, message)
-        if isinstance(call, McpCall):
-            self._decide(call, ask=True)
-        else:
-            self._send_to_client(call)
-
-    def _parse_call(self, line: bytes, message: Message) -> McpCall | Message:
-        """The call, or what is answered to one that is none."""
-        id, params = message["id"], message.get("params")
-        era = wire.era_of(message) or self._era
-        if not isinstance(params, dict) or not isinstance(params.get("name"), str) or not params["name"]:
-            return wire.error_message(
-                id, wire.INVALID_PARAMS, "not passed on by Lockgate: a call needs the name of a tool"
-            )
-        arguments = params.get("arguments")
-        if arguments is not None and not isinstance(arguments, dict):
-            why = "not passed on by Lockgate: a call's arguments are an object"
-            return wire.error_message(id, wire.INVALID_PARAMS, why)
-        call = McpCall(line, message, id, params["name"], arguments or {}, era)
-        state = params.get("requestState")
-        if not isinstance(state, str) or not state.startswith(STATE):
-            return call
-        try:
-            return self._asking.redeem(call, state, params)
-        except Exception as error:  # noqa: BLE001  # a failure of ours is a denial
-            return wire.denial(id, failure_text(error), modern=era.modern)
-
-    def _decide(self, call: McpCall, *, ask: bool) -> None:
-        ruling = self._rule(call)
-        if isinstance(ruling, str):
-            self._remember_request(call.message, ruling)
-            self._to_server(call.line, call.message)
-            # The ruling waits to be kept, however long the server takes.
-            self._finish()
-            return
-        if ask and isinstance(ruling, tuple) and ruling.action is Action.PAUSE and ruling.approval:
-            try:
-                asked = call.era.asks and self._asking.ask(call, ruling.approval)
-            except Exception as error:  # noqa: BLE001  # whoever cannot be asked has not said yes
-                _log.warning("a question could not be put to the client: %s", error_text(error))
-                asked = False
-            if asked:
-                return
-        self._send_to_client(self._denial(call, ruling))
-
-    def _rule(self, call: McpCall) -> str | Decision | Exception:
-        """The key of a call that may run; else the ruling that holds it, or why there is none."""
-        try:
-            self._note()
-            key = f"{self._run}:{next(self._calls)}"
-            # It is on record when this returns; the rest can wait until nobody does.
-            decision, after = self._parts.host.check_first(
-                self._parts.session,
-                f"mcp__{self._server}__{call.name}",
-                call.arguments,
-                annotations=self._annotations.get(call.name),
-                key=key,
-                findings=self._findings(call.name),
-            )
-            if decision.action is not Action.CONTINUE:
-                after()
-                return decision
-        except Exception as error:  # noqa: BLE001  # a failure of ours is a denial
-            return error
-        self._unfinished.append(after)
-        return key
-
-    def _finish(self) -> None:
-        """Have what is left to do for rulings that were acted on done in a moment: the answer may be here before."""
-        if not self._soon():
-            self.idle()
-
-    def _count_in(self) -> None:
-        with self._finishing:
-            while self._unfinished:
-                try:
-                    self._unfinished.popleft()()
-                except Exception as error:  # noqa: BLE001  # the ruling is on record all the same
-                    _log.warning("a ruling could not be kept: %s", error_text(error))
-
-    def _denial(self, call: McpCall, ruling: str | Decision | Exception) -> Message:
-        if isinstance(ruling, Exception):
-            text = failure_text(ruling)
-        elif isinstance(ruling, str):
-            text = "Lockgate did not pass this call on."
-        elif ruling.action is Action.REORIENT:
-            text = f"Lockgate did not pass this call on, and asks you to reconsider: {ruling.correction}"
-        else:
-            text = f"Lockgate did not pass this call on: {ruling.explanation or ruling.reason.value}."
-            if ruling.approval and ruling.reason is not Reason.DENIED:
-                text += (
-                    f" It waits for a person as approval {ruling.approval}: once they have said yes (lockgate approvals"
-                    f" approve {ruling.approval}, or on the page of lockgate serve), the same call may be made once."
-                )
-        return wire.denial(call.id, text, modern=call.era.modern)
+        if described:
+            digest = sha256("".join(tool.digest for tool in described).encode()).hexdigest()
+            key = f"mcp-schemas:{self._server}:{digest}"
+            self._add(f"mcp:{self._server}:schemas", schema_text(described), key=key)
 
     def close(self) -> None:
-        """Forget what waits; what has been queued is noted, if it can be."""
-        self._asking.close()
-        self._closed.set()
-        self._waiting.set()
-        self.idle()
-        if self._mark is not None:
-            self._mark.close()
+        """Forget the questions that are open with the client."""
+        self._questions.close()
 
     def _send_to_client(self, message: Message) -> None:
         self._to_client(wire.line_of(message))
 
 
-def _keep(weak: ref[McpCheckpoint], waiting: Event, closed: Event) -> None:
-    """In a thread of its own, until the checkpoint is closed or nobody uses it any more."""
-    while True:
-        found = waiting.wait(_UNUSED_S)
-        # Whoever was just passed something is woken on the processor of whoever passed it on, and would have to wait
-        # there until that one is done with what else it does.
-        if found and closed.wait(_SOON_S):
-            return
-        point = weak()
-        if point is None:
-            return
-        if found:
-            # First: what comes from here on waits anew.
-            waiting.clear()
-            if not point.idle():
-                del point
-                # Others wait for it, whether anything more is passed on here or not.
-                closed.wait(_AGAIN_S)
-                waiting.set()
-                continue
-        del point
+_NO_MESSAGE = wire.error_message(None, wire.INVALID_REQUEST, "not passed on by Lockgate: this is no message")
+
+
+def _question_state(call: McpCall) -> str:
+    """Return the state that comes with an answer to our question; empty for all other calls."""
+    params = call.message.get("params")
+    state = params.get("requestState") if isinstance(params, dict) else None
+    return state if isinstance(state, str) and state.startswith(STATE) else ""
+
+
+def _outcome_of(answer: Message) -> str:
+    result = answer.get("result")
+    failed = "error" in answer or not isinstance(result, dict) or result.get("isError") is True
+    return "failed" if failed else "ran"
+
+
+def _denial_text(decision: Decision) -> str:
+    if decision.action is Action.REORIENT:
+        return f"Lockgate did not pass this call on, and asks you to reconsider: {decision.correction}"
+    text = f"Lockgate did not pass this call on: {decision.explanation or decision.reason.value}."
+    if decision.approval and decision.reason is not Reason.DENIED:
+        text += (
+            f" It waits for a person as approval {decision.approval}: once they have said yes (lockgate approvals"
+            f" approve {decision.approval}, or on the page of lockgate serve), the same call may be made once."
+        )
+    return text
 
 
 def _refuse_ambiguous(message: Message) -> Message | None:
-    """What is answered to a message that different servers would read differently; None for the others."""
+    """Return the error for a message that servers could read differently than we do; None for all others."""
     id = message.get("id")
     known = id if wire.id_key(id) is not None else None
     method = message.get("method")

@@ -1,14 +1,15 @@
-"""Putting a held call to the client's own user, in both eras, and what their answer is worth.
+"""Questions to the client's own user about held calls, in both eras of the protocol.
 
-A yes goes through the approvals, bound to the digest of what was shown, and then the call is ruled on again: the ruling
-lets it run, never the answer. Everything that is not plainly a yes to exactly this call denies.
+A yes goes through the approvals, bound to the digest of what the user was shown, and then the call is ruled on again:
+the ruling lets it run, never the answer. Everything that is not plainly a yes to exactly this call denies.
 """
 
 from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable
 from os import urandom
 from threading import Timer
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -17,15 +18,18 @@ from lockgate.core.errors import LockgateError, printable
 from lockgate.core.ruling.approvals import ApprovalState, canonical_json, describe_call
 from lockgate.mcp import messages as wire
 from lockgate.mcp.messages import Era, Message
+from lockgate.runtime.failures import report_failure
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.approvals import AnswerResult, Approval
 
-# Calls that wait for a person at a time: an agent must not be able to bury its user under questions.
+_log = logging.getLogger("lockgate.mcp")
+
+# An agent must not be able to bury its user under questions.
 MAX_HELD = 32
-# What nobody can read in a dialogue nobody can approve there.
+# A longer call cannot be read in a dialogue, so it cannot be approved there.
 MAX_SHOWN = 4_000
-# What every state of ours begins with, so that those of others are left to them.
+# Every state of ours begins with this; the states of servers are left alone.
 STATE = "lockgate1."
 
 
@@ -38,7 +42,7 @@ class ApprovalAnswers(Protocol):
 
 
 class AnswerContext(Protocol):
-    """Where answers go, and which session they belong to."""
+    """The approvals that answers go to, and the session they belong to."""
 
     @property
     def session(self) -> str: ...
@@ -69,38 +73,44 @@ class HeldCall(NamedTuple):
 
 
 class ClientQuestions:
-    """The questions that are open with one client. `approved` rules again on a call that somebody said yes to."""
+    """The questions that are open with one client. `approved` rules again on a call that a person said yes to."""
 
     def __init__(
         self,
         server: str,
-        standing: Callable[[], AnswerContext],
+        context: Callable[[], AnswerContext],
         *,
         send: Callable[[Message], None],
         approved: Callable[[McpCall], None],
         clock: Callable[[], float],
     ) -> None:
         self._server = server
-        self._standing = standing
+        self._context = context
         self._send = send
         self._approved = approved
         self._clock = clock
-        # Handshake era: by the id of our own request. Modern era: by what only we can have put into a state.
+        # Handshake era: by the id of our own request. Modern era: by a nonce inside a state that only we can sign.
         self._held: dict[str, HeldCall] = {}
         self._states: dict[str, HeldCall] = {}
         self._secret = urandom(32)
 
-    def ask(self, call: McpCall, approval: str) -> bool:
-        """Put a held call to the client's user; False where nobody could be shown all of it."""
-        answers = self._standing().answers
+    def try_ask(self, call: McpCall, approval: str) -> bool:
+        """Ask the client's user about a held call; return False where that is not possible, so the call is denied."""
+        try:
+            return call.era.asks and self._ask(call, approval)
+        except Exception as error:  # noqa: BLE001  # an edge: a user who could not be asked has not said yes
+            report_failure("mcp-question", error)
+            _log.warning("a question could not be put to the client: %s", error_text(error))
+            return False
+
+    def _ask(self, call: McpCall, approval: str) -> bool:
+        answers = self._context().answers
         waits = None if answers is None else answers.get(approval, self._clock())
         if waits is None or waits.state is not ApprovalState.WAITING:
             return False
         pending = waits.pending
-        does, arguments = (
-            _escape_invisible(describe_call(pending.bound)),
-            _escape_invisible(json.dumps(call.arguments, ensure_ascii=False)),
-        )
+        does = _escape_invisible(describe_call(pending.bound))
+        arguments = _escape_invisible(json.dumps(call.arguments, ensure_ascii=False))
         if len(does) + len(arguments) > MAX_SHOWN:
             return False
         why = _escape_invisible(pending.shown.explanation or pending.shown.reason)[:1_200]
@@ -110,12 +120,13 @@ class ClientQuestions:
             f"Allow it once? If you did not ask for this, say no. (approval {approval})"
         )
         held = HeldCall(call, approval, pending.digest, pending.expires_s)
-        if call.era.modern:
-            return self._ask_modern(held, text)
+        return self._ask_modern(held, text) if call.era.modern else self._ask_handshake(held, text)
+
+    def _ask_handshake(self, held: HeldCall, text: str) -> bool:
         if len(self._held) >= MAX_HELD:
             return False
         own = f"lockgate-{urandom(16).hex()}"
-        timer = Timer(max(0.0, pending.expires_s - self._clock()), self.expire, [own])
+        timer = Timer(max(0.0, held.expires_s - self._clock()), self.expire, [own])
         timer.daemon = True
         self._held[own] = held._replace(timer=timer)
         timer.start()
@@ -123,7 +134,7 @@ class ClientQuestions:
         return True
 
     def _ask_modern(self, held: HeldCall, text: str) -> bool:
-        """Modern era: the client calls again, with the answer and with a state that only we can have made."""
+        """Ask by a result: the client calls again, with the answer and with a state that only we can have signed."""
         now = self._clock()
         for old in [nonce for nonce, each in list(self._states.items()) if each.expires_s <= now]:
             self._states.pop(old, None)
@@ -137,7 +148,7 @@ class ClientQuestions:
     def _mac(self, nonce: str, held: HeldCall, call: McpCall) -> str:
         bound = [
             nonce,
-            self._standing().session,
+            self._context().session,
             call.name,
             canonical_json(call.arguments),
             held.approval,
@@ -146,21 +157,25 @@ class ClientQuestions:
         ]
         return hmac.new(self._secret, json.dumps(bound).encode("ascii"), "sha256").hexdigest()
 
-    def redeem(self, call: McpCall, state: str, params: Mapping[str, object]) -> McpCall | Message:
-        """A call that comes with the answer to our question: as its server gets it, or what is answered instead."""
+    def redeem(self, call: McpCall, state: str) -> McpCall | Message:
+        """Take a call that comes with the answer to our question.
+
+        Return the call as its server gets it, or the denial for the client. A state counts once.
+        """
         nonce, _, mac = state.removeprefix(STATE).partition(".")
-        # Once, whether it fits or not.
         held = self._states.pop(nonce, None)
         if held is None or not hmac.compare_digest(mac.encode(), self._mac(nonce, held, call).encode()):
             why = "the answer that came with it belongs to no open question about this call"
             return wire.denial(call.id, f"Lockgate did not pass this call on: {why}.", modern=True)
         if self._clock() >= held.expires_s:
-            return wire.denial(call.id, "Lockgate did not pass this call on: nobody answered in time.", modern=True)
+            return wire.denial(call.id, _TIMED_OUT, modern=True)
+        params = call.message["params"]
+        assert isinstance(params, dict)  # noqa: S101
         responses = params.get("inputResponses")
         yes = wire.approval_from(responses.get(wire.OUR_INPUT) if isinstance(responses, dict) else None)
         if not self._record_answer(held, call.era.client, yes=yes):
             return wire.denial(call.id, _not_approved_text(held, yes=yes), modern=True)
-        # What the server itself had asked for before goes with the call, as the client first sent it.
+        # The server may have asked for input before: its own state goes with the call, as the client first sent it.
         first = held.call.message.get("params")
         inner = {name: value for name, value in params.items() if name not in ("requestState", "inputResponses")}
         if isinstance(first, dict):
@@ -169,8 +184,8 @@ class ClientQuestions:
         return call._replace(line=wire.line_of(message), message=message)
 
     def _record_answer(self, held: HeldCall, client: str, *, yes: bool | None) -> bool:
-        """Give a person's answer to the approvals; whether it was a yes. Only the next ruling says what follows."""
-        answers = self._standing().answers
+        """Give a person's answer to the approvals; return whether it was a yes."""
+        answers = self._context().answers
         if yes is None or answers is None:
             return False
         who = printable(f"{client or 'a client'}, asked over MCP", 200)
@@ -178,11 +193,12 @@ class ClientQuestions:
         return yes
 
     def is_our_question(self, message: Message) -> bool:
+        """Return whether the message has the id of a question of ours."""
         id = message.get("id")
         return isinstance(id, str) and id in self._held
 
     def take_answer(self, message: Message) -> None:
-        """Handshake era: the client's answer to a question of ours. It goes no further."""
+        """Handshake era: take the client's answer to our question. It does not reach the server."""
         held = self._held.pop(str(message["id"]), None)
         if held is None:
             return
@@ -190,16 +206,19 @@ class ClientQuestions:
             held.timer.cancel()
         try:
             yes = wire.approval_from(message.get("result"))
-            if not self._record_answer(held, held.call.era.client, yes=yes):
-                self._send(wire.denial(held.call.id, _not_approved_text(held, yes=yes), modern=False))
-                return
-        except Exception as error:  # noqa: BLE001  # a failure of ours is a denial
-            self._send(wire.denial(held.call.id, failure_text(error), modern=False))
-            return
-        self._approved(held.call)
+            denial = (
+                "" if self._record_answer(held, held.call.era.client, yes=yes) else _not_approved_text(held, yes=yes)
+            )
+        except Exception as error:  # noqa: BLE001  # an edge: an answer that could not be recorded denies
+            report_failure("mcp-answer", error)
+            denial = failure_text(error)
+        if denial:
+            self._send(wire.denial(held.call.id, denial, modern=False))
+        else:
+            self._approved(held.call)
 
     def take_cancellation(self, message: Message) -> None:
-        """A call that its client gives up is not passed on any more, whatever a person says."""
+        """Drop the question about a call that its client cancels: the call cannot run any more."""
         params = message.get("params")
         key = wire.id_key(params.get("requestId")) if isinstance(params, dict) else None
         for own, held in list(self._held.items()):
@@ -213,17 +232,21 @@ class ClientQuestions:
         self._send({"jsonrpc": "2.0", "method": wire.CANCELLED, "params": params})
 
     def expire(self, own: str) -> None:
+        """Deny a call that no person answered in time."""
         held = self._held.pop(own, None)
         if held is not None:
             self._withdraw(own)
-            text = "Lockgate did not pass this call on: nobody answered in time."
-            self._send(wire.denial(held.call.id, text, modern=False))
+            self._send(wire.denial(held.call.id, _TIMED_OUT, modern=False))
 
     def close(self) -> None:
+        """Forget every open question; the client is told nothing more."""
         for own in list(self._held):
             held = self._held.pop(own, None)
             if held is not None and held.timer is not None:
                 held.timer.cancel()
+
+
+_TIMED_OUT = "Lockgate did not pass this call on: no person answered in time."
 
 
 def _not_approved_text(held: HeldCall, *, yes: bool | None) -> str:
@@ -236,15 +259,17 @@ def _not_approved_text(held: HeldCall, *, yes: bool | None) -> str:
 
 
 def failure_text(error: Exception) -> str:
+    """Return what the client is told of a call that could not be ruled on."""
     return f"Lockgate did not pass this call on, since it could not rule on it: {error_text(error)}."
 
 
 def error_text(error: Exception) -> str:
+    """Return an error's message where it is ours; else its type, since a foreign message may hold anything."""
     return printable(error.message if isinstance(error, LockgateError) else type(error).__name__, 300)
 
 
 def _escape_invisible(text: str) -> str:
-    """Text of others for a dialogue: on one line, with a number for every character that would not be seen."""
+    """Return text for a dialogue: on one line, with the code point in place of each character that does not show."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(ch if ch.isprintable() else f"\\u{{{ord(ch):x}}}" for ch in text)

@@ -11,7 +11,7 @@ A session that nobody opened is one whose context is not known: every high-risk 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf, isfinite
@@ -24,7 +24,7 @@ from lockgate.core.errors import (
     SessionsUnavailable,
     quoted,
 )
-from lockgate.core.ruling.pipeline import decide_unrecorded
+from lockgate.core.ruling.pipeline import decide_unrecorded, flatten_arguments
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.sessions.session_entries import (
     CLAIMED,
@@ -46,21 +46,21 @@ from lockgate.core.sessions.session_entries import (
     damaged_ruling_from_row,
     encode_text,
     ruling_from_row,
+    ruling_to_json,
+    searchable_ruling,
     stats_from_tallies,
     to_json,
 )
-from lockgate.core.vocabulary import Action, Block, Decision, Finding, Kind, Lineage, Mode, Reason, Trust
-from lockgate.journal.recorder import Promised
+from lockgate.core.vocabulary import Block, Decision, Finding, Kind, Lineage, Mode, Reason, Trust
+from lockgate.journal.recorder import hash_arguments
 from lockgate.sessions.live_session import NO_CALL, LiveSession
-from lockgate.sessions.session_cache import MAX_DEPTH, Pending, strictest
-from lockgate.sessions.store import Mark
+from lockgate.sessions.session_cache import MAX_DEPTH, strictest
 from lockgate.sessions.upkeep import Upkeep, error_text
 
 # Our own plugs, whose sessions have the names that their hosts give them; and what says in a session's meta that
 # somebody without one of them opened it.
 _PLUGS = frozenset({"claude-code", "mcp"})
 OPENED_BY = "opened"
-_MAX_LATER = 64
 
 
 class Piece(NamedTuple):
@@ -238,18 +238,11 @@ class Hosting(Upkeep):
     def mark_context_unknown(self, session: str) -> None:
         """Something that the agent may have read was not taken in: its context counts as unknown from here on.
 
-        A store that fails is no error: it is then noted where every process of this machine looks, and kept later.
+        A store that fails is no error: this host remembers it, and keeps it as soon as that can be.
         """
         self._miss(check_name(session, "a session's id"))
         with suppress(Exception):
             self._current(session)
-
-    def passing(self, session: str) -> Mark | None:
-        """For whoever passes texts on before they are added: a mark that makes every ruling elsewhere wait for them.
-
-        None where the store has none: then they are added first.
-        """
-        return self.store.passing(check_name(session, "a session's id"))
 
     def _add(self, live: LiveSession, pieces: Sequence[Piece]) -> list[EntryPlace]:
         entries = []
@@ -295,52 +288,16 @@ class Hosting(Upkeep):
         annotations: Mapping[str, object] | None = None,
         key: str = "",
         findings: Sequence[Finding] = (),
-        later: bool = False,
     ) -> StoredRuling:
         """Rule on one call before it runs: only CONTINUE lets it run. `key` is what the host calls it.
 
-        `findings` is what the host knows against the call itself: with any, it is escalated. `later` lets what passed
-        at Tier 1 be kept, and stored in the journal where it waits until then, with whatever is next kept of this
-        session, or by `flush`: it has no `seq` before, and perhaps no receipt. Everything else is kept at once all
-        the same.
+        `findings` is what the host knows against the call itself: with any, it is escalated. When this returns, the
+        ruling is in the journal and in the store.
         """
-        if later:
-            return self.check_first(session, tool, arguments, annotations=annotations, key=key, findings=findings)[1]()
         live, why = self._looked(session, key)
         context = live.session.block_count
         decision = live.session.check(tool, arguments, annotations=annotations, findings=findings)
         return self._keep(live, tool, arguments, annotations, decision, context, key, why)
-
-    def check_first(
-        self,
-        session: str,
-        tool: str,
-        arguments: Mapping[str, object],
-        *,
-        annotations: Mapping[str, object] | None = None,
-        key: str = "",
-        findings: Sequence[Finding] = (),
-    ) -> tuple[Decision, Callable[[], StoredRuling]]:
-        """`check` with `later`, for a host who acts on the ruling first: what comes with it is to be called then."""
-        live, why = self._looked(session, key)
-        context = live.session.block_count
-        decision, promised, finish = live.session.check_later(
-            tool, arguments, annotations=annotations, findings=findings
-        )
-        keep = partial(
-            self._keep, live, tool, arguments, annotations, decision, context, key, why, later=True, promised=promised
-        )
-        if finish is None or why or len(self._later.get(session, ())) >= _MAX_LATER:
-            if finish is not None:
-                finish()
-            kept = keep()
-            return kept.decision, lambda: kept
-
-        def after() -> StoredRuling:
-            finish()
-            return keep()
-
-        return decision, after
 
     async def check_async(
         self,
@@ -391,15 +348,7 @@ class Hosting(Upkeep):
         if key:
             check_name(key, "a call's key")
         try:
-            # Before it catches up: what other processes have passed on by now is in it then.
-            notes = self.store.passed(session)
-            live = self._live.get(session)
-            if live is None or live.parent_ids:
-                live = self._current(session)
-                for each in live.parent_ids:
-                    self.store.passed(each)
-                notes = self.store.doubts(session)
-            return self._current(session, notes), ""
+            return self._current(session), ""
         except (InvalidCall, InvalidBlock):
             raise
         except Exception as error:  # noqa: BLE001  # whatever it is, the context may be another one
@@ -424,37 +373,24 @@ class Hosting(Upkeep):
         why: str,
         *also: SessionEntry,
         called: bool = True,
-        later: bool = False,
-        promised: Promised | None = None,
     ) -> StoredRuling:
         """3. The ruling once it is kept, with what else follows from it; or what follows from its not being so."""
         id, now = f"d{os.urandom(8).hex()}", self._clock()
         if decision.reason is Reason.JOURNAL_UNAVAILABLE:
             self._unrecorded_at = self._steady()
-        elif decision.receipt is not None or promised is not None:
+        elif decision.receipt is not None:
             self._unrecorded_at = -inf
         if not why:
-            content = b"" if called else NO_CALL
-            ruling = Pending(
-                id,
-                live.id,
-                live.host,
+            entry = SessionEntry(
+                EntrySort.RULING,
                 now,
                 key,
-                content,
-                tool,
-                arguments,
-                annotations,
-                decision,
-                context,
-                promised=promised,
+                b"" if called else NO_CALL,
+                ruling_to_json(tool, arguments, annotations, decision, context, partial(_arguments_hash, arguments)),
+                searchable_ruling(id, live.host, tool, decision, arguments),
             )
-            if later and (promised is not None or _passed(decision)) and self._wait(live, ruling):
-                return StoredRuling(
-                    id, 0, live.id, live.host, 0, now, key, tool, dict(arguments), None, decision, context
-                )
             try:
-                put = self._put_ruling(live, id, ruling.entry(), *also)
+                put = self._put_ruling(live, id, entry, *also)
             except Exception as error:  # noqa: BLE001  # whatever it is, the ruling may not be kept
                 why = error_text(error)
             else:
@@ -488,43 +424,12 @@ class Hosting(Upkeep):
                 live.own_rulings.discard(id)
         return put
 
-    def _wait(self, live: LiveSession, ruling: Pending) -> bool:
-        """Whether there is room for a ruling that is kept later; nobody else knows of it until then."""
-        with self._lock:
-            waiting = self._later.setdefault(live.id, [])
-            if len(waiting) >= _MAX_LATER:
-                return False
-            waiting.append(ruling)
-            live.own_rulings.add(ruling.id)
-        return True
-
-    def flush(self, session: str = "") -> None:
-        """Keep what waits to be kept, of one session or of all."""
-        with self._lock:
-            waiting = [session] if session else list(self._later)
-        for each in waiting:
-            if each in self._later:
-                self._put(self._current(each))
-
     def outcome(self, session: str, key: str, ran: str) -> bool:
-        """Note what became of a call: `ran`, `failed` or `not-run`. False where no ruling has this key.
-
-        For a ruling that is kept later it is kept with it.
-        """
+        """Note what became of a call: `ran`, `failed` or `not-run`. False where no ruling has this key."""
         if ran not in RAN:
             raise InvalidCall(f"unknown outcome {quoted(ran)}", hint=f"use one of: {', '.join(RAN)}")
         check_name(session, "a session's id")
         check_name(key, "a call's key")
-        with self._lock:
-            waiting = self._later.get(session, [])
-            for at, ruling in enumerate(waiting):
-                # Not kept yet: then with it.
-                if ruling.key == key:
-                    waiting[at] = ruling._replace(ran=ran)
-                    return True
-            if any(ruling.key == key and ruling.session == session for ruling in self._putting):
-                self._ended[session, key] = ran
-                return True
         return self.store.set_outcome(session, key, ran)
 
     def decision(self, id: str) -> StoredRuling | None:
@@ -555,8 +460,6 @@ class Hosting(Upkeep):
         return stats_from_tallies(self.store.tallies(since), since=since, until=self._clock(), bucket_s=bucket_s)
 
     def close(self) -> None:
-        with suppress(SessionsUnavailable):
-            self.flush()
         self._closed.set()
         with self._lock:
             self._live.clear()
@@ -577,8 +480,12 @@ def _kept_from_row(row: SessionRow, session: str, host: str) -> StoredRuling:
         return damaged_ruling_from_row(row, session, host)
 
 
-def _passed(decision: Decision) -> bool:
-    return decision.tier == 1 and decision.action is Action.CONTINUE and decision.receipt is not None
+def _arguments_hash(arguments: Mapping[str, object]) -> str:
+    """As the journal has it; empty where nobody could say."""
+    try:
+        return hash_arguments(arguments, flatten_arguments(arguments)[0])
+    except (LockgateError, TypeError, ValueError, RecursionError):
+        return ""
 
 
 def _block_id(block: str | Block) -> str:

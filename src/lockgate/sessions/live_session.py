@@ -47,8 +47,6 @@ class LiveSession:
         self._depth = {number: depth for depth, number in enumerate(chain)}
         self.lock = Lock()
         self.cursor = 0
-        # The store's stamp from before it was last read.
-        self.stamp = b""
         self.size = 0
         # The sessions of the chain whose context is not known; 0 where something kept cannot be read.
         self.unknown_context: set[int] = set()

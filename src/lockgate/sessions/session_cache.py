@@ -1,24 +1,21 @@
 """The sessions that a host has in memory: each as its store has it, or in doubt.
 
 What could not be added to a session may have been read by its agent all the same. That it is in doubt is remembered
-here and noted beside the store, until the store has kept it: whoever goes on with the session, anywhere, then knows.
+here until the store has kept it: whoever goes on with the session, anywhere, then knows.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from functools import partial, reduce
 from json import loads
 from logging import getLogger
 from threading import Event, Lock, Thread
 from time import monotonic, time
-from typing import NamedTuple
 from weakref import ref
 
-from lockgate.core.errors import JournalUnavailable, LockgateError, SessionsUnavailable, printable
-from lockgate.core.ruling.pipeline import flatten_arguments
+from lockgate.core.errors import LockgateError, SessionsUnavailable
 from lockgate.core.ruling.scope.border import combine_scopes
 from lockgate.core.sessions.session_entries import (
     EntryPlace,
@@ -26,12 +23,9 @@ from lockgate.core.sessions.session_entries import (
     SessionEntry,
     SessionInfo,
     SessionRow,
-    ruling_to_json,
-    searchable_ruling,
 )
-from lockgate.core.vocabulary import Decision, Mode
+from lockgate.core.vocabulary import Mode
 from lockgate.gate.gate import MAX_HISTORY, Gate, Session
-from lockgate.journal.recorder import Promised
 from lockgate.sessions.live_session import HostedSession, LiveSession
 from lockgate.sessions.store import SessionStore
 
@@ -46,38 +40,6 @@ _MAX_UNSURE = 10_000
 _MEND_EVERY_S = 1.0
 # From the loosest to the strictest.
 _MODES = ("", Mode.DEFAULT.value, Mode.RESEARCH.value, Mode.PARANOID.value)
-
-
-class Pending(NamedTuple):
-    """A ruling that is to be kept."""
-
-    id: str
-    session: str
-    host: str
-    at: float
-    key: str
-    content: bytes
-    tool: str
-    arguments: Mapping[str, object]
-    annotations: Mapping[str, object] | None
-    decision: Decision
-    context: int
-    ran: str = ""
-    promised: Promised | None = None
-
-    def entry(self) -> SessionEntry:
-        """JournalUnavailable where it waits to be stored in the journal, and cannot be."""
-        decision = self.decision if self.promised is None else self.decision._replace(receipt=self.promised())
-        detail = ruling_to_json(
-            self.tool,
-            self.arguments,
-            self.annotations,
-            decision,
-            self.context,
-            partial(_arguments_hash, self.arguments),
-        )
-        columns = searchable_ruling(self.id, self.host, self.tool, decision, self.arguments)
-        return SessionEntry(EntrySort.RULING, self.at, self.key, self.content, detail, columns._replace(ran=self.ran))
 
 
 class Memory:
@@ -109,52 +71,38 @@ class Memory:
         self._misses = 0
         self._all_unsure = False
         self._mender: Thread | None = None
-        # Rulings that are in the journal and are still to be kept, by their sessions.
-        self._later: dict[str, list[Pending]] = {}
-        # Those of them that are just being kept, and what became of which meanwhile.
-        self._putting: list[Pending] = []
-        self._ended: dict[tuple[str, str], str] = {}
         self._lock = Lock()
         self._closed = Event()
 
     def _know(self, live: LiveSession, *, known: bool) -> None:
         self._put(live, SessionEntry(EntrySort.MARK, self._clock(), detail="known" if known else "unknown"))
 
-    def _current(self, session: str, notes: Sequence[str] | None = None) -> LiveSession:
-        """1. The session with all that is new in it; one that nobody opened is made as such.
-
-        `notes` are those on it, where somebody has just asked for them.
-        """
+    def _current(self, session: str) -> LiveSession:
+        """1. The session with all that is new in it; one that nobody opened is made as such."""
         while True:
             with self._lock:
                 live = self._live.get(session)
                 if live is not None:
                     self._live.move_to_end(session)
                 unsure = self._unsure.get(session, 0)
-            if notes is None:
-                notes = self.store.doubts(session)
             if live is None:
                 live = self._built(session)
                 with self._lock:
                     live = self._live.setdefault(session, live)
             else:
                 self._catch_up(live)
-            if unsure or notes:
-                self._settle(live, unsure, notes)
+            if unsure:
+                self._settle(live, unsure)
             live.used = self._steady()
-            doubted = unsure or notes or (live.parent_ids and any(map(self._doubted, live.parent_ids)))
+            doubted = unsure or any(each in self._unsure for each in live.parent_ids)
             live.session.context_known = not (live.unknown_context or doubted or self._all_unsure)
             if not live.is_outdated:
                 if live.has_grown:
                     self._make_room(live)
                 return live
-            notes = None
             with self._lock:
                 if self._live.get(session) is live:
                     del self._live[session]
-
-    def _doubted(self, session: str) -> bool:
-        return session in self._unsure or bool(self.store.doubts(session))
 
     def _built(self, session: str) -> LiveSession:
         now = self._clock()
@@ -194,11 +142,7 @@ class Memory:
         with live.lock:
             if live.is_outdated:
                 return
-            # From before it is read: what is kept meanwhile makes another one.
-            stamp = self.store.change_stamp()
-            if not stamp or stamp != live.stamp:
-                live.catch_up(self.store.read_entries(live.chain, live.cursor))
-                live.stamp = stamp
+            live.catch_up(self.store.read_entries(live.chain, live.cursor))
 
     def _opened(self, info: SessionInfo, stand: Iterable[tuple[str, str]]) -> Session:
         try:
@@ -208,8 +152,8 @@ class Memory:
             # The policy has changed, and has no room for it: then the strictest one.
             return self.gate.session(mode=Mode.PARANOID, id=info.id, resumed=info.asked)
 
-    def _settle(self, live: LiveSession, unsure: int, notes: Sequence[str]) -> None:
-        """Keep that the context is not known, so that it need not be remembered beside the store any more."""
+    def _settle(self, live: LiveSession, unsure: int) -> None:
+        """Keep that the context is not known, so that it need not be remembered here any more."""
         if not live.settling.acquire(blocking=False):
             # Somebody is at it.
             return
@@ -217,7 +161,6 @@ class Memory:
             if live.chain[0] not in live.unknown_context:
                 self._know(live, known=False)
                 self._catch_up(live)
-            self.store.settle(live.id, notes)
             with self._lock:
                 if self._unsure.get(live.id) == unsure:
                     del self._unsure[live.id]
@@ -225,48 +168,16 @@ class Memory:
             live.settling.release()
 
     def _put(self, live: LiveSession, *entries: SessionEntry, ruling: bool = False) -> list[EntryPlace]:
-        with self._lock:
-            waiting = self._later.pop(live.id, [])
-            # What becomes of them meanwhile is kept once they are.
-            self._putting += waiting
-        late: list[Pending] = []
-        try:
-            ready, late = _ready(waiting)
-            every = [*ready, *entries]
-            puts = self.store.append(live.chain, every) if every else []
-            if puts is None:
-                # Forgotten meanwhile, or its file lost: it goes on as one whose context is not known.
-                live.is_outdated = True
-                if ruling:
-                    raise SessionsUnavailable("the session was forgotten while it was ruled on", hint="try again")
-                live = self._current(live.id)
-                puts = self.store.append(live.chain, every)
-            if puts is None:
-                raise SessionsUnavailable("the session is forgotten as soon as it is made")
-        except BaseException:
-            late = waiting
-            raise
-        finally:
-            ended = self._put_away(live.id, waiting, late) if waiting else []
-        for key, ran in ended:
-            try:
-                self.store.set_outcome(live.id, key, ran)
-            except LockgateError as error:
-                # What was to be kept is.
-                _log.warning("what became of a call could not be kept: %s", printable(error.message, 300))
-        return puts[len(ready) :]
-
-    def _put_away(self, session: str, waiting: list[Pending], late: list[Pending]) -> list[tuple[str, str]]:
-        """Those of the waiting that are late wait on; what became of the others meanwhile."""
-        with self._lock:
-            for each in waiting:
-                self._putting.remove(each)
-            told = {each.id: self._ended.pop((session, each.key), "") for each in waiting}
-            again = [each._replace(ran=told[each.id] or each.ran) for each in late]
-            if again:
-                self._later[session] = [*again, *self._later.get(session, ())]
-            gone = {each.id for each in late}
-            return [(each.key, told[each.id]) for each in waiting if told[each.id] and each.id not in gone]
+        puts = self.store.append(live.chain, entries)
+        if puts is None:
+            # Forgotten meanwhile, or its file lost: it goes on as one whose context is not known.
+            live.is_outdated = True
+            if ruling:
+                raise SessionsUnavailable("the session was forgotten while it was ruled on", hint="try again")
+            puts = self.store.append(self._current(live.id).chain, entries)
+        if puts is None:
+            raise SessionsUnavailable("the session is forgotten as soon as it is made")
+        return puts
 
     def _make_room(self, newest: LiveSession) -> None:
         newest.has_grown = False
@@ -289,9 +200,6 @@ class Memory:
             if self._mender is None or not self._mender.is_alive():
                 self._mender = Thread(target=_mend, args=(ref(self), self._closed), daemon=True)
                 self._mender.start()
-        with suppress(OSError, LockgateError):
-            # For every other process, and for this one if it is killed before the store has it.
-            self.store.doubt(session)
 
     def _mend(self) -> bool:
         """Try to keep what could not be; whether there is nothing left of it."""
@@ -317,32 +225,9 @@ def _mend(weak: ref[Memory], closed: Event) -> None:
         del host
 
 
-def _ready(waiting: Sequence[Pending]) -> tuple[list[SessionEntry], list[Pending]]:
-    """The rulings that can be kept now, and those that the journal has not stored yet."""
-    ready: list[SessionEntry] = []
-    for at, each in enumerate(waiting):
-        try:
-            ready.append(each.entry())
-        except JournalUnavailable as error:
-            # Nor are those after it tried: each may have to wait for it as long.
-            _log.warning("rulings wait to be stored in the journal: %s", printable(error.message, 300))
-            return ready, list(waiting[at:])
-    return ready, []
-
-
 def strictest(one: tuple[str, str], other: tuple[str, str]) -> tuple[str, str]:
     """Of two modes with their scopes what holds where both do."""
     return max(one[0], other[0], key=_MODES.index), combine_scopes(one[1], other[1])
-
-
-def _arguments_hash(arguments: Mapping[str, object]) -> str:
-    """As the journal has it; empty where nobody could say."""
-    from lockgate.journal.recorder import hash_arguments
-
-    try:
-        return hash_arguments(arguments, flatten_arguments(arguments)[0])
-    except (LockgateError, TypeError, ValueError, RecursionError):
-        return ""
 
 
 def _first_open_step(rows: Iterable[SessionRow]) -> int:

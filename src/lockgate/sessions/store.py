@@ -15,23 +15,6 @@ from lockgate.core.sessions.session_entries import (
 )
 
 
-class Mark(Protocol):
-    """Whether texts are passed on in a session that are not kept yet, as everybody who shares the store can see.
-
-    `begun` is how many have been.
-    """
-
-    begun: int
-
-    def begin(self) -> bool:
-        """One is about to be; False where it has to be kept first."""
-
-    def kept(self, upto: int) -> None:
-        """So many of them are kept, by the count of `begun` from before the last of them was."""
-
-    def close(self) -> None: ...
-
-
 class SessionStore(Protocol):
     """Where sessions are kept. Safe for several threads and several processes.
 
@@ -55,9 +38,6 @@ class SessionStore(Protocol):
 
     def read_entries(self, sessions: Sequence[int], after: int, *, rulings_after: int = 0) -> list[SessionRow]:
         """What is new in these sessions since that `seq`, in order; of rulings only the first session's."""
-
-    def change_stamp(self) -> bytes:
-        """Something that is another one once anything was kept by anybody; empty where that cannot be told."""
 
     def ruling_cursor(self, session: int, count: int) -> int:
         """The `seq` after which there are at most so many rulings of the session."""
@@ -84,27 +64,6 @@ class SessionStore(Protocol):
 
     def prune(self, before: float, most: int, spare: Collection[str] = ()) -> int:
         """Forget sessions that were last heard of before that time, at most so many; how many those were."""
-
-    def doubt(self, session: str) -> None:
-        """Note, for everybody who shares the place where notes are left, that something could not be kept of it.
-
-        OSError where there is no such place. This has to work while nothing else does.
-        """
-
-    def doubts(self, session: str) -> list[str]:
-        """The notes on a session."""
-
-    def settle(self, session: str, notes: Sequence[str]) -> None:
-        """Take these notes away: what they stand for is kept."""
-
-    def passing(self, session: str) -> Mark | None:
-        """A mark with which texts of this session can be passed on before they are kept; None where none can be."""
-
-    def passed(self, session: str) -> list[str]:
-        """The notes on a session, once all that others have marked as passed on is kept, or is noted as a doubt.
-
-        SessionsUnavailable where it is not, for a while.
-        """
 
     def test_write(self) -> None:
         """Write something, and change nothing; SessionsUnavailable where that fails."""

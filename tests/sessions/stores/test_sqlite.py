@@ -9,11 +9,10 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from threading import Event, Lock, Thread
 from time import sleep
-from typing import Any
 
 import pytest
 from paths import SUPPORT
@@ -22,7 +21,6 @@ from lockgate.core.errors import JournalUnavailable, LockgateError, SessionsUnav
 from lockgate.core.sessions.session_entries import EntrySort, SessionEntry, SessionInfo
 from lockgate.journal.stores.sqlite import SqliteLog
 from lockgate.sessions.stores import sqlite as sessions_sqlite
-from lockgate.sessions.stores.passing import MarkFile, Passing
 from lockgate.sessions.stores.sqlite import SqliteSessions
 
 BLOCK = SessionEntry(EntrySort.BLOCK, 1.0, "", b"text", '["tool:x",null,null,[]]')
@@ -189,25 +187,6 @@ def test_one_damaged_session_does_not_hide_the_others(store: SqliteSessions) -> 
     ]
 
 
-def test_notes_are_taken_away_by_who_saw_them(store: SqliteSessions, path: Path) -> None:
-    other = SqliteSessions(path)
-    assert store.doubts("s") == []
-    store.doubt("s")
-    notes = other.doubts("s")
-    assert len(notes) == 1
-    store.doubt("s")
-    other.settle("s", notes)
-    assert len(store.doubts("s")) == 1
-    assert store.doubts("t") == []
-    store.settle("s", store.doubts("s"))
-    store.settle("s", ["gone"])
-    folder = path.with_name("sessions-doubted")
-    assert not folder.exists()
-    folder.write_text("something else")
-    with pytest.raises(SessionsUnavailable, match="in doubt"):
-        store.doubts("s")
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_goes_on_by_itself(store: SqliteSessions) -> None:
@@ -297,200 +276,3 @@ def test_writers_killed_at_random_lose_nothing_that_was_acknowledged(path: Path)
     report = json.loads(done.stdout)
     assert (report["kills"], report["lost"]) == (4, 0)
     assert report["acknowledged"] >= 4
-
-
-# Stamps: whoever sees the same one need not read.
-
-
-@pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="only where files and mappings are one")
-def test_a_stamp_is_another_one_after_every_change_of_anybody(store: SqliteSessions, path: Path) -> None:
-    other = SqliteSessions(path)
-    seen = [store.change_stamp()]
-    assert len(seen[0]) > 96
-    for change in (
-        lambda: store.append((1,), [BLOCK]),
-        lambda: other.append((1,), [BLOCK]),
-        lambda: other.end("s", 1.0),
-        lambda: store.create(SessionInfo("t")),
-        lambda: run(path, "store.append((1,), [BLOCK])"),
-        lambda: other.prune(10.0, 1),
-    ):
-        change()
-        assert store.change_stamp() not in seen
-        seen.append(store.change_stamp())
-    for look in (
-        lambda: store.read_entries((1,), 0),
-        lambda: other.session("s"),
-        lambda: run(path, "store.feed((1,), 1)"),
-    ):
-        look()
-        assert store.change_stamp() == seen[-1]
-    # What was begun and taken back is no change.
-    with suppress(ZeroDivisionError), other._write_transaction() as db:
-        db.execute("UPDATE sessions SET ended_at = 3")
-        assert store.change_stamp() == seen[-1]
-        raise ZeroDivisionError
-    assert store.change_stamp() == seen[-1]
-    assert other.change_stamp() == store.change_stamp()
-    for each in (store, other):
-        each.close()
-        assert each.change_stamp() == b""
-
-
-def run(path: Path, statement: str) -> None:
-    """In another process."""
-    made = f"""
-from pathlib import Path
-from lockgate.core.sessions.session_entries import Entry, Sort
-from lockgate.sessions.stores.sqlite import SqliteSessions
-BLOCK = Entry(Sort.BLOCK, 1.0, "", b"text", '["tool:x",null,null,[]]')
-store = SqliteSessions(Path({str(path)!r}))
-{statement}
-"""
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", made], check=True, env=environ, timeout=60)
-
-
-@pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="only where files and mappings are one")
-def test_a_stamp_is_of_the_file_that_is_used(store: SqliteSessions, path: Path) -> None:
-    old = store.change_stamp()
-    for ending in ("", "-wal", "-shm"):
-        path.with_name(f"sessions.db{ending}").rename(path.with_name(f"old.db{ending}"))
-    with pytest.raises(SessionsUnavailable, match="moved or replaced"):
-        store.append((1,), [BLOCK])
-    assert store.change_stamp() == b""
-    store.create(SessionInfo("s"))
-    new = store.change_stamp()
-    assert new not in (b"", old)
-    run(path, "store.append((1,), [BLOCK])")
-    assert store.change_stamp() != new
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_stamp_is_not_that_of_an_earlier_log_of_the_file(store: SqliteSessions, path: Path) -> None:
-    """Before a fork everything is closed, and SQLite begins another write-ahead log, which looks like the first."""
-
-    def forked() -> None:
-        child = os.fork()
-        if not child:
-            os._exit(0)
-        os.waitpid(child, 0)
-
-    stamps = []
-    open_files = []
-    for _ in range(8):
-        forked()
-        # Opens the writer, and changes nothing.
-        assert not store.set_outcome("s", "nobody's", "ran")
-        stamps.append(store.change_stamp())
-        run(path, "store.append((1,), [BLOCK])")
-        stamps.append(store.change_stamp())
-        open_files.append(len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0)
-    told = [each for each in stamps if each]
-    assert len(set(told)) == len(told)
-    # One per fork would be six more; a thread of another test may have one or two open.
-    assert open_files[-1] < open_files[1] + 4
-
-
-def test_one_who_only_reads_has_no_stamp(store: SqliteSessions, path: Path) -> None:
-    with closing(SqliteSessions(path)) as reader:
-        assert reader.session("s") is not None
-        assert reader.change_stamp() == b""
-
-
-# What is passed on and what is in doubt, where nothing has changed in the folder.
-
-
-@pytest.fixture
-def quiet(store: SqliteSessions, path: Path) -> SqliteSessions:
-    """A store that has looked into its folder when that was long at rest."""
-    store.append((1,), [BLOCK])
-    os.utime(path.parent, (1_000_000_000, 1_000_000_000))
-    # When it was last touched cannot be set.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sessions_sqlite, "_COARSE_NS", -1)
-        assert store.passed("s") == []
-    assert store._looked.changed
-    return store
-
-
-posix_only = pytest.mark.skipif(os.name != "posix", reason="there are no marks without POSIX's locks")
-
-
-@posix_only
-def test_the_first_mark_of_another_process_is_seen_at_once(
-    quiet: SqliteSessions, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sessions_sqlite, "_BUSY_S", 0.0)
-    other = SqliteSessions(path)
-    mark = other.passing("s")
-    assert mark is not None
-    assert mark.begin()
-    for _ in range(2):
-        with pytest.raises(SessionsUnavailable, match="does not keep it"):
-            quiet.passed("s")
-    mark.kept(mark.begun)
-    assert quiet.passed("s") == []
-
-
-@posix_only
-def test_a_mark_is_seen_where_the_folder_is_at_rest(
-    quiet: SqliteSessions, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sessions_sqlite, "_BUSY_S", 0.0)
-    monkeypatch.setattr(sessions_sqlite, "_FINE_NS", -1)
-    mark = SqliteSessions(path).passing("s")
-    assert mark is not None
-    assert quiet.passed("s") == []
-    assert quiet._looked.marks is not None
-    assert mark.begin()
-    with pytest.raises(SessionsUnavailable, match="does not keep it"):
-        quiet.passed("s")
-    # One who is gone leaves a doubt, which is there with the same look.
-    mark.close()
-    assert len(quiet.passed("s")) == 1
-    assert len(quiet.passed("s")) == 1
-
-
-@posix_only
-def test_a_doubt_that_comes_while_one_looks_is_seen(
-    quiet: SqliteSessions, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = SqliteSessions(path)
-    mark = other.passing("s")
-    assert mark is not None
-    monkeypatch.setattr(sessions_sqlite, "_FINE_NS", -1)
-    assert quiet.passed("s") == []
-    assert quiet._looked.marks is not None
-    for name, part in (("passes", MarkFile), ("wait", Passing)):
-        real = getattr(part, name)
-
-        def look(self: object, *args: object, real: Any = real) -> object:
-            # Just before, somebody takes away the mark of one who is gone, and leaves a doubt.
-            other.doubt("s")
-            return real(self, *args)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(part, name, look)
-            assert quiet.passed("s")
-        quiet.settle("s", quiet.doubts("s"))
-    mark.close()
-
-
-def test_a_doubt_of_another_process_is_seen_at_once(quiet: SqliteSessions) -> None:
-    run(quiet.path, "store.doubt('s')")
-    assert len(quiet.passed("s")) == 1
-    quiet.settle("s", quiet.passed("s"))
-    assert quiet.passed("s") == []
-
-
-def test_while_the_clock_of_the_folder_could_not_tell_it_is_looked_into_each_time(
-    store: SqliteSessions, path: Path
-) -> None:
-    store.append((1,), [BLOCK])
-    store.passed("s")
-    assert store._looked.changed == ()
-    before = path.parent.stat()
-    store.doubt("s")
-    os.utime(path.parent, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert len(store.passed("s")) == 1

@@ -9,14 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
-from pathlib import Path
 from threading import Lock
 from time import monotonic
 
 from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.sessions.session_entries import EntryPlace, SessionEntry
 from lockgate.runtime.postgres import BUSY_S, Postgres
-from lockgate.sessions.stores.doubts import Doubts
 from lockgate.sessions.stores.sql import TABLES, Database, SqlSessions
 
 _VERSION = 2
@@ -41,9 +39,7 @@ class PostgresSessions(SqlSessions):
 
     _find = "strpos"
 
-    def __init__(self, conninfo: str, *, doubts: Path | None = None) -> None:
-        """`doubts` is a folder for what this machine must not forget while the database fails."""
-        self._doubts = Doubts(doubts)
+    def __init__(self, conninfo: str) -> None:
         self._database = Postgres(
             conninfo, what="sessions", error=SessionsUnavailable, tables=TABLES, version=_VERSION, lock=_LOCK
         )

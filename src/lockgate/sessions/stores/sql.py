@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from hashlib import sha256
 from json import loads
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.sessions.session_entries import (
@@ -27,10 +28,6 @@ from lockgate.core.sessions.session_entries import (
     storable_text,
     to_json,
 )
-from lockgate.sessions.stores.doubts import Doubts, mark_of
-
-if TYPE_CHECKING:
-    from lockgate.sessions.stores.passing import Mark
 
 _FETCHED_AT_ONCE = 1_000
 _MAX_GOAL = 2_000
@@ -111,7 +108,6 @@ class SqlSessions:
 
     # What says at which place a text stands in another.
     _find = "instr"
-    _doubts: Doubts
 
     def _write_transaction(self) -> AbstractContextManager[Database]:
         """One transaction, with every other writer kept out from the first read on."""
@@ -157,7 +153,7 @@ class SqlSessions:
 
     @staticmethod
     def _is_forgotten(db: Database, id: str) -> bool:
-        return db.execute("SELECT 1 FROM forgotten WHERE id = ?", (mark_of(id),)).fetchone() is not None
+        return db.execute("SELECT 1 FROM forgotten WHERE id = ?", (_digest(id),)).fetchone() is not None
 
     def append(self, sessions: Sequence[int], entries: Sequence[SessionEntry]) -> list[EntryPlace] | None:
         with self._write_transaction() as db:
@@ -351,33 +347,8 @@ class SqlSessions:
                 db.execute("DELETE FROM entries WHERE session = ?", (number,))
                 db.execute("DELETE FROM sessions WHERE number = ?", (number,))
                 # Whoever goes on with it must not pass for one that begins.
-                db.execute("INSERT INTO forgotten VALUES (?, ?) ON CONFLICT (id) DO NOTHING", (mark_of(id), before))
+                db.execute("INSERT INTO forgotten VALUES (?, ?) ON CONFLICT (id) DO NOTHING", (_digest(id), before))
             return len(gone)
-
-    # What is in doubt is noted beside the tables: they may be what fails.
-
-    def doubt(self, session: str) -> None:
-        self._doubts.note(session)
-
-    def doubts(self, session: str) -> list[str]:
-        try:
-            return self._doubts.of(session)
-        except OSError as error:
-            raise SessionsUnavailable("what is in doubt about sessions cannot be read") from error
-
-    def settle(self, session: str, notes: Sequence[str]) -> None:
-        self._doubts.lift(session, notes)
-
-    # Only where all who share the tables are on one machine.
-
-    def change_stamp(self) -> bytes:
-        return b""
-
-    def passing(self, session: str) -> Mark | None:  # noqa: ARG002
-        return None
-
-    def passed(self, session: str) -> list[str]:
-        return self.doubts(session)
 
 
 def _update_session(db: Database, number: int, entry: SessionEntry) -> None:
@@ -394,6 +365,12 @@ def _update_session(db: Database, number: int, entry: SessionEntry) -> None:
         db.execute(
             "UPDATE sessions SET mode = ?, scope = ? WHERE number = ?", (mode, storable_text(scope, _MAX_SCOPE), number)
         )
+
+
+@lru_cache(1024)
+def _digest(session: str) -> str:
+    """What stands for the id of a forgotten session: the id itself may say what it was about."""
+    return sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _clamp(number: int) -> int:

@@ -11,19 +11,15 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Condition, Lock
-from time import monotonic, time, time_ns
-from typing import NamedTuple
+from time import monotonic, time
 
 from lockgate.core.errors import SessionsUnavailable, quoted
-from lockgate.runtime.forks import on_fork, watch_forks
+from lockgate.runtime.forks import watch_forks
 from lockgate.runtime.private_files import PrivateFileKind
-from lockgate.sessions.stores.doubts import Doubts
-from lockgate.sessions.stores.passing import Mark, MarkFile, Passing
 from lockgate.sessions.stores.sql import TABLES, Database, SqlSessions
 
 # "lkgs": other programs' databases are refused, and ours is known to tools that look.
@@ -32,12 +28,6 @@ _VERSION = 2
 # How long anybody waits to write, in the queue of this process and for other processes together.
 _BUSY_S = 5.0
 _MAX_IDLE = 8
-# How long a change has to be over before a folder can tell it from another: some file systems count in steps of up to
-# two seconds, and those that count finer do so by the ticks of the system.
-_FINE_NS, _COARSE_NS = 100_000_000, 2_500_000_000
-# Both copies of the header of SQLite's index, of 48 bytes each.
-_HEADER = 96
-_FRAMES = slice(16, 20)
 # How long a fork waits for those who read.
 _QUIET_S = 1.0
 _FILE = PrivateFileKind(
@@ -52,23 +42,12 @@ PRAGMA user_version = {_VERSION};
 {TABLES}"""
 
 
-class _Looked(NamedTuple):
-    """What was in the folder when it was last looked into, and since when that had stood."""
-
-    changed: tuple[int, ...] = ()
-    marks: MarkFile | None = None
-    doubts: bool = True
-
-
 class SqliteSessions(SqlSessions):
     """Sessions in one file, which is made with its folder when something is first kept."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._name = str(path)
-        self._folder = str(path.parent)
-        self._doubts = Doubts(path.with_name(f"{path.stem}-doubted"))
-        self._passing = Passing(path.with_name(f"{path.stem}-passing"), self._doubts)
         self._unfit = False
         self._forget()
         watch_forks(self)
@@ -83,10 +62,6 @@ class SqliteSessions(SqlSessions):
         self._counting = Condition(Lock())
         self._busy = 0
         self._file: tuple[int, int] | None = None
-        self._looked = _Looked()
-        # The writer whose index of the write-ahead log this is a descriptor of.
-        self._indexed: tuple[sqlite3.Connection | None, int] = (None, -1)
-        self._generation = getattr(self, "_generation", 0)
 
     def close(self) -> None:
         with self._writing:
@@ -96,68 +71,6 @@ class SqliteSessions(SqlSessions):
         with self._write_transaction() as db:
             # The same again: nothing changes, and a page is written all the same.
             db.execute(f"PRAGMA user_version = {_VERSION}")
-
-    def change_stamp(self) -> bytes:
-        writer, fd = self._indexed
-        if writer is None or writer is not self._writer:
-            writer = self._writer
-            if writer is None or sys.platform not in ("linux", "darwin"):
-                return b""
-            try:
-                fd = self._index()
-            except OSError:
-                return b""
-            self._indexed = writer, fd
-            self._generation += 1
-        # As long as that connection is open nobody removes the index. It begins with its header, twice: that counts the
-        # transactions, and has a checksum over all that was ever written to the write-ahead log.
-        try:
-            header = os.pread(fd, _HEADER, 0)
-        except OSError:
-            return b""
-        # An empty write-ahead log has the same header each time that there is one.
-        if len(header) != _HEADER or header[_FRAMES] == bytes(4) or writer is not self._writer:
-            return b""
-        return header + self._generation.to_bytes(8, "big")
-
-    def _index(self) -> int:
-        name = f"{self._name}-shm"
-        with _indexing:
-            there = os.stat(self._name)
-            status = os.stat(name)
-            fd = _indexes.get((status.st_dev, status.st_ino))
-            if fd is None:
-                # Not closed as long as the file is there: that would open every lock that SQLite has on it in this
-                # process. What is gone is nobody's.
-                for gone in [each for each, old in _indexes.items() if not os.fstat(old).st_nlink]:
-                    os.close(_indexes.pop(gone))
-                fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-                status = os.fstat(fd)
-                _indexes[status.st_dev, status.st_ino] = fd
-            if (there.st_dev, there.st_ino) != self._file or not os.path.samestat(there, os.stat(self._name)):
-                raise OSError("replaced")
-            return fd
-
-    def passing(self, session: str) -> Mark | None:
-        return self._passing.mark(session)
-
-    def passed(self, session: str) -> list[str]:
-        looked = self._looked
-        waits = looked.marks is not None and looked.marks.passes(session)
-        # After the marks: whoever takes away the mark of one who is gone has left a doubt before. While nothing has
-        # changed in the folder, its names lead where they led, and what was not there is not.
-        now_ns = time_ns()
-        changed = _changed(self._folder)
-        if changed and looked.changed == changed and not waits:
-            return self.doubts(session) if looked.doubts else []
-        marks = self._passing.file()
-        if marks is not None:
-            self._passing.wait(marks, session, _BUSY_S)
-        notes = self.doubts(session)
-        # Within the same tick of the folder's clock it could not tell.
-        if changed and now_ns - max(changed[:2]) > (_FINE_NS if changed[0] % 1_000_000_000 else _COARSE_NS):
-            self._looked = _Looked(changed, marks, self._doubts.any())
-        return notes
 
     def _insert(self, db: Database, columns: str, values: Sequence[object]) -> int:
         places = ", ".join("?" * len(values))
@@ -390,29 +303,9 @@ def _folder_lock(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _changed(folder: str) -> tuple[int, ...]:
-    """Another one once a name in the folder came, went, or was given to another file; empty where nobody can tell."""
-    try:
-        status = os.stat(folder)
-    except OSError:
-        return ()
-    return status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev
-
-
 def _close(db: sqlite3.Connection) -> None:
     with suppress(sqlite3.Error):
         db.close()
 
 
 _abandoned: list[object] = []
-# Descriptors of indexes, by their device and number: one each, however many stores there are.
-_indexes: dict[tuple[int, int], int] = {}
-_indexing = Lock()
-
-
-def _reset_lock() -> None:
-    global _indexing
-    _indexing = Lock()
-
-
-on_fork(_reset_lock)
