@@ -53,9 +53,9 @@ def resident():
     return int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if pages.exists() else float("nan")
 base, began = resident(), time.process_time()
 judge = EmbeddedJudge()
-judge.read("ready?")
+judge.read_text("ready?")
 took = time.process_time() - began
-judge.read("one two three four " * 2000)
+judge.read_text("one two three four " * 2000)
 print(json.dumps({"start_s": took, "memory_mb": (resident() - base) / 1e6}))
 """
 
