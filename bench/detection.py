@@ -200,7 +200,7 @@ def tables_of(
             totals[name].add(tally)
             rows.append(tally_row(file, name, tally, bounded=False))
     rows += [tally_row("all", name, total, bounded=bounded and name == "Lockgate") for name, total in totals.items()]
-    # Ids of other people's traces belong in nobody's table but their own.
+    # Ids of a user's own traces stay out of our published tables.
     missed = [] if bounded else sorted(totals["Lockgate"].missed)
     counted = Table(
         title,

@@ -90,7 +90,7 @@ _AUDITORS = {
 def _believed(kind: tamperings.Kind) -> bool:
     """Whether the same tampering passes where every record has a signature and nothing else binds them.
 
-    Whoever can only write moves records with their signatures, and has none for what they make up; whoever holds
+    An attacker who can only write moves records with their signatures, and cannot sign new ones; one who holds
     the key signs what they like.
     """
     by = tamperings.signer()

@@ -325,7 +325,7 @@ SOURCE_FILES = 100
 
 
 class Texts(NamedTuple):
-    """Texts with somebody's injection in them, by where they come from, and ordinary ones, by what they are."""
+    """Texts with an injection in them, by where they come from, and ordinary ones, by what they are."""
 
     injected: dict[str, list[str]]
     ordinary: dict[str, list[str]]

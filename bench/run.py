@@ -96,7 +96,7 @@ def machine() -> str:
 
 @contextmanager
 def progress(total: float, *, shown: bool) -> Iterator[tuple[Tick, Callable[[float], None]]]:
-    """A bar on standard error when somebody is looking, else nothing: what to say now, and how much is done."""
+    """A bar on standard error on a terminal, else nothing: what to say now, and how much is done."""
     if not shown:
         yield (lambda _text: None), (lambda _weight: None)
         return
@@ -117,7 +117,7 @@ def progress(total: float, *, shown: bool) -> Iterator[tuple[Tick, Callable[[flo
 def work_off(
     listed: Sequence[Job], tick: Tick, advance: Callable[[float], None]
 ) -> tuple[list[tuple[str, Table]], bool]:
-    """The tables of all jobs with their sections, or of those that were done when somebody pressed Ctrl-C."""
+    """The tables of all jobs with their sections, or of those that were done when the user pressed Ctrl-C."""
     done: list[tuple[str, Table]] = []
     try:
         for job in listed:

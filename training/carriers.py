@@ -1,7 +1,7 @@
 """Ordinary texts without end, for strangers' words to be put into: records as tools print them, and mail.
 
 Records are of invented kinds: a handful of fields drawn from many, in one of the shapes that programs write. What a
-record is about, and what it looks like, must say nothing about whether somebody's order stands in it.
+record is about, and what it looks like, must say nothing about whether a planted order stands in it.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ KINDS: dict[str, dict[str, str]] = {
         "product": "{product1}",
         "version": "#.#.#",
         "opened": "{date1}",
-        "assignee": "{first2}|nobody",
+        "assignee": "{first2}|nobody",  # quoted
         "labels": "bug|question|docs",
         "votes": "##",
     },

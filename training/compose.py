@@ -127,7 +127,7 @@ class Stranger(NamedTuple):
 
 
 def _spelled(tool: str, args: dict[str, object], chance: random.Random) -> str:
-    """The blunt form of an order: what to do and with what, as somebody writes it who knows the tool."""
+    """The blunt form of an order: what to do and with what, as an attacker who knows the tool writes it."""
     parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", tool)
     verb = next((part for part in parts if part.lower() in VERBS), "")
     rest = " ".join(part.lower() for part in parts if part != verb)

@@ -1,7 +1,7 @@
 """Texts that carry a request that is foreign to them, texts that carry none, and prompts that work on an assistant.
 
 Each has a number from 0 to 1, how foreign: nothing in a record or a mail that asks for nothing; little in one that asks
-its reader for something; much for an errand that nobody who reads mail would run; all for an order to the machine. A
+its reader for something; much for an errand that no reader of mail would run; all for an order to the machine. A
 prompt by itself lies between, as it asks an assistant for something and is where it belongs.
 """
 
@@ -48,7 +48,7 @@ def one_of(bank: str, table: str, chance: random.Random) -> tuple[str, str]:
 
 
 def prompt(chance: random.Random) -> tuple[str, str]:
-    """What somebody types who wants more than he should get, and its kind."""
+    """What a client types that wants more than it should get, and its kind."""
     bank: dict = compose.read("prompts.toml")  # type: ignore[assignment]
     if chance.random() < 0.08:
         return chance.choice(bank["foreign"]["said"]), "foreign"

@@ -71,7 +71,7 @@ def holds(window: str, words: str) -> bool:
     return bool(pieces) and sum(piece in window for piece in pieces) >= max(1, len(pieces) // 2)
 
 
-# A passage, how much of a stranger's order it is, and how foreign what it asks for is to it; not a number where nobody
+# A passage, how much of a stranger's order it is, and how foreign what it asks for is to it; not a number where no teacher
 # knows.
 Example = tuple[str, float, float]
 

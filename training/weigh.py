@@ -33,7 +33,7 @@ from lockgate.verifiers.embedded_judge import NAMES, EmbeddedJudge, ModelFiles
 # What speaks for a call: the user's own words stand in it.
 FOR = {"tool-in-goal", "arguments-in-goal", "order-in-goal"}
 # What the encoder says counts half of what the composed rows would have it count: it has seen how their writers write, and
-# of the words of other people it knows less. The facts are found the same way in anybody's words.
+# of the words of other people it knows less. The facts are found the same way in every author's words.
 ENCODER = 0.5
 # How many of the composed attack calls that come from a passage stay suspicious. Those that come from none are left to
 # the facts: they are few in life, and would draw every line.
@@ -73,7 +73,7 @@ def numbers(judge: EmbeddedJudge, rows: list[dict]) -> np.ndarray:
 
 
 def kinds_of(rows: list[dict]) -> np.ndarray:
-    """What counts alike: attacks in bare words and wrapped ones; ordinary calls from somebody's order, and from none."""
+    """What counts alike: attacks in bare words and wrapped ones; ordinary calls with and without an order behind them."""
     attacks = {row["family"] for row in rows if row["driven"]}
     return np.array(
         [

@@ -450,7 +450,17 @@ def test_stores_that_fail_are_unavailable_and_never_a_pass(
     def broken(*_: object, **__: object) -> None:
         raise SessionsUnavailable("the disk is full")
 
-    for name in ("read_entries", "append", "session", "sessions", "rulings", "ruling", "create", "tallies", "test_write"):
+    for name in (
+        "read_entries",
+        "append",
+        "session",
+        "sessions",
+        "rulings",
+        "ruling",
+        "create",
+        "tallies",
+        "test_write",
+    ):
         monkeypatch.setattr(house.store, name, broken)
     for method, path, body in (
         ("GET", "/v1/sessions", None),
