@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from lockgate.core.judging.model_names import ModelName
     from lockgate.gate.approvals_sqlite import SqliteApprovals
     from lockgate.gate.ledger import FileLedger
-    from lockgate.journal.journal import Journal, Signer
+    from lockgate.journal.journal import Journal
     from lockgate.journal.log import Store
+    from lockgate.journal.signing import Signer
     from lockgate.sessions import Host, SessionStore
     from lockgate.settings.verifiers import VerifierSettings
     from lockgate.verifiers.adapters import EmbeddedAdapter, KeySource, LocalRuleAdapter, RemoteAdapter

@@ -24,7 +24,8 @@ from lockgate.core.journal.signed_notes import COSIGNATURE, cosign_note, parse_n
 from lockgate.core.vocabulary import Action, Decision, Finding, Ran, Reason, Risk
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal
-from lockgate.journal.log import Seal, Shard
+from lockgate.journal.log import Shard
+from lockgate.journal.signing import Seal
 from lockgate.journal.stores.sqlite import SqliteLog
 
 Run = Callable[..., Any]
@@ -317,7 +318,7 @@ def test_what_somebody_without_the_key_put_at_the_end_is_a_fault_where_the_key_i
         db.commit()
     ended = run("audit", "verify")
     assert ended.code == 1
-    assert "was written by somebody without its key (unsigned, step 2)" in " ".join(ended.out.split())
+    assert "was written without its key (unsigned, step 2)" in " ".join(ended.out.split())
     assert run("audit", "head", "--sign").code == 1
 
 
@@ -582,7 +583,7 @@ def test_mistakes_are_named_and_mended(run: Run, log: Path, vkey: str, head: str
         (["prove", "--check", head], "--check needs --record and --key"),
         (["head", "--out", head], "there is a file `head.txt` already"),
         (["prune"], "the configuration keeps records for ever"),
-        (["prune", "--days", "0", "--yes"], "records are kept for one day at least"),
+        (["prune", "--days", "0", "--yes"], "records must be kept for at least one day"),
         (["prune", "--days", "99999999999999999", "--yes"], "records cannot be older than 365,250 days"),
         (["prune", "--days", "3"], "no terminal to ask on"),
         (["keys", "rotate"], "no terminal to ask on"),

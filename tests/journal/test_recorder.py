@@ -592,20 +592,21 @@ def test_thousands_of_rulings_from_many_threads_are_sound_and_in_the_order_of_th
         assert listed(store, session) == [(each.id, each.trust.word, each.digest) for each in session.blocks]
 
 
-def test_a_pass_without_its_witness_is_followed_by_the_pause_that_counts(opened: Make) -> None:
+def test_a_ruling_that_no_witness_cosigned_in_time_is_recorded_again_as_a_pause(opened: Make) -> None:
     class Strict(Scripted):
         def enqueue(self, records: Sequence[bytes], *, durable: bool) -> Callable[[], tuple[Receipt, ...]]:
             stored = super().enqueue(records, durable=durable)
 
             def wait() -> tuple[Receipt, ...]:
                 stored()
-                raise JournalUncosigned("nobody has cosigned")
+                raise JournalUncosigned("no witness has cosigned")
 
             return wait
 
     journal = Strict()
     journal.unwitnessed = Scripted()  # type: ignore[attr-defined]
-    assert opened(journal).check("send_email", {"to": "ann@docs.example"}).action is Action.PAUSE
+    decision = opened(journal).check("send_email", {"to": "ann@docs.example"})
+    assert decision.action is Action.PAUSE
     assert [parse_record(each)["action"] for each in journal.kept] == ["CONTINUE"]
     assert [parse_record(each)["action"] for each in journal.unwitnessed.kept] == ["PAUSE"]  # type: ignore[attr-defined]
 

@@ -14,7 +14,8 @@ from lockgate.core.journal.verification import AuditedShard as AuditedShard
 from lockgate.core.journal.verification import audit
 from lockgate.core.vocabulary import Receipt
 from lockgate.journal import keys
-from lockgate.journal.log import Seal, Shard, Snapshot, Store
+from lockgate.journal.log import Shard, Snapshot, Store
+from lockgate.journal.signing import Seal
 
 NAME = "example.com/log"
 

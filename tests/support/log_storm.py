@@ -1,9 +1,8 @@
 """Writers on one log, killed at random moments: python tests/support/log_storm.py sqlite PLACE [--kills 200].
 
 Each writer is a fork that opens the log, appends, signs, and now and then rotates the key or prunes, until it is
-killed; its clock is wrong by up to three days in either direction. What `append` returned, and what `promise` took,
-goes through a pipe, which outlives its writer. In the end all of it must be in the log, what was promised once, and the
-log must be sound. Prints the counts as JSON.
+killed; its clock is wrong by up to three days in either direction. What `append` returned goes through a pipe, which
+outlives its writer. In the end all of it must be in the log, and the log must be sound. Prints the counts as JSON.
 
 `once` is one short life, for a tracer that makes a system call fail or kills the process in it.
 """
@@ -20,14 +19,12 @@ import selectors
 import signal
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 from threading import Thread
 
 from log_checks import find_signer, record, signer, whole
 
 from lockgate.core.errors import LockgateError
-from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.vocabulary import Receipt
 from lockgate.journal import journal, keys
 from lockgate.journal.journal import Journal
@@ -63,13 +60,7 @@ def write(kind: str, place: str, pipe: int, seed: int, *, rotates: bool) -> None
         while True:
             try:
                 batch = [record() for _ in range(chance.randint(1, 3))]
-                promised = log.promise(batch) if chance.random() < 0.5 else None
-                if promised is not None:
-                    os.write(pipe, "".join(f"~ {leaf_hash(each).hex()}\n" for each in batch).encode())
-                    if chance.random() < 0.5:
-                        # Somebody else's append stores it.
-                        continue
-                receipts = log.append(batch, durable=chance.random() < 0.3) if promised is None else promised()
+                receipts = log.append(batch, durable=chance.random() < 0.3)
             except LockgateError as error:
                 os.write(pipe, f"! {error.message}\n".encode())
                 time.sleep(0.01)
@@ -95,7 +86,6 @@ class Storm:
         self.writers: dict[int, int] = {}
         self.read: dict[int, bytes] = {}
         self.acknowledged: dict[tuple[str, int], bytes] = {}
-        self.promised: set[bytes] = set()
         self.refused: dict[str, int] = {}
         self.started = self.kills = 0
 
@@ -131,9 +121,6 @@ class Storm:
             if line.startswith(b"!"):
                 said = line[2:].decode()
                 self.refused[said] = self.refused.get(said, 0) + 1
-                continue
-            if line.startswith(b"~"):
-                self.promised.add(bytes.fromhex(line[2:].decode()))
                 continue
             origin, index, leaf = line.decode().split(" ")
             before = self.acknowledged.setdefault((origin, int(index)), bytes.fromhex(leaf))
@@ -172,13 +159,9 @@ class Storm:
             records = whole(log.store, self.acknowledged)
             with log.store.reading() as view:
                 shards = view.shards()
-                leaves = Counter(leaf for each in shards for _, leaf in view.leaves(each.number, 0, each.size))
                 heads = sum(1 for shard in shards for _ in view.heads(shard.number))
-        for leaf in self.promised:
-            assert leaves[leaf] == 1, f"a promised record is there {leaves[leaf]} times"
         return {
             "kills": self.kills,
-            "promised": len(self.promised),
             "acknowledged": len(self.acknowledged),
             "records": records,
             "lost": 0,
@@ -211,7 +194,6 @@ def once(place: str) -> int:
         lambda: say(*log.append([record(), record()], durable=False)),
         log.checkpoint,
         lambda: say(*log.append([record()], durable=False)),
-        lambda: say(*(log.promise([record()]) or tuple)()),
         lambda: log.rotate(signer(f"example.com/log/{os.getpid()}")),
         lambda: say(*log.append([record()], durable=True)),
         log.close,

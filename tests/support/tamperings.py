@@ -21,8 +21,9 @@ from lockgate.core.journal.verification import AuditedShard, AuditReport, FaultK
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal
-from lockgate.journal.log import Head, Seal, Transaction
+from lockgate.journal.log import Head, Transaction
 from lockgate.journal.log import LogRow as KeptRow
+from lockgate.journal.signing import Seal
 from lockgate.journal.stores.memory import MemoryLog
 
 ORIGIN = "example.com/lockgate/2026a"

@@ -1,28 +1,23 @@
-"""The journal's log as a store keeps it, and what can be checked and shown of it by reading alone.
+"""The journal's log: what a store must provide, and what can be checked and proved by reading alone.
 
-What is read is believed only as far as it adds up to a signed head. `walked` takes a process from the newest head it
-knows to what may be signed next, in these steps, each of which refuses rather than repairs:
+A process believes stored records only if they hash to a signed head. `walk_log` leads from the newest head that this
+process has checked to the tree that it may sign next. Each step refuses and repairs nothing:
 
 1. The log is the one this process knows: not shorter, and under a key it knows.
-2. The newest signed head in the store is signed by the log's key, and is not older than the newest known here.
-3. Every leaf since the head known here is there, in order; they pass through the root of the store's newest head
-   and end in the tree that appending goes on from.
+2. The log's key has signed the newest head in the store, and that head is not older than the one checked before.
+3. Every leaf since the checked head is there, in order. The leaves hash to the root of the store's newest head and
+   end in the tree to which records are appended.
 4. Every record since that head still hashes to its leaf: a flipped bit must not be signed.
 
-What no head covers yet is believed only under its seal (`Seal`): else whoever can write the store could have anything
-signed by putting it behind the newest head.
+Records that no head covers yet count only under a seal (`signing.Seal`). Otherwise an attacker who can write the store
+could append any record behind the newest head and have it signed.
 """
 
 from __future__ import annotations
 
-import hmac
-import struct
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import cache
-from hashlib import blake2b, sha256
-from itertools import accumulate, pairwise
 from typing import NamedTuple, Protocol
 
 from lockgate.core.errors import InvalidNote, JournalDamaged, JournalUnavailable, LockgateError, quoted
@@ -44,7 +39,6 @@ from lockgate.core.journal.record import parse_record
 from lockgate.core.journal.signed_notes import (
     Checkpoint,
     Proof,
-    PublicKey,
     Verify,
     open_checkpoint,
     parse_checkpoint,
@@ -52,15 +46,12 @@ from lockgate.core.journal.signed_notes import (
     parse_vkey,
 )
 
-# Signed once to make the key of the seals. No head can read like this: those are three lines.
-_SEALING = b"lockgate journal seal/1"
-
 
 class Shard(NamedTuple):
-    """A stretch of the log under one key, whose name is its origin. The newest one is open, all others are closed.
+    """A part of the log under one key; the key's name is its origin. The newest shard is open, all others are closed.
 
     `edge` is the tree to append to, `signed_edge` the tree of the newest head (`Frontier.to_bytes`). Records below
-    `pruned` may have lost their bodies. `seal` shows that whoever wrote all this had the newest shard's key.
+    `pruned` may have lost their bodies. `seal` shows that the writer had the newest shard's key.
     """
 
     number: int
@@ -72,15 +63,17 @@ class Shard(NamedTuple):
 
     @property
     def size(self) -> int:
+        """The number of records."""
         return int.from_bytes(self.edge[:8], "big")
 
     @property
     def origin(self) -> str:
+        """The name of the shard's key."""
         return self.vkey.partition("+")[0]
 
 
 class Head(NamedTuple):
-    """A signed checkpoint as it is kept. When it was made is for people to read: nothing vouches for it."""
+    """A signed checkpoint as it is stored. The time `at_ms` is informative only: no signature covers it."""
 
     size: int
     note: bytes
@@ -93,163 +86,91 @@ class LogRow(NamedTuple):
 
 
 class Snapshot(Protocol):
-    """The log at one moment: what others do meanwhile does not show."""
+    """The log at one moment; later changes by other processes do not show."""
 
     def shards(self) -> list[Shard]:
-        """Oldest first."""
+        """Return all shards, oldest first."""
 
     def current(self) -> Shard | None:
-        """The newest shard; None in a store that holds no log yet."""
+        """Return the newest shard; None in a store without a log."""
 
     def leaves(self, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        """(index, hash) in order, as far as they are there."""
+        """Yield (index, hash) in order; skip leaves that are missing."""
 
     def tiles(self, shard: int, level: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        """(index, hash) of the subtrees kept of this level, in order, as far as they are there."""
+        """Yield (index, hash) of the stored subtrees of this level, in order; skip those that are missing."""
 
     def bodies(self, shard: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        """(index, bytes) in order, as far as they are there."""
+        """Yield (index, bytes) in order; skip records that are missing."""
 
     def newest(self, shard: int) -> Head | None: ...
 
     def heads(self, shard: int) -> Iterator[Head]:
-        """Smallest first."""
+        """Yield all heads of a shard, smallest first."""
 
 
 class Transaction(Snapshot, Protocol):
-    """A change, with everybody else kept out from its first read on. It sees its own changes."""
+    """A change to the log. It sees its own changes and excludes all other writers from its first read on."""
 
     def open_shard(self, vkey: str) -> Shard:
-        """Begin a new, empty shard, which closes the one before."""
+        """Begin a new, empty shard and close the one before."""
 
     def append(self, shard: Shard, rows: Sequence[LogRow], edge: bytes, tiles: Sequence[Tile], seal: bytes) -> bool:
-        """Add records at the end of the newest shard; `edge` is its tree with them, `tiles` what they complete.
+        """Add records at the end of the newest shard. `edge` is its tree with them, `tiles` the tiles they complete.
 
-        False, with nothing done, where this is not the newest shard any more, or its tree is not `shard.edge`: whoever
-        was the last to append need not read before appending again.
+        Return False, and change nothing, if `shard` is not the newest shard any more or its tree is not `shard.edge`.
+        The process that appended last therefore need not read before it appends again.
         """
 
     def sign(self, shard: int, head: Head, edge: bytes) -> None:
-        """Keep a head that is larger than those before it."""
+        """Store a head that is larger than all before it."""
 
     def prune(self, shard: int, before: int, seal: bytes) -> None:
-        """Let bodies below this index be deleted; leaves never are. With the index there was, it is sealed anew."""
+        """Allow bodies below this index to be deleted, and store the seal. Leaves are never deleted."""
 
     def sweep(self, shard: int, indexes: Sequence[int]) -> None:
-        """Delete these bodies, which are below what was pruned."""
-
-
-class Spool(Protocol):
-    """Where records are safe from the end of this process, however it ends, until the log has them."""
-
-    @property
-    def empty(self) -> bool:
-        """Whether what is put next is the first."""
-
-    def put(self, data: bytes) -> None:
-        """OSError or JournalUnavailable where it is not there for others when this returns."""
-
-    def clear(self) -> None:
-        """The log has all of it."""
-
-    def take_over(self, take: Callable[[bytes], bool]) -> list[str]:
-        """Hand over what processes that are gone have left; what `take` cannot read is set aside, and named."""
-
-    def close(self, *, remove: bool) -> None:
-        """Let go of it: what is left is somebody else's."""
+        """Delete these bodies; all of them are below the shard's `pruned`."""
 
 
 class Store(Protocol):
-    """Where the log is kept. `spool` is None where there is no place for records that wait.
+    """Where the log is kept.
 
-    - `writing` commits when its block ends and takes everything back when it raises: all or nothing, for other
-      threads, for other processes, and after a crash at any moment.
-    - When `writing(durable=True)` has ended, what it wrote, and all that was written before it, survives a power cut.
-      With `durable=False` it survives the end of the process, however it ends.
-    - Both may be used by several threads. Whatever goes wrong is JournalUnavailable; what cannot be the work of a
-      store that does as it should is JournalDamaged.
-    - A store that is not there yet is made by `writing`, by one process even if several try, and not by `reading`.
-    - After a fork the child may go on using it, and so may the parent, each with connections of its own. A child that
-      was forked while another thread was in a transaction that did not end may be refused for good instead.
+    - `writing` commits when its block ends and rolls back when the block raises: all or nothing, for other threads,
+      for other processes, and after a crash at any moment.
+    - When `writing(durable=True)` has ended, this change and all changes before it survive a power cut. With
+      `durable=False` the change survives the end of the process, even if it is killed.
+    - Several threads may use both. A failure raises JournalUnavailable; a state that a correct store cannot have
+      raises JournalDamaged.
+    - `writing` creates a store that does not exist yet, exactly once even if several processes try; `reading` does not.
+    - After a fork, parent and child may both use the store, each with its own connections. A child that was forked
+      while another thread was in a transaction may be refused for good.
     """
-
-    @property
-    def spool(self) -> Spool | None: ...
 
     def reading(self) -> AbstractContextManager[Snapshot]: ...
 
     def writing(self, *, durable: bool) -> AbstractContextManager[Transaction]: ...
 
     def tidy(self) -> None:
-        """Housekeeping that is better done here than in somebody's append. Never raises."""
+        """Do housekeeping that would slow down an append. Never raise."""
 
     def close(self) -> None:
-        """Let go of files and connections. Never raises; using the store again opens it again."""
-
-
-class Signer(Protocol):
-    """Holds a log's private key. `sign` may raise anything; what it returns is checked.
-
-    As Ed25519 does, it has to sign the same in the same way every time: the key of the seals is made of that.
-    """
-
-    @property
-    def key(self) -> PublicKey: ...
-
-    def sign(self, message: bytes) -> bytes: ...
-
-
-class Seal:
-    """What shows that the end of a log, and how much of it may be deleted, is the work of somebody with its key.
-
-    A head could show it too, but signing one in every append would cost more than the append. The key is that of the
-    newest shard, so rotation seals the closed ones anew: an old key need not be kept.
-    """
-
-    def __init__(self, signer: Signer, verify: Verify) -> None:
-        self.signer = signer
-        try:
-            signature = signer.sign(_SEALING)
-            good = verify(signer.key.public, _SEALING, signature)
-        except Exception as error:
-            raise JournalUnavailable(f"the signer failed: {type(error).__name__}") from error
-        if not good:
-            raise JournalUnavailable("the signer failed: it signed something else")
-        self._key = sha256(signature).digest()
-
-    def seal_shard(self, shard: Shard) -> bytes:
-        said = b"%d %d %d\n%b%b" % (shard.number, shard.pruned, len(shard.edge), shard.edge, shard.vkey.encode())
-        return hmac.digest(self._key, said, "sha256")
-
-    def over_waiting(self, data: bytes) -> bytes:
-        """The same for records that wait: else whoever can write there could have anything appended."""
-        # Another function than that of the other seals, so that none of them is ever one of these; and a cheaper one,
-        # for this is in the way of calls.
-        return blake2b(data, digest_size=32, key=self._key, person=b"waiting").digest()
-
-    def check_shards(self, shards: Iterable[Shard]) -> None:
-        for shard in shards:
-            if not hmac.compare_digest(self.seal_shard(shard), shard.seal):
-                raise log_damaged(
-                    f"the end of the log {quoted(shard.origin)}, or what may be deleted of it, "
-                    "was written by somebody without its key"
-                )
+        """Close files and connections. Never raise. A later use opens them again."""
 
 
 class CheckedHead(NamedTuple):
-    """The newest stored head a process has checked: nothing that contradicts it is ever signed."""
+    """The newest stored head that this process has checked. A process never signs a tree that contradicts it."""
 
     shard: int
     frontier: Frontier
 
 
-# Signing
+# Checking
 
 
 def walk_log(
     log: Snapshot, known: CheckedHead, seen: tuple[int, bytes], verify: Verify
 ) -> tuple[Shard, CheckedHead, Frontier]:
-    """Steps 1 to 4: the newest shard, its newest head, and its tree made anew from what is stored."""
+    """Take steps 1 to 4. Return the newest shard, its newest head, and its tree computed from the stored leaves."""
     shards = [each for each in log.shards() if each.number >= known.shard]
     shard = recognise_shard(shards[-1] if shards else None, seen)
     frontier = known.frontier.copy()
@@ -262,9 +183,9 @@ def walk_log(
 
 
 def recognise_shard(shard: Shard | None, seen: tuple[int, bytes]) -> Shard:
-    """Step 1, as far as it can be seen at a glance: this is done under the lock of every append.
+    """Take the cheap part of step 1, which runs under the lock of every append; return the shard.
 
-    `seen` has to be from before the log was looked at: other threads go on appending.
+    `seen` must have been read before `shard`: other threads continue to append.
     """
     number, edge = seen
     if shard is None:
@@ -278,7 +199,7 @@ def recognise_shard(shard: Shard | None, seen: tuple[int, bytes]) -> Shard:
 
 
 def _walk_shard(log: Snapshot, shard: Shard, frontier: Frontier, verify: Verify) -> Frontier:
-    """Take the tree to the end of the shard; the tree as it was at the newest head."""
+    """Append the shard's stored leaves to `frontier`; return the tree as it was at the newest head."""
     _, head = newest_head(log, shard, verify)  # 2.
     if head.size < frontier.size:
         raise log_damaged(f"the newest head is gone: one of {frontier.size} records was there, now of {head.size}")
@@ -287,12 +208,12 @@ def _walk_shard(log: Snapshot, shard: Shard, frontier: Frontier, verify: Verify)
         index, leaf = next(leaves, (-1, b""))
         if index != frontier.size:
             raise log_damaged(f"record {frontier.size} is missing: the head says {head.size}")
-        _append_leaf(frontier, leaf)
+        append_leaf(frontier, leaf)
     if frontier.root() != head.root:
         raise log_damaged(f"the first {head.size} records are not those of the newest head")
     at_head = frontier.copy()
     if at_head.to_bytes() != shard.signed_edge:
-        raise log_damaged("the newest head and the tree kept with it do not fit")
+        raise log_damaged("the newest head and the tree stored with it do not match")
     bodies = log.bodies(shard.number, head.size, shard.size)  # 4.
     for index, leaf in leaves:
         at, body = next(bodies, (-1, b""))
@@ -300,7 +221,7 @@ def _walk_shard(log: Snapshot, shard: Shard, frontier: Frontier, verify: Verify)
             raise log_damaged(f"record {frontier.size} is missing")
         if leaf_hash(body) != leaf:
             raise log_damaged(f"record {index} is not what was appended")
-        _append_leaf(frontier, leaf)
+        append_leaf(frontier, leaf)
     if frontier.to_bytes() != shard.edge:
         raise log_damaged(f"the log says {shard.size} records, and has {frontier.size} that do not add up to it")
     if next(log.leaves(shard.number, shard.size, shard.size + 1), None) is not None:
@@ -309,9 +230,9 @@ def _walk_shard(log: Snapshot, shard: Shard, frontier: Frontier, verify: Verify)
 
 
 def _check_link(log: Snapshot, shard: Shard, after: Shard | None, signed: int) -> None:
-    """A shard is followed by the one its last record names: else anybody's key could go on with the log.
+    """Raise JournalDamaged unless the shard's last record names the next shard's key and a signed head covers it.
 
-    And its head covers that record, for before that anybody could have put it there.
+    Otherwise an attacker could continue the log under a key of their own.
     """
     _, body = next(log.bodies(shard.number, shard.size - 1, shard.size), (-1, b""))
     try:
@@ -327,161 +248,23 @@ def _check_link(log: Snapshot, shard: Shard, after: Shard | None, signed: int) -
         raise log_damaged(f"the log {quoted(after.origin)} is not the one that {quoted(shard.origin)} names as next")
 
 
-# In canonical form no text can hold this, its quotes would be escaped: most records need not be parsed.
+# Canonical JSON escapes quotes within text, so only a rotation contains this: most records need no parsing.
 _ROTATION = b'"kind":"rotation"'
 
 
-def _append_leaf(frontier: Frontier, leaf: bytes) -> None:
+def append_leaf(frontier: Frontier, leaf: bytes) -> None:
+    """Add a stored leaf to the tree; raise JournalDamaged if it is no hash."""
     try:
         frontier.append(leaf)
     except ValueError as error:
         raise log_damaged(f"the leaf of record {frontier.size} is no hash") from error
 
 
-# Retention
-
-_DAY_MS = 86_400_000
-
-
-def record_time_ms(log: Snapshot, shard: int, index: int) -> int:
-    """When a record was made by its own word; long ago where it cannot be read."""
-    _, body = next(log.bodies(shard, index, index + 1), (-1, b""))
-    return _time_of_body_ms(body)
-
-
-def _time_of_body_ms(body: bytes) -> int:
-    try:
-        found = parse_record(body)["ts_ms"]
-    except LockgateError:
-        return 0
-    return found if isinstance(found, int) else 0
-
-
-def find_end_of_old_records(log: Snapshot, shard: Shard, old_ms: int, verify: Verify) -> int:
-    """Below which index all records were made before this time; 0 where there is nothing to delete.
-
-    By their own word, and only where they are those of the newest head: what else the store says of them, somebody may
-    have written there to have them deleted.
-    """
-    start = max(1, shard.pruned)
-    if start >= shard.size or record_time_ms(log, shard.number, start) >= old_ms:
-        return 0
-    _, head = newest_head(log, shard, verify)
-    frontier, before, old = Frontier(), start, True
-    bodies = log.bodies(shard.number, start, head.size)
-    for index, leaf in log.leaves(shard.number, 0, head.size):
-        if index != frontier.size:
-            break
-        _append_leaf(frontier, leaf)
-        if old and index >= start:
-            at, body = next(bodies, (-1, b""))
-            if at != index or leaf_hash(body) != leaf:
-                raise log_damaged(f"record {index} is missing, or not what was appended")
-            old = _time_of_body_ms(body) < old_ms
-            before += old
-    if frontier.size != head.size or frontier.root() != head.root:
-        raise log_damaged(f"the first {head.size} records are not those of the newest head")
-    return before if before > start else 0
-
-
-def is_clock_plausible(log: Snapshot, now_ms: int, retention_days: int) -> bool:
-    """Whether the log bears out what the clock says: it has a record that is a day to a month old, and none to come.
-
-    A clock that jumped ahead would make everything old at once: so that record must be one that is kept. Where a day is
-    all that is kept, half a day is old enough. Records lie in the order they were stored, so a few looks find the
-    newest that is so old; where clocks of several hosts differ, one near it.
-    """
-    most_ms = min(31, retention_days) * _DAY_MS
-    least_ms = min(_DAY_MS, most_ms // 2)
-    shards = log.shards()
-    if not shards or record_time_ms(log, shards[-1].number, shards[-1].size - 1) > now_ms + _DAY_MS:
-        return False
-    for shard in reversed(shards):
-        there = range(max(1, shard.pruned), shard.size)
-        number = shard.number
-
-        def time_of(index: int, number: int = number) -> int:
-            return record_time_ms(log, number, index)
-
-        if at := bisect_right(there, now_ms - least_ms, key=time_of):
-            return record_time_ms(log, shard.number, there[at - 1]) >= now_ms - most_ms
-    return False
-
-
-# Waiting
-
-
-class Waited(NamedTuple):
-    """Records that waited together, and where the log ended when they began to."""
-
-    shard: int
-    size: int
-    bodies: list[bytes]
-    data: bytes
-    seal: bytes
-
-
-_WAITING = b"lkgw"
-_FRAME = struct.Struct(">4sI32s")
-_SINCE = struct.Struct(">IQI")
-_LENGTH = struct.Struct(">I")
-_ONE = struct.Struct(">IQII")
-
-
-def waiting(shard: Shard, bodies: Sequence[bytes], seal: Seal, before: bytes) -> tuple[bytes, bytes]:
-    """Records in the form in which they wait, and their seal, which is also over that of those before them."""
-    if len(bodies) == 1:
-        # Nearly always, and in the way of a call.
-        data = _ONE.pack(shard.number, shard.size, 1, len(bodies[0])) + bodies[0]
-    else:
-        lengths = [_LENGTH.pack(len(each)) for each in bodies]
-        data = b"".join((_SINCE.pack(shard.number, shard.size, len(bodies)), *lengths, *bodies))
-    sealed = seal.over_waiting(before + data)
-    return _FRAME.pack(_WAITING, len(data), sealed) + data, sealed
-
-
-def waited(data: bytes) -> Iterator[Waited]:
-    """What waits, up to where zeros begin; ValueError for what is none. Whose work it is only the seals tell."""
-    at = 0
-    while len(data) - at >= _FRAME.size:
-        magic, length, seal = _FRAME.unpack_from(data, at)
-        at += _FRAME.size
-        if magic == bytes(4):
-            return
-        if magic != _WAITING:
-            raise ValueError("not waiting records")
-        said = data[at : at + length]
-        at += length
-        if len(said) != length:
-            raise ValueError("not waiting records")
-        try:
-            shard, size, count = _SINCE.unpack_from(said)
-            lengths = [each for (each,) in _LENGTH.iter_unpack(said[_SINCE.size : _SINCE.size + count * _LENGTH.size])]
-        except struct.error as error:
-            raise ValueError("not waiting records") from error
-        ends = list(accumulate(lengths, initial=_SINCE.size + count * _LENGTH.size))
-        if len(lengths) != count or not lengths or ends[-1] != length:
-            raise ValueError("not waiting records")
-        yield Waited(shard, size, [said[start:end] for start, end in pairwise(ends)], said, seal)
-    if any(data[at:]):
-        raise ValueError("not waiting records")
-
-
-def found_since(log: Snapshot, shard: int, size: int, leaf: bytes) -> tuple[Shard, int] | None:
-    """Where a record is that was appended, if it was, after the log ended there."""
-    for each in log.shards():
-        if each.number >= shard:
-            for index, there in log.leaves(each.number, size if each.number == shard else 0, each.size):
-                if there == leaf:
-                    return each, index
-    return None
-
-
-# Showing
+# Proofs
 
 
 def find_shard(log: Snapshot, origin: str) -> Shard:
-    """The shard of this name, or the open one for none."""
+    """Return the shard of this name, or the open shard for an empty name; raise LockgateError if there is none."""
     shard = next((each for each in log.shards() if each.origin == origin), None) if origin else log.current()
     if shard is None:
         raise LockgateError(f"there is no log {quoted(origin)} here" if origin else "there is no log here yet")
@@ -489,7 +272,7 @@ def find_shard(log: Snapshot, origin: str) -> Shard:
 
 
 def newest_head(log: Snapshot, shard: Shard, verify: Verify) -> tuple[bytes, Checkpoint]:
-    """The newest head of a shard, as it is kept and what it says."""
+    """Return the newest head of a shard: the note, and the checkpoint in it. Raise JournalDamaged if it is wrong."""
     head = log.newest(shard.number)
     if head is None:
         raise log_damaged(f"the log {quoted(shard.origin)} has lost all its heads")
@@ -507,7 +290,7 @@ def newest_head(log: Snapshot, shard: Shard, verify: Verify) -> tuple[bytes, Che
 
 
 def prove_inclusion(log: Snapshot, index: int, *, origin: str = "", verify: Verify) -> Proof:
-    """That a record is in the log, under the newest signed head."""
+    """Return a proof that a record is in the log, under the newest signed head."""
     shard = find_shard(log, origin)
     note, head = newest_head(log, shard, verify)
     if not 0 <= index < head.size:
@@ -521,7 +304,7 @@ def prove_inclusion(log: Snapshot, index: int, *, origin: str = "", verify: Veri
 
 
 def prove_consistency(log: Snapshot, old: int, new: int, *, origin: str = "", verify: Verify) -> tuple[bytes, ...]:
-    """That the tree of `new` records, which a signed head covers, begins with that of `old`."""
+    """Return a proof that the tree of `new` records, which a signed head covers, begins with that of `old`."""
     shard = find_shard(log, origin)
     _, head = newest_head(log, shard, verify)
     if not 0 <= old <= new <= head.size:
@@ -532,7 +315,7 @@ def prove_consistency(log: Snapshot, old: int, new: int, *, origin: str = "", ve
     def proof(hash_of: HashOf) -> tuple[bytes, ...] | None:
         first, second = (range_root(0, size, hash_of) for size in (old, new))
         hashes, rest = (consistency_proof(*sizes, hash_of) for sizes in ((old, new), (new, head.size)))
-        # Up to the head: only that one is signed.
+        # The proof must reach the newest head: only that one is signed.
         good = verify_consistency(new, head.size, second, head.root, rest)
         return tuple(hashes) if good and verify_consistency(old, new, first, second, hashes) else None
 
@@ -540,7 +323,7 @@ def prove_consistency(log: Snapshot, old: int, new: int, *, origin: str = "", ve
 
 
 def check_held_head(log: Snapshot, note: bytes, verify: Verify) -> None:
-    """That the newest head goes on from a head that somebody kept."""
+    """Raise JournalDamaged unless the newest head continues a head that was kept elsewhere."""
     origin = parse_checkpoint(parse_note(note).text).origin
     shard = next((each for each in log.shards() if each.origin == origin), None)
     if shard is None:
@@ -553,7 +336,7 @@ def check_held_head(log: Snapshot, note: bytes, verify: Verify) -> None:
         raise log_damaged(f"records {shard.size}-{held.size - 1} are missing: the held head says {held.size}")
     _, head = newest_head(log, shard, verify)
     if held.size > head.size:
-        # A head is stored before anybody sees it.
+        # A head is stored before it leaves this machine.
         raise log_damaged(f"the newest head is gone: one of {held.size} records is held, the log's is of {head.size}")
 
     def proof(hash_of: HashOf) -> tuple[bytes, ...] | None:
@@ -569,7 +352,7 @@ def check_held_head(log: Snapshot, note: bytes, verify: Verify) -> None:
 def _build_proof(
     log: Snapshot, shard: Shard, head: Checkpoint, proof: Callable[[HashOf], tuple[bytes, ...] | None]
 ) -> tuple[bytes, ...]:
-    """A proof that holds, or JournalDamaged: a wrong tile costs a walk over all leaves, and not the proof."""
+    """Return a proof that verifies, or raise JournalDamaged. If the tiles are wrong, compute it from all leaves."""
     for levels in (TILE_LEVELS, 64):
         with suppress(_HashMissing):
             found = proof(_subtree_hashes(log, shard, levels))
@@ -579,11 +362,11 @@ def _build_proof(
 
 
 class _HashMissing(Exception):
-    """A hash that is not there, or is none."""
+    """A hash is missing, or has a wrong length."""
 
 
 def _subtree_hashes(log: Snapshot, shard: Shard, levels: int) -> HashOf:
-    """Complete subtrees, each made of those kept at the next lower multiple of these levels."""
+    """Return `hash_of` for complete subtrees; each is computed from those at the next lower multiple of `levels`."""
 
     @cache
     def hash_of(level: int, index: int) -> bytes:
@@ -608,11 +391,13 @@ def _require_contiguous(rows: Iterator[tuple[int, bytes]], start: int, stop: int
 
 
 def frontier_from_edge(edge: bytes) -> Frontier:
+    """Return the stored tree; raise JournalDamaged if it is none."""
     try:
         return Frontier.from_bytes(edge)
     except ValueError as error:
-        raise log_damaged("the tree kept with the log is no tree") from error
+        raise log_damaged("the tree stored with the log is not valid") from error
 
 
 def log_damaged(what: str) -> JournalDamaged:
+    """Return the error for a log that a correct store cannot contain."""
     return JournalDamaged(what, hint="look at it with `lockgate audit verify` before anything else writes to it")

@@ -1,11 +1,11 @@
-"""Rulings, approvals, verdicts and settings into the journal: numbered, in order, and owned up to where one is lost.
+"""Record rulings, approvals, verdicts and settings in the journal: numbered, in order, with a gap for a lost one.
 
-1. Number. Every record of a run has the next number; it takes its place in the journal under the same lock, so that the
-           order of the log is the order of the numbers.
-2. Wait.   Outside that lock, until the record is committed. Its receipt has to be for the very bytes that were given.
-3. Lost.   Whatever goes wrong, a hang and an odd reply included, nobody knows whether the record is there. The next one
-           that can be written comes behind a `gap` record, which names the numbers that may be missing. Only what no
-           witness has cosigned in time is known to be there.
+1. Number. Each record gets the run's next number and its place in the journal under one lock, so that the log has the
+           order of the numbers.
+2. Wait.   Outside the lock, until the record is committed. The receipt must be for exactly the bytes that were given.
+3. Lost.   After any failure it is unknown whether the record was stored. The next successful write begins with a `gap`
+           record, which names the numbers that may be missing. One failure is different: a record that no witness
+           cosigned in time is stored.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import json
 import json.encoder
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from threading import Lock
 from time import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict
@@ -27,6 +27,7 @@ from lockgate.core.journal import record
 from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.journal.record import MAX_BLOCKS, SALT, encode_record, ruling_bytes, sha256_hex
 from lockgate.core.vocabulary import Block, Decision, Receipt, Trust
+from lockgate.runtime.failures import report_failure
 from lockgate.runtime.forks import on_fork
 
 if TYPE_CHECKING:
@@ -35,37 +36,33 @@ if TYPE_CHECKING:
     from lockgate.core.ruling.approvals import ApprovalChange
     from lockgate.core.ruling.origins import Leaf
 
-# One append takes so many records at most, and a run owns up to so many gaps one by one.
+# The most records in one append, and the most gaps that a run lists one by one.
 _AT_ONCE = 256
 _MOST_GAPS = 16
-# Asking the system for chance costs the same for one salt and for many.
+# One system call for random bytes costs the same for one salt and for many.
 _SALTS = 32
 _TRUST = {trust: trust.word for trust in Trust}
 
 
 class JournalWriter(Protocol):
-    """Where records go.
+    """A journal as the recorder needs it.
 
-    `enqueue` gives the records their place in the order, next to each other, and touches no disk. The function that it
-    returns waits until they are committed, all or none, and returns their receipts in this order. `durable` records
-    must outlive a power cut, others this process. Either raises when the records may not be stored.
+    `enqueue` gives the records their place in the order, next to each other, and touches no disk. The returned function
+    waits until they are committed, all or none, and returns their receipts in this order. `durable` records survive a
+    power cut, others the end of this process. Both functions raise if the records may not be stored.
     """
 
     def enqueue(self, records: Sequence[bytes], *, durable: bool) -> Callable[[], tuple[Receipt, ...]]: ...
 
 
-# Gets the receipt of a record that waits, by storing it; may be called again where it raised JournalUnavailable.
-Promised = Callable[[], Receipt]
-
-
 def writer_without_witness(journal: JournalWriter) -> JournalWriter:
-    """The same journal for what need not be cosigned before it counts; a journal without witnesses is that already."""
+    """Return the journal that does not wait for a witness; for a journal without witnesses that is itself."""
     plain: JournalWriter = getattr(journal, "unwitnessed", journal)
     return plain
 
 
 class RecordNumber(TypedDict):
-    """What every record begins with."""
+    """The fields with which every record begins."""
 
     run: str
     seq: int
@@ -76,8 +73,19 @@ class RecordNumber(TypedDict):
 Build = Callable[[Callable[[], RecordNumber]], Iterable[bytes]]
 
 
+class _Enqueued(NamedTuple):
+    """Records with their place in the journal: their numbers, and the recorder's state before them."""
+
+    records: list[bytes]
+    wait: Callable[[], Sequence[Receipt]]
+    first: int
+    last: int
+    gaps: list[tuple[int, int]]
+    listed: int
+
+
 class Recorder:
-    """The records of one run: one session, or one process. Safe for several threads."""
+    """Writes the records of one run: of one session, or of one process. Threads may share it."""
 
     def __init__(self, journal: JournalWriter, *, clock: Callable[[], float] = time) -> None:
         self._journal = journal
@@ -86,11 +94,11 @@ class Recorder:
         on_fork(self._start_run)
 
     def _start_run(self) -> None:
-        """Also in the child of a fork: numbers of a run are given out once, and nobody there will open the lock."""
+        """Begin a new run. A forked child needs one too: its parent goes on counting, and may have held the lock."""
         self._lock = Lock()
         self._run = os.urandom(8).hex()
         self._seq = 0
-        # The highest number that is known to be stored.
+        # The highest number that was stored.
         self._stored = 0
         self._lost: list[tuple[int, int]] = []
         self._why = ""
@@ -99,78 +107,64 @@ class Recorder:
         self._salts: list[bytes] = []
 
     def record_built(self, build: Build, *, durable: bool, witnessed: bool = True) -> Receipt:
-        """Record what `build` makes, as many records as it likes: the last one's receipt, or JournalUnavailable.
+        """Record all records that `build` yields; return the last one's receipt, or raise JournalUnavailable.
 
-        `build` is called under the lock, and calls what it is given once per record. `witnessed` False waits for no
-        witness.
+        `build` runs under the lock, and calls its argument once per record. With `witnessed` False no witness is
+        awaited.
         """
-        journal = self._journal if witnessed else writer_without_witness(self._journal)
-        receipt = self._tried(journal, build, durable=durable)
-        assert isinstance(receipt, Receipt)  # noqa: S101
-        return receipt
-
-    def promise(self, build: Build) -> Receipt | Promised:
-        """As `put`, for what need not outlive a power cut: what can wait outlives this process when this returns.
-
-        A journal says with `promise` that records can wait: it takes them as `enqueue` does, or returns None.
-        """
-        return self._tried(self._journal, build, durable=False, later=True)
-
-    def _tried(self, journal: JournalWriter, build: Build, *, durable: bool, later: bool = False) -> Receipt | Promised:
         try:
-            return self._put(journal, build, durable=durable, later=later)
+            journal = self._journal if witnessed else writer_without_witness(self._journal)
+            return self._wait_until_stored(self._number_and_enqueue(journal, build, durable=durable))
         except JournalUnavailable:
             raise
         except LockgateError as error:
             raise JournalUnavailable(error.message, hint=error.hint) from error
         except Exception as error:
-            # In its own words, which may hold anything.
+            # The journal may be foreign code, and the text of its error may contain anything.
+            report_failure("journal", error)
             raise JournalUnavailable(f"the journal failed: {type(error).__name__}") from error
 
-    def _put(self, journal: JournalWriter, build: Build, *, durable: bool, later: bool) -> Receipt | Promised:
-        promise = getattr(journal, "promise", None) if later else None
+    def _number_and_enqueue(self, journal: JournalWriter, build: Build, *, durable: bool) -> _Enqueued:
+        """Step 1: number the records and give them their place in the journal, under one lock."""
         with self._lock:
-            first, owned, listed = self._seq + 1, self._lost, self._listed
+            first, gaps, listed = self._seq + 1, self._lost, self._listed
+            enqueued = False
             try:
-                # 1. Number.
-                records = [*self._gap_records(), *build(self._next_number)] if owned else list(build(self._next_number))
-                waits = None if promise is None or owned else promise(records)
-                wait = waits or (
+                records = [*self._gap_records(), *build(self._next_number)] if gaps else list(build(self._next_number))
+                wait = (
                     journal.enqueue(records, durable=durable)
                     if 0 < len(records) <= _AT_ONCE
                     else _enqueue_in_parts(journal, records, durable=durable)
                 )
-            except BaseException as error:
-                self._note_lost(first, self._seq, listed, error)
-                raise
-            last, self._lost = self._seq, []
-            if waits is not None:
-                # As good as stored: whoever uses the log next does it, should this process end before.
-                self._stored = max(self._stored, last)
-                return partial(_redeemed, waits, records)
+                enqueued = True
+            finally:
+                if not enqueued:
+                    self._note_lost(first, self._seq, listed)
+            self._lost = []
+            return _Enqueued(records, wait, first, self._seq, gaps, listed)
+
+    def _wait_until_stored(self, given: _Enqueued) -> Receipt:
+        """Step 2: wait until the records are committed; on failure, step 3."""
+        stored = False
         try:
-            # 2. Wait.
-            receipts = wait()
-            if len(receipts) != len(records) or any(map(_is_wrong_receipt, receipts, records)):
+            receipts = given.wait()
+            if len(receipts) != len(given.records) or any(map(_is_wrong_receipt, receipts, given.records)):
                 raise JournalUnavailable("the journal gave a receipt for another record")
+            stored = True
         except JournalUncosigned:
-            with self._lock:
-                self._stored = max(self._stored, last)
+            stored = True
             raise
-        except BaseException as error:
+        finally:
             with self._lock:
-                self._lost = owned + self._lost
-                self._note_lost(first, last, listed, error)
-                late = self._stored > first
-            if late:
+                if stored:
+                    self._stored = max(self._stored, given.last)
+                    has_hole = bool(self._lost) and self._lost[0][0] < given.last
+                else:
+                    self._lost = given.gaps + self._lost
+                    self._note_lost(given.first, given.last, given.listed)
+                    has_hole = self._stored > given.first
+            if has_hole:
                 self._record_gaps_now()
-            raise
-        with self._lock:
-            if last > self._stored:
-                self._stored = last
-            late = bool(self._lost) and self._lost[0][0] < last
-        if late:
-            self._record_gaps_now()
         return receipts[-1]
 
     def _next_number(self) -> RecordNumber:
@@ -183,10 +177,11 @@ class Recorder:
 
     # 3. Lost.
 
-    def _note_lost(self, first: int, last: int, listed: int, error: BaseException) -> None:
-        # What a lost record listed is listed again.
+    def _note_lost(self, first: int, last: int, listed: int) -> None:
+        """Note that these numbers may be missing, because of the exception that is being handled."""
+        # The next record lists again the blocks that a lost record listed.
         self._listed = min(self._listed, listed)
-        self._why = type(error).__name__
+        self._why = type(sys.exception()).__name__
         merged: list[tuple[int, int]] = []
         for start, end in sorted([*self._lost, (first, last)] if first <= last else self._lost):
             if merged and start <= merged[-1][1] + 1:
@@ -200,15 +195,15 @@ class Recorder:
             yield encode_record(record.gap_record(**self._next_number(), first=first, last=last, reason=self._why))
 
     def _record_gaps_now(self) -> None:
-        """At once, where later numbers are stored: a run that ends here would look as if a record were taken out."""
-        # What fails is still noted, and the next record tries again; somebody else may also just have done it.
-        with suppress(Exception):
+        """Record the gaps at once, if later numbers are stored: else the lost record would look like a removed one."""
+        # If this fails, the gaps stay noted, and the next record tries again.
+        with suppress(JournalUnavailable):
             self.record_built(lambda _: (), durable=True, witnessed=False)
 
-    # What is recorded
+    # The kinds of record
 
     def record_approvals(self, changes: Sequence[ApprovalChange]) -> None:
-        """What became of questions to a person."""
+        """Record the outcomes of questions to a person."""
 
         def build(number: Callable[[], RecordNumber]) -> Iterator[bytes]:
             for each in changes:
@@ -224,8 +219,8 @@ class Recorder:
                 )
 
         if changes:
-            # Whatever follows from an answer is a ruling, which waits for the witness and has this below it. Here
-            # others would wait too: the store of the questions is locked.
+            # No witness is awaited here, since the approvals store is locked meanwhile. The ruling that follows from
+            # an answer waits for the witness, and its head covers this record too.
             self.record_built(build, durable=True, witnessed=False)
 
     def record_assessment(
@@ -239,7 +234,7 @@ class Recorder:
         rules: Iterable[str] = (),
         durable: bool = True,
     ) -> Receipt:
-        """A verdict on a request, and what was done because of it."""
+        """Record a verdict on a request, and what was done because of it."""
 
         def build(number: Callable[[], RecordNumber]) -> Iterator[bytes]:
             yield encode_record(
@@ -274,22 +269,10 @@ class Recorder:
 def _enqueue_in_parts(
     journal: JournalWriter, records: list[bytes], *, durable: bool
 ) -> Callable[[], Sequence[Receipt]]:
-    """More than the journal takes at once, or nothing."""
+    """Enqueue more records than the journal takes at once, or none."""
     parts = [records[at : at + _AT_ONCE] for at in range(0, len(records), _AT_ONCE)]
     waits = [journal.enqueue(part, durable=durable) for part in parts]
     return lambda: [receipt for wait in waits for receipt in wait()]
-
-
-def _redeemed(wait: Callable[[], Sequence[Receipt]], records: Sequence[bytes]) -> Receipt:
-    try:
-        receipts = wait()
-    except JournalUnavailable:
-        raise
-    except Exception as error:
-        raise JournalUnavailable(f"the journal failed: {type(error).__name__}") from error
-    if len(receipts) != len(records) or any(map(_is_wrong_receipt, receipts, records)):
-        raise JournalUnavailable("the journal gave a receipt for another record")
-    return receipts[-1]
 
 
 def _is_wrong_receipt(receipt: object, data: bytes) -> bool:
@@ -297,7 +280,7 @@ def _is_wrong_receipt(receipt: object, data: bytes) -> bool:
 
 
 class RulingSubject(NamedTuple):
-    """What a ruling was about, taken when it began: the call's arguments, and how much of the context there was."""
+    """What a ruling is about, taken when it began: the hash of the arguments, and the context at that time."""
 
     args_sha256: str
     blocks: int
@@ -305,7 +288,7 @@ class RulingSubject(NamedTuple):
 
 
 class SessionRecorder(Recorder):
-    """The rulings of one session."""
+    """Writes the rulings of one session."""
 
     def __init__(self, journal: JournalWriter, session: str, *, clock: Callable[[], float] = time) -> None:
         super().__init__(journal, clock=clock)
@@ -329,25 +312,11 @@ class SessionRecorder(Recorder):
         durable: bool = True,
         witnessed: bool = True,
     ) -> Receipt:
-        """`blocks` is the session's own list, which only grows: what the records do not list yet is listed here."""
+        """Record a ruling. `blocks` is the session's own list, which only grows; the record lists the new ones."""
         build = self._build_ruling(
             seen, blocks, tool, decision, mode=mode, policy_hash=policy_hash, approved_by=approved_by
         )
         return self.record_built(build, durable=durable, witnessed=witnessed)
-
-    def promised(
-        self,
-        seen: RulingSubject,
-        blocks: Sequence[Block],
-        tool: str,
-        decision: Decision,
-        *,
-        mode: str,
-        policy_hash: str,
-    ) -> Receipt | Promised:
-        """As `ruled`, for what need not outlive a power cut."""
-        build = self._build_ruling(seen, blocks, tool, decision, mode=mode, policy_hash=policy_hash)
-        return self._tried(self._journal, build, durable=False, later=True)
 
     def _build_ruling(
         self,
@@ -369,7 +338,7 @@ class SessionRecorder(Recorder):
                 while len(fresh) > MAX_BLOCKS:
                     part, fresh = fresh[:MAX_BLOCKS], fresh[MAX_BLOCKS:]
                     records.append(encode_record(record.context_record(**number(), session=self._session, blocks=part)))
-            # Not `**number()`: this is in the way of every call, and that takes it twice as long.
+            # Not `**number()`, which takes twice as long: every call waits for this.
             numbered = number()
             records.append(
                 ruling_bytes(
@@ -394,11 +363,11 @@ class SessionRecorder(Recorder):
 
 
 def hash_arguments(arguments: object, leaves: Iterable[Leaf]) -> str:
-    """SHA-256 over the arguments in their canonical form, as an approval is bound to it.
+    """Return the SHA-256 over the arguments' canonical form, to which an approval is bound.
 
-    What has none (half of a surrogate pair, a number that is none, an integer of thousands of digits, a thousand
-    levels) is hashed as near to it as Python's encoder comes, else by what Tier 1 saw of it; that is a list, where the
-    others are an object.
+    Some arguments have no canonical form: a lone surrogate, NaN, an integer of thousands of digits, a thousand levels.
+    They are hashed as Python's encoder writes them, or else by the leaves that Tier 1 saw. The latter is a JSON list,
+    so it cannot be confused with arguments, which are an object.
     """
     try:
         return sha256_hex(_spell_flat(arguments) or _spelled(arguments))
@@ -407,7 +376,7 @@ def hash_arguments(arguments: object, leaves: Iterable[Leaf]) -> str:
 
 
 def _spell_flat(arguments: object) -> str:
-    """`_spelled` for an object of texts, which most arguments are, at half the price; empty for any other."""
+    """Return what `_spelled` returns for an object of texts, in half the time; empty for any other value."""
     if type(arguments) is not dict:
         return ""
     spelled = []
@@ -440,9 +409,9 @@ def record_assessment(
     rules: Iterable[str] = (),
     durable: bool = True,
 ) -> Receipt:
-    """Record a verdict on a request, and what was done because of it; raises when it may not be stored.
+    """Record a verdict on a request, and what was done because of it; raise if it may not be stored.
 
-    `durable` False is for what need not outlive a power cut. All that one process records in one journal is one run.
+    `durable` False is for records that need not survive a power cut. One process has one run in each journal.
     """
     with _recorders_lock:
         recorder = _recorders.get(journal)
@@ -454,7 +423,7 @@ def record_assessment(
 
 
 class UnavailableJournal:
-    """A journal that there is no place for: it says why to everybody who asks, and nothing is ever in it."""
+    """A journal that cannot be opened: every `enqueue` raises JournalUnavailable with the reason."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         self._message, self._hint = message, hint
@@ -464,7 +433,7 @@ class UnavailableJournal:
 
 
 class OpenedJournal(NamedTuple):
-    """A journal that was opened: where rulings go, the log itself, and the name that it began under."""
+    """An opened journal: where rulings go, the log itself, and the name of its first shard."""
 
     journal: JournalWriter
     log: JournalWriter
@@ -472,10 +441,10 @@ class OpenedJournal(NamedTuple):
 
 
 class DeclaredJournal:
-    """A journal that is opened when something is first recorded, and takes no ruling before the settings it is under.
+    """A journal that is opened at the first record, and in which the settings are recorded before any ruling.
 
-    `note` is a file that says which settings were recorded last, and in which log. It saves records, and proves
-    nothing: without it, or where it cannot be read or written, the settings are recorded at every start.
+    `note` is a file with the settings that were recorded last, and the log's name. It only saves records and proves
+    nothing: if it is missing or unreadable, the settings are recorded at every start.
     """
 
     def __init__(
@@ -500,13 +469,10 @@ class DeclaredJournal:
             assert journal is not None  # noqa: S101
         return journal.enqueue(records, durable=durable)
 
-    def promise(self, records: Sequence[bytes]) -> Callable[[], tuple[Receipt, ...]] | None:
-        promise = getattr(self._journal, "promise", None)
-        return None if promise is None else promise(records)
-
     @property
     def unwitnessed(self) -> JournalWriter:
-        return _Log(self)
+        """The log itself, which does not wait for a witness."""
+        return self.open_log()
 
     def open_log(self) -> JournalWriter:
         if self._log is None:
@@ -515,7 +481,7 @@ class DeclaredJournal:
         return self._log
 
     def _declare_settings(self) -> None:
-        # The one time that something is waited for here: whoever comes meanwhile needs it as well.
+        # Other threads wait here too: they need the opened log as well.
         with self._lock:
             if self._journal is not None:
                 return
@@ -526,24 +492,14 @@ class DeclaredJournal:
                 origin, _, rest = before.partition(" ")
                 previous = rest.partition(" ")[0]
                 known = previous if origin == opened.origin and _POLICY.fullmatch(previous) else ""
-                # No witness is waited for: it is below the first ruling, which waits for one.
+                # No witness is awaited: the first ruling waits for one, and its head covers this record too.
                 Recorder(opened.log).record_configuration(self._policy_hash, self._settings_hash, self._software, known)
                 _write_settings_note(self._note, said)
             self._log, self._journal = opened.log, opened.journal
 
 
-class _Log:
-    """A declared journal for what waits for no witness."""
-
-    def __init__(self, declared: DeclaredJournal) -> None:
-        self._declared = declared
-
-    def enqueue(self, records: Sequence[bytes], *, durable: bool) -> Callable[[], tuple[Receipt, ...]]:
-        return self._declared.open_log().enqueue(records, durable=durable)
-
-
 def read_settings_note(note: Path) -> str:
-    """Which log's settings were recorded last, and which they were; empty where nothing tells."""
+    """Return the log's name and the settings that were recorded last; empty if the file cannot be read."""
     try:
         with note.open("rb") as file:
             return file.read(_MAX_NOTE).decode("ascii")
@@ -552,7 +508,7 @@ def read_settings_note(note: Path) -> str:
 
 
 def note_journal_off(note: Path) -> None:
-    """Where the journal is off now, it is a change when it is on again."""
+    """Note that the journal is off: switching it on again then counts as a change of settings."""
     origin, _, rest = read_settings_note(note).partition(" ")
     if origin and rest != "off\n":
         _write_settings_note(note, f"{origin} off\n")

@@ -43,7 +43,6 @@ def test_two_hundred_writers_killed_at_random_lose_nothing(tmp_path: Path) -> No
     report = json.loads(run(str(HERE / "log_storm.py"), "sqlite", place, "--kills", "200").stdout)
     assert report["kills"] >= 200
     assert report["acknowledged"] > 500
-    assert report["promised"] > 100
     assert report["heads"] > 10
     assert report["lost"] == 0
     # A writer that is told "no" by a log in good order would be a pause for nothing.

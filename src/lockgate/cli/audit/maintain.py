@@ -50,7 +50,7 @@ def _days(args: argparse.Namespace) -> int:
         if not days:
             raise LockgateError("the configuration keeps records for ever", hint="say how long with --days")
     if days < 1:
-        raise LockgateError("records are kept for one day at least")
+        raise LockgateError("records must be kept for at least one day")
     if days > _MOST_DAYS:
         raise LockgateError(
             f"records cannot be older than {_MOST_DAYS:,} days", hint="say a smaller number with --days"

@@ -123,29 +123,23 @@ def _looked(args: argparse.Namespace, place: Place, asked: _Asked) -> tuple[_Ask
         opened = opened_log(view)
         key, key_from = _key(args, place.key, opened)
         asked = asked._replace(key=key, key_from=key_from)
-        report = _audited(opened, asked, key, live=True, odd=getattr(view, "odd", ()))
+        report = _audited(opened, asked, key, live=True, odd=getattr(view, "oddities", ()))
         if unsealed := _unsealed(place, view):
             report.add_fault(2, FaultKind.UNSIGNED, unsealed)
     for said in wrong:
         report.add_fault(5, FaultKind.BAD_HELD_HEAD, said)
-    report.remarks += [*remark, *_waiting(place)]
+    report.remarks += [*remark, *_left_over(place)]
     return asked, report
 
 
-def _waiting(place: Place) -> Iterator[str]:
-    """What was promised, and is not in the log yet."""
-    from lockgate.cli.terminal import counted
-    from lockgate.journal.stores.spool import beside
-
-    # Beside the URL of a database there is nothing.
-    waiting, unreadable = beside(Path(place.log))
-    if waiting:
+def _left_over(place: Place) -> Iterator[str]:
+    """Name a folder in which an earlier version kept rulings before it stored them; this version does not read it."""
+    folder = f"{place.log}-waiting"
+    if os.path.isdir(folder):
         yield (
-            f"records wait in {counted(len(waiting), 'file')} beside the log: whoever uses it next stores them, "
-            "and so does `lockgate audit head --sign`"
+            f"the folder {quoted(folder, 200)} is from an earlier version: it may hold rulings that were never stored, "
+            "and this version does not read it"
         )
-    for each in unreadable:
-        yield f"records that waited were not written with the log's key, or are damaged, and were set aside: {each}"
 
 
 def _beside(place: Place) -> tuple[list[bytes], list[str], list[str]]:
@@ -166,7 +160,7 @@ def _beside(place: Place) -> tuple[list[bytes], list[str], list[str]]:
 def _unsealed(place: Place, view: Snapshot) -> str:
     """Where the private key is at hand: why the end of the log is not the work of somebody who has it."""
     from lockgate.journal import keys
-    from lockgate.journal.log import Seal
+    from lockgate.journal.signing import Seal
     from lockgate.settings.config import list_key_files
 
     shards = view.shards()

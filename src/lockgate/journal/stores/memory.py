@@ -111,8 +111,6 @@ class _MemorySnapshot:
 class MemoryLog:
     """A log in memory, for tests and first steps."""
 
-    spool = None
-
     def __init__(self) -> None:
         self._log = _MemorySnapshot()
         self._lock = Lock()

@@ -201,8 +201,6 @@ def _require_one_row(rows: int) -> None:
 class PostgresLog:
     """A log in the database that `conninfo` names; the first write creates its tables."""
 
-    spool = None
-
     def __init__(self, conninfo: str) -> None:
         self._conninfo = conninfo
         self._reset_connections()

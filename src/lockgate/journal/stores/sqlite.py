@@ -25,7 +25,6 @@ from time import time_ns
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, quoted
 from lockgate.core.journal.merkle import HASH, Frontier, Tile
 from lockgate.journal.log import Head, LogRow, Shard
-from lockgate.journal.stores.spool import FileSpool, folder_of
 from lockgate.runtime.forks import watch_forks
 from lockgate.runtime.private_files import PrivateFileKind
 
@@ -194,7 +193,6 @@ class SqliteLog:
         # As text, once: this is looked at twice in every append.
         self._names = tuple(f"{path}{ending}" for ending in ("", "-wal", "-shm"))
         self._folder = str(path.parent)
-        self.spool = FileSpool(folder_of(path))
         # What SQLite remembers of the file is its parent's: a forked child must not touch it.
         self._unfit = False
         self._abandoned = False
