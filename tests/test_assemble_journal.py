@@ -279,7 +279,7 @@ def test_killed_while_it_begins_the_next_one_goes_on(settings: Settings, monkeyp
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for place, name in ((Journal, "begin"), (assemble, "_first_signer")):
+    for place, name in ((Journal, "open_first_shard"), (assemble, "_first_signer")):
         with monkeypatch.context() as patch:
             patch.setattr(place, name, killed)
             with pytest.raises(KeyboardInterrupt):
@@ -410,7 +410,7 @@ class Shared:
 def test_every_host_needs_the_key_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from lockgate.journal.stores import postgres as log_postgres
 
-    monkeypatch.setattr(Shared, "open_log", MemoryLog())
+    monkeypatch.setattr(Shared, "log", MemoryLog())
     monkeypatch.setattr(log_postgres, "PostgresLog", Shared)
     first, second = (
         Settings(state_dir=tmp_path / name, audit=AuditSettings(log_path="postgresql://me@h/d"))
@@ -429,7 +429,7 @@ def test_every_host_needs_the_key_of_the_first(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "two" / "postgres.key").chmod(0o600)
     assert assemble.gate_from_settings(second).session().check("bash", {}).receipt is not None
     # Another database under the same key would be a second history.
-    monkeypatch.setattr(Shared, "open_log", MemoryLog())
+    monkeypatch.setattr(Shared, "log", MemoryLog())
     assemble.close_journals()
     decision = assemble.gate_from_settings(first).session().check("bash", {})
     assert "the journal that it signed is gone from the database" in decision.explanation

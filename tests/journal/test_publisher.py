@@ -501,10 +501,10 @@ def test_the_end_of_a_process_sees_its_last_head_off(tmp_path: Path) -> None:
 import sys
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal
-from lockgate.journal.publisher import publish
+from lockgate.journal.publisher import start_publishing
 from lockgate.journal.stores.memory import MemoryLog
-journal = Journal(MemoryLog(), keys.from_seed("example.com/log/1", bytes(32)), verify=keys.verify)
-publish(journal, anchors=["file:" + sys.argv[1]])
+journal = Journal(MemoryLog(), keys.signer_from_seed("example.com/log/1", bytes(32)), verify=keys.verify)
+start_publishing(journal, anchors=["file:" + sys.argv[1]])
 journal.append([b"record"], durable=True)
 """
     place = tmp_path / "heads"
