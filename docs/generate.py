@@ -25,8 +25,9 @@ from lockgate.core.ruling.finding_catalogue import ENTRIES, CatalogueEntry
 from lockgate.core.text.rules import RULESET_VERSION
 from lockgate.gate.gate import Gate
 from lockgate.runtime.metrics import METRICS
-from lockgate.settings.config import reference_markdown
-from lockgate.settings.verifiers import ADAPTERS, VARIABLES, Variable
+from lockgate.settings.config import KEYS
+from lockgate.settings.keys import Row, as_toml
+from lockgate.settings.verifiers import ADAPTERS, VARIABLES
 from lockgate.verifiers.embedded_judge import NAMES, describe, shipped_files
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
@@ -84,7 +85,17 @@ def rules_page() -> str:
 
 
 def configuration_page() -> str:
-    return reference_markdown((REFERENCE / "configuration.md").read_text(encoding="utf-8"))
+    """The page as it is, with its list of keys written again."""
+    lines: list[str] = []
+    for table in dict.fromkeys(row.table for row in KEYS):
+        lines += [f"### `[{table}]`", ""]
+        for row in KEYS:
+            if row.table == table:
+                project = f"may change it {row.tightens}" if row.tightens else "may not set it"
+                lines += [f"#### `{row.key}`", "", row.doc, ""]
+                lines += [f"- Value: {row.allowed}", f"- Default: `{as_toml(row.default)}`"]
+                lines += [f"- Project files: {project}", ""]
+    return _filled((REFERENCE / "configuration.md").read_text(encoding="utf-8"), "keys", "\n".join(lines).rstrip("\n"))
 
 
 def trace_page() -> str:
@@ -145,7 +156,7 @@ def _filled(page: str, name: str, text: str) -> str:
     begin = re.search(rf"^<!-- {name}: .*? -->\n", page, flags=re.MULTILINE)
     end = page.find(f"<!-- end of {name} -->")
     if begin is None or end < begin.end():
-        raise SystemExit(f"docs/reference/verifiers.md has lost its list of {name}")
+        raise SystemExit(f"the page has lost its list of {name}")
     return f"{page[: begin.end()]}\n{text}\n\n{page[end:]}"
 
 
@@ -154,17 +165,17 @@ def _told(name: str) -> tuple[str, str]:
     return told.said, told.todo or "-"
 
 
-def _variable(variable: Variable) -> tuple[str, str, str, str]:
+def _variable(variable: Row) -> tuple[str, str, str, str]:
     default = f"`{variable.default}`" if variable.default else "needed" if variable.needed else "-"
     bounds = f" From {variable.least:,} to {variable.most:,}." if variable.most else ""
-    return f"`{variable.name}`", _read_by(variable), default, f"{variable.doc}{bounds}"
+    return f"`{variable.variable}`", _read_by(variable), default, f"{variable.doc}{bounds}"
 
 
-def _key(variable: Variable) -> tuple[str, str, str]:
-    return f"`{variable.name}`, `{variable.name}_FILE`", _read_by(variable), variable.doc
+def _key(variable: Row) -> tuple[str, str, str]:
+    return f"`{variable.variable}`, `{variable.variable}_FILE`", _read_by(variable), variable.doc
 
 
-def _read_by(variable: Variable) -> str:
+def _read_by(variable: Row) -> str:
     if variable.adapters == ADAPTERS:
         return "all"
     return "all but `none` and `embedded`" if len(variable.adapters) > 1 else f"`{variable.adapters[0]}`"

@@ -25,14 +25,8 @@ from lockgate.core.text.scanner import Scanner, check_pattern, cue_expressions, 
 from lockgate.gate.gate import Gate, Judge
 from lockgate.journal import recorder as recording
 from lockgate.runtime.forks import on_fork
-from lockgate.settings.config import (
-    POSTGRES,
-    AuditSettings,
-    Settings,
-    discover_settings,
-    list_key_files,
-    path_beside_log,
-)
+from lockgate.settings.config import AuditSettings, Settings, discover_settings
+from lockgate.settings.journal_paths import POSTGRES, list_key_files, path_beside_log
 
 if TYPE_CHECKING:
     from lockgate.core.judging.model_names import ModelName

@@ -16,7 +16,7 @@ def test_the_defaults_are_shown_with_where_files_would_be(run: Run) -> None:
     ended = run("config", "show")
     assert (ended.code, ended.err) == (0, "")
     for key in KEYS:
-        assert f"{key.path} = " in ended.out
+        assert f"{key.key} = " in ended.out
     assert "no file found, so these are the defaults; looked for: /etc/lockgate/config.toml" in ended.out
 
 

@@ -177,7 +177,7 @@ def test_a_key_file_that_everybody_can_read_is_worth_a_warning(
     monkeypatch.setenv("VERIFIER_API_KEY_FILE", str(file))
     file.chmod(0o644)
     ended = run("doctor", "--offline")
-    assert f"warn  key            {file} can be read by anybody" in ended.out
+    assert f"warn  key            {file} can be read by any user" in ended.out
     assert f"hint: chmod o-r {file}" in ended.out
     file.chmod(0o600)
     ended = run("doctor", "--offline")
@@ -495,7 +495,7 @@ def the_approvals_are_something_else(folder: Path) -> None:
     ("change", "said"),
     [
         (group_writes_the_folder, "can be written by its group, and is not used"),
-        (others_write_the_ledger, "ledger.jsonl can be written by anybody, and is not used"),
+        (others_write_the_ledger, "ledger.jsonl can be written by any user, and is not used"),
         (others_write_the_approvals, "approvals.db can be written by its group, and is not used"),
         (the_approvals_are_elsewhere, "approvals.db is not a file, and is not used"),
         (the_approvals_are_something_else, "is damaged, or no store of approvals"),
@@ -542,7 +542,7 @@ def test_a_cache_that_others_can_write_is_not_used_and_is_named(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "mine"))
     ended = run("doctor", "--offline")
     assert ended.code == 0
-    assert f"warn  cache          {folder}: can be written by anybody" in ended.out
+    assert f"warn  cache          {folder}: can be written by any user" in ended.out
     assert f"hint: chmod go-w {folder}" in ended.out
 
 

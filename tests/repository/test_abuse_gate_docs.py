@@ -15,21 +15,22 @@ from lockgate.abuse_gate.middleware import AbuseGateMiddleware
 from lockgate.abuse_gate.request.normalize import REFUSALS
 from lockgate.abuse_gate.responses import ANSWERS, DECISIONS, MODES
 from lockgate.runtime.metrics import METRICS
-from lockgate.settings.abuse_gate import VARIABLES, Variable
+from lockgate.settings.abuse_gate import VARIABLES
+from lockgate.settings.keys import Row
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "reference" / "abuse-gate.md").read_text(encoding="utf-8")
 
 
-def row(variable: Variable) -> str:
+def row(variable: Row) -> str:
     bounds = f" From {variable.least:,} to {variable.most:,.0f}." if variable.most else ""
-    key = "-" if variable.secret else f"`{variable.key}`"
+    key = "-" if variable.secret else f"`{variable.name}`"
     default = f"`{variable.default}`" if variable.default else "-"
-    return f"| `{variable.name}` | {key} | {default} | {variable.doc}{bounds} |"
+    return f"| `{variable.variable}` | {key} | {default} | {variable.doc}{bounds} |"
 
 
-@pytest.mark.parametrize("variable", VARIABLES, ids=lambda variable: variable.name)
-def test_every_setting_is_on_the_page_as_it_is(variable: Variable) -> None:
+@pytest.mark.parametrize("variable", VARIABLES, ids=lambda variable: variable.variable)
+def test_every_setting_is_on_the_page_as_it_is(variable: Row) -> None:
     assert row(variable) in PAGE
 
 

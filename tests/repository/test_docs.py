@@ -147,14 +147,14 @@ def test_every_rule_is_in_the_reference() -> None:
 
 
 def test_every_variable_metric_and_reason_is_in_the_reference() -> None:
-    names = [variable.name for variable in VARIABLES] + [f"{each.name}_FILE" for each in VARIABLES if each.secret]
+    names = [row.variable for row in VARIABLES] + [f"{each.variable}_FILE" for each in VARIABLES if each.secret]
     labels = [value for metric in METRICS.all for values in metric.labels.values() for value in values]
     for word in (*names, *NAMES, *labels, *REASONS, *ADAPTERS, *KINDS, tracing.NAME):
         assert f"`{word}`" in text(VERIFIERS), word
 
 
 def test_every_variable_in_the_pages_is_read_by_somebody() -> None:
-    known = {variable.name for variable in VARIABLES} | {f"{each.name}_FILE" for each in VARIABLES if each.secret}
+    known = {row.variable for row in VARIABLES} | {f"{each.variable}_FILE" for each in VARIABLES if each.secret}
     for page in PAGES:
         named = re.findall(r"\b(?:VERIFIER|OPENAI|ANTHROPIC|AZURE_OPENAI)_[A-Z_]*[A-Z]\b", text(page))
         assert set(named) <= known, page.name

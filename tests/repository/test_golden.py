@@ -337,10 +337,11 @@ def metrics(_: Place, __: object) -> str:
 
 
 def config_keys(_: Place, __: object) -> str:
-    from lockgate.settings.config import KEYS, as_toml
+    from lockgate.settings.config import KEYS
+    from lockgate.settings.keys import as_toml
 
     return _lines(
-        f"{key.path} ({key.allowed}) = {as_toml(key.default)}; a project file may change it {key.tightens or 'never'}"
+        f"{key.key} ({key.allowed}) = {as_toml(key.default)}; a project file may change it {key.tightens or 'never'}"
         for key in KEYS
     )
 
@@ -351,9 +352,9 @@ def variables(_: Place, __: object) -> str:
     found = []
     for each in (*verifiers.VARIABLES, *abuse_gate.VARIABLES):
         bounds = f" from {each.least:,} to {each.most:,}" if each.most else ""
-        allowed = "|".join(getattr(each, "words", ()))
+        allowed = "|".join(each.words)
         secret = " secret" if each.secret else ""
-        found.append(" ".join(f"{each.name} = {each.default}{bounds} {allowed}{secret}".split()))
+        found.append(" ".join(f"{each.variable} = {each.default}{bounds} {allowed}{secret}".split()))
     known = {line.split()[0] for line in found}
     found += [f"{name} (read)" for name in _literals("(?:LOCKGATE|CLAUDE|XDG|PG|OTEL)_?[A-Z_]+[A-Z]") - known]
     return _lines(found)

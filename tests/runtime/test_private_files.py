@@ -11,7 +11,7 @@ from threading import Barrier
 import pytest
 
 from lockgate.core.errors import JournalUnavailable, LockgateError
-from lockgate.runtime.private_files import PrivateFileKind
+from lockgate.runtime.private_files import PrivateFileKind, writable_by_others
 
 OPEN = PrivateFileKind("the log", "write anything into it", "log", JournalUnavailable)
 SECRET = PrivateFileKind("a key", "sign anything with it", "journal", secret=True)
@@ -139,3 +139,18 @@ def test_a_file_where_its_folder_should_be_is_said(path: Path) -> None:
     path.parent.write_text("")
     with pytest.raises(JournalUnavailable, match="is no folder"):
         make(path)
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "said"),
+    [
+        (0o100600, 1000, ""),
+        (0o100644, 0, ""),
+        (0o100600, 1001, "belongs to another user"),
+        (0o100666, 1001, "belongs to another user"),
+        (0o100660, 0, "can be written by its group"),
+        (0o100622, 1000, "can be written by any user"),
+    ],
+)
+def test_who_else_could_write_a_file(mode: int, owner: int, said: str) -> None:
+    assert writable_by_others(mode, owner, 1000) == said

@@ -13,17 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.settings.verifiers import (
-    ADAPTERS,
+from lockgate.settings.key_files import (
     MAX_KEY_CHARACTERS,
-    VARIABLES,
     VerifierKeys,
-    VerifierSettings,
     _read_only,
-    endpoint_allowed,
     is_key,
     key_file_warning,
     read_key_file,
+)
+from lockgate.settings.verifiers import (
+    ADAPTERS,
+    VARIABLES,
+    VerifierSettings,
+    endpoint_allowed,
     settings_for_model,
     unknown_variables,
     verifier_settings_from_env,
@@ -84,7 +86,7 @@ def test_an_empty_environment_asks_nobody() -> None:
 
 
 def test_blank_variables_are_as_good_as_none() -> None:
-    blank = {variable.name: blank for variable in VARIABLES for blank in [" \t\n"]}
+    blank = {variable.variable: blank for variable in VARIABLES for blank in [" \t\n"]}
     assert verifier_settings_from_env(blank) == VerifierSettings()
     assert verifier_settings_from_env(dict.fromkeys(blank, "")) == VerifierSettings()
 
@@ -342,7 +344,7 @@ def test_a_file_that_others_can_write_decides_nothing(tmp_path: Path, name: str)
     settings(**{name: str(file)})
     file.chmod(0o666)
     said = refusal(**{name: str(file)})
-    assert "can be written by anybody: whoever writes it" in said
+    assert "can be written by any user: a user who writes it" in said
     assert f"chmod go-w {file}" in said
 
 
@@ -674,7 +676,7 @@ def test_a_file_that_anybody_can_read_is_worth_a_warning(tmp_path: Path) -> None
     assert key_file_warning(file) == ("", "")
     file.chmod(0o444)
     assert from_file(file).keys.key("") == SECRET
-    assert key_file_warning(file) == ("can be read by anybody on this machine", f"chmod o-r {file}")
+    assert key_file_warning(file) == ("can be read by any user of this machine", f"chmod o-r {file}")
     assert key_file_warning(tmp_path / "missing") == ("", "")
     assert stat.S_IMODE(file.stat().st_mode) == 0o444, "nothing was changed"
 
@@ -702,8 +704,8 @@ def test_of_a_file_on_a_read_only_mount_nothing_is_said(tmp_path: Path, monkeypa
     """As /run/secrets is: nobody here can change the file, its mode or its owner."""
     file = key_file(tmp_path)
     file.chmod(0o666)
-    assert "can be written by anybody" in file_refusal(file)
-    monkeypatch.setattr("lockgate.settings.verifiers._read_only", lambda path: path == file)
+    assert "can be written by any user" in file_refusal(file)
+    monkeypatch.setattr("lockgate.settings.key_files._read_only", lambda path: path == file)
     assert from_file(file).keys.key("") == SECRET
     assert key_file_warning(file) == ("", "")
 
@@ -750,14 +752,14 @@ def test_a_variable_nobody_reads_is_named() -> None:
     assert unknown_variables(environ) == ("VERIFIER_TIMEOUT", "VERIFIER_\N{REPLACEMENT CHARACTER}[31m")
 
 
-@pytest.mark.parametrize("variable", VARIABLES, ids=lambda variable: variable.name)
+@pytest.mark.parametrize("variable", VARIABLES, ids=lambda variable: variable.variable)
 def test_every_variable_says_what_it_is_for(variable: object) -> None:
     assert variable.doc.endswith(".")  # type: ignore[attr-defined]
     assert variable.adapters  # type: ignore[attr-defined]
     assert not (variable.secret and variable.default)  # type: ignore[attr-defined]
 
 
-@given(st.dictionaries(st.sampled_from([variable.name for variable in VARIABLES]), st.text(max_size=40)))
+@given(st.dictionaries(st.sampled_from([variable.variable for variable in VARIABLES]), st.text(max_size=40)))
 def test_any_environment_gives_settings_or_a_refusal(environ: dict[str, str]) -> None:
     said = "fine"
     try:

@@ -38,7 +38,7 @@ from lockgate.core.text.scanner import Scanner
 from lockgate.runtime import tracing
 from lockgate.runtime import worker_pool as lanes
 from lockgate.runtime.metrics import Metrics
-from lockgate.settings.verifiers import VerifierKeys
+from lockgate.settings.key_files import VerifierKeys
 from lockgate.testing import LoopbackProvider, check_adapter
 from lockgate.verifiers import adapters
 from lockgate.verifiers.client import Client, Outcome

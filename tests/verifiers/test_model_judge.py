@@ -17,7 +17,7 @@ from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unrea
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.gate import Inquiry, Judge, Opined
-from lockgate.settings.verifiers import VerifierKeys
+from lockgate.settings.key_files import VerifierKeys
 from lockgate.testing import LoopbackProvider
 from lockgate.verifiers.client import Client, Outcome, Provider
 from lockgate.verifiers.model_judge import ModelJudge

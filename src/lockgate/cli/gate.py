@@ -248,7 +248,7 @@ def _token() -> str:
     from pathlib import Path
 
     from lockgate.core.errors import InvalidConfig
-    from lockgate.settings.verifiers import read_key_file
+    from lockgate.settings.key_files import read_key_file
 
     token, file = (os.environ.get(name, "").strip() for name in (TOKEN, f"{TOKEN}_FILE"))
     if token and file:

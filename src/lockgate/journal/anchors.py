@@ -25,7 +25,7 @@ from uuid import uuid4
 
 from lockgate.core.errors import InvalidConfig, LockgateError, printable, quoted
 from lockgate.core.journal.signed_notes import Checkpoint, file_name
-from lockgate.settings.verifiers import is_loopback
+from lockgate.runtime.addresses import is_loopback
 
 if TYPE_CHECKING:
     from ssl import SSLContext

@@ -6,12 +6,13 @@ all, since several processes may begin at once.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 from uuid import uuid4
 
 from lockgate.core.errors import LockgateError, quoted
@@ -90,14 +91,58 @@ class PrivateFileKind(NamedTuple):
             sync_folder(folder)
 
 
+@contextmanager
+def open_replacement(path: Path, *, mode: int = 0o600, durable: bool = True) -> Iterator[BinaryIO]:
+    """Yield a new file that takes the place of `path` when the block ends; readers see the old one or the new one.
+
+    If the block raises, the old file stays. `durable` means: after a power cut, the new file is still there.
+    """
+    new = path.with_name(f"{path.name}.{uuid4().hex}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        with os.fdopen(os.open(new, flags, mode), "wb") as file:
+            yield file
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        os.replace(new, path)
+    finally:
+        new.unlink(missing_ok=True)
+    if durable:
+        sync_folder(path.parent)
+
+
+def replace_file(path: Path, data: bytes, *, mode: int = 0o600, durable: bool = True) -> None:
+    """Put a file with this content in the place of `path`; see `open_replacement`."""
+    with open_replacement(path, mode=mode, durable=durable) as file:
+        file.write(data)
+
+
 def sync_folder(folder: Path) -> None:
-    # Windows cannot open folders, and some file systems cannot sync them.
-    with suppress(OSError):
+    """Make the names in this folder survive a power cut, as far as the system can."""
+    if os.name != "posix":
+        return  # Windows cannot open folders
+    try:
         handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    except PermissionError:
+        return  # a folder that we may write and not read
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        # Some file systems cannot sync folders.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(handle)
+
+
+def writable_by_others(mode: int, owner: int, me: int) -> str:
+    """Return how a user other than root and `me` could write a file with this mode and owner; empty if none could."""
+    if owner not in (0, me):
+        return "belongs to another user"
+    if mode & stat.S_IWOTH:
+        return "can be written by any user"
+    return "can be written by its group" if mode & stat.S_IWGRP else ""
 
 
 def _link_or_replace(new: Path, place: Path) -> None:

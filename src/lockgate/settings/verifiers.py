@@ -1,169 +1,102 @@
-"""Environment -> VerifierSettings, once: which verifier is asked, where it stands, and where its keys are kept.
+"""Environment to `VerifierSettings`: which verifier is asked, where it stands, and where its keys are kept.
 
-The order in which a setting is refused:
+The order in which settings are refused:
 
 1. A number that is none, or out of its bounds, whichever adapter is chosen.
-2. An adapter nobody knows.
-3. A model, endpoint or deployment that the chosen adapter needs and nobody named.
-4. An endpoint that is not a plain address, that VERIFIER_ALLOWED_ENDPOINTS does not allow, or that everything would go
-   to over plain http.
+2. An unknown adapter.
+3. A missing model, endpoint or deployment that the chosen adapter needs.
+4. An endpoint that is not a plain address, that VERIFIER_ALLOWED_ENDPOINTS does not allow, or that would get everything
+   over plain http.
 5. Certificates or patterns that cannot be read or used.
 6. A key that is missing, given twice, unreadable, or not a key. No message ever shows one.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, cast
 
-from lockgate.core.errors import InvalidConfig, LockgateError, printable, quoted
-from lockgate.settings.config import writable_by_others
+from lockgate.core.errors import InvalidConfig, LockgateError, printable, quoted, suggest_closest
+from lockgate.runtime.addresses import is_loopback
+from lockgate.settings.key_files import GuardedFile, VerifierKeys, is_key, read_key_file
+from lockgate.settings.keys import Environment, KeyForm, Row
 
-MAX_KEY_CHARACTERS = 4096
 MAX_PATTERNS = 100
-_MAX_FILE_BYTES = 8192
-_MAX_PATTERNS_BYTES = 64 * 1024
-# All the authorities of a common browser take a quarter of this.
-_MAX_CERTIFICATES_BYTES = 1024 * 1024
 _MAX_ADDRESS = 2048
 
 _REMOTE = ("openai", "anthropic", "azure", "compatible")
 ADAPTERS = ("none", *_REMOTE, "embedded")
 
-
-class Variable(NamedTuple):
-    """One environment variable, declared once: parsing, errors and the reference come from it.
-
-    `adapters` are those that read it; `needed`, they do not start without it. `least` and `most` bound a number. A
-    `secret` has two more forms: NAME_FILE names a file that holds it, NAME__tenant is one tenant's own.
-    """
-
-    name: str
-    doc: str
-    default: str = ""
-    adapters: tuple[str, ...] = _REMOTE
-    needed: bool = False
-    secret: bool = False
-    least: float = 0
-    most: float = 0
+# The authorities of a common browser take a quarter of this.
+_CERTIFICATES = GuardedFile("certificate file", "a user who writes it can pose as the endpoint", 1024 * 1024)
+_PATTERNS = GuardedFile("pattern file", "a user who writes it decides what leaves the process", 64 * 1024)
 
 
+def _row(name: str, doc: str, default: str = "", adapters: tuple[str, ...] = _REMOTE, **more: Any) -> Row:
+    return Row(doc, variable=name, default=default, adapters=adapters, **more)
+
+
+# fmt: off
 VARIABLES = (
-    Variable(
-        "VERIFIER_ADAPTER",
-        "Who is asked: `none` (the built-in rules alone), `embedded` (the judge that runs in this process, see "
-        "[how to use it](../how-to/embedded.md)), `openai`, `anthropic`, `azure` or `compatible` (any endpoint that "
-        "speaks OpenAI's chat completions).",
-        "none",
-        ADAPTERS,
-    ),
-    Variable(
-        "VERIFIER_TIMEOUT_MS",
-        "How long an answer may take altogether, retries included, in milliseconds. No answer by then is `unclear`.",
-        "1500",
-        ADAPTERS,
-        least=10,
-        most=120_000,
-    ),
-    Variable(
-        "VERIFIER_MAX_RETRIES",
-        "How often a question is asked again: only if it could not be delivered, its connection was lost, or the reply "
-        "is a 5xx, and only while time is left.",
-        "1",
-        most=5,
-    ),
-    Variable(
-        "VERIFIER_CIRCUIT_OPEN_SEC",
-        "How long nobody is asked after five failures in a row, in seconds.",
-        "60",
-        least=0.1,
-        most=86_400,
-    ),
-    Variable(
-        "VERIFIER_EXCERPT_CHARACTERS",
-        "How many characters of the redacted text a question may hold. A longer text is sent as excerpts, and then "
-        "`safe` no longer counts.",
-        "8000",
-        least=200,
-        most=200_000,
-    ),
-    Variable(
-        "VERIFIER_ALLOWED_ENDPOINTS",
-        "The hosts that may be asked, separated by commas: `eu.api.openai.com`, `*.openai.azure.com` (one label for "
-        "the star), `gateway.internal:8443`. With any other endpoint Lockgate refuses to start. `http://ollama:11434` "
-        "also allows plain http to that host, for a network that nobody else is on. Empty: no restriction.",
-    ),
-    Variable(
-        "VERIFIER_CA_FILE",
-        "A file of certificates in PEM form, for endpoints that an authority of your own vouches for. Those in it are "
-        "trusted, and no others. An absolute path.",
-    ),
-    Variable(
-        "VERIFIER_CUSTOM_REDACTIONS_FILE",
-        "A file with patterns of your own for what must not leave the process, one on each line; a line that begins "
-        "with `#` is a remark. They count in every request, whatever its `pii_ruleset`. An absolute path.",
-    ),
-    Variable("OPENAI_API_KEY", "OpenAI's key.", adapters=("openai",), needed=True, secret=True),
-    Variable(
-        "OPENAI_VERIFIER_MODEL",
-        "The model: the moderation endpoint for `omni-moderation-*` and `text-moderation-*`, chat with a JSON schema "
-        "for any other.",
-        "omni-moderation-latest",
-        ("openai",),
-        needed=True,
-    ),
-    Variable("OPENAI_BASE_URL", "Where OpenAI's API is.", "https://api.openai.com/v1", ("openai",), needed=True),
-    Variable("ANTHROPIC_API_KEY", "Anthropic's key.", adapters=("anthropic",), needed=True, secret=True),
-    Variable(
-        "ANTHROPIC_VERIFIER_MODEL",
-        "The model that verifies, by Anthropic's own name for it; a small, fast one will do.",
-        adapters=("anthropic",),
-        needed=True,
-    ),
-    Variable(
-        "ANTHROPIC_BASE_URL", "Where Anthropic's API is.", "https://api.anthropic.com", ("anthropic",), needed=True
-    ),
-    Variable("AZURE_OPENAI_API_KEY", "The key of the Azure resource.", adapters=("azure",), needed=True, secret=True),
-    Variable(
-        "AZURE_OPENAI_ENDPOINT",
-        "The Azure resource, as in `https://NAME.openai.azure.com`; its region is where the data stays.",
-        adapters=("azure",),
-        needed=True,
-    ),
-    Variable(
-        "AZURE_OPENAI_DEPLOYMENT",
-        "The deployment that verifies, by its name in Azure.",
-        adapters=("azure",),
-        needed=True,
-    ),
-    Variable("AZURE_OPENAI_API_VERSION", "The version of Azure's API.", "2024-10-21", ("azure",), needed=True),
-    Variable(
-        "VERIFIER_BASE_URL",
-        "Where the compatible endpoint is, as in `http://127.0.0.1:11434/v1`.",
-        adapters=("compatible",),
-        needed=True,
-    ),
-    Variable(
-        "VERIFIER_MODEL",
-        "The model that verifies, as the compatible endpoint calls it.",
-        adapters=("compatible",),
-        needed=True,
-    ),
-    Variable(
-        "VERIFIER_API_KEY",
-        "The compatible endpoint's key; many local servers need none.",
-        adapters=("compatible",),
-        secret=True,
-    ),
+    _row("VERIFIER_ADAPTER", default="none", adapters=ADAPTERS,
+         doc="Who is asked: `none` (the built-in rules alone), `embedded` (the judge that runs in this process, see "
+             "[how to use it](../how-to/embedded.md)), `openai`, `anthropic`, `azure` or `compatible` (any endpoint "
+             "that speaks OpenAI's chat completions)."),
+    _row("VERIFIER_TIMEOUT_MS", default="1500", adapters=ADAPTERS, form=KeyForm.COUNT, least=10, most=120_000,
+         doc="How long an answer may take altogether, retries included, in milliseconds. No answer by then is "
+             "`unclear`."),
+    _row("VERIFIER_MAX_RETRIES", default="1", form=KeyForm.COUNT, most=5,
+         doc="How often a question is asked again: only if it could not be delivered, its connection was lost, or "
+             "the reply is a 5xx, and only while time is left."),
+    _row("VERIFIER_CIRCUIT_OPEN_SEC", default="60", form=KeyForm.SECONDS, least=0.1, most=86_400,
+         doc="How long the provider is not asked after five failures in a row, in seconds."),
+    _row("VERIFIER_EXCERPT_CHARACTERS", default="8000", form=KeyForm.COUNT, least=200, most=200_000,
+         doc="How many characters of the redacted text a question may hold. A longer text is sent as excerpts, and "
+             "then `safe` no longer counts."),
+    _row("VERIFIER_ALLOWED_ENDPOINTS",
+         doc="The hosts that may be asked, separated by commas: `eu.api.openai.com`, `*.openai.azure.com` (one label "
+             "for the star), `gateway.internal:8443`. With any other endpoint Lockgate refuses to start. "
+             "`http://ollama:11434` also allows plain http to that host, for a network that only you use. Empty: no "
+             "restriction."),
+    _row("VERIFIER_CA_FILE",
+         doc="A file of certificates in PEM form, for endpoints that an authority of your own vouches for. Those in "
+             "it are trusted, and no others. An absolute path."),
+    _row("VERIFIER_CUSTOM_REDACTIONS_FILE",
+         doc="A file with patterns of your own for what must not leave the process, one on each line; a line that "
+             "begins with `#` is a remark. They count in every request, whatever its `pii_ruleset`. An absolute "
+             "path."),
+    _row("OPENAI_API_KEY", adapters=("openai",), needed=True, secret=True, doc="OpenAI's key."),
+    _row("OPENAI_VERIFIER_MODEL", default="omni-moderation-latest", adapters=("openai",), needed=True,
+         doc="The model: the moderation endpoint for `omni-moderation-*` and `text-moderation-*`, chat with a JSON "
+             "schema for any other."),
+    _row("OPENAI_BASE_URL", default="https://api.openai.com/v1", adapters=("openai",), needed=True,
+         doc="Where OpenAI's API is."),
+    _row("ANTHROPIC_API_KEY", adapters=("anthropic",), needed=True, secret=True, doc="Anthropic's key."),
+    _row("ANTHROPIC_VERIFIER_MODEL", adapters=("anthropic",), needed=True,
+         doc="The model that verifies, by Anthropic's own name for it; a small, fast one will do."),
+    _row("ANTHROPIC_BASE_URL", default="https://api.anthropic.com", adapters=("anthropic",), needed=True,
+         doc="Where Anthropic's API is."),
+    _row("AZURE_OPENAI_API_KEY", adapters=("azure",), needed=True, secret=True, doc="The key of the Azure resource."),
+    _row("AZURE_OPENAI_ENDPOINT", adapters=("azure",), needed=True,
+         doc="The Azure resource, as in `https://NAME.openai.azure.com`; its region is where the data stays."),
+    _row("AZURE_OPENAI_DEPLOYMENT", adapters=("azure",), needed=True,
+         doc="The deployment that verifies, by its name in Azure."),
+    _row("AZURE_OPENAI_API_VERSION", default="2024-10-21", adapters=("azure",), needed=True,
+         doc="The version of Azure's API."),
+    _row("VERIFIER_BASE_URL", adapters=("compatible",), needed=True,
+         doc="Where the compatible endpoint is, as in `http://127.0.0.1:11434/v1`."),
+    _row("VERIFIER_MODEL", adapters=("compatible",), needed=True,
+         doc="The model that verifies, as the compatible endpoint calls it."),
+    _row("VERIFIER_API_KEY", adapters=("compatible",), secret=True,
+         doc="The compatible endpoint's key; many local servers need none."),
 )
+# fmt: on
 
-_VARIABLE = {variable.name: variable for variable in VARIABLES}
+_ROW = {row.variable: row for row in VARIABLES}
 # For each adapter the variables that name its key, its model and its endpoint.
 _PARTS = {
     "openai": ("OPENAI_API_KEY", "OPENAI_VERIFIER_MODEL", "OPENAI_BASE_URL"),
@@ -183,47 +116,9 @@ _ADDRESS = re.compile(
 _ALLOWED = re.compile(rf"(?:\*\.|http://)?(?:{_HOST})(?::[0-9]{{1,5}})?", re.A)
 
 
-class VerifierKeys:
-    """The keys of one adapter, from variables and files, for everybody and for single tenants.
-
-    A file is read at each question: a key that was rotated counts at once, and one that was taken away is gone.
-    """
-
-    __slots__ = ("_default", "_tenants", "instant")
-
-    def __init__(self, default: str | Path = "", tenants: Mapping[str, str | Path] | None = None) -> None:
-        self._default = default
-        self._tenants = dict(tenants or {})
-        # Whether `key` answers from memory: then it needs no thread of its own on an event loop.
-        self.instant = not any(isinstance(kept, Path) for kept in (default, *self._tenants.values()))
-
-    def key(self, tenant: str = "") -> str:
-        """The tenant's own key, else everybody's, else nothing; InvalidConfig for a file that cannot be used."""
-        kept = self._tenants.get(tenant, self._default)
-        return read_key_file(kept) if isinstance(kept, Path) else kept
-
-    @property
-    def tenants(self) -> tuple[str, ...]:
-        return tuple(sorted(self._tenants))
-
-    def files(self) -> tuple[Path, ...]:
-        return tuple(kept for kept in (self._default, *self._tenants.values()) if isinstance(kept, Path))
-
-    def __bool__(self) -> bool:
-        return bool(self._default) or bool(self._tenants)
-
-    def __repr__(self) -> str:
-        default = "a file" if isinstance(self._default, Path) else "a variable" if self._default else "none"
-        return f"Keys(default from {default}, {len(self._tenants)} for tenants)"
-
-    def __reduce__(self) -> str:
-        # A pickled adapter would write the keys wherever it is kept.
-        raise TypeError("keys cannot be pickled")
-
-
 @dataclass(frozen=True, slots=True)
 class VerifierSettings:
-    """Everything the environment says about the verifier, checked. `VerifierSettings()` asks nobody."""
+    """Everything the environment says about the verifier, checked. `VerifierSettings()` asks no provider."""
 
     adapter: str = "none"
     timeout_ms: int = 1500
@@ -246,79 +141,31 @@ class VerifierSettings:
 def verifier_settings_from_env(
     environ: Mapping[str, str] | None = None, *, keys_elsewhere: bool = False
 ) -> VerifierSettings:
-    """The settings of this environment (by default the process's), or InvalidConfig saying what to set.
+    """Return the settings of this environment (by default the process's), or raise InvalidConfig saying what to set.
 
-    With `keys_elsewhere` the keys come from a source of the caller's, and no variable with a key is read.
+    With `keys_elsewhere` the caller has its own source of keys, and no variable with a key is read.
     """
-    said = dict(os.environ if environ is None else environ)
-    return _settings(said, "", keys_elsewhere=keys_elsewhere)
-
-
-def _settings(said: Mapping[str, str], who: str, *, keys_elsewhere: bool) -> VerifierSettings:
-    """`who` needs the settings, in words; empty for the adapter that the environment names."""
-    # 1. Numbers.
-    timeout_ms = int(_number(said, "VERIFIER_TIMEOUT_MS", whole=True))
-    max_retries = int(_number(said, "VERIFIER_MAX_RETRIES", whole=True))
-    circuit_open_s = _number(said, "VERIFIER_CIRCUIT_OPEN_SEC", whole=False)
-    excerpt_characters = int(_number(said, "VERIFIER_EXCERPT_CHARACTERS", whole=True))
-    allowed = _allowed(said)
-    # 2. The adapter.
-    adapter = _adapter(said)
-    who = who or f"VERIFIER_ADAPTER `{adapter}`"
-    # 3. and 4. What it needs.
-    model = endpoint = api_version = ca_file = ""
-    keys, key_needed, unsafe_http = VerifierKeys(), False, False
-    patterns: tuple[str, ...] = ()
-    if adapter in _REMOTE:
-        key_name, model_name, endpoint_name = _PARTS[adapter]
-        model = _named(said, model_name, who)
-        endpoint = _endpoint(said, endpoint_name, allowed, who)
-        unsafe_http = _unsafe_http(endpoint, endpoint_name, allowed)
-        if adapter == "azure":
-            api_version = _named(said, "AZURE_OPENAI_API_VERSION", who)
-        # 5. Its files.
-        ca_file = _certificates(said)
-        patterns = _patterns(said)
-        # 6. Its keys.
-        key_needed = _VARIABLE[key_name].needed
-        if not keys_elsewhere:
-            keys = _keys(said, key_name, who)
-    return VerifierSettings(
-        adapter=adapter,
-        timeout_ms=timeout_ms,
-        max_retries=max_retries,
-        circuit_open_s=circuit_open_s,
-        excerpt_characters=excerpt_characters,
-        allowed_endpoints=allowed,
-        model=model,
-        endpoint=endpoint,
-        api_version=api_version,
-        keys=keys,
-        key_needed=key_needed,
-        unsafe_http=unsafe_http,
-        ca_file=ca_file,
-        custom_redactions=patterns,
-    )
+    return _settings(_environment(environ), "", keys_elsewhere=keys_elsewhere)
 
 
 def settings_for_model(
     provider: str, model: str, endpoint: str = "", environ: Mapping[str, str] | None = None
 ) -> VerifierSettings:
-    """The settings of this environment for another provider and model than it chose for `assess`.
+    """Return the settings of this environment for another provider and model than it chose for `assess`.
 
     `endpoint` is where the model's name says it stands; the environment's own goes before it.
     """
-    said = dict(os.environ if environ is None else environ)
+    said = _environment(environ)
     _, model_name, endpoint_name = _PARTS[provider]
-    said |= {"VERIFIER_ADAPTER": provider, model_name: model}
-    if endpoint and not said.get(endpoint_name, "").strip():
-        said[endpoint_name] = endpoint
+    said.variables.update({"VERIFIER_ADAPTER": provider, model_name: model})
+    if endpoint and not said.variables.get(endpoint_name, "").strip():
+        said.variables[endpoint_name] = endpoint
     return _settings(said, f"the model {quoted(f'{provider}/{model}')}", keys_elsewhere=False)
 
 
 def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Variables that look like the verifier's and are not: most are slips of the pen, which change nothing silently."""
-    known = {variable.name for variable in VARIABLES} | {f"{v.name}_FILE" for v in VARIABLES if v.secret}
+    """Return variables that look like the verifier's and are not: most are misspelt and would change nothing."""
+    known = {row.variable for row in VARIABLES} | {f"{row.variable}_FILE" for row in VARIABLES if row.secret}
     return tuple(
         sorted(
             printable(name)
@@ -328,13 +175,8 @@ def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
     )
 
 
-def is_key(key: object) -> bool:
-    """Whether this can stand in a header: visible ASCII only, so that no key can end its line and begin another."""
-    return isinstance(key, str) and len(key) <= MAX_KEY_CHARACTERS and re.fullmatch(r"[!-~]+", key) is not None
-
-
 def endpoint_allowed(endpoint: str, allowed: tuple[str, ...]) -> bool:
-    """Whether the list allows this address; `*` stands for one whole label, as in a certificate."""
+    """Return whether the list allows this address; `*` stands for one whole label, as in a certificate."""
     match = _ADDRESS.fullmatch(endpoint)
     if match is None:
         return False
@@ -346,128 +188,56 @@ def endpoint_allowed(endpoint: str, allowed: tuple[str, ...]) -> bool:
     return any(entry in allowed for name in names for entry in (name, f"{name}:{_port(match)}"))
 
 
-def is_loopback(host: str) -> bool:
-    """By its spelling alone: a name that merely resolves to this machine today may not tomorrow."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+def _environment(environ: Mapping[str, str] | None) -> Environment:
+    return Environment(os.environ if environ is None else environ, refuse_quotes=True)
+
+
+def _settings(said: Environment, who: str, *, keys_elsewhere: bool) -> VerifierSettings:
+    """Return the checked settings; `who` needs them, in words (empty: the adapter that the environment names)."""
+    # 1. Numbers, and the allow-list.
+    found: dict[str, Any] = {
+        "timeout_ms": said.value(_ROW["VERIFIER_TIMEOUT_MS"]),
+        "max_retries": said.value(_ROW["VERIFIER_MAX_RETRIES"]),
+        "circuit_open_s": said.value(_ROW["VERIFIER_CIRCUIT_OPEN_SEC"]),
+        "excerpt_characters": said.value(_ROW["VERIFIER_EXCERPT_CHARACTERS"]),
+        "allowed_endpoints": _allowed_endpoints(said),
+    }
+    # 2. The adapter.
+    found["adapter"] = adapter = _adapter(said)
+    who = who or f"VERIFIER_ADAPTER `{adapter}`"
+    if adapter not in _REMOTE:
+        return VerifierSettings(**found)
+    # 3. and 4. What it needs.
+    key_name, model_name, endpoint_name = _PARTS[adapter]
+    found["model"] = _required(said, model_name, who)
+    found["endpoint"] = _endpoint(said, endpoint_name, found["allowed_endpoints"], who)
+    found["unsafe_http"] = _is_unsafe_http(found["endpoint"], endpoint_name, found["allowed_endpoints"])
+    if adapter == "azure":
+        found["api_version"] = _required(said, "AZURE_OPENAI_API_VERSION", who)
+    # 5. Its files.
+    found["ca_file"] = _certificate_file(said)
+    found["custom_redactions"] = _redaction_patterns(said)
+    # 6. Its keys.
+    found["key_needed"] = _ROW[key_name].needed
+    if not keys_elsewhere:
+        found["keys"] = _keys(said, key_name, who)
+    return VerifierSettings(**found)
 
 
 def _port(match: re.Match[str]) -> int:
     return int(match["port"] or ("443" if match["scheme"].lower() == "https" else "80"))
 
 
-class _Kind(NamedTuple):
-    """A file that somebody's security rests on: what it is, what whoever writes it could do, and its largest size."""
-
-    name: str
-    danger: str
-    most_bytes: int
-
-
-_KEY = _Kind("key file", "whoever gives the key can read everything that is asked with it", _MAX_FILE_BYTES)
-_CERTIFICATES = _Kind("certificate file", "whoever writes it can pose as the endpoint", _MAX_CERTIFICATES_BYTES)
-_PATTERNS = _Kind("pattern file", "whoever writes it decides what leaves the process", _MAX_PATTERNS_BYTES)
-
-
-def read_key_file(path: Path) -> str:
-    """The key in a file, as Docker and Kubernetes mount them; InvalidConfig, without what is inside, if it is none."""
-    where = printable(path, 200)
-    data = _read(path, _KEY)
-    try:
-        key = data.decode("utf-8-sig").strip()
-    except UnicodeDecodeError:
-        key = "\0"
-    if not key:
-        raise InvalidConfig(f"key file {where}: is empty", hint="put the key into it, and nothing else")
-    if _in_quotes(key):
-        raise InvalidConfig(f"key file {where}: has quotes around the key", hint="remove them")
-    if len(data) > _MAX_FILE_BYTES or not is_key(key):
-        raise InvalidConfig(
-            f"key file {where}: does not hold a key", hint="put the key into it, and nothing else: one line of ASCII"
-        )
-    return key
-
-
-def key_file_warning(path: Path) -> tuple[str, str]:
-    """What is not forbidden about a key file, as Docker makes them so, but worth saying, and what to do; else blanks.
-
-    Nothing can be done about a file that is mounted for reading only, and nobody here can change it.
-    """
-    try:
-        status = os.stat(path)
-        if os.name == "nt" or _read_only(path):
-            return "", ""
-    except (OSError, ValueError):
-        return "", ""
-    where = printable(path, 200)
-    if status.st_uid not in (0, os.geteuid()):
-        return (
-            "belongs to another user, who can replace the key",
-            f"chown it to user {os.geteuid()}, or mount it as :ro",
-        )
-    if status.st_mode & stat.S_IROTH:
-        return "can be read by anybody on this machine", f"chmod o-r {where}"
-    return "", ""
-
-
-def _read(path: Path, kind: _Kind) -> bytes:
-    """What is in the file, up to one byte more than it may have; InvalidConfig if others can write it."""
-    where = f"{kind.name} {printable(path, 200)}"
-    try:
-        # Without O_NONBLOCK a pipe put in the file's place would hang us until somebody writes to it.
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        try:
-            _refuse_file(path, where, os.fstat(handle), kind)
-            with os.fdopen(handle, "rb", closefd=False) as stream:
-                return stream.read(kind.most_bytes + 1)
-        finally:
-            os.close(handle)
-    except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or type(error).__name__
-        hint = "is it there, is it mounted, and is this its right name?"
-        if isinstance(error, PermissionError):
-            hint = "let the user read it that lockgate runs as"
-        raise InvalidConfig(f"{where}: cannot be read: {said.lower()}", hint=hint) from None
-
-
-def _refuse_file(path: Path, where: str, status: os.stat_result, kind: _Kind) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        what = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-        raise InvalidConfig(f"{where}: is {what}", hint="name the file itself")
-    # Of a file that is mounted for reading only, the mode and the owner are another system's affair.
-    if os.name == "nt" or _read_only(path):
-        return
-    # Whoever it belongs to: Docker mounts the files of the host's users, for whatever user the container has.
-    why = writable_by_others(status.st_mode, 0, 0)
-    hint = f"let only its owner write it: chmod go-w {printable(path, 200)}"
-    folder = os.stat(os.path.dirname(os.path.realpath(path))).st_mode
-    if not why and folder & stat.S_IWOTH and not folder & stat.S_ISVTX:
-        why, hint = (
-            "lies in a folder where anybody may replace it",
-            "put it into a folder that only its owner can write",
-        )
-    if why:
-        raise InvalidConfig(f"{where}: {why}: {kind.danger}", hint=hint)
-
-
-def _read_only(path: Path) -> bool:
-    return hasattr(os, "statvfs") and bool(os.statvfs(path).f_flag & os.ST_RDONLY)
-
-
-def _certificates(said: Mapping[str, str]) -> str:
+def _certificate_file(said: Environment) -> str:
     text = _file_name(said, "VERIFIER_CA_FILE")
     if not text:
         return ""
-    data = _read(Path(text), _CERTIFICATES)
-    # The engine of TLS itself takes a while to load, and nobody else in here needs it.
+    data = _CERTIFICATES.read(Path(text))
+    # Loading the TLS engine takes a while, and no other setting needs it.
     import ssl
 
     try:
-        if len(data) > _MAX_CERTIFICATES_BYTES:
+        if len(data) > _CERTIFICATES.max_bytes:
             raise ValueError
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=data.decode("ascii"))
     except (ValueError, ssl.SSLError):
@@ -478,23 +248,22 @@ def _certificates(said: Mapping[str, str]) -> str:
     return text
 
 
-def _patterns(said: Mapping[str, str]) -> tuple[str, ...]:
+def _redaction_patterns(said: Environment) -> tuple[str, ...]:
     name = "VERIFIER_CUSTOM_REDACTIONS_FILE"
     text = _file_name(said, name)
     if not text:
         return ()
-    data = _read(Path(text), _PATTERNS)
+    data = _PATTERNS.read(Path(text))
     try:
         lines = data.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:
         raise InvalidConfig(f"{name}: the file is not UTF-8 text", hint="write one pattern on each line") from None
-    if len(data) > _MAX_PATTERNS_BYTES:
-        raise InvalidConfig(f"{name}: the file is larger than {_MAX_PATTERNS_BYTES:,} bytes")
+    if len(data) > _PATTERNS.max_bytes:
+        raise InvalidConfig(f"{name}: the file is larger than {_PATTERNS.max_bytes:,} bytes")
     # Only installations with patterns of their own load the engine for this.
-    from lockgate.core.redaction.redact import redact
     from lockgate.core.text.scanner import check_pattern
 
-    found: dict[str, int] = {}
+    found: dict[str, None] = {}
     for number, line in enumerate(lines, 1):
         pattern = line.strip()
         if not pattern or pattern.startswith("#"):
@@ -503,80 +272,53 @@ def _patterns(said: Mapping[str, str]) -> tuple[str, ...]:
             check_pattern(pattern)
         except LockgateError as error:
             raise InvalidConfig(f"{name}, line {number}: {error.message}", hint=error.hint) from None
-        found.setdefault(pattern, number)
+        found[pattern] = None
     if not 0 < len(found) <= MAX_PATTERNS:
         said_of = f"more than {MAX_PATTERNS} patterns" if found else "no pattern"
         raise InvalidConfig(f"{name}: the file holds {said_of}", hint="write one pattern on each line, or unset it")
-    try:
-        redact("a", custom=tuple(found))
-    except Exception as error:  # noqa: BLE001 - the engine's; each of them alone was fine
-        raise InvalidConfig(
-            f"{name}: the patterns cannot be used together: {type(error).__name__}", hint="write fewer or shorter ones"
-        ) from None
+    _try_patterns(name, tuple(found))
     return tuple(found)
 
 
-def _file_name(said: Mapping[str, str], name: str) -> str:
-    text = _text(said, name)
+def _try_patterns(name: str, patterns: tuple[str, ...]) -> None:
+    from lockgate.core.redaction.redact import redact
+
+    try:
+        redact("a", custom=patterns)
+    except Exception as error:  # noqa: BLE001 - the pattern engine's own errors; each pattern alone was fine
+        raise InvalidConfig(
+            f"{name}: the patterns cannot be used together: {type(error).__name__}", hint="write fewer or shorter ones"
+        ) from None
+
+
+def _file_name(said: Environment, name: str) -> str:
+    text = said.variable(name)
     if text and not os.path.isabs(text):
         raise InvalidConfig(f"{name} must be an absolute path", hint="name the file from the root")
     return text
 
 
-def _text(said: Mapping[str, str], name: str) -> str:
-    """A variable's value; one that is empty or blank, as compose files leave them, is one that is not set."""
-    text = said.get(name, "").strip()
-    if _in_quotes(text):
-        # Not shown: it may be a key.
-        raise InvalidConfig(
-            f"{printable(name, 120)} has quotes around its value",
-            hint="remove them: a shell takes them away, a file of variables does not",
-        )
-    return text
-
-
-def _in_quotes(text: str) -> bool:
-    return text.startswith(("'", '"')) or text.endswith(("'", '"'))
-
-
-def _number(said: Mapping[str, str], name: str, *, whole: bool) -> float:
-    variable = _VARIABLE[name]
-    text = _text(said, name) or variable.default
-    # Not float() and int() alone: they take `1_500`, `nan`, `1e9` and digits of any script.
-    if not re.fullmatch(r"[0-9]{1,9}" if whole else r"[0-9]{1,9}(?:\.[0-9]{1,6})?", text) or not (
-        variable.least <= float(text) <= variable.most
-    ):
-        kind = "a whole number" if whole else "a number"
-        raise InvalidConfig(
-            f"{name} must be {kind} from {variable.least:,} to {variable.most:,}, not {quoted(text)}",
-            hint=f"unset it for the default, {variable.default}",
-        )
-    return float(text)
-
-
-def _adapter(said: Mapping[str, str]) -> str:
-    adapter = _text(said, "VERIFIER_ADAPTER") or "none"
+def _adapter(said: Environment) -> str:
+    adapter = said.variable("VERIFIER_ADAPTER") or "none"
     if adapter not in ADAPTERS:
-        from lockgate.core.errors import suggest_closest
-
         hint = f"{suggest_closest(adapter.lower(), ADAPTERS)} use one of: {', '.join(ADAPTERS)}".strip()
         raise InvalidConfig(f"unknown VERIFIER_ADAPTER {quoted(adapter)}", hint=hint)
     return adapter
 
 
-def _named(said: Mapping[str, str], name: str, who: str) -> str:
-    text = _text(said, name) or _VARIABLE[name].default
+def _required(said: Environment, name: str, who: str) -> str:
+    text, _ = said.text(_ROW[name])
     if not text:
-        doc = _VARIABLE[name].doc.rstrip(".")
+        doc = _ROW[name].doc.rstrip(".")
         raise InvalidConfig(f"{who} needs {name}", hint=f"set it: {doc[0].lower()}{doc[1:]}")
     return text
 
 
-def _endpoint(said: Mapping[str, str], name: str, allowed: tuple[str, ...], who: str) -> str:
-    text = _named(said, name, who)
+def _endpoint(said: Environment, name: str, allowed: tuple[str, ...], who: str) -> str:
+    text = _required(said, name, who)
     match = _ADDRESS.fullmatch(text) if len(text) <= _MAX_ADDRESS else None
     if match is None:
-        # Not shown: what stands before an @ in an address is a password.
+        # The address is not shown: what stands before an @ in it is a password.
         raise InvalidConfig(
             f"{name} is not a plain address",
             hint="write https://host/path, without user, query or fragment; international names as xn--",
@@ -589,26 +331,26 @@ def _endpoint(said: Mapping[str, str], name: str, allowed: tuple[str, ...], who:
     return text
 
 
-def _unsafe_http(endpoint: str, name: str, allowed: tuple[str, ...]) -> bool:
-    """Whether this is plain http to another machine, and the list says so too.
+def _is_unsafe_http(endpoint: str, name: str, allowed: tuple[str, ...]) -> bool:
+    """Return whether this is plain http to another machine that the list names with its scheme.
 
-    With its scheme: a list that only says where the data may go must not let a slip of the pen send it in the open.
+    A host without a scheme does not do: a missing `s` in the endpoint must not send everything in the open.
     """
-    match = _ADDRESS.fullmatch(endpoint)
-    if match is None or match["scheme"].lower() == "https" or is_loopback(match["host"].lower()):
-        return False
+    match = cast("re.Match[str]", _ADDRESS.fullmatch(endpoint))
     host = match["host"].lower()
+    if match["scheme"].lower() == "https" or is_loopback(host):
+        return False
     port = f":{match['port']}" if match["port"] else ""
     if not {f"http://{host}", f"http://{host}:{_port(match)}"} & set(allowed):
         raise InvalidConfig(
             f"{name} would send everything to {quoted(host, 120)} over plain http, for others to read",
-            hint=f"use https, or, if nobody else is on that network, set VERIFIER_ALLOWED_ENDPOINTS=http://{host}{port}",
+            hint=f"use https, or, if only you use that network, set VERIFIER_ALLOWED_ENDPOINTS=http://{host}{port}",
         )
     return True
 
 
-def _allowed(said: Mapping[str, str]) -> tuple[str, ...]:
-    text = _text(said, "VERIFIER_ALLOWED_ENDPOINTS")
+def _allowed_endpoints(said: Environment) -> tuple[str, ...]:
+    text = said.variable("VERIFIER_ALLOWED_ENDPOINTS")
     if not text:
         return ()
     entries = tuple(dict.fromkeys(entry.strip().lower() for entry in text.split(",") if entry.strip()))
@@ -624,16 +366,10 @@ def _allowed(said: Mapping[str, str]) -> tuple[str, ...]:
     return entries
 
 
-def _keys(said: Mapping[str, str], name: str, who: str) -> VerifierKeys:
-    default: str | Path = ""
-    tenants: dict[str, str | Path] = {}
-    for tenant, kept in _found_keys(said, name):
-        if tenant is None:
-            default = kept
-        else:
-            tenants[tenant] = kept
-    keys = VerifierKeys(default, tenants)
-    if not keys and _VARIABLE[name].needed:
+def _keys(said: Environment, name: str, who: str) -> VerifierKeys:
+    found = dict(_find_keys(said, name))
+    keys = VerifierKeys(found.pop(None, ""), cast("dict[str, str | Path]", found))
+    if not keys and _ROW[name].needed:
         raise InvalidConfig(
             f"{who} needs a key",
             hint=f"set {name}, or {name}_FILE to the path of a file that holds it",
@@ -643,14 +379,16 @@ def _keys(said: Mapping[str, str], name: str, who: str) -> VerifierKeys:
     return keys
 
 
-def _found_keys(said: Mapping[str, str], name: str) -> Iterator[tuple[str | None, str | Path]]:
-    """Each key as (tenant, None for everybody's; the key or its file)."""
+def _find_keys(said: Environment, name: str) -> Iterator[tuple[str | None, str | Path]]:
+    """Yield each key as its tenant (None: the default key) and the key or its file."""
     names = [
-        each for each in said if each in (name, f"{name}_FILE") or each.startswith((f"{name}__", f"{name}_FILE__"))
+        each
+        for each in said.variables
+        if each in (name, f"{name}_FILE") or each.startswith((f"{name}__", f"{name}_FILE__"))
     ]
     seen: dict[str | None, str] = {}
     for variable in sorted(names):
-        value = _text(said, variable)
+        value = said.variable(variable)
         if not value:
             continue
         kind, has_tenant, tenant = variable.partition("__")

@@ -48,7 +48,7 @@ from lockgate.gate.gate import shared_scanner
 from lockgate.runtime.metrics import METRICS, OTHER, PROVIDERS, Metrics
 from lockgate.runtime.tracing import NO_SPAN, AssessmentSpan, Tracing
 from lockgate.runtime.worker_pool import Full, WorkerPool
-from lockgate.settings.verifiers import is_key
+from lockgate.settings.key_files import is_key
 from lockgate.verifiers.client import Client, Provider
 
 if TYPE_CHECKING:

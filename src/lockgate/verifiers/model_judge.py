@@ -14,7 +14,7 @@ from lockgate.core.judging.judge_prompts import build_question, parse_opinion
 from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Question, Rating
 from lockgate.core.ruling.opinions import Silent
 from lockgate.gate.gate import Inquiry, Opined
-from lockgate.settings.verifiers import is_key
+from lockgate.settings.key_files import is_key
 from lockgate.verifiers.client import Client, Provider
 
 _log = logging.getLogger("lockgate.verifier")

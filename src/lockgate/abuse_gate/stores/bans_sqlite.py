@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.core.requests.strikes import LIFTED, PRINCIPAL, LadderSettings, SharedRecord, Standing, Subject
-from lockgate.settings.config import writable_by_others
+from lockgate.runtime.private_files import writable_by_others
 
 # "lkgb": other programs' databases are refused, and ours is known to tools that look.
 _APPLICATION = 0x6C6B6762

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 from lockgate.core.errors import InvalidConfig, InvalidNote, LockgateError, quoted
 from lockgate.core.journal.exports import HEADER, ExportRow, read_export
 from lockgate.core.journal.verification import AuditedShard as AuditedShard
-from lockgate.settings.config import path_beside_log
+from lockgate.settings.journal_paths import path_beside_log
 
 if TYPE_CHECKING:
     from lockgate.core.journal.signed_notes import PublicKey

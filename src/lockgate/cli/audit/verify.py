@@ -161,7 +161,7 @@ def _unsealed(place: Place, view: Snapshot) -> str:
     """Where the private key is at hand: why the end of the log is not the work of somebody who has it."""
     from lockgate.journal import keys
     from lockgate.journal.signing import Seal
-    from lockgate.settings.config import list_key_files
+    from lockgate.settings.journal_paths import list_key_files
 
     shards = view.shards()
     for path in list_key_files(place.key) if place.key is not None and shards else ():

@@ -202,7 +202,7 @@ def _cache(settings: Settings) -> Check:
     """A cache that cannot be used costs seconds at every start, and is never a danger: at most a warning."""
     import os
 
-    from lockgate.settings.config import writable_by_others
+    from lockgate.runtime.private_files import writable_by_others
 
     folder = settings.cache_dir
     if folder is None:
@@ -227,7 +227,7 @@ def _cache(settings: Settings) -> Check:
                 "cache",
                 State.WARN,
                 f"{folder}: {why}, so what is kept there is not used",
-                f"chmod go-w {folder}" if "user" not in why else "set XDG_CACHE_HOME to a folder of your own",
+                f"chmod go-w {folder}" if "belongs" not in why else "set XDG_CACHE_HOME to a folder of your own",
             )
     if not kept:
         return Check(
@@ -307,7 +307,7 @@ def _not_private(path: Path, *, folder: bool) -> Check | None:
     import os
     import stat
 
-    from lockgate.settings.config import writable_by_others
+    from lockgate.runtime.private_files import writable_by_others
 
     try:
         status = os.lstat(path)
@@ -443,7 +443,7 @@ def _embedded(adapter: str, settings: Settings) -> Check:
 
 
 def _key(settings: VerifierSettings) -> Check:
-    from lockgate.settings.verifiers import key_file_warning
+    from lockgate.settings.key_files import key_file_warning
 
     keys = settings.keys
     if not keys:
@@ -463,7 +463,7 @@ def _foreign_key(spec: str, tenant: str, verifier: VerifierSettings, found: list
     from concurrent.futures import Future
     from threading import Thread
 
-    from lockgate.settings.verifiers import is_key
+    from lockgate.settings.key_files import is_key
 
     source = _source(spec)
     future: Future[object] = Future()
