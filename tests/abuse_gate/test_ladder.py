@@ -559,7 +559,7 @@ def test_a_disk_that_hangs_holds_nobody_up_for_long(clock: Clock, monkeypatch: p
         judged = strike(ladder, ANN, times=3)
         assert (judged.standing, judged.degraded) == (Standing.EXECUTE_LOCKED, True)
         clock.now += 25  # whoever comes now does not wait at all
-        monkeypatch.setattr(asyncio, "run", None)
+        monkeypatch.setattr(asyncio, "wait", None)
         assert run(ladder.standing((HOME,))).degraded
         # A thread that never comes back is given up, and what it was to write is not.
         monkeypatch.undo()

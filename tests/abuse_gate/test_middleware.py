@@ -14,10 +14,9 @@ import pytest
 from asgi import ATTACK, HANG, HARMLESS, Handler, Reply, call, chat, gated, ladder, post, scope
 
 from lockgate import Assessment, InvalidConfig, LockgateError
-from lockgate.abuse_gate import body_reader as bodies
+from lockgate.abuse_gate import body_pool, verdicts
 from lockgate.abuse_gate import middleware as abuse_gate
 from lockgate.abuse_gate import responses as answers
-from lockgate.abuse_gate import verdicts
 from lockgate.abuse_gate.middleware import AbuseGateMiddleware, Request
 from lockgate.abuse_gate.request.normalize import REFUSALS
 from lockgate.core.requests.incident_ids import is_incident_id
@@ -229,7 +228,7 @@ def test_a_client_that_leaves_in_the_middle_costs_nothing_and_reaches_nobody() -
 
 
 def test_all_bodies_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "MAX_HELD_BYTES", 10_000)
+    monkeypatch.setattr(body_pool, "MAX_HELD_BYTES", 10_000)
     gate = gated(Handler(), settings=AbuseSettings(read_idle_s=30, read_total_s=30))
 
     async def crowd() -> None:
@@ -734,7 +733,7 @@ def test_every_answer_is_counted_under_its_own_name() -> None:
         GATE_OUTCOMES
     )
     source = "".join(Path(part.__file__).read_text(encoding="utf-8") for part in (abuse_gate, verdicts))
-    assert set(re.findall(r'_failed\("([a-z]+)"', source)) | {OTHER} == set(GATE_PARTS)
+    assert set(re.findall(r'_(?:failed|report_failure)\("([a-z]+)"', source)) | {OTHER} == set(GATE_PARTS)
     metrics = Metrics()
     gate = gated(Handler(), metrics=metrics)
     asyncio.run(post(gate, chat(HARMLESS)))
@@ -892,7 +891,7 @@ def test_lifespan_passes_and_ends_what_the_gate_has_begun(monkeypatch: pytest.Mo
             await receive()
             await send({"type": f"lifespan.{kind}.complete"})
 
-    monkeypatch.setattr(abuse_gate.wiring, "inspector_from_settings", lambda settings, gate: Part())
+    monkeypatch.setattr(abuse_gate.defaults, "inspector_from_settings", lambda settings, gate: Part())
     gate = gated(app, inspector=None)
     events = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
     asyncio.run(call(gate, {"type": "lifespan"}, events))

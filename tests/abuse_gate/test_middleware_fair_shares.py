@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from asgi import HANG, HARMLESS, SECRET, Handler, call, chat, gated, post, scope
 
-from lockgate.abuse_gate import body_reader as bodies
-from lockgate.abuse_gate.body_reader import BodyPool, HeldBody
+from lockgate.abuse_gate import body_pool
 from lockgate.abuse_gate.proxy.gateway_callouts import HeaderIdentity, allow_all
 from lockgate.abuse_gate.proxy.reverse_proxy import ReverseProxy, parse_upstream
 from lockgate.abuse_gate.proxy.server import make_server, with_health_check
@@ -42,7 +41,7 @@ async def until(gate: Any, held: int) -> None:
 
 
 def test_whoever_holds_bodies_back_gives_way_to_everybody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "MAX_HELD_BYTES", 10_000)
+    monkeypatch.setattr(body_pool, "MAX_HELD_BYTES", 10_000)
     gate = gated(Handler(), settings=AbuseSettings(read_idle_s=60, read_total_s=60))
 
     async def run() -> None:
@@ -59,12 +58,12 @@ def test_whoever_holds_bodies_back_gives_way_to_everybody_else(monkeypatch: pyte
 
     asyncio.run(run())
     assert gate._bodies.held == 0
-    assert not gate._bodies._of
-    assert not gate._bodies._waiting
+    assert not gate._bodies._by_network
+    assert not gate._bodies._unfinished
 
 
 def test_behind_one_address_a_small_body_goes_before_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "MAX_HELD_BYTES", 10_000)
+    monkeypatch.setattr(body_pool, "MAX_HELD_BYTES", 10_000)
     gate = gated(Handler(), settings=AbuseSettings(read_idle_s=60, read_total_s=60))
 
     async def run() -> None:
@@ -78,58 +77,8 @@ def test_behind_one_address_a_small_body_goes_before_a_large_one(monkeypatch: py
     asyncio.run(run())
 
 
-def test_nothing_is_kept_of_whoever_holds_nothing() -> None:
-    pot = BodyPool(max_bytes=4_000, idle_s=60, total_s=60)
-
-    async def run() -> None:
-        for number in range(200):
-            body = HeldBody()
-            body.network = f"{number:016x}{number:016x}"
-            parts = [b"", b"x" * (number % 2), b""]
-
-            async def receive(parts: list[bytes] = parts) -> dict[str, Any]:
-                return {"type": "http.request", "body": parts.pop(), "more_body": bool(parts)}
-
-            await pot.read(receive, body)
-            assert pot.held == number % 2
-            pot.release(body)
-        assert (pot.held, pot._of, pot._of_wide) == (0, {}, {})
-
-    asyncio.run(run())
-
-
-def test_a_network_holds_as_much_as_it_leaves_free_whatever_becomes_of_its_bodies(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(bodies, "MAX_HELD_BYTES", 10_000)
-    pot = BodyPool(max_bytes=4_000, idle_s=60, total_s=60)
-
-    async def whole(network: str, size: int) -> str:
-        body = HeldBody()
-        body.network = network
-
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": b"x" * size, "more_body": False}
-
-        try:
-            await pot.read(receive, body)
-        except bodies.Stop as stop:
-            pot.release(body)
-            return stop.reason
-        return "held"
-
-    async def run() -> None:
-        # Whole bodies, which nobody can take back any more: an application that never reads them.
-        assert [await whole("crowd", 1_000) for _ in range(7)] == ["held"] * 5 + ["busy"] * 2
-        assert [await whole("other", 1_000) for _ in range(4)] == ["held"] * 2 + ["busy"] * 2
-        # However many do so, whoever comes next finds room.
-        assert [await whole(f"third-{n}", 200) for n in range(5)] == ["held"] * 5
-
-    asyncio.run(run())
-
-
 def test_where_those_who_hold_most_cannot_give_way_the_next_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "MAX_HELD_BYTES", 100_000)
+    monkeypatch.setattr(body_pool, "MAX_HELD_BYTES", 100_000)
     asked = asyncio.Event()
 
     async def fetch(_: object) -> str:
@@ -158,11 +107,11 @@ def test_where_those_who_hold_most_cannot_give_way_the_next_do(monkeypatch: pyte
         await asyncio.gather(*held, return_exceptions=True)
 
     asyncio.run(run())
-    assert (gate._bodies.held, gate._bodies._of, gate._bodies._of_wide) == (0, {}, {})
+    assert (gate._bodies.held, gate._bodies._by_network, gate._bodies._by_customer) == (0, {}, {})
 
 
 def test_all_networks_of_one_customer_have_one_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "MAX_HELD_BYTES", 64_000)
+    monkeypatch.setattr(body_pool, "MAX_HELD_BYTES", 64_000)
     gate = gated(Handler(), settings=AbuseSettings(read_idle_s=60, read_total_s=60))
 
     async def run() -> None:
@@ -173,85 +122,13 @@ def test_all_networks_of_one_customer_have_one_share(monkeypatch: pytest.MonkeyP
         await until(gate, 32_000)
         await asyncio.sleep(0)
         assert gate._bodies.held == 32_000
-        assert len(gate._bodies._of) == 32
-        assert len(gate._bodies._of_wide) == 1
+        assert len(gate._bodies._by_network) == 32
+        assert len(gate._bodies._by_customer) == 1
         # A body that is larger than each of theirs.
         assert (await post(gate, chat("word " * 3_000), client=("2001:db8:8::1", 1))).status == 200
         for each in held:
             each.cancel()
         await asyncio.gather(*held, return_exceptions=True)
-
-    asyncio.run(run())
-
-
-def test_a_body_that_gives_way_as_its_end_arrives_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "MAX_HELD_BYTES", 10_000)
-    pot = BodyPool(max_bytes=6_000, idle_s=60, total_s=60)
-
-    async def run() -> None:
-        end: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        parts = [{"type": "http.request", "body": b"x" * 5_000, "more_body": True}]
-
-        async def receive() -> dict[str, Any]:
-            return parts.pop() if parts else await end
-
-        first, second = HeldBody(), HeldBody()
-        first.network, second.network = "one", "two"
-        reading = asyncio.ensure_future(pot.read(receive, first))
-        await asyncio.sleep(0.01)
-        end.set_result({"type": "http.request", "body": b"x" * 1_000, "more_body": False})
-
-        async def whole() -> dict[str, Any]:
-            return {"type": "http.request", "body": b"x" * 3_000, "more_body": False}
-
-        await pot.read(whole, second)
-        with pytest.raises(bodies.Stop):
-            await reading
-        assert (first.whole, first.size, pot.held) == (False, 0, 3_000)
-
-    asyncio.run(run())
-
-
-def test_a_body_that_comes_in_pieces_is_read_as_one_and_ends_when_its_sender_does() -> None:
-    pot = BodyPool(max_bytes=1 << 20, idle_s=60, total_s=60)
-    coming: asyncio.Queue[dict[str, Any]]
-
-    async def run() -> None:
-        nonlocal coming
-        coming = asyncio.Queue()
-        body = HeldBody()
-        reading = asyncio.ensure_future(pot.read(lambda: coming.get(), body))
-        for part in (b"a", b"", b"bc"):
-            await asyncio.sleep(0)
-            coming.put_nowait({"type": "http.request", "body": part, "more_body": True})
-        await asyncio.sleep(0)
-        coming.put_nowait({"type": "http.request", "body": b"d", "more_body": False})
-        await reading
-        assert (body.data, body.whole, pot.held) == (b"abcd", True, 4)
-        pot.release(body)
-        left = HeldBody()
-        cancelled = asyncio.ensure_future(pot.read(lambda: coming.get(), left))
-        await asyncio.sleep(0)
-        cancelled.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await cancelled
-        assert (pot.held, pot._waiting, left.whole) == (0, {}, False)
-
-    asyncio.run(run())
-
-
-@pytest.mark.parametrize("late", [0, 1])
-def test_what_a_server_raises_is_raised_whether_it_waited_or_not(late: int) -> None:
-    pot = BodyPool(max_bytes=100, idle_s=60, total_s=60)
-
-    async def receive() -> dict[str, Any]:
-        for _ in range(late):
-            await asyncio.sleep(0)
-        raise ConnectionResetError
-
-    async def run() -> None:
-        with pytest.raises(ConnectionResetError):
-            await pot.read(receive, HeldBody())
 
     asyncio.run(run())
 
@@ -512,6 +389,6 @@ def test_a_gate_that_no_lifespan_reaches_can_be_closed() -> None:
 
     gate, part = gated(Handler()), Part()
     asyncio.run(gate.close())
-    gate._closes.append(part)  # type: ignore[arg-type]
+    gate._to_close.append(part)  # type: ignore[arg-type]
     asyncio.run(gate.close())
     assert part.closed == 1

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from asgi import HARMLESS, Clock, Handler, chat, gated, no_wait, post, scope
@@ -15,11 +13,9 @@ from hypothesis import strategies as st
 
 from lockgate.abuse_gate.identity import MAX_REMEMBERED, Identity
 from lockgate.abuse_gate.ladder import ClientStanding, Ladder
-from lockgate.abuse_gate.request import conversation as turns
 from lockgate.abuse_gate.request.json_body import UnreadableRequest, read_json
 from lockgate.abuse_gate.request.normalize import NormalizedRequest, RefusedRequest, normalize
 from lockgate.abuse_gate.responses import send_with_headers, strip_guardrail_headers
-from lockgate.abuse_gate.stores.bans_sqlite import SqliteBans
 from lockgate.core.requests.payload import InvalidPayload, Payload, PolicyContext, parse_payload
 from lockgate.core.requests.strikes import Standing, Subject
 from lockgate.runtime.metrics import Metrics
@@ -50,52 +46,6 @@ VALUES = st.recursive(
 
 def said(body: bytes) -> NormalizedRequest | RefusedRequest:
     return normalize(body, "application/json")
-
-
-@given(VALUES)
-@settings(max_examples=300, deadline=None)
-def test_a_plain_message_is_read_as_any_other_would_be(value: Any) -> None:
-    body = json.dumps(value).encode()
-    quick = said(body)
-    with (
-        patch.object(turns.ConversationReader, "_message", lambda *_: False),
-        patch.object(turns.ConversationReader, "_plain_chat", lambda *_: False),
-        patch.object(turns, "_COMMON", frozenset[str]()),
-    ):
-        assert said(body) == quick
-
-
-CHATS = st.fixed_dictionaries(
-    {
-        "messages": st.lists(
-            st.fixed_dictionaries({"role": WORDS | VALUES, "content": WORDS | VALUES})
-            | st.fixed_dictionaries({"role": WORDS, "content": WORDS})
-            | VALUES,
-            max_size=5,
-        )
-    },
-    optional={
-        "model": WORDS | st.integers(),
-        "temperature": st.none() | st.floats(0, 1) | WORDS,
-        "stream": st.booleans() | VALUES,
-        "role": WORDS,
-        "tools": VALUES,
-        "previous_response_id": WORDS,
-    },
-)
-
-
-@given(CHATS)
-@settings(max_examples=300, deadline=None)
-def test_a_plain_chat_is_read_as_any_other_would_be(value: Any) -> None:
-    body = json.dumps(value).encode()
-    quick = said(body)
-    with patch.object(turns.ConversationReader, "_plain_chat", lambda *_: False):
-        assert said(body) == quick
-    with patch.object(turns, "MAX_TURNS", 2), patch.object(turns, "MAX_PROMPT_CHARACTERS", 40):
-        quick = said(body)
-        with patch.object(turns.ConversationReader, "_plain_chat", lambda *_: False):
-            assert said(body) == quick
 
 
 @pytest.mark.parametrize("around", ["", " ", "\n\t \r", "\x0b", "\xa0", "\ufeff", "x", "{}", ",", "\x00"], ids=ascii)
@@ -230,7 +180,7 @@ def test_a_header_whose_name_is_no_bytes_is_not_let_through(name: str) -> None:
 @pytest.mark.parametrize("way", ["known", "hold"])
 def test_a_ladder_of_somebody_s_own_is_asked_every_time(way: str) -> None:
     class Own(Ladder):
-        def known(self, subjects: Any, before: ClientStanding) -> ClientStanding:
+        def standing_from_memory(self, subjects: Any, before: ClientStanding) -> ClientStanding:
             return before._replace(standing=Standing.FULL_QUARANTINE) if way == "known" else before
 
         async def hold(self, subjects: Any, judged: ClientStanding) -> bool:
@@ -272,20 +222,6 @@ def test_a_body_that_is_there_already_fares_as_one_that_is_waited_for() -> None:
     assert quick == replies(waits=True)
     assert {status for status, _, _ in quick} == {200, 400, 403, 429}, "not all of the ladder was seen"
     assert {"", "execute_locked", "full_quarantine"} <= {mode for _, _, mode in quick}
-
-
-def test_only_who_is_known_for_nothing_to_nobody_else_is_judged_at_once(tmp_path: Path) -> None:
-    ann, home = Subject("principal", "a" * 32), Subject("network", "1" * 32)
-    plain = Ladder(AbuseSettings().ladder, clock=Clock(), sleep=no_wait)
-    assert plain.at_once((ann, home)) == asyncio.run(plain.standing((ann, home)))
-    asyncio.run(plain.record_unsafe((ann,)))
-    assert plain.at_once((ann, home)) is None
-    assert plain.at_once((home,)) is not None
-    kept = Ladder(
-        AbuseSettings().ladder, bans=SqliteBans(tmp_path / "bans", AbuseSettings().ladder), clock=Clock(), sleep=no_wait
-    )
-    assert kept.at_once((ann, home)) is None, "another worker may have banned them"
-    asyncio.run(kept.close())
 
 
 def test_a_key_that_is_none_of_ours_is_judged_by_nobody_and_passes_nowhere() -> None:

@@ -15,7 +15,7 @@ import pytest
 from asgi import ATTACK, HARMLESS, SECRET, Clock, Handler, Reply, call, chat, gated, post, scope
 
 from lockgate import InvalidConfig
-from lockgate.abuse_gate import body_reader as bodies
+from lockgate.abuse_gate import body_pool
 from lockgate.abuse_gate import defaults as wiring
 from lockgate.abuse_gate import middleware as abuse_gate
 from lockgate.abuse_gate.identity import Identity
@@ -361,7 +361,7 @@ def test_a_body_is_let_go_when_the_application_has_it() -> None:
 
 
 def test_many_open_streams_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "MAX_HELD_BYTES", 10_000)
+    monkeypatch.setattr(body_pool, "MAX_HELD_BYTES", 10_000)
 
     async def run() -> None:
         done = asyncio.Event()

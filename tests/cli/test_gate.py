@@ -40,7 +40,7 @@ def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (
             ["--upstream", "api.example.com"],
-            "the upstream is no URL of a server",
+            "the upstream is not the URL of a server",
             "for example https://api.example.com",
         ),
         (
@@ -63,7 +63,7 @@ def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--litellm", "--key-header", "x"], "--key-header says nothing with --litellm", "leave it out"),
         (
             ["--upstream", "https://x.example", "--user-header", "x-user"],
-            "a user header needs ABUSE_TRUSTED_PROXIES: anybody can write one",
+            "a user header needs ABUSE_TRUSTED_PROXIES: any client can send one",
             "name the addresses of the proxy that authenticates",
         ),
         (

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lockgate.abuse_gate.body_reader import MAX_HELD_BYTES
+from lockgate.abuse_gate.body_pool import MAX_HELD_BYTES
 from lockgate.abuse_gate.middleware import AbuseGateMiddleware
 from lockgate.abuse_gate.request.normalize import REFUSALS
 from lockgate.abuse_gate.responses import ANSWERS, DECISIONS, MODES

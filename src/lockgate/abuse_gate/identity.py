@@ -14,7 +14,7 @@ Both are kept as HMACs. A plain hash of an address is no secret: all of IPv4 is 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from inspect import iscoroutinefunction
@@ -25,9 +25,9 @@ from uuid import UUID
 
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
 from lockgate.core.requests.strikes import NETWORK, PRINCIPAL, Subject
+from lockgate.runtime.asgi import Scope
 from lockgate.settings.abuse_gate import AbuseSettings
 
-Scope = MutableMapping[str, Any]
 Name = str | int | UUID
 Principal = Callable[[Scope], Name | None]
 _Address = IPv4Address | IPv6Address

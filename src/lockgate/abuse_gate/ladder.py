@@ -1,13 +1,13 @@
-"""The abuse ladder at work: what is known of a request's subjects, here, on this host and everywhere.
+"""The abuse ladder: strikes and bans of a request's subjects, in this process, on this host and on all hosts.
 
-1. This process: always counted, and always enough to judge by.
-2. The file of bans, if there is one: read before the first request is judged, and again every second.
+1. This process counts always, and can judge alone.
+2. The bans file, if there is one: read before the first request is judged, and again every second.
 3. The shared store, if there is one: asked with every request, within its deadline.
 
-Whatever happens is first known in 1, without waiting, and remembered as still to be told to 2 and 3 until they have
-it; so a request that is cancelled, a disk that is full or a store that is gone loses nothing. Each side is told what
-the others know, and nothing that any of them knows is ever taken back: bans end. Only a person lifts one, in 2 and 3
-(`lockgate gate bans --lift`), and every process that hears of it forgets what it knows of the subject.
+Every strike and ban is first known in 1, without waiting. It stays on a list until 2 and 3 have it, so a cancelled
+request, a full disk or a store that is down loses nothing. Each of the three learns what the others know, and none
+forgets a ban before its end. Only an operator lifts one, in 2 and 3 (`lockgate gate bans --lift`); every process that
+hears of it forgets the subject.
 """
 
 from __future__ import annotations
@@ -42,33 +42,34 @@ from lockgate.core.requests.strikes import (
     retry_after_s,
     standing_from_record,
 )
+from lockgate.runtime.failures import report_failure
 from lockgate.runtime.worker_pool import Full, WorkerPool
 
-# How often bans of other workers are looked for in the file.
+# How often this process reads the bans of other workers from the file.
 POLL_S = 1.0
-# How long a request waits for the file: at the start, when all bans are in it; for a ban to be on disk; otherwise.
+# How long a request waits for the file: for the first load of all bans; for a ban to be on disk; for other reads.
 LOAD_S, KEEP_S, READ_S = 2.0, 0.5, 0.05
-# When the thread that reads it is believed to be lost.
+# After this time the thread that reads the file counts as lost.
 LOST_S = 30.0
-# What a request carries to the store of other requests' news.
+# How many news of other requests one request carries to the store.
 MAX_NEWS = 30
-# Whose strikes wait for a store that is down; bans wait in any case.
+# How many subjects' strikes wait for a store that is down; bans wait in any case.
 MAX_UNSHARED = 10_000
-# Requests of slowed networks that wait at one time, of one network and altogether, where nobody is signed in. They cost
-# a connection each.
+# How many unauthenticated requests of slowed networks wait at one time, of one network and altogether. Each costs a
+# connection.
 MAX_HELD_EACH, MAX_HELD = 32, 2_000
-# Refusals of one subject in the window that are no strike: words that may only be about an attack. Then they count.
+# How many refusals of one subject in the window are no strike, if its words seem only to mention an attack.
 MAX_UNCOUNTED = 10
-# Ends of bans that are nearer to each other than this are one ban, heard of on two ways.
+# Two ends of bans that differ by less are one ban, reported on two ways.
 SAME_BAN_S = 1.0
 _SyncResult = tuple[Sequence[tuple[Subject, SharedRecord]], int, bool, float]
 _RANK = {standing: rank for rank, standing in enumerate(Standing)}
 
 
 class SharedStrikeStore(Protocol):
-    """What workers share. `exchange` answers in a time of its own, None when it cannot, and never raises.
+    """The store that workers share. `exchange` keeps its own deadline, returns None if it fails, and never raises.
 
-    When it has answered, everything told is known to all; what is told again changes nothing.
+    When it has answered, all workers can learn what was reported. Reporting the same twice changes nothing.
     """
 
     async def exchange(self, told: Sequence[StrikeReport]) -> SharedStrikes | None: ...
@@ -79,7 +80,7 @@ class SharedStrikeStore(Protocol):
 class BanFile(Protocol):
     """Bans on disk; called in a thread. When `keep` returns they are durable.
 
-    `since` hands out those written after a number, with the number to go on from, and whether there are more.
+    `since` returns the bans written after a number, the number to go on from, and whether there are more.
     """
 
     def keep(self, bans: Sequence[tuple[Subject, SharedRecord]], now_s: float) -> None: ...
@@ -88,9 +89,9 @@ class BanFile(Protocol):
 
 
 class ClientStanding(NamedTuple):
-    """How a request's sender stands. `degraded`: by what this process knows, as somebody else could not be asked.
+    """The standing of a request's sender. `degraded`: this process judged alone, because the store or file failed.
 
-    `delay_s` is how long the request is to be held (see `hold`), which may come on top of a standing.
+    `delay_s` is how long the request has to wait (see `hold`), also in addition to a standing.
     """
 
     standing: Standing
@@ -109,9 +110,8 @@ GOOD_STANDING, _GOOD_DEGRADED = (
 class Ladder:
     """Strikes and what follows from them, for one event loop at a time.
 
-    `count` is called with what should be counted: `evicted`, `evicted-ban` (forgotten before their time, for want of
-    room), `store-error`, `bans-error`, `unshared` (a strike that only this process will ever know of), and `uncounted`
-    (a refusal that was no strike).
+    It calls `count` with `evicted` and `evicted-ban` (forgotten early, for lack of room), `store-error`, `bans-error`,
+    `unshared` (a strike that only this process will ever know), and `uncounted` (a refusal that was no strike).
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Ladder:
         self._table = MemoryStrikes(settings, count)
         self._shares = True
         self._asked_at = NEVER
-        # What the store and the file have yet to hear of.
+        # News for the store and for the file.
         self._unshared: dict[Subject, dict[str, float]] = {}
         self._untold: dict[Subject, None] = {}
         self._unkept: dict[Subject, None] = {}
@@ -146,7 +146,7 @@ class Ladder:
         self._spared: dict[Subject, tuple[float, ...]] = {}
 
     async def standing(self, subjects: Sequence[Subject]) -> ClientStanding:
-        """How these subjects stand; to be asked before anything else is done for their request."""
+        """Return how these subjects stand. Ask before any other work on their request."""
         if not self._settings.enabled:
             return ClientStanding(Standing.NORMAL, 0, 0, False)
         kept = self._bans is None or await self._sync_ban_file(READ_S)
@@ -154,29 +154,20 @@ class Ladder:
         if self._store is None:
             return judged
         if judged.standing is Standing.FULL_QUARANTINE and self._clock() - self._asked_at < POLL_S:
-            # Only a person can have lifted it, which can wait: whoever is kept out must not cost anything.
+            # Only an operator can have lifted it, which can wait: a banned client must not cost a call to the store.
             return judged
         shared = await self._exchange(subjects)
         return self._judge(subjects, degraded=not (kept and shared))
 
-    def at_once(self, subjects: Sequence[Subject]) -> ClientStanding | None:
-        """The same, where nobody else has to be asked and this process knows nothing against any of them; else None."""
-        if self._store is not None or self._bans is not None or not self._settings.enabled:
-            return None
-        for subject in subjects:
-            if self._table.get(subject) is not NO_RECORD:
-                return None
-        return GOOD_STANDING
-
     @property
     def has_bans(self) -> bool:
-        """Whether anybody might be banned, by what this process knows: False says that nobody is."""
+        """Whether this process knows of any ban."""
         return self._table.has_bans
 
     def standing_from_memory(self, subjects: Sequence[Subject], before: ClientStanding) -> ClientStanding:
-        """How they stand by what this process has learned since they were judged; nobody is asked.
+        """Return how they stand by what this process has learned since `before`; no store and no file is asked.
 
-        Only bans matter by then, and most have none: a request is not held twice.
+        Only bans matter by then: a request is not delayed twice.
         """
         if not self._settings.enabled or not self._table.has_bans:
             return before
@@ -186,7 +177,7 @@ class Ladder:
         return before
 
     async def record_unsafe(self, subjects: Sequence[Subject]) -> ClientStanding:
-        """Count a strike against each, and say how they stand now. The strike counts even if this is cancelled."""
+        """Count a strike against each subject, and return how they stand now. It counts even if this is cancelled."""
         if not self._settings.enabled:
             return ClientStanding(Standing.NORMAL, 0, 0, False)
         now, id = self._clock(), token_hex(8)
@@ -199,9 +190,9 @@ class Ladder:
         return self._judge(subjects, degraded=not (kept and shared))
 
     def subjects_to_strike(self, subjects: Sequence[Subject]) -> tuple[Subject, ...]:
-        """Those whom a refusal that need be no strike is one for: they have been spared often enough in the window.
+        """Return the subjects for which a refusal counts as a strike: they had MAX_UNCOUNTED uncounted ones before.
 
-        Counted in this process only. Each for itself: whoever shares an address answers for their own words.
+        Counted in this process only, and for each subject by itself: clients that share an address do not share this.
         """
         now = self._clock()
         left: list[Subject] = []
@@ -219,10 +210,10 @@ class Ladder:
         return tuple(left)
 
     async def hold(self, subjects: Sequence[Subject], judged: ClientStanding) -> bool:
-        """Wait as long as a slowed network has to; False at once where too many of it wait already.
+        """Wait as long as a slowed network has to; return False at once if too many of its requests wait already.
 
-        Whoever is signed in waits as well, and is never turned away: whoever shares their address could else fill all
-        places and lock them out. What they do themselves counts against themselves.
+        An authenticated client waits as well, but is never turned away: another client at its address could fill all
+        places otherwise, and lock it out.
         """
         if judged.delay_s <= 0:
             return True
@@ -242,7 +233,7 @@ class Ladder:
         return True
 
     async def close(self) -> None:
-        """Tell what is still to be told, as far as somebody hears it, and let go."""
+        """Report the remaining news to the store and the file, as far as they answer, and close the store."""
         if self._untold or self._unshared:
             await self._exchange(())
         if self._unkept:
@@ -251,11 +242,7 @@ class Ladder:
             await self._store.close()
 
     def _judge(self, subjects: Sequence[Subject], *, degraded: bool) -> ClientStanding:
-        for subject in subjects:
-            if self._table.get(subject) is not NO_RECORD:
-                break
-        else:
-            # Nearly everybody.
+        if all(self._table.get(subject) is NO_RECORD for subject in subjects):
             return _GOOD_DEGRADED if degraded else GOOD_STANDING
         now = self._clock()
         worst, left, delay_s = Standing.NORMAL, 0.0, 0.0
@@ -280,7 +267,7 @@ class Ladder:
     def _store_record(
         self, subject: Subject, record: StrikeRecord, now: float, *, told: bool = False, kept: bool = False
     ) -> None:
-        """Know this of a subject from now on, and whom it is news to: all but the one it was heard from."""
+        """Store a subject's record, and list it as news for the store and the file, except for its source."""
         before = self._table.get(subject)
         if record == before:
             return
@@ -314,7 +301,7 @@ class Ladder:
         for waiting in (self._untold, self._unkept, self._unshared):
             waiting.pop(subject, None)
 
-    # The shared store
+    # --- the shared store
 
     def _queue_strike(self, subject: Subject, id: str, now: float) -> None:
         waiting = self._unshared.get(subject)
@@ -328,14 +315,14 @@ class Ladder:
             del waiting[next(iter(waiting))]
 
     async def _exchange(self, subjects: Sequence[Subject]) -> bool:
-        """Tell the store what is new, and learn what it knows; whether it answered."""
+        """Report the news to the store and learn what it knows; return whether it answered."""
         if self._store is None:
             return True
         now = self._clock()
         others = (*islice(self._untold, MAX_NEWS), *islice(self._unshared, MAX_NEWS))
         about = tuple(dict.fromkeys((*subjects, *others)))
         told = [self._report_on(subject, now) for subject in about]
-        # Taken off before the call: what is added while it lasts is news again.
+        # Removed before the call: what is added during the call is news again.
         news = [subject for subject in about if subject in self._untold]
         for subject in news:
             del self._untold[subject]
@@ -343,8 +330,8 @@ class Ladder:
         self._asked_at = now
         try:
             heard = await self._store.exchange(told)
-        except Exception:  # noqa: BLE001  # a store that breaks its promise is a store that is down
-            heard = None
+        except Exception as error:  # noqa: BLE001 - the edge to the store: one that raises counts as down
+            report_failure("abuse_gate.store", error)
         finally:
             if heard is None or len(heard.known) != len(told):
                 heard = None
@@ -377,16 +364,16 @@ class Ladder:
         if not any(at > oldest for at in waiting.values()):
             del self._unshared[told.subject]
 
-    # The file of bans
+    # --- the bans file
 
     async def _sync_ban_file(self, wait_s: float) -> bool:
-        """Have the file and this process know of each other's bans, if that is due; whether the file works."""
+        """Exchange bans with the file, if that is due; return whether the file works."""
         if self._bans is None:
             return True
         self._finish_sync()
-        # More than once: what is under way may have begun before this ban, and at the start there may be many.
+        # More than once: the running exchange may have begun before this ban, and at the start there are many pages.
         while self._syncing is not None or self._start_sync():
-            # From its beginning: a disk that hangs holds up those who come first, not everybody.
+            # Measured from its start: a hanging disk delays the first requests only.
             left = (wait_s if self._loaded else LOAD_S) - (self._clock() - (self._synced_at or 0.0))
             if self._syncing is None or left <= 0:
                 break
@@ -397,10 +384,10 @@ class Ladder:
         return self._loaded and self._syncing is None and not self._bans_fail
 
     def _start_sync(self) -> bool:
-        """Start a turn in the thread, if there is something to write or it is time to read."""
+        """Start an exchange in the thread, if there is something to write or it is time to read."""
         now, bans = self._clock(), self._bans
         due = self._synced_at is None or now - self._synced_at >= POLL_S
-        # After a failure even a ban waits for its time: a full disk is not asked by every request.
+        # After a failure even a ban waits for the next poll: a full disk is not tried with every request.
         if bans is None or not (due or (self._unkept and not self._bans_fail)):
             return False
         self._synced_at = now
@@ -423,15 +410,16 @@ class Ladder:
         return True
 
     def _finish_sync(self) -> None:
-        """Take in what the thread has brought, if it has."""
+        """Learn the bans that the thread has read, if it is done or lost."""
         turn, writing = self._syncing, self._writing
         if turn is None or not (turn.done() or self._clock() - (self._synced_at or 0.0) >= LOST_S):
             return
         self._syncing, self._writing = None, ()
         try:
-            # One that is lost may still come to its end some day, and is not wanted then.
+            # The result of a lost thread is never used, even if it comes.
             found, number, more, at = cast(_SyncResult, turn.result(timeout=0)())
-        except Exception:  # noqa: BLE001  # whatever a disk can do to us, requests are judged by what is known here
+        except Exception as error:  # noqa: BLE001 - the edge to the file: if it fails, this process judges alone
+            report_failure("abuse_gate.bans_file", error)
             self._unkept.update(dict.fromkeys(writing))
             self._count_sync_failure()
             return

@@ -1,36 +1,35 @@
 """The abuse gate: a plain ASGI middleware in front of an LLM application.
 
-What happens to a request, in this order:
+The steps of a request, in this order:
 
-1. Head.      More path, query and headers than allowed: 431. A body that others may read otherwise than we: 400, 415.
-2. Standing.  Before any of the body is read. Quarantined: 429. Too much from its network: a moment's wait, or 429.
-3. Body.      Counted and timed as it arrives: 413, 408. It is kept, and given to the application untouched.
-4. Parse.     What cannot be read in one way only (two equal keys, a depth that nobody needs) is refused.
-5. Lock.      Tools offered or called by a client that is execute-locked: 403. Banned since step 2: 429.
-6. Verify.    Attachments are looked into, an agent's calls are traced to their origins, and `fetch_verdict` is asked.
-              A verifier that is down makes a request unclear. Rules of our own that found no time to look: 503.
-7. Act.       Safe: on to the application. Unsafe: a strike, a record, and 403 or 422. Unclear, and attachments that
-              nobody could read: as the settings say.
+1. Head.      Too much path, query and headers: 431. A body that two readers could read differently: 400, 415.
+2. Standing.  Before any of the body is read. A quarantined client: 429. A slowed network: a moment's wait, or 429.
+3. Body.      Counted and timed as it arrives: 413, 408. The application gets it untouched.
+4. Parse.     A body that can be read in two ways (two equal keys, too deep nesting) is refused.
+5. Lock.      An execute-locked client that offers or calls tools: 403. A client banned since step 2: 429.
+6. Verify.    Read attachments, trace an agent's calls to their origins, ask `fetch_verdict`. A verifier that is down
+              makes the request unclear. Built-in rules that had no time: 503.
+7. Act.       Safe: on to the application. Unsafe: a strike, a record, and 403 or 422. Unclear requests and unreadable
+              attachments: as the settings say.
 
-Whatever is told, in headers, logs and metrics, is from closed lists, or an incident's id. Nothing here holds up the
-loop: what is larger than a few kilobytes is read in a lane, and whoever is asked has a deadline.
+Headers, logs and metrics carry only values of closed lists, or an incident's id. Nothing here blocks the event loop:
+bodies over a few kilobytes are parsed in a thread, and every call to a verifier has a deadline.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from functools import lru_cache, partial
 from hmac import new as new_hmac
 from inspect import iscoroutinefunction
 from os import urandom
 from time import perf_counter, time
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from lockgate.abuse_gate import defaults as wiring
-from lockgate.abuse_gate.body_reader import BodyPool, HeldBody
+from lockgate.abuse_gate import defaults
+from lockgate.abuse_gate.body_pool import BodyPool, HeldBody
 from lockgate.abuse_gate.identity import (
     MAX_REMEMBERED,
     AmbiguousCredential,
@@ -39,17 +38,12 @@ from lockgate.abuse_gate.identity import (
     Unidentified,
     customer_key,
 )
-from lockgate.abuse_gate.ladder import GOOD_STANDING, ClientStanding, Ladder
+from lockgate.abuse_gate.ladder import ClientStanding, Ladder
 from lockgate.abuse_gate.request.normalize import RefusedRequest, normalize
 from lockgate.abuse_gate.request.tool_use import may_use_tools
 from lockgate.abuse_gate.responses import (
     DECISIONS,
     MODES,
-    App,
-    Message,
-    Receive,
-    Scope,
-    Send,
     Stop,
     guardrail_headers,
     mode_from_standing,
@@ -57,14 +51,7 @@ from lockgate.abuse_gate.responses import (
     send_with_headers,
     strip_guardrail_headers,
 )
-from lockgate.abuse_gate.verdicts import (
-    MAX_BYTES_ON_LOOP,
-    FetchVerdict,
-    ParsedRequest,
-    Request,
-    RequestJudge,
-    run_in_pool,
-)
+from lockgate.abuse_gate.verdicts import FetchVerdict, ParsedRequest, Request, RequestJudge, run_in_pool
 from lockgate.core.errors import InvalidConfig, LockgateError
 from lockgate.core.journal.record import label
 from lockgate.core.questions import NoAnswerReason, Verdict
@@ -74,6 +61,8 @@ from lockgate.core.requests.incident_ids import incident_id
 from lockgate.core.requests.strikes import NETWORK, Standing, Subject
 from lockgate.gate.gate import Gate
 from lockgate.journal.recorder import JournalWriter, record_assessment
+from lockgate.runtime.asgi import App, BodyLimits, Message, Receive, Scope, Send
+from lockgate.runtime.failures import report_failure
 from lockgate.runtime.metrics import METRICS, Metrics
 from lockgate.runtime.worker_pool import WorkerPool
 from lockgate.settings.abuse_gate import AbuseSettings
@@ -86,29 +75,30 @@ __all__ = ["DECISIONS", "MODES", "AbuseGateMiddleware", "FetchVerdict", "Request
 
 LOG = logging.getLogger("lockgate.abuse_gate")
 
-# A standing that is older than this is asked for again, also of those who share it.
+# An older standing is asked for again: other workers may have banned the client meanwhile.
 STALE_S = 0.25
 _BUSY_REASONS = (NoAnswerReason.BUSY.value, NoAnswerReason.DEADLINE.value)
 _DIGEST_KEY = urandom(32)
-_NORMAL = Standing.NORMAL
-# The headers of nearly every answer.
-_ALLOW_HEADERS = guardrail_headers("allow", "")
-# What names of headers about the content begin with.
-_CONTENT_INITIALS = (b"c", b"C")
+_MAX_EXPLAINED = 64
+
+T = TypeVar("T")
 
 
-class _Sender(NamedTuple):
-    """Who sent a request, and how they stand."""
+class _Client:
+    """The sender of one request: its subjects, and its standing as far as we know by now."""
 
-    subjects: tuple[Subject, ...]
-    judged: ClientStanding
+    __slots__ = ("asked_at", "standing", "subjects")
+
+    def __init__(self, subjects: tuple[Subject, ...], standing: ClientStanding) -> None:
+        self.subjects, self.standing = subjects, standing
+        self.asked_at = perf_counter()
 
 
 class AbuseGateMiddleware:
-    """`app.add_middleware(AbuseGateMiddleware)` is all: what is not given comes from the environment.
+    """An ASGI middleware; without arguments all parts come from the environment.
 
-    It stands inside whatever authenticates, so that it knows who asks. `fetch_verdict` replaces the adapter: a
-    coroutine function of a Request. With a `journal`, a verdict is in it before anything follows from it.
+    It stands inside the application's authentication, so that it knows the user. `fetch_verdict`, a coroutine function
+    of a Request, replaces the adapter. With a `journal`, a verdict is recorded before the gate acts on it.
     """
 
     def __init__(
@@ -128,93 +118,91 @@ class AbuseGateMiddleware:
     ) -> None:
         if fetch_verdict is not None and not _is_coroutine_function(fetch_verdict):
             raise InvalidConfig(
-                "fetch_verdict must be a coroutine function: another would hold up the whole server",
+                "fetch_verdict must be a coroutine function: a plain one would block the whole server",
                 hint="write `async def fetch_verdict(request)`, and wait in it with `await`",
             )
         if settings is None:
-            settings, journal, gate = wiring.parts_from_environment(journal, gate)
+            settings, journal, gate = defaults.parts_from_environment(journal, gate)
         self._app, self._settings, self._metrics, self._journal = app, settings, metrics, journal
-        self._adapter = adapter or (wiring.adapter_from_environment() if fetch_verdict is None else None)
-        self._identity = wiring.checked_identity(settings, identity, principal)
-        self._whom = lru_cache(MAX_REMEMBERED)(self._fair_share_key)
-        self._ladder = ladder or wiring.ladder_from_settings(settings, metrics)
-        # One of somebody's own may know more than ours, and is asked about everything.
-        self._ours = type(self._ladder) is Ladder
+        self._adapter = adapter or (defaults.adapter_from_environment() if fetch_verdict is None else None)
+        self._identity = defaults.checked_identity(settings, identity, principal)
+        self._client_key = lru_cache(MAX_REMEMBERED)(self._fair_share_key)
+        self._ladder = ladder or defaults.ladder_from_settings(settings, metrics)
+        # An application's own ladder may know more than ours, so it is asked each time.
+        self._has_own_ladder = type(self._ladder) is not Ladder
         self._gate = gate or Gate()
-        # The rules are compiled now, and the cues that calls are checked with: that takes seconds, which the first
-        # request does not have.
+        # Compile the rules and cues now: that takes seconds, which the first request does not have.
         self._gate.scanner.find_cues(b"")
         if isinstance(self._adapter, RemoteAdapter):
             redaction.make_ready()
-        self._inspector = inspector or wiring.inspector_from_settings(settings, self._gate)
-        # Those of our own making are ours to close.
-        self._closes = [part for part, given in ((self._ladder, ladder), (self._inspector, inspector)) if given is None]
-        # Whoever has a class of their own with another `fetch_verdict` has that one asked.
-        ours = fetch_verdict is None and type(self).fetch_verdict is AbuseGateMiddleware.fetch_verdict
-        own = self._adapter if ours and isinstance(self._adapter, LocalRuleAdapter | RemoteAdapter) else None
-        self._verdicts = RequestJudge(
+        self._inspector = inspector or defaults.inspector_from_settings(settings, self._gate)
+        # The gate closes only the parts that it has made.
+        self._to_close = [
+            part for part, given in ((self._ladder, ladder), (self._inspector, inspector)) if given is None
+        ]
+        self._judge = RequestJudge(
             settings,
             self._gate,
             self._inspector,
             fetch=fetch_verdict or self.fetch_verdict,
-            own=own,
+            own=self._builtin_adapter(fetch_verdict),
             failed=self._report_failure,
         )
-        self._bodies = BodyPool(
-            max_bytes=settings.max_body_bytes, idle_s=settings.read_idle_s, total_s=settings.read_total_s
-        )
-        # Adapters and journals of somebody's own may block for as long as they like.
-        self._asking, self._recording = WorkerPool(32, max_jobs=256), WorkerPool(8, max_jobs=1024)
+        self._bodies = BodyPool(BodyLimits(settings.max_body_bytes, settings.read_idle_s, settings.read_total_s))
+        # An application's own adapter or journal may block for as long as it likes.
+        self._adapter_pool, self._journal_pool = WorkerPool(32, max_jobs=256), WorkerPool(8, max_jobs=1024)
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._logged: dict[str, float] = {}
+        self._explained: set[str] = set()
         if not settings.enabled:
             LOG.warning("the abuse gate is switched off: every request passes unseen")
 
+    def _builtin_adapter(self, fetch_verdict: FetchVerdict | None) -> LocalRuleAdapter | RemoteAdapter | None:
+        """Return the built-in adapter; None if `fetch_verdict`, a subclass or another adapter takes its place."""
+        if fetch_verdict is not None or type(self).fetch_verdict is not AbuseGateMiddleware.fetch_verdict:
+            return None
+        return self._adapter if isinstance(self._adapter, LocalRuleAdapter | RemoteAdapter) else None
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check an HTTP request and pass it on or refuse it; refuse websockets unless the settings allow them."""
         if scope["type"] != "http" or not self._settings.enabled:
             await self._pass_other_scope(scope, receive, send)
             return
-        # Here and not in a coroutine of its own: whatever the application waits for passes through each there is.
         began = perf_counter()
         body = HeldBody()
         try:
             try:
-                decision, judged = await self._admit(scope, receive, body)
+                decision, standing = await self._admit(scope, receive, body)
             except Stop as stop:
-                self._count_outcome(stop.told.outcome, began)
-                self._metrics.gate_refusals.add(stop.reason)
-                for message in stop.messages(scope, unread=not body.whole):
-                    await send(message)
+                await self._refuse(stop, scope, send, began, unread=not body.whole)
                 return
             if not body.whole:
                 # The client has left in the middle of its body.
                 self._count_outcome("left", began)
                 return
             self._count_outcome("allowed" if decision == "allow" else "unclear", began)
-            added = (
-                _ALLOW_HEADERS
-                if decision == "allow" and judged is GOOD_STANDING
-                else guardrail_headers(decision, mode_from_standing(judged))
-            )
+            headers = guardrail_headers(decision, mode_from_standing(standing))
             again = replay_body(body.data, receive, partial(self._bodies.release, body))
             body.data = b""
-            await self._app(strip_guardrail_headers(scope), again, send_with_headers(send, added))
+            await self._app(strip_guardrail_headers(scope), again, send_with_headers(send, headers))
         finally:
             self._bodies.release(body)
 
     async def fetch_verdict(self, request: Request) -> Verdict | Assessment:
-        """The adapter's verdict; one that has only `assess` is asked in a thread."""
+        """Return the adapter's verdict. An adapter that has only `assess` is asked in a thread."""
         adapter = cast(Any, self._adapter)
         if isinstance(adapter, LocalRuleAdapter | RemoteAdapter):
             return await adapter.examine_async(request.payload, client=request.whom)
         work = partial(adapter.assess, request.payload)
-        return cast(Verdict, await run_in_pool(self._asking, work, self._settings.verdict_timeout_s, request.whom))
+        timeout_s = self._settings.verdict_timeout_s
+        return cast(Verdict, await run_in_pool(self._adapter_pool, work, timeout_s, request.whom))
 
     async def close(self) -> None:
-        """Let go of what this gate has made for itself: where no lifespan reaches it, under `app.mount`, call it."""
-        for part in self._closes:
-            with suppress(Exception):
+        """Close the parts that this gate has made. Call it where no lifespan reaches the gate, as under `app.mount`."""
+        for part in self._to_close:
+            try:
                 await part.close()
+            except Exception as error:  # noqa: BLE001 - the edge to a part that closes: the others must still close
+                report_failure("abuse_gate.close", error)
 
     async def _pass_other_scope(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -225,16 +213,15 @@ class AbuseGateMiddleware:
         elif kind == "websocket":
             await self._handle_websocket(scope, receive, send)
         else:
-            raise LockgateError("the abuse gate knows http, websocket and lifespan only")
+            raise LockgateError("the abuse gate handles http, websocket and lifespan only")
 
     async def _admit(self, scope: Scope, receive: Receive, body: HeldBody) -> tuple[str, ClientStanding]:
-        """The decision for a request that may pass, `allow` or `unclear`; Stop for any other."""
+        """Take steps 1 to 7; return the decision, `allow` or `unclear`, or raise Stop."""
         # 1. Head.
         content_type, length = self._read_head(scope)
         # 2. Standing.
         subjects = self._identify(scope)
-        judged = self._known(subjects) or await self._check_standing(subjects)
-        asked_at = perf_counter()
+        client = _Client(subjects, await self._check_standing(subjects))
         try:
             # 3. Body.
             if length > self._settings.max_body_bytes:
@@ -242,79 +229,46 @@ class AbuseGateMiddleware:
             body.network = subjects[-1].key
             await self._bodies.read(receive, body)
             if not body.whole:
-                return "", judged
+                return "", client.standing
             # 4. Parse.
-            data = body.data
-            work = partial(normalize, data, content_type, path=scope["path"], query=scope.get("query_string", b""))
-            if len(data) <= MAX_BYTES_ON_LOOP:
-                found = self._verdicts.done(work)
-            else:
-                found = await self._verdicts.run_bounded(work, len(data), self._whom(subjects))
-            if isinstance(found, RefusedRequest):
-                raise Stop(found.reason, status=found.status)
-            # 5. Lock. Whoever holds back the end of a body until they are banned is banned.
-            case = None
-            # Nobody was waited for since they were judged, so nothing can have happened.
-            at_ease = judged is GOOD_STANDING and self._ours and not body.waited and len(data) <= MAX_BYTES_ON_LOOP
-            if not at_ease and self._may_have_changed(judged, asked_at):
-                case = ParsedRequest(scope, content_type, data, found, self._whom(subjects))
-                judged = await self._check_standing_again(subjects, judged, asked_at, case)
+            case = await self._parse(scope, content_type, body.data, subjects)
+            # 5. Lock. A client may hold back the end of a body until it is banned.
+            await self._check_standing_again(client, case)
             # 6. Verify.
-            at_once = self._verdicts.at_once(found)
-            if at_ease and at_once is not None and at_once.verdict == "safe" and self._journal is None:
-                # Nearly all, and there is nothing else to do.
-                return "allow", judged
-            whom = self._whom(subjects)
-            case = case or ParsedRequest(scope, content_type, data, found, whom)
-            ends = perf_counter() + self._settings.verdict_timeout_s
-            complete = True
-            if found.uploads:
-                inspected, complete = await self._verdicts.inspect_uploads(found, whom, ends)
-                case = case._replace(inspected=inspected)
-            assessment = await self._verdicts.assess(case, ends, at_once)
-            if not assessment.read:
-                # Nobody's verifier is down: these are our own rules, and whoever keeps them busy must not get past.
-                self._report_failure("verdict", TimeoutError())
-                raise Stop("busy" if assessment.reason in _BUSY_REASONS else "unavailable")
-            if not complete and assessment.verdict == "safe":
-                assessment = assessment._replace(verdict="unclear", reason=PARTLY_READ)
-            if assessment.verdict != "unsafe" and self._may_have_changed(judged, asked_at):
-                judged = await self._check_standing_again(subjects, judged, asked_at, case)
+            assessment, case, complete = await self._verify(case)
+            if assessment.verdict != "unsafe":
+                await self._check_standing_again(client, case)
             # 7. Act.
-            if assessment.verdict == "safe" and complete and self._journal is None:
-                return "allow", judged
-            return await self._act_on(assessment, case, _Sender(subjects, judged), unread=not complete), judged
+            return await self._act_on(assessment, case, client, unread=not complete), client.standing
         except Stop as stop:
-            stop.judged = stop.judged or judged
+            stop.judged = stop.judged or client.standing
             raise
 
     def _fair_share_key(self, subjects: tuple[Subject, ...]) -> str:
-        """Whose turn a request is in lanes: the principal's, where somebody has checked who that is.
+        """Return the key by which clients take turns: the principal's, if the application has verified it.
 
-        A key that nobody has checked may be made up, a new one for each request. There the network has a turn, and
-        everybody in it theirs; and so have the networks of one customer.
+        A client could send a new made-up key with each request. So an unverified client takes turns within its network,
+        and that network within its customer's networks.
         """
         if len(subjects) > 1 and self._identity.is_verified:
             return subjects[0].key
         network = subjects[-1].key
-        crowd = customer_key(network)
-        return f"{crowd}/{network.removeprefix(crowd)}{subjects[0].key if len(subjects) > 1 else ''}"
+        customer = customer_key(network)
+        return f"{customer}/{network.removeprefix(customer)}{subjects[0].key if len(subjects) > 1 else ''}"
 
-    # --- 1 to 3
+    # --- 1. Head
 
     def _read_head(self, scope: Scope) -> tuple[str, int]:
-        """The content type, and the length that the client announces; nobody relies on the latter."""
+        """Return the content type and the announced length, which only serves to refuse early."""
         size = len(scope["path"]) + len(scope.get("query_string", b""))
         content_type: bytes | None = None
         length = 0
         for name, value in scope["headers"]:
             size += len(name) + len(value) + 4
-            if name[:1] not in _CONTENT_INITIALS:
-                continue
             name = name.lower()
             if name == b"content-type":
                 if content_type is not None and content_type != value:
-                    # Frameworks differ on which of the two counts: one would be read by us, the other by them.
+                    # Frameworks differ on which one counts: we would read one, and the application the other.
                     raise Stop("two-content-types")
                 content_type = value
             elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
@@ -325,131 +279,160 @@ class AbuseGateMiddleware:
             raise Stop("headers-too-large")
         return (content_type or b"").decode("latin-1"), length
 
+    # --- 2. Standing
+
     def _identify(self, scope: Scope) -> tuple[Subject, ...]:
         try:
             return tuple(self._identity.subjects(scope))
         except AmbiguousCredential:
             raise Stop("bad-credential") from None
-        except Exception as error:  # noqa: BLE001 - the application's own code; nobody's request would carry no ban
+        except Exception as error:  # noqa: BLE001 - the edge to the application's code: no identity, no way past a ban
             self._report_failure("identity", error)
             self._log_identity_error(error)
             raise Stop("unavailable") from None
 
-    def _known(self, subjects: tuple[Subject, ...]) -> ClientStanding | None:
-        try:
-            return self._ladder.at_once(subjects) if self._ours else None
-        except Exception:  # noqa: BLE001 - it fails there once more, where it is reported
-            return None
-
     async def _check_standing(self, subjects: tuple[Subject, ...]) -> ClientStanding:
+        """Return the standing of a client that may come in, after its delay; else raise Stop."""
+        standing = await self._ask_ladder(self._ladder.standing, subjects)
+        if standing.standing is Standing.FULL_QUARANTINE:
+            raise Stop("quarantined", judged=standing)
+        delayed = standing.delay_s > 0 or self._has_own_ladder
+        if delayed and not await self._ask_ladder(self._ladder.hold, subjects, standing):
+            raise Stop("slowed", judged=standing)
+        return standing
+
+    async def _check_standing_again(self, client: _Client, case: ParsedRequest) -> None:
+        """Update the client's standing; raise Stop if it was banned meanwhile, or is locked and may use tools."""
+        stale = perf_counter() - client.asked_at > STALE_S
+        normal = client.standing.standing is Standing.NORMAL
+        if normal and not (stale or self._has_own_ladder or self._ladder.has_bans):
+            return
+        client.standing = await self._ask_ladder(self._newer_standing, client, stale)
+        if client.standing.standing is Standing.FULL_QUARANTINE:
+            raise Stop("quarantined", judged=client.standing)
+        if client.standing.standing is Standing.EXECUTE_LOCKED and await self._uses_tools(case):
+            raise Stop("tools-locked", judged=client.standing)
+
+    async def _newer_standing(self, client: _Client, stale: bool) -> ClientStanding:  # noqa: FBT001
+        if stale:
+            return await self._ladder.standing(client.subjects)
+        return self._ladder.standing_from_memory(client.subjects, client.standing)
+
+    async def _ask_ladder(self, ask: Callable[..., Awaitable[T]], *about: object) -> T:
+        """Return what the ladder answers; raise Stop if it fails, because a banned client could pass otherwise."""
         try:
-            judged = await self._ladder.standing(subjects)
-            banned = judged.standing is Standing.FULL_QUARANTINE
-            held = judged.delay_s > 0 or not self._ours
-            slowed = held and not banned and not await self._ladder.hold(subjects, judged)
-        except Exception as error:  # noqa: BLE001 - whoever is banned would pass if this were a good standing
+            return await ask(*about)
+        except Exception as error:  # noqa: BLE001 - the edge to a ladder, which may be the application's own
             self._report_failure("ladder", error)
             raise Stop("unavailable") from None
-        if banned:
-            raise Stop("quarantined", judged=judged)
-        if slowed:
-            raise Stop("slowed", judged=judged)
-        return judged
-
-    def _may_have_changed(self, judged: ClientStanding, asked_at: float) -> bool:
-        """Whether to ask how they stand by now: not of most, where nobody is banned and hardly any time has passed."""
-        return (
-            judged.standing is not _NORMAL
-            or not self._ours
-            or self._ladder.has_bans
-            or perf_counter() - asked_at > STALE_S
-        )
-
-    async def _check_standing_again(
-        self, subjects: tuple[Subject, ...], judged: ClientStanding, asked_at: float, case: ParsedRequest
-    ) -> ClientStanding:
-        """How they stand by now, if they may still come in: much can have happened since, on other connections."""
-        try:
-            if perf_counter() - asked_at > STALE_S:
-                judged = await self._ladder.standing(subjects)
-            else:
-                judged = self._ladder.standing_from_memory(subjects, judged)
-        except Exception as error:  # noqa: BLE001 - as above
-            self._report_failure("ladder", error)
-            raise Stop("unavailable") from None
-        if judged.standing is Standing.FULL_QUARANTINE:
-            raise Stop("quarantined", judged=judged)
-        if judged.standing is Standing.EXECUTE_LOCKED and await self._uses_tools(case):
-            raise Stop("tools-locked", judged=judged)
-        return judged
 
     async def _uses_tools(self, case: ParsedRequest) -> bool:
         scope, data = case.scope, case.body
         work = partial(may_use_tools, data, case.content_type, scope["path"], scope.get("query_string", b""))
-        return await self._verdicts.run_bounded(work, len(data), case.whom)
+        return await self._judge.run_bounded(work, len(data), case.whom)
 
-    # --- 7
+    # --- 4. Parse
 
-    async def _act_on(self, assessment: Assessment, case: ParsedRequest, sender: _Sender, *, unread: bool) -> str:
+    async def _parse(
+        self, scope: Scope, content_type: str, data: bytes, subjects: tuple[Subject, ...]
+    ) -> ParsedRequest:
+        whom = self._client_key(subjects)
+        work = partial(normalize, data, content_type, path=scope["path"], query=scope.get("query_string", b""))
+        found = await self._judge.run_bounded(work, len(data), whom)
+        if isinstance(found, RefusedRequest):
+            raise Stop(found.reason, status=found.status)
+        return ParsedRequest(scope, content_type, data, found, whom)
+
+    # --- 6. Verify
+
+    async def _verify(self, case: ParsedRequest) -> tuple[Assessment, ParsedRequest, bool]:
+        """Return the assessment, the request with its attachments, and whether all of them were read."""
+        ends = perf_counter() + self._settings.verdict_timeout_s
+        complete = True
+        if case.found.uploads:
+            inspected, complete = await self._judge.inspect_uploads(case.found, case.whom, ends)
+            case = case._replace(inspected=inspected)
+        assessment = await self._judge.assess(case, ends)
+        if not assessment.read:
+            # The built-in rules did not look. A client that keeps them busy must not get past them.
+            self._report_failure("verdict", TimeoutError())
+            raise Stop("busy" if assessment.reason in _BUSY_REASONS else "unavailable")
+        if not complete and assessment.verdict == "safe":
+            assessment = assessment._replace(verdict="unclear", reason=PARTLY_READ)
+        return assessment, case, complete
+
+    # --- 7. Act
+
+    async def _act_on(self, assessment: Assessment, case: ParsedRequest, client: _Client, *, unread: bool) -> str:
+        """Record the verdict; return `allow` or `unclear`, or raise Stop."""
         if assessment.verdict == "unsafe":
-            # A client that leaves at this very moment must not take its strike along.
-            task = asyncio.ensure_future(self._record_unsafe(assessment, case, sender))
+            # Shielded: a client that leaves at this moment must not escape its strike.
+            task = asyncio.ensure_future(self._record_unsafe(assessment, case, client))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             raise await asyncio.shield(task)
         safe = assessment.verdict == "safe"
-        blocks = self._settings.on_unclear == "block"
-        reason = "unclear" if blocks and not safe else ""
+        blocks_unclear = self._settings.on_unclear == "block"
+        reason = "unclear" if blocks_unclear and not safe else ""
         if unread and self._settings.on_unread == "block":
             reason = "artifact-unread"
         incident = _new_incident_id() if reason else ""
         acted = f"{reason}:{incident}" if reason else "allow" if safe else "unclear"
-        recorded = self._journal is None or await self._record_verdict(assessment, case, acted)
+        recorded = await self._record_verdict(assessment, case, acted)
         if reason:
             raise Stop(reason, incident=incident if recorded else "")
-        # A verdict that nobody can prove afterwards is worth no more than none.
+        # A verdict that cannot be proved afterwards counts as none.
         if safe and recorded:
             return "allow"
-        if blocks:
+        if blocks_unclear:
             raise Stop("unclear")
         return "unclear"
 
-    async def _record_unsafe(self, assessment: Assessment, case: ParsedRequest, sender: _Sender) -> Stop:
-        """`record_unsafe` of the seed: the strike, the record, and what is answered. Never raises."""
-        incident, subjects, judged = _new_incident_id(), sender.subjects, sender.judged
-        if await self._verdicts.is_unsafe_only_outside(case):
-            subjects = tuple(subject for subject in subjects if subject.kind == NETWORK)
-        elif assessment.reason == RULES and await self._verdicts.is_only_mentioned(case):
-            subjects = self._ladder.subjects_to_strike(subjects)
-        try:
-            judged = await self._ladder.record_unsafe(subjects) if subjects else judged
-        except Exception as error:  # noqa: BLE001 - the request is not passed on, strike or no strike
-            self._report_failure("ladder", error)
-        gently = self._settings.override_mode == "clarify"
-        normal = (Standing.NORMAL, Standing.SLOWED)
-        clarify = gently and sender.judged.standing in normal and judged.standing in normal
-        reason = "clarify" if clarify else "unsafe"
+    async def _record_unsafe(self, assessment: Assessment, case: ParsedRequest, client: _Client) -> Stop:
+        """Count the strike, record the verdict, log it, and return the answer."""
+        incident, before = _new_incident_id(), client.standing
+        subjects, standing = await self._count_strike(assessment, case, client)
+        good = (Standing.NORMAL, Standing.SLOWED)
+        gently = self._settings.override_mode == "clarify" and before.standing in good and standing.standing in good
+        reason = "clarify" if gently else "unsafe"
         recorded = await self._record_verdict(assessment, case, f"{reason}:{incident}")
         LOG.warning(
             "unsafe request: incident=%s client=%s reason=%s by=%s rules=%s mode=%s strikes=%d counted=%s",
             incident,
-            # A keyed hash, by which `lockgate gate bans` knows them.
-            sender.subjects[0].key[:12],
+            # The keyed hash that `lockgate gate bans` lists.
+            client.subjects[0].key[:12],
             label(assessment.reason),
             label(assessment.provider),
             ",".join(map(label, assessment.rules)) or "-",
-            mode_from_standing(judged) or "-",
-            judged.strikes,
+            mode_from_standing(standing) or "-",
+            standing.strikes,
             ",".join(subject.kind for subject in subjects) or "no",
         )
-        # An id that the journal does not have would send people looking for it; the log above has it in any case.
-        return Stop(reason, judged=judged, incident=incident if recorded else "")
+        # People would search the journal in vain for an incident that it does not have; the log has it in any case.
+        return Stop(reason, judged=standing, incident=incident if recorded else "")
+
+    async def _count_strike(
+        self, assessment: Assessment, case: ParsedRequest, client: _Client
+    ) -> tuple[tuple[Subject, ...], ClientStanding]:
+        """Return the subjects that the strike counts against, and the standing after it."""
+        subjects = client.subjects
+        if await self._judge.is_unsafe_only_outside(case):
+            subjects = tuple(subject for subject in subjects if subject.kind == NETWORK)
+        elif assessment.reason == RULES and await self._judge.is_only_mentioned(case):
+            subjects = self._ladder.subjects_to_strike(subjects)
+        if not subjects:
+            return subjects, client.standing
+        try:
+            return subjects, await self._ask_ladder(self._ladder.record_unsafe, subjects)
+        except Stop:
+            # The request is refused in any case.
+            return subjects, client.standing
 
     async def _record_verdict(self, assessment: Assessment, case: ParsedRequest, acted: str) -> bool:
-        """Whether the journal has it, where there is one."""
+        """Return whether the journal has the verdict; True where there is no journal."""
         if self._journal is None:
             return True
-        # Without its key nobody finds a short body by trying.
+        # Keyed, so that a reader of the journal cannot find a short body by trying.
         digest = assessment.digest or new_hmac(_DIGEST_KEY, case.body, "sha256").hexdigest()
         work = partial(
             record_assessment,
@@ -460,12 +443,12 @@ class AbuseGateMiddleware:
             reason=assessment.reason,
             by=assessment.provider,
             rules=assessment.rules,
-            # What lets a request pass outlives this process, and everything else a power cut too.
+            # A record of a request that passed survives this process; every other one survives a power cut too.
             durable=acted != "allow",
         )
         try:
-            await run_in_pool(self._recording, work, self._settings.verdict_timeout_s, case.whom)
-        except Exception as error:  # noqa: BLE001 - a journal that breaks its promise has not kept it
+            await run_in_pool(self._journal_pool, work, self._settings.verdict_timeout_s, case.whom)
+        except Exception as error:  # noqa: BLE001 - the edge to a journal: a record that failed is not recorded
             self._report_failure("journal", error)
             return False
         return True
@@ -476,27 +459,18 @@ class AbuseGateMiddleware:
         began = perf_counter()
         try:
             self._read_head(scope)
-            judged = await self._check_standing(self._identify(scope))
-            # Nobody reads the messages, so nobody would see a tool in them.
-            if judged.standing is Standing.EXECUTE_LOCKED:
-                raise Stop("tools-locked", judged=judged)
+            standing = await self._check_standing(self._identify(scope))
+            # The gate does not read the messages, so it would not see tools in them.
+            if standing.standing is Standing.EXECUTE_LOCKED:
+                raise Stop("tools-locked", judged=standing)
             if self._settings.websockets != "unsafe_allow":
-                raise Stop("websocket", judged=judged)
+                raise Stop("websocket", judged=standing)
         except Stop as stop:
-            self._count_outcome(stop.told.outcome, began)
-            self._metrics.gate_refusals.add(stop.reason)
-            if "websocket.http.response" in (scope.get("extensions") or {}):
-                for message in stop.messages(scope, unread=False):
-                    await send(message)
-            else:
-                await send({"type": "websocket.close", "code": 1008, "reason": ""})
+            await self._refuse(stop, scope, send, began, unread=False)
             return
         self._count_outcome("unclear", began)
-        await self._app(
-            strip_guardrail_headers(scope),
-            receive,
-            send_with_headers(send, guardrail_headers("unclear", mode_from_standing(judged))),
-        )
+        headers = guardrail_headers("unclear", mode_from_standing(standing))
+        await self._app(strip_guardrail_headers(scope), receive, send_with_headers(send, headers))
 
     def _close_on_shutdown(self, send: Send) -> Send:
         async def closing(message: Message) -> None:
@@ -506,24 +480,29 @@ class AbuseGateMiddleware:
 
         return closing
 
+    async def _refuse(self, stop: Stop, scope: Scope, send: Send, began: float, *, unread: bool) -> None:
+        self._count_outcome(stop.told.outcome, began)
+        self._metrics.gate_refusals.add(stop.reason)
+        if scope["type"] == "websocket" and "websocket.http.response" not in (scope.get("extensions") or {}):
+            await send({"type": "websocket.close", "code": 1008, "reason": ""})
+            return
+        for message in stop.messages(scope, unread=unread):
+            await send(message)
+
     def _count_outcome(self, outcome: str, began: float) -> None:
         self._metrics.gated.add(outcome)
         self._metrics.gate_seconds.observe(perf_counter() - began, outcome)
 
     def _report_failure(self, part: str, error: Exception) -> None:
-        """Somebody who should have answered did not. The type only: an error's words may quote what it was about."""
         self._metrics.gate_errors.add(part)
-        # All are counted; of thousands in a second one is logged.
-        now = perf_counter()
-        if now - self._logged.get(part, -1.0) >= 1.0:
-            self._logged[part] = now
-            LOG.warning("%s failed: error=%s", part, label(type(error).__name__))
+        report_failure(f"abuse_gate.{part}", error)
 
     def _log_identity_error(self, error: Exception) -> None:
-        """Once, in words of ours: whoever wrote the code that says who asks has to know what is wrong with it."""
-        if isinstance(error, Unidentified) and error.message not in self._logged and len(self._logged) < 64:
-            self._logged[error.message] = 0.0
-            LOG.error("%s; %s", error.message, error.hint)
+        """Log once, in our own words, what is wrong with the application's `principal` function."""
+        if isinstance(error, Unidentified) and error.message not in self._explained:
+            if len(self._explained) < _MAX_EXPLAINED:
+                self._explained.add(error.message)
+                LOG.error("%s; %s", error.message, error.hint)
 
 
 def _new_incident_id() -> str:

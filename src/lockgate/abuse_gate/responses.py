@@ -1,35 +1,28 @@
-"""What the abuse gate says: its answers, its headers, and the messages it passes on with them."""
+"""The abuse gate's answers and headers, and how the application's messages pass with them."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from lockgate.abuse_gate.ladder import ClientStanding
+from lockgate.runtime.asgi import Header, Message, Receive, Scope, Send, json_bytes, json_headers, response_messages
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
-Headers = Sequence[tuple[bytes, bytes]]
+Headers = Sequence[Header]
 
-# All that the headers can say, besides an incident's id.
+# All values that the headers can have, besides an incident's id.
 DECISIONS: Final = ("allow", "unclear", "clarify", "deny")
 MODES: Final = ("execute_locked", "full_quarantine", "slowed", "degraded")
 _HEADER_PREFIX = b"x-guardrail-"
-# Nearly all names begin otherwise.
-_FIRST = (b"x", b"X")
-# In a message that starts an answer: it is ours, from behind the gate. Only code in this process can write it.
+# Marks the start of an answer that the gate itself sends from behind the gate. Only code in this process can set it.
 OWN_ANSWER: Final = "lockgate.own"
 _REASON = re.compile("[a-z0-9][a-z0-9:-]{0,39}")
 _WITH_HEADERS = ("http.response.start", "http.response.trailers", "websocket.accept", "websocket.http.response.start")
 
 
 class StopAnswer(NamedTuple):
-    """What becomes of a request that is not passed on."""
+    """The answer to a request that is not passed on."""
 
     status: int
     outcome: str
@@ -61,7 +54,7 @@ ANSWERS: Final[Mapping[str, StopAnswer]] = {
 
 
 class Stop(Exception):
-    """The request goes no further: `reason` is one of ANSWERS, or one of the parser's with its own status."""
+    """The request is not passed on. `reason` is a key of ANSWERS, or one of the parser's with its own status."""
 
     def __init__(
         self, reason: str, *, status: int = 0, judged: ClientStanding | None = None, incident: str = ""
@@ -75,34 +68,34 @@ class Stop(Exception):
         self.reason, self.told = reason, told
 
     def messages(self, scope: Scope, *, unread: bool) -> tuple[Message, Message]:
-        """The whole answer; `unread`, and the rest of the body is still to come."""
+        """Return the whole answer; `unread` says that the client may still be sending its body."""
         status, _, message = self.told
-        error = {"type": "guardrail", "code": self.reason, "message": message}
-        error |= {"incident_id": self.incident} if self.incident else {}
-        content = json.dumps({"type": "error", "error": error}, separators=(",", ":")).encode("ascii")
+        content = error_body(self.reason, message, self.incident)
+        decision = "clarify" if self.reason == "clarify" else "deny"
         headers = [
-            (b"content-type", b"application/json"),
-            (b"content-length", b"%d" % len(content)),
+            *json_headers(content),
             (b"cache-control", b"no-store"),
-            *guardrail_headers(
-                "clarify" if self.reason == "clarify" else "deny", mode_from_standing(self.judged), self.incident
-            ),
+            *guardrail_headers(decision, mode_from_standing(self.judged), self.incident),
         ]
         if status in (429, 503):
             left_s = self.judged.retry_after_s if self.judged is not None and status == 429 else 1
             headers.append((b"retry-after", b"%d" % max(1, left_s)))
         if unread and str(scope.get("http_version", "")).startswith("1"):
-            # What is still to come of the body is nobody's, least of all the next request.
+            # The rest of the body must not be read as the next request.
             headers.append((b"connection", b"close"))
         kind = "http.response" if scope["type"] == "http" else "websocket.http.response"
-        shown = b"" if scope.get("method") == "HEAD" else content
-        return (
-            {"type": f"{kind}.start", "status": status, "headers": headers},
-            {"type": f"{kind}.body", "body": shown, "more_body": False},
-        )
+        return response_messages(status, b"" if scope.get("method") == "HEAD" else content, headers, kind=kind)
+
+
+def error_body(code: str, message: str, incident: str = "") -> bytes:
+    """Return the JSON of an error answer."""
+    error = {"type": "guardrail", "code": code, "message": message}
+    error |= {"incident_id": incident} if incident else {}
+    return json_bytes({"type": "error", "error": error})
 
 
 def mode_from_standing(judged: ClientStanding | None) -> str:
+    """Return the value of X-Guardrail-Mode, or an empty text for the ordinary mode."""
     if judged is None:
         return ""
     standing = judged.standing
@@ -110,6 +103,7 @@ def mode_from_standing(judged: ClientStanding | None) -> str:
 
 
 def guardrail_headers(decision: str, mode: str, incident: str = "") -> Headers:
+    """Return the gate's headers; an empty mode or incident has none."""
     found = [(b"x-guardrail-decision", decision.encode("ascii"))]
     if mode:
         found.append((b"x-guardrail-mode", mode.encode("ascii")))
@@ -119,32 +113,23 @@ def guardrail_headers(decision: str, mode: str, incident: str = "") -> Headers:
 
 
 def strip_guardrail_headers(scope: Scope) -> Scope:
-    """The scope without headers that only the gate may set; the very same one where there are none."""
-    for name, _ in scope["headers"]:
-        if (type(name) is not bytes or name[:1] in _FIRST) and _is_guardrail_header(name):
-            return {
-                **scope,
-                "headers": [(name, value) for name, value in scope["headers"] if not _is_guardrail_header(name)],
-            }
-    return scope
+    """Return the scope without headers that only the gate may set; the same object if there are none."""
+    kept = _without_guardrail_headers(scope["headers"])
+    return scope if len(kept) == len(scope["headers"]) else {**scope, "headers": kept}
 
 
 def send_with_headers(send: Send, added: Headers) -> Send:
-    """The application's answer with our headers, and with none that only looks like one of them."""
+    """Return a `send` that replaces the gate's headers in the application's answer with these."""
 
-    # Not a coroutine of its own: the server's is the one to wait for.
+    # Not a coroutine function: the application awaits the server's `send` directly.
     def passed_on(message: Message) -> Awaitable[None]:
         kind = message["type"]
         if kind in _WITH_HEADERS:
             if OWN_ANSWER in message:
-                # Not the application's answer but one of ours in its place, which says itself what it is.
+                # The gate's own answer in place of the application's; it has its headers already.
                 message = {key: value for key, value in message.items() if key != OWN_ANSWER}
             else:
-                kept = [
-                    (name, value)
-                    for name, value in message.get("headers", ())
-                    if (type(name) is bytes and name[:1] not in _FIRST) or not _is_guardrail_header(bytes(name))
-                ]
+                kept = _without_guardrail_headers(message.get("headers", ()))
                 message = {**message, "headers": kept if kind == "http.response.trailers" else [*kept, *added]}
         return send(message)
 
@@ -152,7 +137,7 @@ def send_with_headers(send: Send, added: Headers) -> Send:
 
 
 def replay_body(body: bytes, receive: Receive, taken: Callable[[], None]) -> Receive:
-    """The body again, and then whatever comes after it; `taken` is called when nobody but the application holds it."""
+    """Return a `receive` that gives the body first; it calls `taken` when only the application holds the body."""
     pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
     del body
 
@@ -165,6 +150,10 @@ def replay_body(body: bytes, receive: Receive, taken: Callable[[], None]) -> Rec
     return again
 
 
+def _without_guardrail_headers(headers: Iterable[Header]) -> list[Header]:
+    return [(name, value) for name, value in headers if not _is_guardrail_header(name)]
+
+
 def _is_guardrail_header(name: bytes) -> bool:
-    # Also with underscores: behind WSGI and some proxies the two are one name.
+    # Also with underscores: behind WSGI and some proxies both spellings are one name.
     return name.lower().replace(b"_", b"-").startswith(_HEADER_PREFIX)

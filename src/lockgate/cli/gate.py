@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from lockgate.abuse_gate.identity import Identity
     from lockgate.abuse_gate.middleware import AbuseGateMiddleware
     from lockgate.abuse_gate.proxy.reverse_proxy import Upstream
-    from lockgate.abuse_gate.responses import App
     from lockgate.cli.parser import Parser
+    from lockgate.runtime.asgi import App
     from lockgate.settings.abuse_gate import AbuseSettings
     from lockgate.settings.config import Settings
 

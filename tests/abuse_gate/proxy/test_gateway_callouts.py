@@ -251,7 +251,7 @@ def test_without_a_key_there_is_only_a_network(headers: list[tuple[bytes, bytes]
 
 
 def test_header_names_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(InvalidConfig, match="either"):
+    with pytest.raises(InvalidConfig, match="both"):
         HeaderIdentity(SECRET, ["10.0.0.1"], user_header="x-user", key_header="authorization")
     with pytest.raises(InvalidConfig, match="ABUSE_TRUSTED_PROXIES"):
         HeaderIdentity(SECRET, user_header="x-user")

@@ -51,7 +51,7 @@ def test_what_was_killed_right_after_keeping_is_kept(path: Path, bans: SqliteBan
         "import os, sys\nfrom pathlib import Path\nfrom lockgate.core.requests.strikes import *\n"
         "from lockgate.abuse_gate.stores.bans_sqlite import SqliteBans\n"
         "bans = SqliteBans(Path(sys.argv[1]), LadderSettings())\n"
-        f"bans.keep([(Subject('principal', 'c' * 32), Known((), 900, 0))], {NOW})\nos._exit(9)"
+        f"bans.keep([(Subject('principal', 'c' * 32), SharedRecord((), 900, 0))], {NOW})\nos._exit(9)"
     )
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     assert subprocess.run([sys.executable, "-c", code, str(path)], env=environ, timeout=60).returncode == 9

@@ -1,11 +1,11 @@
-"""Callouts: gateways that people run already ask the abuse gate about a request, and do as it says.
+"""Callouts: other gateways ask the abuse gate about a request, and do as it says.
 
-1. Envoy's ext_authz over HTTP sends the request itself, under a prefix. It goes through the gate as any other, and what
-   it would get is what Envoy does: 200 is leave, anything else is for the client.
-2. LiteLLM's generic guardrail API sends a description of the request. It is made a chat again and goes through the same
-   gate; every answer that is not leave is `BLOCKED`.
+1. Envoy's ext_authz over HTTP sends the request itself, under a prefix. It goes through the gate as any other.
+   To Envoy, 200 means allow, and it passes every other answer on to the client.
+2. LiteLLM's generic guardrail API sends a description of the request. It becomes a chat again and goes through the same
+   gate; every answer but 200 is `BLOCKED`.
 
-Both say who the client is, so both have to be the gateway they say they are: Envoy by its address, LiteLLM by a token.
+Both say who the client is, so both have to prove that they are the gateway: Envoy by its address, LiteLLM by a token.
 """
 
 from __future__ import annotations
@@ -23,37 +23,53 @@ from lockgate.abuse_gate.identity import AmbiguousCredential, Identity, Name, pa
 from lockgate.abuse_gate.proxy.server import send_error
 from lockgate.abuse_gate.request.conversation import SETTING_KEYS
 from lockgate.abuse_gate.request.json_body import UnreadableRequest, read_json
-from lockgate.abuse_gate.responses import App, Message, Receive, Scope, Send, Stop
+from lockgate.abuse_gate.responses import Stop
 from lockgate.core.errors import InvalidConfig
+from lockgate.runtime.asgi import (
+    App,
+    BodyLimits,
+    BodyReader,
+    BodyTooLarge,
+    BodyTooSlow,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    UnexpectedMessage,
+    json_bytes,
+    json_headers,
+    run_lifespan,
+    send_response,
+)
 
 EXT_AUTHZ: Final = "/ext_authz"
 LITELLM: Final = "/beta/litellm_basic_guardrail_api"
 MIN_TOKEN: Final = 16
-# Of what a gateway says about itself nothing is the client's, nor anybody's words.
+# Envoy's own headers: the client did not send them, and they hold no words.
 _ENVOY_HEADERS: Final = (b"x-envoy-", b"x-request-id")
 _PARTIAL_BODY: Final = b"x-envoy-auth-partial-body"
 _WITHOUT_BODY: Final = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
 _MESSAGES: Final = {
-    "only-requests": "answers are not looked at here: set the guardrail's mode to pre_call",
-    "nothing-to-judge": "the request says nothing that could be looked at",
+    "only-requests": "the gate does not check answers: set the guardrail's mode to pre_call",
+    "nothing-to-judge": "the request has no content to check",
 }
 _NOTHING: Final[frozenset[str]] = frozenset()
 _TOOLS: Final = ("tools", "functions", "tool_choice", "function_call")
-# Small enough to be read on the loop.
+# Small enough to be parsed on the event loop.
 _SMALL: Final = 65_536
-# A key is written in one way. Of any other (no word before it, a sign between the two, a third word, quotation marks)
-# one upstream makes something of its own and another nothing: the same key would be a new client each time.
+# One spelling of a key is accepted. Upstreams read other spellings (no scheme, another separator, quotation marks) in
+# different ways, so a client could appear as a new one each time with the same key.
 _AUTHORIZATION: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*) ([A-Za-z0-9._~+/-]+=*)")
 _KEY: Final = re.compile(r"""[^,;"'\\\x00-\x20\x7f-\U0010ffff]+""")
 
 
 class HeaderIdentity(Identity):
-    """Knows who asks by a header, where that header can be believed.
+    """Identifies clients by a header, if that header can be believed.
 
-    `user_header` holds the name of whoever a trusted proxy has authenticated. It counts from these proxies only, which
-    have to take out what a client sends under that name. `key_header` holds each client's own key, which the upstream
-    checks: whoever writes down another's key has it, and with one that is made up gets nothing. A key that could be
-    written in another way and still be the same to an upstream is refused.
+    `user_header` holds the user that a trusted proxy has authenticated. It counts from these proxies only, which have
+    to remove it from client requests. `key_header` holds each client's own key, which the upstream checks: a client
+    that sends another client's key has it already, and a made-up key gets nothing. A key that an upstream could also
+    read in another spelling is refused.
     """
 
     def __init__(
@@ -61,18 +77,18 @@ class HeaderIdentity(Identity):
     ) -> None:
         super().__init__(secret, self._principal_from_header, trusted_proxies)
         if user_header and key_header:
-            raise InvalidConfig("who asks is either in a user header or in a key header", hint="name one of them")
+            raise InvalidConfig("both a user header and a key header are given", hint="name one of them")
         if user_header and not trusted_proxies:
             raise InvalidConfig(
-                "a user header needs ABUSE_TRUSTED_PROXIES: anybody can write one",
+                "a user header needs ABUSE_TRUSTED_PROXIES: any client can send one",
                 hint="name the addresses of the proxy that authenticates",
             )
         self._user, self._key = user_header.lower().encode("ascii"), key_header.lower().encode("ascii")
-        # A key is checked by the upstream, and only after the gate.
-        self.is_checked = not key_header
+        # The upstream checks the key, after the gate.
+        self.is_verified = not key_header
 
     def trusts(self, scope: Scope) -> bool:
-        """Whether the connection comes from a trusted proxy."""
+        """Return whether the connection comes from a trusted proxy."""
         client = scope.get("client")
         return self.trusts_address(parse_address(client[0]) if client else None)
 
@@ -82,8 +98,8 @@ class HeaderIdentity(Identity):
             return principal_from_scope(scope)
         values = {value for given, value in scope["headers"] if given.lower() == name}
         if len(values) > 1:
-            # The upstream reads one of them, and nobody knows which.
-            raise AmbiguousCredential("a header that says who asks stands there twice")
+            # The upstream reads one of them, and the gate cannot know which.
+            raise AmbiguousCredential("the header that identifies the client is given twice")
         value = next(iter(values), b"").decode("latin-1").strip(" \t")
         if not value:
             return None
@@ -93,35 +109,35 @@ class HeaderIdentity(Identity):
 
 
 def _key_from_authorization(value: str) -> str:
-    """The key in `Authorization: KIND KEY`, whatever its kind is called."""
+    """Return the key in `Authorization: KIND KEY`, for any kind."""
     found = _AUTHORIZATION.fullmatch(value)
     if found is None:
-        raise AmbiguousCredential("an authorization has to be one word that says what kind it is, a space, and a key")
+        raise AmbiguousCredential("an Authorization header must be a kind, one space, and a key")
     key = found[2]
-    # What ends like base64 may be read by decoding it, and many texts decode to the same.
+    # An upstream may decode what ends like base64, and many texts decode to the same bytes.
     padded = found[1].lower() == "basic" or key.endswith("=")
     if padded and not (_is_canonical_base64(key, "+/", padded=True) or _is_canonical_base64(key, "-_", padded=True)):
-        raise AmbiguousCredential("a key that is not encoded as it should be")
+        raise AmbiguousCredential("the key is not canonical base64")
     return _check_token_encoding(key)
 
 
 def _key_from_header(value: str) -> str:
-    """The key that is all of a header."""
+    """Return the key that is the whole header."""
     if _KEY.fullmatch(value) is None:
-        raise AmbiguousCredential("a key has to be one word")
+        raise AmbiguousCredential("a key must be one word")
     return _check_token_encoding(value)
 
 
 def _check_token_encoding(key: str) -> str:
     signed = key.split(".")
-    # So may the signature of a token.
+    # The same holds for the signature of a token.
     if len(signed) == 3 and key.startswith("ey") and not _is_canonical_base64(signed[2], "-_", padded=False):
-        raise AmbiguousCredential("a token that is not encoded as it should be")
+        raise AmbiguousCredential("the token is not canonical base64")
     return key
 
 
 def _is_canonical_base64(text: str, letters: str, *, padded: bool) -> bool:
-    """Whether this is how its bytes are written in base64, and not one of the other texts that decode to them."""
+    """Return whether a text is the one that base64 writes for its bytes; other texts decode to the same bytes."""
     try:
         data = base64.b64decode(text if padded else text + "=" * (-len(text) % 4), letters.encode(), validate=True)
     except ValueError:
@@ -131,8 +147,11 @@ def _is_canonical_base64(text: str, letters: str, *, padded: bool) -> bool:
 
 
 class LiteLLMIdentity(Identity):
-    """Knows LiteLLM's clients by their keys. Where they connect from LiteLLM does not say, so a key is a network too:
-    its own address would be everybody's."""
+    """Identifies LiteLLM's clients by their keys.
+
+    LiteLLM does not say where a client connects from, and its own address is the same for all. So a key is a network
+    too.
+    """
 
     def network_of(self, scope: Scope) -> str:
         holder = principal_from_scope(scope)
@@ -140,22 +159,18 @@ class LiteLLMIdentity(Identity):
 
 
 async def allow_all(scope: Scope, receive: Receive, send: Send) -> None:
-    """What stands behind the gate of a callout: it only ever says yes."""
+    """Answer 200: the application behind the gate of a callout, which decides nothing itself."""
     if scope["type"] == "lifespan":
-        while True:
-            message = await receive()
-            await send({"type": f"{message['type']}.complete"})
-            if message["type"] == "lifespan.shutdown":
-                return
+        await run_lifespan(receive, send)
+        return
     if scope["type"] == "http":
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await send_response(send, 200, headers=[(b"content-length", b"0")])
     else:
         await send({"type": "websocket.close", "code": 1008, "reason": ""})
 
 
 class ExtAuthz:
-    """Envoy's ext_authz: `gate` is the abuse gate around `allowed`, with this `identity`."""
+    """Envoy's ext_authz: `gate` is the abuse gate around `allow_all`, with this `identity`."""
 
     def __init__(self, gate: App, identity: HeaderIdentity, prefix: str = EXT_AUTHZ) -> None:
         self._gate, self._identity, self._prefix = gate, identity, prefix.rstrip("/")
@@ -166,13 +181,11 @@ class ExtAuthz:
         elif not self._identity.trusts(scope):
             await send_error(send, 403, "not-a-gateway", "only a trusted proxy may ask here", close=True)
         elif not scope["path"].startswith(f"{self._prefix}/"):
-            # A gateway without the prefix would let its clients choose what they are asked about.
+            # Without the prefix, a client could choose the path that the gate checks.
             await send_error(send, 404, "not-found", f"the path must begin with {self._prefix}/", close=True)
         elif scope["method"] not in _WITHOUT_BODY and not any(name == _PARTIAL_BODY for name, _ in scope["headers"]):
-            # Every body would be an empty one then, and harmless.
-            await send_error(
-                send, 400, "body-not-sent", "no body came along: Envoy needs with_request_body", close=True
-            )
+            # Every body would seem empty then, and harmless.
+            await send_error(send, 400, "body-not-sent", "Envoy sent no body: it needs with_request_body", close=True)
         else:
             try:
                 asked = self._client_request(scope)
@@ -183,13 +196,13 @@ class ExtAuthz:
                 await self._gate(asked, receive, send)
 
     def _client_request(self, scope: Scope) -> Scope:
-        """The request as the client sent it; Stop for one of which not all has come."""
+        """Return the request as the client sent it; raise Stop if Envoy did not send all of it."""
         headers = [(name.lower(), value) for name, value in scope["headers"]]
         partial = [value for name, value in headers if name == _PARTIAL_BODY]
         if partial not in ([], [b"false"]):
             raise Stop("body-too-large")
         if partial and not any(name == b"content-type" for name, _ in headers):
-            # Nor is it known then whether the body is compressed: both come with the same list of headers.
+            # Then content-encoding is missing as well, which the same setting of Envoy lists.
             raise Stop("bad-content-type", status=415)
         cut = len(self._prefix)
         raw = scope.get("raw_path") or scope["path"].encode("utf-8")
@@ -203,9 +216,9 @@ class _GuardrailQuestion(NamedTuple):
 
 
 class LiteLLMGuardrail:
-    """LiteLLM's generic guardrail API: `gate` is the abuse gate around `allowed`, with a `Keyholders`.
+    """LiteLLM's generic guardrail API: `gate` is the abuse gate around `allow_all`, with a `LiteLLMIdentity`.
 
-    `token` is what LiteLLM sends as its `api_key`. `max_bytes` is for its description, which says most things twice.
+    LiteLLM sends `token` as its `api_key`. `max_bytes` limits its description, which says most things twice.
     """
 
     def __init__(self, gate: App, token: str, *, max_bytes: int = 4 << 20, read_s: float = 15.0) -> None:
@@ -214,7 +227,7 @@ class LiteLLMGuardrail:
                 f"the token for LiteLLM must have at least {MIN_TOKEN} characters",
                 hint="make one: python3 -c 'import secrets; print(secrets.token_urlsafe(32))'",
             )
-        self._gate, self._max_bytes, self._read_s = gate, max_bytes, read_s
+        self._gate, self._limits = gate, BodyLimits(max_bytes, read_s, read_s)
         self._token = sha256(token.encode("utf-8")).digest()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -223,54 +236,46 @@ class LiteLLMGuardrail:
         elif not self._is_gateway(scope):
             await send_error(send, 401, "not-a-gateway", "only LiteLLM with its token may ask here", close=True)
         elif scope["path"] != LITELLM or scope["method"] != "POST":
-            await send_error(send, 404, "not-found", f"POST {LITELLM} is all there is here", close=True)
+            await send_error(send, 404, "not-found", f"the only route here is POST {LITELLM}", close=True)
         else:
             answer = await self._answer_question(scope, receive)
             if answer is not None:
-                content = json.dumps(answer).encode("ascii")
-                headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(content))]
-                await send({"type": "http.response.start", "status": 200, "headers": headers})
-                await send({"type": "http.response.body", "body": content, "more_body": False})
+                content = json_bytes(answer)
+                await send_response(send, 200, content, json_headers(content))
 
     def _is_gateway(self, scope: Scope) -> bool:
         given = [value for name, value in scope["headers"] if name.lower() == b"x-api-key"]
-        # Hashed, so that the time it takes says nothing about either.
+        # Hashed, so that the time taken reveals nothing about either.
         return len(given) == 1 and hmac.compare_digest(sha256(given[0]).digest(), self._token)
 
     async def _answer_question(self, scope: Scope, receive: Receive) -> dict[str, str] | None:
-        """What LiteLLM is told; None when it does not wait for it any more."""
+        """Return the answer for LiteLLM; None if it has left."""
         try:
-            body = await self._read(receive)
+            body = await self._read_description(receive)
             described = None if body is None else await _parse_question(body)
         except Stop as stop:
             return _blocked_answer(stop.reason, _MESSAGES.get(stop.reason, stop.told.message))
         return None if described is None else await self._ask_gate(scope, described, receive)
 
-    async def _read(self, receive: Receive) -> bytes | None:
-        body, more = bytearray(), True
+    async def _read_description(self, receive: Receive) -> bytes | None:
         try:
-            async with asyncio.timeout(self._read_s):
-                while more:
-                    message = await receive()
-                    if message["type"] != "http.request":
-                        return None
-                    body += message.get("body", b"")
-                    more = bool(message.get("more_body", False))
-                    if len(body) > self._max_bytes:
-                        raise Stop("body-too-large")
-        except TimeoutError:
+            return await BodyReader(receive, self._limits).read()
+        except BodyTooLarge:
+            raise Stop("body-too-large") from None
+        except BodyTooSlow:
             raise Stop("body-too-slow") from None
-        return bytes(body)
+        except UnexpectedMessage:
+            return None
 
     async def _ask_gate(self, scope: Scope, described: _GuardrailQuestion, receive: Receive) -> dict[str, str] | None:
-        body = json.dumps(described.chat).encode("ascii")
+        body = json_bytes(described.chat)
         asked: Scope = {
             **scope,
             "path": "/",
             "raw_path": b"/",
             "query_string": b"",
-            "headers": [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))],
-            # A new one: what stands in it already belongs to the whole server.
+            "headers": json_headers(body),
+            # A new one: all requests of the server share the `state` that is there.
             "state": {"principal": described.holder} if described.holder else {},
         }
         pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
@@ -309,21 +314,15 @@ async def _parse_question(body: bytes) -> _GuardrailQuestion:
 
 
 def _question_from_body(body: bytes) -> _GuardrailQuestion:
-    """The request that LiteLLM describes as a chat, and whose key it came with; Stop for what is none."""
+    """Return the described request as a chat, with the client's key; raise Stop if it is not a request."""
     value = read_json(body.decode("utf-8"))
     if not isinstance(value, dict) or value.get("input_type") != "request":
-        # To let a model's answer pass unseen would be to say that it was looked at.
+        # Passing a model's answer would claim that the gate has checked it.
         raise Stop("only-requests", status=400)
     messages = value.get("structured_messages") or []
-    known = set(_iter_strings(messages, SETTING_KEYS))
     chat: dict[str, object] = {"messages": messages} if messages else {}
-    for key in ("texts", "images", "tool_calls"):
-        # They repeat what is in the messages, but do not say whose it is: a tool's words would be the client's.
-        listed = _as_list(value.get(key) or [])
-        # A call is in a message only where that says so: the same words in it are none.
-        said = known if key != "tool_calls" or any(map(_has_calls, _as_list(messages))) else _NOTHING
-        rest = [each for each in listed if not all(text in said for text in _iter_strings(each, SETTING_KEYS))]
-        chat |= {"prompt" if key == "texts" else key: rest} if rest else {}
+    for key, new in _new_content(value, messages):
+        chat |= {"prompt" if key == "texts" else key: new} if new else {}
     chat |= {name: value[name] for name in _TOOLS if value.get(name)}
     if not chat:
         raise Stop("nothing-to-judge", status=400)
@@ -331,6 +330,19 @@ def _question_from_body(body: bytes) -> _GuardrailQuestion:
     # Not the end user's id, which the client chooses.
     holder = about.get("user_api_key_hash") if isinstance(about, dict) else None
     return _GuardrailQuestion(chat, holder if isinstance(holder, str) else "")
+
+
+def _new_content(value: Mapping[str, Any], messages: object) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the texts, images and calls that the messages do not have.
+
+    LiteLLM repeats the messages there without saying whose words they are: a tool's words would be the client's.
+    """
+    known = set(_iter_strings(messages, SETTING_KEYS))
+    for key in ("texts", "images", "tool_calls"):
+        # A message has a call only if it says so: the same words in it are no call.
+        said = known if key != "tool_calls" or any(map(_has_calls, _as_list(messages))) else _NOTHING
+        listed = _as_list(value.get(key) or [])
+        yield key, [each for each in listed if not all(text in said for text in _iter_strings(each, SETTING_KEYS))]
 
 
 def _has_calls(message: object) -> bool:
@@ -342,13 +354,13 @@ def _as_list(value: object) -> list[Any]:
 
 
 def _iter_strings(value: object, but: frozenset[str] = _NOTHING) -> Iterator[str]:
-    """Every text in a JSON value, keys too, but for those under some keys; how deep it is has been checked."""
+    """Yield every text and key in a JSON value, but not the texts under the keys in `but`. Its depth is bounded."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for key, item in value.items():
             yield key
-            # What is not read as words there is not known.
+            # The gate does not read these as words, so they do not count as known.
             if key not in but:
                 yield from _iter_strings(item, but)
     elif isinstance(value, list):

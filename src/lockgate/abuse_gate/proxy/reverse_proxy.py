@@ -1,11 +1,11 @@
-"""A reverse proxy to one upstream, for `lockgate gate`: what the gate lets through goes there, and nowhere else.
+"""A reverse proxy to one upstream, for `lockgate gate`: requests that the gate lets through go there only.
 
-1. Where it goes was settled at the start. A client chooses the path below it and the query, in letters that every
-   server reads alike; never the host, and never a way out of the upstream's own path.
-2. How a request is divided is said anew. One whose length could be read in two ways is refused, so that nothing in a
-   body is ever a second request.
-3. Bodies pass as they come, both ways: nothing is unpacked, followed or kept.
-4. An answer that ends too early ends too early for the client as well. It never looks like a whole one.
+1. The operator sets the upstream at the start. A client chooses the path below it and the query, in characters that
+   every server reads alike; never the host, and never a way out of the upstream's own path.
+2. The proxy writes the framing of a request anew. It refuses a request with two possible lengths, so that a body never
+   contains a second request.
+3. Bodies pass as they come, both ways: the proxy does not unpack them, follow redirects or keep cookies.
+4. An answer that ends early ends early for the client as well. It never looks complete.
 
 Needs the extra `server`.
 """
@@ -24,32 +24,30 @@ from urllib.parse import quote, unquote, urlsplit
 import httpx2
 
 from lockgate.abuse_gate.proxy.server import send_error
-from lockgate.abuse_gate.responses import Receive, Scope, Send
 from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.core.journal.record import label
+from lockgate.runtime.asgi import Header, Receive, Scope, Send, run_lifespan
 from lockgate.runtime.http_post import read_surplus, tls_context
 
 LOG = logging.getLogger("lockgate.proxy")
 
-Header = tuple[bytes, bytes]
-
-# Between two machines only: neither side's are the other's business.
+# Hop-by-hop headers, which hold for one connection only.
 _HOP: Final = frozenset(
     b"connection http2-settings keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer"
     b" transfer-encoding upgrade".split()
 )
-# `expect` has been answered by our own server. The others say who the client is, and it is the client who wrote them.
+# The server has answered `expect` already. The others claim who the client is, and the client wrote them.
 _NOT_PASSED_ON: Final = _HOP | {b"host", b"content-length", b"expect", b"forwarded", b"x-real-ip"}
-# Would send the client to the upstream by a way that does not lead through here.
+# Would send the client to the upstream directly, around the gate.
 _NOT_PASSED_BACK: Final = _HOP | {b"alt-svc"}
 _VISIBLE = re.compile(rb"[!-~]*")
 _METHOD = re.compile("[A-Z][A-Z-]{0,31}")
 _ERRORS: Final = {
     code: (status, code, message)
     for code, status, message in (
-        ("bad-target", 400, "the path or the method is not one that can be passed on"),
+        ("bad-target", 400, "the path or the method cannot be passed on"),
         ("websocket", 403, "websockets are not passed on"),
-        ("bad-framing", 400, "the headers say in two ways where the request ends, or for whom it is"),
+        ("bad-framing", 400, "the headers give the length or the host of the request in two ways"),
         ("upstream-down", 502, "the upstream cannot be reached, or does not speak HTTP"),
         ("upstream-slow", 504, "the upstream did not answer in time"),
     )
@@ -57,7 +55,7 @@ _ERRORS: Final = {
 
 
 class Upstream(NamedTuple):
-    """Where everything goes: `origin` with scheme and port, `host` as the header says it, `base` before each path."""
+    """The one target: `origin` with scheme and port, `host` for the header, `base` in front of each path."""
 
     origin: str
     host: str
@@ -65,7 +63,7 @@ class Upstream(NamedTuple):
 
     @property
     def is_in_clear(self) -> bool:
-        """Whether keys and prompts can be read on the way there."""
+        """Whether keys and prompts travel unencrypted to another machine."""
         if self.origin.startswith("https:"):
             return False
         name = urlsplit(self.origin).hostname or ""
@@ -75,17 +73,17 @@ class Upstream(NamedTuple):
 
 
 def parse_upstream(text: str) -> Upstream:
-    """The upstream that a URL names, or InvalidConfig."""
+    """Return the upstream that a URL names, or raise InvalidConfig."""
     try:
-        # The library takes out line ends without a word.
+        # urlsplit removes line ends silently.
         parts = urlsplit(text if _VISIBLE.fullmatch(text.encode("utf-8", "replace")) else "")
         port = parts.port
     except ValueError:
         parts, port = urlsplit(""), None
     name = parts.hostname or ""
     if parts.scheme not in ("http", "https") or not re.fullmatch(r"[a-z0-9._-]+|[0-9a-f:.]+", name) or port == 0:
-        # Not shown: what stands before an @ is a password.
-        raise InvalidConfig("the upstream is no URL of a server", hint="for example https://api.example.com")
+        # The text is not quoted: it may hold a password before an @.
+        raise InvalidConfig("the upstream is not the URL of a server", hint="for example https://api.example.com")
     if parts.username is not None or parts.query or parts.fragment or "?" in text or "#" in text:
         raise InvalidConfig(
             "the upstream's URL may have a host, a port and a path, and nothing else",
@@ -100,11 +98,11 @@ def parse_upstream(text: str) -> Upstream:
 
 
 class ReverseProxy:
-    """An ASGI application that is somewhere else.
+    """An ASGI application that forwards each request to the upstream.
 
-    `idle_s` is how long the upstream may be silent, `total_s` how long an exchange may take altogether: a client that
-    reads slowly does not keep it for ever either. With `trusts`, which knows the trusted proxies, the upstream is told
-    the client's address, by them and by us.
+    `idle_s` is how long the upstream may be silent, `total_s` how long an exchange may take altogether, so a client
+    that reads slowly ends too. With `trusts`, which knows the trusted proxies, the upstream gets the client's address
+    in X-Forwarded-For.
     """
 
     def __init__(
@@ -119,8 +117,8 @@ class ReverseProxy:
     ) -> None:
         self._upstream, self._total_s, self._trusts = upstream, total_s, trusts
         self._timeouts = {"connect": connect_s, "read": idle_s, "write": idle_s, "pool": connect_s}
-        # Below the library's client: no cookies kept, no redirects followed, no proxy from the environment, nothing
-        # unpacked. How many exchanges there can be is for the server in front to say.
+        # The transport and not the client of httpx: it keeps no cookies, follows no redirects, reads no proxy from the
+        # environment and unpacks nothing. The server in front limits the number of exchanges.
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30.0)
         self._transport = httpx2.AsyncHTTPTransport(
             verify=tls_context(ca_file), trust_env=False, http2=False, retries=0, limits=limits
@@ -128,7 +126,7 @@ class ReverseProxy:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
+            await run_lifespan(receive, send, self._transport.aclose)
         elif scope["type"] == "http":
             await self._forward(scope, receive, send)
         else:
@@ -147,7 +145,7 @@ class ReverseProxy:
         try:
             done, _ = await asyncio.wait({exchange, left}, timeout=self._total_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # Also when the server gives up on us: an answer that nobody waits for must not keep the upstream at work.
+            # Also if the server cancels us: the upstream must not work on for a client that has left.
             for task in (exchange, left):
                 task.cancel()
             await asyncio.gather(exchange, left, return_exceptions=True)
@@ -156,7 +154,7 @@ class ReverseProxy:
             LOG.warning("%s: started=%s", failed, answer.started)
             if not answer.started:
                 await send_error(send, *_ERRORS[failed])
-        # An answer that was begun and not ended is left like that; the server then closes the connection.
+        # An answer that has started stays unfinished; the server then closes the connection.
 
     async def _exchange(
         self, scope: Scope, target: bytes, headers: list[Header], outgoing: _RequestBody, answer: _UpstreamAnswer
@@ -173,7 +171,7 @@ class ReverseProxy:
             self._upstream.origin,
             headers=headers,
             stream=outgoing,
-            # The connection is made to the origin above, whatever the target says.
+            # The connection goes to the origin above, whatever the target says.
             extensions={"timeout": self._timeouts, "target": target},
         )
         response = await self._transport.handle_async_request(request)
@@ -181,13 +179,13 @@ class ReverseProxy:
             await answer.pass_on(response)
             connection = response.extensions.get("network_stream")
             if connection is not None and read_surplus(response) != b"":
-                # What comes after an answer would be the answer to the next request, which is somebody else's.
+                # Bytes after an answer would become the answer to the next request, of another client.
                 await connection.aclose()
         finally:
             await response.aclose()
 
     def _upstream_target(self, scope: Scope) -> bytes | None:
-        """What the upstream is asked for, or None."""
+        """Return the request target for the upstream; None if it cannot be passed on."""
         raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode("ascii")
         query: bytes = scope.get("query_string", b"")
         if not _METHOD.fullmatch(scope["method"]) or scope["method"] in ("CONNECT", "TRACE"):
@@ -197,7 +195,7 @@ class ReverseProxy:
         return self._upstream.base.encode("ascii") + raw + (b"?" + query if query else b"")
 
     def _upstream_headers(self, scope: Scope) -> list[Header] | None:
-        """The headers for the upstream, without those about the body; None where they contradict each other."""
+        """Return the headers for the upstream, without those about the body; None if they contradict each other."""
         given = [(name.lower(), value) for name, value in scope["headers"]]
         if not _has_one_framing(given):
             return None
@@ -205,7 +203,7 @@ class ReverseProxy:
         kept += [
             (name, value)
             for name, value in given
-            # Where a dash and an underscore are the same, `Content_Length` is a second length.
+            # Some upstreams read an underscore as a dash: then `Content_Length` is a second length.
             if name not in _NOT_PASSED_ON and not name.startswith(b"x-forwarded-") and b"_" not in name
         ]
         client = scope.get("client")
@@ -214,22 +212,13 @@ class ReverseProxy:
             kept.append((b"x-forwarded-for", b", ".join([*before, str(client[0]).encode("ascii", "replace")])))
         return kept
 
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.shutdown":
-                await self._transport.aclose()
-            await send({"type": f"{message['type']}.complete"})
-            if message["type"] == "lifespan.shutdown":
-                return
-
 
 class _ClientLeft(Exception):
-    """The client has left before its request was over."""
+    """The client has left before the end of its request."""
 
 
 class _RequestBody(httpx2.AsyncByteStream):
-    """The client's body on its way, and whether the client is still there after it."""
+    """The client's body on its way, and then a watch on whether the client is still there."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -237,7 +226,7 @@ class _RequestBody(httpx2.AsyncByteStream):
         self._sent = asyncio.Event()
 
     async def read_first_part(self) -> int | None:
-        """The body's length, if all of it is here already."""
+        """Read the first part; return the body's length if that is all of it, else None."""
         await self._read_next()
         return None if self._more else len(self._part)
 
@@ -258,14 +247,14 @@ class _RequestBody(httpx2.AsyncByteStream):
         self._part, self._more = message.get("body", b""), bool(message.get("more_body", False))
 
     async def wait_until_client_leaves(self) -> None:
-        """Returns when the client is gone."""
+        """Return when the client has left."""
         await self._sent.wait()
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
 
 class _UpstreamAnswer:
-    """The upstream's answer on its way back."""
+    """The upstream's answer on its way to the client."""
 
     def __init__(self, send: Send, upstream: Upstream) -> None:
         self._send, self._upstream = send, upstream
@@ -274,7 +263,7 @@ class _UpstreamAnswer:
     async def pass_on(self, response: httpx2.Response) -> None:
         version = response.extensions.get("http_version", b"HTTP/1.1")
         if response.status_code < 200 or version not in (b"HTTP/1.1", b"HTTP/1.0"):
-            raise httpx2.RemoteProtocolError("not an answer to what was asked")
+            raise httpx2.RemoteProtocolError("not a final HTTP/1 answer")
         self.started = True
         headers = self._client_headers([(name.lower(), value) for name, value in response.headers.raw])
         await self._send({"type": "http.response.start", "status": response.status_code, "headers": headers})
@@ -287,7 +276,7 @@ class _UpstreamAnswer:
     def _client_headers(self, given: list[Header]) -> list[Header]:
         dropped = _NOT_PASSED_BACK | set(_connection_options(given))
         if any(name == b"transfer-encoding" for name, _ in given):
-            # Of the two the length does not count.
+            # With a transfer encoding, the length does not count.
             dropped |= {b"content-length"}
         return [
             (name, self._local_location(value) if name == b"location" else value)
@@ -296,7 +285,7 @@ class _UpstreamAnswer:
         ]
 
     def _local_location(self, location: bytes) -> bytes:
-        """A place at the upstream, as a place here: the client is not to go there by itself."""
+        """Return a location at the upstream as one at the gate, so that the client does not go around the gate."""
         for start in (f"{self._upstream.origin}{self._upstream.base}/", f"{self._upstream.base}/"):
             if location.startswith(start.encode("ascii")) and not location.startswith(b"//"):
                 return b"/" + location[len(start) :].lstrip(b"/\\")
@@ -304,11 +293,11 @@ class _UpstreamAnswer:
 
 
 def _is_plain_path(path: bytes) -> bool:
-    """Whether every server takes a path for the same one: nothing in it goes up, or starts over."""
+    """Return whether every server reads a path alike: no part of it goes up, or starts a new one."""
     if not path.startswith(b"/") or path.startswith(b"//") or not _VISIBLE.fullmatch(path) or re.search(rb"[?#]", path):
         return False
     text = path.decode("ascii")
-    # Some decode once more than they should.
+    # Some servers decode more than once.
     for _ in range(3):
         steps = (part.partition(";")[0] for part in text.split("/"))
         if re.search(r"[\\\x00-\x1f\x7f]", text) or any(step in (".", "..") for step in steps):
@@ -318,7 +307,7 @@ def _is_plain_path(path: bytes) -> bool:
 
 
 def _has_one_framing(given: Iterable[Header]) -> bool:
-    """Whether there is one host, and one way to see where the body ends."""
+    """Return whether there is one host, and one way to find the end of the body."""
     listed = list(given)
     hosts, lengths, codings = (
         [value for name, value in listed if name == wanted]
@@ -330,18 +319,17 @@ def _has_one_framing(given: Iterable[Header]) -> bool:
         return False
     if any(value.strip().lower() != b"chunked" for value in codings):
         return False
-    # A client that has other headers taken out on the way sends another request than the one that was judged.
+    # `Connection` could name other headers, which the next server would remove: the gate judged another request.
     return all(option in _HOP or option in (b"close", b"") for option in _connection_options(listed))
 
 
 def _is_upgrade(given: Iterable[Header]) -> bool:
-    """Whether the client wants to speak something else than HTTP from here on: passed on without that, its request
-    would be another one, and the answer none to what was asked."""
+    """Return whether the client asks for a websocket, which the proxy does not forward."""
     return any(name.lower() == b"upgrade" and b"websocket" in value.lower() for name, value in given)
 
 
 def _connection_options(given: Iterable[Header]) -> list[bytes]:
-    """What the header Connection lists."""
+    """Return the options in the Connection headers."""
     return [
         option.strip(b" \t").lower() for name, value in given if name == b"connection" for option in value.split(b",")
     ]
@@ -350,6 +338,6 @@ def _connection_options(given: Iterable[Header]) -> list[bytes]:
 def _failure_code(error: BaseException | None) -> str:
     if error is None or isinstance(error, _ClientLeft):
         return ""
-    # The type only: the error's words may quote what was sent.
+    # The type only: the error's message may quote what the client sent.
     LOG.info("an exchange failed: error=%s", label(type(error).__name__))
     return "upstream-slow" if isinstance(error, httpx2.TimeoutException) else "upstream-down"

@@ -1,8 +1,8 @@
-"""The JSON that a client sends to an LLM API, as who said what in which order.
+"""The JSON that a client sends to an LLM API, as turns: who said what in which order.
 
-Known shapes say who speaks: chat messages, content parts, tool calls and their results, documents. Whatever is not of
-a known shape is read as text all the same: no string is skipped because its key is not one we know. Nothing that comes
-from a tool or a document is ever counted as anybody else's words, whatever roles are written inside it.
+Known shapes say who speaks: chat messages, content parts, tool calls and their results, documents. Text in unknown
+shapes is read as well: no string is skipped because of an unknown key. Text from a tool or a document never counts as
+another speaker's words, whatever roles are written inside it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from lockgate.core.requests.payload import MAX_PROMPT_CHARACTERS
 
 MAX_TURNS: Final = 8192
 MAX_UPLOADS: Final = 32
-# Base64 up to this size that turns out to be nothing we know is also read as the text it may be.
+# Base64 of an unknown kind up to this size is also read as the text that it may be.
 MAX_DOUBTFUL: Final = 65_536
 # Addresses and tokens are no longer than this.
 MAX_NO_FILE: Final = 16_384
 
-# Between two turns in one text. No labels: a rule that looks for forged turns would find ours.
+# Between two turns in one text. Without labels: the rule against forged turns would find them.
 SEPARATOR: Final = "\n\n"
 _BETWEEN: Final = len(SEPARATOR)
 
@@ -44,11 +44,11 @@ NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 class Turn(NamedTuple):
-    """One thing said (`text`) or one tool called (`call`); a call's `text` is all that its arguments say.
+    """One text (kind `text`) or one tool call (kind `call`); a call's `text` is all texts of its arguments.
 
-    `outside`: what somebody else is likely to have written. A tool's answer to a call that is in the same request, or
-    that a conversation kept elsewhere has in it; a document where an API has a place for documents; and what a model
-    said after it had read such. Whatever else has somebody else's name on it is the client's, who answers for it.
+    `outside`: another party probably wrote it. That is a tool's answer to a call in the same request or in a stored
+    conversation; a document where an API has a place for documents; and what a model said after it had read such.
+    All else counts as the client's own words, whatever name it gives them.
     """
 
     kind: str
@@ -60,7 +60,7 @@ class Turn(NamedTuple):
 
 
 class Upload(NamedTuple):
-    """A file; `kind` is what it turned out to be, see `kind_of`; `outside` as for a Turn."""
+    """A file; `kind` is the kind of its bytes, see `detect_kind`; `outside` as for a Turn."""
 
     name: str
     content_type: str
@@ -68,9 +68,6 @@ class Upload(NamedTuple):
     kind: str = ""
     outside: bool = False
 
-
-# A Turn from all of its values, without asking for those that are left out.
-_new: Final = tuple.__new__
 
 # --- who speaks
 
@@ -83,14 +80,14 @@ _ROLES: Final = {
     "model": "agent",
     "ai": "agent",
 }
-# Where a request is not of a chat's shape, a key says whose words its value is.
+# Outside of a chat's shape, a key says whose words its value is.
 _KEYS: Final = {
     **dict.fromkeys(
         "prompt prompt_text input inputs message messages text query question q content contents suffix".split(), "user"
     ),
     **dict.fromkeys("system system_prompt instructions system_instruction systeminstruction".split(), "system"),
 }
-# What describes tools. It counts as the sender's, and is often written by somebody else: a server that offers them.
+# The source of tool descriptions. They count as the sender's, but often another server wrote them.
 TOOL_DESCRIPTION: Final = "offered"
 _TOOLS: Final = frozenset(
     "tools functions function_declarations functiondeclarations mcp_servers plugins tool_config toolconfig"
@@ -102,47 +99,44 @@ _MEDIA_PARTS: Final = {
     **dict.fromkeys(("audio", "input_audio", "audio_url"), "audio"),
     **dict.fromkeys(("video", "video_url", "input_video"), "video"),
 }
-# Names somewhere else for something the model will be shown: nobody here can look at it.
+# References to content that is stored elsewhere and that the model will see: the gate cannot look at it.
 _REFERENCES: Final = frozenset("file_id file_url file_uri fileuri vector_store_ids".split())
 _MEDIA_TYPE: Final = ("media_type", "mime_type", "mimeType", "mediaType", "format")
 _BASE64_KEYS: Final = frozenset("data bytes file_data b64_json base64 image images audio video".split())
-# Anthropic's, of which the client gets nothing but letters. As a key: what stands there.
+# Anthropic's encrypted thinking: the client can read none of it. Also the key under which its data is read.
 _SEALED: Final = "redacted_thinking"
-# Where a data URL is a file, and not somebody's words that begin like one.
+# Keys under which a data URL is a file, and not words that begin like one.
 _FILE_KEYS: Final = _BASE64_KEYS | frozenset(
     "url uri src href source file files file_url file_uri fileuri image_url audio_url video_url input_image input_audio"
     " input_video input_file".split()
 )
-# Values that no model is shown: left out of the text where they are what they should be, a short name.
+# Values that no model sees: left out of the text if they are a short name, as they should be.
 SETTING_KEYS: Final = frozenset(
     "role type id object model tool_call_id tool_use_id call_id status detail media_type".split()
 )
-# Parts of one text, where there are several: one and the same for whoever puts them together.
+# Keys of the parts of one text: an application joins them all.
 _PARTS: Final = frozenset("text content parts prompt input output".split())
-# Keys of nearly every request about which there is nothing to ask: no tools, no files.
-_COMMON: Final = frozenset("model messages role content type text temperature max_tokens top_p stream".split())
-_NO_SCALARS: Final = (str, list, dict)
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.$:@/-]{1,32}")
 _MIME = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,80}(?:;\s?[a-z0-9-]{1,20}=[a-z0-9.-]{1,20})*+;base64")
 _DATA_URL = re.compile(r"data:([^,]{0,200}),", re.IGNORECASE)
 
 
-# Whatever stands under these keys is a tool's.
+# All values under these keys are a tool's.
 _RESULTS: Final = ("functionresponse", "function_response", "toolresult", "tool_results", "tool_outputs")
 _CALLS: Final = ("functioncall", "function_call", "tooluse")
-# A tool's answer to a call that was seen, a document in its place, what a model said after it. Never leave this file.
+# Sources inside this file: a tool's answer to a known call, a document in its place, what a model said after it.
 _ANSWER, _PAPER, _ECHO = "answer", "paper", "echo"
 _OUTSIDE_NAMES: Final = {_ANSWER: "tool", _PAPER: "document", _ECHO: "agent"}
-# Names of what is kept elsewhere: the calls that results answer are there.
+# Keys that name a stored conversation, which holds the calls that results answer.
 _STORED_CONVERSATION: Final = ("previous_response_id", "conversation", "conversation_id", "thread_id", "tool_outputs")
-# The client's words, where no message says whose.
+# Sources of the client's words outside of messages.
 _SHAPELESS: Final = ("request", "user")
 _OUTSIDE: Final = ("tool:", "document:", f"{_ANSWER}:", f"{_PAPER}:")
-# Whatever roles are written inside these.
-_FOREIGN_SOURCES: Final = (*_OUTSIDE, TOOL_DESCRIPTION)
 _FROM_OUTSIDE: Final = (f"{_ANSWER}:", f"{_PAPER}:", f"{_ECHO}:")
 _NONE: Final[frozenset[str]] = frozenset()
+_CONTENT_KEYS: Final = ("content", "parts", "text", "tool_calls", "refusal")
+_TOOL_ROLES: Final = ("tool", "function", "ipython", "observation")
 
 
 _JSON = re.compile(r"\s*+[{\[]")
@@ -153,13 +147,21 @@ def begins_like_json(text: str) -> bool:
 
 
 def source_name(prefix: str, name: object) -> str:
-    """`tool:NAME` in the letters that names have: it comes from the client, and goes into logs."""
+    """Return `PREFIX:NAME` with plain letters only: the client chooses the name, and it goes into logs."""
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", name[:48]) if isinstance(name, str) else ""
     return f"{prefix}:{plain.strip('_') or 'unnamed'}"
 
 
+class _Inside(NamedTuple):
+    """A JSON value that is still to be read, with its source and the key that it stands under."""
+
+    value: object
+    source: str
+    key: str
+
+
 class ConversationReader:
-    """Collects what a request says; one for one request."""
+    """Collects the turns and files of one request."""
 
     def __init__(self) -> None:
         self.turns: list[Turn] = []
@@ -168,17 +170,17 @@ class ConversationReader:
         self._characters = 0
         self._calls: dict[str, str] = {}
         self._called_names: set[str] = set()
-        # Whether calls are elsewhere, and whether somebody else has been heard.
+        # Whether the calls are in a stored conversation, and whether the model has read text from outside.
         self._kept = self._heard = False
-        # Pieces of the turn that is being said, with the key that each stands under.
+        # Pieces of the current turn, with the key of each.
         self._source = ""
         self._pieces: list[str] = []
         self._keys: list[str] = []
-        # And those before it in the same object of no known shape, whose keys say now one source and now another.
+        # Pieces of earlier turns in the same object of an unknown shape, where the keys change the source.
         self._before: list[tuple[str, str]] = []
         self._api = False
 
-    # --- what is said
+    # --- turns
 
     def add_text(self, text: str, source: str, key: str = "") -> None:
         if source != self._source:
@@ -189,7 +191,7 @@ class ConversationReader:
             self._keys.append(key)
 
     def add_form_field(self, name: str, value: str, source: str) -> None:
-        """One field of a form."""
+        """Add one field of a form."""
         self.end_turn()
         if not _PLAIN_KEY.fullmatch(name):
             self.add_text(name, "request")
@@ -197,7 +199,7 @@ class ConversationReader:
         self.end_turn()
 
     def add_body_text(self, text: str, source: str) -> None:
-        """A text that is a whole body."""
+        """Add a text that is a whole body."""
         self.end_turn()
         self.add_text(text, source)
         self.end_turn()
@@ -240,7 +242,7 @@ class ConversationReader:
             self._add_joined_words("request", outside=False)
 
     def _add_joined_words(self, source: str, *, outside: bool) -> None:
-        """A word that is cut in two over two parts is whole again for the model, whatever else stands between them."""
+        """Add words that are cut in two over two parts: the model sees them whole, whatever stands in between."""
         alike: dict[str, list[str]] = {}
         for key, piece in self._before:
             alike.setdefault("text" if key in _PARTS else key, []).append(piece)
@@ -252,7 +254,7 @@ class ConversationReader:
     def _add_turn(self, turn: Turn) -> None:
         if len(self.turns) >= MAX_TURNS:
             raise UnreadableRequest("too-many-parts")
-        # No verdict is given on less than all of it, so what nobody could judge in one piece is not let in.
+        # A verdict is always on all of a request, so a request too large to judge in one piece is refused.
         self._characters += len(turn.text) + _BETWEEN
         if self._characters > MAX_PROMPT_CHARACTERS:
             raise UnreadableRequest("too-much-text")
@@ -261,87 +263,26 @@ class ConversationReader:
     # --- a JSON value
 
     def add_json(self, value: object, source: str = "request") -> None:
-        """All that a value says. With a stack of our own: the app's may be nearly full."""
-        if type(value) is dict and source == "request" and self._plain_chat(value):
-            return
+        """Add all texts of a JSON value. The stack is explicit, because the application's may be nearly full."""
         if isinstance(value, dict):
             self._api = "model" in value or "messages" in value
             self._kept = any(value.get(name) for name in _STORED_CONVERSATION)
         if isinstance(value, str):
             source = "user" if source == "request" else source
-        stack: list[tuple[object, str, str]] = [(value, source, "")]
+        stack: list[_Inside] = [_Inside(value, source, "")]
         while stack:
             item, source, key = stack.pop()
             if isinstance(item, str):
                 self._add_string(item, source, key)
             elif isinstance(item, dict):
-                if not self._message(item, source, key):
-                    stack.extend(reversed(self._read_object(item, source, key)))
+                stack.extend(reversed(self._read_object(item, source, key)))
             elif isinstance(item, list):
                 if key in ("prompt", "input") and item and all(type(one) is int for one in item):
-                    # Tokens instead of words: only the model's tokenizer knows what they say.
+                    # Tokens instead of words: only the model's tokenizer can read them.
                     self.flags["opaque"] = None
-                stack.extend([(one, source, key) for one in reversed(item)])
+                stack.extend([_Inside(one, source, key) for one in reversed(item)])
         self.end_turn()
         self._api = False
-
-    def _plain_chat(self, body: dict[str, Any]) -> bool:
-        """A model, numbers and messages that are a role and a text each, as nearly all requests are, in one step."""
-        messages = body.get("messages")
-        if type(messages) is not list or self._pieces or self._before or self._heard:
-            return False
-        if not body.keys() <= _COMMON:
-            return False
-        for name, value in body.items():
-            if isinstance(value, _NO_SCALARS) and value is not messages:
-                if name != "model" or type(value) is not str or _NAME.fullmatch(value) is None:
-                    return False
-        said: list[Turn] = []
-        characters = self._characters
-        try:
-            for message in messages:
-                if type(message) is not dict or len(message) != 2:
-                    return False
-                text, role = message["content"], message["role"]
-                speaker = _ROLES.get(role) or _ROLES[role.lower()]
-                first = text[:1]
-                if first in "dD" or not first.isalpha():
-                    if text[:5].lower() == "data:" or begins_like_json(text):
-                        return False
-                    if not text or text.isspace():
-                        continue
-                characters += len(text) + _BETWEEN
-                said.append(_new(Turn, ("text", speaker, text, "", NOTHING, False)))
-        except (AttributeError, KeyError, TypeError):
-            # Another key, another role, or something that is no text.
-            return False
-        self._kept = False
-        if len(self.turns) + len(said) <= MAX_TURNS and characters <= MAX_PROMPT_CHARACTERS:
-            self.turns += said
-            self._characters = characters
-        else:
-            for turn in said:
-                self._add_turn(turn)
-        return True
-
-    def _message(self, body: dict[str, Any], source: str, key: str) -> bool:
-        """A message that is a role and a text and nothing else, as nearly all are, in one step; else False."""
-        if len(body) != 2 or key in _RESULTS:
-            return False
-        text, role = body.get("content"), body.get("role")
-        if not isinstance(text, str) or not isinstance(role, str) or text[:5].lower() == "data:":
-            return False
-        speaker = _ROLES.get(role.lower())
-        if (
-            speaker is None
-            or source.startswith(_FOREIGN_SOURCES)
-            or (not text[:1].isalpha() and begins_like_json(text))
-        ):
-            return False
-        self.end_turn()
-        self._api = True
-        self.add_text(text, f"{_ECHO}:" if self._heard and speaker == "agent" else speaker, "content")
-        return True
 
     def _add_string(self, text: str, source: str, key: str) -> None:
         if self._api and key in SETTING_KEYS and _NAME.fullmatch(text):
@@ -355,19 +296,19 @@ class ConversationReader:
         self.add_text(text, source, key)
 
     def _add_base64(self, text: str, content_type: str, name: str, source: str) -> bool:
-        """A file, if it is base64 at all; and words, where it could be both."""
+        """Add a file if the text is base64, and also its words if it could be both; return whether it is a file."""
         data = decode_base64(text)
         if not data or self._is_no_file(text, content_type, data, source):
             return False
         self.add_upload(name, content_type, data, source)
-        # Letters without spaces decode to something, too.
+        # A long word without spaces decodes to something, too.
         doubtful = len(text) <= MAX_DOUBTFUL and self.uploads[-1].kind in ("binary", "text", "html")
         if not is_base64(text) or (doubtful and could_be_letters(data)):
             self.add_text(text, source)
         return True
 
     def _add_sealed(self, text: str, source: str) -> bool:
-        """Not a file unless it is one of a kind we know; what words there are in it are said."""
+        """Add encrypted data: a file if it is of a known kind, else the words in it; return whether that is all."""
         data = decode_base64(text)
         if not data:
             return False
@@ -377,7 +318,7 @@ class ConversationReader:
         return is_base64(text) and len(text) > MAX_DOUBTFUL
 
     def _is_no_file(self, text: str, content_type: str, data: bytes, source: str) -> bool:
-        """Whether it is only letters. What begins like a file of a kind we know is one, whatever it looks like."""
+        """Return whether base64 is only an address, a token or an id; a file of a known kind is always a file."""
         if len(text) > MAX_NO_FILE:
             return False
         kind = detect_kind(data, content_type)
@@ -392,13 +333,13 @@ class ConversationReader:
             opaque = True
         if opaque:
             self.flags["opaque"] = None
-        # To those who decode it all the same.
+        # An application may decode it all the same.
         for words in possible_texts(data)[0]:
             self.add_text(words, source)
         return True
 
-    def _read_object(self, body: dict[str, Any], source: str, key: str) -> list[tuple[object, str, str]]:
-        """What is inside it, with whose words it is; a call or a file is taken out here."""
+    def _read_object(self, body: dict[str, Any], source: str, key: str) -> list[_Inside]:
+        """Return what is inside an object, with its speaker; take out a call or a file that the object is."""
         kind = body.get("type")
         kind = kind.lower() if isinstance(kind, str) else ""
         outside = source.startswith(_OUTSIDE)
@@ -408,53 +349,32 @@ class ConversationReader:
             self.flags[_MEDIA_PARTS[kind]] = None
         elif kind in ("url", _SEALED):
             self.flags["opaque"] = None
-        left: list[tuple[object, str, str]] = []
-        taken = (
-            self._take_file(body, source)
-            if outside
-            else self._take_call(body, kind, key) or self._take_file(body, source)
-        )
+        taken = _NONE if outside else self._take_call(body, kind, key)
+        taken = taken or self._take_file(body, source)
+        inside: list[_Inside] = []
         for name, value in body.items():
             if name in taken:
                 continue
-            if name in _COMMON:
-                # Numbers and the like say nothing.
-                if isinstance(value, str | list | dict):
-                    left.append((value, _KEYS.get(name, source) if source == "request" else source, name))
-                continue
             lower = name.lower()
             if lower not in _KEYS and not _PLAIN_KEY.fullmatch(name):
-                left.append((name, source, ""))
+                inside.append(_Inside(name, source, ""))
             if lower in _REFERENCES and value:
                 self.flags["opaque"] = None
-            inner = source
-            if lower in _TOOLS and not outside:
-                inner = TOOL_DESCRIPTION
-            elif source == "request":
-                inner = _KEYS.get(lower, source)
-                if inner == "system" and key:
-                    # Under a key that nobody knows it may be anything's.
-                    inner = source
-            # What only the model's maker can read, and has to get back: no file, and letters to everybody else.
-            left.append((value, inner, _SEALED if kind == _SEALED and lower == "data" else lower))
-        return left
+            # Only the model's provider can read sealed data: it is no file, and only letters to all other readers.
+            sealed = kind == _SEALED and lower == "data"
+            speaker = TOOL_DESCRIPTION if lower in _TOOLS and not outside else _speaker_under(lower, source, key)
+            inside.append(_Inside(value, speaker, _SEALED if sealed else lower))
+        return inside
 
     def _speaker_of(self, body: dict[str, Any], kind: str, source: str, key: str) -> tuple[str, bool]:
-        """Whose words a dictionary holds, and whether they are from outside the conversation."""
+        """Return whose words an object holds, and whether they come from outside the conversation."""
         role = body.get("role")
-        if isinstance(role, str) and not body.keys().isdisjoint(("content", "parts", "text", "tool_calls", "refusal")):
+        if isinstance(role, str) and not body.keys().isdisjoint(_CONTENT_KEYS):
             self.end_turn()
             self._api = True
-            lower = role.lower()
-            if lower in ("tool", "function", "ipython", "observation"):
-                return self._tool_source(body), True
-            if lower not in _ROLES:
-                # A role nobody knows may be a retriever's, or anything.
-                return source_name("document", role), True
-            source = _ROLES[lower]
-            if self._heard and source == "agent":
-                # Whatever it says by now may be what it was told.
-                source = f"{_ECHO}:"
+            source = self._speaker_from_role(role.lower(), body)
+            if source.startswith(_OUTSIDE):
+                return source, True
         elif kind in ("reasoning", "thinking"):
             source = f"{_ECHO}:" if self._heard else "agent"
         if kind.endswith(("tool_result", "call_output")) or key in _RESULTS:
@@ -467,51 +387,58 @@ class ConversationReader:
             return source_name(_PAPER, inner.get("filename") or inner.get("title") or inner.get("name")), True
         return source, False
 
+    def _speaker_from_role(self, role: str, body: dict[str, Any]) -> str:
+        if role in _TOOL_ROLES:
+            return self._tool_source(body)
+        if role not in _ROLES:
+            # An unknown role may be a retriever's.
+            return source_name("document", body["role"])
+        # An agent that has read text from outside may repeat it.
+        return f"{_ECHO}:" if self._heard and _ROLES[role] == "agent" else _ROLES[role]
+
     def _tool_source(self, body: Mapping[str, object]) -> str:
-        """Whose result it is, and whether it answers a call: by its id, or where it has none by its name."""
+        """Return the source of a tool's result. It answers a call by its id, or without an id by its name."""
         ids = [body[key] for key in ("tool_call_id", "tool_use_id", "call_id", "toolUseId") if key in body]
         called = next((self._calls[one] for one in ids if isinstance(one, str) and one in self._calls), "")
         name = body.get("name")
         answers = called or self._kept or (not ids and isinstance(name, str) and name in self._called_names)
         call = body.get("call")
         if not answers and not ids and isinstance(call, dict):
-            # Cohere's have the call inside.
+            # Cohere's results have the call inside.
             answers, name = True, call.get("name")
         return source_name(_ANSWER if answers else "tool", name or called)
 
     def _take_call(self, body: dict[str, Any], kind: str, under: str) -> frozenset[str]:
-        """A call, if it is one, and the keys whose values are in it."""
+        """Add the call that an object is, if it is one; return the keys that the call has used."""
         if "name" not in body and "function" not in body and not kind.endswith("_call"):
             return _NONE
-        function = body.get("function")
-        name = function.get("name") if isinstance(function, dict) else body.get("name") or kind
-        if isinstance(name, str):
-            if under in _CALLS:
-                # Also one without arguments.
-                self._called_names.add(name)
-            self._calls.update(
-                (body[key], name) for key in ("id", "call_id", "toolUseId") if isinstance(body.get(key), str)
-            )
+        self._remember_call(body, kind, under)
         if kind.endswith("_call") and isinstance(body.get("action"), dict):
-            # Its type is its name: a computer's, a shell's.
+            # The type is the tool's name: a computer, a shell.
             self.add_call(kind, body["action"])
             return frozenset(("action",))
         tool = body.get("name")
-        if isinstance(tool, str):
-            for key in ("arguments", "args", "input", "parameters"):
-                if key not in body:
-                    continue
-                # Of other things with a name, these keys are no arguments.
-                if key == "input" and not (kind.endswith(("tool_use", "call")) or under == "tooluse"):
-                    continue
-                if key == "parameters" and under not in ("tool_calls", "toolcalls", "call"):
-                    continue
-                self.add_call(tool, _parse_arguments(body[key]))
-                return frozenset(("name", key))
-        return _NONE
+        key = _arguments_key(body, kind, under)
+        if not isinstance(tool, str) or not key:
+            return _NONE
+        self.add_call(tool, _parse_arguments(body[key]))
+        return frozenset(("name", key))
+
+    def _remember_call(self, body: dict[str, Any], kind: str, under: str) -> None:
+        """Remember a call's name and ids, so that its result can be told from a made-up one."""
+        function = body.get("function")
+        name = function.get("name") if isinstance(function, dict) else body.get("name") or kind
+        if not isinstance(name, str):
+            return
+        if under in _CALLS:
+            # Also a call without arguments.
+            self._called_names.add(name)
+        for key in ("id", "call_id", "toolUseId"):
+            if isinstance(body.get(key), str):
+                self._calls[body[key]] = name
 
     def _take_file(self, body: dict[str, Any], source: str) -> frozenset[str]:
-        """A file written as base64 beside its type."""
+        """Add a file that is base64 beside its type; return the key that it has used."""
         if body.keys().isdisjoint(("data", "bytes", "file_data")):
             return _NONE
         declared = next((body[key] for key in _MEDIA_TYPE if isinstance(body.get(key), str)), None)
@@ -529,7 +456,7 @@ class ConversationReader:
         return _NONE
 
     def _add_data_url(self, text: str, source: str, key: str) -> bool:
-        """A file, whose letters are nobody's words; False where they may be, whether or not it is a file as well."""
+        """Add the file of a data URL; return False if its letters may be words as well."""
         match = _DATA_URL.match(text)
         if match is None:
             return False
@@ -549,14 +476,36 @@ def _document_name(source: str) -> str:
     return source.partition(":")[2] if source.startswith(("document:", f"{_PAPER}:")) else ""
 
 
+def _speaker_under(lower: str, source: str, key: str) -> str:
+    """Return whose words stand under a key: outside of a chat's shape the key itself says so."""
+    if source != "request":
+        return source
+    speaker = _KEYS.get(lower, source)
+    # Below another key, `system` may be anything.
+    return source if speaker == "system" and key else speaker
+
+
+def _arguments_key(body: dict[str, Any], kind: str, under: str) -> str:
+    """Return the key of a call's arguments, or an empty text: other objects with a name use these keys otherwise."""
+    for key in ("arguments", "args", "input", "parameters"):
+        if key not in body:
+            continue
+        if key == "input" and not (kind.endswith(("tool_use", "call")) or under == "tooluse"):
+            continue
+        if key == "parameters" and under not in ("tool_calls", "toolcalls", "call"):
+            continue
+        return key
+    return ""
+
+
 def _may_join(end: str, begin: str) -> bool:
-    """Whether two letters may stand beside each other in one word; beyond ASCII some cannot even be seen."""
+    """Return whether two characters may stand side by side in one word; beyond ASCII some are invisible."""
     return (end.isalnum() or end > "\x7f") and (begin.isalnum() or begin > "\x7f")
 
 
 def _parse_arguments(value: object) -> Mapping[str, object]:
     if isinstance(value, str):
-        # A model's slip in its own JSON is no reason to turn the whole conversation away: then it is one text.
+        # A model's error in its own JSON must not end the conversation: then the arguments are one text.
         try:
             value = read_json(value) if value.lstrip()[:1] == "{" else value
         except UnreadableRequest as refusal:
