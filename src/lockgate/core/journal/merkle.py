@@ -188,17 +188,20 @@ def verify_consistency(old: int, size: int, old_root: bytes, root: bytes, proof:
         return not proof and old_root == root
     if old == 0:
         return not proof
-    # RFC 9162, section 2.1.4.2. Where the old tree is a complete subtree, its root is the first hash.
+    # Where the old tree is a complete subtree, its root is the first hash.
     steps = list(proof) if old & (old - 1) else [old_root, *proof]
+    return bool(steps) and _roots_by_proof(old, size, steps) == (old_root, root)
+
+
+def _roots_by_proof(old: int, size: int, steps: Sequence[bytes]) -> tuple[bytes, bytes] | None:
+    """Return the old and the new root that the steps lead to (RFC 9162, section 2.1.4.2); None for a wrong length."""
     first, last = old - 1, size - 1
     while first & 1:
         first, last = first >> 1, last >> 1
-    if not steps:
-        return False
     older = newer = steps[0]
     for other in steps[1:]:
         if last == 0:
-            return False
+            return None
         if first & 1 or first == last:
             older, newer = node_hash(other, older), node_hash(other, newer)
             while not first & 1 and first:
@@ -206,7 +209,7 @@ def verify_consistency(old: int, size: int, old_root: bytes, root: bytes, proof:
         else:
             newer = node_hash(newer, other)
         first, last = first >> 1, last >> 1
-    return last == 0 and older == old_root and newer == root
+    return (older, newer) if last == 0 else None
 
 
 def _split_point(size: int) -> int:

@@ -78,6 +78,9 @@ def _ruling(fields: Fields, uid: str) -> dict[str, object]:
     allowed = action == "CONTINUE"
     approved = allowed and fields["reason"] == "approved"
     severity = 1 if allowed else 4 if action == "PAUSE" and risk == "high" else 3
+    permitted = 1 if allowed else 2
+    disposition = 8 if approved else permitted
+    risk_level = 3 if risk == "high" else 1
     said = f"{action}: {fields['tool']} in session {fields['session']}, {fields['reason']}"
     rules = _texts(fields["rules"])
     by = str(fields["tier3_by"] or fields["tier2_by"])
@@ -88,12 +91,12 @@ def _ruling(fields: Fields, uid: str) -> dict[str, object]:
         "status_id": 4 if allowed else 1,
         "is_alert": not allowed,
         "message": said,
-        "action_id": 1 if allowed else 2,
-        "action": ACTIONS[1 if allowed else 2],
-        "disposition_id": 8 if approved else 1 if allowed else 2,
-        "disposition": DISPOSITIONS[8 if approved else 1 if allowed else 2],
-        "risk_level_id": 3 if risk == "high" else 1,
-        "risk_level": RISKS[3 if risk == "high" else 1],
+        "action_id": permitted,
+        "action": ACTIONS[permitted],
+        "disposition_id": disposition,
+        "disposition": DISPOSITIONS[disposition],
+        "risk_level_id": risk_level,
+        "risk_level": RISKS[risk_level],
         "policy": {"name": f"lockgate {fields['mode']}", "uid": str(fields["policy_sha256"])},
         "resources": [{"name": str(fields["tool"]), "type": "tool"}],
         "finding_info": {

@@ -221,7 +221,7 @@ def ruling_bytes(
         )
     first = "escalate" if decision.judged or decision.tier > 1 else "pass"
     approval = _approval_id(decision.approval) if decision.approval else ""
-    who = _encode(approved_by) if approved_by else '""'
+    who = _encode(approved_by)
     data = (
         f'{{"action":"{decision.action._value_}","approval":"{approval}","approved_by":{who},'
         f'"args_sha256":"{args_sha256}","blocks":[{listed}],"context_sha256":"{context_sha256}","kind":"ruling",'

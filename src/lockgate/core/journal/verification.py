@@ -1,18 +1,18 @@
-"""Verification of a journal, offline: only its rows, its signed heads and the public key of its first shard are needed.
+"""Offline verification of a journal. It needs only the rows, the signed heads and the first shard's public key.
 
-1. Head.      Each stored head is signed by the shard's key and names the shard; the newest one says how much there is.
-2. Rows.      Indexes run from 0 without a gap or a double, up to what the newest head says.
+1. Head.      Each stored head is signed by the shard's key and names the shard; the newest head gives the size.
+2. Rows.      Indexes run from 0 without a gap or a duplicate, up to the size in the newest head.
 3. Leaves.    Each record's bytes hash to the leaf stored beside them.
 4. Roots.     The leaves hash to the root of every stored head.
-5. Held.      They hash to the root of every head, and to every receipt, that was kept elsewhere: the only step that a
-              holder of the key cannot pass with another history.
+5. Held.      They match every head and every receipt that was kept elsewhere. This is the only step that an attacker
+              with the log's key cannot pass with another history.
 6. Records.   Each is canonical, and of a known kind with exactly its fields.
-7. Sequence.  In each run the numbers go up from 1 without a hole or a double, save those a `gap` record owns up to.
-8. Deleted.   A record without bytes is covered by a `prune` record, and so is what the store lets be deleted.
-9. Shards.    A shard ends with the rotation to the next one's key, and the next opens with the signed head of the last.
-              After a rotation there is a next one.
+7. Sequence.  In each run the numbers rise from 1 without a hole or a duplicate, except those in a `gap` record.
+8. Deleted.   A `prune` record covers every record without bytes, and everything that the store allows to be deleted.
+9. Shards.    A shard ends with the rotation to the next shard's key, and the next shard opens with its signed head.
+              After a rotation there is a next shard.
 
-What fails is a fault, told as what was done to the log. What is merely worth knowing is a remark.
+A failed step is a fault, which says what was done to the log. A remark is only worth knowing.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from lockgate.core.journal.signed_notes import (
 )
 from lockgate.core.vocabulary import Receipt
 
-# A log that was replaced whole would otherwise be told record by record.
+# In a log that was replaced as a whole, every record is a fault.
 MAX_FAULTS = 100
-# Clocks of several hosts differ, and are set: less than this is not worth a remark.
+# The clocks of several hosts differ, and clocks are adjusted: less than this is not worth a remark.
 CLOCK_BACK_MS = 2_000
 _MOST_CHANGED = 10_000
 
 
 class FaultKind(StrEnum):
-    """What is wrong, in one word that other programs may rely on."""
+    """The kind of a fault; other programs may rely on these words."""
 
     BAD_HEAD = "bad-head"
     MISSING = "missing"
@@ -66,7 +66,7 @@ class FaultKind(StrEnum):
 
 
 class Fault(NamedTuple):
-    """One thing that is wrong: the step that found it, what was done, and to which records where that is known."""
+    """One fault: the step that found it, its kind and message, and the records concerned, if they are known."""
 
     step: int
     what: FaultKind
@@ -76,11 +76,11 @@ class Fault(NamedTuple):
 
 
 class AuditedShard(NamedTuple):
-    """One shard as it is stored: its rows in their order and its signed heads, smallest first; one head is enough.
+    """One shard as it is stored: its rows in order, and its signed heads, smallest first; one head is enough.
 
-    Both are read once, side by side: a log need not fit into memory. What a store says of them besides is held against
-    them: `edge` and `signed_edge`, the tree of all records and that of the newest head (`Frontier.to_bytes`); `vkey`,
-    the shard's key; below which index records may be deleted (`pruned`); and the `sizes` of the heads.
+    Both are read once, side by side: a log need not fit into memory. The other fields are the store's claims, which
+    the audit checks: `edge` and `signed_edge`, the tree of all records and that of the newest head
+    (`Frontier.to_bytes`); `vkey`, the shard's key; `pruned`, below which records may be deleted; `sizes` of the heads.
     """
 
     rows: Iterable[ExportRow]
@@ -93,7 +93,7 @@ class AuditedShard(NamedTuple):
 
 
 class Cosigned(NamedTuple):
-    """A head that a witness has seen: as of then it knew of no larger one, and of no other history."""
+    """A head that a witness has cosigned: at that time it knew no larger head and no other history."""
 
     witness: str
     origin: str
@@ -103,10 +103,10 @@ class Cosigned(NamedTuple):
 
 @dataclass(slots=True)
 class AuditReport:
-    """What an audit found. Only a log with a signed head and without a fault is `sound`.
+    """The result of an audit. A log is `sound` if it has a signed head and no fault.
 
-    `heads` are the newest of each shard, `kinds` counts the records by kind, `cut` the faults that had no room;
-    `cosigned` has the newest head that each witness asked for has signed.
+    `heads` are the newest of each shard, `kinds` counts the records by kind, `cut` counts the faults beyond the limit.
+    `cosigned` has the newest head that each given witness has signed.
     """
 
     faults: list[Fault] = field(default_factory=list)
@@ -139,80 +139,117 @@ def audit(
     live: bool = False,
     odd: Sequence[str] = (),
 ) -> AuditReport:
-    """Verify a journal: its shards oldest first, and the key of the first of them.
+    """Verify a journal by the steps above. `shards` are oldest first, and `key` is the key of the first shard.
 
-    `held` are signed heads that were kept elsewhere; so are `receipts`, whose origin may be empty for the last shard.
-    Each of the `witnesses` must have cosigned one of the held heads. A `live` log, which can still be written to, may
-    hold records that its next head will cover; in an export there is no reason for one. `odd` is what is wrong with the
-    store itself.
+    `held` are signed heads that were kept elsewhere, `receipts` likewise; a receipt with an empty origin is for the
+    last shard. Each of the `witnesses` must have cosigned one of the held heads. A `live` log, which can still be
+    written to, may contain records that its next head will cover; an export may not. `odd` lists what is wrong with
+    the store itself.
     """
     found = AuditReport()
     for said in odd:
         found.add_fault(2, FaultKind.CHANGED, said)
-    runs = _AllRuns()
-    pruned: dict[str, int] = {}
-    said_so: dict[str, int] = {}
-    absent: list[tuple[str, int, int]] = []
-    allowed: list[tuple[str, int]] = []
-    unmatched = [(_claimed_origin(note), note) for note in held]
-    unclaimed = list(receipts)
-    before: _ShardAudit | None = None
-    trusted: PublicKey | None = key
-    for number, shard in enumerate(shards):
-        if trusted is None:
-            found.add_fault(
-                9, FaultKind.SHARD, f"shard {number - 1} names no key for the next, so shard {number} proves nothing"
-            )
-            break
-        newest = number == len(shards) - 1
-        one = _ShardAudit(found, trusted, verify, runs, before)
-        mine = [note for origin, note in unmatched if origin == trusted.name]
-        unmatched = [each for each in unmatched if each[0] != trusted.name]
-        known = {trusted.name, ""} if newest else {trusted.name}
-        kept = [receipt for receipt in unclaimed if receipt.origin in known]
-        unclaimed = [receipt for receipt in unclaimed if receipt.origin not in known]
-        one.check(shard, mine, kept, live=live and newest)
-        for origin, end, at in one.pruned:
-            said_so[origin] = max(end, said_so.get(origin, 0))
-            # It is signed before anything is deleted: anybody could put one behind the newest head.
-            if at < one.signed:
-                pruned[origin] = max(end, pruned.get(origin, 0))
-        absent += [(trusted.name, first, end) for first, end in one.absent]
-        allowed.append((trusted.name, shard.pruned))
-        before, trusted = one, one.next_key
-    if not shards:
-        found.add_fault(1, FaultKind.BAD_HEAD, "there is no log")
-    elif trusted is not None:
-        said = f"the log goes on as {quoted(trusted.name)}, and that shard is missing: it was taken away, or not given"
-        found.add_fault(9, FaultKind.SHARD, said)
-    for origin, _ in unmatched:
-        found.add_fault(5, FaultKind.BAD_HELD_HEAD, f"a held head is of no log given here, but of {quoted(origin)}")
-    for origin in dict.fromkeys(receipt.origin for receipt in unclaimed):
-        found.add_fault(5, FaultKind.BAD_HELD_HEAD, f"a receipt is of no log given here, but of {quoted(origin)}")
-    _find_cosigned(found, held, witnesses, verify)
-    # 8. Deleted. Only now, for the record that owns up to it may stand in a later shard.
-    for origin, first, end in absent:
-        bare = max(first, pruned.get(origin, 0))
-        if bare < end:
-            said = f"{_records_text(bare, end - 1)} of {quoted(origin)} deleted, and no signed prune record says so"
-            found.add_fault(8, FaultKind.DELETED, said, bare, end - 1)
-    for origin, end in allowed:
-        if not 0 <= end <= said_so.get(origin, 0):
-            said = f"the store lets the records of {quoted(origin)} below {end} be deleted, and no prune record says so"
-            found.add_fault(8, FaultKind.CHANGED, said)
-    # 7. Sequence, where all shards have been seen.
-    for fault in runs.holes():
-        if live and before is not None and fault.first >= before.signed:
-            # Two threads may be a moment apart: the number that is missing can be the next to come.
-            found.remarks.append(fault.message)
-        else:
-            found.add_fault(*fault)
+    log = _LogAudit(found, verify, held, receipts)
+    log.check_shards(shards, key, live=live)  # 1 to 4, 6, and what 5, 7 and 9 need of a single shard
+    log.check_end(shards)  # 9.
+    log.check_unmatched()  # 5.
+    _find_cosigned(found, held, witnesses, verify)  # 5.
+    log.check_deleted()  # 8.
+    log.check_sequence(live=live)  # 7.
     found.faults.sort(key=lambda fault: fault.step)
     return found
 
 
+class _LogAudit:
+    """The audit of all shards; what concerns several shards is collected here."""
+
+    def __init__(self, found: AuditReport, verify: Verify, held: Sequence[bytes], receipts: Sequence[Receipt]) -> None:
+        self._found, self._verify = found, verify
+        self._runs = _AllRuns()
+        # By origin, the index below which signed prune records, or any prune records, say that records are deleted.
+        self._pruned: dict[str, int] = {}
+        self._pruned_unsigned: dict[str, int] = {}
+        # Ranges of records without bytes, and the index below which the store allows deletion.
+        self._absent: list[tuple[str, int, int]] = []
+        self._allowed: list[tuple[str, int]] = []
+        self._held = [(_claimed_origin(note), note) for note in held]
+        self._receipts = list(receipts)
+        self._last: _ShardAudit | None = None
+        self._next_key: PublicKey | None = None
+
+    def check_shards(self, shards: Sequence[AuditedShard], key: PublicKey, *, live: bool) -> None:
+        trusted: PublicKey | None = key
+        for number, shard in enumerate(shards):
+            if trusted is None:
+                said = f"shard {number - 1} names no key for the next, so shard {number} proves nothing"
+                self._found.add_fault(9, FaultKind.SHARD, said)
+                return
+            trusted = self._check_shard(shard, trusted, live=live, newest=number == len(shards) - 1)
+        self._next_key = trusted
+
+    def _check_shard(self, shard: AuditedShard, key: PublicKey, *, live: bool, newest: bool) -> PublicKey | None:
+        """Check one shard; return the key of the next one, if this one names it."""
+        one = _ShardAudit(self._found, key, self._verify, self._runs, self._last)
+        heads = [note for origin, note in self._held if origin == key.name]
+        self._held = [each for each in self._held if each[0] != key.name]
+        names = {key.name, ""} if newest else {key.name}
+        receipts = [receipt for receipt in self._receipts if receipt.origin in names]
+        self._receipts = [receipt for receipt in self._receipts if receipt.origin not in names]
+        one.check(shard, heads, receipts, live=live and newest)
+        for origin, end, at in one.pruned:
+            self._pruned_unsigned[origin] = max(end, self._pruned_unsigned.get(origin, 0))
+            # Records are deleted only after the prune record is signed. An attacker could append an unsigned one.
+            if at < one.signed:
+                self._pruned[origin] = max(end, self._pruned.get(origin, 0))
+        self._absent += [(key.name, first, end) for first, end in one.absent]
+        self._allowed.append((key.name, shard.pruned))
+        self._last = one
+        return one.next_key
+
+    def check_end(self, shards: Sequence[AuditedShard]) -> None:
+        if not shards:
+            self._found.add_fault(1, FaultKind.BAD_HEAD, "there is no log")
+        elif self._next_key is not None:
+            named = quoted(self._next_key.name)
+            said = f"the log goes on as {named}, and that shard is missing: it was taken away, or not given"
+            self._found.add_fault(9, FaultKind.SHARD, said)
+
+    def check_unmatched(self) -> None:
+        """Report held heads and receipts of logs that were not given."""
+        for origin, _ in self._held:
+            said = f"a held head is of no log given here, but of {quoted(origin)}"
+            self._found.add_fault(5, FaultKind.BAD_HELD_HEAD, said)
+        for origin in dict.fromkeys(receipt.origin for receipt in self._receipts):
+            said = f"a receipt is of no log given here, but of {quoted(origin)}"
+            self._found.add_fault(5, FaultKind.BAD_HELD_HEAD, said)
+
+    def check_deleted(self) -> None:
+        """Report deletions without a prune record, after all shards: the record may be in a later shard."""
+        for origin, first, end in self._absent:
+            bare = max(first, self._pruned.get(origin, 0))
+            if bare < end:
+                said = f"{_records_text(bare, end - 1)} of {quoted(origin)} deleted, and no signed prune record says so"
+                self._found.add_fault(8, FaultKind.DELETED, said, bare, end - 1)
+        for origin, end in self._allowed:
+            if not 0 <= end <= self._pruned_unsigned.get(origin, 0):
+                said = (
+                    f"the store lets the records of {quoted(origin)} below {end} be deleted, "
+                    "and no prune record says so"
+                )
+                self._found.add_fault(8, FaultKind.CHANGED, said)
+
+    def check_sequence(self, *, live: bool) -> None:
+        """Report numbers that are missing in a run, after all shards: a run may continue in a later shard."""
+        for fault in self._runs.holes():
+            if live and self._last is not None and fault.first >= self._last.signed:
+                # Two threads may be a moment apart: the missing number can be the next to come.
+                self._found.remarks.append(fault.message)
+            else:
+                self._found.add_fault(*fault)
+
+
 class _ShardAudit:
-    """The audit of one shard; what it found goes into the report as it is found."""
+    """The audit of one shard; it adds faults to the report as it finds them."""
 
     def __init__(
         self, found: AuditReport, key: PublicKey, verify: Verify, runs: _AllRuns, before: _ShardAudit | None
@@ -220,19 +257,19 @@ class _ShardAudit:
         self._found, self._key, self._verify, self._runs, self._before = found, key, verify, runs, before
         self.head: Checkpoint | None = None
         self.next_key: PublicKey | None = None
-        # Which shard, below which index, and which record says so.
+        # Prune records: the shard's origin, the index, and the record that says it.
         self.pruned: list[tuple[str, int, int]] = []
         self.absent: list[tuple[int, int]] = []
         self._count = 0
         self._whole = True
-        # What the last stored head that holds covers; after one that does not, there is no use in the later ones.
+        # The size of the last stored head that matches. After one that does not match, later heads are not compared.
         self._good = 0
         self._bad = False
         self._edge = self._signed_edge = b""
         self._told: set[str] = set()
         self._rotated = -1
         self._clock = 0
-        # How often the clock went back, first at which record, and by how much at most.
+        # How often the clock went back, the first record at which it did, and the largest step.
         self._back = self._back_at = self._back_ms = 0
 
     @property
@@ -260,7 +297,7 @@ class _ShardAudit:
             said = f"the store names {quoted(shard.vkey, 120)} as the key of {quoted(self._key.name)}, which is another"
             self._found.add_fault(1, FaultKind.CHANGED, said)
         if not self._found.faults:
-            # Where something else is wrong, that is why.
+            # Only if nothing else is wrong: any other fault would explain this one.
             for edge, made in ((shard.edge, self._edge), (shard.signed_edge, self._signed_edge)):
                 if edge and edge != made:
                     said = f"the log says {int.from_bytes(edge[:8], 'big')} records, and they do not add up to it"
@@ -296,32 +333,23 @@ class _ShardAudit:
             return open_checkpoint(note, self._key, self._verify)
         except InvalidNote as error:
             said = f"{named} cannot be trusted: {error.message}"
-            # Of a log under another key, every head is wrong in the same way.
+            # In a log under another key, every head is wrong in the same way: report it once.
             if said not in self._told:
                 self._told.add(said)
                 self._found.add_fault(step, what, said)
             return None
 
     def _walk(self, shard: AuditedShard, sizes: set[int], receipts: Mapping[int, Sequence[bytes]]) -> dict[int, bytes]:
-        """Steps 1 to 4 and 6 for every row, once; returns the roots at the sizes asked for."""
+        """Take steps 1 to 4 and 6 for every row; return the roots at the given sizes."""
         frontier = Frontier()
         roots = {0: frontier.root()}
         changed: dict[int, tuple[bytes, bytes]] = {}
         heads = self._stored(shard.heads, shard.sizes)
         head = self._compare_stored(next(heads, None), heads, frontier)
         for row in shard.rows:
-            # 2. Rows.
-            if row.at != self._count:
-                self._whole = False
-                if row.at < self._count:
-                    said = f"record {row.at} stands a second time, or behind record {self._count - 1}"
-                    self._found.add_fault(2, FaultKind.OUT_OF_ORDER, said, row.at, row.at)
-                    continue
-                said = f"{_records_text(self._count, row.at - 1)} missing: record {row.at} follows on {self._count - 1}"
-                self._found.add_fault(2, FaultKind.MISSING, said, self._count, row.at - 1)
-            self._count = row.at + 1
-            self._found.records += 1
-            # 3. Leaves. The tree is made of the stored hashes, so that changed bytes are told apart from the rest.
+            if not self._check_index(row.at):
+                continue
+            # 3. Leaves. The tree is built from the stored hashes, so that changed bytes can be told from other faults.
             leaf = row.leaf if row.data is None else leaf_hash(row.data)
             if leaf != row.leaf and len(changed) < _MOST_CHANGED:
                 changed[row.at] = leaf, row.leaf
@@ -330,22 +358,42 @@ class _ShardAudit:
                 roots[frontier.size] = frontier.root()
             if head is not None and head.size <= self._count:
                 head = self._compare_stored(head, heads, frontier)
+            # 5. Held, as far as receipts show.
             if any(kept != row.leaf for kept in receipts.get(row.at, ())):
                 said = f"record {row.at} is not the one that its receipt is for: it was rewritten"
                 self._found.add_fault(5, FaultKind.REWRITTEN, said, row.at, row.at)
-            if row.data is not None:
-                self._read(row.at, row.data)
-            elif self.absent and self.absent[-1][1] == row.at:
-                self.absent[-1] = self.absent[-1][0], row.at + 1
+            if row.data is None:
+                self._note_absent(row.at)
             else:
-                self.absent.append((row.at, row.at + 1))
-                self._runs.note_unreadable()
+                self._read(row.at, row.data)
         self._edge = frontier.to_bytes()
-        # Heads beyond the rows: the last of them says how much there should be.
+        # Read the heads beyond the rows: the last one says how many records there should be.
         for _ in heads:
             pass
         self._tell_changed(changed)
         return roots
+
+    def _check_index(self, at: int) -> bool:
+        """2. Rows. Return False for a row that must be skipped."""
+        if at < self._count:
+            self._whole = False
+            said = f"record {at} stands a second time, or behind record {self._count - 1}"
+            self._found.add_fault(2, FaultKind.OUT_OF_ORDER, said, at, at)
+            return False
+        if at > self._count:
+            self._whole = False
+            said = f"{_records_text(self._count, at - 1)} missing: record {at} follows on {self._count - 1}"
+            self._found.add_fault(2, FaultKind.MISSING, said, self._count, at - 1)
+        self._count = at + 1
+        self._found.records += 1
+        return True
+
+    def _note_absent(self, at: int) -> None:
+        if self.absent and self.absent[-1][1] == at:
+            self.absent[-1] = self.absent[-1][0], at + 1
+        else:
+            self.absent.append((at, at + 1))
+            self._runs.note_unreadable()
 
     def _tell_changed(self, changed: Mapping[int, tuple[bytes, bytes]]) -> None:
         places = {stored: at for at, (_, stored) in changed.items()}
@@ -373,7 +421,7 @@ class _ShardAudit:
             self._back_at = self._back_at or at
             self._back_ms = max(self._back_ms, self._clock - ts_ms)
         self._clock = max(self._clock, ts_ms)
-        # 9. Shards, as far as one record tells.
+        # 9. Shards, as far as one record shows.
         if self._rotated >= 0:
             said = f"record {at} stands behind the rotation in record {self._rotated}, which ended the shard"
             self._found.add_fault(9, FaultKind.SHARD, said, at, at)
@@ -430,9 +478,9 @@ class _ShardAudit:
     def _compare_stored(
         self, head: Checkpoint | None, heads: Iterator[Checkpoint], frontier: Frontier
     ) -> Checkpoint | None:
-        """4. Roots, of the heads that cover no more than has been read; the first that covers more."""
+        """4. Roots: compare the heads that cover no more than has been read; return the first that covers more."""
         while head is not None and head.size <= self._count:
-            # The last head that still holds says where to look.
+            # The last head that matches tells where the change begins.
             if self._whole and not self._bad:
                 self._bad = frontier.root() != head.root
                 if self._bad:
@@ -447,12 +495,12 @@ class _ShardAudit:
         return head
 
     def _compare_end(self, *, live: bool) -> None:
-        # 2. Rows, the end of them.
+        # 2. Rows: the end.
         if self.head is None:
             return
         size, count = self.head.size, self._count
         if size > count:
-            # Where a number or a root is wrong before the end, it is not simply the end that is missing.
+            # If a number or a root is wrong before the end, more than the end is missing.
             end_only = self._whole and not self._bad and not any(self._runs.holes())
             gone = _records_text(count, size - 1) if end_only else f"{size - count} of the records"
             said = f"{gone} missing: the checkpoint says {size}, the log has {count}"
@@ -489,14 +537,14 @@ class _ShardAudit:
 
 
 class _RunNumbers:
-    """The numbers of one run seen so far: all from `first` below `next`, and those `ahead` with the record of each."""
+    """The numbers of one run so far: all from `first` below `next`, and those `ahead`, each with its record."""
 
     __slots__ = ("ahead", "early", "excused", "first", "next", "sight")
 
     def __init__(self, first: int, sight: int) -> None:
         self.first = self.next = first
         self.sight = sight
-        # One for each session: what hardly any of them needs is made when one does.
+        # There is one object per session, so the rarely needed set is created on demand.
         self.ahead: dict[int, int] = {}
         self.early: set[int] | None = None
         self.excused: tuple[tuple[int, int], ...] = ()
@@ -507,7 +555,7 @@ class _RunNumbers:
             self.next += 1
 
     def excuse(self, first: int, last: int) -> None:
-        """Nobody need have recorded these; whoever did all the same may come once."""
+        """Accept that these numbers are missing; a record with one of them may still appear once."""
         self.excused = (*self.excused, (max(first, self.next), last))
         if first <= self.next <= last:
             self.early = (self.early or set()) | {seq for seq in self.ahead if seq <= last}
@@ -515,7 +563,7 @@ class _RunNumbers:
             self.up_to(last)
 
     def late(self, seq: int) -> bool:
-        """Whether a number below `next` is new: from before what can be read, or excused."""
+        """Return whether a number below `next` is new: from before the readable part, or excused."""
         self.early = set() if self.early is None else self.early
         new = seq not in self.early and (seq < self.first or any(one <= seq <= end for one, end in self.excused))
         self.early.add(seq)
@@ -523,14 +571,14 @@ class _RunNumbers:
 
 
 class _AllRuns:
-    """7. Sequence. Threads of one run may be recorded in another order than they were numbered; none may be lost."""
+    """7. Sequence. Records of one run may be out of order, since several threads write them; none may be missing."""
 
     def __init__(self) -> None:
         self._runs: dict[str, _RunNumbers] = {}
         self._sight = 0
 
     def note_unreadable(self) -> None:
-        """There was a record that cannot be read: whatever number is missing across it may have been in it."""
+        """Note a record that cannot be read: it may hold any number that is missing around it."""
         self._sight += 1
 
     def _run(self, name: str, seq: int) -> _RunNumbers:
@@ -544,7 +592,7 @@ class _AllRuns:
         return run
 
     def note_number(self, name: str, seq: int, at: int) -> bool:
-        """Whether this number is new."""
+        """Note a number; return whether it is new."""
         run = self._run(name, seq)
         if seq == run.next:
             run.up_to(seq)
@@ -572,7 +620,7 @@ class _AllRuns:
 
 
 def _subtract_ranges(first: int, last: int, excused: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """What is left of these numbers when the excused ones are taken out."""
+    """Yield the ranges of these numbers that are not excused."""
     for start, end in sorted(excused):
         if first < start <= last:
             yield first, start - 1
@@ -583,14 +631,14 @@ def _subtract_ranges(first: int, last: int, excused: Iterable[tuple[int, int]]) 
 
 
 def _find_cosigned(found: AuditReport, held: Sequence[bytes], witnesses: Sequence[PublicKey], verify: Verify) -> None:
-    """5. Held, by whom: a witness's line is what a holder of the log's key cannot write."""
+    """5. Held, by witnesses: an attacker with the log's key cannot forge a witness's line."""
     newest: dict[PublicKey, Cosigned] = {}
     for note in held:
         try:
             parsed = parse_note(note)
             checkpoint = parse_checkpoint(parsed.text)
         except InvalidNote:
-            continue  # told already: it is of no log
+            continue  # reported already: it is of no log
         try:
             times = verify_signatures(parsed, witnesses, verify)
         except InvalidNote as error:
@@ -608,7 +656,7 @@ def _find_cosigned(found: AuditReport, held: Sequence[bytes], witnesses: Sequenc
 
 
 def _claimed_origin(note: bytes) -> str:
-    """Which log a head says it is of, trusted for nothing but to find whom to ask."""
+    """Return the log that a head claims to be of. The claim is used only to find the key that must have signed it."""
     try:
         return parse_checkpoint(parse_note(note).text).origin
     except InvalidNote:

@@ -122,64 +122,86 @@ class _AnswerCounts:
 def summarize_costs(
     entries: Iterable[LedgerEntry | LedgerPasses], cost: Callable[[Ran], float | None] = lambda ran: ran.cost_usd
 ) -> CostReport:
-    """The sums over all entries, each looked at once; `cost` says what an answer is counted at."""
-    sessions: set[str] = set()
-    actions: Counter[str] = Counter(dict.fromkeys((action.value for action in Action), 0))
-    reached = [0, 0, 0]
-    rules = _AnswerCounts()
-    answers: dict[tuple[int, str], _AnswerCounts] = {(1, ""): rules}
-    fates: dict[str, Counter[str]] = {}
-    first, last, undecided, wait = math.inf, 0.0, 0, 0.0
-    top, top_usd, top_us = 0, 0.0, 0.0
+    """Return the totals over all entries; `cost` returns the price of an answer, or None if it is unknown."""
+    totals = _CostTotals(cost)
     for entry in entries:
-        sessions.add(entry.session)
-        if isinstance(entry, LedgerPasses):
-            actions["CONTINUE"] += len(entry.latencies_us)
-            reached[0] += len(entry.latencies_us)
-            rules.times.extend(entry.latencies_us)
-            if entry.time_s:
-                first, last = min(first, entry.time_s), max(last, entry.time_s)
-            continue
-        actions[entry.action] += 1
-        reached[entry.tier - 1] += 1
+        totals.add(entry)
+    return totals.report()
+
+
+class _CostTotals:
+    """Running totals over the entries of a ledger."""
+
+    def __init__(self, cost: Callable[[Ran], float | None]) -> None:
+        self._cost = cost
+        self._sessions: set[str] = set()
+        self._actions: Counter[str] = Counter(dict.fromkeys((action.value for action in Action), 0))
+        self._reached = [0, 0, 0]
+        self._rules = _AnswerCounts()
+        self._answers: dict[tuple[int, str], _AnswerCounts] = {(1, ""): self._rules}
+        self._fates: dict[str, Counter[str]] = {}
+        self._first_s, self._last_s = math.inf, 0.0
+        self._undecided, self._wait_us = 0, 0.0
+        # The supervisor's answers with a known cost: their number, cost and time.
+        self._top, self._top_usd, self._top_us = 0, 0.0, 0.0
+
+    def add(self, entry: LedgerEntry | LedgerPasses) -> None:
+        self._sessions.add(entry.session)
         if entry.time_s:
-            first, last = min(first, entry.time_s), max(last, entry.time_s)
+            self._first_s, self._last_s = min(self._first_s, entry.time_s), max(self._last_s, entry.time_s)
+        if isinstance(entry, LedgerPasses):
+            self._actions["CONTINUE"] += len(entry.latencies_us)
+            self._reached[0] += len(entry.latencies_us)
+            self._rules.times.extend(entry.latencies_us)
+            return
+        self._actions[entry.action] += 1
+        self._reached[entry.tier - 1] += 1
         judges_us = sum(ran.latency_us for ran in entry.judged)
-        wait += judges_us
-        rules.times.append(max(0.0, entry.latency_us - judges_us))
+        self._wait_us += judges_us
+        self._rules.times.append(max(0.0, entry.latency_us - judges_us))
         for ran in entry.judged:
-            usd = cost(ran)
-            for key in ((ran.tier, ran.by), (ran.tier, "")):
-                answers.setdefault(key, _AnswerCounts()).take(ran, usd)
-            if ran.tier == 3 and not ran.cached and usd is not None and ran.said != "unclear":
-                top, top_usd, top_us = top + 1, top_usd + usd, top_us + ran.latency_us
+            self._add_answer(ran)
         if entry.tier > 1 or entry.judged:
-            fate = fate_of(entry)
-            undecided += fate == "undecided"
-            for rule in entry.rules:
-                kept = fates.setdefault(rule, Counter())
-                kept[fate] += 1
-                kept["alone"] += len(entry.rules) == 1 and fate in ("triage", "supervisor", "person")
-    rulings = rules.answers = sum(reached)
-    judged = tuple(answers[key].judged(*key) for key in sorted(answers))
-    sums = [each for each in judged if not each.by]
-    return CostReport(
-        rulings,
-        len(sessions),
-        0.0 if math.isinf(first) else first,
-        last,
-        dict(actions),
-        (reached[0], reached[1], reached[2]),
-        undecided,
-        judged,
-        sum(each.cost_usd for each in sums),
-        sum(each.unpriced for each in sums),
-        wait,
-        AlwaysSupervisorCost(top, top_usd / top, top_us / top, rulings * top_usd / top, rulings * top_us / top)
-        if top
-        else None,
-        _rank_rules(fates),
-    )
+            self._add_fate(entry)
+
+    def _add_answer(self, ran: Ran) -> None:
+        usd = self._cost(ran)
+        for key in ((ran.tier, ran.by), (ran.tier, "")):
+            self._answers.setdefault(key, _AnswerCounts()).take(ran, usd)
+        if ran.tier == 3 and not ran.cached and usd is not None and ran.said != "unclear":
+            self._top, self._top_usd, self._top_us = self._top + 1, self._top_usd + usd, self._top_us + ran.latency_us
+
+    def _add_fate(self, entry: LedgerEntry) -> None:
+        fate = fate_of(entry)
+        self._undecided += fate == "undecided"
+        for rule in entry.rules:
+            counts = self._fates.setdefault(rule, Counter())
+            counts[fate] += 1
+            counts["alone"] += len(entry.rules) == 1 and fate in ("triage", "supervisor", "person")
+
+    def report(self) -> CostReport:
+        rulings = self._rules.answers = sum(self._reached)
+        judged = tuple(self._answers[key].judged(*key) for key in sorted(self._answers))
+        sums = [each for each in judged if not each.by]
+        always = None
+        if top := self._top:
+            usd, us = self._top_usd, self._top_us
+            always = AlwaysSupervisorCost(top, usd / top, us / top, rulings * usd / top, rulings * us / top)
+        return CostReport(
+            rulings,
+            len(self._sessions),
+            0.0 if math.isinf(self._first_s) else self._first_s,
+            self._last_s,
+            dict(self._actions),
+            (self._reached[0], self._reached[1], self._reached[2]),
+            self._undecided,
+            judged,
+            sum(each.cost_usd for each in sums),
+            sum(each.unpriced for each in sums),
+            self._wait_us,
+            always,
+            _rank_rules(self._fates),
+        )
 
 
 def fate_of(entry: LedgerEntry) -> str:

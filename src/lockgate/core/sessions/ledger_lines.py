@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lockgate.core.vocabulary import Action, Decision, Ran
 
@@ -136,33 +136,63 @@ def parse_ledger_line(line: str | bytes) -> LedgerEntry | LedgerPasses | None:
         return None
     if not isinstance(value, dict):
         return None
+    head = _parse_head(value)
+    if head is None:
+        return None
+    return _parse_passes(value, head) if "latencies_us" in value else _parse_entry(value, head)
+
+
+class _LineHead(NamedTuple):
+    """What both kinds of line have in common."""
+
+    time_s: float
+    session: str
+    action: str
+    tier: int
+    reason: str
+    risk: str
+
+
+def _parse_head(value: dict[str, Any]) -> _LineHead | None:
     action, tier, reason, risk = value.get("action"), value.get("tier"), value.get("reason"), value.get("risk")
     session, at = value.get("session", ""), _parse_number(value.get("time", 0.0))
     if not isinstance(action, str) or action not in _ACTIONS or type(tier) is not int or not 1 <= tier <= 3:
         return None
     if not isinstance(reason, str) or risk not in ("low", "high") or at is None:
         return None
-    if not isinstance(session, str):
-        if _parse_count(session) is None:
-            return None
-        session = str(session)
-    if "latencies_us" in value:
-        times = value["latencies_us"]
-        if (action, tier) != ("CONTINUE", 1) or not isinstance(times, list) or not times or len(times) > MAX_PASSES:
-            return None
-        latencies = tuple([took for took in map(_parse_number, times) if took is not None])
-        return (
-            LedgerPasses(at, session[:MAX_NAME], reason[:MAX_NAME], risk, latencies)
-            if len(latencies) == len(times)
-            else None
-        )
+    if not isinstance(session, str) and _parse_count(session) is None:
+        return None
+    return _LineHead(at, str(session)[:MAX_NAME], action, tier, reason[:MAX_NAME], risk)
+
+
+def _parse_passes(value: dict[str, Any], head: _LineHead) -> LedgerPasses | None:
+    times = value["latencies_us"]
+    if (head.action, head.tier) != ("CONTINUE", 1) or not isinstance(times, list) or not 0 < len(times) <= MAX_PASSES:
+        return None
+    latencies = tuple([took for took in map(_parse_number, times) if took is not None])
+    if len(latencies) != len(times):
+        return None
+    return LedgerPasses(head.time_s, head.session, head.reason, head.risk, latencies)
+
+
+def _parse_entry(value: dict[str, Any], head: _LineHead) -> LedgerEntry | None:
     call, tool, took = value.get("call", 0), value.get("tool", ""), _parse_number(value.get("latency_us"))
     rules = _parse_rules(value.get("rules"), value.get("findings"))
     judged = _parse_judged(value.get("tiers", []))
     if took is None or rules is None or judged is None or _parse_count(call) is None or not isinstance(tool, str):
         return None
     return LedgerEntry(
-        at, session[:MAX_NAME], call, tool[:MAX_NAME], action, tier, reason[:MAX_NAME], risk, rules, judged, took
+        head.time_s,
+        head.session,
+        call,
+        tool[:MAX_NAME],
+        head.action,
+        head.tier,
+        head.reason,
+        head.risk,
+        rules,
+        judged,
+        took,
     )
 
 
