@@ -25,6 +25,7 @@ from lockgate.core.text.scanner import Scanner, check_pattern, cue_expressions, 
 from lockgate.gate.gate import Gate, Judge
 from lockgate.journal import recorder as recording
 from lockgate.runtime.forks import on_fork
+from lockgate.runtime.private_files import replace_file
 from lockgate.settings.config import AuditSettings, Settings, discover_settings
 from lockgate.settings.journal_paths import POSTGRES, list_key_files, path_beside_log
 
@@ -642,16 +643,9 @@ def _read_cache(file: Path) -> bytes | None:
 
 
 def _write_cache(file: Path, compiled: bytes) -> None:
-    temporary = file.with_name(f"{file.name}.{os.getpid()}.new")
-    try:
+    with suppress(OSError, ValueError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        number = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(number, "wb") as opened:
-            opened.write(_MAGIC + sha256(compiled).digest() + compiled)
-        os.replace(temporary, file)
-    except (OSError, ValueError):
-        with suppress(OSError, ValueError):
-            temporary.unlink(missing_ok=True)
+        replace_file(file, _MAGIC + sha256(compiled).digest() + compiled, durable=False)
 
 
 def _is_private(status: os.stat_result, *, folder: bool) -> bool:

@@ -29,7 +29,6 @@ from lockgate.journal.anchors import (
     parse_address,
     parse_anchor,
     post,
-    replace,
 )
 from lockgate.testing import loopback
 
@@ -93,19 +92,6 @@ def test_a_full_disk_leaves_no_half_of_a_head(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(LockgateError, match="no room"):
         send(FileAnchor(place), 2)
     assert place.read_bytes() == note(1) + b"\n"
-
-
-def test_a_file_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = tmp_path / "file"
-    replace(place, b"old")
-
-    def broken(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(anchors.os, "fsync", broken)
-    with pytest.raises(OSError, match="No space"):
-        replace(place, b"new")
-    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("file", b"old")]
 
 
 # git

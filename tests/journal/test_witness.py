@@ -480,7 +480,7 @@ def test_a_failed_disk_is_an_answer_without_a_word_of_it(
     def broken(*_: object) -> None:
         raise OSError(5, "Input/output error", "/secret/place")
 
-    monkeypatch.setattr("lockgate.journal.witness.replace", broken)
+    monkeypatch.setattr("lockgate.journal.witness.replace_file", broken)
     status, _, body = post(server, LOG.asks(0, 20))
     assert (status, body) == (500, b"the witness failed\n")
 

@@ -11,7 +11,7 @@ from threading import Barrier
 import pytest
 
 from lockgate.core.errors import JournalUnavailable, LockgateError
-from lockgate.runtime.private_files import PrivateFileKind, writable_by_others
+from lockgate.runtime.private_files import PrivateFileKind, open_replacement, replace_file, writable_by_others
 
 OPEN = PrivateFileKind("the log", "write anything into it", "log", JournalUnavailable)
 SECRET = PrivateFileKind("a key", "sign anything with it", "journal", secret=True)
@@ -154,3 +154,51 @@ def test_a_file_where_its_folder_should_be_is_said(path: Path) -> None:
 )
 def test_who_else_could_write_a_file(mode: int, owner: int, said: str) -> None:
     assert writable_by_others(mode, owner, 1000) == said
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_replaced_file_has_the_new_content_and_nothing_lies_beside_it(tmp_path: Path, *, durable: bool) -> None:
+    path = tmp_path / "file"
+    for content in (b"old", b"new"):
+        replace_file(path, content, durable=durable)
+        assert path.read_bytes() == content
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_replacement_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    replace_file(path, b"old")
+    with pytest.raises(TypeError), open_replacement(path) as file:
+        file.writelines([b"half", None])  # type: ignore[list-item]
+    assert path.read_bytes() == b"old"
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+@posix
+def test_the_umask_narrows_the_mode_and_not_the_exact_one(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        replace_file(tmp_path / "narrowed", b"", mode=0o644)
+        replace_file(tmp_path / "exact", b"", exact_mode=0o644)
+    finally:
+        os.umask(before)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("narrowed", "exact")] == [0o600, 0o644]
+
+
+def test_a_folder_is_made_for_a_private_file(path: Path) -> None:
+    OPEN.replace(path, b"whole")
+    assert path.read_bytes() == b"whole"
+    assert OPEN.check(path.parent, folder=True)
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "file"
+    replace_file(place, b"old")
+
+    def broken(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(OSError, match="No space"):
+        replace_file(place, b"new")
+    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("file", b"old")]

@@ -28,6 +28,7 @@ from typing import NamedTuple
 from lockgate.claude_code.hook_command import DEFAULT_URL, PATH
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.runtime import json_edit as json_text
+from lockgate.runtime.private_files import replace_file
 
 # The first version in which a hook's failure can block.
 LEAST_VERSION = (2, 1, 295)
@@ -319,7 +320,7 @@ def apply(change: Plan) -> Path | None:
     if change.before:
         mode = stat.S_IMODE(os.stat(change.path).st_mode) & (0o600 if change.secret else 0o777)
         kept = _kept(change.path, change.before, mode)
-    _replace(change.path, change.after, mode)
+    replace_file(change.path, change.after.encode("utf-8"), exact_mode=mode)
     return kept
 
 
@@ -328,25 +329,11 @@ def _kept(path: Path, text: str, mode: int) -> Path:
     for number in range(1_000):
         place = path.with_name(f"{path.name}.before-lockgate{f'-{number}' if number else ''}")
         if not os.path.lexists(place):
-            _replace(place, text, mode)
+            replace_file(place, text.encode("utf-8"), exact_mode=mode)
             return place
         if not place.is_symlink() and place.is_file() and place.read_bytes() == text.encode("utf-8"):
             return place
     raise LockgateError(f"{quoted(path, 200)} has been kept a thousand times", hint="move its copies away")
-
-
-def _replace(path: Path, text: str, mode: int) -> None:
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
-    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode("utf-8"))
-            file.flush()
-            os.fsync(file.fileno())
-        new.chmod(mode)
-        os.replace(new, path)
-    finally:
-        new.unlink(missing_ok=True)
 
 
 # The program itself

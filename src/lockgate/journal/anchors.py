@@ -6,7 +6,6 @@ heads there.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import socket
@@ -21,11 +20,11 @@ from pathlib import Path
 from threading import Event, Timer
 from time import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
-from uuid import uuid4
 
 from lockgate.core.errors import InvalidConfig, LockgateError, printable, quoted
 from lockgate.core.journal.signed_notes import Checkpoint, file_name
 from lockgate.runtime.addresses import is_loopback
+from lockgate.runtime.private_files import replace_file
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -188,7 +187,7 @@ class GitAnchor:
         # Not `git add` and `git commit`: a repository can configure filters and hooks for them. The commands below
         # store the bytes unchanged and run no other program.
         name = file_name(head.origin)
-        replace(self.folder / name, note, mode=0o644)
+        replace_file(self.folder / name, note, mode=0o644)
         blob = self._run_git("hash-object", "-w", "--no-filters", "--stdin", data=note).strip().decode("ascii")
         entry = f"100644 blob {blob}\t{name}".encode()
         parent = (
@@ -365,29 +364,3 @@ def _default_tls() -> SSLContext:
     from ssl import create_default_context
 
     return create_default_context()
-
-
-def replace(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Replace a file atomically: readers find the old or the new one, and after this returns only the new one."""
-    made = path.with_name(f"{path.name}.{uuid4().hex}.new")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    try:
-        with os.fdopen(os.open(made, flags, mode), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(made, path)
-    finally:
-        made.unlink(missing_ok=True)
-    if os.name != "posix":
-        return
-    # Sync the folder too: after a power cut the old file must not be back.
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    except OSError as error:
-        # Some file systems cannot sync a folder.
-        if error.errno != errno.EINVAL:
-            raise
-    finally:
-        os.close(folder)

@@ -35,9 +35,10 @@ from lockgate.core.journal.signed_notes import (
 )
 from lockgate.core.vocabulary import Receipt
 from lockgate.journal import keys
-from lockgate.journal.anchors import ANCHOR_EVERY_S, Address, Anchor, parse_address, parse_anchor, post, replace
+from lockgate.journal.anchors import ANCHOR_EVERY_S, Address, Anchor, parse_address, parse_anchor, post
 from lockgate.runtime.failures import report_failure
 from lockgate.runtime.forks import on_fork
+from lockgate.runtime.private_files import replace_file
 
 WITNESS_EVERY_S = 1.0
 # The pause after a target failed: at first, at most, and while a ruling waits for the target.
@@ -146,7 +147,7 @@ class CosignedHeadFile:
                 if old.text == note.text:
                     lines = {(each.name, each.id): each for each in (*old.signatures, *note.signatures)}
                     note = Note(note.text, tuple(lines.values()))
-            replace(self._path, note.to_bytes())
+            replace_file(self._path, note.to_bytes())
 
 
 class WitnessSink:

@@ -29,6 +29,7 @@ from lockgate.core.journal.record import MAX_BLOCKS, SALT, encode_record, ruling
 from lockgate.core.vocabulary import Block, Decision, Receipt, Trust
 from lockgate.runtime.failures import report_failure
 from lockgate.runtime.forks import on_fork
+from lockgate.runtime.private_files import replace_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -515,14 +516,8 @@ def note_journal_off(note: Path) -> None:
 
 
 def _write_settings_note(note: Path, said: str) -> None:
-    made = note.with_name(f"{note.name}.{os.urandom(8).hex()}.new")
     with suppress(OSError, ValueError):
-        try:
-            with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(said)
-            os.replace(made, note)
-        finally:
-            made.unlink(missing_ok=True)
+        replace_file(note, said.encode("ascii"), durable=False)
 
 
 _POLICY = re.compile("sha256:[0-9a-f]{64}")

@@ -47,8 +47,8 @@ from lockgate.core.journal.signed_notes import (
     verify_signatures,
 )
 from lockgate.journal import keys
-from lockgate.journal.anchors import replace
 from lockgate.runtime.failures import report_failure
+from lockgate.runtime.private_files import replace_file
 
 PORT = 8766
 # A request has some kilobytes. A slower client occupies one of the connections no longer than this.
@@ -153,7 +153,7 @@ class Witness:
             made = cosign_note(_keep_lines_of(note, signers), self.key, self._signer.sign, time_s=int(self._clock()))
             # A head that cannot be read back would stop this witness at its next start.
             self._open_own_note(made.to_bytes(), head.origin)
-            replace(self._folder / file_name(head.origin), made.to_bytes())  # 5.
+            replace_file(self._folder / file_name(head.origin), made.to_bytes())  # 5.
         _log.info("cosigned %s at %d", printable(head.origin), head.size)
         return made.signatures[-1].line.encode()
 
@@ -191,7 +191,7 @@ class Witness:
         path = (self._folder / file_name(head.origin)).with_suffix(".fork")
         if not os.path.lexists(path):
             with suppress(OSError):
-                replace(path, note.to_bytes())
+                replace_file(path, note.to_bytes())
 
 
 def run_witness(

@@ -15,18 +15,16 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
-from uuid import uuid4
 
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.mcp.tool_pins import server_name
 from lockgate.runtime import json_edit as json_text
-from lockgate.runtime.private_files import PrivateFileKind
+from lockgate.runtime.private_files import PrivateFileKind, replace_file
 
 _KEPT = PrivateFileKind(
     "what a client's servers were", "have another command run in a server's place", "configuration", secret=True
@@ -135,17 +133,7 @@ def apply_plan(plan: ClientConfigPlan) -> None:
         raise LockgateError(f"{quoted(plan.path, 200)} has changed meanwhile", hint="run it again")
     if plan.kept and plan.state is not None:
         _write_originals(plan.state, plan.path, plan.kept)
-    new = plan.path.with_name(f".{plan.path.name}.{uuid4().hex}.new")
-    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(plan.after)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(new, stat.S_IMODE(os.stat(plan.path).st_mode))
-        os.replace(new, plan.path)
-    finally:
-        new.unlink(missing_ok=True)
+    replace_file(plan.path, plan.after, exact_mode=stat.S_IMODE(os.stat(plan.path).st_mode))
 
 
 def lockgate_command() -> list[str]:
@@ -362,14 +350,4 @@ def _read_originals(state: Path | None, path: Path) -> dict[str, str]:
 def _write_originals(state: Path, path: Path, kept: Mapping[str, str]) -> None:
     place = _file(state, path)
     held = {**_read_originals(state, path), **kept}
-    with suppress(FileExistsError):
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _KEPT.check(place.parent, folder=True)
-    new = place.with_name(f"{place.name}.{uuid4().hex}.new")
-    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
-    try:
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            json.dump(held, file)
-        os.replace(new, place)
-    finally:
-        new.unlink(missing_ok=True)
+    _KEPT.replace(place, json.dumps(held).encode("ascii"))

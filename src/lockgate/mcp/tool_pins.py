@@ -22,11 +22,10 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
-from uuid import uuid4
 
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.core.text.confusables import LOOKALIKES
-from lockgate.runtime.private_files import PrivateFileKind, sync_folder
+from lockgate.runtime.private_files import PrivateFileKind, replace_file
 
 _PINS = PrivateFileKind("a server's pinned tools", "have a changed tool pass as the one that was pinned", "agent")
 _SCHEMA = "lockgate mcp pins/1"
@@ -228,17 +227,7 @@ class ToolPins:
             for name, pin in self._held.items()
         }
         text = json.dumps({"schema": _SCHEMA, "server": self._server, "tools": tools}, ensure_ascii=True)
-        new = self._path.with_name(f"{self._path.name}.{uuid4().hex}.new")
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(text.encode("ascii"))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(new, self._path)
-        finally:
-            new.unlink(missing_ok=True)
-        sync_folder(self._path.parent)
+        replace_file(self._path, text.encode("ascii"))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

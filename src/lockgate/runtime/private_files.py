@@ -69,6 +69,17 @@ class PrivateFileKind(NamedTuple):
                 self.check(path.with_name(path.name + ending))
         return status
 
+    def replace(self, path: Path, data: bytes) -> None:
+        """Put a file with this content in the place of `path`, in a folder that is made if missing, and checked."""
+        self._make_folder(path.parent)
+        replace_file(path, data)
+
+    def _make_folder(self, folder: Path) -> None:
+        # A file in the folder's place is reported by the check.
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.check(folder, folder=True)
+
     @contextmanager
     def create_whole(self, path: Path) -> Iterator[Path]:
         """An empty file to be filled, which takes its place when the block ends; others see none of it or all of it.
@@ -77,9 +88,7 @@ class PrivateFileKind(NamedTuple):
         """
         # Beside its place and under a name of its own, for a link cannot cross to another disk.
         new = path.with_name(f"{path.name}.{uuid4().hex}.new")
-        with suppress(FileExistsError):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.check(path.parent, folder=True)
+        self._make_folder(path.parent)
         os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600))
         try:
             yield new
@@ -92,10 +101,13 @@ class PrivateFileKind(NamedTuple):
 
 
 @contextmanager
-def open_replacement(path: Path, *, mode: int = 0o600, durable: bool = True) -> Iterator[BinaryIO]:
+def open_replacement(
+    path: Path, *, mode: int = 0o600, exact_mode: int | None = None, durable: bool = True
+) -> Iterator[BinaryIO]:
     """Yield a new file that takes the place of `path` when the block ends; readers see the old one or the new one.
 
-    If the block raises, the old file stays. `durable` means: after a power cut, the new file is still there.
+    If the block raises, the old file stays. The process's umask narrows `mode`, and not `exact_mode`. `durable` means
+    that the new file survives a power cut.
     """
     new = path.with_name(f"{path.name}.{uuid4().hex}.new")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -105,6 +117,8 @@ def open_replacement(path: Path, *, mode: int = 0o600, durable: bool = True) -> 
             file.flush()
             if durable:
                 os.fsync(file.fileno())
+        if exact_mode is not None:
+            new.chmod(exact_mode)
         os.replace(new, path)
     finally:
         new.unlink(missing_ok=True)
@@ -112,9 +126,11 @@ def open_replacement(path: Path, *, mode: int = 0o600, durable: bool = True) -> 
         sync_folder(path.parent)
 
 
-def replace_file(path: Path, data: bytes, *, mode: int = 0o600, durable: bool = True) -> None:
+def replace_file(
+    path: Path, data: bytes, *, mode: int = 0o600, exact_mode: int | None = None, durable: bool = True
+) -> None:
     """Put a file with this content in the place of `path`; see `open_replacement`."""
-    with open_replacement(path, mode=mode, durable=durable) as file:
+    with open_replacement(path, mode=mode, exact_mode=exact_mode, durable=durable) as file:
         file.write(data)
 
 

@@ -71,10 +71,7 @@ def make(path: Path, who: Who, *, instead: bool = False) -> str:
         except FileExistsError:
             return read(path)
         return token
-    new_name = path.with_name(f"{path.name}.next.{os.getpid()}")
-    with KEPT.create_whole(new_name) as new:
-        new.write_text(f"{token}\n", encoding="ascii")
-    os.replace(new_name, path)
+    KEPT.replace(path, f"{token}\n".encode("ascii"))
     return token
 
 

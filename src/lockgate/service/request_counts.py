@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.vocabulary import Action, Decision
 from lockgate.runtime.metrics import LATENCY_SECONDS, METRICS, OTHER, Counter, Histogram, Metrics
+from lockgate.runtime.private_files import replace_file
 
 if TYPE_CHECKING:
     from lockgate.service.openapi import Route
@@ -68,10 +69,8 @@ class Counts:
         if self._folder is None:
             return
         file = self._folder / f"{os.getpid()}.txt"
-        new = file.with_suffix(".new")
         with suppress(OSError):
-            new.write_text(self.render(), encoding="utf-8")
-            os.replace(new, file)
+            replace_file(file, self.render().encode("utf-8"), durable=False)
 
     async def keep_telling(self) -> None:
         """Tell the others every second, as long as there are any."""

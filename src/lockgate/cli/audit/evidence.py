@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from lockgate.cli.audit.open_log import body_of, log_from, read_key, read_witness_key, rows, shard_of
 from lockgate.cli.exit_codes import Exit
 from lockgate.core.errors import JournalDamaged, LockgateError, quoted
+from lockgate.runtime.private_files import open_replacement
 
 if TYPE_CHECKING:
     from lockgate.core.journal.exports import ExportRow
@@ -178,16 +179,6 @@ def _write(name: str | None, pieces: Iterable[bytes]) -> int:
         return count
     if os.path.lexists(name):
         raise LockgateError(f"there is a file {quoted(name, 200)} already", hint="name another, or move it away")
-    made = f"{name}.{os.getpid()}.new"
-    # Records are nobody else's business.
-    handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            into(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(made, name)
-    except BaseException:
-        Path(made).unlink(missing_ok=True)
-        raise
+    with open_replacement(Path(name)) as file:
+        into(file)
     return count
