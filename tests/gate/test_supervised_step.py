@@ -12,8 +12,8 @@ import pytest
 
 from lockgate import Action, Decision, Gate, InvalidCall, InvalidConfig, Policy, Reason, Risk, Session
 from lockgate.core.ruling import approvals, pipeline
+from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.opinions import Opinion, Ruling, Unreadable
-from lockgate.core.ruling.origins import Leaf
 from lockgate.core.ruling.pipeline import Ask, Stage
 from lockgate.core.ruling.supervision import (
     FINISH,

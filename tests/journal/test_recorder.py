@@ -19,8 +19,8 @@ from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.journal.record import MAX_BLOCKS, parse_record, sha256_hex
 from lockgate.core.journal.signed_notes import open_proof
 from lockgate.core.ruling import approvals
+from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.ruling.opinions import Ruling, Triage
-from lockgate.core.ruling.pipeline import flatten_arguments
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Receipt
 from lockgate.gate.approvals_memory import MemoryApprovals

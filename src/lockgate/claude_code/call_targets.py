@@ -12,8 +12,7 @@ import stat
 from collections.abc import Iterator, Mapping
 
 from lockgate.claude_code import context_files as hook_files
-from lockgate.core.ruling.origins import Leaf
-from lockgate.core.ruling.pipeline import flatten_arguments
+from lockgate.core.ruling.arguments import Leaf, flatten_arguments
 from lockgate.core.ruling.self_protection import find_tampering, is_content
 from lockgate.core.ruling.tool_risk import tool_risk
 from lockgate.core.vocabulary import Finding, Risk

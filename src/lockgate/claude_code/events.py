@@ -33,7 +33,7 @@ from lockgate.claude_code import context_files as hook_files
 from lockgate.claude_code.context_files import News, Whose, written
 from lockgate.claude_code.transcripts import is_machine, told
 from lockgate.core.errors import InvalidBlock, LockgateError, printable
-from lockgate.core.ruling.pipeline import flatten_arguments
+from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.vocabulary import Action, Decision
 from lockgate.sessions import Host, Piece, StoredRuling
 

@@ -30,9 +30,9 @@ from lockgate.core.errors import (
 )
 from lockgate.core.questions import NoAnswerReason
 from lockgate.core.ruling import pipeline
+from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import Context, PastCall
 from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
-from lockgate.core.ruling.origins import Leaf
 from lockgate.core.ruling.pipeline import Ask, Stage
 from lockgate.core.ruling.policy import Policy, tighten
 from lockgate.core.ruling.tool_call import ToolCall

@@ -25,8 +25,8 @@ from typing import NamedTuple, Protocol
 from weakref import ref
 
 from lockgate.core.errors import InvalidCall, InvalidConfig, printable, quoted
+from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import PastCall
-from lockgate.core.ruling.origins import Leaf
 from lockgate.core.ruling.pipeline import Ask, Stage
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.supervision import (

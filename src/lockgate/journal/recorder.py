@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lockgate.core.ruling.approvals import ApprovalChange
-    from lockgate.core.ruling.origins import Leaf
+    from lockgate.core.ruling.arguments import Leaf
 
 # The most records in one append, and the most gaps that a run lists one by one.
 _AT_ONCE = 256

@@ -25,7 +25,7 @@ from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.journal.record import label, parse_record, sha256_hex
 from lockgate.core.journal.signed_notes import Proof, open_checkpoint, open_proof, parse_note, parse_vkey
 from lockgate.core.ruling.approvals import canonical_json
-from lockgate.core.ruling.pipeline import flatten_arguments
+from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal
 from lockgate.journal.log import find_shard, newest_head, prove_consistency, prove_inclusion

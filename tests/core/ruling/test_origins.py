@@ -9,14 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lockgate import Action, Decision, Gate, Origin, Reason, Session
-from lockgate.core.ruling.origins import (
-    MAX_ORDERS,
-    MAX_ORIGINS,
-    MAX_PIECES,
-    MAX_TOOL_ORDERS,
-    SIGNALS,
-    sink_from_argument,
-)
+from lockgate.core.ruling.origins import MAX_ORIGINS, SIGNALS
+from lockgate.core.ruling.value_pieces import MAX_PIECES
+from lockgate.core.ruling.word_index import MAX_ORDERS, MAX_TOOL_ORDERS
 from lockgate.core.text.imperatives import fold_words
 from lockgate.core.text.scanner import Scanner
 
@@ -477,33 +472,6 @@ def test_a_value_in_a_decoded_reading_points_at_what_was_decoded(gate: Gate) -> 
     origin = next(origin for origin in decision.origins if origin.how == "base64")
     assert hidden.rstrip("=") in text[origin.start : origin.end]
     assert "encoded:base64" in {found.rule for found in decision.findings}
-
-
-@pytest.mark.parametrize(
-    ("argument", "sink"),
-    [
-        ("to", "recipient"),
-        ("cc[0]", "recipient"),
-        ("recipient_email", "recipient"),
-        ("participants[3]", "recipient"),
-        ("url", "url"),
-        ("webhookUrl", "url"),
-        ("target.url", "url"),
-        ("file_path", "path"),
-        ("destination", "path"),
-        ("command", "command"),
-        ("sql", "command"),
-        ("iban", "account"),
-        ("wallet", "account"),
-        ("amount", ""),
-        ("body", ""),
-        ("note", ""),
-        ("", ""),
-        ("[0]", ""),
-    ],
-)
-def test_an_argument_is_the_kind_of_place_its_name_says(argument: str, sink: str) -> None:
-    assert sink_from_argument(argument) == sink
 
 
 def test_every_signal_says_what_and_why() -> None:

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate import Action, Decision, Gate, InvalidCall, Policy, Reason, Risk, Session
-from lockgate.core.ruling import pipeline
+from lockgate.core.ruling.arguments import MAX_DEPTH, MAX_LEAVES
 from lockgate.core.ruling.context import Context
-from lockgate.core.ruling.pipeline import MAX_DEPTH, MAX_LEAVES, Ask, begin, resume
+from lockgate.core.ruling.pipeline import Ask, begin, resume
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Finding
@@ -602,11 +602,6 @@ def test_a_check_costs_the_same_however_much_was_read_before(gate: Gate) -> None
     for n in range(50):
         long.add(f"{CALM} {n} " * 160, source="web:a")
     assert cost(long) < 20 * cost(short) + 0.05
-
-
-def test_the_limits_are_limits_an_ordinary_call_stays_below() -> None:
-    assert pipeline.MAX_DEPTH >= 32
-    assert pipeline.MAX_LEAVES >= 1000
 
 
 def test_more_values_in_one_list_than_are_looked_at_are_a_finding(gate: Gate) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate.core.ruling.origins import Leaf
+from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.self_protection import find_tampering, readings_from_leaves
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action

@@ -23,7 +23,8 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from lockgate.core.ruling.pipeline import Ask, flatten_arguments
+from lockgate.core.ruling.arguments import flatten_arguments
+from lockgate.core.ruling.pipeline import Ask
 from lockgate.core.text.confusables import fold_to_latin, gates_from_text, remove_invisible
 from lockgate.core.text.encodings import CODES
 from lockgate.core.vocabulary import Block, Finding, Origin, Trust

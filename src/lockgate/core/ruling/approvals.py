@@ -299,7 +299,7 @@ def describe_call(bound: BoundCall) -> str:
     shows the line has to make them visible.
     """
     # Where arguments go is known to the rules, which nobody needs who only asks or answers.
-    from lockgate.core.ruling.origins import sink_from_argument
+    from lockgate.core.ruling.arguments import sink_from_argument
 
     arguments = arguments_from_canonical(bound.arguments)
     if bound.tool == FINISH and isinstance(arguments.get(STEP), str):

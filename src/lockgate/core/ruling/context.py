@@ -10,7 +10,8 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidBlock, quoted
-from lockgate.core.ruling.origins import IndexedReading, ToolOrders, TrustedText, ValuePlacesCache, WordIndex
+from lockgate.core.ruling.origins import TrustedText
+from lockgate.core.ruling.word_index import IndexedReading, ToolOrders, ValuePlacesCache, WordIndex
 from lockgate.core.text.rules import Scope
 from lockgate.core.text.scanner import RuleHit, Scan, ScannedPart, Scanner, encode
 from lockgate.core.vocabulary import Block, Finding, Kind, Lineage, Trust, build_lineage, default_trust

@@ -21,14 +21,15 @@ Paranoid mode sends every call through all three tiers, after the same steps hav
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from lockgate.core.errors import InvalidCall, printable, quoted
+from lockgate.core.errors import printable, quoted
+from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.arguments import flatten_arguments as flatten_arguments
 from lockgate.core.ruling.context import BlockNote, Context
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
-from lockgate.core.ruling.origins import Leaf, OriginLookup, OriginTrace, TrustedText
+from lockgate.core.ruling.origins import OriginLookup, OriginTrace, TrustedText
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.scope.border import border_from_scope, find_crossings
 from lockgate.core.ruling.self_protection import find_tampering, is_unrelated
@@ -49,13 +50,10 @@ HARD_RULES = (
     "scope:",
     "step:needs-a-person",
 )
-MAX_DEPTH = 64
-MAX_LEAVES = 10_000
 _LEAF_SEPARATOR = "\n\n"
 # Python looks a member up in its enumeration each time; on this path that adds up.
 _CONTINUE, _LOW, _HIGH, _PARANOID = Action.CONTINUE, Risk.LOW, Risk.HIGH, Mode.PARANOID
 _UNTRUSTED_FREE, _LOW_RISK, _NO_FLAGS = Reason.NO_UNTRUSTED_CONTENT, Reason.LOW_RISK_TOOL, Reason.NO_RED_FLAGS
-_new = tuple.__new__
 
 
 class Stage(StrEnum):
@@ -299,62 +297,6 @@ def _is_expected_hit(rule: Rule, excerpt: str, argument: str, wishes: TrustedTex
     if wishes.contains_request(excerpt):
         return True
     return rule.id == "seed:credential-word" and excerpt.lower().replace("-", "_") in argument.lower().replace("-", "_")
-
-
-def flatten_arguments(arguments: Mapping[str, object]) -> tuple[list[Leaf], bool]:
-    """Every value in the arguments as text, and whether there were more or deeper ones than we look at."""
-    leaves: list[Leaf] = []
-    pending: list[tuple[str, object, int]] = [("", arguments, 0)]
-    too_big = False
-    opened = 0
-    while pending:
-        path, value, depth = pending.pop()
-        opened += 1
-        if depth > MAX_DEPTH or len(leaves) + len(pending) + opened > MAX_LEAVES:
-            too_big = True
-            continue
-        inside: Iterable[tuple[object, object]]
-        named = True
-        if type(value) is dict or isinstance(value, Mapping):
-            inside = value.items()
-        elif isinstance(value, list | tuple):
-            inside, named = enumerate(value), False
-        else:
-            raise InvalidCall(
-                f"argument {quoted(path)} is a {type(value).__name__}, which JSON cannot hold",
-                hint="pass the arguments as the tool will receive them: text, numbers, booleans, lists and objects",
-            )
-        for key, item in inside:
-            if len(leaves) >= MAX_LEAVES:
-                too_big = True
-                break
-            if not named:
-                name = f"{path}[{key}]"
-            elif not isinstance(key, str):
-                raise InvalidCall(f"argument names must be text, not {type(key).__name__}")
-            else:
-                name = f"{path}.{key[:40]}" if path else key[:40]
-                # A name that is not a name may carry text: it is looked at like a value.
-                if not key.isidentifier():
-                    leaves.append(Leaf(name, key))
-            if isinstance(item, str):
-                # As `Leaf(name, item)`, without the detour by its keywords.
-                leaves.append(_new(Leaf, (name, item, "exact")))
-            elif item is None or isinstance(item, bool):
-                continue
-            elif isinstance(item, int | float):
-                leaves.append(Leaf(name, _number_text(item)))
-            else:
-                pending.append((name, item, depth + 1))
-    return leaves, too_big
-
-
-def _number_text(value: int | float) -> str:
-    try:
-        return repr(value)
-    except ValueError:
-        # Python refuses to print integers of thousands of digits; so long a number is no value of anybody's.
-        return f"{hash(value)}"
 
 
 def _explain_unclear(ask: Ask, action: Action) -> str:

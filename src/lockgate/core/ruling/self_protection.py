@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from lockgate.core.ruling.origins import Leaf
+from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.text.rules import RULES_BY_ID, SELF_PROTECTION_RULES, Rule
 from lockgate.core.text.scanner import Scanner, encode
 from lockgate.core.vocabulary import Finding

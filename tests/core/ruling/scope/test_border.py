@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.ruling.origins import Leaf
+from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.pipeline import HARD_RULES
 from lockgate.core.ruling.scope.border import (
     MAX_FINDINGS,

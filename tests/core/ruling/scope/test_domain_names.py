@@ -7,7 +7,7 @@ import re
 import pytest
 
 from lockgate import Action, Gate, Policy
-from lockgate.core.ruling.origins import Leaf
+from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.scope.border import OUTSIDE, border_from_scope, find_crossings
 from lockgate.core.ruling.scope.domain_names import (
     COMMON_DOMAINS,

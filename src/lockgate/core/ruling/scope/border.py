@@ -24,7 +24,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from lockgate.core.errors import InvalidConfig, printable, quoted
-from lockgate.core.ruling.origins import Leaf, sink_from_argument
+from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.scope.domain_names import (
     COMMON_DOMAINS,
     FILE_ENDINGS,

@@ -7,19 +7,17 @@ from random import Random
 import pytest
 
 from lockgate import Gate
-from lockgate.core.ruling.origins import (
+from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.origins import OriginLookup, TrustedText
+from lockgate.core.ruling.value_pieces import Candidate, find_candidates
+from lockgate.core.ruling.word_index import (
     _CHUNK,
     _MAX_NAMES,
     MAX_ORDERS,
-    Candidate,
     IndexedReading,
-    Leaf,
-    OriginLookup,
-    TrustedText,
     ValuePlaces,
     ValuePlacesCache,
     WordIndex,
-    find_candidates,
 )
 from lockgate.core.text import imperatives as orders
 from lockgate.core.text.imperatives import Order

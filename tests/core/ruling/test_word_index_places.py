@@ -6,8 +6,10 @@ import random
 
 import pytest
 
-from lockgate.core.ruling import origins
-from lockgate.core.ruling.origins import Candidate, IndexedReading, Leaf, ValuePlacesCache, WordIndex, find_candidates
+from lockgate.core.ruling import word_index
+from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.value_pieces import Candidate, ComparedValue, find_candidates
+from lockgate.core.ruling.word_index import IndexedReading, ValuePlacesCache, WordIndex
 from lockgate.core.text import imperatives as orders
 from lockgate.core.text.scanner import ScannedPart, Scanner
 
@@ -38,14 +40,14 @@ def plainly(index: WordIndex, candidate: Candidate, most: int) -> tuple[list[int
     return [at for at in places if held(text[max(0, at - around) : at + around])], held(text)
 
 
-@pytest.mark.parametrize("most", [12, origins.MAX_PLACES])
+@pytest.mark.parametrize("most", [12, word_index.MAX_PLACES])
 @pytest.mark.parametrize("few", [0, 8])
 @pytest.mark.parametrize("words", WORDS, ids=["overlaps", "endings", "numbers", "unspaced"])
 def test_a_value_is_found_where_its_surroundings_hold_it(
     words: tuple[str, ...], few: int, most: int, scanner: Scanner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(origins, "_FEW_PLACES", few)
-    monkeypatch.setattr(origins, "MAX_PLACES", most)
+    monkeypatch.setattr(word_index, "_FEW_PLACES", few)
+    monkeypatch.setattr(word_index, "MAX_PLACES", most)
     chance = random.Random(f"{words}{few}{most}")
     compared = held = 0
     for _ in range(60):
@@ -58,9 +60,8 @@ def test_a_value_is_found_where_its_surroundings_hold_it(
             at = chance.randrange(len(said))
             value = " ".join(said[at : at + chance.choice((4, 8, 20, 60))].split()).encode()
             listed = value.translate(orders.WORD_BYTES).split()
-            for candidate in find_candidates([(Leaf("command", value.decode()), value, listed, 8)], set(index.words))[
-                0
-            ]:
+            compared_value = ComparedValue(Leaf("command", value.decode()), value, listed, 8)
+            for candidate in find_candidates([compared_value], set(index.words))[0]:
                 expected, whole = plainly(index, candidate, most)
                 found = [place for one in holders.find_places(candidate, [entry]) for place in one.places]
                 # Where the rarest word is rare, the text as a whole is not asked: it may seem to stand at a cut word.
@@ -72,11 +73,11 @@ def test_a_value_is_found_where_its_surroundings_hold_it(
 
 
 def test_more_places_than_are_looked_at_are_remembered(scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(origins, "MAX_PLACES", 12)
+    monkeypatch.setattr(word_index, "MAX_PLACES", 12)
     for count, capped in ((12, False), (13, True)):
         data = b"foo bar " * count
         index = WordIndex(ScannedPart("raw", data, 0, len(data), False, ()), scanner)
         leaf = Leaf("command", "foo bar")
-        [candidate] = find_candidates([(leaf, b"foo bar", [b"foo", b"bar"], 0)], {b"foo", b"bar"})[0]
+        [candidate] = find_candidates([ComparedValue(leaf, b"foo bar", [b"foo", b"bar"], 0)], {b"foo", b"bar"})[0]
         assert index.find_value(candidate) == [8 * number for number in range(12)]
         assert index.capped is capped

