@@ -22,7 +22,7 @@ from time import perf_counter, process_time
 from typing import NamedTuple
 
 import texts
-from lockgate.cli.audit.open_log import rows as rows_of
+from lockgate.cli.audit.open_log import read_rows as rows_of
 from lockgate.core.journal.exports import export_lines, read_export
 from lockgate.core.journal.verification import AuditedShard, audit
 from lockgate.gate.gate import Gate, Session

@@ -14,12 +14,12 @@ from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from lockgate.cli.check import trees
-from lockgate.cli.judge import rows
-from lockgate.cli.main import parsers
-from lockgate.cli.reasons import TOLD
-from lockgate.cli.terminal import visible
-from lockgate.cli.trace_replay import replay
+from lockgate.cli.check import tree_printer
+from lockgate.cli.judge import measured_rows
+from lockgate.cli.main import make_parsers
+from lockgate.cli.reasons import REASON_TEXTS
+from lockgate.cli.terminal import make_visible
+from lockgate.cli.trace_replay import replay_traces
 from lockgate.core.redaction.spans import KINDS
 from lockgate.core.ruling.finding_catalogue import ENTRIES, CatalogueEntry
 from lockgate.core.text.rules import RULESET_VERSION
@@ -62,7 +62,7 @@ _FAMILIES = {
 
 def commands_page() -> str:
     parts = ["# Commands", _NOTE, "What `lockgate` and each of its commands print with `--help`."]
-    for name, parser in parsers().items():
+    for name, parser in make_parsers().items():
         # One width on every machine; newer versions of Python would also colour.
         parser.formatter_class = lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100)
         parser.color = False  # type: ignore[attr-defined]  # since Python 3.14
@@ -80,7 +80,7 @@ def rules_page() -> str:
     ]
     for family in families:
         parts += [f"## {family}", _FAMILIES[family]]
-        parts += [_explained(entry) for entry in ENTRIES if entry.family == family]
+        parts += [_entry_section(entry) for entry in ENTRIES if entry.family == family]
     return "\n\n".join(parts) + "\n"
 
 
@@ -95,7 +95,9 @@ def configuration_page() -> str:
                 lines += [f"#### `{row.key}`", "", row.doc, ""]
                 lines += [f"- Value: {row.allowed}", f"- Default: `{as_toml(row.default)}`"]
                 lines += [f"- Project files: {project}", ""]
-    return _filled((REFERENCE / "configuration.md").read_text(encoding="utf-8"), "keys", "\n".join(lines).rstrip("\n"))
+    return _replace_section(
+        (REFERENCE / "configuration.md").read_text(encoding="utf-8"), "keys", "\n".join(lines).rstrip("\n")
+    )
 
 
 def trace_page() -> str:
@@ -105,8 +107,12 @@ def trace_page() -> str:
     shown = re.search(r"^```console\n\$ lockgate check (\S+)\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
     if shown is None:
         raise SystemExit("docs/reference/trace.md has lost its transcript")
-    given = _checked(shown[1], example)
-    return page if settled(given) == settled(shown[2]) else page[: shown.start(2)] + given + page[shown.end(2) :]
+    given = _check_output(shown[1], example)
+    return (
+        page
+        if without_timings(given) == without_timings(shown[2])
+        else page[: shown.start(2)] + given + page[shown.end(2) :]
+    )
 
 
 # The names of the contract that Lockgate keeps, for those who know them.
@@ -120,11 +126,11 @@ _SEED_METRICS = {
 def verifiers_page() -> str:
     """The page as it is, with its lists written again."""
     page = (REFERENCE / "verifiers.md").read_text(encoding="utf-8")
-    reasons = _table(("reason", "means", "what to do"), [(f"`{name}`", *_told(name)) for name in TOLD])
+    reasons = _table(("reason", "means", "what to do"), [(f"`{name}`", *_reason_cells(name)) for name in REASON_TEXTS])
     variables = _table(
-        ("variable", "adapters", "default", "what"), [_variable(each) for each in VARIABLES if not each.secret]
+        ("variable", "adapters", "default", "what"), [_variable_cells(each) for each in VARIABLES if not each.secret]
     )
-    keys = _table(("key", "adapter", "what"), [_key(each) for each in VARIABLES if each.secret])
+    keys = _table(("key", "adapter", "what"), [_key_cells(each) for each in VARIABLES if each.secret])
     metrics = _table(
         ("metric", "in the contract", "kind", "labels", "counts"),
         [
@@ -147,11 +153,11 @@ def verifiers_page() -> str:
         "metrics": f"{metrics}\n\n{listed}",
         "kinds": kinds,
     }.items():
-        page = _filled(page, name, text)
+        page = _replace_section(page, name, text)
     return page
 
 
-def _filled(page: str, name: str, text: str) -> str:
+def _replace_section(page: str, name: str, text: str) -> str:
     """The page with what stands between the marks of this list written again."""
     begin = re.search(rf"^<!-- {name}: .*? -->\n", page, flags=re.MULTILINE)
     end = page.find(f"<!-- end of {name} -->")
@@ -160,18 +166,18 @@ def _filled(page: str, name: str, text: str) -> str:
     return f"{page[: begin.end()]}\n{text}\n\n{page[end:]}"
 
 
-def _told(name: str) -> tuple[str, str]:
-    told = TOLD[name]
-    return told.said, told.todo or "-"
+def _reason_cells(name: str) -> tuple[str, str]:
+    told = REASON_TEXTS[name]
+    return told.meaning, told.advice or "-"
 
 
-def _variable(variable: Row) -> tuple[str, str, str, str]:
+def _variable_cells(variable: Row) -> tuple[str, str, str, str]:
     default = f"`{variable.default}`" if variable.default else "needed" if variable.needed else "-"
     bounds = f" From {variable.least:,} to {variable.most:,}." if variable.most else ""
     return f"`{variable.variable}`", _read_by(variable), default, f"{variable.doc}{bounds}"
 
 
-def _key(variable: Row) -> tuple[str, str, str]:
+def _key_cells(variable: Row) -> tuple[str, str, str]:
     return f"`{variable.variable}`, `{variable.variable}_FILE`", _read_by(variable), variable.doc
 
 
@@ -197,7 +203,7 @@ def judge_page() -> str:
     parts += ["\n".join(f"- `{name}`: `sha256:{digest}`" for name, (digest, _) in about.files.items())]
     cells = [
         (row.name, row.size, row.auroc, *(" / ".join(row.presets.get(name, ("-",))) for name in about.presets))
-        for row in rows(about)
+        for row in measured_rows(about)
     ]
     parts += ["## Presets", "Under each preset: the share of attacks that stay suspicious / of ordinary ones cleared."]
     parts += [_table(("measured on", "of", "AUROC", *about.presets), cells)]
@@ -236,7 +242,7 @@ PAGES = {
 }
 
 
-def stale() -> Iterable[tuple[Path, str]]:
+def stale_pages() -> Iterable[tuple[Path, str]]:
     """The pages that differ from what the code says, with what they should be."""
     for name, make in PAGES.items():
         path, text = REFERENCE / name, make()
@@ -244,23 +250,23 @@ def stale() -> Iterable[tuple[Path, str]]:
             yield path, text
 
 
-def settled(output: str) -> list[str]:
+def without_timings(output: str) -> list[str]:
     """Output without what differs between runs."""
     return [line.rstrip() for line in re.sub(r"[\d.]+ (?:µs|ms)", "N µs", output).splitlines()]
 
 
-def _checked(name: str, trace: str) -> str:
+def _check_output(name: str, trace: str) -> str:
     """What `lockgate check` prints for a trace where nothing is configured."""
     with TemporaryDirectory() as folder, chdir(folder), redirect_stdout(StringIO()) as out:
         Path(name).write_text(trace, encoding="utf-8")
-        show, finish = trees()
-        for ruling in replay(Gate(), [name]):
+        show, finish = tree_printer()
+        for ruling in replay_traces(Gate(), [name]):
             show(ruling)
         finish()
     return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
 
 
-def _explained(entry: CatalogueEntry) -> str:
+def _entry_section(entry: CatalogueEntry) -> str:
     rows = [
         ("counts in", _COUNTS_IN[entry.scope]),
         ("a hit", _code(entry.hit)),
@@ -269,11 +275,11 @@ def _explained(entry: CatalogueEntry) -> str:
         ("OWASP", entry.owasp),
     ]
     listed = "\n".join(f"- {name}: {text}" for name, text in rows if text)
-    return f"### {entry.id}\n\nWhat: {_plain(entry.what)}.\nWhy: {_plain(entry.why)}.\n\n{listed}"
+    return f"### {entry.id}\n\nWhat: {_escape_markdown(entry.what)}.\nWhy: {_escape_markdown(entry.why)}.\n\n{listed}"
 
 
-def _plain(text: str) -> str:
-    return re.sub(r"([\\*_<>\[\]#|])", r"\\\1", visible(text))
+def _escape_markdown(text: str) -> str:
+    return re.sub(r"([\\*_<>\[\]#|])", r"\\\1", make_visible(text))
 
 
 def _code(text: str) -> str:
@@ -283,7 +289,7 @@ def _code(text: str) -> str:
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * (longest + 1)
     gap = " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{fence}{gap}{visible(text)}{gap}{fence}"
+    return f"{fence}{gap}{make_visible(text)}{gap}{fence}"
 
 
 def _fenced(text: str) -> str:
@@ -291,7 +297,7 @@ def _fenced(text: str) -> str:
 
 
 def main(argv: list[str]) -> int:
-    found = list(stale())
+    found = list(stale_pages())
     for path, text in found:
         if "--check" in argv:
             print(f"docs/reference/{path.name} is out of date: run `make docs`", file=sys.stderr)

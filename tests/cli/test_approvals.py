@@ -332,7 +332,7 @@ def test_who_answers_is_the_user_unless_said_otherwise(
     kept = store.get(pending.id, time())
     assert kept is not None
     assert kept.answered is not None
-    assert kept.answered.who == command._user()
+    assert kept.answered.who == command.user_name()
     if os.name == "posix":
         assert kept.answered.who != "the-boss"
 

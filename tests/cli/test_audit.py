@@ -700,7 +700,7 @@ def test_only_the_end_of_a_long_log_is_read(log: Path) -> None:
             return ((at, leaf_hash(body)) for at, body in self.bodies(shard, start, stop))
 
     view = Counting()
-    found = showing.newest_of(view, showing.Wanted(), 5)  # type: ignore[arg-type]
+    found = showing.newest_records(view, showing.RecordFilter(), 5)  # type: ignore[arg-type]
     assert [each.at for each in found] == [999_996, 999_997, 999_998, 999_999, 2**60]
     assert view.read < 6_000
 
@@ -978,9 +978,9 @@ def test_a_reader_that_goes_away_ends_it_quietly(log: Path, spawn: Callable[...,
 
 
 def test_help_of_each_teaches(run: Run) -> None:
-    from lockgate.cli.main import parsers
+    from lockgate.cli.main import make_parsers
 
-    names = [name.split()[1] for name in parsers(["audit"]) if name.startswith("audit ")]
+    names = [name.split()[1] for name in make_parsers(["audit"]) if name.startswith("audit ")]
     assert names == ["verify", "show", "head", "prove", "export", "prune", "keys", "witness"]
     for name in names:
         ended = run("audit", name, "--help")

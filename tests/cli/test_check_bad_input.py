@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lockgate.cli.trace_replay import _lines
+from lockgate.cli.trace_replay import _numbered_lines
 from lockgate.core.errors import InvalidTrace
 from lockgate.core.sessions.trace_format import MAX_LINE_BYTES
 
@@ -107,7 +107,7 @@ class Counting(io.RawIOBase):
 def test_of_a_line_without_end_no_more_is_read_than_shows_it() -> None:
     endless = Counting()
     with pytest.raises(InvalidTrace, match="longer than"):
-        next(_lines(io.BufferedReader(endless)))
+        next(_numbered_lines(io.BufferedReader(endless)))
     assert endless.read_bytes < MAX_LINE_BYTES + 1024 * 1024
 
 

@@ -44,7 +44,7 @@ def test_the_same_tool_is_stopped_once_and_passes_once() -> None:
     session = Gate().session(goal=demo.GOAL)
     ruled: list[tuple[str, bool]] = []
     for event in demo.STORY:
-        if isinstance(event, demo.Read):
+        if isinstance(event, demo.DemoReading):
             session.add(event.content, source=event.source)
         else:
             ruled.append((event.tool, session.check(event.tool, event.arguments).action is Action.CONTINUE))
@@ -54,7 +54,7 @@ def test_the_same_tool_is_stopped_once_and_passes_once() -> None:
 def test_without_the_poisoned_page_nothing_is_stopped() -> None:
     session = Gate().session(goal=demo.GOAL)
     for event in demo.STORY:
-        if isinstance(event, demo.Call) and event.runs:
+        if isinstance(event, demo.DemoCall) and event.runs:
             assert session.check(event.tool, event.arguments).action is Action.CONTINUE
 
 
@@ -79,7 +79,7 @@ class _Trusting:
 def test_with_a_judge_one_more_call_is_played_and_the_screen_names_it(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo, "_judge_words", lambda: _Trusting(suspicious=False))
+    monkeypatch.setattr(demo, "_load_judge", lambda: _Trusting(suspicious=False))
     # Only what it takes: a judge that trusts everybody would let the story's thief go.
     monkeypatch.setattr(demo, "STORY", (demo.STORY[1], demo.STORY[-1]))
     ended = run("demo", "--fast")
@@ -89,17 +89,17 @@ def test_with_a_judge_one_more_call_is_played_and_the_screen_names_it(
 
 
 def test_a_judge_that_clears_nothing_ends_with_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "_judge_words", lambda: _Trusting(suspicious=True))
+    monkeypatch.setattr(demo, "_load_judge", lambda: _Trusting(suspicious=True))
     assert run("demo", "--fast").code == 1
 
 
 def test_a_story_that_goes_otherwise_ends_with_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "STORY", (demo.Call("read_file", {}, runs=False),))
+    monkeypatch.setattr(demo, "STORY", (demo.DemoCall("read_file", {}, runs=False),))
     assert run("demo", "--fast").code == 1
 
 
 def test_what_the_screen_shows_is_in_the_texts() -> None:
     for event in demo.STORY:
-        if isinstance(event, demo.Read):
+        if isinstance(event, demo.DemoReading):
             for piece in event.shown.split("…"):
                 assert piece.strip() in event.content

@@ -15,8 +15,16 @@ import pytest
 
 from lockgate import Gate
 from lockgate.assemble import close_journals
-from lockgate.cli.doctor import HARMLESS, Check, Heard, State, clock_check, endpoint_check, judge_check
-from lockgate.cli.reasons import TOLD
+from lockgate.cli.doctor import (
+    HARMLESS,
+    Check,
+    CheckState,
+    DateRecorder,
+    check_from_assessment,
+    check_from_clocks,
+    check_from_opinion,
+)
+from lockgate.cli.reasons import REASON_TEXTS
 from lockgate.core.questions import HttpReply, NoAnswerReason, Question
 from lockgate.core.requests.assessment import REASONS, Assessment
 from lockgate.core.ruling.opinions import Silent, Unreadable
@@ -151,8 +159,8 @@ def test_an_endpoint_that_fails_is_explained(
         ended = run("doctor", "--json")
     (found,) = [check for check in json.loads(ended.out)["checks"] if check["name"] == "endpoint"]
     assert (found["state"], ended.code) == (state, 1 if state == "fail" else 0)
-    assert f": {why}: {TOLD[why].said}" in found["said"]
-    assert found["hint"] == TOLD[why].todo
+    assert f": {why}: {REASON_TEXTS[why].meaning}" in found["said"]
+    assert found["hint"] == REASON_TEXTS[why].advice
     assert KEY not in ended.out + ended.err
     assert ended.err == ""
 
@@ -378,8 +386,8 @@ def test_judges_that_fail_are_explained(
         ended = run("doctor", "--json")
     found = [check for check in json.loads(ended.out)["checks"] if check["name"] in ("triage", "supervisor")]
     assert [check["state"] for check in found] == [state] * 2
-    assert all(f": {why}: {TOLD[why].said}" in check["said"] for check in found)
-    assert [check["hint"] for check in found] == [TOLD[why].todo] * 2
+    assert all(f": {why}: {REASON_TEXTS[why].meaning}" in check["said"] for check in found)
+    assert [check["hint"] for check in found] == [REASON_TEXTS[why].advice] * 2
     assert ended.code == (1 if state == "fail" else 0)
     assert KEY not in ended.out + ended.err
 
@@ -428,8 +436,8 @@ def test_judges_need_the_extra_too(run: Run, monkeypatch: pytest.MonkeyPatch, ju
     "opinion", [Unreadable(), Silent(), Silent("?"), *(Silent(why.value) for why in NoAnswerReason)]
 )
 def test_every_opinion_that_is_none_makes_a_line(opinion: Unreadable | Silent) -> None:
-    check = judge_check("triage", opinion, "openai/m at https://api.example", 0.01)
-    assert check.state in (State.FAIL, State.WARN)
+    check = check_from_opinion("triage", opinion, "openai/m at https://api.example", 0.01)
+    assert check.state in (CheckState.FAIL, CheckState.WARN)
     assert check.said.startswith("openai/m at https://api.example: ")
 
 
@@ -593,30 +601,32 @@ def test_a_check_that_breaks_has_found_something(run: Run, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("now", "theirs", "state", "said"),
     [
-        (1.7e9, None, State.OK, "2023-11-14 22:13 UTC"),
-        (1.7e9, 1.7e9 + 59, State.OK, "2023-11-14 22:13 UTC, as the endpoint has it"),
-        (1.7e9, 1.7e9 - 3600, State.WARN, "2023-11-14 22:13 UTC is 3,600 s ahead of the endpoint's"),
-        (1.7e9, 1.7e9 + 3600, State.WARN, "2023-11-14 22:13 UTC is 3,600 s behind the endpoint's"),
-        (0.0, None, State.FAIL, "1970-01-01 00:00 UTC is before lockgate was installed here"),
-        (-1.0, None, State.FAIL, "1970-01-01 00:00 UTC is before lockgate was installed here"),
+        (1.7e9, None, CheckState.OK, "2023-11-14 22:13 UTC"),
+        (1.7e9, 1.7e9 + 59, CheckState.OK, "2023-11-14 22:13 UTC, as the endpoint has it"),
+        (1.7e9, 1.7e9 - 3600, CheckState.WARN, "2023-11-14 22:13 UTC is 3,600 s ahead of the endpoint's"),
+        (1.7e9, 1.7e9 + 3600, CheckState.WARN, "2023-11-14 22:13 UTC is 3,600 s behind the endpoint's"),
+        (0.0, None, CheckState.FAIL, "1970-01-01 00:00 UTC is before lockgate was installed here"),
+        (-1.0, None, CheckState.FAIL, "1970-01-01 00:00 UTC is before lockgate was installed here"),
     ],
 )
-def test_the_clock_is_held_against_what_is_known(now: float, theirs: float | None, state: State, said: str) -> None:
-    check = clock_check(now, 1.69e9, theirs)
+def test_the_clock_is_held_against_what_is_known(
+    now: float, theirs: float | None, state: CheckState, said: str
+) -> None:
+    check = check_from_clocks(now, 1.69e9, theirs)
     assert (check.state, check.said) == (state, said)
-    assert bool(check.hint) == (state is not State.OK)
+    assert bool(check.hint) == (state is not CheckState.OK)
 
 
 @pytest.mark.parametrize("date", ["", "yesterday", "Tue, 99 Nov 2026 99:99:99 GMT", "\x1b[2J", "x" * 10_000])
 def test_a_date_that_is_none_is_no_news(date: str) -> None:
-    from lockgate.cli.doctor import _clock
+    from lockgate.cli.doctor import _check_clock
 
-    assert _clock([date]).state is State.OK
+    assert _check_clock([date]).state is CheckState.OK
 
 
 def test_the_server_s_own_time_is_heard() -> None:
     dates: list[str] = []
-    heard = Heard(Compatible("m", "http://127.0.0.1:9/v1"), dates)
+    heard = DateRecorder(Compatible("m", "http://127.0.0.1:9/v1"), dates)
     question = Question("", "hello", "hello")
     assert (heard.name, heard.model) == ("compatible", "m")
     assert heard.request(question, "").url == "http://127.0.0.1:9/v1/chat/completions"
@@ -626,15 +636,15 @@ def test_the_server_s_own_time_is_heard() -> None:
 
 
 def test_every_reason_is_told_in_words() -> None:
-    assert set(TOLD) == set(REASONS)
-    assert all(TOLD[why.value].said for why in NoAnswerReason)
+    assert set(REASON_TEXTS) == set(REASONS)
+    assert all(REASON_TEXTS[why.value].meaning for why in NoAnswerReason)
 
 
 @pytest.mark.parametrize("reason", REASONS)
 def test_every_reason_makes_a_line(reason: str) -> None:
-    check = endpoint_check(Assessment("unclear", "openai", reason, 12.0), "https://api.example")
+    check = check_from_assessment(Assessment("unclear", "openai", reason, 12.0), "https://api.example")
     assert isinstance(check, Check)
-    assert check.state is not State.OK
+    assert check.state is not CheckState.OK
     assert check.said.startswith("https://api.example")
 
 

@@ -17,7 +17,7 @@ import pytest
 from lockgate.claude_code import settings_file as claude_code
 from lockgate.claude_code.hook_command import proxied
 from lockgate.claude_code.settings_file import EVENTS, Form, unwired, wired
-from lockgate.cli.doctor import State
+from lockgate.cli.doctor import CheckState
 from lockgate.cli.doctor import claude_code as wiring
 from lockgate.core.errors import LockgateError
 from lockgate.settings.config import Settings
@@ -443,7 +443,7 @@ class Answers:
 DENY = {"continue": False, "hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny"}}
 
 
-def _checked(home: Path, settings: object) -> dict[str, tuple[State, str]]:
+def _checked(home: Path, settings: object) -> dict[str, tuple[CheckState, str]]:
     folder = home / "config"
     folder.mkdir(exist_ok=True)
     # Stands for the command that SessionStart starts.
@@ -463,11 +463,16 @@ def _sound(port: int = 7717) -> dict[str, object]:
 
 @pytest.mark.parametrize(
     ("hijacked", "harmless", "state"),
-    [(DENY, None, State.OK), ({}, None, State.FAIL), (DENY, DENY, State.FAIL), ([], None, State.FAIL)],
+    [
+        (DENY, None, CheckState.OK),
+        ({}, None, CheckState.FAIL),
+        (DENY, DENY, CheckState.FAIL),
+        ([], None, CheckState.FAIL),
+    ],
     ids=["sound", "lets everything through", "stops everything", "something else"],
 )
 def test_the_canary_has_to_be_stopped_and_nothing_else(
-    home: Path, hijacked: object, harmless: object, state: State
+    home: Path, hijacked: object, harmless: object, state: CheckState
 ) -> None:
     there = Answers(hijacked, harmless)
     try:
@@ -475,8 +480,8 @@ def test_the_canary_has_to_be_stopped_and_nothing_else(
     finally:
         there.close()
     assert found["canary"][0] is state
-    if state is State.OK:
-        assert found["session start"][0] is State.OK
+    if state is CheckState.OK:
+        assert found["session start"][0] is CheckState.OK
         assert set(there.events) == set(EVENTS)
 
 
@@ -519,17 +524,22 @@ def test_wiring_that_leaves_a_hole_is_found(
 ) -> None:
     monkeypatch.setattr(wiring, "service_answers", lambda _: False)
     state, said = _checked(home, settings)[name]
-    assert state is State.FAIL
+    assert state is CheckState.FAIL
     assert words in said
 
 
 @pytest.mark.parametrize(
     ("managed", "state"),
-    [(None, State.WARN), ({}, State.WARN), ({"disableAllHooks": False}, State.OK), (_sound(), State.OK)],
+    [
+        (None, CheckState.WARN),
+        ({}, CheckState.WARN),
+        ({"disableAllHooks": False}, CheckState.OK),
+        (_sound(), CheckState.OK),
+    ],
     ids=["none", "silent", "fixed", "hooks of its own"],
 )
 def test_a_folder_that_could_switch_hooks_off_is_warned_of(
-    home: Path, monkeypatch: pytest.MonkeyPatch, managed: object, state: State
+    home: Path, monkeypatch: pytest.MonkeyPatch, managed: object, state: CheckState
 ) -> None:
     monkeypatch.setattr(wiring, "service_answers", lambda _: False)
     monkeypatch.setattr(wiring, "managed_folder", lambda: home / "managed")
@@ -543,7 +553,7 @@ def test_hooks_in_two_files_ask_twice(home: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(wiring, "service_answers", lambda _: False)
     (home / ".claude").mkdir(exist_ok=True)
     (home / ".claude" / "settings.local.json").write_text(json.dumps(_sound()))
-    assert _checked(home, _sound())["hooks"][0] is State.WARN
+    assert _checked(home, _sound())["hooks"][0] is CheckState.WARN
 
 
 @pytest.mark.parametrize(
@@ -572,16 +582,16 @@ def test_variables_of_a_folder_that_lead_our_hooks_elsewhere_are_told(
     local = home / ".claude" / "settings.local.json"
     local.write_text(json.dumps({"env": {"HTTPS_PROXY": "http://x", "PYTHONPATH": "y", "DEBUG": "1"}}))
     state, said = _checked(home, _sound())["local"]
-    assert state is State.FAIL
+    assert state is CheckState.FAIL
     assert "HTTPS_PROXY" in said
     assert "DEBUG" not in said
     local.write_text(json.dumps({"env": {"DEBUG": "1"}}))
-    assert _checked(home, _sound())["local"][0] is State.OK
+    assert _checked(home, _sound())["local"][0] is CheckState.OK
 
 
 def test_a_prompt_asked_over_http_does_not_see_a_proxy(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wiring, "service_answers", lambda _: False)
     said = _sound()
     said["hooks"]["UserPromptSubmit"][0]["hooks"][0] = dict(said["hooks"]["PreToolUse"][0]["hooks"][0])  # type: ignore[index]
-    assert _checked(home, said)["user"] == (State.FAIL, _checked(home, said)["user"][1])
+    assert _checked(home, said)["user"] == (CheckState.FAIL, _checked(home, said)["user"][1])
     assert "UserPromptSubmit" in _checked(home, said)["user"][1]

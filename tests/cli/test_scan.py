@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lockgate.cli.scanned_files import Chosen, Skipped, read_text, walk
+from lockgate.cli.scanned_files import FileFilter, SkippedFile, read_text, walk_files
 
 Run = Callable[..., Any]
 
@@ -191,10 +191,10 @@ def test_other_encodings_are_read_as_well_as_they_can_be(run: Run) -> None:
 
 
 def test_what_cannot_be_read_is_a_value_with_a_reason(home: Path) -> None:
-    assert read_text("gone.txt", 100) == Skipped("gone.txt", "no such file or directory", failed=True)
+    assert read_text("gone.txt", 100) == SkippedFile("gone.txt", "no such file or directory", failed=True)
     (home / "a").write_bytes(b"x" * 101)
-    assert read_text("a", 100) == Skipped("a", "larger than 100 bytes")
-    assert read_text(".", 100) == Skipped(".", "not a regular file")
+    assert read_text("a", 100) == SkippedFile("a", "larger than 100 bytes")
+    assert read_text(".", 100) == SkippedFile(".", "not a regular file")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a file system with pipes")
@@ -215,7 +215,7 @@ def test_a_file_that_cannot_be_read_is_not_clean(run: Run) -> None:
 
 
 def test_folders_are_walked_in_a_stable_order(tree: Path) -> None:
-    found = [each if isinstance(each, str) else each.path for each in walk(["."], Chosen())]
+    found = [each if isinstance(each, str) else each.path for each in walk_files(["."], FileFilter())]
     assert found == [
         "./.git",
         "./big.txt",
@@ -231,7 +231,7 @@ def test_folders_are_walked_in_a_stable_order(tree: Path) -> None:
 def test_what_was_found_before_an_interruption_is_printed(
     run: Run, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(path: str, max_bytes: int, *, named: bool) -> str | Skipped:
+    def interrupted(path: str, max_bytes: int, *, named: bool) -> str | SkippedFile:
         if path.endswith("plain.md"):
             raise KeyboardInterrupt
         return read_text(path, max_bytes, named=named)

@@ -131,7 +131,7 @@ def test_a_port_that_is_taken_says_by_whom(
 def test_another_address_of_loopback_is_answered_to() -> None:
     parser = argparse.ArgumentParser()
     serve.describe(parser)  # type: ignore[arg-type]
-    plan = serve._plan(parser.parse_args(["--host", "127.0.0.2", "--port", "0"]))
+    plan = serve._make_plan(parser.parse_args(["--host", "127.0.0.2", "--port", "0"]))
     with plan.listening:
         port = plan.listening.getsockname()[1]
         assert plan.url == f"http://127.0.0.2:{port}"
@@ -145,7 +145,7 @@ def test_workers_that_keep_dying_are_given_up(
 ) -> None:
     started = []
 
-    def start(_plan: object, _folder: object, workers: dict[int, serve._Worker], _alive: object) -> None:
+    def start(_plan: object, _folder: object, workers: dict[int, serve._WorkerProcess], _alive: object) -> None:
         read, write = os.pipe()
         if says_ready:
             os.write(write, b"1")
@@ -154,15 +154,15 @@ def test_workers_that_keep_dying_are_given_up(
         # Waited for by `_watch`, under its own number.
         process.returncode = 0
         started.append(process.pid)
-        workers[read] = serve._Worker(process.pid, monotonic())
+        workers[read] = serve._WorkerProcess(process.pid, monotonic())
 
-    monkeypatch.setattr(serve, "_start", start)
+    monkeypatch.setattr(serve, "_start_worker", start)
     monkeypatch.setattr(time, "sleep", lambda _: None)
     monkeypatch.setattr(serve, "_YOUNG_S", 3_600.0)
-    workers: dict[int, serve._Worker] = {}
+    workers: dict[int, serve._WorkerProcess] = {}
     start(None, None, workers, None)
     announced: list[int] = []
-    ended = serve._watch(None, tmp_path, workers, (0, 0), lambda: announced.append(1))  # type: ignore[arg-type]
+    ended = serve._watch_workers(None, tmp_path, workers, (0, 0), lambda: announced.append(1))  # type: ignore[arg-type]
     assert ended == 70
     assert len(started) == serve._MOST_YOUNG + 1
     assert announced == [1] * says_ready

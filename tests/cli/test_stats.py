@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lockgate import assemble
-from lockgate.cli.stats import MAX_LINE_BYTES, bar, parse_since
+from lockgate.cli.stats import MAX_LINE_BYTES, draw_bar, parse_since
 from lockgate.core.errors import LockgateError
 from lockgate.core.sessions.ledger_lines import entry_from_decision, format_lines, pass_from_decision
 from lockgate.core.vocabulary import Action, Decision, Finding, Ran, Reason, Risk
@@ -256,4 +256,4 @@ def test_a_long_tuning_list_says_how_much_more_there_is(run: Run) -> None:
     ],
 )
 def test_the_bar_marks_what_is_expected(share: float, expected: float, drawn: str) -> None:
-    assert bar(share, expected, 10, plain=True) == drawn
+    assert draw_bar(share, expected, 10, plain=True) == drawn

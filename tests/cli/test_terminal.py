@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lockgate.cli.terminal import console, counted, duration, excerpt, visible
+from lockgate.cli.terminal import excerpt, format_count, format_duration, make_console, make_visible
 
 
 @pytest.mark.parametrize(
@@ -34,11 +34,11 @@ from lockgate.cli.terminal import console, counted, duration, excerpt, visible
     ],
 )
 def test_every_character_shows(text: str, shown: str) -> None:
-    assert visible(text) == shown
+    assert make_visible(text) == shown
 
 
 def test_a_stack_of_marks_is_cut_down() -> None:
-    shown = visible("e" + "\u0301" * 50)
+    shown = make_visible("e" + "\u0301" * 50)
     assert sum(unicodedata.combining(ch) > 0 for ch in shown) == 4
     assert shown.count(r"\u{301}") == 46
 
@@ -46,10 +46,10 @@ def test_a_stack_of_marks_is_cut_down() -> None:
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(st.characters(exclude_categories=())))
 def test_nothing_invisible_is_left(text: str) -> None:
-    shown = visible(text)
+    shown = make_visible(text)
     assert shown.isprintable()
     assert shown.encode("utf-8").decode("utf-8") == shown
-    assert visible(shown) == shown
+    assert make_visible(shown) == shown
 
 
 def test_an_excerpt_is_cut_before_it_grows() -> None:
@@ -59,14 +59,14 @@ def test_an_excerpt_is_cut_before_it_grows() -> None:
 
 
 def test_numbers_read_well() -> None:
-    assert [duration(us) for us in (0.4, 9.96, 12.4, 999.4, 1500.0)] == [
+    assert [format_duration(us) for us in (0.4, 9.96, 12.4, 999.4, 1500.0)] == [
         "0.4 µs",
         "10.0 µs",
         "12 µs",
         "999 µs",
         "1.5 ms",
     ]
-    assert [counted(number, "call") for number in (0, 1, 2000)] == ["0 calls", "1 call", "2,000 calls"]
+    assert [format_count(number, "call") for number in (0, 1, 2000)] == ["0 calls", "1 call", "2,000 calls"]
 
 
 class Terminal(io.StringIO):
@@ -77,7 +77,7 @@ class Terminal(io.StringIO):
 def drawn(stream: io.StringIO) -> str:
     from rich.text import Text
 
-    console(stream).print(Text("ruled", style="bold red"))
+    make_console(stream).print(Text("ruled", style="bold red"))
     return stream.getvalue()
 
 
@@ -98,5 +98,5 @@ def test_a_forced_colour_does_not_reach_a_pipe(monkeypatch: pytest.MonkeyPatch) 
 
 def test_markup_in_the_data_is_not_markup() -> None:
     stream = Terminal()
-    console(stream).print("[red]not red[/red] :smile: https://evil.example 42")
+    make_console(stream).print("[red]not red[/red] :smile: https://evil.example 42")
     assert stream.getvalue() == "[red]not red[/red] :smile: https://evil.example 42\n"

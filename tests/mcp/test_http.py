@@ -295,13 +295,13 @@ def test_a_modern_request_is_given_up_by_closing_its_stream(rig: Rig) -> None:
 
 def test_headers_take_their_secrets_from_the_environment() -> None:
     environ: Any = {"TOKEN": "s3cret"}
-    assert command._header("Authorization: Bearer $TOKEN", environ) == ("Authorization", "Bearer s3cret")
-    assert command._header("X: ${TOKEN}!", environ) == ("X", "s3cret!")
+    assert command._parse_header("Authorization: Bearer $TOKEN", environ) == ("Authorization", "Bearer s3cret")
+    assert command._parse_header("X: ${TOKEN}!", environ) == ("X", "s3cret!")
     for wrong in ("no colon", "bad name: x", "X: $MISSING", "X: a\nb", ": x", "X: é"):
         with pytest.raises(InvalidConfig):
-            command._header(wrong, environ)
+            command._parse_header(wrong, environ)
     with pytest.raises(InvalidConfig, match="no header can have"):
-        command._header("X: $TOKEN", {"TOKEN": "a\r\nEvil: 1"})  # type: ignore[arg-type]
+        command._parse_header("X: $TOKEN", {"TOKEN": "a\r\nEvil: 1"})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -309,11 +309,11 @@ def test_headers_take_their_secrets_from_the_environment() -> None:
 )
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(InvalidConfig):
-        command._url(url, secret=False)
+        command._check_url(url, secret=False)
 
 
 def test_secrets_are_not_sent_unencrypted_to_other_machines() -> None:
-    assert command._url("http://127.0.0.1:8000/mcp", secret=True)
-    assert command._url("http://mcp.example.com/mcp", secret=False)
+    assert command._check_url("http://127.0.0.1:8000/mcp", secret=True)
+    assert command._check_url("http://mcp.example.com/mcp", secret=False)
     with pytest.raises(InvalidConfig):
-        command._url("http://mcp.example.com/mcp", secret=True)
+        command._check_url("http://mcp.example.com/mcp", secret=True)

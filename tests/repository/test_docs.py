@@ -14,7 +14,7 @@ import pytest
 
 import lockgate
 from lockgate import assemble
-from lockgate.cli.main import COMMANDS, main, parsers
+from lockgate.cli.main import COMMANDS, main, make_parsers
 from lockgate.core.redaction.spans import KINDS
 from lockgate.core.requests import payload
 from lockgate.core.ruling.policy import Policy
@@ -85,7 +85,7 @@ def test_the_example_of_a_trace_gives_what_its_page_shows(
     assert command == "$ lockgate check minutes.jsonl"
     Path("minutes.jsonl").write_text(example, encoding="utf-8")
     assert main(["check", "minutes.jsonl"]) == 1
-    assert GENERATOR.settled(capsys.readouterr().out) == GENERATOR.settled(output)
+    assert GENERATOR.without_timings(capsys.readouterr().out) == GENERATOR.without_timings(output)
 
 
 def test_every_key_of_a_trace_and_of_a_decision_is_described() -> None:
@@ -117,7 +117,7 @@ def test_the_python_in_the_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_lockgate_command_in_the_pages_exists() -> None:
-    known = {name: parser.format_help() for name, parser in parsers().items()}
+    known = {name: parser.format_help() for name, parser in make_parsers().items()}
     asked = 0
     for page in PAGES:
         lines = "\n".join(blocks(page, "sh", "bash", "console", "shell")).splitlines()

@@ -29,7 +29,7 @@ from typing import Any
 import pytest
 
 import lockgate
-from lockgate.cli.main import main, parsers
+from lockgate.cli.main import main, make_parsers
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 SOURCE = Path(lockgate.__file__).resolve().parent
@@ -273,7 +273,7 @@ def _literals(pattern: str, *, flags: int = 0) -> set[str]:
 
 
 def helps(place: Place, _: object) -> str:
-    return "\n".join(f"$ lockgate {name} --help\n{place.printed(name.split())}" for name in parsers())
+    return "\n".join(f"$ lockgate {name} --help\n{place.printed(name.split())}" for name in make_parsers())
 
 
 def openapi(_: Place, serving: Callable[[], Service]) -> str:

@@ -78,15 +78,15 @@ def run(args: argparse.Namespace) -> Exit:
     journal = assemble.journal_from_settings(settings) if args.what in ("approve", "deny") else None
     store: SqliteApprovals = assemble.approvals_from_settings(settings, journal)
     if args.what == "list":
-        return _list(store, args)
-    approval = _found(store, args)
+        return _print_list(store, args)
+    approval = _find_approval(store, args)
     if args.what == "show":
         if args.json:
             _print_json(_as_json(approval))
         else:
             _draw(approval, full=args.full)
         return Exit.CLEAR
-    return _answer(store, approval, args)
+    return _answer_approval(store, approval, args)
 
 
 def _refuse_idle_options(args: argparse.Namespace) -> None:
@@ -108,7 +108,7 @@ def _refuse_idle_options(args: argparse.Namespace) -> None:
         raise LockgateError("--json leaves no room to show the call", hint="leave it out, or say --yes")
 
 
-def _found(store: SqliteApprovals, args: argparse.Namespace) -> Approval:
+def _find_approval(store: SqliteApprovals, args: argparse.Namespace) -> Approval:
     if len(args.id) < _SHORT_ID:
         raise LockgateError(f"{quoted(args.id)} is too short for an ID", hint=f"type at least {_SHORT_ID} characters")
     ids = store.find(args.id)
@@ -123,7 +123,7 @@ def _found(store: SqliteApprovals, args: argparse.Namespace) -> Approval:
     return approval
 
 
-def _list(store: SqliteApprovals, args: argparse.Namespace) -> Exit:
+def _print_list(store: SqliteApprovals, args: argparse.Namespace) -> Exit:
     from lockgate.core.ruling.approvals import OPEN_STATES
 
     kept = [each for each in store.every(time()) if args.all or each.state in OPEN_STATES]
@@ -133,36 +133,36 @@ def _list(store: SqliteApprovals, args: argparse.Namespace) -> Exit:
         return Exit.CLEAR
     from rich.text import Text
 
-    from lockgate.cli.terminal import console, excerpt
+    from lockgate.cli.terminal import excerpt, make_console
 
-    screen = console()
+    screen = make_console()
     if not kept:
         screen.print(Text("nothing is kept" if args.all else "no call waits for a person"))
         return Exit.CLEAR
     for each in kept:
-        screen.print(Text.assemble((each.pending.id, "bold"), f"  {_standing(each)}"), soft_wrap=True)
+        screen.print(Text.assemble((each.pending.id, "bold"), f"  {_state_text(each)}"), soft_wrap=True)
         call = f"{excerpt(each.pending.tool, 60)} {excerpt(each.pending.arguments, 400)}"
-        _behind_bar(screen, "", [_blanks_counted(call)], most=2)
+        _print_behind_bar(screen, "", [_count_blanks(call)], most=2)
         if each.answered is not None:
-            _behind_bar(screen, "", [_answer_line(each.answered)], most=2)
+            _print_behind_bar(screen, "", [_answer_line(each.answered)], most=2)
     screen.print(Text("\nlockgate approvals show ID shows one with where its values came from", style="dim"))
     return Exit.CLEAR
 
 
-def _answer(store: SqliteApprovals, approval: Approval, args: argparse.Namespace) -> Exit:
+def _answer_approval(store: SqliteApprovals, approval: Approval, args: argparse.Namespace) -> Exit:
     from lockgate.core.ruling.approvals import ApprovalState
 
     yes, pending = args.what == "approve", approval.pending
-    who = _user() if args.who is None else args.who
+    who = user_name() if args.who is None else args.who
     if yes and not args.yes and approval.state is ApprovalState.WAITING:
-        _confirmable(args)
+        _require_terminal(args)
         whole = _draw(approval, full=args.full)
         if not whole:
             raise LockgateError(
                 "the call is longer than what was shown", hint="add --full to see it whole, then answer"
             )
-        if not _confirmed():
-            return _said("nothing was recorded: the call still waits", Exit.FLAGGED)
+        if not _confirm():
+            return _print_and_exit("nothing was recorded: the call still waits", Exit.FLAGGED)
     try:
         heard = store.answer(pending.id, digest=pending.digest, yes=yes, who=who, now_s=time(), reason=args.reason)
     except JournalUnavailable as error:
@@ -174,15 +174,15 @@ def _answer(store: SqliteApprovals, approval: Approval, args: argparse.Namespace
         value = {"id": pending.id, "digest": pending.digest, "counted": heard.counted, "state": heard.state.value}
         _print_json({**value, "who": who})
         return code
-    return _said(_outcome(heard, pending, who), code)
+    return _print_and_exit(_outcome_text(heard, pending, who), code)
 
 
-def _outcome(heard: AnswerResult, pending: PendingApproval, who: str) -> str:
+def _outcome_text(heard: AnswerResult, pending: PendingApproval, who: str) -> str:
     from lockgate.cli.terminal import excerpt
     from lockgate.core.ruling.approvals import ApprovalState
 
     if heard.counted:
-        until = f", once, before {_clock(pending.expires_s)}" if heard.state is ApprovalState.GRANTED else ""
+        until = f", once, before {_format_time(pending.expires_s)}" if heard.state is ApprovalState.GRANTED else ""
         done = (
             "approved: this call may run" if heard.state is ApprovalState.GRANTED else "denied: this call will not run"
         )
@@ -191,16 +191,16 @@ def _outcome(heard: AnswerResult, pending: PendingApproval, who: str) -> str:
     if before is not None and heard.state is not ApprovalState.EXPIRED:
         word = "approved" if before.yes else "denied"
         used = ", and the call has run" if heard.state is ApprovalState.USED else ""
-        return f"too late: {word} by {excerpt(before.who, 60)} at {_clock(before.at_s)} already{used}"
+        return f"too late: {word} by {excerpt(before.who, 60)} at {_format_time(before.at_s)} already{used}"
     return {
-        ApprovalState.EXPIRED: f"too late: this expired at {_clock(pending.expires_s)}, which counts as a no",
+        ApprovalState.EXPIRED: f"too late: this expired at {_format_time(pending.expires_s)}, which counts as a no",
         ApprovalState.VOIDED: (
             "too late: the agent has read more since, so the question is void; if need be it asks again"
         ),
     }.get(heard.state, "the answer was not recorded: the question has changed or is gone")
 
 
-def _confirmable(args: argparse.Namespace) -> None:
+def _require_terminal(args: argparse.Namespace) -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise LockgateError(
             "no terminal to ask on",
@@ -208,7 +208,7 @@ def _confirmable(args: argparse.Namespace) -> None:
         )
 
 
-def _confirmed() -> bool:
+def _confirm() -> bool:
     with suppress(ImportError, OSError, ValueError):
         import termios
 
@@ -221,7 +221,7 @@ def _confirmed() -> bool:
         return False
 
 
-def _said(text: str, code: Exit) -> Exit:
+def _print_and_exit(text: str, code: Exit) -> Exit:
     print(text)
     return code
 
@@ -241,57 +241,58 @@ def _draw(approval: Approval, *, full: bool) -> bool:
     """The whole question on the screen; whether every character of the call is there."""
     from rich.text import Text
 
-    from lockgate.cli.terminal import console, visible
+    from lockgate.cli.terminal import make_console, make_visible
     from lockgate.core.ruling.approvals import FINISH, arguments_from_canonical, describe_call
     from lockgate.core.ruling.tool_risk import explain_risk
 
-    screen = console()
+    screen = make_console()
     pending, shown = approval.pending, approval.pending.shown
-    screen.print(Text.assemble(("approval  ", "dim"), (pending.id, "bold"), f"  {_standing(approval)}"))
-    _behind_bar(screen, "session", [visible(pending.session)])
+    screen.print(Text.assemble(("approval  ", "dim"), (pending.id, "bold"), f"  {_state_text(approval)}"))
+    _print_behind_bar(screen, "session", [make_visible(pending.session)])
     if shown.goal:
-        _behind_bar(screen, "goal", [visible(shown.goal)])
-    _behind_bar(screen, "tool", [visible(pending.tool)])
+        _print_behind_bar(screen, "goal", [make_visible(shown.goal)])
+    _print_behind_bar(screen, "tool", [make_visible(pending.tool)])
     arguments = arguments_from_canonical(pending.arguments)
     lines, left_out = _argument_lines(arguments, full=full)
-    _behind_bar(screen, "arguments", lines)
+    _print_behind_bar(screen, "arguments", lines)
     if left_out:
         screen.print(Text(f"{'':{_LABEL}}{left_out:,} characters are not shown; --full shows them", style="bold red"))
-    for note in _lookalikes([pending.tool, *_texts(arguments)]):
-        _behind_bar(screen, "beware", [note])
+    for note in _lookalike_notes([pending.tool, *_all_texts(arguments)]):
+        _print_behind_bar(screen, "beware", [note])
     why = f"{shown.reason}, {shown.risk} risk" if shown.reason else "not said"
-    screen.print(Text.assemble((f"{'why':{_LABEL}}", "dim"), visible(why)))
+    screen.print(Text.assemble((f"{'why':{_LABEL}}", "dim"), make_visible(why)))
     if shown.explanation:
-        _behind_bar(screen, "", [visible(shown.explanation)])
+        _print_behind_bar(screen, "", [make_visible(shown.explanation)])
     if shown.tiers:
-        _behind_bar(
-            screen, "tiers", [f"{said.tier}, {_spelled(said.by)}: {_spelled(said.said)}" for said in shown.tiers]
+        _print_behind_bar(
+            screen, "tiers", [f"{said.tier}, {_spell_out(said.by)}: {_spell_out(said.said)}" for said in shown.tiers]
         )
     for passage in shown.passages:
         origin = passage.origin
         told = "also in the goal or a trusted block" if origin.known else "not in the goal"
-        kind = f" ({visible(origin.sink)})" if origin.sink else ""
-        read = f", read as {visible(origin.how)}" if origin.how not in ("exact", "folded") else ""
-        text = f"{_spelled(passage.before)}»{_spelled(passage.text)}«{_spelled(passage.after)}"
-        head = f'{visible(origin.argument)}{kind} = "{_spelled(origin.value)}"'
-        place = f"from {visible(origin.block)}, {visible(origin.source)}{read}, {told}:"
-        _behind_bar(screen, "origin", [head, place, text])
+        kind = f" ({make_visible(origin.sink)})" if origin.sink else ""
+        read = f", read as {make_visible(origin.how)}" if origin.how not in ("exact", "folded") else ""
+        text = f"{_spell_out(passage.before)}»{_spell_out(passage.text)}«{_spell_out(passage.after)}"
+        head = f'{make_visible(origin.argument)}{kind} = "{_spell_out(origin.value)}"'
+        place = f"from {make_visible(origin.block)}, {make_visible(origin.source)}{read}, {told}:"
+        _print_behind_bar(screen, "origin", [head, place, text])
     for found in shown.findings:
-        excerpt = f': "{_spelled(found.excerpt)}"' if found.excerpt else ""
-        _behind_bar(screen, "finding", [f"{visible(found.rule)} in {visible(found.where)}{excerpt}"])
+        excerpt = f': "{_spell_out(found.excerpt)}"' if found.excerpt else ""
+        _print_behind_bar(screen, "finding", [f"{make_visible(found.rule)} in {make_visible(found.where)}{excerpt}"])
     if shown.left_out:
         screen.print(Text(f"{'':{_LABEL}}and {shown.left_out:,} more findings and origins"))
     if approval.answered is not None:
-        _behind_bar(screen, "answered", [_answer_line(approval.answered)])
+        _print_behind_bar(screen, "answered", [_answer_line(approval.answered)])
     step = pending.tool == FINISH
     # The end of a step is no tool, so its name says nothing about what it could do.
-    named = [] if step else [visible(f"by its name: {explain_risk(pending.tool)}")]
-    _behind_bar(screen, "would do", [_spelled(describe_call(pending.bound)), *named])
+    named = [] if step else [make_visible(f"by its name: {explain_risk(pending.tool)}")]
+    _print_behind_bar(screen, "would do", [_spell_out(describe_call(pending.bound)), *named])
     what = "step" if step else "call"
     meaning = (
         f"A yes lets exactly this {what} {'end' if step else 'run'}, once, in this session, before "
-        f"{_clock(pending.expires_s)}. Another argument, another policy or anything untrusted that the agent reads "
-        f"meanwhile voids it. A no to this {what} stands for the rest of the session, whatever the agent reads next."
+        f"{_format_time(pending.expires_s)}. Another argument, another policy or anything untrusted that the agent "
+        f"reads meanwhile voids it. A no to this {what} stands for the rest of the session, whatever the agent "
+        "reads next."
     )
     for at, line in enumerate(Text(meaning).wrap(screen, max(20, screen.width - _LABEL))):
         screen.print(Text.assemble((f"{'' if at else 'meaning':{_LABEL}}", "dim"), line))
@@ -300,13 +301,13 @@ def _draw(approval: Approval, *, full: bool) -> bool:
 
 
 def _answer_line(said: ApprovalAnswer) -> str:
-    from lockgate.cli.terminal import visible
+    from lockgate.cli.terminal import make_visible
 
-    because = f": {visible(said.reason)}" if said.reason else ""
-    return f"{'yes' if said.yes else 'no'} by {visible(said.who)} at {_clock(said.at_s)}{because}"
+    because = f": {make_visible(said.reason)}" if said.reason else ""
+    return f"{'yes' if said.yes else 'no'} by {make_visible(said.who)} at {_format_time(said.at_s)}{because}"
 
 
-def _behind_bar(screen: Console, label: str, lines: list[str], *, most: int | None = None) -> None:
+def _print_behind_bar(screen: Console, label: str, lines: list[str], *, most: int | None = None) -> None:
     """Somebody's lines, each folded to the screen, each piece behind the bar."""
     from rich.text import Text
 
@@ -330,9 +331,9 @@ def _argument_lines(arguments: dict[str, object], *, full: bool) -> tuple[list[s
             half = _MOST_CHARACTERS // 2
             cut = len(line) - 2 * half
             left_out += cut
-            lines += [*_broken(line[:half]), f"[{cut:,} characters are not shown]", *_broken(line[-half:])]
+            lines += [*_break_lines(line[:half]), f"[{cut:,} characters are not shown]", *_break_lines(line[-half:])]
         else:
-            lines += _broken(line)
+            lines += _break_lines(line)
     if not full and len(lines) > _MOST_LINES:
         half = _MOST_LINES // 2
         gone = lines[half:-half]
@@ -346,45 +347,45 @@ _MOST_LINES = 400
 _BREAK = re.compile(r"(?<!\\)(?:\\\\)*\\n")
 
 
-def _broken(line: str) -> Iterator[str]:
+def _break_lines(line: str) -> Iterator[str]:
     """One line of JSON as lines to read: broken after each `\\n` in it, which still shows, and marked as going on.
 
     Without the mark a text could continue with what looks like the end of itself and another argument.
     """
-    from lockgate.cli.terminal import visible
+    from lockgate.cli.terminal import make_visible
 
     done = 0
     for found in _BREAK.finditer(line):
-        yield ("↳ " if done else "") + _blanks_counted(visible(line[done : found.end()]))
+        yield ("↳ " if done else "") + _count_blanks(make_visible(line[done : found.end()]))
         done = found.end()
     if done < len(line) or not done:
-        yield ("↳ " if done else "") + _blanks_counted(visible(line[done:]))
+        yield ("↳ " if done else "") + _count_blanks(make_visible(line[done:]))
 
 
-def _spelled(text: str) -> str:
-    from lockgate.cli.terminal import visible
+def _spell_out(text: str) -> str:
+    from lockgate.cli.terminal import make_visible
 
-    return _blanks_counted(visible(text))
+    return _count_blanks(make_visible(text))
 
 
-def _blanks_counted(text: str) -> str:
+def _count_blanks(text: str) -> str:
     return _BLANKS.sub(lambda run: f" [{len(run[0]):,} blanks] ", text)
 
 
-def _texts(value: object) -> Iterator[str]:
+def _all_texts(value: object) -> Iterator[str]:
     """Every text in the arguments, names included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for name, item in value.items():
             yield name
-            yield from _texts(item)
+            yield from _all_texts(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _texts(item)
+            yield from _all_texts(item)
 
 
-def _lookalikes(texts: list[str]) -> list[str]:
+def _lookalike_notes(texts: list[str]) -> list[str]:
     """Words that read as Latin and are not: a person cannot see the difference, the tool will."""
     from lockgate.core.text.confusables import LOOKALIKES, fold_to_latin
 
@@ -397,7 +398,7 @@ def _lookalikes(texts: list[str]) -> list[str]:
             latin = fold_to_latin(word, frozenset({"compat"}))
             if odd and latin.isascii():
                 codes = ", ".join(f"U+{ord(ch):04X}" for ch in odd[:6])
-                note = f'"{_spelled(word[:80])}" reads as "{latin[:80]}" and is not: it holds {codes}'
+                note = f'"{_spell_out(word[:80])}" reads as "{latin[:80]}" and is not: it holds {codes}'
                 if note not in notes:
                     notes.append(note)
             if len(notes) == _MOST_NOTES:
@@ -405,30 +406,30 @@ def _lookalikes(texts: list[str]) -> list[str]:
     return notes
 
 
-def _standing(approval: Approval) -> str:
+def _state_text(approval: Approval) -> str:
     from lockgate.core.ruling.approvals import OPEN_STATES
 
     if approval.state in OPEN_STATES:
         left = max(0.0, approval.pending.expires_s - time())
-        return f"{approval.state.value}, {_left(left)} left"
-    return f"{approval.state.value} at {_clock(approval.ended_s)}"
+        return f"{approval.state.value}, {_format_remaining(left)} left"
+    return f"{approval.state.value} at {_format_time(approval.ended_s)}"
 
 
-def _left(seconds: float) -> str:
+def _format_remaining(seconds: float) -> str:
     whole = int(seconds)
     if whole < 120:
         return f"{whole} s"
     return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h"
 
 
-def _clock(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     try:
         return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
     except (OverflowError, OSError, ValueError):
         return f"{seconds:.0f}"
 
 
-def _user() -> str:
+def user_name() -> str:
     """The account this runs as, by its number: variables that name another are no proof of anything."""
     with suppress(ImportError, KeyError):
         import pwd

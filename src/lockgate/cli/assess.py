@@ -54,10 +54,10 @@ def describe(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> Exit:
     from lockgate.core.requests.payload import parse_payload
 
-    value, form = _request(args)
+    value, form = _read_request(args)
     # An adapter never raises and would call it `unclear`; whoever typed it would rather know what is wrong with it.
     parse_payload(value)
-    found = _examined(value, args)
+    found = _assess(value, args)
     if args.json:
         print(json.dumps({**found._asdict(), "latency_ms": round(found.latency_ms, 3), "read_as": form}, indent=2))
     else:
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> Exit:
     return Exit.CLEAR if found.verdict == "safe" else Exit.FLAGGED
 
 
-def _examined(value: Mapping[str, Any], args: argparse.Namespace) -> Assessment:
+def _assess(value: Mapping[str, Any], args: argparse.Namespace) -> Assessment:
     import logging
     import os
 
@@ -76,7 +76,7 @@ def _examined(value: Mapping[str, Any], args: argparse.Namespace) -> Assessment:
     logging.getLogger("lockgate").addHandler(logging.NullHandler())
     environ = dict(os.environ)
     if args.adapter is not None:
-        environ["VERIFIER_ADAPTER"] = _known(args.adapter, "adapter", _adapters())
+        environ["VERIFIER_ADAPTER"] = _check_word(args.adapter, "adapter", _adapters())
     verifier = verifier_settings_from_env(environ)
     settings = assemble.settings_from_environment(args.config)
     scanner = assemble.scanner_from_settings(settings)
@@ -90,7 +90,7 @@ def _adapters() -> tuple[str, ...]:
     return ADAPTERS
 
 
-def _known(word: str, what: str, words: tuple[str, ...]) -> str:
+def _check_word(word: str, what: str, words: tuple[str, ...]) -> str:
     from lockgate.core.errors import LockgateError, quoted, suggest_closest
 
     if word not in words:
@@ -99,16 +99,16 @@ def _known(word: str, what: str, words: tuple[str, ...]) -> str:
     return word
 
 
-def _request(args: argparse.Namespace) -> tuple[Mapping[str, Any], str]:
+def _read_request(args: argparse.Namespace) -> tuple[Mapping[str, Any], str]:
     """The payload, and how what was given was read."""
     from lockgate.core.errors import LockgateError
 
-    form = "" if args.form is None else _known(args.form, "form", ("payload", "text"))
+    form = "" if args.form is None else _check_word(args.form, "form", ("payload", "text"))
     if args.text is not None and args.file is not None:
         raise LockgateError("--text and a file were both given", hint="give one of them")
-    text = _read(args.file) if args.text is None else _typed(args.text)
+    text = _read_input(args.file) if args.text is None else _check_typed(args.text)
     if form != "text":
-        value = _payload(text, required=form == "payload")
+        value = _parse_payload_json(text, required=form == "payload")
         if value is not None:
             return value, "payload"
     if not text.strip():
@@ -117,7 +117,7 @@ def _request(args: argparse.Namespace) -> tuple[Mapping[str, Any], str]:
     return {"prompt_text": text}, "text"
 
 
-def _typed(text: str) -> str:
+def _check_typed(text: str) -> str:
     """The option's value; a byte that is not text arrives as half a surrogate pair, which nobody could read."""
     from lockgate.core.errors import LockgateError
 
@@ -128,7 +128,7 @@ def _typed(text: str) -> str:
     return text
 
 
-def _read(name: str | None) -> str:
+def _read_input(name: str | None) -> str:
     from lockgate.core.errors import LockgateError, quoted
 
     if name is None and sys.stdin.isatty():
@@ -149,7 +149,7 @@ def _read(name: str | None) -> str:
         ) from None
 
 
-def _payload(text: str, *, required: bool) -> Mapping[str, Any] | None:
+def _parse_payload_json(text: str, *, required: bool) -> Mapping[str, Any] | None:
     """The JSON object in the text if it is a payload, or is to be one; None for what is simply text."""
     from lockgate.core.errors import InvalidPayload, quoted
 
@@ -189,25 +189,25 @@ _STYLES = {"safe": "bold green", "unclear": "bold yellow", "unsafe": "bold red"}
 def _draw(found: Assessment, form: str) -> None:
     from rich.text import Text
 
-    from lockgate.cli.reasons import TOLD
-    from lockgate.cli.terminal import console, duration, visible
+    from lockgate.cli.reasons import REASON_TEXTS
+    from lockgate.cli.terminal import format_duration, make_console, make_visible
 
-    told = TOLD[found.reason]
-    screen = console()
+    told = REASON_TEXTS[found.reason]
+    screen = make_console()
     head = Text.assemble(
         (found.verdict, _STYLES[found.verdict]),
         "  ",
         (found.reason, "cyan"),
         f"  {found.provider}",
-        (f"  {duration(found.latency_ms * 1000)}", "dim"),
+        (f"  {format_duration(found.latency_ms * 1000)}", "dim"),
     )
     screen.print(head, soft_wrap=True)
     rows = [
-        ("why", told.said),
-        ("hint", told.todo),
+        ("why", told.meaning),
+        ("hint", told.advice),
         ("rules", ", ".join(found.rules)),
         ("payload", f"sha256:{found.digest}, read as {form}"),
     ]
     for name, said in rows:
         if said:
-            screen.print(Text.assemble((f"  {name:<9}", "dim"), visible(said)), soft_wrap=True)
+            screen.print(Text.assemble((f"  {name:<9}", "dim"), make_visible(said)), soft_wrap=True)

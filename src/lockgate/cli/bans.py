@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lockgate.settings.abuse_gate import AbuseSettings
 
 T = TypeVar("T")
-_SHOWN = re.compile("[0-9a-f]{12,32}")
+_HASH_PREFIX = re.compile("[0-9a-f]{12,32}")
 
 
 def run(args: argparse.Namespace) -> Exit:
@@ -43,12 +43,12 @@ def run(args: argparse.Namespace) -> Exit:
             "the gate keeps its bans in its own memory only, where nobody else can look",
             hint="set ABUSE_BANS_FILE, or ABUSE_STORE; without them a restart of the gate lifts every ban",
         )
-    kept = _Kept(settings)
+    kept = _BanStores(settings)
     if args.lift is None:
-        return _list(kept.all())
+        return _print_bans(kept.list_bans())
     who = sys.stdin.readline().strip() if args.lift == "-" else args.lift
-    banned = kept.all()
-    keys = _keys(who, settings, banned)
+    banned = kept.list_bans()
+    keys = _matching_keys(who, settings, banned)
     if not keys:
         print(f"lockgate: {quoted(who)} is not banned", file=sys.stderr)
         if banned:
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> Exit:
     return Exit.CLEAR
 
 
-class _Kept:
+class _BanStores:
     """Where the settings say that bans are kept: in a file, in a shared store, or both."""
 
     def __init__(self, settings: AbuseSettings) -> None:
@@ -78,8 +78,8 @@ class _Kept:
         # Not made here: a name that is misspelt would be an empty list of bans.
         self._bans: SqliteBans | None = wiring.ban_file_from_settings(settings, make=False)
 
-    def all(self) -> dict[str, SharedRecord]:
-        found = asyncio.run(_answered(self._store, self._store.bans())) if self._store is not None else {}
+    def list_bans(self) -> dict[str, SharedRecord]:
+        found = asyncio.run(_await_store(self._store, self._store.bans())) if self._store is not None else {}
         number, more = 0, self._bans is not None
         while more and self._bans is not None:
             page, number, more = self._bans.since(number, time())
@@ -92,12 +92,12 @@ class _Kept:
 
     def lift(self, key: str) -> None:
         if self._store is not None:
-            asyncio.run(_answered(self._store, self._store.lift(key)))
+            asyncio.run(_await_store(self._store, self._store.lift(key)))
         if self._bans is not None:
             self._bans.lift(key, time())
 
 
-async def _answered(store: ValkeyStrikes, asked: Awaitable[T]) -> T:
+async def _await_store(store: ValkeyStrikes, asked: Awaitable[T]) -> T:
     try:
         return await asked
     except Exception as error:  # noqa: BLE001 - whatever it was; the type only, as its words may hold the password
@@ -107,7 +107,7 @@ async def _answered(store: ValkeyStrikes, asked: Awaitable[T]) -> T:
         await store.close()
 
 
-def _keys(who: str, settings: AbuseSettings, banned: dict[str, SharedRecord]) -> list[str]:
+def _matching_keys(who: str, settings: AbuseSettings, banned: dict[str, SharedRecord]) -> list[str]:
     """The one that is meant: by what a list calls them, or by their name."""
     from lockgate.abuse_gate.identity import Identity
     from lockgate.core.requests.incident_ids import is_incident_id
@@ -121,14 +121,14 @@ def _keys(who: str, settings: AbuseSettings, banned: dict[str, SharedRecord]) ->
         )
     named = Identity.from_settings(settings).subjects({"state": {"principal": who}})[0].key
     found = [named] if named in banned else []
-    if _SHOWN.fullmatch(who):
+    if _HASH_PREFIX.fullmatch(who):
         found += [key for key in banned if key.startswith(who)]
     if len(found) > 1:
         raise LockgateError(f"{quoted(who)} could be several", hint="type more of it")
     return found
 
 
-def _list(banned: dict[str, SharedRecord]) -> Exit:
+def _print_bans(banned: dict[str, SharedRecord]) -> Exit:
     if not banned:
         print("nobody is banned")
     for key, known in sorted(banned.items(), key=lambda each: -max(each[1][1:])):

@@ -12,7 +12,7 @@ from lockgate.cli.exit_codes import Exit
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
-    from lockgate.cli.trace_replay import Ruling
+    from lockgate.cli.trace_replay import TraceRuling
     from lockgate.gate.gate import Gate
 
 _HELP = """\
@@ -44,20 +44,20 @@ def describe(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from lockgate.cli.trace_replay import replay, sources
+    from lockgate.cli.trace_replay import replay_traces, trace_sources
 
-    traces = sources(args.traces, sys.stdin)
-    gate = _gate(args)
-    show, finish = _json_lines() if args.json else trees()
+    traces = trace_sources(args.traces, sys.stdin)
+    gate = _make_gate(args)
+    show, finish = _json_printer() if args.json else tree_printer()
     clear = True
-    for ruling in replay(gate, traces):
+    for ruling in replay_traces(gate, traces):
         show(ruling)
         clear = clear and ruling.decision.action == "CONTINUE"
     finish()
     return Exit.CLEAR if clear else Exit.FLAGGED
 
 
-def _gate(args: argparse.Namespace) -> Gate:
+def _make_gate(args: argparse.Namespace) -> Gate:
     from dataclasses import replace
 
     from lockgate import assemble
@@ -82,13 +82,13 @@ def _gate(args: argparse.Namespace) -> Gate:
     return assemble.gate_from_settings(settings, keep_records=False)
 
 
-Printer = tuple[Callable[["Ruling"], None], Callable[[], None]]
+Printer = tuple[Callable[["TraceRuling"], None], Callable[[], None]]
 
 
-def _json_lines() -> Printer:
+def _json_printer() -> Printer:
     from lockgate.core.wire import decision_to_dict
 
-    def show(ruling: Ruling) -> None:
+    def show(ruling: TraceRuling) -> None:
         # ASCII only: a bidirectional control in a JSON string would still act on the terminal that shows it.
         value = {
             "trace": ruling.trace,
@@ -103,15 +103,15 @@ def _json_lines() -> Printer:
     return show, lambda: None
 
 
-def trees() -> Printer:
+def tree_printer() -> Printer:
     """Draws each ruling as a tree, and a line about all of them at the end."""
     from lockgate.cli import ruling_tree as tree
-    from lockgate.cli.terminal import console
+    from lockgate.cli.terminal import make_console
 
-    screen = console()
-    shown: list[Ruling] = []
+    screen = make_console()
+    shown: list[TraceRuling] = []
 
-    def show(ruling: Ruling) -> None:
+    def show(ruling: TraceRuling) -> None:
         if not shown or (shown[-1].trace, shown[-1].session) != (ruling.trace, ruling.session):
             screen.print(tree.session_line(ruling))
         screen.print(tree.ruling_tree(ruling))

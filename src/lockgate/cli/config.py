@@ -41,9 +41,9 @@ def run(args: argparse.Namespace) -> Exit:
     if args.json:
         print(json.dumps(_as_json(settings, show=args.what == "show"), indent=2))
     elif args.what == "show":
-        _show(settings)
+        _draw_settings(settings)
     else:
-        _validated(settings)
+        _print_valid(settings)
     return Exit.CLEAR
 
 
@@ -65,36 +65,36 @@ def _as_json(settings: Settings, *, show: bool) -> dict[str, object]:
     return value
 
 
-def _show(settings: Settings) -> None:
+def _draw_settings(settings: Settings) -> None:
     from rich.text import Text
 
-    from lockgate.cli.terminal import console, visible
+    from lockgate.cli.terminal import make_console, make_visible
 
-    screen = console()
-    rows = [(each.key, visible(each.value), visible(each.origin)) for each in settings.list_values()]
+    screen = make_console()
+    rows = [(each.key, make_visible(each.value), make_visible(each.origin)) for each in settings.list_values()]
     # A long list of patterns must not push every other origin off the screen.
     width = min(64, max(len(f"{key} = {value}") for key, value, _ in rows))
     for key, value, origin in rows:
         gap = " " * (width - len(f"{key} = {value}"))
         line = Text.assemble((key, "cyan"), " = ", value, gap, (f"  # {origin}", "dim"))
         screen.print(line, soft_wrap=True)
-    for said in _files(settings):
+    for said in _file_lines(settings):
         screen.print(Text(said), soft_wrap=True)
     screen.print(Text(f"policy {settings.policy.hash}", style="dim"), soft_wrap=True)
 
 
-def _validated(settings: Settings) -> None:
+def _print_valid(settings: Settings) -> None:
     print("ok: the configuration is valid")
-    for line in _files(settings):
+    for line in _file_lines(settings):
         print(line)
 
 
-def _files(settings: Settings) -> list[str]:
-    from lockgate.cli.terminal import visible
+def _file_lines(settings: Settings) -> list[str]:
+    from lockgate.cli.terminal import make_visible
     from lockgate.settings.config import SYSTEM_FILE
 
     lines = [
-        f"{source.role.value} file {visible(str(source.file))}: {visible(source.unused) or 'read'}"
+        f"{source.role.value} file {make_visible(str(source.file))}: {make_visible(source.unused) or 'read'}"
         for source in settings.sources
         if source.file is not None
     ]

@@ -51,20 +51,30 @@ def describe(parser: Parser) -> None:
     place.add_argument("--envoy", action="store_true", help="answer Envoy, which is in ABUSE_TRUSTED_PROXIES")
     place.add_argument("--litellm", action="store_true", help=f"answer LiteLLM, which knows {TOKEN}")
     parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="listen here (127.0.0.1)")
-    parser.add_argument("--port", metavar="N", type=_port, default=8080, help="and on this port (8080); 0 is any")
+    parser.add_argument("--port", metavar="N", type=_parse_port, default=8080, help="and on this port (8080); 0 is any")
     parser.add_argument("--key-header", metavar="NAME", default="", help="each client has a key of its own in it")
     parser.add_argument("--user-header", metavar="NAME", default="", help="a trusted proxy says in it who asks")
     parser.add_argument(
-        "--idle-timeout", metavar="SECONDS", type=_seconds, default=120.0, help="how long the upstream may be silent"
+        "--idle-timeout",
+        metavar="SECONDS",
+        type=_parse_seconds,
+        default=120.0,
+        help="how long the upstream may be silent",
     )
     parser.add_argument(
-        "--total-timeout", metavar="SECONDS", type=_seconds, default=900.0, help="how long an answer may take in all"
+        "--total-timeout",
+        metavar="SECONDS",
+        type=_parse_seconds,
+        default=900.0,
+        help="how long an answer may take in all",
     )
     parser.add_argument("--ca-file", metavar="PATH", default="", help="trust these authorities, and no others")
     parser.add_argument("--forward-client", action="store_true", help="tell the upstream the client's address")
-    parser.add_argument("--connections", metavar="N", type=_count, default=1000, help="how many may be open (1000)")
     parser.add_argument(
-        "--connections-each", metavar="N", type=_count, help="how many of them from one network (a quarter)"
+        "--connections", metavar="N", type=_parse_count, default=1000, help="how many may be open (1000)"
+    )
+    parser.add_argument(
+        "--connections-each", metavar="N", type=_parse_count, help="how many of them from one network (a quarter)"
     )
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
     parser.set_defaults(run=run)
@@ -82,14 +92,14 @@ def run(args: argparse.Namespace) -> Exit:
     for package in ("httpx2", "uvicorn"):
         if find_spec(package) is None:
             raise InvalidConfig(f"`lockgate gate` needs the package `{package}`", hint="pip install 'lockgate[server]'")
-    app, settings, told, identity = _app(args)
+    app, settings, told, identity = _make_app(args)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
     # Twice what the gate allows, so that it is the gate which says that a head is too large.
-    _serve(app, args, told, identity, head_bytes=2 * settings.max_header_bytes)
+    _serve_app(app, args, told, identity, head_bytes=2 * settings.max_header_bytes)
     return Exit.CLEAR
 
 
-def _app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str, Identity]:
+def _make_app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str, Identity]:
     """The application, its settings, what is said about it when it listens, and who knows whom it trusts."""
     from os import urandom
 
@@ -104,9 +114,9 @@ def _app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str, Identity]:
     from lockgate.core.errors import InvalidConfig
     from lockgate.settings.abuse_gate import abuse_settings_from_env
 
-    _refuse_pointless(args)
-    upstream = _upstream(args) if args.upstream is not None else None
-    token = _token() if args.litellm else ""
+    _refuse_idle_options(args)
+    upstream = _read_upstream(args) if args.upstream is not None else None
+    token = _read_token() if args.litellm else ""
     found = assemble.settings_from_environment(args.config)
     settings = abuse_settings_from_env(table=found.abuse_gate)
     if args.envoy and not settings.trusted_proxies:
@@ -119,7 +129,7 @@ def _app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str, Identity]:
         keys = LiteLLMIdentity(secret, trusted_proxies=settings.trusted_proxies)
         # Its description says most things twice, and escapes what the client did not.
         max_bytes = 4 * settings.max_body_bytes + (1 << 16)
-        gate = _gated(allow_all, settings, keys, found)
+        gate = _make_middleware(allow_all, settings, keys, found)
         return (
             LiteLLMGuardrail(gate, token, max_bytes=max_bytes, read_s=settings.read_total_s),
             settings,
@@ -127,10 +137,18 @@ def _app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str, Identity]:
             keys,
         )
     identity = HeaderIdentity(
-        secret, settings.trusted_proxies, user_header=_name(args.user_header), key_header=_name(args.key_header)
+        secret,
+        settings.trusted_proxies,
+        user_header=_parse_header_name(args.user_header),
+        key_header=_parse_header_name(args.key_header),
     )
     if upstream is None:
-        return ExtAuthz(_gated(allow_all, settings, identity, found), identity), settings, "for Envoy", identity
+        return (
+            ExtAuthz(_make_middleware(allow_all, settings, identity, found), identity),
+            settings,
+            "for Envoy",
+            identity,
+        )
     from lockgate.abuse_gate.proxy.reverse_proxy import ReverseProxy
 
     proxy = ReverseProxy(
@@ -140,10 +158,15 @@ def _app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str, Identity]:
         ca_file=args.ca_file,
         trusts=identity.trusts if args.forward_client else None,
     )
-    return _gated(proxy, settings, identity, found), settings, f"for {upstream.origin}{upstream.base}", identity
+    return (
+        _make_middleware(proxy, settings, identity, found),
+        settings,
+        f"for {upstream.origin}{upstream.base}",
+        identity,
+    )
 
 
-def _gated(app: App, settings: AbuseSettings, identity: Identity, found: Settings) -> AbuseGateMiddleware:
+def _make_middleware(app: App, settings: AbuseSettings, identity: Identity, found: Settings) -> AbuseGateMiddleware:
     from lockgate import assemble
     from lockgate.abuse_gate.middleware import AbuseGateMiddleware
     from lockgate.gate.gate import Gate
@@ -164,13 +187,13 @@ class _Ended(Exception):
     """Somebody has told the server to end."""
 
 
-def _serve(app: App, args: argparse.Namespace, told: str, identity: Identity, *, head_bytes: int) -> None:
+def _serve_app(app: App, args: argparse.Namespace, told: str, identity: Identity, *, head_bytes: int) -> None:
     import signal
     import socket
 
     from lockgate.abuse_gate.identity import parse_address
     from lockgate.abuse_gate.proxy.server import make_server, with_health_check
-    from lockgate.cli.terminal import visible
+    from lockgate.cli.terminal import make_visible
     from lockgate.core.errors import LockgateError, quoted
 
     try:
@@ -188,7 +211,7 @@ def _serve(app: App, args: argparse.Namespace, told: str, identity: Identity, *,
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def ready() -> None:
-        print(visible(f"lockgate gate: http://{place} {told}"), flush=True)
+        print(make_visible(f"lockgate gate: http://{place} {told}"), flush=True)
 
     def end(*_: object) -> None:
         raise _Ended
@@ -214,7 +237,7 @@ def _serve(app: App, args: argparse.Namespace, told: str, identity: Identity, *,
         signal.signal(signal.SIGTERM, before)
 
 
-def _upstream(args: argparse.Namespace) -> Upstream:
+def _read_upstream(args: argparse.Namespace) -> Upstream:
     from lockgate.abuse_gate.proxy.reverse_proxy import parse_upstream
 
     upstream = parse_upstream(args.upstream)
@@ -223,7 +246,7 @@ def _upstream(args: argparse.Namespace) -> Upstream:
     return upstream
 
 
-def _refuse_pointless(args: argparse.Namespace) -> None:
+def _refuse_idle_options(args: argparse.Namespace) -> None:
     """An option that would do nothing is a mistake about what this does."""
     from lockgate.core.errors import LockgateError
 
@@ -243,7 +266,7 @@ def _refuse_pointless(args: argparse.Namespace) -> None:
             raise LockgateError(f"{option} says nothing with {place}", hint="leave it out")
 
 
-def _token() -> str:
+def _read_token() -> str:
     import os
     from pathlib import Path
 
@@ -262,7 +285,7 @@ def _token() -> str:
     return token
 
 
-def _name(text: str) -> str:
+def _parse_header_name(text: str) -> str:
     import re
 
     from lockgate.core.errors import LockgateError, quoted
@@ -272,19 +295,19 @@ def _name(text: str) -> str:
     return text
 
 
-def _port(text: str) -> int:
-    return _whole(text, 0, 65_535)
+def _parse_port(text: str) -> int:
+    return parse_whole_number(text, 0, 65_535)
 
 
-def _count(text: str) -> int:
-    return _whole(text, 1, 100_000)
+def _parse_count(text: str) -> int:
+    return parse_whole_number(text, 1, 100_000)
 
 
-def _seconds(text: str) -> float:
-    return float(_whole(text, 1, 86_400))
+def _parse_seconds(text: str) -> float:
+    return float(parse_whole_number(text, 1, 86_400))
 
 
-def _whole(text: str, least: int, most: int) -> int:
+def parse_whole_number(text: str, least: int, most: int) -> int:
     if not text.isascii() or not text.isdigit() or not least <= int(text[:9]) <= most:
         raise argparse.ArgumentTypeError(f"must be a whole number from {least:,} to {most:,}")
     return int(text)

@@ -67,13 +67,13 @@ def describe(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     if args.what == "mcp":
-        return _mcp(args)
+        return _init_mcp(args)
     if args.file or args.server:
         raise LockgateError("CONFIG.json and --server are for mcp", hint="lockgate init claude-code [--project]")
-    return _claude_code(args)
+    return _init_claude_code(args)
 
 
-def _claude_code(args: argparse.Namespace) -> Exit:
+def _init_claude_code(args: argparse.Namespace) -> Exit:
     from lockgate import assemble
     from lockgate.claude_code import settings_file as claude_code
 
@@ -83,15 +83,15 @@ def _claude_code(args: argparse.Namespace) -> Exit:
     within = cwd if scope != "user" else path.parent if not path.is_relative_to(home) else home
     form = None
     if not args.remove:
-        _refuse_old()
-        form = _form(scope, assemble.settings_from_environment(args.config), command=args.command, url=args.url)
+        _refuse_old_claude_code()
+        form = _hook_form(scope, assemble.settings_from_environment(args.config), command=args.command, url=args.url)
     elif args.url:
         raise LockgateError("--url has no effect with --remove")
     plan = claude_code.plan(path, form, within=within)
-    if not _agreed(args, str(plan.path), plan.diff, empty=plan.empty):
+    if not _confirm_change(args, str(plan.path), plan.diff, empty=plan.empty):
         return Exit.FLAGGED
     kept = None if plan.empty else claude_code.apply(plan)
-    notes = [] if form is None else [*_in_the_way(cwd), *_notes(scope, form)]
+    notes = [] if form is None else [*_conflict_notes(cwd), *_next_step_notes(scope, form)]
     if args.json:
         said = {"path": str(plan.path), "changed": not plan.empty, "kept": None if kept is None else str(kept)}
         print(json.dumps({**said, "notes": notes}, indent=2))
@@ -105,12 +105,12 @@ def _claude_code(args: argparse.Namespace) -> Exit:
     return Exit.CLEAR
 
 
-def _form(scope: str, settings: Settings, *, command: bool, url: str) -> Form:
+def _hook_form(scope: str, settings: Settings, *, command: bool, url: str) -> Form:
     from lockgate.claude_code.settings_file import Form
     from lockgate.service.auth import FILES, VARIABLES, checked, make
     from lockgate.service.http import Who
 
-    url = _url(url, command=command or scope == "project") or _url_of(settings, scope)
+    url = _check_url(url, command=command or scope == "project") or _default_url(settings, scope)
     if scope == "project":
         # Other machines have it elsewhere, and their own service and token.
         return Form("lockgate", url)
@@ -121,11 +121,11 @@ def _form(scope: str, settings: Settings, *, command: bool, url: str) -> Form:
             raise LockgateError("there is no folder to keep tokens in", hint="set HOME or XDG_STATE_HOME")
         folder = settings.state_dir or Path()
         token = checked(given, VARIABLES[Who.AGENT]) if given else make(folder / FILES[Who.AGENT], Who.AGENT)
-    program, *words = _program()
+    program, *words = _hook_program()
     return Form(program, url, token, tuple(words))
 
 
-def _url_of(settings: Settings, scope: str) -> str:
+def _default_url(settings: Settings, scope: str) -> str:
     from lockgate.claude_code.hook_command import DEFAULT_URL
 
     host = settings.server.host
@@ -135,7 +135,7 @@ def _url_of(settings: Settings, scope: str) -> str:
     )
 
 
-def _url(url: str, *, command: bool) -> str:
+def _check_url(url: str, *, command: bool) -> str:
     """The address that was given, if it is one; nothing where none was."""
     from lockgate.claude_code.hook_command import Failed, place
 
@@ -153,7 +153,7 @@ def _url(url: str, *, command: bool) -> str:
     return url.rstrip("/")
 
 
-def _program() -> list[str]:
+def _hook_program() -> list[str]:
     """The command that asks, with its words: no other of its name, and no variable, comes in between."""
     from lockgate.claude_code import hook_command as hook
 
@@ -162,7 +162,7 @@ def _program() -> list[str]:
     return ["lockgate", "hook"]
 
 
-def _in_the_way(cwd: Path) -> list[str]:
+def _conflict_notes(cwd: Path) -> list[str]:
     """What in Claude Code's settings here would keep the hooks from being asked, or from being heard."""
     from lockgate.claude_code import settings_file as claude_code
     from lockgate.runtime import json_edit as json_text
@@ -186,7 +186,7 @@ def _in_the_way(cwd: Path) -> list[str]:
     return notes
 
 
-def _refuse_old() -> None:
+def _refuse_old_claude_code() -> None:
     from lockgate.claude_code.settings_file import LEAST_VERSION
     from lockgate.cli.doctor.claude_code import installed_version
 
@@ -198,7 +198,7 @@ def _refuse_old() -> None:
         )
 
 
-def _notes(scope: str, form: Form) -> list[str]:
+def _next_step_notes(scope: str, form: Form) -> list[str]:
     from lockgate.claude_code.hook_command import proxied
     from lockgate.cli.doctor.claude_code import service_answers
 
@@ -220,7 +220,7 @@ def _notes(scope: str, form: Form) -> list[str]:
     return notes
 
 
-def _mcp(args: argparse.Namespace) -> Exit:
+def _init_mcp(args: argparse.Namespace) -> Exit:
     from lockgate.mcp import client_config as mcp_config
 
     if args.scope or args.command or args.url:
@@ -228,7 +228,7 @@ def _mcp(args: argparse.Namespace) -> Exit:
     if not args.file:
         raise LockgateError("no configuration given", hint="lockgate init mcp CONFIG.json, e.g. .mcp.json")
     plan = mcp_config.plan_change(Path(args.file), servers=args.server or (), remove=args.remove)
-    if not _agreed(args, str(plan.path), plan.diff, empty=plan.empty):
+    if not _confirm_change(args, str(plan.path), plan.diff, empty=plan.empty):
         return Exit.FLAGGED
     if not plan.empty:
         mcp_config.apply_plan(plan)
@@ -242,27 +242,27 @@ def _mcp(args: argparse.Namespace) -> Exit:
     return Exit.CLEAR
 
 
-def _agreed(args: argparse.Namespace, path: str, diff: str, *, empty: bool) -> bool:
+def _confirm_change(args: argparse.Namespace, path: str, diff: str, *, empty: bool) -> bool:
     """Whether the change is wanted: shown first, and asked about at a terminal."""
     if empty or args.yes:
         return True
     if args.json or not sys.stdin.isatty():
         raise LockgateError(f"nobody is here to ask whether {quoted(path, 200)} may be changed", hint="add --yes")
-    _show(path, diff)
+    _show_diff(path, diff)
     try:
         return input("Change it? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:
         return False
 
 
-def _show(path: str, diff: str) -> None:
+def _show_diff(path: str, diff: str) -> None:
     from rich.text import Text
 
-    from lockgate.cli.terminal import console, visible
+    from lockgate.cli.terminal import make_console, make_visible
 
-    screen = console()
-    screen.print(Text(visible(path), "bold"), soft_wrap=True)
+    screen = make_console()
+    screen.print(Text(make_visible(path), "bold"), soft_wrap=True)
     for line in diff.splitlines()[2:]:
         style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
-        screen.print(Text(visible(line), style), soft_wrap=True)
+        screen.print(Text(make_visible(line), style), soft_wrap=True)
     screen.file.flush()

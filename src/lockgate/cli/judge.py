@@ -50,18 +50,18 @@ def run(args: argparse.Namespace) -> Exit:
     about = embedded.describe()
     judge = assemble.embedded_from_settings(assemble.settings_from_environment(args.config))
     if args.what == "score":
-        return _score(judge, about, _text(args.file), as_json=args.json)
+        return _print_score(judge, about, _read_input(args.file), as_json=args.json)
     absent = embedded.missing_packages()
     if not absent:
         embedded.verify()
     if args.json:
         print(json.dumps(_as_json(about, judge.preset, absent), indent=2))
     else:
-        _report(about, judge.preset, absent)
+        _draw_report(about, judge.preset, absent)
     return Exit.CLEAR
 
 
-def _text(name: str) -> str:
+def _read_input(name: str) -> str:
     import sys
     from pathlib import Path
 
@@ -69,10 +69,10 @@ def _text(name: str) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _score(judge: EmbeddedJudge, about: JudgeDescription, text: str, *, as_json: bool) -> Exit:
+def _print_score(judge: EmbeddedJudge, about: JudgeDescription, text: str, *, as_json: bool) -> Exit:
     from time import perf_counter
 
-    from lockgate.cli.terminal import counted, duration
+    from lockgate.cli.terminal import format_count, format_duration
 
     judge.verify()
     judge.read_text("")  # loaded before the clock starts
@@ -88,7 +88,7 @@ def _score(judge: EmbeddedJudge, about: JudgeDescription, text: str, *, as_json:
     else:
         part = "" if found.whole else " of a longer text"
         print(f"{found.foreign:+.2f}  {said} at {judge.preset} ({line.safe_below:+.2f} / {line.unsafe_from:+.2f})")
-        print(f"{counted(found.windows, 'window')}{part} in {duration(took_us)}")
+        print(f"{format_count(found.windows, 'window')}{part} in {format_duration(took_us)}")
     return Exit.CLEAR if said == "safe" else Exit.FLAGGED
 
 
@@ -112,7 +112,7 @@ def _names() -> tuple[str, ...]:
     return NAMES
 
 
-class Row(NamedTuple):
+class MeasuredRow(NamedTuple):
     """One set that it was measured on, and for each preset what was kept and cleared, as shares."""
 
     name: str
@@ -121,7 +121,7 @@ class Row(NamedTuple):
     presets: Mapping[str, tuple[str, str]]
 
 
-def rows(about: JudgeDescription) -> Iterator[Row]:
+def measured_rows(about: JudgeDescription) -> Iterator[MeasuredRow]:
     for each in about.measured:
         of = {"calls": "calls", "texts": "texts"}.get(str(each.get("of")), "ones")
         found = each.get("auroc")
@@ -131,26 +131,26 @@ def rows(about: JudgeDescription) -> Iterator[Row]:
             if name in about.presets and {"kept", "cleared"} <= set(preset)
         }
         size = f"{each.get('attacks', 0):,} {of} of attackers, {each.get('ordinary', 0):,} ordinary ones"
-        yield Row(str(each.get("set", "")), size, f"{found:.3f}" if isinstance(found, float) else "-", shares)
+        yield MeasuredRow(str(each.get("set", "")), size, f"{found:.3f}" if isinstance(found, float) else "-", shares)
 
 
-def _report(about: JudgeDescription, preset: str, absent: list[str]) -> None:
+def _draw_report(about: JudgeDescription, preset: str, absent: list[str]) -> None:
     from rich.text import Text
 
-    from lockgate.cli.terminal import console, visible
+    from lockgate.cli.terminal import make_console, make_visible
     from lockgate.verifiers.embedded_judge import INSTALL
 
-    screen = console()
+    screen = make_console()
 
     def say(line: str, style: str = "") -> None:
-        screen.print(Text(visible(line), style=style), soft_wrap=True)
+        screen.print(Text(make_visible(line), style=style), soft_wrap=True)
 
     size = sum(size for _, size in about.files.values()) / 1e6
     state = f"not usable: {' and '.join(absent)} not installed ({INSTALL})" if absent else "intact"
     say(f"{about.name}, made {about.made}, {size:.1f} MB, {state}; preset {preset}")
     for name, (digest, _) in about.files.items():
         say(f"  {name}  sha256:{digest}", "dim")
-    for row in rows(about):
+    for row in measured_rows(about):
         say("")
         say(f"{row.name}: {row.size}, AUROC {row.auroc}")
         for name, (kept, cleared) in row.presets.items():

@@ -12,7 +12,7 @@ from importlib import import_module
 import lockgate
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.parser import Parser
-from lockgate.cli.terminal import visible
+from lockgate.cli.terminal import make_visible
 from lockgate.core.errors import LockgateError, quoted
 
 TYPE_CHECKING = False  # what `typing` has, without the time it takes to load at every start
@@ -53,7 +53,7 @@ exit codes:
 """
 
 
-def parsers(described: Collection[str] = tuple(COMMANDS)) -> dict[str, Parser]:
+def make_parsers(with_options: Collection[str] = tuple(COMMANDS)) -> dict[str, Parser]:
     """The parser of each command by its name, the one that knows them all under the empty name.
 
     Commands that are not `described` are known by their name alone: they cannot be run, and cost nothing.
@@ -72,7 +72,7 @@ def parsers(described: Collection[str] = tuple(COMMANDS)) -> dict[str, Parser]:
     found = {"": top}
     for name, parser in named.items():
         found[name] = parser
-        if name in described:
+        if name in with_options:
             # A command of several gives back a parser for each of them.
             found |= import_module(f"lockgate.cli.{name}").describe(parser) or {}
     return found
@@ -89,26 +89,26 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if unheard:
             raise LockgateError("standard output is closed", hint="send it to a file, or to /dev/null")
-        code = _run(sys.argv[1:] if argv is None else argv)
+        code = _run_command(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
     except BrokenPipeError:
         _discard_output()
         return Exit.UNREAD
     except KeyboardInterrupt:
-        return _end("lockgate: interrupted", Exit.INTERRUPTED)
+        return _print_last_line("lockgate: interrupted", Exit.INTERRUPTED)
     except LockgateError as error:
-        hint = f"\nhint: {visible(error.hint)}" if error.hint else ""
-        return _end(f"lockgate: error: {visible(error.message)}{hint}", Exit.INVALID)
+        hint = f"\nhint: {make_visible(error.hint)}" if error.hint else ""
+        return _print_last_line(f"lockgate: error: {make_visible(error.message)}{hint}", Exit.INVALID)
     except OSError as error:
         name = f": {quoted(os.fsdecode(error.filename))}" if isinstance(error.filename, str | bytes) else ""
         said = (error.strerror or type(error).__name__).lower()
-        return _end(f"lockgate: error: {visible(said + name)}", Exit.INVALID)
+        return _print_last_line(f"lockgate: error: {make_visible(said + name)}", Exit.INVALID)
     except Exception as error:  # noqa: BLE001  # a traceback would end with 1, which means that a call was flagged
-        return _end(_bug(error), Exit.BROKEN)
+        return _print_last_line(_describe_bug(error), Exit.BROKEN)
     return code
 
 
-class _Closed(io.RawIOBase):
+class _ClosedInput(io.RawIOBase):
     """Standard input where there is none: nobody sits there, and whoever reads it is told."""
 
     def readable(self) -> bool:
@@ -124,11 +124,11 @@ def _open_streams() -> None:
         if getattr(sys, name) is None:
             # Takes the stream's own number, the lowest that is free: else the next file would, and get what is printed.
             handle = os.open(os.devnull, os.O_RDWR)
-            closed = io.TextIOWrapper(io.BufferedReader(_Closed()))
+            closed = io.TextIOWrapper(io.BufferedReader(_ClosedInput()))
             setattr(sys, name, closed if name == "stdin" else open(handle, "w"))  # noqa: SIM115
 
 
-def _run(argv: list[str]) -> int:
+def _run_command(argv: list[str]) -> int:
     if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
         from lockgate.core.errors import suggest_closest
 
@@ -138,7 +138,7 @@ def _run(argv: list[str]) -> int:
         )
     wanted = next((word for word in argv if word in COMMANDS), None)
     try:
-        args, unknown = parsers([wanted] if wanted else [])[""].parse_known_args(argv)
+        args, unknown = make_parsers([wanted] if wanted else [])[""].parse_known_args(argv)
     except SystemExit as end:
         # Only --help and --version leave this way, with what was asked for printed.
         return end.code if isinstance(end.code, int) else Exit.CLEAR
@@ -152,7 +152,7 @@ def _run(argv: list[str]) -> int:
     return int(args.run(args))
 
 
-def _end(line: str, code: Exit) -> int:
+def _print_last_line(line: str, code: Exit) -> int:
     """What was printed so far goes out before the last line does, in that order."""
     try:
         sys.stdout.flush()
@@ -162,13 +162,13 @@ def _end(line: str, code: Exit) -> int:
     return code
 
 
-def _bug(error: Exception) -> str:
+def _describe_bug(error: Exception) -> str:
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next
     where = f" at {os.path.basename(place.tb_frame.f_code.co_filename)}:{place.tb_lineno}" if place is not None else ""
     said = f"internal error: {type(error).__name__}{where}: {str(error)[:200]}"
-    return f"lockgate: error: {visible(said)}\nhint: this is a bug in lockgate; please report this line"
+    return f"lockgate: error: {make_visible(said)}\nhint: this is a bug in lockgate; please report this line"
 
 
 def _discard_output() -> None:

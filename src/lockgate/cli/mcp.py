@@ -75,21 +75,21 @@ def run(args: argparse.Namespace) -> int:
             raise LockgateError(f"{name} has no effect without --repin")
     if not args.url and (args.header or args.ca_file):
         raise LockgateError("--header and --ca-file have no effect without --url")
-    return _remote(args) if args.url else _local(args)
+    return _run_http(args) if args.url else _run_stdio(args)
 
 
-def _local(args: argparse.Namespace) -> int:
+def _run_stdio(args: argparse.Namespace) -> int:
     from lockgate.mcp import stdio as mcp_stdio
 
     # First of all, so that it starts while we do.
     child = mcp_stdio.start_server(args.server)
     mcp_stdio.forward_signals(child)
     assert child.stdin is not None  # noqa: S101
-    to_client, to_server = mcp_stdio.MessagePipe(_own_output()), mcp_stdio.MessagePipe(os.dup(child.stdin.fileno()))
+    to_client, to_server = mcp_stdio.MessagePipe(_claim_stdout()), mcp_stdio.MessagePipe(os.dup(child.stdin.fileno()))
     child.stdin.close()
     # Whoever has a message to pass on must not wait until whoever notes one is done.
     sys.setswitchinterval(0.0005)
-    parts = _coming(args, args.server, or_else=child.kill)
+    parts = _load_parts_in_thread(args, args.server, or_else=child.kill)
     point = _checkpoint(args, parts, to_client=to_client, to_server=to_server)
     code = mcp_stdio.pump_messages(
         child,
@@ -104,7 +104,7 @@ def _local(args: argparse.Namespace) -> int:
     return mcp_stdio.exit_like(code)
 
 
-def _remote(args: argparse.Namespace) -> int:
+def _run_http(args: argparse.Namespace) -> int:
     from importlib.util import find_spec
 
     if find_spec("httpx2") is None:
@@ -112,12 +112,12 @@ def _remote(args: argparse.Namespace) -> int:
     from lockgate.mcp import http as mcp_http
     from lockgate.mcp import stdio as mcp_stdio
 
-    headers = [_header(text, os.environ) for text in args.header]
-    url = _url(args.url, secret=bool(headers))
-    to_client = mcp_stdio.MessagePipe(_own_output())
+    headers = [_parse_header(text, os.environ) for text in args.header]
+    url = _check_url(args.url, secret=bool(headers))
+    to_client = mcp_stdio.MessagePipe(_claim_stdout())
 
     remote = mcp_http.HttpServer(url, headers, lambda line: point.from_server(line), ca_file=args.ca_file)
-    parts = _coming(args, [url], or_else=to_client.close)
+    parts = _load_parts_in_thread(args, [url], or_else=to_client.close)
     point = _checkpoint(args, parts, to_client=to_client, to_server=remote.send)
     try:
         with suppress(OSError, mcp_stdio.MessageTooLong):
@@ -134,7 +134,9 @@ def _remote(args: argparse.Namespace) -> int:
     return Exit.CLEAR
 
 
-def _coming(args: argparse.Namespace, reached_by: Sequence[str], *, or_else: Callable[[], None]) -> Future[McpParts]:
+def _load_parts_in_thread(
+    args: argparse.Namespace, reached_by: Sequence[str], *, or_else: Callable[[], None]
+) -> Future[McpParts]:
     """What calls are ruled with, put together while the server starts; what cannot be ends everything."""
     import gc
     from concurrent.futures import Future
@@ -144,7 +146,7 @@ def _coming(args: argparse.Namespace, reached_by: Sequence[str], *, or_else: Cal
 
     def make() -> None:
         try:
-            made = _parts(args, reached_by)
+            made = _make_parts(args, reached_by)
             # What rules are made of stays: nobody's call should wait while it is looked through for rubbish.
             gc.freeze()
             parts.set_result(made)
@@ -156,7 +158,7 @@ def _coming(args: argparse.Namespace, reached_by: Sequence[str], *, or_else: Cal
     return parts
 
 
-def _parts(args: argparse.Namespace, reached_by: Sequence[str]) -> McpParts:
+def _make_parts(args: argparse.Namespace, reached_by: Sequence[str]) -> McpParts:
     from lockgate import assemble
     from lockgate.mcp.checkpoint import McpParts
     from lockgate.mcp.stdio import client_session
@@ -195,7 +197,7 @@ def _checkpoint(
     return McpCheckpoint(parts, server=name, to_client=to_client, to_server=to_server)
 
 
-def _own_output() -> int:
+def _claim_stdout() -> int:
     """Our standard output for messages alone: whatever else is printed from here on goes to standard error."""
     sys.stdout.flush()
     kept = os.dup(1)
@@ -203,7 +205,7 @@ def _own_output() -> int:
     return kept
 
 
-def _url(text: str, *, secret: bool) -> str:
+def _check_url(text: str, *, secret: bool) -> str:
     from urllib.parse import urlsplit
 
     try:
@@ -222,7 +224,7 @@ def _url(text: str, *, secret: bool) -> str:
     return text
 
 
-def _header(text: str, environ: os._Environ[str]) -> tuple[str, str]:
+def _parse_header(text: str, environ: os._Environ[str]) -> tuple[str, str]:
     name, found, value = text.partition(":")
     name = name.strip()
     if not found or not _HEADER.fullmatch(name):
@@ -260,7 +262,7 @@ def _repin(args: argparse.Namespace) -> Exit:
         pins = mcp_pins.ToolPins(path, name)
         if args.forget:
             told = True
-            if _agreed(f"forget what is pinned of {name or path.name}", yes=args.yes):
+            if _confirm(f"forget what is pinned of {name or path.name}", yes=args.yes):
                 pins.forget()
                 print("forgotten")
             continue
@@ -269,18 +271,18 @@ def _repin(args: argparse.Namespace) -> Exit:
             raise LockgateError(pins.unreadable, hint="look at it; lockgate mcp --repin --forget begins anew")
         if waiting:
             told = True
-            code = max(code, _accept(pins, name, waiting, yes=args.yes))
+            code = max(code, _accept_changes(pins, name, waiting, yes=args.yes))
     if not told:
         print("no tool has changed since it was pinned")
     return code
 
 
-def _accept(pins: ToolPins, name: str, waiting: Sequence[ToolPin], *, yes: bool) -> Exit:
+def _accept_changes(pins: ToolPins, name: str, waiting: Sequence[ToolPin], *, yes: bool) -> Exit:
     import json
     from difflib import unified_diff
     from itertools import pairwise
 
-    from lockgate.cli.terminal import visible
+    from lockgate.cli.terminal import make_visible
 
     shown: dict[str, str] = {}
     for pin in waiting:
@@ -288,22 +290,22 @@ def _accept(pins: ToolPins, name: str, waiting: Sequence[ToolPin], *, yes: bool)
         for before, after in pairwise((pin.tool, *pin.waiting)):
             new = before.digest == after.digest
             said = "is new, and its name can be taken for another" if new else "has changed"
-            print(f"{visible(name)}: {visible(pin.tool.name)} {said}")
+            print(f"{make_visible(name)}: {make_visible(pin.tool.name)} {said}")
             was, now = (json.dumps(tool.fields, indent=2, ensure_ascii=False).split("\n") for tool in (before, after))
             # Everything that the server wrote stands behind a bar, with every character showing.
             for line in list(unified_diff([] if new else was, now, lineterm="", n=1))[2:]:
-                print(f"  │ {visible(line)}")
+                print(f"  │ {make_visible(line)}")
         if len(pin.waiting) > 1:
             print("  only the last of these forms would be accepted")
-    if not _agreed("accept these, and count their descriptions as read by a person", yes=yes):
+    if not _confirm("accept these, and count their descriptions as read by a person", yes=yes):
         print("nothing was changed: their calls go on waiting for a person")
         return Exit.FLAGGED
     accepted = pins.accept(shown)
-    print(f"accepted: {', '.join(map(visible, accepted)) or 'none, they have changed again'}")
+    print(f"accepted: {', '.join(map(make_visible, accepted)) or 'none, they have changed again'}")
     return Exit.CLEAR if len(accepted) == len(shown) else Exit.FLAGGED
 
 
-def _agreed(question: str, *, yes: bool) -> bool:
+def _confirm(question: str, *, yes: bool) -> bool:
     if yes:
         return True
     if not sys.stdin.isatty():

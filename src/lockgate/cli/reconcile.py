@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from lockgate.claude_code import transcripts
 from lockgate.cli.exit_codes import Exit
-from lockgate.cli.replay import age_of, chosen, progress, projects, sessions_of
-from lockgate.cli.terminal import console, counted, excerpt, visible
+from lockgate.cli.replay import choose_files, parse_age, projects_folder, show_progress, transcripts_by_session
+from lockgate.cli.terminal import excerpt, format_count, make_console, make_visible
 from lockgate.core.errors import LockgateError
 from lockgate.core.sessions.session_entries import MAX_PAGE, StoredRuling
 from lockgate.core.vocabulary import Action
@@ -49,7 +49,7 @@ class Gap(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CallGap:
     gap: Gap
     session: str
     id: str
@@ -60,10 +60,10 @@ class Found:
 
 
 @dataclass(slots=True)
-class Report:
+class ReconcileReport:
     """What was compared so far: complete at any moment, so that Ctrl-C loses nothing."""
 
-    gaps: list[Found] = field(default_factory=list)
+    gaps: list[CallGap] = field(default_factory=list)
     sessions: int = 0
     matched: int = 0
     # A person at the host let them run.
@@ -86,22 +86,22 @@ def describe(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    host = _host(args.config)
+    host = _open_host(args.config)
     interrupted = False
     try:
-        age_s = age_of(args.since)
+        age_s = parse_age(args.since)
         # Who uses other hosts only has no such folder, and their calls are looked at all the same.
-        files, skipped = chosen(args.paths, age_s) if args.paths or os.path.isdir(projects()) else ([], [])
-        report = Report(skipped=skipped)
+        files, skipped = choose_files(args.paths, age_s) if args.paths or os.path.isdir(projects_folder()) else ([], [])
+        report = ReconcileReport(skipped=skipped)
         # The oldest ruling that is kept: what ran before it ran before Lockgate was there.
         began = min((kept.at for kept in host.decisions(after=-1, limit=1)), default=0.0)
         try:
-            with progress(files, "comparing") as advance:
-                for whose in (each for listed in sessions_of(files).values() for each in listed):
-                    _compared(host, whose, report, began)
+            with show_progress(files, "comparing") as advance:
+                for whose in (each for listed in transcripts_by_session(files).values() for each in listed):
+                    _compare_transcript(host, whose, report, began)
                     advance(whose.path)
-            for kept in _told(host):
-                report.gaps.append(_found(Gap.RAN_ANYWAY, kept))
+            for kept in _held_calls_that_ran(host):
+                report.gaps.append(_gap_from_ruling(Gap.RAN_ANYWAY, kept))
             report.complete = True
         except KeyboardInterrupt:
             interrupted = True
@@ -116,7 +116,7 @@ def run(args: argparse.Namespace) -> Exit:
     return Exit.FLAGGED if report.gaps else Exit.CLEAR
 
 
-def _host(config: str | None) -> Host:
+def _open_host(config: str | None) -> Host:
     """The kept rulings; nothing is made where there are none."""
     from lockgate import assemble
     from lockgate.gate.gate import Gate
@@ -131,7 +131,7 @@ def _host(config: str | None) -> Host:
     return Host(Gate(settings.policy), assemble.sessions_from_settings(settings))
 
 
-def _compared(host: Host, whose: transcripts.Transcript, report: Report, began: float) -> None:
+def _compare_transcript(host: Host, whose: transcripts.Transcript, report: ReconcileReport, began: float) -> None:
     name = f"{whose.session}/{whose.agent}" if whose.agent else whose.session
     calls: dict[str, transcripts.Call] = {}
     results: list[transcripts.Result] = []
@@ -155,11 +155,11 @@ def _compared(host: Host, whose: transcripts.Transcript, report: Report, began: 
                 report.earlier += 1
             else:
                 call = calls.get(result.id) or transcripts.Call(result.id, result.tool, {}, result.at)
-                report.gaps.append(Found(Gap.UNWATCHED, name, call.id, call.tool, call.arguments, call.at))
+                report.gaps.append(CallGap(Gap.UNWATCHED, name, call.id, call.tool, call.arguments, call.at))
         return
     report.sessions += 1
     rulings: dict[str, StoredRuling] = {}
-    for kept in _pages(host, session=name):
+    for kept in _all_rulings(host, session=name):
         # The newest first: a call that was held, approved and asked again ran by its last ruling.
         rulings.setdefault(kept.key, kept)
     for result in ran:
@@ -169,38 +169,38 @@ def _compared(host: Host, whose: transcripts.Transcript, report: Report, began: 
             if result.at is not None and result.at < known.created_at:
                 report.earlier += 1
             else:
-                report.gaps.append(Found(Gap.UNRULED, name, call.id, call.tool, call.arguments, call.at))
+                report.gaps.append(CallGap(Gap.UNRULED, name, call.id, call.tool, call.arguments, call.at))
         elif ruling.decision.action is not Action.CONTINUE:
             if result.by_a_person:
                 report.answered += 1
             else:
-                report.gaps.append(Found(Gap.RAN_ANYWAY, name, call.id, call.tool, call.arguments, call.at, ruling))
+                report.gaps.append(CallGap(Gap.RAN_ANYWAY, name, call.id, call.tool, call.arguments, call.at, ruling))
         elif result.id in calls and ruling.whole and (call.tool, call.arguments) != (ruling.tool, ruling.arguments):
-            report.gaps.append(Found(Gap.CHANGED, name, call.id, call.tool, call.arguments, call.at, ruling))
+            report.gaps.append(CallGap(Gap.CHANGED, name, call.id, call.tool, call.arguments, call.at, ruling))
         else:
             report.matched += 1
 
 
-def _told(host: Host) -> Iterator[StoredRuling]:
+def _held_calls_that_ran(host: Host) -> Iterator[StoredRuling]:
     """Held calls of hosts without transcripts that, by their own word, ran."""
     for action in (Action.PAUSE, Action.REORIENT):
-        for kept in _pages(host, action=action.value):
+        for kept in _all_rulings(host, action=action.value):
             if kept.host != _HOST and kept.ran in ("ran", "failed"):
                 yield kept
 
 
-def _pages(host: Host, *, session: str = "", action: str = "") -> Iterator[StoredRuling]:
+def _all_rulings(host: Host, *, session: str = "", action: str = "") -> Iterator[StoredRuling]:
     before: int | None = None
     while page := host.decisions(session=session, action=action, before=before, limit=MAX_PAGE):
         yield from page
         before = page[-1].seq
 
 
-def _found(gap: Gap, kept: StoredRuling) -> Found:
-    return Found(gap, kept.session, kept.key, kept.tool, kept.arguments, kept.at, kept)
+def _gap_from_ruling(gap: Gap, kept: StoredRuling) -> CallGap:
+    return CallGap(gap, kept.session, kept.key, kept.tool, kept.arguments, kept.at, kept)
 
 
-def _print_json(report: Report) -> None:
+def _print_json(report: ReconcileReport) -> None:
     from lockgate.core.wire import SCHEMA
 
     for found in report.gaps:
@@ -228,19 +228,19 @@ def _print_json(report: Report) -> None:
     print(json.dumps({"schema": SCHEMA, "summary": summary}, ensure_ascii=True), flush=True)
 
 
-def _draw(report: Report) -> None:
+def _draw(report: ReconcileReport) -> None:
     from datetime import datetime
 
     from rich.text import Text
 
     from lockgate.cli.ruling_tree import call_text
 
-    screen = console()
+    screen = make_console()
     for gap in Gap:
         some = [found for found in report.gaps if found.gap is gap]
         if not some:
             continue
-        screen.print(Text(f"{gap.value}: {counted(len(some), 'call')}", style="bold red"))
+        screen.print(Text(f"{gap.value}: {format_count(len(some), 'call')}", style="bold red"))
         for found in sorted(some, key=lambda each: each.at or 0.0):
             when = "" if found.at is None else datetime.fromtimestamp(found.at).strftime("%Y-%m-%d %H:%M  ")  # noqa: DTZ006
             line = Text.assemble((f"  {when}", "dim"), call_text(found.tool, found.arguments))
@@ -251,19 +251,17 @@ def _draw(report: Report) -> None:
         what = "everything that ran was ruled on, and was to run" if report.matched else "nothing to compare"
         screen.print(Text(what, style="bold green" if report.matched else "bold"))
     state = "" if report.complete else " (interrupted: what came so far)"
-    said = (
-        f"{counted(report.matched, 'call')} of {counted(report.sessions, 'session')} ran as they were ruled on{state}"
-    )
-    screen.print(Text(said))
+    calls = f"{format_count(report.matched, 'call')} of {format_count(report.sessions, 'session')}"
+    screen.print(Text(f"{calls} ran as they were ruled on{state}"))
     if report.answered:
         screen.print(
-            Text(f"{counted(report.answered, 'held call')} ran after a person at the host said yes", style="dim")
+            Text(f"{format_count(report.answered, 'held call')} ran after a person at the host said yes", style="dim")
         )
     if report.earlier:
-        screen.print(Text(f"{counted(report.earlier, 'call')} ran before Lockgate was there", style="dim"))
+        screen.print(Text(f"{format_count(report.earlier, 'call')} ran before Lockgate was there", style="dim"))
     if any(found.gap is Gap.UNWATCHED for found in report.gaps):
         screen.print(Text("why sessions do not come past: lockgate doctor --claude-code", style="yellow"))
     if report.unreadable:
-        screen.print(Text(f"{counted(report.unreadable, 'line')} could not be read, and left out", style="yellow"))
+        screen.print(Text(f"{format_count(report.unreadable, 'line')} could not be read, and left out", style="yellow"))
     for each in report.skipped:
-        print(f"lockgate: warning: left out {visible(each)}", file=sys.stderr)
+        print(f"lockgate: warning: left out {make_visible(each)}", file=sys.stderr)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from lockgate.claude_code import transcripts
 from lockgate.cli.exit_codes import Exit
-from lockgate.cli.terminal import console, counted, excerpt, visible
+from lockgate.cli.terminal import excerpt, format_count, make_console, make_visible
 from lockgate.core.errors import InvalidTrace, LockgateError, printable, quoted
 from lockgate.core.vocabulary import Action, Decision
 from lockgate.gate.gate import Gate, Session
@@ -49,7 +49,7 @@ _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 @dataclass(frozen=True, slots=True)
-class Ruled:
+class ReplayedCall:
     """One call with the ruling of each policy; `ran` is what became of it then, where the record says so."""
 
     file: str
@@ -64,7 +64,7 @@ class Ruled:
 
 
 @dataclass(slots=True)
-class Report:
+class ReplayReport:
     """What was replayed so far: complete at any moment, so that Ctrl-C loses nothing."""
 
     policies: tuple[str, ...]
@@ -75,8 +75,8 @@ class Report:
     tiers: list[Counter[int]] = field(default_factory=list)
     actions: list[Counter[str]] = field(default_factory=list)
     rules: list[Counter[str]] = field(default_factory=list)
-    held: list[Ruled] = field(default_factory=list)
-    differ: list[Ruled] = field(default_factory=list)
+    held: list[ReplayedCall] = field(default_factory=list)
+    differ: list[ReplayedCall] = field(default_factory=list)
     outcomes: dict[tuple[str, str, str], str] = field(default_factory=dict)
     complete: bool = False
 
@@ -86,7 +86,7 @@ class Report:
             self.actions.append(Counter())
             self.rules.append(Counter())
 
-    def take(self, ruled: Ruled) -> None:
+    def add(self, ruled: ReplayedCall) -> None:
         self.calls += 1
         for place, decision in enumerate(ruled.decisions):
             self.tiers[place][decision.tier] += 1
@@ -99,7 +99,7 @@ class Report:
         if actions != {Action.CONTINUE}:
             self.held.append(ruled)
 
-    def ran(self, ruled: Ruled) -> str:
+    def outcome_of(self, ruled: ReplayedCall) -> str:
         return self.outcomes.get((ruled.session, ruled.agent, ruled.id), "") if ruled.id else ""
 
 
@@ -122,23 +122,23 @@ def describe(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    files, skipped = chosen(args.paths, age_of(args.since))
-    gates = [_gate(path, ask=args.ask_models) for path in args.policy or [None]]
-    report = Report(tuple(os.path.basename(path) for path in args.policy) or ("policy",), skipped=skipped)
+    files, skipped = choose_files(args.paths, parse_age(args.since))
+    gates = [_make_gate(path, ask=args.ask_models) for path in args.policy or [None]]
+    report = ReplayReport(tuple(os.path.basename(path) for path in args.policy) or ("policy",), skipped=skipped)
     interrupted = False
     try:
-        with progress(files, "replaying") as advance:
+        with show_progress(files, "replaying") as advance:
             for file in files:
-                replayed(file, gates, report)
+                replay_file(file, gates, report)
                 advance(file)
         report.complete = True
     except KeyboardInterrupt:
         interrupted = True
     if report.complete and not report.calls:
         # A replay of nothing must not look like a pass.
-        why = report.skipped[0] if report.skipped else f"{counted(report.unreadable, 'line')} could not be read"
+        why = report.skipped[0] if report.skipped else f"{format_count(report.unreadable, 'line')} could not be read"
         raise LockgateError(
-            f"no call in {counted(len(files), 'file')} ({printable(why, 300)})",
+            f"no call in {format_count(len(files), 'file')} ({printable(why, 300)})",
             hint="replay reads Claude Code's transcripts and traces: docs/how-to/replay.md",
         )
     if args.json:
@@ -150,17 +150,17 @@ def run(args: argparse.Namespace) -> Exit:
     return Exit.FLAGGED if report.held else Exit.CLEAR
 
 
-def chosen(paths: Sequence[str], age_s: float | None) -> tuple[list[str], list[str]]:
+def choose_files(paths: Sequence[str], age_s: float | None) -> tuple[list[str], list[str]]:
     """The files to read, and those that were left out with why."""
     from time import time
 
-    from lockgate.cli.scanned_files import Chosen, Skipped, walk
+    from lockgate.cli.scanned_files import FileFilter, SkippedFile, walk_files
 
-    where = list(paths) or [_projects()]
+    where = list(paths) or [_existing_projects_folder()]
     files: list[str] = []
     skipped: list[str] = []
-    for found in walk(where, Chosen(include=("*.jsonl",))):
-        if isinstance(found, Skipped):
+    for found in walk_files(where, FileFilter(include=("*.jsonl",))):
+        if isinstance(found, SkippedFile):
             if found.failed:
                 skipped.append(f"{found.path}: {found.reason}")
         elif not stat.S_ISREG((about := os.stat(found)).st_mode):
@@ -177,14 +177,14 @@ def chosen(paths: Sequence[str], age_s: float | None) -> tuple[list[str], list[s
     return files, skipped
 
 
-def projects() -> str:
+def projects_folder() -> str:
     """Where Claude Code keeps its transcripts, for this user."""
     folder = os.environ.get("CLAUDE_CONFIG_DIR") or os.path.join(os.path.expanduser("~"), ".claude")
     return os.path.join(folder, "projects")
 
 
-def _projects() -> str:
-    path = projects()
+def _existing_projects_folder() -> str:
+    path = projects_folder()
     if not os.path.isdir(path):
         raise LockgateError(
             f"Claude Code has no transcripts in {quoted(path, 200)}",
@@ -193,7 +193,7 @@ def _projects() -> str:
     return path
 
 
-def age_of(text: str | None) -> float | None:
+def parse_age(text: str | None) -> float | None:
     if text is None:
         return None
     number, unit = text[:-1], text[-1:]
@@ -202,7 +202,7 @@ def age_of(text: str | None) -> float | None:
     return int(number) * _UNITS[unit]
 
 
-def _gate(config: str | None, *, ask: bool) -> Gate:
+def _make_gate(config: str | None, *, ask: bool) -> Gate:
     """A gate that keeps nothing; of the judges only the one that runs here, unless models may be asked."""
     from lockgate import assemble
     from lockgate.core.judging.model_names import EMBEDDED
@@ -215,12 +215,12 @@ def _gate(config: str | None, *, ask: bool) -> Gate:
     return Gate(settings.policy, scanner=assemble.scanner_from_settings(settings), triage=triage)
 
 
-def replayed(file: str, gates: Sequence[Gate], report: Report) -> None:
+def replay_file(file: str, gates: Sequence[Gate], report: ReplayReport) -> None:
     """Rule on every call of one file, into the report; a file that cannot be read is left out, and said so."""
     try:
-        ruled = _of_traces(file, gates, report) if _is_trace(file) else _of_transcript(file, gates, report)
+        ruled = _replay_trace(file, gates, report) if _is_trace(file) else _replay_transcript(file, gates, report)
         for each in ruled:
-            report.take(each)
+            report.add(each)
     except OSError as error:
         report.skipped.append(f"{file}: {(error.strerror or 'cannot be read').lower()}")
     except InvalidTrace as error:
@@ -241,20 +241,20 @@ def _is_trace(file: str) -> bool:
     return False
 
 
-def _of_traces(file: str, gates: Sequence[Gate], report: Report) -> Iterator[Ruled]:
-    from lockgate.cli.trace_replay import replay
+def _replay_trace(file: str, gates: Sequence[Gate], report: ReplayReport) -> Iterator[ReplayedCall]:
+    from lockgate.cli.trace_replay import replay_traces
 
     first = report.sessions
     # One policy after the other, a call of each at a time: both read the same file.
-    for rulings in zip(*(replay(gate, (file,)) for gate in gates), strict=True):
+    for rulings in zip(*(replay_traces(gate, (file,)) for gate in gates), strict=True):
         ruling = rulings[0]
         report.sessions = first + ruling.session
         name = f"{os.path.basename(file)}#{ruling.session}"
         event, decisions = ruling.event, tuple(each.decision for each in rulings)
-        yield Ruled(file, name, "", ruling.call, "", None, event.tool, event.arguments, decisions)
+        yield ReplayedCall(file, name, "", ruling.call, "", None, event.tool, event.arguments, decisions)
 
 
-def _of_transcript(file: str, gates: Sequence[Gate], report: Report) -> Iterator[Ruled]:
+def _replay_transcript(file: str, gates: Sequence[Gate], report: ReplayReport) -> Iterator[ReplayedCall]:
     whose = transcripts.named(file)
     sessions: list[Session] = []
     calls = 0
@@ -262,9 +262,9 @@ def _of_transcript(file: str, gates: Sequence[Gate], report: Report) -> Iterator
 
     def into(content: str, source: str) -> None:
         for session in sessions:
-            session.add(_whole(content), source=source)
+            session.add(_replace_surrogates(content), source=source)
 
-    for entry in _agents(whose) if whose.agent else transcripts.read(file):
+    for entry in _agent_entries(whose) if whose.agent else transcripts.read(file):
         if isinstance(entry, transcripts.Unreadable):
             report.unreadable += 1
             # What stood there may have steered everything that follows.
@@ -273,7 +273,7 @@ def _of_transcript(file: str, gates: Sequence[Gate], report: Report) -> Iterator
                 session.context_known = False
             continue
         if not sessions:
-            goal = _whole(entry.text) if isinstance(entry, transcripts.Prompt) else ""
+            goal = _replace_surrogates(entry.text) if isinstance(entry, transcripts.Prompt) else ""
             sessions = [gate.session(goal=goal) for gate in gates]
             for session in sessions:
                 session.context_known = not unknown
@@ -284,20 +284,20 @@ def _of_transcript(file: str, gates: Sequence[Gate], report: Report) -> Iterator
             case transcripts.Prompt(text):
                 into(text, "user")
             case transcripts.Text(text, source):
-                into(text, _whole(source))
+                into(text, _replace_surrogates(source))
             case transcripts.Result(id, tool, text, outcome):
                 report.outcomes[whose.session, whose.agent, id] = outcome
                 if outcome != "not-run":
-                    into(text, f"tool:{_whole(tool) or 'unknown'}"[:1000])
+                    into(text, f"tool:{_replace_surrogates(tool) or 'unknown'}"[:1000])
             case transcripts.Call(id, tool, arguments, at):
                 calls += 1
-                plain = json.loads(_whole(json.dumps(arguments, ensure_ascii=False)))
-                name = _whole(tool) or "unknown"
+                plain = json.loads(_replace_surrogates(json.dumps(arguments, ensure_ascii=False)))
+                name = _replace_surrogates(tool) or "unknown"
                 decisions = tuple(session.check(name, plain) for session in sessions)
-                yield Ruled(file, whose.session, whose.agent, calls, id, at, name, plain, decisions)
+                yield ReplayedCall(file, whose.session, whose.agent, calls, id, at, name, plain, decisions)
 
 
-def _agents(whose: transcripts.Transcript) -> Iterator[transcripts.Entry]:
+def _agent_entries(whose: transcripts.Transcript) -> Iterator[transcripts.Entry]:
     """An agent's entries after what its session had read when it started it: its task may have come from any of that.
 
     The task itself counts as what was asked for: giving it was a call, and was ruled on as one.
@@ -322,13 +322,13 @@ def _agents(whose: transcripts.Transcript) -> Iterator[transcripts.Entry]:
     yield from own
 
 
-def _whole(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """The text without halves of surrogate pairs, which no other program could have sent."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 @contextmanager
-def progress(files: Sequence[str], doing: str) -> Iterator[Callable[[str], None]]:
+def show_progress(files: Sequence[str], doing: str) -> Iterator[Callable[[str], None]]:
     """A bar over the bytes on standard error, while somebody is watching there."""
     if not sys.stderr.isatty():
         yield lambda _: None
@@ -337,12 +337,12 @@ def progress(files: Sequence[str], doing: str) -> Iterator[Callable[[str], None]
 
     sizes = {file: os.stat(file).st_size for file in files}
     columns = (TextColumn(doing), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
+    with Progress(*columns, console=make_console(sys.stderr), transient=True) as bar:
         task = bar.add_task("", total=sum(sizes.values()))
         yield lambda file: bar.advance(task, sizes[file])
 
 
-def _print_json(report: Report) -> None:
+def _print_json(report: ReplayReport) -> None:
     from lockgate.core.wire import SCHEMA, decision_to_dict
 
     for ruled in report.held:
@@ -354,7 +354,7 @@ def _print_json(report: Report) -> None:
             "id": ruled.id,
             "at": ruled.at,
             "tool": ruled.tool,
-            "ran": report.ran(ruled),
+            "ran": report.outcome_of(ruled),
             "rulings": {
                 name: decision_to_dict(decision)
                 for name, decision in zip(report.policies, ruled.decisions, strict=True)
@@ -384,13 +384,13 @@ def _print_json(report: Report) -> None:
     print(json.dumps(summary, ensure_ascii=True), flush=True)
 
 
-def _draw(report: Report, *, every: bool, asked: bool) -> None:
+def _draw(report: ReplayReport, *, every: bool, asked: bool) -> None:
     from rich.text import Text
 
-    screen = console()
-    head = f"{counted(report.calls, 'call')} of {counted(report.sessions, 'session')}"
+    screen = make_console()
+    head = f"{format_count(report.calls, 'call')} of {format_count(report.sessions, 'session')}"
     screen.print(Text.assemble((head, "bold"), ("" if report.complete else "  (interrupted: what came so far)", "red")))
-    screen.print(_tiers(report))
+    screen.print(_tier_table(report))
     for place, name in enumerate(report.policies):
         _draw_rules(screen, report.rules[place], name if len(report.policies) > 1 else "")
     if len(report.policies) > 1:
@@ -400,12 +400,12 @@ def _draw(report: Report, *, every: bool, asked: bool) -> None:
     if not asked and report.held:
         screen.print(Text("no model was asked: --ask-models asks those of the configuration", style="dim"))
     if report.unreadable:
-        screen.print(Text(f"{counted(report.unreadable, 'line')} could not be read, and left out", style="yellow"))
+        screen.print(Text(f"{format_count(report.unreadable, 'line')} could not be read, and left out", style="yellow"))
     for each in report.skipped:
-        print(f"lockgate: warning: left out {visible(each)}", file=sys.stderr)
+        print(f"lockgate: warning: left out {make_visible(each)}", file=sys.stderr)
 
 
-def _tiers(report: Report) -> Table:
+def _tier_table(report: ReplayReport) -> Table:
     from rich import box
     from rich.table import Table
 
@@ -414,14 +414,14 @@ def _tiers(report: Report) -> Table:
         table.add_column(title, justify="left" if not title else "right")
     for place, name in enumerate(report.policies):
         tiers, actions = report.tiers[place], report.actions[place]
-        shares = (f"{_share(tiers[tier], report.calls)} ({tiers[tier]:,})" for tier in (1, 2, 3))
+        shares = (f"{_percentage(tiers[tier], report.calls)} ({tiers[tier]:,})" for tier in (1, 2, 3))
         ruled = (f"{actions[action.value]:,}" for action in (Action.CONTINUE, Action.PAUSE, Action.REORIENT))
-        table.add_row(visible(name), *shares, *ruled)
+        table.add_row(make_visible(name), *shares, *ruled)
     table.add_row("expected about", *(f"{share} %" for share in TARGETS), "", "", "", style="dim")
     return table
 
 
-def _share(part: int, whole: int) -> str:
+def _percentage(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
@@ -432,18 +432,18 @@ def _draw_rules(screen: Console, rules: Counter[str], name: str) -> None:
 
     if not rules:
         return
-    screen.print(Text(f"why{f', by {visible(name)}' if name else ''}", style="bold"))
+    screen.print(Text(f"why{f', by {make_visible(name)}' if name else ''}", style="bold"))
     for rule, count in rules.most_common(8):
         what = entry_for(rule).what if ":" in rule else ""
         screen.print(
-            Text.assemble(f"  {count:>6,}  ", (visible(rule), "magenta"), (f"  {what}", "dim")), soft_wrap=True
+            Text.assemble(f"  {count:>6,}  ", (make_visible(rule), "magenta"), (f"  {what}", "dim")), soft_wrap=True
         )
     if len(rules) > 8:
         screen.print(Text(f"          and {len(rules) - 8} more, see --json", style="dim"))
     screen.print()
 
 
-def _draw_held(screen: Console, report: Report, held: Sequence[Ruled], title: str, *, every: bool) -> None:
+def _draw_held(screen: Console, report: ReplayReport, held: Sequence[ReplayedCall], title: str, *, every: bool) -> None:
     from rich.text import Text
 
     if not held:
@@ -454,12 +454,12 @@ def _draw_held(screen: Console, report: Report, held: Sequence[Ruled], title: st
     cut = f" (the {len(shown)} newest of {len(held):,}; --all shows them)" if len(shown) < len(held) else ""
     screen.print(Text.assemble((title, "bold"), (cut, "dim")))
     for ruled in shown:
-        screen.print(_line(ruled, report), soft_wrap=True)
+        screen.print(_call_line(ruled, report), soft_wrap=True)
         for name, decision in zip(report.policies, ruled.decisions, strict=True):
-            screen.print(_ruling(name if len(report.policies) > 1 else "", decision), soft_wrap=True)
+            screen.print(_decision_line(name if len(report.policies) > 1 else "", decision), soft_wrap=True)
 
 
-def _line(ruled: Ruled, report: Report) -> object:
+def _call_line(ruled: ReplayedCall, report: ReplayReport) -> object:
     from datetime import datetime
 
     from rich.text import Text
@@ -469,20 +469,20 @@ def _line(ruled: Ruled, report: Report) -> object:
     when = "" if ruled.at is None else datetime.fromtimestamp(ruled.at).strftime("%Y-%m-%d %H:%M  ")  # noqa: DTZ006
     agent = f" agent {excerpt(ruled.agent, 20)}" if ruled.agent else ""
     ran = {"ran": "ran then", "failed": "ran then, and failed", "not-run": "did not run then"}.get(
-        report.ran(ruled), ""
+        report.outcome_of(ruled), ""
     )
     where = f"  {excerpt(ruled.session, 40)}{agent}, call {ruled.number}{f', {ran}' if ran else ''}"
     return Text.assemble((when, "dim"), call_text(ruled.tool, ruled.arguments), (where, "dim"))
 
 
-def _ruling(name: str, decision: Decision) -> object:
+def _decision_line(name: str, decision: Decision) -> object:
     from rich.text import Text
 
     from lockgate.cli.ruling_tree import ACTION_STYLES
 
     return Text.assemble(
         "    ",
-        (f"{visible(name)}: " if name else "", "dim"),
+        (f"{make_visible(name)}: " if name else "", "dim"),
         (decision.action.value, ACTION_STYLES[decision.action]),
         f"  tier {decision.tier}  ",
         (decision.reason.value, "cyan"),
@@ -490,7 +490,7 @@ def _ruling(name: str, decision: Decision) -> object:
     )
 
 
-def sessions_of(files: Iterable[str]) -> dict[str, list[transcripts.Transcript]]:
+def transcripts_by_session(files: Iterable[str]) -> dict[str, list[transcripts.Transcript]]:
     """The transcripts by the session they belong to."""
     found: dict[str, list[transcripts.Transcript]] = {}
     for file in files:

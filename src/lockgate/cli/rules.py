@@ -33,17 +33,17 @@ def describe(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    entries = _chosen(args.id, args.family)
+    entries = _choose_entries(args.id, args.family)
     if args.json:
         print(json.dumps([asdict(entry) for entry in entries], indent=2))
     elif args.id:
-        _explain(entries[0])
+        _draw_entry(entries[0])
     else:
-        _list(entries)
+        _draw_list(entries)
     return Exit.CLEAR
 
 
-def _chosen(rule: str | None, family: str | None) -> Sequence[CatalogueEntry]:
+def _choose_entries(rule: str | None, family: str | None) -> Sequence[CatalogueEntry]:
     from lockgate.core.errors import LockgateError, quoted, suggest_closest
     from lockgate.core.ruling.finding_catalogue import ENTRIES, find_entry
 
@@ -61,29 +61,29 @@ def _chosen(rule: str | None, family: str | None) -> Sequence[CatalogueEntry]:
     return [entry for entry in ENTRIES if family in (None, entry.family)]
 
 
-def _list(entries: Sequence[CatalogueEntry]) -> None:
+def _draw_list(entries: Sequence[CatalogueEntry]) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    from lockgate.cli.terminal import console, counted, visible
+    from lockgate.cli.terminal import format_count, make_console, make_visible
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("rule", no_wrap=True, style="magenta")
     table.add_column("counts in", no_wrap=True, style="cyan")
     table.add_column("what")
     for entry in entries:
-        table.add_row(Text(entry.id), Text(_COUNTS[entry.scope]), Text(visible(entry.what)))
-    screen = console()
+        table.add_row(Text(entry.id), Text(_COUNTS[entry.scope]), Text(make_visible(entry.what)))
+    screen = make_console()
     screen.print(table)
-    screen.print(Text(f"{counted(len(entries), 'rule')}; `lockgate rules ID` explains one", style="dim"))
+    screen.print(Text(f"{format_count(len(entries), 'rule')}; `lockgate rules ID` explains one", style="dim"))
 
 
-def _explain(entry: CatalogueEntry) -> None:
+def _draw_entry(entry: CatalogueEntry) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from lockgate.cli.terminal import console, visible
+    from lockgate.cli.terminal import make_console, make_visible
 
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
@@ -100,8 +100,8 @@ def _explain(entry: CatalogueEntry) -> None:
     )
     for name, text in rows:
         if text:
-            table.add_row(name, Text(visible(text)))
-    screen = console()
+            table.add_row(name, Text(make_visible(text)))
+    screen = make_console()
     screen.print(Text(entry.id, style="bold magenta"))
     screen.print(table)
 

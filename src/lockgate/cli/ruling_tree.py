@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from rich.tree import Tree
 
-from lockgate.cli.terminal import counted, duration, excerpt, visible
+from lockgate.cli.terminal import excerpt, format_count, format_duration, make_visible
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin
 
 if TYPE_CHECKING:
-    from lockgate.cli.trace_replay import Ruling
+    from lockgate.cli.trace_replay import TraceRuling
 
 ACTION_STYLES = {Action.CONTINUE: "bold green", Action.REORIENT: "bold yellow", Action.PAUSE: "bold red"}
 _MOST_GROUNDS = 6
@@ -23,15 +23,15 @@ _MOST_VALUE = 60
 _MOST_ARGUMENTS = 120
 
 
-def session_line(ruling: Ruling) -> Text:
+def session_line(ruling: TraceRuling) -> Text:
     line = Text(f"session {ruling.session}", style="bold")
-    line.append(f"  {visible(ruling.trace)}", style="dim")
+    line.append(f"  {make_visible(ruling.trace)}", style="dim")
     if ruling.goal:
         line.append(f"  goal: {excerpt(ruling.goal, 160)}", style="not bold")
     return line
 
 
-def ruling_tree(ruling: Ruling) -> Tree:
+def ruling_tree(ruling: TraceRuling) -> Tree:
     label = Text.assemble((f"{ruling.call} ", "bold"), call_text(ruling.event.tool, ruling.event.arguments))
     root = Tree(label, guide_style="dim")
     add_decision(root, ruling.decision)
@@ -41,9 +41,9 @@ def ruling_tree(ruling: Ruling) -> Tree:
 def add_decision(root: Tree, decision: Decision) -> None:
     root.add(verdict_line(decision))
     if decision.explanation:
-        root.add(Text.assemble(("why: ", "dim"), visible(decision.explanation)))
-    _branch(root, "findings", [_finding(each) for each in decision.findings])
-    _branch(root, "origins", origin_lines(decision.origins))
+        root.add(Text.assemble(("why: ", "dim"), make_visible(decision.explanation)))
+    _add_branch(root, "findings", [_finding_line(each) for each in decision.findings])
+    _add_branch(root, "origins", origin_lines(decision.origins))
 
 
 def verdict_line(decision: Decision) -> Text:
@@ -53,12 +53,12 @@ def verdict_line(decision: Decision) -> Text:
         "  ",
         (decision.reason.value, "cyan"),
         f"  {decision.risk.value} risk",
-        (f"  {duration(decision.latency_us)}", "dim"),
+        (f"  {format_duration(decision.latency_us)}", "dim"),
     )
 
 
 def call_text(tool: str, arguments: Mapping[str, object]) -> Text:
-    listed = ", ".join(f"{excerpt(name, 40)}={_value(value)}" for name, value in list(arguments.items())[:20])
+    listed = ", ".join(f"{excerpt(name, 40)}={_format_value(value)}" for name, value in list(arguments.items())[:20])
     cut = "…" if len(listed) > _MOST_ARGUMENTS or len(arguments) > 20 else ""
     return Text.assemble((excerpt(tool, 80), "bold"), f"({listed[:_MOST_ARGUMENTS]}{cut})")
 
@@ -66,14 +66,14 @@ def call_text(tool: str, arguments: Mapping[str, object]) -> Text:
 def origin_lines(origins: Sequence[Origin]) -> list[Text]:
     """Where each value came from, those that an order names first, each order once with its values in »…«."""
     groups: dict[tuple[str, str], list[Origin]] = {}
-    for origin in _telling(origins):
+    for origin in _distinct_origins(origins):
         groups.setdefault((origin.block, origin.order), []).append(origin)
     lines: list[Text] = []
     for (block, order), group in groups.items():
-        lines += [_origin(origin) for origin in group]
+        lines += [_origin_line(origin) for origin in group]
         if order:
             line = Text.assemble((f"ordered in {excerpt(block, 60)}: ", "dim"))
-            lines.append(line.append_text(_marked(order, [origin.value for origin in group])))
+            lines.append(line.append_text(_mark_values(order, [origin.value for origin in group])))
     return lines
 
 
@@ -82,12 +82,12 @@ def summary_line(decisions: Sequence[Decision]) -> Text:
     counts = ", ".join(f"{ruled[action]} {action.value.lower()}" for action in Action if ruled[action])
     times = [decision.latency_us for decision in decisions]
     return Text.assemble(
-        (f"{counted(len(decisions), 'call')}: {counts}", "bold"),
-        (f"; latency median {duration(median(times))}, slowest {duration(max(times))}", "dim"),
+        (f"{format_count(len(decisions), 'call')}: {counts}", "bold"),
+        (f"; latency median {format_duration(median(times))}, slowest {format_duration(max(times))}", "dim"),
     )
 
 
-def _branch(root: Tree, name: str, grounds: list[Text]) -> None:
+def _add_branch(root: Tree, name: str, grounds: list[Text]) -> None:
     if not grounds:
         return
     branch = root.add(Text(name, style="dim"))
@@ -97,18 +97,18 @@ def _branch(root: Tree, name: str, grounds: list[Text]) -> None:
         branch.add(Text(f"and {len(grounds) - _MOST_GROUNDS} more, see --json", style="dim"))
 
 
-def _finding(found: Finding) -> Text:
+def _finding_line(found: Finding) -> Text:
     line = Text.assemble(
-        (visible(found.rule), "magenta"), f" in {excerpt(found.where, 60)} at {found.start}-{found.end}"
+        (make_visible(found.rule), "magenta"), f" in {excerpt(found.where, 60)} at {found.start}-{found.end}"
     )
     if found.reading not in ("raw", "exact"):
-        line.append(f", read as {visible(found.reading)}", style="dim")
+        line.append(f", read as {make_visible(found.reading)}", style="dim")
     if found.excerpt:
         line.append(f': "{excerpt(found.excerpt, 100)}"')
     return line
 
 
-def _telling(origins: Sequence[Origin]) -> list[Origin]:
+def _distinct_origins(origins: Sequence[Origin]) -> list[Origin]:
     """The origins worth a line: a part of a value says nothing that the whole value does not."""
     kept: list[Origin] = []
     for origin in sorted(origins, key=lambda each: (each.known, not each.order, -len(each.value))):
@@ -121,7 +121,7 @@ def _telling(origins: Sequence[Origin]) -> list[Origin]:
     return kept
 
 
-def _origin(origin: Origin) -> Text:
+def _origin_line(origin: Origin) -> Text:
     line = Text.assemble(
         (excerpt(origin.argument, 80), "bold"),
         " = ",
@@ -129,14 +129,14 @@ def _origin(origin: Origin) -> Text:
         f" from {excerpt(origin.block, 60)} ({excerpt(origin.source, 60)}) at {origin.start}-{origin.end}",
     )
     said = [
-        f"read as {visible(origin.how)}" if origin.how not in ("exact", "folded") else "",
+        f"read as {make_visible(origin.how)}" if origin.how not in ("exact", "folded") else "",
         origin.sink,
         "which the goal or a trusted block also has" if origin.known else "not in the goal",
     ]
     return line.append("".join(f", {word}" for word in said if word), style="dim")
 
 
-def _marked(sentence: str, values: Sequence[str]) -> Text:
+def _mark_values(sentence: str, values: Sequence[str]) -> Text:
     """The sentence with the values in »…«, which shows without colour too."""
     marked = Text('"', style="italic")
     rest = sentence
@@ -146,13 +146,13 @@ def _marked(sentence: str, values: Sequence[str]) -> Text:
         if not found:
             break
         at, _, value = min(found)
-        marked.append(visible(rest[:at]))
-        marked.append(f"»{visible(value)}«", style="bold yellow")
+        marked.append(make_visible(rest[:at]))
+        marked.append(f"»{make_visible(value)}«", style="bold yellow")
         rest = rest[at + len(value) :]
-    return marked.append(f'{visible(rest)}"')
+    return marked.append(f'{make_visible(rest)}"')
 
 
-def _value(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, str):
         return f'"{excerpt(value, _MOST_VALUE)}"'
     return excerpt(json.dumps(value, ensure_ascii=False), _MOST_VALUE)

@@ -10,13 +10,13 @@ import lockgate
 from lockgate.core.ruling.finding_catalogue import CatalogueEntry, entry_for
 
 if TYPE_CHECKING:
-    from lockgate.cli.scan import Hit, Report
-    from lockgate.cli.scanned_files import Skipped
+    from lockgate.cli.scan import ScanHit, ScanReport
+    from lockgate.cli.scanned_files import SkippedFile
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def sarif(report: Report) -> dict[str, object]:
+def sarif_from_report(report: ScanReport) -> dict[str, object]:
     """One run; only rules that hit are listed, each with its explanation as help text."""
     ids = sorted({hit.rule for hit in report.hits})
     positions = {rule: number for number, rule in enumerate(ids)}
@@ -30,7 +30,7 @@ def sarif(report: Report) -> dict[str, object]:
                         "name": "lockgate",
                         "version": lockgate.__version__,
                         "semanticVersion": lockgate.__version__,
-                        "rules": [_rule(rule, entry_for(rule)) for rule in ids],
+                        "rules": [_rule_object(rule, entry_for(rule)) for rule in ids],
                     }
                 },
                 "columnKind": "unicodeCodePoints",
@@ -38,18 +38,18 @@ def sarif(report: Report) -> dict[str, object]:
                     {
                         "executionSuccessful": report.complete and not report.failed,
                         "toolExecutionNotifications": [
-                            *(_unread(each) for each in report.failed),
-                            *(_note(reason, count) for reason, count in report.reasons.items()),
+                            *(_unread_notification(each) for each in report.failed),
+                            *(_skipped_notification(reason, count) for reason, count in report.reasons.items()),
                         ],
                     }
                 ],
-                "results": [_result(hit, positions[hit.rule]) for hit in report.hits],
+                "results": [_result_object(hit, positions[hit.rule]) for hit in report.hits],
             }
         ],
     }
 
 
-def _rule(rule: str, entry: CatalogueEntry) -> dict[str, object]:
+def _rule_object(rule: str, entry: CatalogueEntry) -> dict[str, object]:
     help_text = entry.what + "\n\nWhy: " + entry.why
     if entry.hit:
         help_text += f"\n\nFound: {entry.hit}\nLeft alone: {entry.miss}"
@@ -63,7 +63,7 @@ def _rule(rule: str, entry: CatalogueEntry) -> dict[str, object]:
     }
 
 
-def _result(hit: Hit, position: int) -> dict[str, object]:
+def _result_object(hit: ScanHit, position: int) -> dict[str, object]:
     reading = "" if hit.reading == "raw" else f" (read as {hit.reading})"
     excerpt = f": {hit.excerpt}" if hit.excerpt else ""
     return {
@@ -87,7 +87,7 @@ def _result(hit: Hit, position: int) -> dict[str, object]:
     }
 
 
-def _unread(skipped: Skipped) -> dict[str, object]:
+def _unread_notification(skipped: SkippedFile) -> dict[str, object]:
     return {
         "level": "error",
         "message": {"text": f"cannot be read: {skipped.reason}"},
@@ -95,7 +95,7 @@ def _unread(skipped: Skipped) -> dict[str, object]:
     }
 
 
-def _note(reason: str, count: int) -> dict[str, object]:
+def _skipped_notification(reason: str, count: int) -> dict[str, object]:
     return {"level": "note", "message": {"text": f"not scanned: {count:,} {reason}"}}
 
 

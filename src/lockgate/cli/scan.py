@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lockgate.cli.exit_codes import Exit
-from lockgate.cli.scanned_files import MAX_BYTES, Chosen, Skipped, read_text, walk
-from lockgate.cli.terminal import console, counted, excerpt, visible
+from lockgate.cli.scanned_files import MAX_BYTES, FileFilter, SkippedFile, read_text, walk_files
+from lockgate.cli.terminal import excerpt, format_count, make_console, make_visible
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
@@ -37,7 +37,7 @@ Exit code 0: nothing found; 1: findings; 2: a path or file that could not be rea
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class ScanHit:
     """One finding in one file; lines and columns count from 1, columns in characters."""
 
     file: str
@@ -52,17 +52,17 @@ class Hit:
 
 
 @dataclass(slots=True)
-class Report:
+class ScanReport:
     """What a scan has found so far: complete at any moment, so that Ctrl-C loses nothing."""
 
-    hits: list[Hit] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
+    hits: list[ScanHit] = field(default_factory=list)
+    skipped: list[SkippedFile] = field(default_factory=list)
     files: int = 0
     broad: int = 0
     complete: bool = False
 
     @property
-    def failed(self) -> list[Skipped]:
+    def failed(self) -> list[SkippedFile]:
         return [each for each in self.skipped if each.failed]
 
     @property
@@ -86,7 +86,11 @@ def describe(parser: Parser) -> None:
     parser.add_argument("--include", metavar="GLOB", action="append", default=[], help="only these files in folders")
     parser.add_argument("--exclude", metavar="GLOB", action="append", default=[], help="not these files and folders")
     parser.add_argument(
-        "--max-bytes", metavar="N", type=_size, default=MAX_BYTES, help="do not read larger files (default: 16777216)"
+        "--max-bytes",
+        metavar="N",
+        type=_parse_size,
+        default=MAX_BYTES,
+        help="do not read larger files (default: 16777216)",
     )
     parser.add_argument("--strict", action="store_true", help="show the broad rules' hits as well")
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
@@ -96,20 +100,20 @@ def describe(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> Exit:
     from lockgate import assemble
 
-    found = list(walk(args.paths, Chosen(tuple(args.include), tuple(args.exclude))))
+    found = list(walk_files(args.paths, FileFilter(tuple(args.include), tuple(args.exclude))))
     scanner = assemble.scanner_from_settings(assemble.settings_from_environment(args.config))
-    report = Report(skipped=[each for each in found if isinstance(each, Skipped)])
+    report = ScanReport(skipped=[each for each in found if isinstance(each, SkippedFile)])
     named = frozenset(args.paths)
     try:
-        with _progress([each for each in found if isinstance(each, str)]) as files:
+        with _show_progress([each for each in found if isinstance(each, str)]) as files:
             for file in files:
                 scan_file(file, scanner, report, max_bytes=args.max_bytes, strict=args.strict, named=file in named)
         report.complete = True
     finally:
         if args.sarif:
-            from lockgate.cli.sarif import sarif
+            from lockgate.cli.sarif import sarif_from_report
 
-            print(json.dumps(sarif(report), indent=2))
+            print(json.dumps(sarif_from_report(report), indent=2))
         elif args.json:
             print(json.dumps(_as_json(report), indent=2))
         else:
@@ -117,12 +121,12 @@ def run(args: argparse.Namespace) -> Exit:
     return report.exit
 
 
-def scan_file(path: str, scanner: Scanner, report: Report, *, max_bytes: int, strict: bool, named: bool) -> None:
+def scan_file(path: str, scanner: Scanner, report: ScanReport, *, max_bytes: int, strict: bool, named: bool) -> None:
     """Read one file as an untrusted block, and note what a session would note about it."""
     from lockgate.core.ruling.context import Context
 
     text = read_text(path, max_bytes, named=named)
-    if isinstance(text, Skipped):
+    if isinstance(text, SkippedFile):
         report.skipped.append(text)
         return
     context = Context(scanner)
@@ -136,14 +140,14 @@ def scan_file(path: str, scanner: Scanner, report: Report, *, max_bytes: int, st
         report.broad += len(broad)
     starts = _line_starts(text) if telling else []
     for found, scope in sorted(telling, key=lambda each: each[0].start):
-        line, column = _place(starts, min(found.start, len(text)))
-        end_line, end_column = _place(starts, min(max(found.end, found.start), len(text)))
+        line, column = _line_and_column(starts, min(found.start, len(text)))
+        end_line, end_column = _line_and_column(starts, min(max(found.end, found.start), len(text)))
         report.hits.append(
-            Hit(path, line, column, end_line, end_column, found.rule, scope, found.reading, found.excerpt)
+            ScanHit(path, line, column, end_line, end_column, found.rule, scope, found.reading, found.excerpt)
         )
 
 
-def _size(text: str) -> int:
+def _parse_size(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 0 < int(text[:12]) <= MAX_BYTES * 64:
         raise argparse.ArgumentTypeError(f"`{text[:20]}` is not a number of bytes from 1 to {MAX_BYTES * 64}")
     return int(text[:12])
@@ -158,13 +162,13 @@ def _line_starts(text: str) -> list[int]:
     return starts
 
 
-def _place(starts: list[int], offset: int) -> tuple[int, int]:
+def _line_and_column(starts: list[int], offset: int) -> tuple[int, int]:
     line = bisect_right(starts, offset)
     return line, offset - starts[line - 1] + 1
 
 
 @contextmanager
-def _progress(files: list[str]) -> Iterator[Iterable[str]]:
+def _show_progress(files: list[str]) -> Iterator[Iterable[str]]:
     """The files, with a bar on standard error while somebody is watching there."""
     if not sys.stderr.isatty():
         yield files
@@ -172,16 +176,16 @@ def _progress(files: list[str]) -> Iterator[Iterable[str]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("scanning"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
+    with Progress(*columns, console=make_console(sys.stderr), transient=True) as bar:
         yield bar.track(files)
 
 
-def _as_json(report: Report) -> dict[str, object]:
+def _as_json(report: ScanReport) -> dict[str, object]:
     from lockgate.core.wire import SCHEMA
 
     return {
         "schema": SCHEMA,
-        "findings": [{name: getattr(hit, name) for name in Hit.__slots__} for hit in report.hits],
+        "findings": [{name: getattr(hit, name) for name in ScanHit.__slots__} for hit in report.hits],
         "files": report.files,
         "skipped": report.reasons,
         "unreadable": [{"file": each.path, "reason": each.reason} for each in report.failed],
@@ -190,10 +194,10 @@ def _as_json(report: Report) -> dict[str, object]:
     }
 
 
-def _draw(report: Report) -> None:
+def _draw(report: ScanReport) -> None:
     from rich.text import Text
 
-    screen = console()
+    screen = make_console()
     places = [f"{hit.line}:{hit.column}" for hit in report.hits]
     place_width = max((len(place) for place in places), default=0)
     rule_width = max((len(hit.rule) for hit in report.hits), default=0)
@@ -201,26 +205,26 @@ def _draw(report: Report) -> None:
     for hit, place in zip(report.hits, places, strict=True):
         if hit.file != file:
             file = hit.file
-            screen.print(Text(visible(file), style="bold"), soft_wrap=True)
+            screen.print(Text(make_visible(file), style="bold"), soft_wrap=True)
         line = Text.assemble(
             (f"  {place:<{place_width}}  ", "cyan"),
-            (f"{visible(hit.rule):<{rule_width}}  ", "magenta"),
+            (f"{make_visible(hit.rule):<{rule_width}}  ", "magenta"),
             f'"{excerpt(hit.excerpt, 80)}"' if hit.excerpt else "",
-            ("" if hit.reading == "raw" else f"  read as {visible(hit.reading)}", "dim"),
+            ("" if hit.reading == "raw" else f"  read as {make_visible(hit.reading)}", "dim"),
         )
         line.rstrip()
         screen.print(line, soft_wrap=True)
     for each in report.failed:
-        print(f"lockgate: warning: cannot read {visible(each.path)}: {visible(each.reason)}", file=sys.stderr)
+        print(f"lockgate: warning: cannot read {make_visible(each.path)}: {make_visible(each.reason)}", file=sys.stderr)
     for said in _summary(report):
         screen.print(Text(said), soft_wrap=True)
 
 
-def _summary(report: Report) -> Iterator[str]:
+def _summary(report: ScanReport) -> Iterator[str]:
     with_hits = len({hit.file for hit in report.hits})
-    where = f" in {counted(with_hits, 'file')}" if with_hits else ""
-    yield f"{counted(len(report.hits), 'finding')}{where}; {counted(report.files, 'file')} scanned"
+    where = f" in {format_count(with_hits, 'file')}" if with_hits else ""
+    yield f"{format_count(len(report.hits), 'finding')}{where}; {format_count(report.files, 'file')} scanned"
     if report.reasons:
         yield "skipped: " + ", ".join(f"{count:,} {reason}" for reason, count in report.reasons.items())
     if report.broad:
-        yield f"{counted(report.broad, 'hit')} of broad rules left out: --strict shows them"
+        yield f"{format_count(report.broad, 'hit')} of broad rules left out: --strict shows them"

@@ -17,7 +17,7 @@ _SNIFFED = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedFile:
     """A file, link or folder that was not read. `failed` when we wanted to and could not."""
 
     path: str
@@ -26,24 +26,24 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class FileFilter:
     """Which files under a folder are wanted: a glob matches a file's name, or its path below that folder."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
 
-    def refuses(self, below: str) -> str:
+    def refusal(self, below: str) -> str:
         if _matches(below, self.exclude):
             return "excluded"
         return "not included" if self.include and not _matches(below, self.include) else ""
 
-    def refuses_folder(self, below: str) -> str:
+    def folder_refusal(self, below: str) -> str:
         if below.rpartition("/")[2] == ".git":
             return ".git folder"
         return "excluded" if _matches(below, self.exclude) else ""
 
 
-def walk(paths: Sequence[str], chosen: Chosen) -> Iterator[str | Skipped]:
+def walk_files(paths: Sequence[str], chosen: FileFilter) -> Iterator[str | SkippedFile]:
     """Every file under the paths, in a stable order. Links inside a folder are not followed, so none can loop."""
     for path in paths:
         try:
@@ -51,12 +51,12 @@ def walk(paths: Sequence[str], chosen: Chosen) -> Iterator[str | Skipped]:
         except OSError as error:
             raise LockgateError(f"cannot read {quoted(path)}: {(error.strerror or 'unknown error').lower()}") from None
         if stat.S_ISDIR(mode):
-            yield from _below(path, chosen)
+            yield from _walk_folder(path, chosen)
         else:
             yield path
 
 
-def _below(top: str, chosen: Chosen) -> Iterator[str | Skipped]:
+def _walk_folder(top: str, chosen: FileFilter) -> Iterator[str | SkippedFile]:
     pending = [top]
     while pending:
         folder = pending.pop()
@@ -64,27 +64,27 @@ def _below(top: str, chosen: Chosen) -> Iterator[str | Skipped]:
             with os.scandir(folder) as listed:
                 entries = sorted(listed, key=lambda entry: entry.name)
         except OSError as error:
-            yield Skipped(folder, (error.strerror or "cannot be listed").lower(), failed=True)
+            yield SkippedFile(folder, (error.strerror or "cannot be listed").lower(), failed=True)
             continue
         folders: list[str] = []
         for entry in entries:
             below = Path(entry.path).relative_to(top).as_posix()
             if entry.is_symlink():
-                yield Skipped(entry.path, "symbolic link")
+                yield SkippedFile(entry.path, "symbolic link")
             elif entry.is_dir(follow_symlinks=False):
-                reason = chosen.refuses_folder(below)
+                reason = chosen.folder_refusal(below)
                 if reason:
-                    yield Skipped(entry.path, reason)
+                    yield SkippedFile(entry.path, reason)
                 else:
                     folders.append(entry.path)
-            elif reason := chosen.refuses(below):
-                yield Skipped(entry.path, reason)
+            elif reason := chosen.refusal(below):
+                yield SkippedFile(entry.path, reason)
             else:
                 yield entry.path
         pending.extend(reversed(folders))
 
 
-def read_text(path: str, max_bytes: int, *, named: bool = False) -> str | Skipped:
+def read_text(path: str, max_bytes: int, *, named: bool = False) -> str | SkippedFile:
     """A file's text, or why it has none. What is no UTF-8 is read all the same, with what is unreadable replaced.
 
     A file that somebody `named` is read whatever it looks like, or has failed: to pass over it would call it clean.
@@ -92,17 +92,17 @@ def read_text(path: str, max_bytes: int, *, named: bool = False) -> str | Skippe
     try:
         # Opening a pipe or a device can wait for ever, or have an effect.
         if not stat.S_ISREG(os.stat(path).st_mode):
-            return Skipped(path, "not a regular file", failed=named)
+            return SkippedFile(path, "not a regular file", failed=named)
         with open(path, "rb") as file:
             data = file.read(max_bytes + 1)
     except OSError as error:
-        return Skipped(path, (error.strerror or "cannot be read").lower(), failed=True)
+        return SkippedFile(path, (error.strerror or "cannot be read").lower(), failed=True)
     if len(data) > max_bytes:
-        return Skipped(path, f"larger than {max_bytes:,} bytes", failed=named)
+        return SkippedFile(path, f"larger than {max_bytes:,} bytes", failed=named)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return data.decode("utf-16", "replace")
     if b"\0" in data[:_SNIFFED] and not named:
-        return Skipped(path, "binary")
+        return SkippedFile(path, "binary")
     return data.decode("utf-8-sig", "replace")
 
 

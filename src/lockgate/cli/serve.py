@@ -66,16 +66,22 @@ def describe(parser: Parser) -> None:
     parser.usage = "lockgate serve [options]"
     parser.description = _HELP
     parser.add_argument("--host", metavar="ADDRESS", help="listen here (`server.host`: 127.0.0.1)")
-    parser.add_argument("--port", metavar="N", type=_port, help="and on this port (`server.port`: 7717); 0 is any")
-    parser.add_argument("--workers", metavar="N", type=_workers, help="processes that serve (`server.workers`: 1)")
+    parser.add_argument(
+        "--port", metavar="N", type=_parse_port, help="and on this port (`server.port`: 7717); 0 is any"
+    )
+    parser.add_argument(
+        "--workers", metavar="N", type=_parse_workers, help="processes that serve (`server.workers`: 1)"
+    )
     parser.add_argument("--print-url", action="store_true", help="print an address that opens the page, once")
     parser.add_argument("--open-metrics", action="store_true", help="/metrics needs no token; on loopback only")
-    parser.add_argument("--connections", metavar="N", type=_count, default=1000, help="open at once, per worker (1000)")
+    parser.add_argument(
+        "--connections", metavar="N", type=_parse_count, default=1000, help="open at once, per worker (1000)"
+    )
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
     parser.set_defaults(run=run)
 
 
-class _Plan(NamedTuple):
+class _ServePlan(NamedTuple):
     """Everything that is decided before a worker is started."""
 
     settings: Settings
@@ -93,18 +99,18 @@ def run(args: argparse.Namespace) -> Exit:
     import logging
     from threading import Timer
 
-    plan = _plan(args)
+    plan = _make_plan(args)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
     with plan.listening:
         slow = Timer(_SLOW_S, _say_slow)
         slow.daemon = True
-        announce = _announcement(plan, slow, opens=args.print_url or sys.stdout.isatty())
+        announce = _make_announcer(plan, slow, opens=args.print_url or sys.stdout.isatty())
         try:
             if plan.workers == 1:
                 slow.start()
-                return _work(plan, None, announce, tells=True)
+                return _serve_until_signal(plan, None, announce, warns=True)
             # Not before the workers are there: a child has no use for half a thread.
-            return _supervise(plan, announce, slow)
+            return _supervise_workers(plan, announce, slow)
         finally:
             slow.cancel()
 
@@ -113,7 +119,7 @@ def _say_slow() -> None:
     print("lockgate serve: getting ready; the first time, its rules are compiled", file=sys.stderr, flush=True)
 
 
-def _plan(args: argparse.Namespace) -> _Plan:
+def _make_plan(args: argparse.Namespace) -> _ServePlan:
     import os
     import socket
 
@@ -146,7 +152,7 @@ def _plan(args: argparse.Namespace) -> _Plan:
         # for the client's word that it has the first: 40 ms.
         listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=made.detach())
     except (OSError, UnicodeError) as error:
-        if isinstance(error, OSError) and error.errno == EADDRINUSE and _is_ours(address, port):
+        if isinstance(error, OSError) and error.errno == EADDRINUSE and _is_lockgate_service(address, port):
             raise LockgateError(
                 f"a lockgate serve runs on {quoted(address)} port {port} already",
                 hint="use that one (`lockgate token --url` opens its page), or --port for another",
@@ -160,7 +166,7 @@ def _plan(args: argparse.Namespace) -> _Plan:
     name = f"[{host}]" if ":" in host else host
     # Loopback has more addresses than the three with names.
     names = (*server.allowed_hosts, *([f"{name}:{port}"] if _is_loopback(host) else []))
-    return _Plan(
+    return _ServePlan(
         settings=settings,
         tokens=tokens,
         codes=Codes(settings.state_dir),
@@ -173,7 +179,7 @@ def _plan(args: argparse.Namespace) -> _Plan:
     )
 
 
-def _is_ours(address: str, port: int) -> bool:
+def _is_lockgate_service(address: str, port: int) -> bool:
     """Whether whoever has this port answers as the service does."""
     from http.client import HTTPConnection, HTTPException
 
@@ -220,21 +226,21 @@ def _refuse_outside(address: str, allowed: tuple[str, ...], token_set: bool) -> 
         )
 
 
-def _announcement(plan: _Plan, slow: Timer, *, opens: bool) -> Callable[[], None]:
-    from lockgate.cli.terminal import visible
+def _make_announcer(plan: _ServePlan, slow: Timer, *, opens: bool) -> Callable[[], None]:
+    from lockgate.cli.terminal import make_visible
     from lockgate.core.errors import LockgateError
 
     def announce() -> None:
         slow.cancel()
         several = f", {plan.workers} workers" if plan.workers > 1 else ""
-        print(visible(f"lockgate serve: {plan.url}{several}"))
+        print(make_visible(f"lockgate serve: {plan.url}{several}"))
         code = ""
         if opens:
             # Where none can be kept, the page asks for the token itself.
             with suppress(LockgateError, OSError):
                 code = plan.codes.make()
         if code:
-            print(visible(f"the page, once and within 5 minutes: {plan.url}/#code={code}"))
+            print(make_visible(f"the page, once and within 5 minutes: {plan.url}/#code={code}"))
         else:
             print("the page: `lockgate token --url` prints an address that opens it")
         sys.stdout.flush()
@@ -242,22 +248,24 @@ def _announcement(plan: _Plan, slow: Timer, *, opens: bool) -> Callable[[], None
     return announce
 
 
-class _Ended(Exception):
+class _Terminated(Exception):
     """Somebody has told us to end."""
 
 
-def _end(_signal: int, _frame: FrameType | None) -> None:
-    raise _Ended
+def _raise_terminated(_signal: int, _frame: FrameType | None) -> None:
+    raise _Terminated
 
 
-def _work(plan: _Plan, counted_in: Path | None, ready: Callable[[], None], *, tells: bool) -> Exit:
+def _serve_until_signal(
+    plan: _ServePlan, counts_folder: Path | None, ready: Callable[[], None], *, warns: bool
+) -> Exit:
     """Serve until a signal comes, then finish what is under way and sign the journal. One of all workers `tells`."""
     import signal
 
     from lockgate import assemble
     from lockgate.abuse_gate.proxy.server import make_server
-    from lockgate.cli.approvals import _user
-    from lockgate.cli.terminal import visible
+    from lockgate.cli.approvals import user_name
+    from lockgate.cli.terminal import make_visible
     from lockgate.service.app import Api
     from lockgate.service.http import busy
     from lockgate.service.request_counts import Counts, label_of
@@ -271,10 +279,10 @@ def _work(plan: _Plan, counted_in: Path | None, ready: Callable[[], None], *, te
     )
     host = assemble.host_from_settings(plan.settings)
     can = host.ready()
-    if tells and not (can.sessions and can.journal):
+    if warns and not (can.sessions and can.journal):
         # It serves all the same: what cannot be kept is not let run, and /readyz says so.
         print(
-            visible(f"lockgate: warning: {can.why}; until that is mended, high-risk calls wait"),
+            make_visible(f"lockgate: warning: {can.why}; until that is mended, high-risk calls wait"),
             file=sys.stderr,
             flush=True,
         )
@@ -284,10 +292,10 @@ def _work(plan: _Plan, counted_in: Path | None, ready: Callable[[], None], *, te
         plan.door,
         adapter=adapter,
         codes=plan.codes,
-        whoever=f"{_user()} over http",
+        whoever=f"{user_name()} over http",
         open_metrics=plan.open_metrics,
         keep_days=plan.settings.server.keep_days,
-        counts=Counts(map(label_of, ROUTES), folder=counted_in),
+        counts=Counts(map(label_of, ROUTES), folder=counts_folder),
         stopping=lambda: serving.should_exit,
     )
     serving = make_server(
@@ -303,10 +311,10 @@ def _work(plan: _Plan, counted_in: Path | None, ready: Callable[[], None], *, te
     serving.config.limit_concurrency = plan.connections + 1
     serving.config.timeout_graceful_shutdown = GRACE_S
     # The server ends in good order, and then sends itself the signal once more: what is to be closed still is.
-    before = signal.signal(signal.SIGTERM, _end)
+    before = signal.signal(signal.SIGTERM, _raise_terminated)
     try:
         serving.run(sockets=[plan.listening])
-    except _Ended:
+    except _Terminated:
         pass
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -316,7 +324,7 @@ def _work(plan: _Plan, counted_in: Path | None, ready: Callable[[], None], *, te
     return Exit.CLEAR
 
 
-def _supervise(plan: _Plan, announce: Callable[[], None], slow: Timer) -> Exit:
+def _supervise_workers(plan: _ServePlan, announce: Callable[[], None], slow: Timer) -> Exit:
     """Several workers on one socket, each a process. One that dies is replaced; a connection it had not taken stays."""
     import os
     import signal
@@ -324,15 +332,15 @@ def _supervise(plan: _Plan, announce: Callable[[], None], slow: Timer) -> Exit:
     from tempfile import TemporaryDirectory
 
     alive_read, alive_write = os.pipe()
-    workers: dict[int, _Worker] = {}
-    before = signal.signal(signal.SIGTERM, _end)
+    workers: dict[int, _WorkerProcess] = {}
+    before = signal.signal(signal.SIGTERM, _raise_terminated)
     with TemporaryDirectory(prefix="lockgate-") as folder:
         try:
             for _ in range(plan.workers):
-                _start(plan, Path(folder), workers, (alive_read, alive_write), tells=not workers)
+                _start_worker(plan, Path(folder), workers, (alive_read, alive_write), warns=not workers)
             slow.start()
-            return _watch(plan, Path(folder), workers, (alive_read, alive_write), announce)
-        except (_Ended, KeyboardInterrupt):
+            return _watch_workers(plan, Path(folder), workers, (alive_read, alive_write), announce)
+        except (_Terminated, KeyboardInterrupt):
             return Exit.CLEAR
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -345,13 +353,13 @@ def _supervise(plan: _Plan, announce: Callable[[], None], slow: Timer) -> Exit:
             signal.signal(signal.SIGTERM, before)
 
 
-class _Worker(NamedTuple):
+class _WorkerProcess(NamedTuple):
     pid: int
     started_s: float
 
 
-def _start(
-    plan: _Plan, folder: Path, workers: dict[int, _Worker], alive: tuple[int, int], *, tells: bool = False
+def _start_worker(
+    plan: _ServePlan, folder: Path, workers: dict[int, _WorkerProcess], alive: tuple[int, int], *, warns: bool = False
 ) -> None:
     """One more worker, known by a pipe: it says when it is ready, and its end is the pipe's."""
     import os
@@ -367,7 +375,7 @@ def _start(
     pid = os.fork()
     if pid:
         os.close(told_write)
-        workers[told_read] = _Worker(pid, monotonic())
+        workers[told_read] = _WorkerProcess(pid, monotonic())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
         return
     code: int = Exit.BROKEN
@@ -389,31 +397,35 @@ def _start(
         def ready() -> None:
             os.write(told_write, b"1")
 
-        code = _told(lambda: _work(plan, folder, ready, tells=tells))
+        code = _exit_code_of(lambda: _serve_until_signal(plan, folder, ready, warns=warns))
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
 
 
-def _told(work: Callable[[], Exit]) -> int:
+def _exit_code_of(work: Callable[[], Exit]) -> int:
     """A worker's exit code; what is wrong is said by whoever says it for every command."""
-    from lockgate.cli.terminal import visible
+    from lockgate.cli.terminal import make_visible
     from lockgate.core.errors import LockgateError
 
     try:
         return work()
     except LockgateError as error:
-        hint = f"\nhint: {visible(error.hint)}" if error.hint else ""
-        print(f"lockgate: error: {visible(error.message)}{hint}", file=sys.stderr)
+        hint = f"\nhint: {make_visible(error.hint)}" if error.hint else ""
+        print(f"lockgate: error: {make_visible(error.message)}{hint}", file=sys.stderr)
         return Exit.INVALID
     except Exception as error:  # noqa: BLE001 - as `main` does
         print(f"lockgate: error: a worker failed: {type(error).__name__}", file=sys.stderr)
         return Exit.BROKEN
 
 
-def _watch(
-    plan: _Plan, folder: Path, workers: dict[int, _Worker], alive: tuple[int, int], announce: Callable[[], None]
+def _watch_workers(
+    plan: _ServePlan,
+    folder: Path,
+    workers: dict[int, _WorkerProcess],
+    alive: tuple[int, int],
+    announce: Callable[[], None],
 ) -> Exit:
     import logging
     import os
@@ -449,26 +461,26 @@ def _watch(
                     log.error("workers keep dying: giving up")
                     return Exit.BROKEN
                 sleep(min(4.0, 0.25 * 2**young))
-            _start(plan, folder, workers, alive)
+            _start_worker(plan, folder, workers, alive)
 
 
 def _nothing() -> None:
     return
 
 
-def _port(text: str) -> int:
-    from lockgate.cli.gate import _whole
+def _parse_port(text: str) -> int:
+    from lockgate.cli.gate import parse_whole_number
 
-    return _whole(text, 0, 65_535)
-
-
-def _workers(text: str) -> int:
-    from lockgate.cli.gate import _whole
-
-    return _whole(text, 1, 64)
+    return parse_whole_number(text, 0, 65_535)
 
 
-def _count(text: str) -> int:
-    from lockgate.cli.gate import _whole
+def _parse_workers(text: str) -> int:
+    from lockgate.cli.gate import parse_whole_number
 
-    return _whole(text, 1, 100_000)
+    return parse_whole_number(text, 1, 64)
+
+
+def _parse_count(text: str) -> int:
+    from lockgate.cli.gate import parse_whole_number
+
+    return parse_whole_number(text, 1, 100_000)

@@ -48,7 +48,7 @@ _AFTER = ("upheld", "open", "alone")
 _UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
-class _Read:
+class _ReadCounts:
     """What was read beside the entries."""
 
     def __init__(self) -> None:
@@ -86,9 +86,9 @@ def run(args: argparse.Namespace) -> Exit:
     settings = None if args.files and args.config is None else _settings(args)
     configured = {} if settings is None else parse_prices(settings.supervision.prices)
     own = {**configured, **parse_prices(args.price)}
-    files, place = _files(args, settings)
-    read = _Read()
-    found = summarize_costs(_entries(files, since_s, read), _costs(own))
+    files, place = _ledger_files(args, settings)
+    read = _ReadCounts()
+    found = summarize_costs(_read_entries(files, since_s, read), _cost_function(own))
     if read.lines and read.unreadable == read.lines:
         raise LockgateError(
             f"no ruling in {', '.join(quoted(name) for name in files[:3])}",
@@ -123,7 +123,7 @@ def _settings(args: argparse.Namespace) -> Settings:
     return assemble.settings_from_environment(args.config)
 
 
-def _files(args: argparse.Namespace, settings: Settings | None) -> tuple[tuple[str, ...], str]:
+def _ledger_files(args: argparse.Namespace, settings: Settings | None) -> tuple[tuple[str, ...], str]:
     """What to read, and where this installation's ledger would be when there is none yet."""
     if args.files or settings is None:
         for name in args.files:
@@ -144,7 +144,7 @@ def _files(args: argparse.Namespace, settings: Settings | None) -> tuple[tuple[s
     return tuple(map(str, ledger.files())), str(ledger.path)
 
 
-def _entries(files: tuple[str, ...], since_s: float, read: _Read) -> Iterator[LedgerEntry | LedgerPasses]:
+def _read_entries(files: tuple[str, ...], since_s: float, read: _ReadCounts) -> Iterator[LedgerEntry | LedgerPasses]:
     from lockgate.core.sessions.ledger_lines import parse_ledger_line
 
     for number, name in enumerate(files):
@@ -154,13 +154,13 @@ def _entries(files: tuple[str, ...], since_s: float, read: _Read) -> Iterator[Le
             if entry is None:
                 read.unreadable += 1
             elif since_s and not entry.time_s:
-                read.untimed += _rulings(entry)
+                read.untimed += _count_rulings(entry)
             elif entry.time_s >= since_s:
                 # `check` numbers its sessions from one; a ledger's ids are the same in every file of it.
                 yield entry if entry.time_s else entry._replace(session=f"{number}:{entry.session}")
 
 
-def _rulings(entry: LedgerEntry | LedgerPasses) -> int:
+def _count_rulings(entry: LedgerEntry | LedgerPasses) -> int:
     from lockgate.core.sessions.ledger_lines import LedgerPasses
 
     return len(entry.latencies_us) if isinstance(entry, LedgerPasses) else 1
@@ -168,13 +168,13 @@ def _rulings(entry: LedgerEntry | LedgerPasses) -> int:
 
 def _lines(name: str) -> Iterator[bytes | None]:
     if name == STDIN:
-        yield from _split(sys.stdin.buffer)
+        yield from _split_lines(sys.stdin.buffer)
         return
     with open(name, "rb") as stream:
-        yield from _split(stream)
+        yield from _split_lines(stream)
 
 
-def _split(stream: BinaryIO) -> Iterator[bytes | None]:
+def _split_lines(stream: BinaryIO) -> Iterator[bytes | None]:
     """Lines that hold something; None for one that is too long to be a ruling."""
     while line := stream.readline(MAX_LINE_BYTES + 1):
         if len(line) > MAX_LINE_BYTES:
@@ -185,7 +185,7 @@ def _split(stream: BinaryIO) -> Iterator[bytes | None]:
             yield line
 
 
-def _costs(own: Mapping[str, OwnPrice]) -> Callable[[Ran], float | None]:
+def _cost_function(own: Mapping[str, OwnPrice]) -> Callable[[Ran], float | None]:
     """An answer is counted at what it was when it was given, unless a price was named now or none was known then."""
     from lockgate.core.judging.prices import cost_usd
 
@@ -205,7 +205,7 @@ def _today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-def _prices(found: CostReport, own: Mapping[str, OwnPrice]) -> list[dict[str, object]]:
+def _model_prices(found: CostReport, own: Mapping[str, OwnPrice]) -> list[dict[str, object]]:
     """The price of every model that was asked, as the table or the command line has it today."""
     from lockgate.core.judging.prices import find_price
 
@@ -218,7 +218,7 @@ def _prices(found: CostReport, own: Mapping[str, OwnPrice]) -> list[dict[str, ob
     return listed
 
 
-def _as_dict(found: CostReport, own: Mapping[str, OwnPrice], read: _Read, since_s: float) -> dict[str, object]:
+def _as_dict(found: CostReport, own: Mapping[str, OwnPrice], read: _ReadCounts, since_s: float) -> dict[str, object]:
     from lockgate.core.judging.prices import PRICES_DATE
     from lockgate.core.sessions.cost_report import report_to_dict
 
@@ -227,45 +227,46 @@ def _as_dict(found: CostReport, own: Mapping[str, OwnPrice], read: _Read, since_
         "since": since_s or None,
         "unreadable_lines": read.unreadable,
         "untimed_rulings": read.untimed,
-        "prices": {"noted": PRICES_DATE, "models": _prices(found, own)},
+        "prices": {"noted": PRICES_DATE, "models": _model_prices(found, own)},
     }
 
 
-def _draw(found: CostReport, own: Mapping[str, OwnPrice], read: _Read, place: str) -> None:
+def _draw(found: CostReport, own: Mapping[str, OwnPrice], read: _ReadCounts, place: str) -> None:
     from rich.text import Text
 
-    from lockgate.cli.terminal import console, counted, visible
+    from lockgate.cli.terminal import format_count, make_console, make_visible
 
-    screen = console()
+    screen = make_console()
     if not found.rulings:
-        where = f" in {visible(place)}" if place else ""
+        where = f" in {make_visible(place)}" if place else ""
         screen.print(Text(f"no rulings{where}" if read.lines else f"no rulings{where} yet"), soft_wrap=True)
     else:
-        _funnel(screen, found)
-        _tiers(screen, found)
-        _money(screen, found, own)
-        _rules(screen, found)
+        _draw_funnel(screen, found)
+        _draw_tiers(screen, found)
+        _draw_costs(screen, found, own)
+        _draw_rules(screen, found)
     if read.unreadable:
-        screen.print(Text(f"{counted(read.unreadable, 'line')} could not be read", style="yellow"))
+        screen.print(Text(f"{format_count(read.unreadable, 'line')} could not be read", style="yellow"))
     if read.untimed:
-        said = f"{counted(read.untimed, 'ruling')} left out by --since: nobody wrote down when"
+        said = f"{format_count(read.untimed, 'ruling')} left out by --since: nobody wrote down when"
         screen.print(Text(said, style="yellow"))
 
 
-def _funnel(screen: Console, found: CostReport) -> None:
+def _draw_funnel(screen: Console, found: CostReport) -> None:
     from rich.text import Text
 
-    from lockgate.cli.terminal import counted
+    from lockgate.cli.terminal import format_count
     from lockgate.core.sessions.cost_report import EXPECTED
 
-    when = f", {_clock(found.first_s)} to {_clock(found.last_s)}" if found.last_s else ""
+    when = f", {_format_clock(found.first_s)} to {_format_clock(found.last_s)}" if found.last_s else ""
     screen.print(
         Text.assemble(
-            (f"{counted(found.rulings, 'ruling')} in {counted(found.sessions, 'session')}", "bold"), (when, "dim")
+            (f"{format_count(found.rulings, 'ruling')} in {format_count(found.sessions, 'session')}", "bold"),
+            (when, "dim"),
         )
     )
     screen.print(Text(", ".join(f"{number:,} {action}" for action, number in found.actions.items())))
-    table = _table("settled at", "calls", "share", "expected", "")
+    table = _make_table("settled at", "calls", "share", "expected", "")
     plain, length = screen.options.ascii_only, _BAR if screen.width >= _WIDE else _SHORT_BAR
     names = ("tier 1, the rules", "tier 2, triage", "tier 3, the supervisor")
     for name, calls, expected in zip(names, found.reached, EXPECTED, strict=True):
@@ -273,17 +274,17 @@ def _funnel(screen: Console, found: CostReport) -> None:
         table.add_row(
             name,
             f"{calls:,}",
-            _percent(share),
-            _percent(expected),
-            Text(bar(share, expected, length, plain=plain), "cyan"),
+            _format_percent(share),
+            _format_percent(expected),
+            Text(draw_bar(share, expected, length, plain=plain), "cyan"),
         )
     screen.print(table)
     if found.undecided:
-        said = f"{counted(found.undecided, 'escalated call')} that no judge ruled on: the policy decided"
+        said = f"{format_count(found.undecided, 'escalated call')} that no judge ruled on: the policy decided"
         screen.print(Text(said, style="yellow"))
 
 
-def bar(share: float, expected: float, length: int = _BAR, *, plain: bool = False) -> str:
+def draw_bar(share: float, expected: float, length: int = _BAR, *, plain: bool = False) -> str:
     """A bar for a share of all calls, with a mark where the seed expects it to end."""
     full, mark, empty = ("#", "|", ".") if plain else ("█", "┃", "·")
     drawn = [full if place < round(share * length) else empty for place in range(length)]
@@ -291,90 +292,101 @@ def bar(share: float, expected: float, length: int = _BAR, *, plain: bool = Fals
     return "".join(drawn)
 
 
-def _tiers(screen: Console, found: CostReport) -> None:
+def _draw_tiers(screen: Console, found: CostReport) -> None:
     from rich.text import Text
 
-    from lockgate.cli.terminal import visible
+    from lockgate.cli.terminal import make_visible
 
-    table = _table("tier", "asked", "cached", "unclear", "p50", "p95")
+    table = _make_table("tier", "asked", "cached", "unclear", "p50", "p95")
     for each in found.judges:
         several = sum(other.tier == each.tier for other in found.judges) > 2
         if each.tier > 1 and not each.by and not several:
             continue
-        name = "1  rules" if each.tier == 1 else f"{each.tier}  {visible(each.by) or 'all of them'}"
+        name = "1  rules" if each.tier == 1 else f"{each.tier}  {make_visible(each.by) or 'all of them'}"
         counts = (each.answers - each.cached, each.cached, each.unclear)
         shown = [f"{count:,}" for count in counts] if each.tier > 1 else [f"{each.answers:,}", "", ""]
-        table.add_row(Text(name), *shown, _time(each.p50_us), _time(each.p95_us))
+        table.add_row(Text(name), *shown, _format_time(each.p50_us), _format_time(each.p95_us))
     screen.print(table)
 
 
-def _money(screen: Console, found: CostReport, own: Mapping[str, OwnPrice]) -> None:
+def _draw_costs(screen: Console, found: CostReport, own: Mapping[str, OwnPrice]) -> None:
     from rich.text import Text
 
-    from lockgate.cli.terminal import counted, visible
+    from lockgate.cli.terminal import format_count, make_visible
     from lockgate.core.judging.prices import PRICES_DATE
 
     judges = [each for each in found.judges if each.by]
     if not judges:
         screen.print(Text("no judge was asked, so nothing was spent"))
         return
-    listed = {str(each["model"]): each for each in _prices(found, own)}
-    table = _table("model", "tokens in", "tokens out", "$/M in", "$/M out", "cost")
+    listed = {str(each["model"]): each for each in _model_prices(found, own)}
+    table = _make_table("model", "tokens in", "tokens out", "$/M in", "$/M out", "cost")
     for each in judges:
         price = listed[each.by]
-        prices = (_list_price(price["input_usd"]), _list_price(price["output_usd"]))
-        table.add_row(Text(visible(each.by)), f"{each.tokens_in:,}", f"{each.tokens_out:,}", *prices, _cost(each))
+        prices = (_format_price(price["input_usd"]), _format_price(price["output_usd"]))
+        table.add_row(
+            Text(make_visible(each.by)), f"{each.tokens_in:,}", f"{each.tokens_out:,}", *prices, _format_cost(each)
+        )
     screen.print(table)
-    spent = f"{'at least ' if found.unpriced else ''}{_usd(found.cost_usd)}, and {_time(found.wait_us)} of waiting"
-    _said(screen, "spent", spent, "bold")
+    least = "at least " if found.unpriced else ""
+    spent = f"{least}{_format_usd(found.cost_usd)}, and {_format_time(found.wait_us)} of waiting"
+    _print_labelled(screen, "spent", spent, "bold")
     if found.always is None:
-        _said(screen, "always supervisor", "unknown: there is no answer of a supervisor with a known cost")
+        _print_labelled(screen, "always supervisor", "unknown: there is no answer of a supervisor with a known cost")
     else:
         always = found.always
         saved = not found.unpriced and 0 < found.cost_usd < always.cost_usd
-        less = f" ({_percent(1 - found.cost_usd / always.cost_usd)} less was spent)" if saved else ""
-        _said(screen, "always supervisor", f"{_usd(always.cost_usd)}, and {_time(always.wait_us)} of waiting{less}")
-        means = f"{_usd(always.mean_usd)} and {_time(always.mean_us)}"
-        _said(screen, "", f"{found.rulings:,} × {means}, the mean of {counted(always.answers, 'answer')}", "dim")
+        less = f" ({_format_percent(1 - found.cost_usd / always.cost_usd)} less was spent)" if saved else ""
+        _print_labelled(
+            screen,
+            "always supervisor",
+            f"{_format_usd(always.cost_usd)}, and {_format_time(always.wait_us)} of waiting{less}",
+        )
+        means = f"{_format_usd(always.mean_usd)} and {_format_time(always.mean_us)}"
+        _print_labelled(
+            screen, "", f"{found.rulings:,} × {means}, the mean of {format_count(always.answers, 'answer')}", "dim"
+        )
     if found.unpriced:
-        said = f"{counted(found.unpriced, 'question')} without a known price, or without a count of tokens; see --price"
-        _said(screen, "", said, "yellow")
-    _said(screen, "", f"list prices noted {PRICES_DATE}; an answer costs what it did when it was given", "dim")
+        missing = "without a known price, or without a count of tokens; see --price"
+        _print_labelled(screen, "", f"{format_count(found.unpriced, 'question')} {missing}", "yellow")
+    _print_labelled(
+        screen, "", f"list prices noted {PRICES_DATE}; an answer costs what it did when it was given", "dim"
+    )
 
 
-def _said(screen: Console, label: str, text: str, style: str = "") -> None:
+def _print_labelled(screen: Console, label: str, text: str, style: str = "") -> None:
     from rich.text import Text
 
     screen.print(Text.assemble((f"{label:20}", "dim"), (text, style)), soft_wrap=True)
 
 
-def _cost(judged: JudgeCosts) -> str:
+def _format_cost(judged: JudgeCosts) -> str:
     if judged.unpriced and judged.unpriced == judged.answers - judged.cached:
         return "unknown"
-    return f"{'≥ ' if judged.unpriced else ''}{_usd(judged.cost_usd)}"
+    return f"{'≥ ' if judged.unpriced else ''}{_format_usd(judged.cost_usd)}"
 
 
-def _rules(screen: Console, found: CostReport) -> None:
+def _draw_rules(screen: Console, found: CostReport) -> None:
     from rich.text import Text
 
-    from lockgate.cli.terminal import counted, visible
+    from lockgate.cli.terminal import format_count, make_visible
 
     if not found.rules:
         return
     wide = screen.width >= _WIDE
-    table = _table("rule", "sent up", "cleared", *(("tier 2", "tier 3", "person") if wide else ()), *_AFTER)
+    table = _make_table("rule", "sent up", "cleared", *(("tier 2", "tier 3", "person") if wide else ()), *_AFTER)
     for row in found.rules[:_MOST_RULES]:
         who = (row.triage, row.supervisor, row.person) if wide else ()
         numbers = (row.escalations, row.cleared, *who, row.upheld, row.undecided, row.alone)
-        table.add_row(Text(visible(row.rule), "magenta"), *(f"{number:,}" for number in numbers))
+        table.add_row(Text(make_visible(row.rule), "magenta"), *(f"{number:,}" for number in numbers))
     screen.print(table)
     rest = len(found.rules) - _MOST_RULES
-    more = f"; {counted(rest, 'rule')} more with --json" if rest > 0 else ""
+    more = f"; {format_count(rest, 'rule')} more with --json" if rest > 0 else ""
     said = f"open: no judge ruled on it; alone: cleared, and no other rule was against it{more}"
     screen.print(Text(said, style="dim"))
 
 
-def _table(first: str, *columns: str) -> Table:
+def _make_table(first: str, *columns: str) -> Table:
     from rich import box
     from rich.table import Table
 
@@ -385,34 +397,34 @@ def _table(first: str, *columns: str) -> Table:
     return table
 
 
-def _percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     return f"{share * 100:.1f} %"
 
 
-def _usd(amount: float) -> str:
+def _format_usd(amount: float) -> str:
     if amount == 0 or amount >= 1:
         return f"${amount:,.2f}"
     return f"${amount:.6f}" if amount < 0.01 else f"${amount:.4f}"
 
 
-def _list_price(usd: object) -> str:
+def _format_price(usd: object) -> str:
     if not isinstance(usd, int | float):
         return "unknown"
     return f"{usd:.2f}" if round(usd, 2) == usd else f"{usd}"
 
 
-def _time(us: float | None) -> str:
-    from lockgate.cli.terminal import duration
+def _format_time(us: float | None) -> str:
+    from lockgate.cli.terminal import format_duration
 
     if us is None:
         return "-"
     if us < 1_000_000:
-        return duration(us)
+        return format_duration(us)
     seconds = us / 1_000_000
     return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:,.0f} min"
 
 
-def _clock(at_s: float) -> str:
+def _format_clock(at_s: float) -> str:
     from datetime import UTC, datetime
 
     try:

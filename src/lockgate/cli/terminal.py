@@ -28,7 +28,7 @@ _MOST_MARKS = 4
 PIPE_WIDTH = 100
 
 
-def visible(text: str) -> str:
+def make_visible(text: str) -> str:
     """The text on one line with every character showing: `\\x1b`, `\\u{200b}`, `\\n` for what would not."""
     if text.isascii() and text.isprintable():
         return text
@@ -47,20 +47,20 @@ def visible(text: str) -> str:
 
 def excerpt(text: str, limit: int) -> str:
     """The visible beginning of a text; cut before it is made visible, so that a long text costs nothing."""
-    return visible(text[:limit]) + ("…" if len(text) > limit else "")
+    return make_visible(text[:limit]) + ("…" if len(text) > limit else "")
 
 
-def duration(us: float) -> str:
+def format_duration(us: float) -> str:
     if us < 10:
         return f"{us:.1f} µs"
     return f"{us:.0f} µs" if us < 1000 else f"{us / 1000:.1f} ms"
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def console(stream: TextIO | None = None) -> Console:
+def make_console(stream: TextIO | None = None) -> Console:
     """Where a command draws: colour on a terminal that wants it, nothing interpreted in what is drawn."""
     from rich.console import Console
 

@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> Exit:
     import os
 
     from lockgate import assemble
-    from lockgate.cli.terminal import visible
+    from lockgate.cli.terminal import make_visible
     from lockgate.core.errors import InvalidConfig, LockgateError
     from lockgate.service.auth import FILES, VARIABLES, checked, make
     from lockgate.service.http import Who
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> Exit:
         name = f"[{server.host}]" if ":" in server.host else server.host
         place = "127.0.0.1" if server.host in ("0.0.0.0", "::") else name  # noqa: S104 - what others listen on
         url = os.environ.get("LOCKGATE_URL", "").strip().rstrip("/") or f"http://{place}:{server.port}"
-        print(visible(f"{url}/#code={codes.make()}"))
+        print(make_visible(f"{url}/#code={codes.make()}"))
     else:
         print(token)
     return Exit.CLEAR

@@ -27,7 +27,7 @@ STDIN = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
+class TraceRuling:
     """One call of a trace with the decision on it; sessions are numbered over all traces, calls in their session."""
 
     trace: str
@@ -39,7 +39,7 @@ class Ruling:
     decision: Decision
 
 
-def sources(named: Sequence[str], stdin: TextIO) -> tuple[str, ...]:
+def trace_sources(named: Sequence[str], stdin: TextIO) -> tuple[str, ...]:
     """The traces to read: those named, or standard input when something is sent there."""
     for name in named:
         # Said before the rules are loaded, and before the traces that come first are ruled on.
@@ -54,7 +54,7 @@ def sources(named: Sequence[str], stdin: TextIO) -> tuple[str, ...]:
     return (STDIN,)
 
 
-def replay(gate: Gate, traces: Sequence[str]) -> Iterator[Ruling]:
+def replay_traces(gate: Gate, traces: Sequence[str]) -> Iterator[TraceRuling]:
     """Rule on every call of every trace, in order; a line that cannot be read ends it, after all rulings before it."""
     sessions = 0
     for trace in traces:
@@ -65,7 +65,7 @@ def replay(gate: Gate, traces: Sequence[str]) -> Iterator[Ruling]:
         goal = ""
         number = 0
         try:
-            for number, event in _events(trace):
+            for number, event in _read_events(trace):
                 if isinstance(event, SessionStart) or (session is None and isinstance(event, BlockEvent | CallEvent)):
                     start = event if isinstance(event, SessionStart) else SessionStart()
                     session = gate.session(goal=start.goal, mode=start.mode, scope=start.scope)
@@ -86,7 +86,7 @@ def replay(gate: Gate, traces: Sequence[str]) -> Iterator[Ruling]:
                     decision = session.check(event.tool, event.arguments, annotations=event.annotations)
                     call += 1
                     calls += 1
-                    yield Ruling(name, number, sessions, call, goal, event, decision)
+                    yield TraceRuling(name, number, sessions, call, goal, event, decision)
         except InvalidTrace as error:
             raise InvalidTrace(f"{name}: {error.message}", hint=error.hint) from None
         except LockgateError as error:
@@ -100,15 +100,15 @@ def replay(gate: Gate, traces: Sequence[str]) -> Iterator[Ruling]:
             raise InvalidTrace(f"{name}: no call in this trace", hint="lockgate check --help shows a trace")
 
 
-def _events(trace: str) -> Iterator[tuple[int, Event]]:
+def _read_events(trace: str) -> Iterator[tuple[int, Event]]:
     with nullcontext(sys.stdin.buffer) if trace == STDIN else open(trace, "rb") as stream:
-        for number, data in _lines(stream):
+        for number, data in _numbered_lines(stream):
             text = decode_line(data, number)
             if text.strip():
                 yield number, parse_line(text, number)
 
 
-def _lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+def _numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """Lines with their numbers; of a line that is too long no more is read than shows that it is."""
     number = 0
     while data := stream.readline(MAX_LINE_BYTES + 2):

@@ -38,7 +38,7 @@ Exit code 0: done, the log is sound; 1: the log is broken; 2: bad input.
 """
 
 # Where each of them is, imported when it is asked for.
-_HOMES = {
+_MODULES = {
     "verify": "verify",
     "show": "show",
     "head": "evidence",
@@ -78,12 +78,12 @@ def describe(parser: Parser) -> dict[str, Parser]:
     ):
         one = commands.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
         more(one)
-        one.set_defaults(run=_runs(name))
+        one.set_defaults(run=_runner_for(name))
         made[f"audit {name}"] = one
     return made
 
 
-def _common(parser: Parser, *, log: bool = True, as_json: bool = True) -> None:
+def _common_options(parser: Parser, *, log: bool = True, as_json: bool = True) -> None:
     if log:
         parser.add_argument("--log", metavar="LOG", help="this log, a file or postgresql://…, not the installation's")
     if as_json:
@@ -91,14 +91,14 @@ def _common(parser: Parser, *, log: bool = True, as_json: bool = True) -> None:
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
 
 
-def _runs(name: str) -> Callable[[argparse.Namespace], Exit]:
+def _runner_for(name: str) -> Callable[[argparse.Namespace], Exit]:
     def run(args: argparse.Namespace) -> Exit:
         from lockgate.cli.exit_codes import Exit
-        from lockgate.cli.terminal import visible
+        from lockgate.cli.terminal import make_visible
         from lockgate.core.errors import JournalDamaged, JournalUnavailable
 
         try:
-            done: Exit = getattr(import_module(f"lockgate.cli.audit.{_HOMES[name]}"), name)(args)
+            done: Exit = getattr(import_module(f"lockgate.cli.audit.{_MODULES[name]}"), name)(args)
         except JournalUnavailable as error:
             # Not as one says of input that cannot be understood: something was done to the log.
             if not _is_damage(error, args):
@@ -106,8 +106,8 @@ def _runs(name: str) -> Callable[[argparse.Namespace], Exit]:
             sys.stdout.flush()
             lost = not isinstance(error, JournalDamaged)
             said = "a log was there: bring it back from a copy" if lost else error.hint
-            hint = f"\nhint: {visible(said)}" if said else ""
-            print(f"lockgate: broken: {visible(error.message)}{hint}", file=sys.stderr, flush=True)
+            hint = f"\nhint: {make_visible(said)}" if said else ""
+            print(f"lockgate: broken: {make_visible(error.message)}{hint}", file=sys.stderr, flush=True)
             return Exit.FLAGGED
         return done
 
@@ -115,12 +115,12 @@ def _runs(name: str) -> Callable[[argparse.Namespace], Exit]:
 
 
 def _is_damage(error: JournalUnavailable, args: argparse.Namespace) -> bool:
-    from lockgate.cli.audit.open_log import place_from, was_there
+    from lockgate.cli.audit.open_log import had_log, place_from_args
     from lockgate.core.errors import JournalDamaged
     from lockgate.journal.stores.read_only import NotALog
 
     if isinstance(error, NotALog):
-        return was_there(place_from(args), named=bool(args.log))
+        return had_log(place_from_args(args), named=bool(args.log))
     return isinstance(error, JournalDamaged)
 
 
@@ -157,7 +157,7 @@ Exit code 0: sound; 1: broken, and it says what was done to it; 2: bad input."""
         default=[],
         help="require that this witness has cosigned a head; may be repeated",
     )
-    _common(parser, log=False)
+    _common_options(parser, log=False)
 
 
 def _show_options(parser: Parser) -> None:
@@ -174,7 +174,9 @@ example:
 
 What is shown is what is stored, as long as it fits its own hash; `lockgate audit verify` says whether all of it
 is as it was. Exit code 0: shown; 1: a record was changed, or cannot be read; 2: bad input."""
-    parser.add_argument("indexes", nargs="*", metavar="INDEX", type=_number, help="only these, with all that they hold")
+    parser.add_argument(
+        "indexes", nargs="*", metavar="INDEX", type=_parse_number, help="only these, with all that they hold"
+    )
     parser.add_argument("--session", metavar="NAME", default="", help="of this session")
     parser.add_argument("--tool", metavar="NAME", default="", help="about this tool")
     parser.add_argument("--action", metavar="WORD", default="", type=str.upper, help="CONTINUE, REORIENT or PAUSE")
@@ -185,11 +187,11 @@ is as it was. Exit code 0: shown; 1: a record was changed, or cannot be read; 2:
     parser.add_argument("--until", metavar="WHEN", help="before then")
     parser.add_argument("--shard", metavar="ORIGIN", default="", help="the shard that INDEX counts in; else the newest")
     parser.add_argument(
-        "--limit", metavar="N", type=_number, help="the newest N, 0 for all (default: 100, or all as JSON)"
+        "--limit", metavar="N", type=_parse_number, help="the newest N, 0 for all (default: 100, or all as JSON)"
     )
     parser.add_argument("--follow", action="store_true", help="go on with what is recorded next, until Ctrl-C")
     parser.add_argument("--format", metavar="ocsf", choices=("ocsf",), help="print events for a SIEM")
-    _common(parser)
+    _common_options(parser)
 
 
 def _head_options(parser: Parser) -> None:
@@ -206,7 +208,7 @@ Exit code 0: printed; 1: the log is broken; 2: bad input."""
     parser.add_argument("--sign", action="store_true", help="sign a new head, where records have none")
     parser.add_argument("--out", metavar="FILE", help="write it to this new file")
     parser.add_argument("--shard", metavar="ORIGIN", default="", help="of this shard; else the newest")
-    _common(parser, as_json=False)
+    _common_options(parser, as_json=False)
 
 
 def _prove_options(parser: Parser) -> None:
@@ -220,14 +222,14 @@ example:
   $ lockgate audit prove --check 4711.proof --record 4711.json --key "$VKEY"
 
 Exit code 0: proved; 1: the proof does not hold; 2: bad input."""
-    parser.add_argument("index", nargs="?", metavar="INDEX", type=_number, help="which record")
+    parser.add_argument("index", nargs="?", metavar="INDEX", type=_parse_number, help="which record")
     parser.add_argument("--shard", metavar="ORIGIN", default="", help="the shard that INDEX counts in; else the newest")
     parser.add_argument("--out", metavar="FILE", help="write the proof to this new file")
     parser.add_argument("--check", metavar="FILE", help="check the proof in this file")
     parser.add_argument("--record", metavar="FILE", help="write the record there; with --check, read it from there")
     parser.add_argument("--key", metavar="VKEY|FILE", help="with --check: the log's public key")
     parser.add_argument("--witness", metavar="VKEY", help="with --check: require this witness's cosignature")
-    _common(parser, as_json=False)
+    _common_options(parser, as_json=False)
 
 
 def _export_options(parser: Parser) -> None:
@@ -242,7 +244,7 @@ example:
   $ lockgate audit export | gzip > journal.export.gz"""
     parser.add_argument("--out", metavar="FOLDER", help="write every shard to a new file in this folder")
     parser.add_argument("--shard", metavar="ORIGIN", default="", help="only this shard")
-    _common(parser, as_json=False)
+    _common_options(parser, as_json=False)
 
 
 def _prune_options(parser: Parser) -> None:
@@ -253,10 +255,10 @@ still holds. That they were deleted is recorded. Without --days, `retention_days
 
 example:
   $ lockgate audit prune --days 365"""
-    parser.add_argument("--days", metavar="N", type=_number, help="delete what is older than N days")
+    parser.add_argument("--days", metavar="N", type=_parse_number, help="delete what is older than N days")
     parser.add_argument("--yes", action="store_true", help="delete without asking")
     parser.add_argument("--who", metavar="NAME", help="who deletes; by default the user this runs as")
-    _common(parser)
+    _common_options(parser)
 
 
 def _keys_options(parser: Parser) -> None:
@@ -271,7 +273,7 @@ example:
     parser.add_argument("rotate", nargs="?", metavar="rotate", choices=("rotate",), help="go on under a new key")
     parser.add_argument("--yes", action="store_true", help="rotate without asking")
     parser.add_argument("--who", metavar="NAME", help="who rotates; by default the user this runs as")
-    _common(parser)
+    _common_options(parser)
 
 
 def _witness_options(parser: Parser) -> None:
@@ -288,10 +290,10 @@ example:
     parser.add_argument("--state", metavar="FOLDER", help="where it keeps its key and what it has seen")
     parser.add_argument("--listen", metavar="HOST:PORT", default="", help="default: 127.0.0.1:8766")
     parser.add_argument("--name", metavar="NAME", default="", help="its name, for a key that is made now")
-    _common(parser, log=False, as_json=False)
+    _common_options(parser, log=False, as_json=False)
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise argparse.ArgumentTypeError(f"`{text[:20]}` is no number from 0 on")
     return int(text)

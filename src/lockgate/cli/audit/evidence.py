@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from lockgate.cli.audit.open_log import body_of, log_from, read_key, read_witness_key, rows, shard_of
+from lockgate.cli.audit.open_log import choose_shard, log_from_args, read_body, read_key, read_rows, read_witness_key
 from lockgate.cli.exit_codes import Exit
 from lockgate.core.errors import JournalDamaged, LockgateError, quoted
 from lockgate.runtime.private_files import open_replacement
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lockgate.journal.log import Shard, Snapshot
 
 _MOST_PROOF = 1 << 18
-_MORE = "lockgate audit verify says more"
+_HINT = "lockgate audit verify says more"
 
 
 def head(args: argparse.Namespace) -> Exit:
@@ -27,13 +27,13 @@ def head(args: argparse.Namespace) -> Exit:
     from lockgate.journal.log import newest_head
 
     if args.sign:
-        from lockgate.cli.audit.maintain import opened_journal
+        from lockgate.cli.audit.maintain import open_journal
 
-        with opened_journal(args) as (_, journal):
+        with open_journal(args) as (_, journal):
             journal.checkpoint()
-    with log_from(args).reading() as view:
-        note, _ = newest_head(view, shard_of(view, args.shard), keys.verify)
-    _write(args.out, [note])
+    with log_from_args(args).reading() as view:
+        note, _ = newest_head(view, choose_shard(view, args.shard), keys.verify)
+    _write_pieces(args.out, [note])
     return Exit.CLEAR
 
 
@@ -48,27 +48,27 @@ def prove(args: argparse.Namespace) -> Exit:
     for name in ("key", "witness"):
         if getattr(args, name) is not None:
             raise LockgateError(f"--{name} has no effect without --check")
-    with log_from(args).reading() as view:
-        shard = shard_of(view, args.shard)
+    with log_from_args(args).reading() as view:
+        shard = choose_shard(view, args.shard)
         proof = prove_inclusion(view, args.index, origin=shard.origin, verify=keys.verify)
         if args.record is not None:
-            _write(args.record, [_proved(view, shard, args.index)])
-    _write(args.out, [proof.to_bytes()])
+            _write_pieces(args.record, [_record_bytes(view, shard, args.index)])
+    _write_pieces(args.out, [proof.to_bytes()])
     return Exit.CLEAR
 
 
-def _proved(view: Snapshot, shard: Shard, index: int) -> bytes:
+def _record_bytes(view: Snapshot, shard: Shard, index: int) -> bytes:
     """The bytes of a record that the proof is for: what stands in their place is not handed on as proved."""
     from lockgate.core.journal.merkle import leaf_hash
 
-    body = body_of(view, shard, index)
+    body = read_body(view, shard, index)
     if (index, leaf_hash(body)) != next(view.leaves(shard.number, index, index + 1), None):
-        raise JournalDamaged(f"record {index} was changed: its bytes do not hash to its leaf", hint=_MORE)
+        raise JournalDamaged(f"record {index} was changed: its bytes do not hash to its leaf", hint=_HINT)
     return body
 
 
 def _check_proof(args: argparse.Namespace) -> Exit:
-    from lockgate.cli.terminal import visible
+    from lockgate.cli.terminal import make_visible
     from lockgate.core.errors import InvalidNote
     from lockgate.core.journal.merkle import leaf_hash
     from lockgate.core.journal.signed_notes import open_proof, parse_note, parse_proof, verify_signatures
@@ -91,19 +91,19 @@ def _check_proof(args: argparse.Namespace) -> Exit:
         ):
             raise InvalidNote(f"the witness {quoted(witness.name)} has not cosigned it")
     except InvalidNote as error:
-        print(f"not proved: {visible(error.message)}")
+        print(f"not proved: {make_visible(error.message)}")
         return Exit.FLAGGED
-    print(visible(f"proved: this is record {proof.index} of {found.size:,} in {found.origin}"))
+    print(make_visible(f"proved: this is record {proof.index} of {found.size:,} in {found.origin}"))
     return Exit.CLEAR
 
 
 def export(args: argparse.Namespace) -> Exit:
-    from lockgate.cli.terminal import counted, visible
+    from lockgate.cli.terminal import format_count, make_visible
 
-    with log_from(args).reading() as view:
+    with log_from_args(args).reading() as view:
         numbered = list(enumerate(view.shards(), 1))
         if args.shard:
-            chosen = shard_of(view, args.shard)
+            chosen = choose_shard(view, args.shard)
             numbered = [each for each in numbered if each[1] == chosen]
         if not numbered:
             raise LockgateError("the log is empty")
@@ -115,26 +115,26 @@ def export(args: argparse.Namespace) -> Exit:
                     hint=f"name a folder with --out, or one of {names} with --shard",
                 )
             _refuse_changed(view, numbered[0][1])
-            _write(None, _exported(view, numbered[0][1]))
+            _write_pieces(None, _lines_of_export(view, numbered[0][1]))
             return Exit.CLEAR
         for _, shard in numbered:
             _refuse_changed(view, shard)
         os.makedirs(args.out, mode=0o700, exist_ok=True)
         for number, shard in numbered:
             name = os.path.join(args.out, f"{number:04}.export")
-            lines = _write(name, _exported(view, shard))
-            print(visible(f"{name}: {counted(lines - 4, 'record')} of {shard.origin}"))
-        print(visible(f"key: {view.shards()[0].vkey}"))
+            lines = _write_pieces(name, _lines_of_export(view, shard))
+            print(make_visible(f"{name}: {format_count(lines - 4, 'record')} of {shard.origin}"))
+        print(make_visible(f"key: {view.shards()[0].vkey}"))
     return Exit.CLEAR
 
 
 def _refuse_changed(view: Snapshot, shard: Shard) -> None:
     """Before the first byte is written: the half of an export would be one that somebody takes for the whole."""
-    for _ in _exported(view, shard):
+    for _ in _lines_of_export(view, shard):
         pass
 
 
-def _exported(view: Snapshot, shard: Shard) -> Iterator[bytes]:
+def _lines_of_export(view: Snapshot, shard: Shard) -> Iterator[bytes]:
     """Up to the newest head: what it does not cover yet nobody could verify."""
     from itertools import islice
 
@@ -143,26 +143,26 @@ def _exported(view: Snapshot, shard: Shard) -> Iterator[bytes]:
     from lockgate.journal.log import newest_head
 
     note, covered = newest_head(view, shard, keys.verify)
-    return export_lines(note, _as_recorded(islice(rows(view, shard), covered.size), covered.size))
+    return export_lines(note, _check_rows(islice(read_rows(view, shard), covered.size), covered.size))
 
 
-def _as_recorded(found: Iterable[ExportRow], size: int) -> Iterator[ExportRow]:
+def _check_rows(found: Iterable[ExportRow], size: int) -> Iterator[ExportRow]:
     """These rows, as long as they are all there and each hashes to its leaf."""
     from lockgate.core.journal.merkle import leaf_hash
 
     count = 0
     for row in found:
         if row.at != count:
-            raise JournalDamaged(f"record {count} is missing", hint=_MORE)
+            raise JournalDamaged(f"record {count} is missing", hint=_HINT)
         if row.data is not None and leaf_hash(row.data) != row.leaf:
-            raise JournalDamaged(f"record {count} was changed: its bytes do not hash to its leaf", hint=_MORE)
+            raise JournalDamaged(f"record {count} was changed: its bytes do not hash to its leaf", hint=_HINT)
         yield row
         count += 1
     if count != size:
-        raise JournalDamaged(f"record {count} is missing: the head says {size}", hint=_MORE)
+        raise JournalDamaged(f"record {count} is missing: the head says {size}", hint=_HINT)
 
 
-def _write(name: str | None, pieces: Iterable[bytes]) -> int:
+def _write_pieces(name: str | None, pieces: Iterable[bytes]) -> int:
     """To a new file, whole or not at all, or to standard output; how many pieces it were."""
     count = 0
 

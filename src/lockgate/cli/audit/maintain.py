@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockgate.cli.audit.open_log import POSTGRES, log_from, open_log, refuse_password
+from lockgate.cli.audit.open_log import POSTGRES, log_from_args, open_log, refuse_password
 from lockgate.cli.exit_codes import Exit
 from lockgate.core.errors import LockgateError, quoted
 
@@ -26,22 +26,22 @@ _MOST_DAYS = 365_250
 
 
 def prune(args: argparse.Namespace) -> Exit:
-    from lockgate.cli.terminal import visible
+    from lockgate.cli.terminal import make_visible
 
-    days = _days(args)
-    _sure(args, f"delete the contents of all records older than {days} days?")
-    with opened_journal(args) as (_, journal):
-        gone = journal.prune(retention_days=days, who=_who(args))
+    days = _retention_days(args)
+    _confirm(args, f"delete the contents of all records older than {days} days?")
+    with open_journal(args) as (_, journal):
+        gone = journal.prune(retention_days=days, who=_actor_name(args))
     if args.json:
         print(json.dumps({"retention_days": days, "deleted_below": gone}, ensure_ascii=True))
     elif not gone:
         print(f"nothing is older than {days} days")
     for origin, before in gone.items() if not args.json else ():
-        print(visible(f"records below {before:,} of {origin} were deleted; their hashes stay"))
+        print(make_visible(f"records below {before:,} of {origin} were deleted; their hashes stay"))
     return Exit.CLEAR
 
 
-def _days(args: argparse.Namespace) -> int:
+def _retention_days(args: argparse.Namespace) -> int:
     from lockgate import assemble
 
     days = args.days
@@ -60,13 +60,13 @@ def _days(args: argparse.Namespace) -> int:
 
 def keys(args: argparse.Namespace) -> Exit:
     if args.rotate:
-        return _rotate(args)
-    from lockgate.cli.terminal import counted, visible
+        return _rotate_key(args)
+    from lockgate.cli.terminal import format_count, make_visible
 
     for name in ("yes", "who"):
         if getattr(args, name):
             raise LockgateError(f"--{name} has no effect without rotate")
-    with log_from(args).reading() as view:
+    with log_from_args(args).reading() as view:
         shards = view.shards()
         sizes = {shard.number: newest.size if (newest := view.newest(shard.number)) else 0 for shard in shards}
     for number, shard in enumerate(shards, 1):
@@ -75,17 +75,17 @@ def keys(args: argparse.Namespace) -> Exit:
             value = {"origin": shard.origin, "vkey": shard.vkey, "records": sizes[shard.number], "state": state}
             print(json.dumps(value, ensure_ascii=True))
         else:
-            print(visible(shard.vkey))
-            print(f"  {counted(sizes[shard.number], 'signed record')}, {state}")
+            print(make_visible(shard.vkey))
+            print(f"  {format_count(sizes[shard.number], 'signed record')}, {state}")
     return Exit.CLEAR
 
 
-def _rotate(args: argparse.Namespace) -> Exit:
-    from lockgate.cli.terminal import visible
+def _rotate_key(args: argparse.Namespace) -> Exit:
+    from lockgate.cli.terminal import make_visible
     from lockgate.journal import keys as key_files
 
-    _sure(args, "close this shard of the log and go on under a new key?")
-    with opened_journal(args) as (files, journal):
+    _confirm(args, "close this shard of the log and go on under a new key?")
+    with open_journal(args) as (files, journal):
         path = files.next_key()
         with journal.store.reading() as view:
             names = [shard.origin for shard in view.shards()]
@@ -97,7 +97,7 @@ def _rotate(args: argparse.Namespace) -> Exit:
         # On the disk before anything is signed with it.
         signer = key_files.create(path, name)
         try:
-            last = journal.rotate(signer, who=_who(args))
+            last = journal.rotate(signer, who=_actor_name(args))
         except BaseException:
             with journal.store.reading() as view:
                 used = any(shard.vkey == signer.key.vkey for shard in view.shards())
@@ -108,16 +108,16 @@ def _rotate(args: argparse.Namespace) -> Exit:
         value = {"vkey": signer.key.vkey, "key_file": str(path), "last_head": last.decode()}
         print(json.dumps(value, ensure_ascii=True))
         return Exit.CLEAR
-    print(visible(f"the log goes on under {signer.key.vkey}"))
-    print(visible(f"its key is in {path}"))
+    print(make_visible(f"the log goes on under {signer.key.vkey}"))
+    print(make_visible(f"its key is in {path}"))
     print("the last head of the closed shard, worth keeping elsewhere:\n")
     for each in last.decode().splitlines():
-        print(f"  {visible(each)}".rstrip())
+        print(f"  {make_visible(each)}".rstrip())
     return Exit.CLEAR
 
 
 @contextmanager
-def opened_journal(args: argparse.Namespace) -> Iterator[tuple[JournalFiles, Journal]]:
+def open_journal(args: argparse.Namespace) -> Iterator[tuple[JournalFiles, Journal]]:
     """The journal, to write to, where one is: a new log, or a new key, is not what anybody wants here."""
     from lockgate import assemble
 
@@ -139,13 +139,13 @@ def opened_journal(args: argparse.Namespace) -> Iterator[tuple[JournalFiles, Jou
         yield files, journal
 
 
-def _who(args: argparse.Namespace) -> str:
-    from lockgate.cli.approvals import _user
+def _actor_name(args: argparse.Namespace) -> str:
+    from lockgate.cli.approvals import user_name
 
-    return _user() if args.who is None else str(args.who)[:200]
+    return user_name() if args.who is None else str(args.who)[:200]
 
 
-def _sure(args: argparse.Namespace, question: str) -> None:
+def _confirm(args: argparse.Namespace, question: str) -> None:
     if args.yes:
         return
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or args.json:
@@ -157,7 +157,7 @@ def _sure(args: argparse.Namespace, question: str) -> None:
 
 def witness(args: argparse.Namespace) -> Exit:
     from lockgate import assemble
-    from lockgate.cli.terminal import visible
+    from lockgate.cli.terminal import make_visible
     from lockgate.journal.witness import PORT, run_witness
 
     folder = Path(args.state) if args.state else None
@@ -166,17 +166,17 @@ def witness(args: argparse.Namespace) -> Exit:
         if state is None:
             raise LockgateError("there is no folder for the witness", hint="name one with --state")
         folder = state / "witness"
-    host, port = _listen(args.listen, PORT)
+    host, port = _parse_listen_address(args.listen, PORT)
 
     def ready(url: str, vkey: str) -> None:
-        print(visible(f"listening on {url}"))
-        print(visible(f"key: {vkey}"), flush=True)
+        print(make_visible(f"listening on {url}"))
+        print(make_visible(f"key: {vkey}"), flush=True)
 
     run_witness(folder, args.logs, name=args.name, host=host, port=port, ready=ready)
     return Exit.CLEAR
 
 
-def _listen(text: str, port: int) -> tuple[str, int]:
+def _parse_listen_address(text: str, port: int) -> tuple[str, int]:
     if not text:
         return "127.0.0.1", port
     host, _, number = text.rpartition(":")

@@ -31,13 +31,13 @@ _MOST_HELD = 64 << 20
 _MOST_KEY = 4_096
 
 
-class Readable(Protocol):
+class ReadableLog(Protocol):
     """A log that can be looked at, as often as one likes."""
 
     def reading(self) -> AbstractContextManager[Snapshot]: ...
 
 
-class Place(NamedTuple):
+class LogPlace(NamedTuple):
     """Where a journal is: a path or a URL, and the file of its first key as far as it is known."""
 
     log: str
@@ -48,7 +48,7 @@ class Place(NamedTuple):
         return None if self.key is None else self.key.with_suffix(".witnessed")
 
 
-def place_from(args: argparse.Namespace) -> Place:
+def place_from_args(args: argparse.Namespace) -> LogPlace:
     """The log that was named on the command line, for which no configuration is read; or this installation's."""
     if args.log:
         refuse_password(args.log)
@@ -56,14 +56,14 @@ def place_from(args: argparse.Namespace) -> Place:
         # A copy may have any name.
         with suppress(InvalidConfig):
             key = None if args.log.startswith(POSTGRES) else path_beside_log(Path(args.log), ".key")
-        return Place(args.log, key)
+        return LogPlace(args.log, key)
     from lockgate import assemble
 
     files = assemble.journal_files(assemble.settings_from_environment(args.config))
-    return Place(str(files.log), files.key)
+    return LogPlace(str(files.log), files.key)
 
 
-def was_there(place: Place, *, named: bool) -> bool:
+def had_log(place: LogPlace, *, named: bool) -> bool:
     """Whether a log has been in this place, so that what is there instead was put there; or nothing, taken away."""
     if place.key is not None and os.path.lexists(place.key):
         return True
@@ -79,11 +79,11 @@ def refuse_password(log: str) -> None:
         )
 
 
-def log_from(args: argparse.Namespace) -> Readable:
-    return open_log(place_from(args).log)
+def log_from_args(args: argparse.Namespace) -> ReadableLog:
+    return open_log(place_from_args(args).log)
 
 
-def open_log(name: str) -> Readable:
+def open_log(name: str) -> ReadableLog:
     """The log of this name, only to be looked at."""
     if name.startswith(POSTGRES):
         from lockgate.journal.stores.postgres import PostgresLog
@@ -122,7 +122,7 @@ def is_export(name: str) -> bool:
     return start.startswith(HEADER)
 
 
-class Opened(NamedTuple):
+class OpenedShards(NamedTuple):
     """The shards of a log or of exports, for one pass; how many records there seem to be; the keys the log names."""
 
     shards: Sequence[AuditedShard]
@@ -130,18 +130,18 @@ class Opened(NamedTuple):
     vkeys: Sequence[str]
 
 
-def opened_log(view: Snapshot) -> Opened:
+def shards_from_log(view: Snapshot) -> OpenedShards:
     shards = view.shards()
-    return Opened(
-        [_audited(view, shard) for shard in shards],
+    return OpenedShards(
+        [_audited_shard(view, shard) for shard in shards],
         sum(shard.size for shard in shards),
         [shard.vkey for shard in shards],
     )
 
 
-def _audited(view: Snapshot, shard: Shard) -> AuditedShard:
+def _audited_shard(view: Snapshot, shard: Shard) -> AuditedShard:
     return AuditedShard(
-        rows(view, shard),
+        read_rows(view, shard),
         (head.note for head in view.heads(shard.number)),
         shard.edge,
         shard.vkey,
@@ -151,33 +151,33 @@ def _audited(view: Snapshot, shard: Shard) -> AuditedShard:
     )
 
 
-def opened_exports(names: Sequence[str], stack: ExitStack) -> Opened:
+def shards_from_exports(names: Sequence[str], stack: ExitStack) -> OpenedShards:
     """Oldest first. Files are closed with the stack."""
     shards: list[AuditedShard] = []
     total = 0
     for name in names:
         file = sys.stdin.buffer if name == STDIN else stack.enter_context(open(name, "rb"))  # noqa: SIM115
         try:
-            head, found = read_export(_lines(file))
+            head, found = read_export(_bounded_lines(file))
         except InvalidNote as error:
             raise LockgateError(f"{quoted(name, 200)}: {error.message}", hint=error.hint) from None
-        total += _said_size(head)
+        total += _claimed_size(head)
         shards.append(AuditedShard(found, [head]))
-    return Opened(shards, total, ())
+    return OpenedShards(shards, total, ())
 
 
-def _lines(file: BinaryIO) -> Iterator[bytes]:
+def _bounded_lines(file: BinaryIO) -> Iterator[bytes]:
     """Lines, of which none is longer than a record may be: the rest of a longer one comes as the next."""
     while line := file.readline(_MOST_LINE):
         yield line
 
 
-def _said_size(head: bytes) -> int:
+def _claimed_size(head: bytes) -> int:
     lines = head.split(b"\n", 2)
     return int(lines[1]) if len(lines) > 1 and lines[1].isdigit() and len(lines[1]) < 19 else 0
 
 
-def rows(view: Snapshot, shard: Shard, start: int = START, stop: int = END) -> Iterator[ExportRow]:
+def read_rows(view: Snapshot, shard: Shard, start: int = START, stop: int = END) -> Iterator[ExportRow]:
     """Leaves and bodies side by side. A body without a leaf is handed on with none, for the audit to say so."""
     bodies = view.bodies(shard.number, start, stop)
     body = next(bodies, None)
@@ -195,7 +195,7 @@ def rows(view: Snapshot, shard: Shard, start: int = START, stop: int = END) -> I
         body = next(bodies, None)
 
 
-def shard_of(view: Snapshot, origin: str) -> Shard:
+def choose_shard(view: Snapshot, origin: str) -> Shard:
     """The shard of this name; the newest for none."""
     shards = view.shards()
     found = next((each for each in reversed(shards) if origin in ("", each.origin)), None)
@@ -208,7 +208,7 @@ def shard_of(view: Snapshot, origin: str) -> Shard:
     return found
 
 
-def body_of(view: Snapshot, shard: Shard, index: int) -> bytes:
+def read_body(view: Snapshot, shard: Shard, index: int) -> bytes:
     """The bytes of one record."""
     at, data = next(view.bodies(shard.number, index, index + 1), (-1, b""))
     if at == index:
@@ -247,7 +247,7 @@ def read_witness_key(text: str) -> PublicKey:
     return key
 
 
-def read_held(name: str) -> tuple[list[bytes], str]:
+def read_held_heads(name: str) -> tuple[list[bytes], str]:
     """The heads in a file, one or as many as an anchor has appended; and what else is wrong with it."""
     from lockgate.core.journal.signed_notes import parse_checkpoints
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import sleep, time
 from typing import TYPE_CHECKING, NamedTuple
 
-from lockgate.cli.audit.open_log import END, body_of, log_from, rows, shard_of
+from lockgate.cli.audit.open_log import END, choose_shard, log_from_args, read_body, read_rows
 from lockgate.cli.exit_codes import Exit
 from lockgate.core.errors import InvalidRecord, LockgateError, quoted
 from lockgate.core.journal.merkle import leaf_hash
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from lockgate.journal.log import Shard, Snapshot
 
 _CHUNK = 1024
-_SHOWN = 100
+_DEFAULT_LIMIT = 100
 FOLLOW_S = 0.5
 _COLOURS = {"CONTINUE": "green", "REORIENT": "yellow", "PAUSE": "red"}
 _LABEL = 16
 
 
-class Found(NamedTuple):
+class StoredRecord(NamedTuple):
     """One stored record: where it is, its leaf, and its fields or why it has none, or none to believe."""
 
     origin: str
@@ -43,7 +43,7 @@ class Found(NamedTuple):
     changed: bool = False
 
 
-class Wanted(NamedTuple):
+class RecordFilter(NamedTuple):
     """What to show; whatever is empty lets everything pass."""
 
     session: str = ""
@@ -55,7 +55,7 @@ class Wanted(NamedTuple):
     since_ms: int = 0
     until_ms: int = 0
 
-    def fits(self, found: Found) -> bool:
+    def matches(self, found: StoredRecord) -> bool:
         fields = found.fields
         if found.wrong:
             # Nobody can say that it would not have been one of them.
@@ -73,54 +73,54 @@ class Wanted(NamedTuple):
         return not self.rule or (isinstance(rules, list) and self.rule in rules)
 
 
-def found_at(shard: Shard, index: int, leaf: bytes, data: bytes) -> Found:
+def record_from_row(shard: Shard, index: int, leaf: bytes, data: bytes) -> StoredRecord:
     changed = leaf_hash(data) != leaf
     try:
         fields = parse_record(data)
     except InvalidRecord as error:
-        return Found(shard.origin, index, leaf, {}, error.message, changed)
+        return StoredRecord(shard.origin, index, leaf, {}, error.message, changed)
     if changed:
         # Whoever changed it wants it to be read.
-        return Found(shard.origin, index, leaf, {}, "its bytes do not hash to its leaf", changed)
-    return Found(shard.origin, index, leaf, fields)
+        return StoredRecord(shard.origin, index, leaf, {}, "its bytes do not hash to its leaf", changed)
+    return StoredRecord(shard.origin, index, leaf, fields)
 
 
-def _stored(view: Snapshot, shard: Shard, start: int, stop: int) -> Iterator[Found]:
-    for at, leaf, data in rows(view, shard, start, stop):
+def _records_between(view: Snapshot, shard: Shard, start: int, stop: int) -> Iterator[StoredRecord]:
+    for at, leaf, data in read_rows(view, shard, start, stop):
         if data is not None:
-            yield found_at(shard, at, leaf, data)
+            yield record_from_row(shard, at, leaf, data)
 
 
-def all_of(view: Snapshot, wanted: Wanted, after: Mapping[int, int] | None = None) -> Iterator[Found]:
+def all_records(view: Snapshot, wanted: RecordFilter, after: Mapping[int, int] | None = None) -> Iterator[StoredRecord]:
     """Oldest first, behind these indexes of each shard."""
     for shard in view.shards():
-        for found in _stored(view, shard, (after or {}).get(shard.number, -1) + 1, END):
-            if wanted.fits(found):
+        for found in _records_between(view, shard, (after or {}).get(shard.number, -1) + 1, END):
+            if wanted.matches(found):
                 yield found
 
 
-def newest_of(view: Snapshot, wanted: Wanted, limit: int) -> list[Found]:
+def newest_records(view: Snapshot, wanted: RecordFilter, limit: int) -> list[StoredRecord]:
     """The newest so many, oldest first; of a long log only the end is read."""
-    kept: list[Found] = []
+    kept: list[StoredRecord] = []
     for shard in reversed(view.shards()):
-        stop = _end(view, shard, END)
+        stop = _end_of_bodies(view, shard, END)
         while stop > 0 and len(kept) < limit:
             start = max(0, stop - _CHUNK)
-            stored = list(_stored(view, shard, start, stop))
+            stored = list(_records_between(view, shard, start, stop))
             for found in reversed(stored):
-                if wanted.fits(found) and len(kept) < limit:
+                if wanted.matches(found) and len(kept) < limit:
                     kept.append(found)
             # Retention leaves long stretches without a body, and a forger's index may be anywhere.
-            stop = start if stored else _end(view, shard, start)
+            stop = start if stored else _end_of_bodies(view, shard, start)
     return kept[::-1]
 
 
-def last_of(view: Snapshot) -> dict[int, int]:
+def last_indexes(view: Snapshot) -> dict[int, int]:
     """The last index of each shard that has a record."""
-    return {shard.number: _end(view, shard, END) - 1 for shard in view.shards()}
+    return {shard.number: _end_of_bodies(view, shard, END) - 1 for shard in view.shards()}
 
 
-def _end(view: Snapshot, shard: Shard, stop: int) -> int:
+def _end_of_bodies(view: Snapshot, shard: Shard, stop: int) -> int:
     """One behind the last index below this that has a body: what the log says of its size is not believed."""
     low, high = 0, stop
     while low < high:
@@ -137,67 +137,70 @@ def _end(view: Snapshot, shard: Shard, stop: int) -> int:
 
 
 def show(args: argparse.Namespace) -> Exit:
-    wanted = _wanted(args)
-    log = log_from(args)
-    shown = _Shown(args)
+    wanted = _filter_from_args(args)
+    log = log_from_args(args)
+    shown = _RecordPrinter(args)
     with log.reading() as view:
-        after = last_of(view) if args.follow else {}
-        for found in _found(view, wanted, args):
+        after = last_indexes(view) if args.follow else {}
+        for found in _records_to_show(view, wanted, args):
             shown(found)
     while args.follow:
         sys.stdout.flush()
         sleep(FOLLOW_S)
         with log.reading() as view:
-            before, after = after, last_of(view)
-            for found in all_of(view, wanted, before):
+            before, after = after, last_indexes(view)
+            for found in all_records(view, wanted, before):
                 shown(found)
-    return shown.ended()
+    return shown.finish()
 
 
-def _found(view: Snapshot, wanted: Wanted, args: argparse.Namespace) -> Iterable[Found]:
+def _records_to_show(view: Snapshot, wanted: RecordFilter, args: argparse.Namespace) -> Iterable[StoredRecord]:
     if args.indexes:
-        shard = shard_of(view, args.shard)
+        shard = choose_shard(view, args.shard)
         return (
-            found_at(shard, index, _leaf(view, shard, index), body_of(view, shard, index)) for index in args.indexes
+            record_from_row(shard, index, _leaf_at(view, shard, index), read_body(view, shard, index))
+            for index in args.indexes
         )
-    limit = (0 if args.json or args.format else _SHOWN) if args.limit is None else args.limit
-    return newest_of(view, wanted, limit) if limit else all_of(view, wanted)
+    limit = (0 if args.json or args.format else _DEFAULT_LIMIT) if args.limit is None else args.limit
+    return newest_records(view, wanted, limit) if limit else all_records(view, wanted)
 
 
-def _leaf(view: Snapshot, shard: Shard, index: int) -> bytes:
+def _leaf_at(view: Snapshot, shard: Shard, index: int) -> bytes:
     return next((leaf for _, leaf in view.leaves(shard.number, index, index + 1)), b"")
 
 
-class _Shown:
+class _RecordPrinter:
     """Prints what was found in the form that was asked for, and counts what was changed or could not be read."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._for_people = not (args.json or args.format)
         self._print = (
-            people(whole=bool(args.indexes)) if self._for_people else lines(ocsf_line if args.format else json_line)
+            screen_printer(whole=bool(args.indexes))
+            if self._for_people
+            else line_printer(ocsf_line if args.format else json_line)
         )
         self.count = self.changed = self.unreadable = 0
 
-    def __call__(self, found: Found) -> None:
+    def __call__(self, found: StoredRecord) -> None:
         self.count += 1
         self.changed += found.changed
         self.unreadable += bool(found.wrong) and not found.changed
         self._print(found)
 
-    def ended(self) -> Exit:
-        from lockgate.cli.terminal import counted
+    def finish(self) -> Exit:
+        from lockgate.cli.terminal import format_count
 
         if not self.count and self._for_people:
             print("no such record")
         sys.stdout.flush()
         for count, what in ((self.changed, "changed since recording"), (self.unreadable, "cannot be read")):
             if count:
-                said = f"lockgate: warning: {counted(count, 'record')} {what}; see lockgate audit verify"
+                said = f"lockgate: warning: {format_count(count, 'record')} {what}; see lockgate audit verify"
                 print(said, file=sys.stderr)
         return Exit.FLAGGED if self.changed or self.unreadable else Exit.CLEAR
 
 
-def _wanted(args: argparse.Namespace) -> Wanted:
+def _filter_from_args(args: argparse.Namespace) -> RecordFilter:
     from lockgate.cli.stats import parse_since
     from lockgate.core.errors import suggest_closest
     from lockgate.core.journal.record import KINDS
@@ -222,7 +225,7 @@ def _wanted(args: argparse.Namespace) -> Wanted:
         raise LockgateError("--shard has no effect without an INDEX")
     now = time()
     since, until = (0.0 if text is None else parse_since(text, now) for text in (args.since, args.until))
-    return Wanted(
+    return RecordFilter(
         args.session, args.tool, args.action, args.reason, args.rule, args.kind, int(since * 1000), int(until * 1000)
     )
 
@@ -230,15 +233,15 @@ def _wanted(args: argparse.Namespace) -> Wanted:
 # For programs
 
 
-def lines(written: Callable[[Found], str]) -> Callable[[Found], None]:
-    def show(found: Found) -> None:
+def line_printer(written: Callable[[StoredRecord], str]) -> Callable[[StoredRecord], None]:
+    def show(found: StoredRecord) -> None:
         if text := written(found):
             print(text)
 
     return show
 
 
-def json_line(found: Found) -> str:
+def json_line(found: StoredRecord) -> str:
     # ASCII only: a bidirectional control in a JSON string would still act on the terminal that shows it.
     value: dict[str, object] = {
         "shard": found.origin,
@@ -250,7 +253,7 @@ def json_line(found: Found) -> str:
     return json.dumps(value, ensure_ascii=True)
 
 
-def ocsf_line(found: Found) -> str:
+def ocsf_line(found: StoredRecord) -> str:
     """An event of OCSF, or nothing for a record that is none."""
     import lockgate
     from lockgate.core.journal.ocsf import finding_from_record
@@ -270,28 +273,28 @@ def ocsf_line(found: Found) -> str:
 # For people
 
 
-def people(*, whole: bool) -> Callable[[Found], None]:
+def screen_printer(*, whole: bool) -> Callable[[StoredRecord], None]:
     """Prints records, one on each line under the name of their shard, or with everything that is in them."""
     from rich.text import Text
 
-    from lockgate.cli.terminal import console, visible
+    from lockgate.cli.terminal import make_console, make_visible
 
-    screen = console()
+    screen = make_console()
     shard: list[str] = []
 
-    def show(found: Found) -> None:
+    def show(found: StoredRecord) -> None:
         if whole:
-            card(screen, found)
+            print_record(screen, found)
             return
         if shard[-1:] != [found.origin]:
             shard.append(found.origin)
-            screen.print(Text(visible(found.origin), "bold"), soft_wrap=True)
-        _print(screen, line(found))
+            screen.print(Text(make_visible(found.origin), "bold"), soft_wrap=True)
+        _print_line(screen, record_line(found))
 
     return show
 
 
-def _print(screen: Console, text: Text) -> None:
+def _print_line(screen: Console, text: Text) -> None:
     # On a terminal a record keeps to its line; elsewhere nothing is cut.
     if screen.is_terminal:
         screen.print(text, no_wrap=True, overflow="ellipsis")
@@ -299,38 +302,38 @@ def _print(screen: Console, text: Text) -> None:
         screen.print(text, soft_wrap=True)
 
 
-def line(found: Found) -> Text:
+def record_line(found: StoredRecord) -> Text:
     from rich.text import Text
 
     if found.wrong:
-        return Text.assemble(f"{found.at:>7}  ", (_wrong(found), "bold red"))
+        return Text.assemble(f"{found.at:>7}  ", (_fault_text(found), "bold red"))
     fields = found.fields
     kind = str(fields["kind"])
     word = str(fields["action"]) if kind == "ruling" else kind
-    session = _short(str(fields.get("session", "")))
+    session = _shorten(str(fields.get("session", "")))
     # Last, for a narrow screen cuts the end off.
     return Text.assemble(
         (f"{found.at:>7}  ", "dim"),
-        (f"{clock(fields['ts_ms'])}  ", "cyan"),
+        (f"{format_time(fields['ts_ms'])}  ", "cyan"),
         (f"{word:<13}  ", _COLOURS.get(word, "magenta")),
-        _told(kind, fields),
+        _summarize(kind, fields),
         (f"  {session}" if session else "", "dim"),
     )
 
 
-def card(screen: Console, found: Found) -> None:
+def print_record(screen: Console, found: StoredRecord) -> None:
     """One record with everything that is in it."""
     from rich.text import Text
 
-    from lockgate.cli.terminal import visible
+    from lockgate.cli.terminal import make_visible
 
-    screen.print(Text.assemble((visible(f"{found.origin} {found.at}"), "bold")), soft_wrap=True)
+    screen.print(Text.assemble((make_visible(f"{found.origin} {found.at}"), "bold")), soft_wrap=True)
     if found.wrong:
-        screen.print(Text(_wrong(found), "bold red"), soft_wrap=True)
+        screen.print(Text(_fault_text(found), "bold red"), soft_wrap=True)
     told: list[tuple[str, str]] = [("leaf_hash", found.leaf.hex())]
     for name, value in found.fields.items():
         if name == "ts_ms":
-            told.append(("time", f"{clock(value)} ({value})"))
+            told.append(("time", f"{format_time(value)} ({value})"))
         elif name == "blocks" and isinstance(value, list):
             told += [(name, f"{each['id']} {each['trust']} {each['sha256']}") for each in value] or [(name, "none")]
         elif isinstance(value, list):
@@ -338,22 +341,22 @@ def card(screen: Console, found: Found) -> None:
         else:
             told.append((name, str(value) if value != "" else "none"))
     for name, text in told:
-        screen.print(Text.assemble((f"  {name:<{_LABEL}}", "dim"), visible(text)), soft_wrap=True)
+        screen.print(Text.assemble((f"  {name:<{_LABEL}}", "dim"), make_visible(text)), soft_wrap=True)
 
 
-def _told(kind: str, fields: Mapping[str, object]) -> str:
+def _summarize(kind: str, fields: Mapping[str, object]) -> str:
     """What a record says, in a few words. Every text in it was made visible."""
     rules = fields.get("rules")
-    named = ", ".join(_short(str(rule), 40) for rule in rules) if isinstance(rules, list) else ""
+    named = ", ".join(_shorten(str(rule), 40) for rule in rules) if isinstance(rules, list) else ""
     match kind:
         case "ruling":
             asked = [f"tier {fields['tier']}", f"{fields['risk']} risk"]
-            who = f", approved by {_shown(fields['approved_by'])}" if fields["approved_by"] else ""
+            who = f", approved by {_visible_excerpt(fields['approved_by'])}" if fields["approved_by"] else ""
             hit = f": {named}" if named else ""
-            return f"{_short(str(fields['tool']), 30)}  {fields['reason']}, {', '.join(asked)}{who}{hit}"
+            return f"{_shorten(str(fields['tool']), 30)}  {fields['reason']}, {', '.join(asked)}{who}{hit}"
         case "approval":
-            who = f" by {_shown(fields['who'])}" if fields["who"] else ""
-            return f"{_short(str(fields['approval']))} {fields['state']}{who}"
+            who = f" by {_visible_excerpt(fields['who'])}" if fields["who"] else ""
+            return f"{_shorten(str(fields['approval']))} {fields['state']}{who}"
         case "assess":
             hit = f": {named}" if named else ""
             return f"request {fields['verdict']}, {fields['reason']}, {fields['acted']}{hit}"
@@ -362,13 +365,13 @@ def _told(kind: str, fields: Mapping[str, object]) -> str:
             was = f", was {before}" if before else ""
             settings = str(fields["settings_sha256"])[:12]
             told = f", settings {settings}" if settings else ""
-            return f"policy {str(fields['policy_sha256'])[:12]}{was}{told}, {_shown(fields['software'])}"
+            return f"policy {str(fields['policy_sha256'])[:12]}{was}{told}, {_visible_excerpt(fields['software'])}"
         case "gap":
             return f"events {fields['first']} to {fields['last']} could not be recorded: {fields['reason']}"
         case "prune":
-            return f"records below {fields['before']} of {_shown(fields['origin'])} deleted{_by(fields)}"
+            return f"records below {fields['before']} of {_visible_excerpt(fields['origin'])} deleted{_by_text(fields)}"
         case "rotation":
-            return f"the log goes on under {_shown(fields['next_vkey'], 120)}{_by(fields)}"
+            return f"the log goes on under {_visible_excerpt(fields['next_vkey'], 120)}{_by_text(fields)}"
         case "opening":
             return "the log goes on here" if fields["previous"] else "the log begins"
         case "context":
@@ -377,27 +380,27 @@ def _told(kind: str, fields: Mapping[str, object]) -> str:
     return ""
 
 
-def _wrong(found: Found) -> str:
-    return f"{'was changed' if found.changed else 'cannot be read'}: {_shown(found.wrong, 200)}"
+def _fault_text(found: StoredRecord) -> str:
+    return f"{'was changed' if found.changed else 'cannot be read'}: {_visible_excerpt(found.wrong, 200)}"
 
 
-def _by(fields: Mapping[str, object]) -> str:
-    return f" by {_shown(fields['who'])}" if fields["who"] else ""
+def _by_text(fields: Mapping[str, object]) -> str:
+    return f" by {_visible_excerpt(fields['who'])}" if fields["who"] else ""
 
 
-def _shown(text: object, limit: int = 60) -> str:
+def _visible_excerpt(text: object, limit: int = 60) -> str:
     from lockgate.cli.terminal import excerpt
 
     return excerpt(str(text), limit)
 
 
-def _short(text: str, limit: int = 18) -> str:
+def _shorten(text: str, limit: int = 18) -> str:
     """A name in a column: a hash by its beginning."""
     text = text[:14] + "…" if text.startswith("sha256:") else text
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def clock(ts_ms: object) -> str:
+def format_time(ts_ms: object) -> str:
     from datetime import UTC, datetime
 
     try:

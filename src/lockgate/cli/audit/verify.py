@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lockgate.cli.audit.open_log import (
     STDIN,
-    Place,
+    LogPlace,
+    had_log,
     is_export,
     open_log,
-    opened_exports,
-    opened_log,
-    place_from,
-    read_held,
+    place_from_args,
+    read_held_heads,
     read_key,
     read_witness_key,
-    was_there,
+    shards_from_exports,
+    shards_from_log,
 )
 from lockgate.cli.exit_codes import Exit
 from lockgate.core.errors import InvalidNote, JournalDamaged, LockgateError, quoted
 
 if TYPE_CHECKING:
-    from lockgate.cli.audit.open_log import Opened
+    from lockgate.cli.audit.open_log import OpenedShards
     from lockgate.core.journal.exports import ExportRow
     from lockgate.core.journal.signed_notes import PublicKey
     from lockgate.core.journal.verification import AuditedShard as AuditedShard
@@ -44,7 +44,7 @@ _MOST_FAULTS = 25
 _LABEL = 11
 
 
-class _Asked(NamedTuple):
+class _Expectations(NamedTuple):
     """What a log is held against. There is no key only where the log was in pieces before one was found.
 
     `kept` is whether anything of it was kept elsewhere; `beside` is what of it was found beside the log.
@@ -53,7 +53,7 @@ class _Asked(NamedTuple):
     held: list[bytes]
     receipts: list[Receipt]
     witnesses: list[PublicKey]
-    kept: bool
+    kept_elsewhere: bool
     key: PublicKey | None = None
     key_from: str = ""
     beside: Sequence[bytes] = ()
@@ -63,15 +63,15 @@ def verify(args: argparse.Namespace) -> Exit:
     from lockgate.core.journal.verification import AuditReport, FaultKind
     from lockgate.journal.stores.read_only import NotALog, WrittenMeanwhile
 
-    held, wrong = _held(args.held)
-    asked = _Asked(
+    held, wrong = _read_held_files(args.held)
+    asked = _Expectations(
         held,
-        [_receipt(text) for text in args.receipt],
+        [_parse_receipt(text) for text in args.receipt],
         [read_witness_key(text) for text in args.witness],
         bool(args.held or args.receipt),
     )
     args.log = args.names[0] if args.names else ""
-    place = Place("", None)
+    place = LogPlace("", None)
     report = AuditReport()
     try:
         exports = [name for name in args.names if name == STDIN or (os.path.lexists(name) and is_export(name))]
@@ -79,15 +79,15 @@ def verify(args: argparse.Namespace) -> Exit:
             raise LockgateError("one log, or exports of one, are verified at a time", hint="a log holds all its shards")
         if exports:
             with ExitStack() as stack:
-                opened = opened_exports(exports, stack)
-                key, key_from = _key(args, None, opened)
+                opened = shards_from_exports(exports, stack)
+                key, key_from = _choose_key(args, None, opened)
                 asked = asked._replace(key=key, key_from=key_from)
-                report = _audited(opened, asked, key)
+                report = _run_audit(opened, asked, key)
         else:
-            place = place_from(args)
+            place = place_from_args(args)
             for left in reversed(range(_TRIES)):
                 try:
-                    asked, report = _looked(args, place, asked)
+                    asked, report = _audit_log_once(args, place, asked)
                     break
                 except WrittenMeanwhile:
                     if not left:
@@ -95,8 +95,8 @@ def verify(args: argparse.Namespace) -> Exit:
                     sleep(_LOOK_S)
     except NotALog as error:
         # Where a log was, that it is none any more is what was done to it. Elsewhere somebody named the wrong file.
-        place = place if place.log or not args.names else place_from(args)
-        if not asked.kept and not was_there(place, named=bool(args.names)):
+        place = place if place.log or not args.names else place_from_args(args)
+        if not asked.kept_elsewhere and not had_log(place, named=bool(args.names)):
             raise
         report.add_fault(1, FaultKind.MISSING, f"the log is gone, or something else is in its place: {error.message}")
     except JournalDamaged as error:
@@ -104,35 +104,37 @@ def verify(args: argparse.Namespace) -> Exit:
         report.add_fault(2, FaultKind.CHANGED, f"verification ended early: {error.message}")
     for said in wrong:
         report.add_fault(5, FaultKind.BAD_HELD_HEAD, said)
-    return _told(report, asked, as_json=args.json)
+    return _print_report(report, asked, as_json=args.json)
 
 
-def _held(names: Iterable[str]) -> tuple[list[bytes], list[str]]:
+def _read_held_files(names: Iterable[str]) -> tuple[list[bytes], list[str]]:
     """The heads in these files, and what is wrong with these."""
-    found = [read_held(name) for name in names]
+    found = [read_held_heads(name) for name in names]
     return [note for notes, _ in found for note in notes], [wrong for _, wrong in found if wrong]
 
 
-def _looked(args: argparse.Namespace, place: Place, asked: _Asked) -> tuple[_Asked, AuditReport]:
+def _audit_log_once(
+    args: argparse.Namespace, place: LogPlace, asked: _Expectations
+) -> tuple[_Expectations, AuditReport]:
     """One look at a log, and at the cosigned head beside it."""
     from lockgate.core.journal.verification import FaultKind
 
-    notes, wrong, remark = _beside(place)
+    notes, wrong, remark = _read_cosigned_head(place)
     asked = asked._replace(held=[*asked.held, *notes], beside=notes)
     with open_log(place.log).reading() as view:
-        opened = opened_log(view)
-        key, key_from = _key(args, place.key, opened)
+        opened = shards_from_log(view)
+        key, key_from = _choose_key(args, place.key, opened)
         asked = asked._replace(key=key, key_from=key_from)
-        report = _audited(opened, asked, key, live=True, odd=getattr(view, "oddities", ()))
-        if unsealed := _unsealed(place, view):
+        report = _run_audit(opened, asked, key, live=True, odd=getattr(view, "oddities", ()))
+        if unsealed := _seal_fault(place, view):
             report.add_fault(2, FaultKind.UNSIGNED, unsealed)
     for said in wrong:
         report.add_fault(5, FaultKind.BAD_HELD_HEAD, said)
-    report.remarks += [*remark, *_left_over(place)]
+    report.remarks += [*remark, *_old_spool_remarks(place)]
     return asked, report
 
 
-def _left_over(place: Place) -> Iterator[str]:
+def _old_spool_remarks(place: LogPlace) -> Iterator[str]:
     """Name a folder in which an earlier version kept rulings before it stored them; this version does not read it."""
     folder = f"{place.log}-waiting"
     if os.path.isdir(folder):
@@ -142,7 +144,7 @@ def _left_over(place: Place) -> Iterator[str]:
         )
 
 
-def _beside(place: Place) -> tuple[list[bytes], list[str], list[str]]:
+def _read_cosigned_head(place: LogPlace) -> tuple[list[bytes], list[str], list[str]]:
     """The newest cosigned head, which the journal keeps beside the log: a log without it was taken back.
 
     Anybody could have put it there or taken it away, so that it shows what is missing, and never that nothing is.
@@ -151,13 +153,13 @@ def _beside(place: Place) -> tuple[list[bytes], list[str], list[str]]:
     if path is None or not os.path.lexists(path):
         return [], [], []
     try:
-        notes, wrong = read_held(str(path))
+        notes, wrong = read_held_heads(str(path))
     except PermissionError:
         return [], [], ["the head beside the log that a witness has cosigned may not be read by this user"]
     return notes, [wrong] if wrong else [], []
 
 
-def _unsealed(place: Place, view: Snapshot) -> str:
+def _seal_fault(place: LogPlace, view: Snapshot) -> str:
     """Where the private key is at hand: why the end of the log is not the work of somebody who has it."""
     from lockgate.journal import keys
     from lockgate.journal.signing import Seal
@@ -177,7 +179,7 @@ def _unsealed(place: Place, view: Snapshot) -> str:
     return ""
 
 
-def _key(args: argparse.Namespace, beside: Path | None, opened: Opened) -> tuple[PublicKey, str]:
+def _choose_key(args: argparse.Namespace, beside: Path | None, opened: OpenedShards) -> tuple[PublicKey, str]:
     """The key to verify with, and where it is from."""
     from lockgate.core.journal.signed_notes import parse_vkey
     from lockgate.journal import keys
@@ -205,7 +207,7 @@ def _key(args: argparse.Namespace, beside: Path | None, opened: Opened) -> tuple
         raise JournalDamaged(f"the log names no key: {error.message}") from error
 
 
-def _receipt(text: str) -> Receipt:
+def _parse_receipt(text: str) -> Receipt:
     from lockgate.core.journal.merkle import HASH
     from lockgate.core.vocabulary import Receipt
 
@@ -222,13 +224,13 @@ def _receipt(text: str) -> Receipt:
     return Receipt(origin, int(index), leaf)
 
 
-def _audited(
-    opened: Opened, asked: _Asked, key: PublicKey, *, live: bool = False, odd: Sequence[str] = ()
+def _run_audit(
+    opened: OpenedShards, asked: _Expectations, key: PublicKey, *, live: bool = False, odd: Sequence[str] = ()
 ) -> AuditReport:
     from lockgate.core.journal.verification import audit
     from lockgate.journal import keys
 
-    with _progress(opened) as shards:
+    with _show_progress(opened) as shards:
         return audit(
             shards,
             key,
@@ -242,17 +244,17 @@ def _audited(
 
 
 @contextmanager
-def _progress(opened: Opened) -> Iterator[Sequence[AuditedShard]]:
+def _show_progress(opened: OpenedShards) -> Iterator[Sequence[AuditedShard]]:
     """The shards, with a bar on standard error while somebody is watching there."""
     if not sys.stderr.isatty():
         yield opened.shards
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from lockgate.cli.terminal import console
+    from lockgate.cli.terminal import make_console
 
     columns = (TextColumn("verifying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
+    with Progress(*columns, console=make_console(sys.stderr), transient=True) as bar:
         task = bar.add_task("", total=opened.size)
 
         def counted(rows: Iterable[ExportRow]) -> Iterator[ExportRow]:
@@ -264,8 +266,8 @@ def _progress(opened: Opened) -> Iterator[Sequence[AuditedShard]]:
         yield [shard._replace(rows=counted(shard.rows)) for shard in opened.shards]
 
 
-def _told(report: AuditReport, asked: _Asked, *, as_json: bool) -> Exit:
-    limits = _limits(report, asked)
+def _print_report(report: AuditReport, asked: _Expectations, *, as_json: bool) -> Exit:
+    limits = _unproved_claims(report, asked)
     code = Exit.CLEAR if report.sound else Exit.FLAGGED
     if as_json:
         value = {
@@ -292,17 +294,17 @@ def _told(report: AuditReport, asked: _Asked, *, as_json: bool) -> Exit:
     return code
 
 
-def _draw(report: AuditReport, asked: _Asked, limits: Sequence[str]) -> None:
+def _draw(report: AuditReport, asked: _Expectations, limits: Sequence[str]) -> None:
     from rich.text import Text
 
-    from lockgate.cli.audit.show import clock
-    from lockgate.cli.terminal import console, counted, visible
+    from lockgate.cli.audit.show import format_time
+    from lockgate.cli.terminal import format_count, make_console, make_visible
 
-    screen = console()
+    screen = make_console()
 
     def say(label: str, style: str, text: str, after: str = "") -> None:
         """Everything behind a label of ours, so that nothing in it can begin a line."""
-        line = Text.assemble(visible(text), (f"  {after}" if after else "", "dim"))
+        line = Text.assemble(make_visible(text), (f"  {after}" if after else "", "dim"))
         for at, piece in enumerate(line.wrap(screen, max(20, screen.width - _LABEL), overflow="fold")):
             piece.rstrip()
             screen.print(Text.assemble((f"{'' if at else label:<{_LABEL}}", style), piece), soft_wrap=True)
@@ -313,25 +315,25 @@ def _draw(report: AuditReport, asked: _Asked, limits: Sequence[str]) -> None:
         deleted = f"; the contents of {gone:,} were deleted, as they say" if gone else ""
         waiting = report.records - sum(head.size for head in report.heads)
         signed = f"all but the last {waiting:,}" if waiting else "all of them"
-        say("sound", "bold green", f"{counted(report.records, 'record')}, {signed} as they were signed{deleted}")
+        say("sound", "bold green", f"{format_count(report.records, 'record')}, {signed} as they were signed{deleted}")
     else:
-        faults = counted(len(report.faults) + report.cut, "fault")
-        say("broken", "bold red", f"{faults} in {counted(report.records, 'record')}")
+        faults = format_count(len(report.faults) + report.cut, "fault")
+        say("broken", "bold red", f"{faults} in {format_count(report.records, 'record')}")
     for fault in report.faults[:_MOST_FAULTS]:
         say("fault", "red", fault.message, f"({fault.what.value}, step {fault.step})")
     if (rest := len(report.faults) + report.cut - _MOST_FAULTS) > 0:
         say("", "", f"and {rest:,} more; --json has the first {len(report.faults)}")
     for head in report.heads:
-        say("head", "dim", f"{head.origin}, {counted(head.size, 'record')}, root {head.root.hex()[:16]}…")
+        say("head", "dim", f"{head.origin}, {format_count(head.size, 'record')}, root {head.root.hex()[:16]}…")
     for each in report.cosigned:
-        covers = f"{counted(each.size, 'record')} of {each.origin} at {clock(each.time_s * 1000)}"
+        covers = f"{format_count(each.size, 'record')} of {each.origin} at {format_time(each.time_s * 1000)}"
         say("witness", "dim", f"{each.witness} cosigned {covers}")
     if asked.key is not None:
         # On one line, to be copied.
-        screen.print(Text.assemble((f"{'key':<{_LABEL}}", "dim"), visible(asked.key.vkey)), soft_wrap=True)
+        screen.print(Text.assemble((f"{'key':<{_LABEL}}", "dim"), make_visible(asked.key.vkey)), soft_wrap=True)
     if report.kinds:
         say("kinds", "dim", ", ".join(f"{count:,} {kind}" for kind, count in sorted(report.kinds.items())))
-    for each_said in _shown_beside(asked):
+    for each_said in _cosigned_head_lines(asked):
         say("beside", "dim", each_said)
     for remark in report.remarks:
         say("note", "yellow", remark)
@@ -339,19 +341,19 @@ def _draw(report: AuditReport, asked: _Asked, limits: Sequence[str]) -> None:
         say("" if at else "not shown", "yellow", limit)
 
 
-def _shown_beside(asked: _Asked) -> Iterator[str]:
+def _cosigned_head_lines(asked: _Expectations) -> Iterator[str]:
     """What the head beside the log shows, where it was held against it."""
-    from lockgate.cli.terminal import counted
+    from lockgate.cli.terminal import format_count
     from lockgate.core.journal.signed_notes import parse_checkpoint, parse_note
 
     for note in asked.beside:
         head = parse_checkpoint(parse_note(note).text)
-        yield f"a cosigned head of {counted(head.size, 'record')} of {head.origin}, held against the log" + (
+        yield f"a cosigned head of {format_count(head.size, 'record')} of {head.origin}, held against the log" + (
             "" if asked.witnesses else "; --witness checks whose it is"
         )
 
 
-def _limits(report: AuditReport, asked: _Asked) -> list[str]:
+def _unproved_claims(report: AuditReport, asked: _Expectations) -> list[str]:
     """What a sound log would still not show, with what it was held against."""
     from lockgate.core.journal.signed_notes import parse_checkpoint, parse_note
 
@@ -370,17 +372,17 @@ def _limits(report: AuditReport, asked: _Asked) -> list[str]:
         except InvalidNote:
             continue
         sizes += [head.size] if head.origin == newest.origin else []
-    if asked.beside and not asked.kept and asked.witnesses:
+    if asked.beside and not asked.kept_elsewhere and asked.witnesses:
         limits.append(
             "that nothing was cut off since the witness cosigned: its head was read from beside the log, "
             "where an older one could have been put"
         )
-    elif not asked.kept:
+    elif not asked.kept_elsewhere:
         limits.append(
             "that the holder of the key has not written another history, or cut off the end: "
             "that takes a head kept elsewhere; use --held or --witness"
         )
-    if not asked.kept and not asked.witnesses:
+    if not asked.kept_elsewhere and not asked.witnesses:
         return limits
     if (most := max(sizes)) < newest.size:
         limits.append(

@@ -47,7 +47,7 @@ MOST_SKEW_S = 60.0
 MOST_KEY_S = 10.0
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     OK = "ok"
     WARN = "warn"
     FAIL = "fail"
@@ -58,7 +58,7 @@ class Check(NamedTuple):
     """One thing that was looked at, how it is, and what to do about it."""
 
     name: str
-    state: State
+    state: CheckState
     said: str
     hint: str = ""
 
@@ -77,17 +77,17 @@ def describe(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     found: list[Check] = []
-    show = None if args.json else _lines()
+    show = None if args.json else _line_printer()
     asked = checks(args.config, offline=args.offline, keys=args.keys, tenant=args.tenant)
-    for check in _claude_code(args.config) if args.claude_code else asked:
+    for check in _claude_code_checks(args.config) if args.claude_code else asked:
         found.append(check)
         if show is not None:
             show(check)
-    failed = [check.name for check in found if check.state is State.FAIL]
+    failed = [check.name for check in found if check.state is CheckState.FAIL]
     if args.json:
         print(json.dumps({"ok": not failed, "checks": [check._asdict() for check in found]}, indent=2))
     else:
-        warned = sum(check.state is State.WARN for check in found)
+        warned = sum(check.state is CheckState.WARN for check in found)
         print(_summary(failed, warned))
     return Exit.FLAGGED if failed else Exit.CLEAR
 
@@ -98,84 +98,86 @@ def checks(
     """Every check in turn; none is left out because another failed, unless there is nothing left to look at."""
     from lockgate.settings.config import Settings
 
-    yield _installation()
+    yield _check_installation()
     read: list[Settings] = []
-    yield _settled("configuration", lambda: _configuration(config, read))
+    yield _run_check("configuration", lambda: _check_configuration(config, read))
     settings = read[0] if read else Settings()
-    yield _settled("engine", lambda: _engine(settings))
-    for name, look in {"cache": _cache, "state": _state, "journal": _journal}.items():
+    yield _run_check("engine", lambda: _check_engine(settings))
+    for name, look in {"cache": _check_cache, "state": _check_state, "journal": _check_journal}.items():
         if read:
-            yield _settled(name, lambda look=look: look(settings))  # type: ignore[misc]
+            yield _run_check(name, lambda look=look: look(settings))  # type: ignore[misc]
         else:
-            yield Check(name, State.SKIP, "the configuration has to be fixed first")
+            yield Check(name, CheckState.SKIP, "the configuration has to be fixed first")
     chosen: list[VerifierSettings] = []
-    yield _settled("adapter", lambda: _adapter(chosen, keys_elsewhere=keys is not None))
+    yield _run_check("adapter", lambda: _check_adapter(chosen, keys_elsewhere=keys is not None))
     adapter = chosen[0].adapter if chosen else "none"
-    yield _settled("extras", lambda: _extras(adapter, settings))
-    yield _settled("documents", lambda: _documents(settings))
-    yield _settled("embedded", lambda: _embedded(adapter, settings))
+    yield _run_check("extras", lambda: _check_extras(adapter, settings))
+    yield _run_check("documents", lambda: _check_documents(settings))
+    yield _run_check("embedded", lambda: _check_embedded(adapter, settings))
     reported: list[str] = []
     if adapter in ("none", "embedded"):
         why = f"the adapter `{adapter}` asks nobody" if chosen else "the adapter's settings have to be fixed first"
-        yield Check("key", State.SKIP, why)
-        yield Check("endpoint", State.SKIP, why)
+        yield Check("key", CheckState.SKIP, why)
+        yield Check("endpoint", CheckState.SKIP, why)
     else:
         verifier = chosen[0]
         source: list[KeySource] = []
-        yield _settled("key", lambda: _key(verifier) if keys is None else _foreign_key(keys, tenant, verifier, source))
+        yield _run_check(
+            "key", lambda: _check_key(verifier) if keys is None else _check_custom_key(keys, tenant, verifier, source)
+        )
         if offline:
-            yield Check("endpoint", State.SKIP, "not asked: --offline")
+            yield Check("endpoint", CheckState.SKIP, "not asked: --offline")
         elif keys is not None and not source:
-            yield Check("endpoint", State.SKIP, "the source of keys has to be fixed first")
+            yield Check("endpoint", CheckState.SKIP, "the source of keys has to be fixed first")
         else:
-            yield _settled("endpoint", lambda: _endpoint(verifier, settings, tenant, source, reported))
-    yield from _judges(settings, reported, read=bool(read), offline=offline)
-    yield _settled("clock", lambda: _clock(reported))
+            yield _run_check("endpoint", lambda: _check_endpoint(verifier, settings, tenant, source, reported))
+    yield from _check_judges(settings, reported, read=bool(read), offline=offline)
+    yield _run_check("clock", lambda: _check_clock(reported))
 
 
-def _claude_code(config: str | None) -> Iterator[Check]:
+def _claude_code_checks(config: str | None) -> Iterator[Check]:
     import os
     from pathlib import Path
 
     from lockgate import assemble
     from lockgate.cli.doctor import claude_code as wiring
 
-    yield _installation()
+    yield _check_installation()
     yield from wiring.checks(assemble.settings_from_environment(config), Path.cwd(), os.environ)
 
 
-def _settled(name: str, look: Callable[[], Check]) -> Check:
+def _run_check(name: str, look: Callable[[], Check]) -> Check:
     """What the check found; one that breaks has found something too."""
     from lockgate.core.errors import LockgateError
 
     try:
         return look()
     except LockgateError as error:
-        return Check(name, State.FAIL, error.message, error.hint)
+        return Check(name, CheckState.FAIL, error.message, error.hint)
     except Exception as error:  # noqa: BLE001  # the other checks may say why
         # Not its text: it may hold what was being read.
-        return Check(name, State.FAIL, f"could not be checked: {type(error).__name__}")
+        return Check(name, CheckState.FAIL, f"could not be checked: {type(error).__name__}")
 
 
-def _installation() -> Check:
+def _check_installation() -> Check:
     import platform
 
     import lockgate
 
     version = f"{platform.python_implementation()} {platform.python_version()}"
-    return Check("installation", State.OK, f"lockgate {lockgate.__version__}, {version}, {platform.machine()}")
+    return Check("installation", CheckState.OK, f"lockgate {lockgate.__version__}, {version}, {platform.machine()}")
 
 
-def _configuration(path: str | None, read: list[Settings]) -> Check:
+def _check_configuration(path: str | None, read: list[Settings]) -> Check:
     from lockgate import assemble
 
     settings = assemble.settings_from_environment(path)
     read.append(settings)
     files = [str(source.file) for source in settings.sources if source.file is not None and not source.unused]
-    return Check("configuration", State.OK, f"valid, from {', '.join(files)}" if files else "valid: the defaults")
+    return Check("configuration", CheckState.OK, f"valid, from {', '.join(files)}" if files else "valid: the defaults")
 
 
-def _engine(settings: Settings) -> Check:
+def _check_engine(settings: Settings) -> Check:
     """Each rule has to find its own example, through the very database that would be used."""
     import hyperscan
 
@@ -191,14 +193,14 @@ def _engine(settings: Settings) -> Check:
     if blind:
         return Check(
             "engine",
-            State.FAIL,
+            CheckState.FAIL,
             f"hyperscan {version} misses the examples of {len(blind)} rules, {blind[0]} among them",
             "remove the cache folder; if that does not help, reinstall lockgate and report this line",
         )
-    return Check("engine", State.OK, f"hyperscan {version}, {len(scanner.rules)} rules, each finds its example")
+    return Check("engine", CheckState.OK, f"hyperscan {version}, {len(scanner.rules)} rules, each finds its example")
 
 
-def _cache(settings: Settings) -> Check:
+def _check_cache(settings: Settings) -> Check:
     """A cache that cannot be used costs seconds at every start, and is never a danger: at most a warning."""
     import os
 
@@ -207,7 +209,10 @@ def _cache(settings: Settings) -> Check:
     folder = settings.cache_dir
     if folder is None:
         return Check(
-            "cache", State.WARN, "no home directory is known: rules are compiled at every start", "set XDG_CACHE_HOME"
+            "cache",
+            CheckState.WARN,
+            "no home directory is known: rules are compiled at every start",
+            "set XDG_CACHE_HOME",
         )
     try:
         status = os.stat(folder)
@@ -216,7 +221,7 @@ def _cache(settings: Settings) -> Check:
         said = (error.strerror or type(error).__name__).lower()
         return Check(
             "cache",
-            State.WARN,
+            CheckState.WARN,
             f"{folder}: {said}: rules are compiled at every start",
             "make it a folder that you can write, or set XDG_CACHE_HOME to one",
         )
@@ -225,21 +230,21 @@ def _cache(settings: Settings) -> Check:
         if why:
             return Check(
                 "cache",
-                State.WARN,
+                CheckState.WARN,
                 f"{folder}: {why}, so what is kept there is not used",
                 f"chmod go-w {folder}" if "belongs" not in why else "set XDG_CACHE_HOME to a folder of your own",
             )
     if not kept:
         return Check(
             "cache",
-            State.WARN,
+            CheckState.WARN,
             f"{folder}: nothing could be kept there: rules are compiled at every start",
             "free some space, or set XDG_CACHE_HOME to a folder that you can write",
         )
-    return Check("cache", State.OK, str(folder))
+    return Check("cache", CheckState.OK, str(folder))
 
 
-def _state(settings: Settings) -> Check:
+def _check_state(settings: Settings) -> Check:
     """Where rulings are counted and calls wait for a person: whoever can write it can approve."""
     import os
     import time
@@ -249,24 +254,24 @@ def _state(settings: Settings) -> Check:
     folder = settings.state_dir
     lost = "no person can be asked, and rulings are not counted"
     if folder is None:
-        return Check("state", State.WARN, f"no home directory is known: {lost}", "set XDG_STATE_HOME")
+        return Check("state", CheckState.WARN, f"no home directory is known: {lost}", "set XDG_STATE_HOME")
     there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
     if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
         hint = "make it a folder that you can write, or set XDG_STATE_HOME to one"
-        return Check("state", State.WARN, f"{there}: cannot be written: {lost}", hint)
+        return Check("state", CheckState.WARN, f"{there}: cannot be written: {lost}", hint)
     if there != folder:
-        return Check("state", State.OK, f"{folder}, which is made when it is needed")
+        return Check("state", CheckState.OK, f"{folder}, which is made when it is needed")
     kept = [folder / name for name in ("approvals.db", "ledger.jsonl", "ledger.jsonl.1")]
     for path in (folder, *kept):
-        if problem := _not_private(path, folder=path == folder):
+        if problem := _privacy_problem(path, folder=path == folder):
             return problem
     # What the store itself thinks of its file; it says so in an exception.
     waiting = assemble.approvals_from_settings(settings).waiting(time.time())
     count = f", {len(waiting)} call{'s' if len(waiting) != 1 else ''} waiting for a person" if waiting else ""
-    return Check("state", State.OK, f"{folder}{count}")
+    return Check("state", CheckState.OK, f"{folder}{count}")
 
 
-def _journal(settings: Settings) -> Check:
+def _check_journal(settings: Settings) -> Check:
     """Where rulings are recorded: without it high-risk calls pause."""
     import os
 
@@ -277,7 +282,9 @@ def _journal(settings: Settings) -> Check:
     audit = settings.audit
     # What is wrong with the settings, or with the place, is said in an exception.
     if assemble.journal_from_settings(settings) is None:
-        return Check("journal", State.WARN, "switched off: no ruling is recorded", "remove `security.audit.enabled`")
+        return Check(
+            "journal", CheckState.WARN, "switched off: no ruling is recorded", "remove `security.audit.enabled`"
+        )
     files = assemble.journal_files(settings)
     where = files.log if isinstance(files.log, str) else str(files.log)
     leaves = [
@@ -287,7 +294,7 @@ def _journal(settings: Settings) -> Check:
     # A key without its log, or with another's, is as wrong as a log without its key.
     assemble.refuse_lost_log(files)
     if not isinstance(files.log, str) and not os.path.lexists(files.log):
-        return Check("journal", State.OK, f"{where}, which is made with the first ruling; {told}")
+        return Check("journal", CheckState.OK, f"{where}, which is made with the first ruling; {told}")
     log = assemble.log_from_settings(settings)
     try:
         with log.store.reading() as view:
@@ -299,11 +306,11 @@ def _journal(settings: Settings) -> Check:
     if shard.size > head.size:
         # A process that writes it now signs within a second: then this is gone at the next look.
         hint = "if no process writes it now: lockgate audit head --sign"
-        return Check("journal", State.WARN, f"{said}; {shard.size - head.size} more are not signed yet", hint)
-    return Check("journal", State.OK, said)
+        return Check("journal", CheckState.WARN, f"{said}; {shard.size - head.size} more are not signed yet", hint)
+    return Check("journal", CheckState.OK, said)
 
 
-def _not_private(path: Path, *, folder: bool) -> Check | None:
+def _privacy_problem(path: Path, *, folder: bool) -> Check | None:
     import os
     import stat
 
@@ -315,22 +322,22 @@ def _not_private(path: Path, *, folder: bool) -> Check | None:
         return None
     if not (stat.S_ISDIR if folder else stat.S_ISREG)(status.st_mode):
         what = "folder" if folder else "file"
-        return Check("state", State.FAIL, f"{path} is not a {what}, and is not used", "move it away")
+        return Check("state", CheckState.FAIL, f"{path} is not a {what}, and is not used", "move it away")
     if os.name != "posix":
         return None
     # Not even root's will do: the stores take nothing but their own.
     if status.st_uid != os.geteuid():
         hint = "run this as the user whose agent asks"
-        return Check("state", State.FAIL, f"{path} belongs to another user, and is not used", hint)
+        return Check("state", CheckState.FAIL, f"{path} belongs to another user, and is not used", hint)
     if why := writable_by_others(status.st_mode, 0, 0):
         hint = f"look at what is in it, then: chmod go-w {path}"
-        return Check("state", State.FAIL, f"{path} {why}, and is not used", hint)
+        return Check("state", CheckState.FAIL, f"{path} {why}, and is not used", hint)
     if not folder and status.st_mode & (stat.S_IRGRP | stat.S_IROTH):
-        return Check("state", State.WARN, f"{path} can be read by others", f"chmod go-r {path}")
+        return Check("state", CheckState.WARN, f"{path} can be read by others", f"chmod go-r {path}")
     return None
 
 
-def _clock(reported: list[str]) -> Check:
+def _check_clock(reported: list[str]) -> Check:
     import os
     import time
     from email.utils import parsedate_to_datetime
@@ -343,10 +350,10 @@ def _clock(reported: list[str]) -> Check:
             theirs = parsedate_to_datetime(reported[0][:100]).timestamp()
         except (TypeError, ValueError, OverflowError):
             theirs = None  # somebody's header: no date, no comparison
-    return clock_check(time.time(), os.stat(lockgate.__file__).st_mtime, theirs)
+    return check_from_clocks(time.time(), os.stat(lockgate.__file__).st_mtime, theirs)
 
 
-def clock_check(now: float, installed: float, theirs: float | None = None) -> Check:
+def check_from_clocks(now: float, installed: float, theirs: float | None = None) -> Check:
     """A clock is wrong when it shows a time before these files existed, or another time than the endpoint's."""
     from datetime import UTC, datetime, timedelta
 
@@ -354,14 +361,14 @@ def clock_check(now: float, installed: float, theirs: float | None = None) -> Ch
     said, hint = f"{shown:%Y-%m-%d %H:%M} UTC", "set the clock, best by NTP: certificates and expiries depend on it"
     # A day of slack: archives carry times without a zone.
     if now < installed - 86_400:
-        return Check("clock", State.FAIL, f"{said} is before lockgate was installed here", hint)
+        return Check("clock", CheckState.FAIL, f"{said} is before lockgate was installed here", hint)
     if theirs is not None and abs(now - theirs) > MOST_SKEW_S:
         away, sense = round(abs(now - theirs)), "ahead of" if now > theirs else "behind"
-        return Check("clock", State.WARN, f"{said} is {away:,} s {sense} the endpoint's", hint)
-    return Check("clock", State.OK, said if theirs is None else f"{said}, as the endpoint has it")
+        return Check("clock", CheckState.WARN, f"{said} is {away:,} s {sense} the endpoint's", hint)
+    return Check("clock", CheckState.OK, said if theirs is None else f"{said}, as the endpoint has it")
 
 
-def _adapter(chosen: list[VerifierSettings], *, keys_elsewhere: bool) -> Check:
+def _check_adapter(chosen: list[VerifierSettings], *, keys_elsewhere: bool) -> Check:
     import os
 
     from lockgate import assemble
@@ -373,28 +380,28 @@ def _adapter(chosen: list[VerifierSettings], *, keys_elsewhere: bool) -> Check:
         said = f"embedded: in this process, {settings.timeout_ms:,} ms"
     elif settings.adapter != "none":
         assemble.provider_from_settings(settings)
-        said = _named(settings)
+        said = _adapter_summary(settings)
     chosen.append(settings)
     odd = unknown_variables(os.environ)
     if odd:
         return Check(
             "adapter",
-            State.WARN,
+            CheckState.WARN,
             f"{said}; nobody reads {', '.join(odd)}",
             "correct the name, or unset it; docs/reference/verifiers.md lists them all",
         )
     if settings.unsafe_http:
         hint = "only for a network that nobody else is on: use https anywhere else"
-        return Check("adapter", State.WARN, f"{said}, over plain http", hint)
-    return Check("adapter", State.OK, said)
+        return Check("adapter", CheckState.WARN, f"{said}, over plain http", hint)
+    return Check("adapter", CheckState.OK, said)
 
 
-def _named(settings: VerifierSettings) -> str:
+def _adapter_summary(settings: VerifierSettings) -> str:
     own = f", {len(settings.custom_redactions)} patterns of your own" if settings.custom_redactions else ""
     return f"{settings.adapter}: {settings.model} at {settings.endpoint}, {settings.timeout_ms:,} ms{own}"
 
 
-def _extras(adapter: str, settings: Settings) -> Check:
+def _check_extras(adapter: str, settings: Settings) -> Check:
     from importlib.util import find_spec
 
     there = {name: find_spec(name) is not None for name in ("httpx2", "opentelemetry")}
@@ -404,24 +411,24 @@ def _extras(adapter: str, settings: Settings) -> Check:
     remote = adapter not in ("none", "embedded")
     needed_by = f"the adapter `{adapter}` needs" if remote else "the judges need" if judges else ""
     if needed_by and not there["httpx2"]:
-        return Check("extras", State.FAIL, f"{needed_by} httpx2", "pip install 'lockgate[providers]'")
-    return Check("extras", State.OK, listed)
+        return Check("extras", CheckState.FAIL, f"{needed_by} httpx2", "pip install 'lockgate[providers]'")
+    return Check("extras", CheckState.OK, listed)
 
 
-def _documents(settings: Settings) -> Check:
+def _check_documents(settings: Settings) -> Check:
     """Whether the abuse gate can read PDF files; who has set it up should know that it cannot."""
     import os
 
     from lockgate.abuse_gate import defaults as wiring
 
     if wiring.can_read_pdf():
-        return Check("documents", State.OK, "the abuse gate reads PDF, DOCX, HTML and text files")
+        return Check("documents", CheckState.OK, "the abuse gate reads PDF, DOCX, HTML and text files")
     used = bool(settings.abuse_gate) or any(name.startswith("ABUSE_") for name in os.environ)
     said = f"{wiring.PDF_READER} is not installed: the abuse gate cannot read PDF files"
-    return Check("documents", State.WARN if used else State.SKIP, said, wiring.INSTALL_PDF_READER)
+    return Check("documents", CheckState.WARN if used else CheckState.SKIP, said, wiring.INSTALL_PDF_READER)
 
 
-def _embedded(adapter: str, settings: Settings) -> Check:
+def _check_embedded(adapter: str, settings: Settings) -> Check:
     """Whether the judge without a network is there and whole; nobody has to have it who does not name it."""
     from lockgate.verifiers import embedded_judge as embedded
 
@@ -429,43 +436,45 @@ def _embedded(adapter: str, settings: Settings) -> Check:
     absent = embedded.missing_packages()
     if absent and embedded.shipped_files().pin and not named:
         why = f"not installed: {' and '.join(absent)}"
-        return Check("embedded", State.SKIP, f"{why}; it judges in Tier 2 without a network or a key", embedded.INSTALL)
+        return Check(
+            "embedded", CheckState.SKIP, f"{why}; it judges in Tier 2 without a network or a key", embedded.INSTALL
+        )
     if not embedded.shipped_files().pin and not named:
-        return Check("embedded", State.SKIP, "this installation has no model")
+        return Check("embedded", CheckState.SKIP, "this installation has no model")
     about = embedded.verify()
     size = sum(size for _, size in about.files.values()) / 1e6
     used = "judges in Tier 2" if settings.policy.triage_model in ("", "embedded") else "not used in Tier 2"
     return Check(
         "embedded",
-        State.OK,
+        CheckState.OK,
         f"{about.name}, {size:.1f} MB, intact; {used}, preset {settings.policy.judge_preset}",
     )
 
 
-def _key(settings: VerifierSettings) -> Check:
+def _check_key(settings: VerifierSettings) -> Check:
     from lockgate.settings.key_files import key_file_warning
 
     keys = settings.keys
     if not keys:
-        return Check("key", State.OK, f"none, and {settings.adapter} does not need one")
+        return Check("key", CheckState.OK, f"none, and {settings.adapter} does not need one")
     for file in keys.files():
         why, hint = key_file_warning(file)
         if why:
-            return Check("key", State.WARN, f"{file} {why}", hint)
+            return Check("key", CheckState.WARN, f"{file} {why}", hint)
     said = ["one for everybody" if keys.key() else "none for everybody"]
     said += [f"{len(keys.tenants)} for tenants"] if keys.tenants else []
     said += [f"{len(keys.files())} in files, read at each question"] if keys.files() else []
-    return Check("key", State.OK, ", ".join(said))
+    return Check("key", CheckState.OK, ", ".join(said))
 
 
-def _foreign_key(spec: str, tenant: str, verifier: VerifierSettings, found: list[KeySource]) -> Check:
+def _check_custom_key(spec: str, tenant: str, verifier: VerifierSettings, found: list[KeySource]) -> Check:
     """The key that a program's own source gives, asked for as the adapter asks: in a thread, which may hang."""
     from concurrent.futures import Future
     from threading import Thread
 
     from lockgate.settings.key_files import is_key
 
-    source = _source(spec)
+    source = _load_key_source(spec)
     future: Future[object] = Future()
 
     def fetch() -> None:
@@ -479,18 +488,22 @@ def _foreign_key(spec: str, tenant: str, verifier: VerifierSettings, found: list
     try:
         key = future.result(MOST_KEY_S)
     except TimeoutError:
-        return Check("key", State.FAIL, f"the source of keys did not answer in {MOST_KEY_S:.0f} s", "ask it by hand")
+        return Check(
+            "key", CheckState.FAIL, f"the source of keys did not answer in {MOST_KEY_S:.0f} s", "ask it by hand"
+        )
     except RuntimeError as error:
-        return Check("key", State.FAIL, f"the source of keys raised {error}", f"call its `key({tenant!r})` by hand")
+        return Check(
+            "key", CheckState.FAIL, f"the source of keys raised {error}", f"call its `key({tenant!r})` by hand"
+        )
     if not is_key(key) and (key != "" or verifier.key_needed):
         what = "no key" if key == "" else "something that is no key"
         hint = "it has to return one line of visible ASCII, or nothing where no key is needed"
-        return Check("key", State.FAIL, f"the source of keys gave {what} for {whose}", hint)
+        return Check("key", CheckState.FAIL, f"the source of keys gave {what} for {whose}", hint)
     found.append(source)
-    return Check("key", State.OK, f"from the source of keys, for {whose}")
+    return Check("key", CheckState.OK, f"from the source of keys, for {whose}")
 
 
-def _source(spec: str) -> KeySource:
+def _load_key_source(spec: str) -> KeySource:
     """The object that `module:name` names, or a new one of the class; its module is imported."""
     import os
     import sys
@@ -518,7 +531,7 @@ def _source(spec: str) -> KeySource:
     return source  # type: ignore[return-value]
 
 
-def _endpoint(
+def _check_endpoint(
     verifier: VerifierSettings, settings: Settings, tenant: str, source: list[KeySource], reported: list[str]
 ) -> Check:
     """One question through the very adapter that requests would go through."""
@@ -533,19 +546,19 @@ def _endpoint(
         verifier,
         assemble.scanner_from_settings(settings),
         keys=source[0] if source else None,
-        wrap_provider=lambda provider: Heard(provider, reported),
+        wrap_provider=lambda provider: DateRecorder(provider, reported),
     )
     assert isinstance(adapter, RemoteAdapter)  # noqa: S101 - the caller has looked
     try:
         if not (tenant or source or verifier.keys.key()) and verifier.keys.tenants:
             # Where every tenant has a key of its own and nobody else has any, one of theirs has to do.
             tenant = verifier.keys.tenants[0]
-        return endpoint_check(adapter.examine({"prompt_text": HARMLESS}, tenant=tenant), verifier.endpoint)
+        return check_from_assessment(adapter.examine({"prompt_text": HARMLESS}, tenant=tenant), verifier.endpoint)
     finally:
         adapter.close()
 
 
-def _judges(settings: Settings, reported: list[str], *, read: bool, offline: bool) -> Iterator[Check]:
+def _check_judges(settings: Settings, reported: list[str], *, read: bool, offline: bool) -> Iterator[Check]:
     from lockgate import assemble
     from lockgate.core.ruling.pipeline import Stage
 
@@ -561,19 +574,19 @@ def _judges(settings: Settings, reported: list[str], *, read: bool, offline: boo
         ),
     ):
         if not read:
-            yield Check(name, State.SKIP, "the configuration has to be fixed first")
+            yield Check(name, CheckState.SKIP, "the configuration has to be fixed first")
         elif model == "none":
-            yield Check(name, State.SKIP, f"switched off: {key} is `none`")
+            yield Check(name, CheckState.SKIP, f"switched off: {key} is `none`")
         elif stage is Stage.TRIAGE and (model == "embedded" or (not model and assemble.is_embedded_installed())):
-            yield _settled(name, lambda: _embedded_judge(settings))
+            yield _run_check(name, lambda: _check_embedded_judge(settings))
         elif not model:
-            yield Check(name, State.SKIP, f"no model: {key} is not set")
+            yield Check(name, CheckState.SKIP, f"no model: {key} is not set")
         else:
-            judge = _Judge(name, model, stage, timeout_s)
-            yield _settled(name, lambda judge=judge: _judge(judge, settings, reported, offline=offline))  # type: ignore[misc]
+            judge = _ConfiguredJudge(name, model, stage, timeout_s)
+            yield _run_check(name, lambda judge=judge: _check_judge(judge, settings, reported, offline=offline))  # type: ignore[misc]
 
 
-class _Judge(NamedTuple):
+class _ConfiguredJudge(NamedTuple):
     """A judge as the configuration names it."""
 
     name: str
@@ -582,7 +595,7 @@ class _Judge(NamedTuple):
     timeout_s: float | None
 
 
-def _judge(judge: _Judge, settings: Settings, reported: list[str], *, offline: bool) -> Check:
+def _check_judge(judge: _ConfiguredJudge, settings: Settings, reported: list[str], *, offline: bool) -> Check:
     """One harmless case through the very judge that a gate would ask."""
     import logging
     from time import perf_counter
@@ -594,20 +607,22 @@ def _judge(judge: _Judge, settings: Settings, reported: list[str], *, offline: b
     chosen = assemble.judge_settings(settings, judge.model)
     where = f"{chosen.adapter}/{chosen.model} at {chosen.endpoint}"
     if chosen.key_needed and not chosen.keys.key():
-        return Check(judge.name, State.FAIL, f"{where}: there is no key for everybody", "judges use no tenant's key")
+        return Check(
+            judge.name, CheckState.FAIL, f"{where}: there is no key for everybody", "judges use no tenant's key"
+        )
     if offline:
-        return Check(judge.name, State.OK, f"{where}; not asked: --offline")
+        return Check(judge.name, CheckState.OK, f"{where}; not asked: --offline")
     logging.getLogger("lockgate").addHandler(logging.NullHandler())
     asked = assemble.judge_from_settings(
-        settings, judge.model, judge.timeout_s, wrap_provider=lambda provider: Heard(provider, reported)
+        settings, judge.model, judge.timeout_s, wrap_provider=lambda provider: DateRecorder(provider, reported)
     )
     case = JudgeCase(goal=HARMLESS, tool="opening_hours", arguments='{"day": "tomorrow"}', risk="low")
     began = perf_counter()
     opined = asked.opine(Inquiry(judge.stage, case))
-    return judge_check(judge.name, opined.opinion, where, perf_counter() - began)
+    return check_from_opinion(judge.name, opined.opinion, where, perf_counter() - began)
 
 
-def _embedded_judge(settings: Settings) -> Check:
+def _check_embedded_judge(settings: Settings) -> Check:
     """One harmless call through the embedded judge; it is no endpoint, and is asked with --offline as well."""
     import logging
     from time import perf_counter
@@ -626,36 +641,36 @@ def _embedded_judge(settings: Settings) -> Check:
     evidence = Evidence(("We open at nine every day.",), facts)
     began = perf_counter()
     opined = judge.opine(Inquiry(Stage.TRIAGE, case, evidence))
-    return judge_check("triage", opined.opinion, judge.name, perf_counter() - began)
+    return check_from_opinion("triage", opined.opinion, judge.name, perf_counter() - began)
 
 
-def judge_check(name: str, opinion: Opinion, where: str, took_s: float) -> Check:
-    from lockgate.cli.reasons import TOLD
-    from lockgate.cli.terminal import duration
+def check_from_opinion(name: str, opinion: Opinion, where: str, took_s: float) -> Check:
+    from lockgate.cli.reasons import REASON_TEXTS
+    from lockgate.cli.terminal import format_duration
     from lockgate.core.ruling.opinions import Ruling, Silent, Triage
     from lockgate.core.vocabulary import Action
 
-    took = duration(took_s * 1e6)
+    took = format_duration(took_s * 1e6)
     match opinion:
         case Triage(suspicious=False) | Ruling(action=Action.CONTINUE):
-            return Check(name, State.OK, f"{where} answered in {took}")
+            return Check(name, CheckState.OK, f"{where} answered in {took}")
         case Triage() | Ruling():
             return Check(
                 name,
-                State.WARN,
+                CheckState.WARN,
                 f"{where} answered in {took}, and would not let a harmless call run",
                 "this judge will hold up ordinary work: choose another model",
             )
-        case Silent(why=why) if why in TOLD:
+        case Silent(why=why) if why in REASON_TEXTS:
             reason = str(why)
         case _:
             reason = "odd-answer"
-    told = TOLD[reason]
-    state = State.WARN if reason == "rate-limited" else State.FAIL
-    return Check(name, state, f"{where}: {reason}: {told.said} ({took})", told.todo)
+    told = REASON_TEXTS[reason]
+    state = CheckState.WARN if reason == "rate-limited" else CheckState.FAIL
+    return Check(name, state, f"{where}: {reason}: {told.meaning} ({took})", told.advice)
 
 
-class Heard:
+class DateRecorder:
     """A provider that also notes what time its server says it is."""
 
     def __init__(self, provider: Provider, dates: list[str]) -> None:
@@ -679,43 +694,43 @@ class Heard:
         return self._provider.answer(question, reply)
 
 
-def endpoint_check(found: Assessment, endpoint: str) -> Check:
-    from lockgate.cli.reasons import TOLD
-    from lockgate.cli.terminal import duration
+def check_from_assessment(found: Assessment, endpoint: str) -> Check:
+    from lockgate.cli.reasons import REASON_TEXTS
+    from lockgate.cli.terminal import format_duration
 
-    took = duration(found.latency_ms * 1000)
+    took = format_duration(found.latency_ms * 1000)
     if found.reason == "provider" and found.verdict == "safe":
-        return Check("endpoint", State.OK, f"{endpoint} answered in {took}")
+        return Check("endpoint", CheckState.OK, f"{endpoint} answered in {took}")
     if found.reason.startswith("provider"):
         return Check(
             "endpoint",
-            State.WARN,
+            CheckState.WARN,
             f"{endpoint} answered in {took}, and called a harmless question {found.verdict}",
             "verdicts of this model will be worth little: choose another one",
         )
-    told = TOLD[found.reason]
+    told = REASON_TEXTS[found.reason]
     # Everything else is as it should be, and it passes by itself.
-    state = State.WARN if found.reason == "rate-limited" else State.FAIL
-    return Check("endpoint", state, f"{endpoint}: {found.reason}: {told.said} ({took})", told.todo)
+    state = CheckState.WARN if found.reason == "rate-limited" else CheckState.FAIL
+    return Check("endpoint", state, f"{endpoint}: {found.reason}: {told.meaning} ({took})", told.advice)
 
 
-_STYLES = {State.OK: "green", State.WARN: "bold yellow", State.FAIL: "bold red", State.SKIP: "dim"}
+_STYLES = {CheckState.OK: "green", CheckState.WARN: "bold yellow", CheckState.FAIL: "bold red", CheckState.SKIP: "dim"}
 
 
-def _lines() -> Callable[[Check], None]:
+def _line_printer() -> Callable[[Check], None]:
     from rich.text import Text
 
-    from lockgate.cli.terminal import console, visible
+    from lockgate.cli.terminal import make_console, make_visible
 
-    screen = console()
+    screen = make_console()
 
     def show(check: Check) -> None:
         line = Text.assemble(
-            (f"{check.state.value:<4}", _STYLES[check.state]), f"  {check.name:<13}  ", visible(check.said)
+            (f"{check.state.value:<4}", _STYLES[check.state]), f"  {check.name:<13}  ", make_visible(check.said)
         )
         screen.print(line, soft_wrap=True)
         if check.hint:
-            screen.print(Text.assemble((f"{'':<21}hint: ", "dim"), visible(check.hint)), soft_wrap=True)
+            screen.print(Text.assemble((f"{'':<21}hint: ", "dim"), make_visible(check.hint)), soft_wrap=True)
         screen.file.flush()
 
     return show
