@@ -1,4 +1,8 @@
-"""Settings to a gate or an adapter: the only importer of concrete parts, and owner of the compiled rules on disk."""
+"""The composition root: from settings to a gate, a host, a judge, an adapter or a journal.
+
+This is the only module that chooses concrete stores and providers. From top to bottom: gates and hosts, judges, stores,
+the journal, adapters, and the cache of compiled rules.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +47,7 @@ if TYPE_CHECKING:
     from lockgate.verifiers.embedded_judge import EmbeddedJudge
     from lockgate.verifiers.model_judge import ModelJudge
 
-    # Somebody who listens to what a provider says.
+    # Wraps a provider, for a command that shows what the provider says.
     Hearing = Callable[[Provider], Provider]
 
 TRIAGE_KEY, SUPERVISOR_KEY = "security.verification.triage_model", "supervision.model"
@@ -54,7 +58,7 @@ _MAX_CACHED = 64 * 1024 * 1024
 
 
 def settings_from_environment(path: str | None = None) -> Settings:
-    """The configuration in force here and now, every file and variable read once."""
+    """Return the configuration of this process; each file and variable is read once."""
     return discover_settings(Path(path) if path is not None else None, check_pattern=check_pattern)
 
 
@@ -63,7 +67,7 @@ def gate_from_config(path: str | None = None) -> Gate:
 
 
 def gate_from_settings(settings: Settings, *, keep_records: bool = True) -> Gate:
-    """A gate with the judges and stores of these settings; `keeps` False leaves no trace, as a replay must not."""
+    """Return a gate with the judges and stores of these settings; without `keep_records` it leaves no trace."""
     supervision, policy = settings.supervision, settings.policy
     journal = journal_from_settings(settings) if keep_records else None
     return Gate(
@@ -86,14 +90,14 @@ def host_from_config(path: str | None = None) -> Host:
 
 
 def host_from_settings(settings: Settings) -> Host:
-    """A gate with its sessions, as the service and the plugs use it."""
+    """Return a gate with its sessions, for the service and the hosts' plugs."""
     from lockgate.sessions import Host
 
     return Host(gate_from_settings(settings), sessions_from_settings(settings), keep_days=settings.server.keep_days)
 
 
 def sessions_from_settings(settings: Settings) -> SessionStore:
-    """Where sessions are kept: in the database of these settings, else in the user's state directory."""
+    """Return the session store: the database of these settings, else a file in the user's state directory."""
     if settings.server.database:
         from lockgate.sessions.stores.postgres import PostgresSessions
 
@@ -106,10 +110,10 @@ def sessions_from_settings(settings: Settings) -> SessionStore:
 
 
 def triage_from_settings(settings: Settings) -> Judge | None:
-    """Who judges in Tier 2. Where nobody is named the embedded judge does, if it is there.
+    """Return the judge of Tier 2: the named model, else the embedded judge if it is installed.
 
-    One that was named has to be whole, and is looked at here. One that nobody named is found out at its first question,
-    which then counts as unanswered: an installation that is damaged must not keep every program from starting.
+    An embedded judge that the settings name is verified here. One that they do not name is loaded with its first
+    question, which counts as unanswered if it fails: a damaged installation must not keep every program from starting.
     """
     name = settings.policy.triage_model
     if name not in ("", EMBEDDED):
@@ -128,7 +132,7 @@ def triage_from_settings(settings: Settings) -> Judge | None:
 def is_embedded_installed() -> bool:
     from lockgate.verifiers import embedded_model as embedded
 
-    # Without a model there is nothing to load the rest for.
+    # Without a model the judge's module need not be loaded.
     if not embedded.PIN:
         return False
     from lockgate.verifiers.embedded_judge import is_installed
@@ -143,7 +147,7 @@ def embedded_from_settings(settings: Settings) -> EmbeddedJudge:
 
 
 def _judge_for_key(settings: Settings, key: str, name: str, timeout_s: float | None = None) -> ModelJudge | None:
-    """The judge that a key of the configuration names; what is wrong with it is said under that key."""
+    """Return the judge that a configuration key names; errors name the key."""
     if name in ("", NO_JUDGE):
         return None
     try:
@@ -153,7 +157,7 @@ def _judge_for_key(settings: Settings, key: str, name: str, timeout_s: float | N
 
 
 def models_from_settings(settings: Settings) -> dict[str, ModelName]:
-    """The models that the configuration names, by its keys, resolved; nothing of the environment is needed."""
+    """Return the resolved models that the configuration names, by key; the environment is not read."""
     from lockgate.core.judging.model_names import parse_aliases, resolve_model
 
     named = {TRIAGE_KEY: settings.policy.triage_model, SUPERVISOR_KEY: settings.policy.supervisor_model}
@@ -171,7 +175,7 @@ def models_from_settings(settings: Settings) -> dict[str, ModelName]:
 def judge_from_settings(
     settings: Settings, name: str, timeout_s: float | None = None, *, wrap_provider: Hearing | None = None
 ) -> ModelJudge:
-    """The model of this name as a judge; its key, endpoint and limits come from the environment."""
+    """Return the model of this name as a judge; its key, endpoint and limits come from the environment."""
     from lockgate.verifiers.model_judge import ModelJudge
 
     chosen = judge_settings(settings, name)
@@ -183,7 +187,7 @@ def judge_from_settings(
 
 
 def judge_settings(settings: Settings, name: str) -> VerifierSettings:
-    """Who this name means, and what the environment says about them; InvalidConfig if they could not judge."""
+    """Return the environment's settings for the model of this name; raise InvalidConfig if it cannot judge calls."""
     from lockgate.core.judging.model_names import parse_aliases, resolve_model
     from lockgate.settings.verifiers import settings_for_model
 
@@ -206,7 +210,7 @@ def _price(lines: tuple[str, ...], name: str, tokens_in: int, tokens_out: int) -
 
 
 def ledger_from_settings(settings: Settings) -> FileLedger | None:
-    """Where this installation counts its rulings."""
+    """Return the file that counts this installation's rulings; None without a state directory."""
     from lockgate.gate.ledger import FileLedger
 
     return None if settings.state_dir is None else FileLedger(settings.state_dir / "ledger.jsonl")
@@ -217,7 +221,7 @@ def _has_place_for_approvals(settings: Settings) -> bool:
 
 
 def approvals_from_settings(settings: Settings, journal: recording.JournalWriter | None = None) -> SqliteApprovals:
-    """The questions that wait for a person, where sessions are kept; with a journal, none changes unrecorded."""
+    """Return the approvals store beside the sessions; with a journal, every change is recorded."""
     from lockgate.gate.approvals_sqlite import SqliteApprovals
 
     if settings.server.database:
@@ -232,9 +236,9 @@ def approvals_from_settings(settings: Settings, journal: recording.JournalWriter
 
 
 class JournalFiles(NamedTuple):
-    """Where the journal is: its log, a file or the URL of a database, and the file of its first key.
+    """The journal's log, a file or the URL of a database, and the file of its first key.
 
-    The keys it was rotated to lie beside that one, with `.2`, `.3` and so on behind its name.
+    Later keys lie beside the first one; their names end in `.2`, `.3` and so on.
     """
 
     log: Path | str
@@ -242,32 +246,32 @@ class JournalFiles(NamedTuple):
 
     @property
     def witnessed(self) -> Path:
-        """The newest head that a witness has cosigned: a log that does not contain it was rolled back."""
+        """The file with the newest cosigned head: a log that does not contain this head was rolled back."""
         return self.key.with_suffix(".witnessed")
 
     @property
     def note(self) -> Path:
-        """Which settings were recorded last."""
+        """The file that notes which settings were recorded last."""
         return self.key.with_suffix(".policy")
 
     @property
     def new_key(self) -> Path:
-        """The first key, until the log has been begun under it."""
+        """The file of the first key until the log is begun with it."""
         return self.key.with_name(f"{self.key.name}.new")
 
     def key_files(self) -> list[Path]:
-        """The files of all keys that are there, oldest first."""
+        """Return the existing key files, oldest first."""
         return list_key_files(self.key)
 
     def next_key(self) -> Path:
-        """Where the key belongs that the journal is rotated to next."""
+        """Return the file for the key of the next rotation."""
         last = self.key_files()[-1:]
         number = int(last[0].suffix[1:]) if last and last[0] != self.key else 1
         return self.key.with_name(f"{self.key.name}.{number + 1}")
 
 
 def journal_files(settings: Settings) -> JournalFiles:
-    """Where these settings want the journal; JournalUnavailable where there is no folder for it."""
+    """Return where these settings put the journal; raise JournalUnavailable if there is no folder for it."""
     path, state = settings.audit.log_path, settings.state_dir
     shared = path.startswith(POSTGRES)
     if state is None and (shared or not path):
@@ -275,19 +279,19 @@ def journal_files(settings: Settings) -> JournalFiles:
             "there is no folder to keep the journal in", hint="set HOME or XDG_STATE_HOME, or `security.audit.log_path`"
         )
     if shared and state is not None:
-        # A key of its own: the same name on two logs would look like one log with two histories.
+        # A key of its own: one key under two logs would look like one log with two histories.
         return JournalFiles(path, state / "postgres.key")
     log = Path(path) if path or state is None else state / "journal.db"
     return JournalFiles(log, path_beside_log(log, ".key"))
 
 
 def log_from_settings(settings: Settings) -> Journal:
-    """The journal itself, opened anew: for whoever proves, prunes or rotates. Close it when done."""
+    """Return the journal, newly opened, for commands that prove, prune or rotate; the caller closes it."""
     return _open_log(settings)[0]
 
 
 def _open_log(settings: Settings) -> tuple[Journal, str]:
-    """The journal, and the name that it began under."""
+    """Return the journal and the origin that it began with."""
     from lockgate.journal import keys
     from lockgate.journal.journal import Journal
 
@@ -317,7 +321,7 @@ def _open_log(settings: Settings) -> tuple[Journal, str]:
             if not shards:
                 if files.key_files():
                     raise _lost_log_error(files)
-                # Nobody else is here. One that is left over has signed nothing that was kept.
+                # This process holds the writers' lock. A leftover key has signed nothing that was stored.
                 with suppress(OSError):
                     files.new_key.unlink()
                 begun = made(keys.create(files.new_key, f"lockgate/{os.urandom(4).hex()}"))
@@ -334,7 +338,7 @@ def _open_log(settings: Settings) -> tuple[Journal, str]:
 
 
 def _first_signer(files: JournalFiles, vkey: str) -> Signer | None:
-    """The log's first key, which gets its name when the log has been begun under it: by whoever comes first."""
+    """Return the log's first key, and give its file the final name: the first process to come by does this."""
     from lockgate.journal import keys
 
     with suppress(LockgateError):
@@ -361,7 +365,7 @@ def _lost_log_error(files: JournalFiles) -> JournalUnavailable:
 
 
 def _raise_missing_key(files: JournalFiles, vkey: str) -> Signer:
-    """Why there is none: a new key could not go on with this log, and would stand in the way of the right one."""
+    """Raise why there is no key: a new one could not continue this log, and would hide the right one."""
     from lockgate.journal import keys
 
     hint = "bring the key back from a copy; or move the log away, and a new one begins"
@@ -369,7 +373,7 @@ def _raise_missing_key(files: JournalFiles, vkey: str) -> Signer:
         hint = "copy the key, by a safe way, from the host that began the log: docs/how-to/audit.md, Several hosts"
     found = files.key_files()
     for path in found:
-        # What is wrong with a key that is there but cannot be used.
+        # Raises what is wrong with an existing key.
         keys.load(path)
     which = f"; it needs {quoted(vkey, 120)}" if found else ""
     raise JournalUnavailable(
@@ -378,7 +382,7 @@ def _raise_missing_key(files: JournalFiles, vkey: str) -> Signer:
 
 
 def _log_name(files: JournalFiles) -> str:
-    # The address of a database may name people and machines.
+    # A database URL may name users and machines.
     return "the database" if isinstance(files.log, str) else quoted(files.log, 200)
 
 
@@ -395,11 +399,11 @@ def _witnessed_heads(path: Path) -> list[bytes]:
 
 
 def _find_signer(files: JournalFiles, vkey: str) -> Signer | None:
-    """The key of ours that this log goes on under, whichever file it is in."""
+    """Return the key with which this log continues, from any of the key files."""
     from lockgate.journal import keys
 
     for path in reversed(files.key_files()):
-        # One that cannot be read is not the one we can sign with.
+        # A key that cannot be read cannot sign.
         with suppress(LockgateError):
             signer = keys.load(path)
             if signer.key.vkey == vkey:
@@ -408,9 +412,9 @@ def _find_signer(files: JournalFiles, vkey: str) -> Signer | None:
 
 
 def journal_from_settings(settings: Settings) -> recording.JournalWriter | None:
-    """Where a gate of these settings records its rulings; None only where the operator has switched the journal off.
+    """Return where a gate of these settings records its rulings; None only if the operator switched the journal off.
 
-    Nothing is opened before the first ruling. A place that cannot be used is then JournalUnavailable, each time.
+    Nothing is opened before the first ruling. An unusable place then raises JournalUnavailable for each ruling.
     """
     audit = settings.audit
     if not audit.enabled:
@@ -452,7 +456,7 @@ _SOFTWARE = f"lockgate/{__version__}"
 
 
 def settings_hash(settings: Settings) -> str:
-    """One hash over all that decides how calls are ruled on and recorded, and over which program does."""
+    """Return one hash over all settings that decide how calls are ruled on and recorded, and the program's version."""
 
     def plain(value: object) -> object:
         return dict(value) if isinstance(value, Mapping) else str(value)
@@ -467,7 +471,7 @@ def settings_hash(settings: Settings) -> str:
     return f"sha256:{sha256(json.dumps(said, sort_keys=True, default=plain).encode()).hexdigest()}"
 
 
-# One per log and process, however many gates there are: their records then share commits, signatures and a thread.
+# One per log and process: the records of all gates share commits, signatures and a thread.
 _logs: dict[tuple[JournalFiles, AuditSettings], tuple[recording.OpenedJournal, Callable[[], None]]] = {}
 _logs_lock = Lock()
 
@@ -500,7 +504,7 @@ def _shared_log(settings: Settings) -> recording.OpenedJournal:
 
 
 def close_journals() -> None:
-    """Sign and close the journals that gates of this process have opened. The end of the process does it as well."""
+    """Sign and close the journals that gates of this process have opened; also done at exit."""
     with _logs_lock:
         while _logs:
             _logs.popitem()[1][1]()
@@ -513,10 +517,10 @@ def scanner_from_settings(settings: Settings) -> Scanner:
 def adapter_from_env(
     environ: Mapping[str, str] | None = None, *, keys: KeySource | None = None
 ) -> LocalRuleAdapter | RemoteAdapter | EmbeddedAdapter:
-    """The adapter that the environment names, with the rules of the configuration in force here."""
+    """Return the adapter that the environment names, with the rules of this process's configuration."""
     from lockgate.settings.verifiers import verifier_settings_from_env
 
-    # The verifier's settings first: they are quicker to refuse than rules are to compile.
+    # The verifier's settings first: refusing them is quicker than compiling rules.
     verifier = verifier_settings_from_env(environ, keys_elsewhere=keys is not None)
     settings = discover_settings(environ=environ, check_pattern=check_pattern)
     scanner = scanner_from_settings(settings)
@@ -532,7 +536,7 @@ def adapter_from_settings(
     wrap_provider: Hearing | None = None,
     preset: str = "balanced",
 ) -> LocalRuleAdapter | RemoteAdapter | EmbeddedAdapter:
-    # Imported here: a gate, and the command that hosts start for every call, need none of it.
+    # Imported here: a gate, and the command that hosts start for every call, do not need it.
     from lockgate.verifiers.adapters import EmbeddedAdapter, LocalRuleAdapter, RemoteAdapter
 
     if settings.adapter == "none":
@@ -595,11 +599,11 @@ def provider_from_settings(settings: VerifierSettings) -> Provider:
 
 
 def cached_scanner(rules: tuple[Rule, ...], folder: Path | None) -> Scanner:
-    """The rules compiled, from the cache where one of ours is there and intact; a cache that fails costs only time.
+    """Return the compiled rules, from the cache if it is intact; a cache that fails costs only time.
 
-    Loading takes a fraction of a millisecond and compiling takes seconds, so a command that hosts start for
-    every call needs this. Whoever can write the file decides what the rules match: it is read only when it and
-    its folder belong to us and nobody else can write them, and only when its digest is right.
+    Loading takes a fraction of a millisecond and compiling takes seconds, so a command that hosts start for every call
+    needs this. A user who can write the file decides what the rules match. So it is read only if this user owns it and
+    its folder, no other user can write them, and its digest is right.
     """
     if folder is None:
         return Scanner(rules)
@@ -609,7 +613,7 @@ def cached_scanner(rules: tuple[Rule, ...], folder: Path | None) -> Scanner:
         try:
             return Scanner(rules, compiled=compiled)
         except hyperscan.HyperscanError:
-            pass  # made on another processor or damaged in a way its digest does not show: make it anew
+            pass  # made on another processor, or damaged unseen by its digest: compile again
     scanner = Scanner(rules)
     _write_cache(file, scanner.dump())
     return scanner
@@ -619,7 +623,7 @@ def _cache_key(rules: tuple[Rule, ...]) -> str:
     parts = [
         str(getattr(hyperscan, "__version__", "")),
         *(f"{flags}:{pattern}" for pattern, flags in rule_expressions(rules) + cue_expressions()),
-        # Which of them are compiled apart.
+        # Which rules are compiled separately.
         *(rule.id for rule in rules if rule.beyond_ascii),
         str(BEYOND_ASCII),
     ]

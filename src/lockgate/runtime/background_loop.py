@@ -1,8 +1,8 @@
-"""An event loop on a daemon thread of its own, for work that must not depend on anybody else's loop or thread.
+"""An event loop on a daemon thread of its own, for work that must not depend on a caller's loop or thread.
 
-It is made to be lost: the process may fork, exit, or close every file it did not open, and the thread may die. What
-remains true is that `alive` says so, that nobody waits for it for ever, and that a forked child lets go of the
-parent's connections without touching them.
+The loop can be lost: the process may fork, exit, or close every file it did not open, and the thread may die. Then
+`alive` says so, no caller waits for ever, and a forked child closes its copies of the parent's connections without
+ending them.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from contextvars import ContextVar
 from typing import Any
 from weakref import WeakSet
 
-# How long the thread gives work that was cancelled to end, when it stops.
+# How long cancelled tasks may take to end when the thread stops.
 UNWIND_S = 0.5
 
-# The connections opened on behalf of whoever set this: asked for by name, because the HTTP library forgets the
-# connection when a caller is cancelled in the middle of its TLS handshake.
+# The connections opened in the current context. The HTTP library forgets a connection when its caller is cancelled in
+# the middle of the TLS handshake; the client finds it here and aborts it.
 opened_connections: ContextVar[list[asyncio.BaseTransport] | None] = ContextVar("opened", default=None)
 
 
 class BackgroundLoop:
-    """A running loop. `ending` is awaited on it before it closes, `ended` called when it is gone, whatever happened."""
+    """A running loop. `ending` is awaited on it before it closes; `ended` is always called when it is gone."""
 
     def __init__(self, ending: Callable[[], Awaitable[None]], ended: Callable[[], None]) -> None:
         self._ending = ending
@@ -44,11 +44,11 @@ class BackgroundLoop:
 
     @property
     def alive(self) -> bool:
-        """Whether it takes more work; also asked on the loop itself."""
+        """Whether the loop takes more work; may be asked on the loop itself."""
         return not self._stopping and self._thread.is_alive() and self._pid == os.getpid()
 
     def call(self, function: Callable[..., object], *args: object) -> bool:
-        """Have `function` called on the loop, from any thread; False when the loop is gone.
+        """Call `function` on the loop, from any thread; return False if the loop is gone.
 
         Takes no lock: the garbage collector may bring a caller here in the middle of anything.
         """
@@ -59,7 +59,7 @@ class BackgroundLoop:
         return True
 
     def stop(self, wait_s: float = 0.0) -> None:
-        """Cancel what is under way and end the thread, waiting for it at most so long."""
+        """Cancel all tasks and end the thread; wait for it at most `wait_s`."""
         if self._pid != os.getpid():
             return
         self.call(self._loop.stop)
@@ -67,16 +67,16 @@ class BackgroundLoop:
             self._thread.join(wait_s)
 
     def close_inherited_files(self) -> None:
-        """In a forked child: close our copies of the parent's files, and nothing else.
+        """Close the child's copies of the parent's files, and nothing else.
 
-        The thread is not here, and the loop must not be closed: that would take the parent's connections out of the
-        kernel's poll set, which parent and child share.
+        The loop itself must not be closed: parent and child share the kernel's poll set, and closing the loop would
+        remove the parent's connections from it.
         """
         self._loop.close_sockets()
 
     def _run(self) -> None:
         try:
-            with suppress(BaseException):  # a callback that raised SystemExit, a file closed under us: it ends here
+            with suppress(BaseException):  # a callback raised SystemExit, or another thread closed our files
                 self._loop.run_forever()
             self._stopping = True
             self._loop.set_exception_handler(lambda _loop, _context: None)
@@ -100,10 +100,10 @@ class BackgroundLoop:
 
 
 class _SelectorLoop(asyncio.SelectorEventLoop):
-    """A loop that keeps hold of its sockets and resolves names without an executor.
+    """A loop that remembers its sockets and resolves names without an executor.
 
-    The interpreter waits for executor threads when it exits, and a lookup cannot be interrupted: a resolver that
-    hangs would hold up the exit. Lookups have daemon threads, one for each name at a time.
+    The interpreter waits for executor threads at exit, and a lookup cannot be interrupted: a hanging resolver would
+    delay the exit. Here each name is looked up in a daemon thread of its own.
     """
 
     def __init__(self) -> None:
@@ -115,25 +115,25 @@ class _SelectorLoop(asyncio.SelectorEventLoop):
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
         key = (host, port, *sorted(options.items()))
         lookup = self._lookups.get(key)
-        # The thread first: when none can be started nobody must find a lookup that never ends. Its result comes
-        # through the loop, so not before the next line.
+        # The thread first: if it cannot be started, no later caller may find a lookup that never ends. Its result
+        # arrives through the loop, so not before the next line.
         if lookup is None:
             threading.Thread(
                 target=self._resolve_in_thread, args=(key, host, port, options), name="lockgate-lookup", daemon=True
             ).start()
             lookup = self._lookups[key] = self.create_future()
-        # Shielded: the others who want this name still do when one of them is cancelled.
+        # Shielded: when one caller is cancelled, the others still wait for this name.
         return (await asyncio.shield(lookup))()
 
     def _resolve_in_thread(self, key: object, host: Any, port: Any, options: dict[str, Any]) -> None:
         try:
             found = socket.getaddrinfo(host, port, **options)
-        except Exception as error:  # noqa: BLE001 - raised again on the loop, for every caller who asked
+        except Exception as error:  # noqa: BLE001 - raised again on the loop, for every caller
             failure = error
             result = lambda: _raise(failure)  # noqa: E731
         else:
             result = lambda: found  # noqa: E731
-        with suppress(RuntimeError):  # the loop is gone, and so is whoever asked
+        with suppress(RuntimeError):  # the loop and its callers are gone
             self.call_soon_threadsafe(self._finish_lookup, key, result)
 
     def _finish_lookup(self, key: object, result: Callable[[], Any]) -> None:
@@ -144,8 +144,8 @@ class _SelectorLoop(asyncio.SelectorEventLoop):
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: Callable[[], Any], host: str, port: int, **_options: Any
     ) -> tuple[asyncio.Transport, Any]:
-        """To a numeric address, which is all the HTTP library asks for."""
-        # The protocol has to be said: asyncio turns off the wait for fuller packets, 40 ms of every request, only then.
+        """Connect to a numeric address; the HTTP library asks for no other kind."""
+        # With the protocol given, asyncio turns off the wait for fuller packets, which costs each request 40 ms.
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._sockets.add(sock)
@@ -170,5 +170,5 @@ class _SelectorLoop(asyncio.SelectorEventLoop):
 
 
 def _raise(error: Exception) -> Any:
-    # A fresh traceback every time: several callers may raise the one error.
+    # Without its traceback: several callers may raise this one error.
     raise error.with_traceback(None)

@@ -1,7 +1,7 @@
-"""One POST within caps: what is sent besides the request, how a reply is read, and what an error means.
+"""One POST with caps: which headers are added, how a reply is read, and what an error means.
 
-A reply is never followed elsewhere, never decompressed, and never larger than the caps; nothing is read from the
-environment, and nothing is kept from one reply for the next request.
+Redirects are not followed, replies are not decompressed and never exceed the caps. Nothing is read from the
+environment, and nothing of one reply is used for the next request.
 """
 
 from __future__ import annotations
@@ -23,34 +23,33 @@ if TYPE_CHECKING:
     import httpx2
 
 MAX_REPLY = 64 * 1024
-# A reply in pieces of a byte each would keep the loop that all questions share busy for seconds.
+# A reply in one-byte pieces would keep the shared loop busy for seconds.
 MAX_PIECES = 2_000
 MAX_HEADERS = 100
 MAX_HEADER_BYTES = 32 * 1024
-# Everything a server sends for one request, interim replies and framing included: those have no cap of their own.
+# All bytes of one request, with interim replies and framing, which have no cap of their own.
 MAX_RECEIVED = MAX_REPLY + 2 * MAX_HEADER_BYTES
-# Read in slices, between which others have their turn: what arrived together is parsed without a pause.
+# Bytes that arrived together are parsed without a pause: in slices, so that other tasks run in between.
 SLICE = 4096
 
-# Ours to set: another encoding would let a server compress, another length would end the request elsewhere.
+# Never taken from a provider: another encoding would let servers compress, another length would end the request early.
 _RESERVED_HEADERS = frozenset({"accept-encoding", "connection", "content-length", "host", "transfer-encoding"})
 
 _SENDABLE = re.compile(r"[!-~](?:[\t -~]*[!-~])?")
 
 _log = logging.getLogger("lockgate.verifier")
 
-# What the library tells of when it has a connection, and is about to send the question.
+# The library reports this event when it is connected and about to send the question.
 _CONNECTED = "http11.send_request_headers.started"
 
 
 async def post(
     transport: httpx2.AsyncBaseTransport, request: HttpRequest, left_s: float, connected: Callable[[], None]
 ) -> HttpReply | NoAnswer:
-    """Send a request and read its reply; raises what the library raises, for `why` to name.
+    """Send a request and read its reply; raise the library's errors, which `why_from_error` turns into reasons.
 
-    There is no time limit in here: one on each read would let a server drip its reply out for ever, so whoever
-    waits has to give up on the whole. `connected` is called when the question is about to be sent, `left_s` is what
-    the server is told about our patience.
+    The caller must set the deadline: a limit on each read would let a server drip its reply for ever. `connected` is
+    called when the question is about to be sent. `left_s` is sent to the server as our deadline.
     """
     import httpx2
 
@@ -63,7 +62,7 @@ async def post(
     headers += [("accept-encoding", "identity"), ("x-lockgate-deadline-ms", str(max(1, int(left_s * 1000))))]
     if not any(name.lower() == "user-agent" for name, _ in headers):
         headers.append(("user-agent", "lockgate"))
-    # The library refuses these too, and then logs the value, which is the key.
+    # The library refuses such headers too, but then logs the value, which is the key.
     if not all(_SENDABLE.fullmatch(value) and _SENDABLE.fullmatch(name) for name, value in headers):
         _log.warning("a request could not be sent: a header has characters that no header can have")
         return NoAnswer(NoAnswerReason.INTERNAL)
@@ -78,7 +77,7 @@ async def post(
 
 async def _read_reply(response: httpx2.Response) -> HttpReply | NoAnswer:
     status = response.status_code
-    # Any digit passes for a version in the library; one nobody has defined frames its body nobody knows how.
+    # The library accepts any digit as a version; an undefined version may frame its body in an unknown way.
     if response.extensions.get("http_version", b"HTTP/1.1") not in (b"HTTP/1.1", b"HTTP/1.0"):
         return NoAnswer(NoAnswerReason.MALFORMED_REPLY)
     if 300 <= status < 400:
@@ -89,37 +88,36 @@ async def _read_reply(response: httpx2.Response) -> HttpReply | NoAnswer:
     headers: dict[str, str] = {}
     for name, value in raw:
         headers.setdefault(name.decode("latin-1").lower(), value.decode("latin-1"))
-    # What a status alone says is still heard when the body cannot be: a busy proxy compresses its 503 all the same.
+    # The status of an error counts even if the body cannot be read: a busy proxy may compress its 503.
     good = 200 <= status < 300
     if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         return NoAnswer(NoAnswerReason.MALFORMED_REPLY) if good else HttpReply(status, headers, b"")
     body = bytearray()
-    # The raw stream: the library would decode what it finds, and there is no cap in front of its decoders.
+    # The raw stream: the library would decompress, and its decoders have no cap.
     async with aclosing(cast("AsyncGenerator[bytes]", aiter(cast("AsyncIterable[bytes]", response.stream)))) as chunks:
         pieces = 0
         async for chunk in chunks:
             body += chunk
             pieces += 1
-            if pieces % 64 == 0:  # those that arrived together come without a pause, and no timer would be heard
+            if pieces % 64 == 0:  # pieces that arrived together come without a pause, and would hold up all timers
                 await asyncio.sleep(0)
             if len(body) > MAX_REPLY or pieces > MAX_PIECES:
                 return NoAnswer(NoAnswerReason.REPLY_TOO_LARGE) if good else HttpReply(status, headers, b"")
     connection = response.extensions.get("network_stream")
     if connection is not None and (surplus := read_surplus(response)) != b"":
-        # The library would take it for the reply to the next question on this connection, which may be a tenant's
-        # who has nothing to do with this one.
+        # The library would take the surplus for the reply to the next question here, which may be another tenant's.
         await connection.aclose()
         if surplus is not None:
             return NoAnswer(NoAnswerReason.MALFORMED_REPLY)
     return HttpReply(status, headers, bytes(body))
 
 
-# Set in the tasks that ask for us, and nowhere else.
+# Set only in tasks that send our questions.
 _posting: ContextVar[bool] = ContextVar("posting", default=False)
 
 
 class _LibraryLogMute(logging.Filter):
-    """The library logs every header that comes back, and some servers send back what they were sent: the key."""
+    """Mute the library: it logs every reply header, and some servers send the key back in one."""
 
     def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002
         return not _posting.get()
@@ -129,14 +127,14 @@ _LIBRARY_LOG_MUTE = _LibraryLogMute()
 
 
 def _mute_library_logs() -> None:
-    # Each one: a logger's filter is not asked about what the loggers below it say.
+    # Each logger: a filter does not apply to the loggers below.
     for name in tuple(logging.root.manager.loggerDict):
         if name.partition(".")[0] in ("httpcore2", "httpx2"):
             logging.getLogger(name).addFilter(_LIBRARY_LOG_MUTE)
 
 
 def read_surplus(response: httpx2.Response) -> bytes | None:
-    """What a server sent after the end of its reply; None when the library hides it."""
+    """Return what a server sent after the end of its reply; None if the library hides it."""
     try:
         return cast(bytes, cast(Any, response.stream)._httpcore_stream._stream._connection._h11_state.trailing_data[0])
     except AttributeError:
@@ -144,7 +142,7 @@ def read_surplus(response: httpx2.Response) -> bytes | None:
 
 
 def why_from_error(error: Exception) -> NoAnswerReason:
-    """The reason for an error of `post`; the error itself may quote what was sent, and goes no further."""
+    """Return the reason for an error of `post`; the error itself may quote the question and must not be logged."""
     import httpx2
 
     if isinstance(error, _ReplyTooLarge):
@@ -152,7 +150,7 @@ def why_from_error(error: Exception) -> NoAnswerReason:
     if isinstance(error, httpx2.ConnectError) and _handshake_failed(error):
         return NoAnswerReason.TLS
     if isinstance(error, httpx2.RemoteProtocolError):
-        # The library has one error for a lost connection and for bytes that are not HTTP; only its words differ.
+        # The library has one error for a lost connection and for bytes that are not HTTP; only the message differs.
         lost = str(error).startswith(("Server disconnected", "peer closed connection"))
         return NoAnswerReason.NETWORK if lost else NoAnswerReason.MALFORMED_REPLY
     if isinstance(error, (httpx2.TransportError, OSError)) and not isinstance(
@@ -164,7 +162,7 @@ def why_from_error(error: Exception) -> NoAnswerReason:
 
 
 def _handshake_failed(error: BaseException | None) -> bool:
-    """Whether the handshake failed by what was said in it. A connection that just ended in it is the network's."""
+    """Return whether TLS refused the handshake; a connection that ended during it is a network error."""
     for _ in range(8):
         if error is None:
             return False
@@ -175,11 +173,11 @@ def _handshake_failed(error: BaseException | None) -> bool:
 
 
 def open_transport(in_flight: int, ca_file: str = "") -> httpx2.AsyncBaseTransport:
-    """Below the library's client: no cookies from one tenant's reply to another's, no proxies, no redirects."""
+    """Return a bare transport: without cookies (which one tenant could pass to another), proxies and redirects."""
     import httpx2
 
     _mute_library_logs()
-    # No limit on connections: the errands are limited, and a limit here would only be one more queue to be stuck in.
+    # No limit on connections: the questions are limited already, and this would be one more queue.
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=in_flight, keepalive_expiry=30.0)
     transport = httpx2.AsyncHTTPTransport(
         verify=tls_context(ca_file), trust_env=False, http2=False, retries=0, limits=limits
@@ -190,7 +188,7 @@ def open_transport(in_flight: int, ca_file: str = "") -> httpx2.AsyncBaseTranspo
 
 
 class _MeteredBackend:
-    """The library's connections to the world, each with a meter."""
+    """The library's network backend, with a byte limit on each connection."""
 
     def __init__(self, backend: Any) -> None:
         self._backend = backend
@@ -200,7 +198,7 @@ class _MeteredBackend:
 
 
 class _MeteredStream:
-    """A connection on which a request may be followed by so many bytes and no more."""
+    """A connection that accepts at most MAX_RECEIVED bytes after each request."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -233,9 +231,9 @@ class _ReplyTooLarge(Exception):
 
 @cache
 def tls_context(ca_file: str = "") -> ssl.SSLContext:
-    """Once per process: reading the certificates takes longer than many a deadline.
+    """Return the TLS context, made once per process: reading the certificates can take longer than a deadline.
 
-    With `ca_file`, the authorities in it are trusted, and no others: whoever has one of their own needs nobody else's.
+    With `ca_file`, only the authorities in that file are trusted.
     """
     try:
         import httpx2
@@ -243,7 +241,7 @@ def tls_context(ca_file: str = "") -> ssl.SSLContext:
         raise InvalidConfig(
             "asking a model provider needs the package `httpx2`", hint="pip install 'lockgate[providers]'"
         ) from None
-    # The library loads what it needs for asyncio with the first request, which would be the slowest by far.
+    # The library imports its asyncio backend with the first request, which would then be slow.
     with suppress(ImportError):
         import anyio._backends._asyncio  # noqa: F401
     if not ca_file:

@@ -1,7 +1,7 @@
-"""Somebody's JSON file, changed in one place: every other byte of it stays as it is.
+"""Change one place of a user's JSON file and leave every other byte as it is.
 
-Settings belong to the person who wrote them, with their own order, spacing and keys that we have never heard of. So an
-element is put in or taken out of the text itself, and what was put in and taken out again leaves no trace.
+The file belongs to its user, with its own order, spacing and unknown keys. So an element is inserted into or removed
+from the text itself, and inserting and removing it again leaves no trace.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BLANK = re.compile(r"[ \t\r\n]*")
 
 
 class JsonItem(NamedTuple):
-    """A member of an object or an element of an array (whose `key` is empty): where it is, and where its value is."""
+    """A member of an object, or an element of an array (`key` is empty): where it and its value are in the text."""
 
     key: str
     start: int
@@ -27,7 +27,7 @@ class JsonItem(NamedTuple):
 
 
 def parse_json_object(text: str) -> dict[str, object]:
-    """The object that the text is; a key that stands there twice is refused, for nobody knows which of them counts."""
+    """Return the object in the text; raise LockgateError for a duplicate key: readers disagree which one counts."""
     if text.startswith("\ufeff"):
         raise LockgateError(
             "this begins with a byte order mark, which is not JSON", hint="save it as UTF-8 without one"
@@ -55,7 +55,7 @@ def value_start(text: str) -> int:
 
 
 def iterate_items(text: str, place: int) -> Iterator[JsonItem]:
-    """What the object or array that begins at `place` holds, in its order."""
+    """Yield the items of the object or array that begins at `place`, in order."""
     opening, at = text[place], _past_blanks(text, place + 1)
     closing = "}" if opening == "{" else "]"
     while text[at] != closing:
@@ -75,7 +75,7 @@ def find_member(text: str, place: int, key: str) -> JsonItem | None:
 
 
 def insert_item(text: str, place: int, value: object, key: str = "") -> str:
-    """The text with one more member or element, last in the object or array that begins at `place`."""
+    """Return the text with one more item at the end of the object or array that begins at `place`."""
     there = list(iterate_items(text, place))
     unit = _indent_unit(text)
     empty = None if unit is None else _line_indent(text, place) + unit
@@ -94,7 +94,7 @@ def insert_item(text: str, place: int, value: object, key: str = "") -> str:
 
 
 def remove_item(text: str, place: int, at: int) -> str:
-    """The text without the item of this number in the object or array that begins at `place`."""
+    """Return the text without this item (by number) of the object or array that begins at `place`."""
     there = list(iterate_items(text, place))
     if len(there) == 1:
         return f"{text[: place + 1]}{text[_past_blanks(text, there[0].end) :]}"
@@ -114,13 +114,13 @@ def _line_indent(text: str, at: int) -> str:
 
 
 def _indent_of(text: str, at: int) -> str | None:
-    """The blanks before an item that has a line of its own; None for one that follows others on theirs."""
+    """Return the indentation of an item on its own line; None if other items stand before it on the line."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line if "\n" in text[:at] and not line.strip(" \t") else None
 
 
 def _indent_unit(text: str) -> str | None:
-    """What this file goes in by at each level; None where all of it is on one line."""
+    """Return the indentation per level in this file; None if it is all on one line."""
     if "\n" not in text.strip():
         return "  " if text.strip() in ("{}", "") else None
     found = re.search(r"\n([ \t]+)\S", text)

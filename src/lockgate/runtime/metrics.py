@@ -1,13 +1,12 @@
 """Every metric, its name given once, and its rendering as Prometheus text.
 
-The seed's names and ours: `verifier.requests_total` is `lockgate_verifier_requests_total`, `verifier.errors_total` is
-`lockgate_verifier_errors_total`, and `verifier.latency_ms` is `lockgate_verifier_latency_seconds`: Prometheus has no
-dots in names, and counts time in seconds.
+The contract's names and ours: `verifier.requests_total` is `lockgate_verifier_requests_total`,
+`verifier.errors_total` is `lockgate_verifier_errors_total`, and `verifier.latency_ms` is
+`lockgate_verifier_latency_seconds`: Prometheus has no dots in names, and counts time in seconds.
 
-Those of the abuse gate (`lockgate_gate_…`) stand apart, in `gate`: the contract has no names for them.
+The abuse gate's metrics (`lockgate_gate_…`) stand apart, in `gate`: the contract has no names for them.
 
-Labels have closed sets of values. A value outside its set is counted as `other`: whatever a client sends, a tenant's
-name among it, there is never one more series.
+Labels have closed sets of values. A value outside its set is counted as `other`, so that no client can create series.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ PROVIDERS = ("local", "openai", "anthropic", "azure", "compatible", "embedded", 
 OUTCOMES: tuple[str, ...] = (*get_args(Verdict), OTHER)
 ERRORS = (*(why.value for why in NoAnswerReason), OTHER)
 
-# The abuse gate's: what became of a request, why it was not passed on, what failed, and what its ladder notes.
+# The abuse gate: outcomes of requests, reasons for refusals, parts that failed, events of the ladder.
 GATE_OUTCOMES = (
     *("allowed", "unclear", "clarified", "denied", "locked", "quarantined", "slowed", "refused", "failed", "left"),
     OTHER,
@@ -41,7 +40,7 @@ GATE_REASONS = (
 GATE_PARTS = ("identity", "ladder", "parse", "artifacts", "verdict", "journal", OTHER)
 LADDER_EVENTS = ("evicted", "evicted-ban", "store-error", "bans-error", "unshared", "uncounted", OTHER)
 
-# From what the rules take to well past the default deadline of 1.5 s, which is a bound of its own.
+# From the time of the rules to well past the default deadline of 1.5 s, which is one of the bounds.
 LATENCY_SECONDS = (0.0001, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 120.0)
 
 # One lock for all metrics: each is held for less than a microsecond.
@@ -68,7 +67,7 @@ class Counter:
     def add(self, *values: str) -> None:
         try:
             with _lock:
-                # Nearly always: a series that is there was ours when it began.
+                # The common case: an existing series has known values.
                 self._values[values] += 1
         except (KeyError, TypeError):
             series = _series(self.labels, values)
@@ -97,7 +96,7 @@ class Histogram:
         self._sums: dict[tuple[str, ...], float] = {}
 
     def observe(self, value: float, *values: str) -> None:
-        # NaN would poison the sum for good, and a clock that went backwards is nobody's latency.
+        # NaN would spoil the sum for good, and a clock that went backwards gives no latency.
         seen = value if value >= 0 else 0.0
         place = bisect_left(self.bounds, seen)
         try:
@@ -127,7 +126,7 @@ class Histogram:
 
 
 class Metrics:
-    """What Lockgate counts. One of these for the process is `METRICS`; tests make their own."""
+    """All counters. The process uses `METRICS`; tests make their own."""
 
     def __init__(self) -> None:
         self.requests = Counter(
@@ -180,7 +179,7 @@ class Metrics:
         return (self.requests, self.latency, self.errors)
 
     def render(self) -> str:
-        """Everything in Prometheus' text format 0.0.4."""
+        """Return all metrics in Prometheus' text format 0.0.4."""
         lines: list[str] = []
         for metric in (*self.all, *self.gate):
             lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}", *metric.samples()]
@@ -192,7 +191,7 @@ NAMES = tuple(metric.name for metric in METRICS.all)
 
 
 def _series(labels: Mapping[str, tuple[str, ...]], values: tuple[str, ...]) -> tuple[str, ...]:
-    """The values as they are counted: the set's own strings, whoever claims to be equal to them, or `other`."""
+    """Return the label values to count under: the closed set's own strings, or `other`."""
     return tuple(
         known[known.index(value)] if value in known else OTHER
         for known, value in zip(labels.values(), values, strict=True)

@@ -1,7 +1,7 @@
-"""Connections to PostgreSQL for what several machines share, and the tables of one of these.
+"""Connections to PostgreSQL for the stores that several machines share, and the tables of one store.
 
-Every change waits for one lock, so that the order of the numbers that entries get is the order in which they can be
-read. A connection that breaks while it commits leaves in doubt whether it did: then nothing is acknowledged.
+All changes wait for one lock, so that entries become readable in the order of their numbers. If a connection breaks
+during a commit, the outcome is unknown: then nothing is acknowledged.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _TYPES = (
 
 @lru_cache(maxsize=256)
 def postgres_sql(statement: str) -> str:
-    """A statement of ours, which SQLite understands, in PostgreSQL's words; our tables' names begin with ours."""
+    """Return an SQLite statement as PostgreSQL understands it; table names get the prefix `lockgate_`."""
     named = re.sub(r"\b(entries|sessions|forgotten|approvals|marks)\b(?!\.)", r"lockgate_\1", statement)
     return re.sub(r"(?<!:):([a-z]+)\b", r"%(\1)s", named.replace("?", "%s"))
 
 
 class SqliteStyleConnection:
-    """A connection that is spoken to as SQLite is."""
+    """A connection that takes SQLite's statements."""
 
     def __init__(self, db: Connection[Any]) -> None:
         self._db = db
@@ -47,9 +47,9 @@ class SqliteStyleConnection:
 
 
 class Postgres:
-    """The tables of one kind in the database that `conninfo` names, made when something is first written.
+    """The tables of one store in the database `conninfo`, created with the first write.
 
-    `error` is what its users are told, and `what` what these tables are called there.
+    Failures are raised as `error`; messages call the store `what`.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Postgres:
 
     @contextmanager
     def changing(self, patience_s: float = BUSY_S) -> Iterator[SqliteStyleConnection]:
-        """One transaction, with everybody else who changes something kept out; committed when this ends."""
+        """Yield a transaction under the writers' lock; commit when the block ends, roll back if it raises."""
         with self._translate_errors():
             db = self._begin_transaction(patience_s)
             try:
@@ -97,7 +97,7 @@ class Postgres:
 
     @contextmanager
     def reading(self) -> Iterator[SqliteStyleConnection | None]:
-        """For single statements; None while there are no tables."""
+        """Yield a connection for single statements; None while there are no tables."""
         with self._translate_errors():
             db = self._take_connection()
             try:
@@ -108,7 +108,7 @@ class Postgres:
             self._return_connection(db)
 
     def probe(self) -> None:
-        """The same again: nothing changes, and it is written all the same."""
+        """Write without changing anything, to show that writing works."""
         with self.changing() as db:
             db.execute(f"UPDATE {self._name} SET version = version")  # noqa: S608
 
@@ -118,7 +118,7 @@ class Postgres:
                 close_quietly(self._idle.pop())
 
     def _begin_transaction(self, patience_s: float) -> Connection[Any]:
-        """A transaction with the lock; nothing was sent before it, so a connection that was hung up on is replaced."""
+        """Begin a transaction with the lock; replace a connection that the server closed."""
         from psycopg import OperationalError
 
         while True:
@@ -130,7 +130,7 @@ class Postgres:
                 with db.pipeline():
                     db.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
                     if patience_s < BUSY_S:
-                        # Who has waited in this process already waits for others so much shorter; 0 would be for ever.
+                        # The caller has waited in this process already; 0 would mean for ever.
                         db.execute(f"SET LOCAL lock_timeout = {max(1, int(patience_s * 1000))}".encode())
                     db.execute("SELECT pg_advisory_xact_lock(%s)", (self._number,))
             except BaseException as error:
@@ -150,22 +150,20 @@ class Postgres:
 
     @staticmethod
     def _is_alive(db: Connection[Any]) -> bool:
-        """Whether nobody has hung up: the server says so without being asked, which costs no waiting to hear."""
+        """Return whether the server has not closed the connection; close it if so."""
         from select import select
 
-        try:
+        # A server that hangs up sends something unasked: then the socket is readable.
+        with suppress(psycopg_error(), OSError, ValueError):
             if not db.closed and not select([db.fileno()], [], [], 0)[0]:
                 return True
-        except Exception:  # noqa: BLE001  # whatever it is, another one is better
-            close_quietly(db)
-        else:
-            close_quietly(db)
+        close_quietly(db)
         return False
 
     def _roll_back(self, db: Connection[Any]) -> None:
         try:
             db.execute("ROLLBACK")
-        except Exception:  # noqa: BLE001  # closing takes back what is open
+        except (psycopg_error(), OSError):  # closing rolls back as well
             close_quietly(db)
         else:
             self._return_connection(db)
@@ -182,7 +180,7 @@ class Postgres:
     def _has_tables(self, db: Connection[Any]) -> bool:
         if self._there:
             return True
-        # Not `to_regclass`, whose answer "no" is remembered: who waited while another made them would make them again.
+        # Not `to_regclass`: it caches the answer "no", and a process that waited would create the tables again.
         found = "SELECT FROM pg_catalog.pg_tables WHERE schemaname = current_schema() AND tablename = %s"
         if db.execute(found, (self._name,)).fetchone() is None:
             return False
@@ -201,7 +199,7 @@ class Postgres:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """What goes wrong, in our words: the server's could hold a password or a name."""
+        """Raise the server's errors again in our words: its own could hold a password or a name."""
         try:
             yield
         except LockgateError:
@@ -230,12 +228,12 @@ class Postgres:
 def open_connection(
     conninfo: str, needs: str, error: type[LockgateError], refused: Callable[[str], LockgateError]
 ) -> Connection[Any]:
-    """A connection that loses nothing it acknowledged, and waits for nobody for long."""
+    """Return a connection that loses nothing it acknowledged, with a limit on every wait."""
     try:
         from psycopg import connect
     except ImportError:
         raise error(f"{needs} the package `psycopg`", hint="pip install 'lockgate[postgres]'") from None
-    # A host that went away must not hold up a ruling for as long as TCP would wait for it.
+    # A vanished host must not delay a ruling for as long as TCP would wait.
     db = connect(
         conninfo,
         autocommit=True,
@@ -254,7 +252,7 @@ def open_connection(
             db.execute("SET synchronous_commit = on")
         db.execute(f"SET lock_timeout = '{BUSY_S}s'")
         db.execute(f"SET statement_timeout = '{6 * BUSY_S}s'")
-        # A process that was stopped with the lock in its hand loses it.
+        # A process that is stopped while it holds the lock loses it.
         db.execute(f"SET idle_in_transaction_session_timeout = '{BUSY_S}s'")
     except BaseException:
         close_quietly(db)
@@ -263,9 +261,17 @@ def open_connection(
 
 
 def close_quietly(db: Connection[Any]) -> None:
-    with suppress(Exception):
+    """Close a connection that may be broken."""
+    with suppress(psycopg_error(), OSError):
         db.close()
 
 
-# In a forked child: closing its parent's connections would end them for the parent too.
+def psycopg_error() -> type[Exception]:
+    """Return the base class of the driver's errors; the driver is imported only where a database is used."""
+    from psycopg import Error
+
+    return Error
+
+
+# The parent's connections in a forked child: closing them would end them for the parent too.
 _abandoned: list[object] = []

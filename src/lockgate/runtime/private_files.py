@@ -1,7 +1,7 @@
-"""Files that nobody but their owner can have written, or read where they are secret.
+"""Files that only their owner can have written, or read where they are secret, and files replaced as a whole.
 
-What such a file says counts as its owner's word, so it is looked at before it is used; and it is made whole or not at
-all, since several processes may begin at once.
+Lockgate acts on the content of such a file, so its owner and mode are checked first. It is created as a whole or not at
+all, because several processes may start at once.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from lockgate.core.errors import LockgateError, quoted
 
 
 class PrivateFileKind(NamedTuple):
-    """One kind of such files: what it is, what somebody else could do with one, and who should be asked to."""
+    """One kind of private file: what it is, what another user could do with it, and what it belongs to."""
 
     what: str
     danger: str
     owner_noun: str
     error: type[LockgateError] = LockgateError
-    # Whether nobody else may read it either.
+    # Whether other users may not read it either.
     secret: bool = False
 
     def check(self, path: Path, *, folder: bool = False) -> os.stat_result:
-        """The status of a file or folder that is fit to be used; a link is not."""
+        """Return the status of a file or folder that is safe to use; raise `error` for one that is not, or a link."""
         status = os.lstat(path)
         self.check_status(path, status, folder=folder)
         return status
@@ -51,7 +51,7 @@ class PrivateFileKind(NamedTuple):
         if self.secret and not folder and status.st_mode & 0o044:
             raise self.error(
                 f"{named} can be read by others, who could {self.danger}",
-                hint=f"chmod 600 {path}, and make a new one if somebody may have read it",
+                hint=f"chmod 600 {path}, and make a new one if another user may have read it",
             )
         if status.st_mode & 0o022:
             raise self.error(
@@ -60,11 +60,11 @@ class PrivateFileKind(NamedTuple):
             )
 
     def check_database(self, path: Path) -> os.stat_result:
-        """The status of SQLite's file, looked at with its folder and with the files beside it."""
+        """Check an SQLite file with its folder and the files beside it; return its status."""
         self.check(path.parent, folder=True)
         status = self.check(path)
         for ending in ("-wal", "-shm", "-journal"):
-            # Together they are the database: what stands in one of these counts as much as what stands in the file.
+            # These files are part of the database: their content counts as much as the file's own.
             with suppress(FileNotFoundError):
                 self.check(path.with_name(path.name + ending))
         return status
@@ -82,11 +82,11 @@ class PrivateFileKind(NamedTuple):
 
     @contextmanager
     def create_whole(self, path: Path) -> Iterator[Path]:
-        """An empty file to be filled, which takes its place when the block ends; others see none of it or all of it.
+        """Yield an empty file that gets the name `path` when the block ends; other processes see all of it or nothing.
 
-        FileExistsError when there is something in that place by then, which is left as it is.
+        Raise FileExistsError if `path` exists by then; the existing file stays as it is.
         """
-        # Beside its place and under a name of its own, for a link cannot cross to another disk.
+        # In the same folder, because a link cannot cross to another disk.
         new = path.with_name(f"{path.name}.{uuid4().hex}.new")
         self._make_folder(path.parent)
         os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600))
@@ -167,7 +167,7 @@ def _link_or_replace(new: Path, place: Path) -> None:
     except FileExistsError:
         raise
     except OSError:
-        # A file system without links. Who makes the empty file may replace it; others find it empty until then:
-        # better to be refused for a moment than to replace what somebody else has begun to use.
+        # A file system without links. The process that creates the empty file may replace it. Others find it empty
+        # until then: better refused for a moment than replacing a file that another process already uses.
         os.close(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         os.replace(new, place)

@@ -8,12 +8,12 @@ from time import monotonic
 from typing import Any
 
 NAME = "lockgate.verifier.assess"
-# How often somebody who collects is looked for, where there is nobody.
+# How often to look for a span collector while none is installed.
 ASK_AGAIN_S = 1.0
 
 
 class Tracing:
-    """Makes spans. The package is imported here, when an adapter is made, and not on somebody's first request."""
+    """Makes spans. Imports the package when an adapter is made, so that no request has to wait for the import."""
 
     __slots__ = ("_asks_at", "_is_nobodys", "_tracer")
 
@@ -21,7 +21,7 @@ class Tracing:
         self._tracer: Any = None
         self._is_nobodys: Callable[[], bool] = bool
         self._asks_at = 0.0
-        # Whatever is wrong with an exporter of somebody's, no ruling may depend on it.
+        # A broken exporter in the application must not change a verdict.
         with suppress(Exception):
             from opentelemetry.trace import ProxyTracer, ProxyTracerProvider, get_tracer, get_tracer_provider
 
@@ -30,8 +30,7 @@ class Tracing:
                 self._is_nobodys = lambda: type(get_tracer_provider()) is ProxyTracerProvider
 
     def start(self) -> AssessmentSpan:
-        # The API without anybody who collects: what it is told goes nowhere, and that takes time
-        # with every request. Whoever comes later is found within a moment.
+        # Without a collector, spans only cost time. A collector that is installed later is found within a second.
         if self._tracer is None or monotonic() < self._asks_at:
             return NO_SPAN
         span = AssessmentSpan()
@@ -46,7 +45,7 @@ class Tracing:
 
 
 class AssessmentSpan:
-    """One assessment on its way. It says who was asked and what came out, never about what."""
+    """The span of one assessment. It holds the provider and the verdict, never the assessed text."""
 
     __slots__ = ("_span",)
 

@@ -1,7 +1,7 @@
-"""Work that would hold up a caller, in threads of our own.
+"""Threads of our own for jobs that would block a caller, with fair turns for all clients.
 
-An executor's threads would be waited for at exit, and loops share theirs: eighty calls that wait in it make everybody
-else's wait too.
+The interpreter waits for an executor's threads at exit. And a loop's default executor is shared: eighty blocked jobs
+would delay everything else that uses it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from threading import Condition, Thread
 
 from lockgate.runtime.forks import on_fork
 
-# How long a thread without work stays.
+# How long a thread without a job stays.
 IDLE_S = 5.0
 
 _Outcome = Callable[[], object]
@@ -22,19 +22,18 @@ _Group = dict[str, deque[tuple[Future[_Outcome], _Outcome]]]
 
 
 class Full(Exception):
-    """Too much work is waiting."""
+    """Too many jobs are waiting."""
 
 
 class WorkerPool:
-    """Up to `workers` daemon threads, and up to `most` pieces of work for them; they are gone with the process.
+    """Up to `workers` daemon threads and up to `max_jobs` jobs for them; the threads end with the process.
 
-    Everybody the work is done for has a turn, one piece at a time, and no more than `each` of anybody's are under way
-    at once. Where there is no place left, whoever has the most waiting gives one up. So a crowd of one's own keeps
-    nobody else waiting, and nobody else out. `whom` may be two names, `a/b`: a has a turn, and in it b has one. So
-    whoever can make up names of the second kind has no more turns for it.
+    Clients take turns, one job at a time, and at most `per_client` jobs of a client run at once. When the pool is full,
+    the client with the most waiting jobs loses one. So a client's own crowd neither delays nor displaces the others.
+    A client may be two names, `a/b`: a gets a turn, and within it b. So inventing second names gains no turns.
 
-    Starting a thread can take a busy loop milliseconds, so a caller starts one only where none is about to be free;
-    the next one is started by the last.
+    Starting a thread can block a busy loop for milliseconds, so a caller starts one only if none is about to be free.
+    Each new thread starts the next one if it is needed.
     """
 
     def __init__(self, workers: int, *, max_jobs: int, per_client: int | None = None) -> None:
@@ -45,18 +44,18 @@ class WorkerPool:
         on_fork(self._reset)
 
     def _reset(self) -> None:
-        # Guards all of this. Reentrant: the garbage collector may have somebody's future cancelled in the middle.
+        # Guards all below. Reentrant: the garbage collector may cancel a future while this thread holds it.
         self._change = Condition()
-        # Whose turn it is comes first; nobody is in here without work.
+        # The client that has the next turn comes first; clients without jobs are not in here.
         self._waiting: dict[str, _Group] = {}
         self._running: Counter[str] = Counter()
-        # Threads there are, those of them that will take the next piece of work, work that is not done.
+        # Threads; those of them that will take the next job; jobs that are not done.
         self._threads = self._free = self._under_way = 0
 
     def submit(self, work: Callable[[], object], client: str = "") -> Future[_Outcome]:
-        """Begin the work; what comes is called to get its result, or to have it raise what it raised.
+        """Submit a job; the future's result is a function that returns the job's result or raises its error.
 
-        Cancelled before it has begun, it is not done, and takes no place any more.
+        A job that is cancelled before it begins is not done, and frees its place.
         """
         future: Future[_Outcome] = Future()
         name, _, member = client.partition("/")
@@ -74,7 +73,7 @@ class WorkerPool:
         return future
 
     def run(self, work: Callable[[], object], timeout_s: float, client: str = "") -> object:
-        """The result of the work, for a plain thread; TimeoutError when it takes longer."""
+        """Run a job and return its result, for a plain thread; raise TimeoutError when it takes longer."""
         future = self.submit(work, client)
         try:
             outcome = future.result(max(0.0, timeout_s))
@@ -83,7 +82,7 @@ class WorkerPool:
         return outcome()
 
     def _evict_job(self, name: str, member: str) -> Future[_Outcome] | None:
-        """Whose work, if anybody's, is not going to be done, because this is; Full when that would not be fair."""
+        """Evict the newest job of the busiest client if the pool is full; raise `Full` if that client is the caller."""
         if self._under_way < self._most:
             return None
         sizes = {each: sum(map(len, group.values())) for each, group in self._waiting.items()}
@@ -94,14 +93,14 @@ class WorkerPool:
         largest = max(group, key=lambda each: len(group[each]), default=member)
         if crowd == name and len(group.get(largest, ())) <= len(group.get(member, ())) + 1:
             raise Full
-        # The latest: those who have waited longest are nearest to their deadline, and to their turn.
+        # The newest job: the older ones are nearer to their turn, and to their deadline.
         future, _ = group[largest].pop()
         self._remove_if_empty(crowd, largest)
         self._under_way -= 1
         return future
 
     def _drop_cancelled(self, name: str, member: str, future: Future[_Outcome]) -> None:
-        """Whoever waited has left: with a long piece of work under way, the places would else be taken by nobody."""
+        """Free the place of a cancelled job, which would else be taken until a thread reaches it."""
         if not future.cancelled():
             return
         with self._change:
@@ -121,7 +120,7 @@ class WorkerPool:
             del self._waiting[name]
 
     def _next_client(self) -> str | None:
-        """Whose turn it is."""
+        """Return the client that has the next turn, or None."""
         return next((whom for whom in self._waiting if self._running[whom] < self._each), None)
 
     def _reserve_thread(self) -> bool:
@@ -135,7 +134,7 @@ class WorkerPool:
         try:
             Thread(target=self._run_jobs, name="lockgate-work", daemon=True).start()
         except RuntimeError:
-            # No more threads: the work waits for those there are, and where there are none it fails.
+            # No more threads: jobs wait for the existing ones, and fail if there are none.
             with self._change:
                 self._threads -= 1
                 self._free -= 1
@@ -159,7 +158,7 @@ class WorkerPool:
                 member, waiting = next(iter(group.items()))
                 del group[member]
                 future, work = waiting.popleft()
-                # At the end: all the others are first.
+                # At the end of the line, behind all other clients.
                 if waiting:
                     group[member] = waiting
                 if group:
@@ -169,7 +168,7 @@ class WorkerPool:
                 hire = self._reserve_thread()
             if hire:
                 self._start_thread()
-            # Nobody does what nobody waits for any more; what has begun cannot be stopped.
+            # A cancelled job is skipped; a running one cannot be stopped.
             wanted = future.set_running_or_notify_cancel()
             outcome = _run_job(work) if wanted else _nothing
             with self._change:
@@ -180,7 +179,7 @@ class WorkerPool:
                     del self._running[whom]
             if wanted:
                 future.set_result(outcome)
-            # Not kept until the next piece of work comes: it holds somebody's text, or key.
+            # Not kept until the next job comes: these hold a client's text, or a key.
             del future, work, outcome, waiting, group
 
 
@@ -191,16 +190,13 @@ def _fail_job(future: Future[_Outcome]) -> None:
 
 def _run_job(work: Callable[[], object]) -> _Outcome:
     try:
-        return partial(_same, work())
-    except Exception as error:  # noqa: BLE001 - raised again where somebody waits for it
-        # Not as the future's exception: loops turn some into a cancellation, and lose others.
+        result = work()
+    except Exception as error:  # noqa: BLE001 - raised again in the thread that waits for it
+        # Not as the future's exception: event loops turn some into a cancellation, and lose others.
         return partial(_raise, error)
-    except BaseException:  # noqa: BLE001 - a SystemExit in here must not end whoever waits, nor the thread
+    except BaseException:  # noqa: BLE001 - a SystemExit of a job must end neither its caller nor the thread
         return partial(_raise, RuntimeError())
-
-
-def _same(value: object) -> object:
-    return value
+    return lambda: result
 
 
 def _nothing() -> None:

@@ -20,7 +20,7 @@ class Anthropic:
 
     model: str
     base_url: str = BASE_URL
-    # For a network that nobody else is on.
+    # Allow plain http to another machine, for a network that only the operator uses.
     unsafe_http: bool = field(default=False, kw_only=True)
 
     name: ClassVar[str] = "anthropic"
@@ -74,7 +74,7 @@ def _answer_from_blocks(stop: str, blocks: list[object], usage: object) -> Answe
                     return ODD
             case _:
                 return MALFORMED
-    # The answer is one object, so it stands in one block; nobody puts one together from two.
+    # The answer is one object in one block; it is never put together from two.
     if len(spoken) != 1 or not envelope.is_encodable(spoken[0]):
         return ODD
     tokens = usage if isinstance(usage, dict) else {}

@@ -1,4 +1,4 @@
-"""Azure OpenAI: chat completions of one deployment, in the region its endpoint stands in."""
+"""Azure OpenAI: chat completions of one deployment, in the region of its endpoint."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from lockgate.verifiers.providers import chat_completions as chat
 from lockgate.verifiers.providers import envelope
 
 API_VERSION = "2024-10-21"
-# Both are parts of the address, so they are held to what Azure itself allows rather than escaped.
+# Both become part of the address: only what Azure itself allows, instead of escaping.
 _DEPLOYMENT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?")
 _API_VERSION = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:-preview)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Azure:
+    """One deployment of an Azure resource; `endpoint` is `https://NAME.openai.azure.com`."""
+
     endpoint: str
     deployment: str
     api_version: str = API_VERSION
-    # For a network that nobody else is on.
+    # Allow plain http to another machine, for a network that only the operator uses.
     unsafe_http: bool = field(default=False, kw_only=True)
 
     name: ClassVar[str] = "azure"
@@ -47,7 +49,7 @@ class Azure:
         return self.deployment
 
     def request(self, question: Question, key: str) -> HttpRequest:
-        # No `store`: this version of the API does not know the word.
+        # Without `store`: this version of the API refuses it.
         body = chat.request_body(question, self.deployment)
         body["max_completion_tokens"] = question.max_tokens
         url = f"{self.endpoint}/openai/deployments/{self.deployment}/chat/completions?api-version={self.api_version}"

@@ -13,8 +13,8 @@ from lockgate.core.questions import Answer, HttpReply, ModelText, NoAnswer, NoAn
 from lockgate.verifiers.providers import envelope
 from lockgate.verifiers.providers.envelope import CUT_SHORT, MALFORMED, ODD, REFUSED
 
-# What a content filter can object to, the attacks on models first. A closed list: the name goes into logs and metrics,
-# and a server may write anything there.
+# What a content filter can object to, attacks on models first. A closed list, because a server may write any name, and
+# the name goes into logs and metrics.
 FILTER_CATEGORIES = (
     "jailbreak",
     "indirect_attack",
@@ -29,15 +29,15 @@ FILTER_CATEGORIES = (
 )
 ANY_CATEGORY = "content_filter"
 _FLAGS = ("filtered", "detected", "blocked")
-# From `medium` on Azure's own filters refuse, unless somebody has set them to annotate only.
+# Azure's own filters refuse from `medium` on, unless they are set to annotate only.
 _SEVERITIES = {"safe": False, "low": False, "medium": True, "high": True}
-# Where filters write what they found: lists with an entry for each prompt, and objects with one for each category.
+# Where filters write their findings: lists with an entry per prompt, objects with an entry per category.
 _PER_PROMPT = ("prompt_filter_results", "prompt_annotations", "content_filters")
 _PER_CATEGORY = ("content_filter_results", "content_filter_result")
 
 
 def request_body(question: Question, model: str) -> dict[str, object]:
-    """The part of the body that every server of this format takes; each provider adds how it spells the rest."""
+    """Return the part of the body that all servers of this format take; each provider adds the rest."""
     system = [{"role": "system", "content": question.system}] if question.system else []
     asked: dict[str, object] = {
         "model": model,
@@ -52,8 +52,10 @@ def request_body(question: Question, model: str) -> dict[str, object]:
 
 
 def answer_from_reply(reply: HttpReply) -> Answer:
-    """The model's words, unless a filter has something to say: it may be set to let a text through and only annotate
-    it, and what it saw outranks the model. Gateways pass such notes on, so every server's reply is searched for them.
+    """Return the model's answer, or a filter's objection, which outranks the model.
+
+    A filter may be set to let a text through and only annotate it. Gateways pass such notes on, so every server's reply
+    is searched for them.
     """
     objection = filter_refusal(reply)
     if objection is not None:
@@ -81,9 +83,9 @@ def _answer_from_message(finish: str, message: Mapping[object, object], usage: o
         return REFUSED
     if finish == "length":
         return CUT_SHORT
-    # Nobody offered the model a tool.
+    # The model was offered no tools.
     called = message.get("tool_calls") not in (None, []) or message.get("function_call") is not None
-    # An end we do not know is not known to be the end.
+    # An unknown finish reason may mean an incomplete answer.
     if finish != "stop" or content is None or called or not envelope.is_encodable(content):
         return ODD
     tokens = usage if isinstance(usage, dict) else {}
@@ -95,7 +97,7 @@ def _answer_from_message(finish: str, message: Mapping[object, object], usage: o
 
 
 def filter_refusal(reply: HttpReply) -> Answer | None:
-    """A 400 that is about what the question says, not about how it was put.
+    """Return a filter's refusal, or None: a status 400 about the question's content, not its form.
 
     Azure writes `content_filter` and names the category; gateways pass that on or write `content_policy_violation`.
     OpenAI's `invalid_prompt` is known to hit harmless text as well, so it is a refusal and no more.
@@ -116,7 +118,7 @@ def filter_refusal(reply: HttpReply) -> Answer | None:
 
 
 def filter_objection(body: Mapping[str, object]) -> Answer | None:
-    """What filters wrote into a reply that came through; None when they say nothing, or nothing against it.
+    """Return what filters object to in a reply that came through; None if nothing.
 
     A filter that broke down has not looked, and notes that cannot be read may say anything: neither is a pass.
     """
@@ -127,21 +129,21 @@ def filter_objection(body: Mapping[str, object]) -> Answer | None:
 
 
 class _Notes(NamedTuple):
-    """What filters wrote: the categories they object to, and what is wrong with notes that cannot be read."""
+    """The categories that filters object to, and the reasons why notes cannot be read."""
 
     objected: set[str]
     unread: set[NoAnswer]
 
 
 def _most_telling(categories: set[str]) -> str:
-    """The most telling of them: one we know, or the word for any."""
+    """Return the first known category, or the word for any."""
     return next((category for category in FILTER_CATEGORIES if category in categories), ANY_CATEGORY)
 
 
 def _collect_filter_notes(body: object) -> _Notes:
-    """Wherever they stand: a filter may be newer than the places we know, and `filtered` means the same everywhere."""
+    """Collect filter notes from the whole reply: a newer filter may write them in unknown places."""
     notes = _Notes(set(), set())
-    # Not recursive: a reply may hold tens of thousands of empty lists, and is read on the loop that everybody shares.
+    # Not recursive: a reply may hold tens of thousands of empty lists, and is read on the shared loop.
     pending: list[tuple[object, str, bool]] = [(body, ANY_CATEGORY, False)]
     while pending:
         value, category, rated = pending.pop()
@@ -171,7 +173,7 @@ def _unread_results(results: object) -> Iterator[NoAnswer]:
         yield MALFORMED
         return
     for category, result in results.items():
-        # A list of blocklists is written either way.
+        # Blocklists come as a list or as one object.
         entries = result if isinstance(result, list) else [] if result is None else [result]
         if category == "error" and result is not None:
             yield NoAnswer(NoAnswerReason.SERVER_ERROR)

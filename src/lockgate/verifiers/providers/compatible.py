@@ -1,4 +1,4 @@
-"""Any other server that speaks OpenAI's chat completions: Gemini, Ollama, vLLM, llama.cpp, a gateway of one's own."""
+"""Any other server that speaks OpenAI's chat completions: Gemini, Ollama, vLLM, llama.cpp, a private gateway."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Compatible:
 
     model: str
     base_url: str
-    # For a network that nobody else is on.
+    # Allow plain http to another machine, for a network that only the operator uses.
     unsafe_http: bool = field(default=False, kw_only=True)
 
     name: ClassVar[str] = "compatible"
@@ -27,9 +27,9 @@ class Compatible:
 
     def request(self, question: Question, key: str) -> HttpRequest:
         body = chat.request_body(question, self.model)
-        # The old name of the limit: Ollama and others know no other.
+        # The old name of the limit: Ollama and others know only this one.
         body["max_tokens"] = question.max_tokens
-        # Unless told not to, these servers sample: a verdict that may change when asked again is a free second try.
+        # These servers sample by default, and an attacker could retry until the verdict changes.
         body["temperature"] = 0
         return envelope.post_request(
             f"{self.base_url}/chat/completions", body, *([envelope.bearer_header(key)] if key else [])

@@ -1,4 +1,4 @@
-"""What the providers have in common: where a question may go, how a reply is opened, and what its status means.
+"""Shared by all providers: where a question may go, how a reply is parsed, and what its status means.
 
 Pure, like the providers: bytes and values in, values out. Nothing here raises because of what a server sent.
 """
@@ -20,12 +20,12 @@ ODD = NoAnswer(NoAnswerReason.ODD_ANSWER)
 REFUSED = NoAnswer(NoAnswerReason.REFUSED)
 CUT_SHORT = NoAnswer(NoAnswerReason.CUT_SHORT)
 
-# A real reply is a handful deep. Past the interpreter's own limit `json` raises, and on a thread with a small stack it
-# can crash instead, so depth is counted before anything is parsed.
+# Real replies are a few levels deep. Past the interpreter's limit `json` raises, or crashes on a thread with a small
+# stack, so depth is counted before parsing.
 MAX_DEPTH = 32
 
-# One narrow grammar instead of a URL parser: two parsers that disagree about `http://127.0.0.1\@elsewhere` are how a
-# key reaches elsewhere. No user name, query, fragment, percent sign or non-ASCII letter is in it.
+# One narrow grammar instead of a URL parser: if two parsers disagree about `http://127.0.0.1\@elsewhere`, the key goes
+# elsewhere. No user name, query, fragment, percent sign or non-ASCII letter is allowed.
 _ADDRESS = re.compile(
     r"(?P<scheme>https?)://"
     r"(?P<host>[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?|\[[0-9a-f:.]+\])(?P<port>:[0-9]{1,5})?"
@@ -39,10 +39,10 @@ _SECONDS = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,9})?")
 
 
 def parse_address(text: str, setting: str = "base_url", *, unsafe_http: bool = False) -> str:
-    """An address that a key may be sent to, without its last slash; anything else is an InvalidConfig.
+    """Return an address that a key may be sent to, without its last slash; raise InvalidConfig for any other.
 
-    The text itself is never shown: people paste addresses with passwords and keys in them. With `unsafe_http` it may
-    be plain http to another machine, whose network then reads the key and every question.
+    No error shows the text: users paste addresses with passwords and keys in them. With `unsafe_http` it may be plain
+    http to another machine; then everyone on the network can read the key and every question.
     """
     parts = _ADDRESS.fullmatch(text)
     if parts is None or (parts["port"] is not None and not 0 < int(parts["port"][1:]) < 1 << 16):
@@ -73,7 +73,7 @@ def bearer_header(key: str) -> tuple[str, str]:
 
 
 def check_credential(key: str) -> str:
-    """A key that a header can carry; the message never shows it."""
+    """Return a key that a header can carry; raise InvalidConfig, which never shows the key."""
     if _CREDENTIAL.fullmatch(key) is None:
         raise InvalidConfig(
             "the key is empty or holds a character that no header can carry",
@@ -83,15 +83,15 @@ def check_credential(key: str) -> str:
 
 
 def post_request(url: str, body: Mapping[str, object], *headers: tuple[str, str]) -> HttpRequest:
-    """ASCII on the wire: a lone surrogate in somebody's text must not become an exception here."""
+    """Return a POST with this JSON body, in ASCII: a lone surrogate in a text must not raise here."""
     encoded = json.dumps(body, allow_nan=False, separators=(",", ":"), default=dict).encode("ascii")
     return HttpRequest(url, (("accept", "application/json"), ("content-type", "application/json"), *headers), encoded)
 
 
 def open_reply(reply: HttpReply) -> dict[str, object] | NoAnswer:
-    """The one object in a good reply, or why there is none.
+    """Return the one object in a good reply, or why there is none.
 
-    An error beside an answer is an error: gateways pass on what they had when something broke.
+    An `error` beside an answer makes it an error: gateways pass on a partial answer when something broke.
     """
     failed = failure_from_status(reply)
     if failed is not None:
@@ -101,7 +101,7 @@ def open_reply(reply: HttpReply) -> dict[str, object] | NoAnswer:
 
 
 def failure_from_status(reply: HttpReply) -> NoAnswer | None:
-    """What a status alone says; None when the body is to be read."""
+    """Return the failure that a status means; None if the body has to be read."""
     status = reply.status
     if status == 200:
         return None
@@ -119,10 +119,9 @@ def failure_from_status(reply: HttpReply) -> NoAnswer | None:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """What the server asked for, in the three spellings in use; None when it asked for nothing that makes sense.
+    """Return how long the server asked us to wait, in the three spellings in use; None if it did not, or not validly.
 
-    A date is measured against the reply's own `date`: our clock is not the server's. How long is too long is for
-    the caller to say.
+    A date is compared with the reply's own `date`, because our clock may differ. The caller sets the upper limit.
     """
     milliseconds = headers.get("retry-after-ms", "").strip()
     if _SECONDS.fullmatch(milliseconds):
@@ -138,7 +137,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def parse_json_reply(body: bytes) -> dict[str, object] | None:
-    """One JSON object and nothing else: UTF-8, no BOM, no doubled key, no NaN or infinity, at most MAX_DEPTH deep."""
+    """Return the one JSON object of a body, or None: UTF-8, no BOM, no duplicate key, no NaN, no deep nesting."""
     try:
         text = body.decode("utf-8")
         if _too_deep(text):
@@ -150,12 +149,12 @@ def parse_json_reply(body: bytes) -> dict[str, object] | None:
 
 
 def token_count(value: object) -> int:
-    """Tokens, when that is what they are: a number we only report must not decide anything."""
+    """Return a count of tokens, or 0 if it is not one: it is only reported, so it must not fail an answer."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 40 else 0
 
 
 def is_encodable(value: str) -> bool:
-    """JSON can spell half a character; such a string cannot be hashed, logged or sent on."""
+    """Return whether the text has no lone surrogates, which JSON can spell but nothing can encode."""
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
@@ -164,7 +163,7 @@ def is_encodable(value: str) -> bool:
 
 
 def _too_deep(text: str) -> bool:
-    # Nearly every reply ends here; the walk below is for those that do not.
+    # Nearly every reply has few brackets, and needs no walk.
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return False
     depth, in_string = 0, False
@@ -184,7 +183,7 @@ def _too_deep(text: str) -> bool:
 
 
 def _no_key_twice(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    # Of two `content` keys one reader takes the first and another the last: whose answer was it?
+    # Of two `content` keys, some readers take the first and others the last.
     value = dict(pairs)
     if len(value) != len(pairs):
         raise ValueError("a key stands twice")

@@ -13,7 +13,7 @@ from lockgate.verifiers.providers.envelope import MALFORMED
 
 BASE_URL = "https://api.openai.com/v1"
 RATING_MODELS = ("omni-moderation", "text-moderation")
-# What all of them rate. A reply with fewer categories is somebody else's, or a part of one.
+# The categories of all rating models. A reply with fewer comes from another server, or is incomplete.
 EVERY_RATING = frozenset(
     "harassment harassment/threatening hate hate/threatening self-harm self-harm/instructions self-harm/intent sexual "
     "sexual/minors violence violence/graphic".split()
@@ -27,7 +27,7 @@ class OpenAI:
 
     model: str
     base_url: str = BASE_URL
-    # For a network that nobody else is on.
+    # Allow plain http to another machine, for a network that only the operator uses.
     unsafe_http: bool = field(default=False, kw_only=True)
 
     name: ClassVar[str] = "openai"
@@ -45,9 +45,9 @@ class OpenAI:
             rating = {"input": question.text, "model": self.model}
             return envelope.post_request(f"{self.base_url}/moderations", rating, envelope.bearer_header(key))
         body = chat.request_body(question, self.model)
-        # Reasoning models know this name of the limit only, and no temperature but their own.
+        # Reasoning models accept only this name of the limit, and no temperature.
         body["max_completion_tokens"] = question.max_tokens
-        # Nothing of a question is to be kept, whatever the account's own setting says.
+        # OpenAI must not store the question, whatever the account's setting says.
         body["store"] = False
         return envelope.post_request(f"{self.base_url}/chat/completions", body, envelope.bearer_header(key))
 
@@ -56,7 +56,7 @@ class OpenAI:
 
 
 def rating_from_reply(reply: HttpReply) -> Answer:
-    """One rating, whole: a category without a score, or a score that is none, and there is no answer at all."""
+    """Return the rating in a reply; a category without a valid score makes the whole reply malformed."""
     body = envelope.open_reply(reply)
     if isinstance(body, NoAnswer):
         return body
@@ -71,7 +71,7 @@ def rating_from_reply(reply: HttpReply) -> Answer:
             return MALFORMED
     if not all(flag is None or isinstance(flag, bool) for flag in flags.values()):
         return MALFORMED
-    # Older models answer null for categories that are younger than they are, and have no score for them.
+    # Older models answer null, without a score, for categories that came later.
     judged = {category for category, flag in flags.items() if flag is not None}
     if not EVERY_RATING <= judged <= scores.keys() <= flags.keys():
         return MALFORMED
@@ -84,5 +84,5 @@ def rating_from_reply(reply: HttpReply) -> Answer:
         if not 0 <= score <= 1:
             return MALFORMED
         rated.append((category, float(score)))
-    # The flag and the categories say the same thing twice; if they disagree, the worse counts.
+    # The flag repeats what the categories say; if they disagree, the worse counts.
     return Rating(flagged or any(flags.values()), tuple(rated))
