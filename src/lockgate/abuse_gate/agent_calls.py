@@ -1,7 +1,7 @@
-"""An agent's context inside a request: the calls in it, traced to where their arguments came from.
+"""An agent's context inside a request: its tool calls, traced to where their arguments came from.
 
-A chat that carries tools' results and tool calls is a session in the middle of its run. Its texts become blocks, its
-latest calls are checked in their places, and what escalates is told by rule, for the verdict on the whole request.
+A chat with tool calls and results is a session in the middle of its run. Its texts become blocks, and its latest calls
+are checked in their places. The verdict on the whole request learns the rules under which they escalate.
 """
 
 from __future__ import annotations
@@ -21,19 +21,15 @@ MAX_CALLS: Final = 32
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")
 
 
-def has_calls(turns: Sequence[Turn]) -> bool:
-    return any(turn.kind == "call" for turn in turns)
-
-
 def rules_hit_by_calls(turns: Sequence[Turn], gate: Gate) -> tuple[str, ...]:
-    """The ids of the rules under which calls escalate; a call that cannot be checked is `origin:unchecked`."""
+    """Return the ids of the rules under which calls escalate; `origin:unchecked` for a call that cannot be checked."""
     session = gate.session()
     earlier = max(0, sum(turn.kind == "call" for turn in turns) - MAX_CALLS)
     hits: dict[str, None] = {}
     for turn in turns:
         try:
             if turn.kind != "call":
-                # Whoever offers a tool says what it does.
+                # The sender of a tool description counts as the system.
                 session.add(turn.text, source="system" if turn.source == TOOL_DESCRIPTION else turn.source)
             elif earlier:
                 earlier -= 1

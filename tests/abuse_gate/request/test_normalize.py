@@ -91,7 +91,6 @@ def test_openai_chat_with_tools() -> None:
     ]
     call = found.turns[2]
     assert (call.kind, call.tool, call.arguments) == ("call", "read", {"box": "in"})
-    assert found.stream
 
 
 def test_openai_responses_and_their_files() -> None:

@@ -1,11 +1,11 @@
-"""A request's body to what it says: who said what in which order, which files came along, and what an adapter is asked.
+"""A request's body as turns and files: who said what in which order, which files came along, and the payload for it.
 
 1. The content type says how the body is divided, never whether it is read: JSON is JSON under any name.
-2. Whatever could be read in two ways is refused: two equal keys, an unknown charset, a multipart body with odd lines.
-3. Every string is somebody's words. Where a shape we know says whose, it is believed; where none does, it is `request`.
+2. A body that could be read in two ways is refused: two equal keys, an unknown charset, odd lines in a multipart body.
+3. Every string counts as words. A known shape says whose; in unknown shapes the source is `request`.
 
-All of it is pure and bounded by the size of the body. It can take milliseconds for a body of many kilobytes: a caller
-on an event loop gives those to a thread.
+All functions are pure and bounded by the size of the body. A body of many kilobytes can take milliseconds: on an event
+loop, call them in a thread.
 """
 
 from __future__ import annotations
@@ -60,18 +60,17 @@ _USERS_FIELDS: Final = frozenset("prompt prompt_text input message text query qu
 
 
 class NormalizedRequest(NamedTuple):
-    """What a request says. `flags`: what nobody here can look into."""
+    """The content of a request. `flags` names the kinds of content that the gate cannot read."""
 
     turns: tuple[Turn, ...]
     uploads: tuple[Upload, ...] = ()
-    stream: bool = False
     flags: tuple[str, ...] = ()
 
 
 class InspectedUpload(NamedTuple):
-    """What is in one upload: what a reader sees, what is hidden from one, and what the rules say about both.
+    """The content of one upload: visible texts, hidden texts, and the rules that hit them.
 
-    `rule_hits` and the names in `stats` are from fixed lists. `complete` is False when not all of it could be read.
+    `rule_hits` and the names in `stats` are from fixed lists. `complete` is False if not all of it could be read.
     """
 
     name: str
@@ -86,34 +85,31 @@ class InspectedUpload(NamedTuple):
 def normalize(
     body: bytes, content_type: str, *, path: str = "", query: bytes = b""
 ) -> NormalizedRequest | RefusedRequest:
-    """What a request says, or why it is not read."""
+    """Return the content of a request, or why it is refused."""
     reading = ConversationReader()
-    stream = False
     try:
         _read_address(reading, path, query)
         if body:
-            stream = _read_body(reading, body, content_type)
+            _read_body(reading, body, content_type)
         reading.end_turn()
     except UnreadableRequest as refusal:
         return refusal.refused
-    return NormalizedRequest(
-        tuple(reading.turns), tuple(reading.uploads), stream, tuple(sorted(reading.flags)) if reading.flags else ()
-    )
+    return NormalizedRequest(tuple(reading.turns), tuple(reading.uploads), tuple(sorted(reading.flags)))
 
 
 def payload_from_request(
     found: NormalizedRequest, inspected: Sequence[InspectedUpload] = (), *, context: PolicyContext | None = None
 ) -> Mapping[str, object]:
-    """The payload that an adapter is asked about.
+    """Return the payload for an adapter.
 
-    All turns are in it. Of documents that do not fit as well, the rules have seen everything and a model sees the
-    beginning, which a flag says.
+    All turns are in it. If the documents do not fit as well, a model sees their beginning, and a flag says so; the
+    rules have seen all of them.
     """
     context = context or PolicyContext()
     texts = [turn.text for turn in found.turns]
     room = MAX_PROMPT_CHARACTERS - sum(len(text) + len(SEPARATOR) for text in texts)
     flags = [OPAQUE] if found.flags else []
-    # Hidden text first: it is what somebody did not want to be seen.
+    # Hidden text first: its author did not want people to see it.
     for text in _document_texts(inspected):
         if len(text) + len(SEPARATOR) > room:
             text = text[: max(0, room - len(SEPARATOR))]
@@ -131,7 +127,7 @@ def payload_from_request(
         for one in inspected
     ]
     kinds = {"text", *found.flags, *(one.kind for one in inspected)}
-    # An upload that nobody reported on has not been looked into.
+    # An upload without a report was not inspected.
     if len(inspected) < len(found.uploads):
         sources.append({"type": "binary", "rule_hits": [UNREAD]})
     return {
@@ -156,7 +152,7 @@ def _document_texts(inspected: Iterable[InspectedUpload]) -> list[str]:
 
 
 def _read_address(reading: ConversationReader, path: str, query: bytes) -> None:
-    # A plain path is the app's own; one with anything else in it may be a question.
+    # A plain path is the application's own; one with other characters may be a question.
     if not _PLAIN_PATH.fullmatch(path):
         plain = unquote(path)
         if not _PLAIN_PATH.fullmatch(plain):
@@ -169,49 +165,54 @@ def _read_address(reading: ConversationReader, path: str, query: bytes) -> None:
 _PLAIN_PATH = re.compile("[A-Za-z0-9/_.:~-]*+")
 
 
-def _read_body(reading: ConversationReader, body: bytes, content_type: str) -> bool:
-    """Reads it; whether a stream was asked for."""
+def _read_body(reading: ConversationReader, body: bytes, content_type: str) -> None:
     media, given = _parse_content_type(content_type, "bad-content-type")
+    charset = _require_charset(given.get("charset", ""))
     if media.startswith("multipart/"):
-        _read_multipart(reading, body, given.get("boundary", ""), _require_charset(given.get("charset", "")))
-        return False
-    charset = _require_charset(given["charset"]) if "charset" in given else ""
+        _read_multipart(reading, body, given.get("boundary", ""), charset)
+        return
     form = media == "application/x-www-form-urlencoded"
-    declared = media in ("application/json", "text/json") or media.endswith("+json")
-    textual = form or declared or media.startswith("text/")
+    json_type = media in ("application/json", "text/json") or media.endswith("+json")
+    textual = form or json_type or media.startswith("text/")
     texts, whole = possible_texts(body, charset) if textual or _may_be_text(body) else ([], True)
     if textual and not whole:
         raise UnreadableRequest("bad-text")
-    if declared and len(texts) == 1:
-        # Nearly all, and what follows comes to no more than this.
-        value = read_json(texts[0])
-        reading.add_json(value)
-        return isinstance(value, dict) and value.get("stream") is True
-    stream, strict = False, bool(texts)
-    spoken = textual and media != "text/html"
-    kind = ""
-    for number, text in enumerate(texts):
-        # An app may read JSON from a body whatever it is called, and many do.
-        values, one = _find_json(text, must=declared and number == 0)
-        strict = strict and one
-        for value in values:
-            reading.add_json(value)
-            stream = stream or (isinstance(value, dict) and value.get("stream") is True)
-        if one or form:
-            continue
-        kind = kind or detect_kind(body, media)
-        if spoken or kind == "text" or (values and is_text(body)):
-            reading.add_body_text(text, "user" if media.startswith("text/") else "request")
+    rest = _read_json_texts(reading, texts, json_type=json_type)
     if form:
         _read_fields(reading, _parse_form_readings(body, charset))
-    elif not strict and not declared and kind != "text":
-        # It can be a document to those who look at its bytes, and a text to those who do not.
+    elif rest or not texts:
+        _read_rest(reading, body, media, rest, textual=textual, json_type=json_type)
+
+
+def _read_json_texts(reading: ConversationReader, texts: Sequence[str], *, json_type: bool) -> dict[str, bool]:
+    """Read the JSON in each reading of a body; return the readings that have other text, and whether they have JSON.
+
+    Many applications read JSON from a body under any content type.
+    """
+    rest: dict[str, bool] = {}
+    for number, text in enumerate(texts):
+        values, only_json = _find_json(text, must=json_type and number == 0)
+        for value in values:
+            reading.add_json(value)
+        if not only_json:
+            rest[text] = bool(values)
+    return rest
+
+
+def _read_rest(
+    reading: ConversationReader, body: bytes, media: str, rest: Mapping[str, bool], *, textual: bool, json_type: bool
+) -> None:
+    """Read a body that is not only JSON: as a text, as a file, or as both if an application could read either."""
+    kind = detect_kind(body, media)
+    for text, has_json in rest.items():
+        if (textual and media != "text/html") or kind == "text" or (has_json and is_text(body)):
+            reading.add_body_text(text, "user" if media.startswith("text/") else "request")
+    if not json_type and kind != "text":
         reading.add_upload("", media, body)
-    return stream
 
 
 def _may_be_text(data: bytes) -> bool:
-    """Whether somebody may read it as a text, or as JSON; from other bytes the inspector takes what words there are."""
+    """Return whether an application may read bytes as text or JSON; the inspector finds the words in all others."""
     return is_text(data) or detect_kind(data) == "text" or _JSON_BYTES.match(data) is not None
 
 
@@ -219,9 +220,6 @@ _JSON_BYTES = re.compile(rb"[\x00\xff\xfe\xef\xbb\xbf\s]*+[{\[]")
 
 
 def _parse_content_type(content_type: str, reason: str) -> tuple[str, dict[str, str]]:
-    if content_type == "application/json":
-        # Nearly all.
-        return content_type, {}
     parsed = parse_parameters(content_type) if content_type.strip() else ("", dict[str, str]())
     if parsed is None:
         raise UnreadableRequest(reason)
@@ -229,9 +227,9 @@ def _parse_content_type(content_type: str, reason: str) -> tuple[str, dict[str, 
 
 
 def _find_json(text: str, *, must: bool) -> tuple[list[object], bool]:
-    """The values that a parser may find in a text, and whether it is JSON and nothing else.
+    """Return the values that a parser may find in a text, and whether it is JSON and nothing else.
 
-    Raise UnreadableRequest where it must be that, and where two parsers could read it differently.
+    Raise UnreadableRequest if it must be JSON and is not, or could be read in two ways.
     """
     if not must and not begins_like_json(text):
         return [], False
@@ -252,7 +250,7 @@ def _require_charset(name: str) -> str:
 
 def _parse_form(data: bytes, charset: str) -> list[tuple[str, str]]:
     try:
-        # Letters beyond ASCII may come as they are, too.
+        # Characters beyond ASCII may come unescaped, too.
         text = data.decode(charset)
         return parse_qsl(text, keep_blank_values=True, encoding=charset, errors="strict", max_num_fields=MAX_FIELDS)
     except (UnicodeError, ValueError):
@@ -260,12 +258,12 @@ def _parse_form(data: bytes, charset: str) -> list[tuple[str, str]]:
 
 
 def _parse_form_readings(data: bytes, charset: str) -> list[tuple[str, str]]:
-    """The fields of a form in every way in which somebody may read them: most apps do not look at its charset."""
+    """Return the fields of a form in every way an application may read them: most ignore its charset."""
     fields = _parse_form(data, charset or "utf-8")
     if charset in ("", "utf-8"):
         return fields
     try:
-        # Those who decode first, and those who divide the bytes first.
+        # Some decode first, others divide the bytes first.
         decoded = parse_qsl(
             data.decode(charset),
             keep_blank_values=True,
@@ -299,7 +297,7 @@ def _read_field(reading: ConversationReader, name: str, value: str) -> None:
     begin = len(reading.turns)
     for inside in values:
         reading.add_json({name: inside})
-    # Only a body has a system turn: what calls itself one in a query or a form is anybody's.
+    # Only a JSON body has a system turn: any client can claim one in a query or a form.
     for place, turn in enumerate(reading.turns[begin:], begin):
         if turn.source == "system":
             reading.turns[place] = turn._replace(source="request")
@@ -312,7 +310,7 @@ def _read_multipart(reading: ConversationReader, body: bytes, boundary: str, cha
     for part in listed:
         _read_part(reading, part, charset)
     if around:
-        # Most parsers skip it; to look at it costs nothing.
+        # Most parsers skip text around the parts; reading it costs nothing.
         reading.add_text(around.decode("utf-8", "replace"), "request")
         reading.end_turn()
 
@@ -320,23 +318,33 @@ def _read_multipart(reading: ConversationReader, body: bytes, boundary: str, cha
 def _read_part(reading: ConversationReader, part: MultipartPart, overall: str) -> None:
     media, given = _parse_content_type(part.content_type, "bad-multipart")
     charset = _require_charset(given.get("charset", ""))
-    field = part.filename is None
-    textual = not media or media == "application/json" or media.startswith("text/")
-    texts, whole = possible_texts(part.data, charset) if (field and textual) or _may_be_text(part.data) else ([], True)
-    if field and textual and overall not in ("", "utf-8", charset):
-        # Some apps believe what is said about all parts.
-        texts = list(dict.fromkeys((*texts, *possible_texts(part.data, overall)[0])))
-    if field:
-        # Whatever is in it, an app may take it for what somebody wrote.
-        if media and textual and not whole:
-            raise UnreadableRequest("bad-text")
-        for text in texts if textual else [printable_words(part.data, MAX_PROMPT_CHARACTERS + 1)[0]]:
-            if text or not part.data:
-                _read_field(reading, part.name, text)
-        if textual and whole and (is_text(part.data) or not part.data):
-            return
+    if part.filename is None and _read_form_part(reading, part, media, (charset, overall)):
+        return
     for name in (part.name, part.filename):
         if name and (name == part.filename or not name.isidentifier()):
             reading.add_text(name, source_name("document", part.filename or part.name))
     reading.end_turn()
     reading.add_upload(part.filename or part.name, part.content_type, part.data)
+
+
+def _read_form_part(reading: ConversationReader, part: MultipartPart, media: str, charsets: tuple[str, str]) -> bool:
+    """Read a part without a file name as a form field; return whether that is all it can be.
+
+    An application may take it for a user's words, whatever is in it. Some decode it with their form's overall charset.
+    """
+    charset, overall = charsets
+    textual = not media or media == "application/json" or media.startswith("text/")
+    if not textual:
+        words = printable_words(part.data, MAX_PROMPT_CHARACTERS + 1)[0]
+        if words or not part.data:
+            _read_field(reading, part.name, words)
+        return False
+    texts, whole = possible_texts(part.data, charset)
+    if media and not whole:
+        raise UnreadableRequest("bad-text")
+    if overall not in ("", "utf-8", charset):
+        texts = list(dict.fromkeys((*texts, *possible_texts(part.data, overall)[0])))
+    for text in texts:
+        if text or not part.data:
+            _read_field(reading, part.name, text)
+    return whole and (is_text(part.data) or not part.data)
