@@ -18,7 +18,7 @@ from documents import HARMLESS, INJECTION, docx, html, line, part, pdf, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockgate.abuse_gate.documents.extracted import HIDING_WAYS, ExtractedText
+from lockgate.abuse_gate.documents.extracted_text import HIDING_WAYS, ExtractedText
 from lockgate.abuse_gate.documents.html import read_html
 from lockgate.abuse_gate.documents.inspector import InspectionLimits, Inspector, _parse_answer
 from lockgate.abuse_gate.request.normalize import InspectedUpload, NormalizedRequest, Upload, payload_from_request

@@ -12,7 +12,7 @@ import zipfile
 from typing import Final, NamedTuple
 from xml.parsers import expat
 
-from lockgate.abuse_gate.documents.extracted import ExtractedText
+from lockgate.abuse_gate.documents.extracted_text import ExtractedText
 from lockgate.abuse_gate.request.content_kinds import is_text, printable_words
 
 MAX_ENTRIES: Final = 4096

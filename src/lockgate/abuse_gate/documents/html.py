@@ -10,7 +10,7 @@ import re
 from html.parser import HTMLParser
 from typing import Final, NamedTuple
 
-from lockgate.abuse_gate.documents.extracted import ExtractedText
+from lockgate.abuse_gate.documents.extracted_text import ExtractedText
 
 MAX_DEPTH: Final = 512
 MAX_RULES: Final = 5000

@@ -1,7 +1,7 @@
-"""What came along with a request: documents are taken apart in processes of their own, and judged by the rules here.
+"""Reads uploads: each document in a process of its own, and judges its texts by the rules here.
 
-A parser that a hostile file can stop, fill or crash does that to a process that serves one document. Whatever does not
-come back whole and in time (dead, late, odd, too large) is `artifact:unread`: suspicious, never a pass.
+A hostile file can hang, fill or crash its parser; that hits only the process that reads this one document. A document
+that does not come back whole and in time is `artifact:unread`: suspicious, never a pass.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Lock, Timer
-from typing import Any, BinaryIO, Final, NamedTuple, cast
+from typing import Any, BinaryIO, Final, cast
 from weakref import finalize
 
 import lockgate
-from lockgate.abuse_gate.documents.extracted import BY_STRETCH, HIDING_WAYS
+from lockgate.abuse_gate.documents.document_judge import DocumentText, judge_document
+from lockgate.abuse_gate.documents.extracted_text import HIDING_WAYS
 from lockgate.abuse_gate.documents.worker import read_frame, write_frame
 from lockgate.abuse_gate.request.content_kinds import (
     MEDIA,
@@ -37,26 +38,21 @@ from lockgate.abuse_gate.request.conversation import ConversationReader
 from lockgate.abuse_gate.request.json_body import UnreadableRequest, read_json
 from lockgate.abuse_gate.request.multipart import parse_parameters
 from lockgate.abuse_gate.request.normalize import UNREAD, InspectedUpload, Upload
-from lockgate.core.requests.assessment import TOO_BROAD
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.text.rules import Scope
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.gate import shared_scanner
+from lockgate.runtime.failures import report_failure
 from lockgate.runtime.worker_pool import Full, WorkerPool
 
-# Families of rules that speak to an agent: in a text that is hidden any of them counts, however broad it is.
-_AGENT_FAMILIES: Final = frozenset({"override", "authority", "concealment", "tool", "markup", "custom"})
 _STATS: Final = frozenset("pages images entries lines_scanned image_only_pages attachments".split())
-# Source code is full of words that a rule might find, and no reader is shown it; only what speaks to an agent counts.
-_NOT_READ: Final = frozenset({"script"})
-# Ways to read one page.
+# How many charset readings of one page are read.
 _MAX_PAGES: Final = 4
 _META = re.compile(rb"charset\s{0,8}=\s{0,8}[\"']?([A-Za-z0-9_:.-]{2,39})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class InspectionLimits:
-    """How much of an upload is read, and at what cost. Past any of these the rest counts as unread."""
+    """How much of an upload is read, and at what cost. Past a limit, the rest counts as unread."""
 
     document_bytes: int = 16 * 1024 * 1024
     pages: int = 200
@@ -71,12 +67,12 @@ class InspectionLimits:
 
 
 class Inspector:
-    """Looks into uploads. Its processes start with the first document; `close` ends them, and so does our own end."""
+    """Reads uploads. Its processes start with the first document; `close` ends them, and so does the end of ours."""
 
     def __init__(self, limits: InspectionLimits | None = None, *, scanner: Scanner | None = None) -> None:
         self.limits = limits or InspectionLimits()
         self._scanner = scanner
-        # Nobody's slow documents take all of the processes.
+        # One client's slow documents never take all of the processes.
         self._lane = WorkerPool(
             self.limits.workers, max_jobs=self.limits.waiting, per_client=max(1, self.limits.workers - 1)
         )
@@ -84,11 +80,11 @@ class Inspector:
         self._idle: list[_DocumentWorker] = []
         self._busy: set[_DocumentWorker] = set()
         self._closed = Event()
-        # Whoever forgets to close it leaves no process behind either.
+        # An inspector that is not closed leaves no process behind either.
         finalize(self, _end_workers, self._idle)
 
     async def inspect(self, uploads: Sequence[Upload], *, whom: str = "") -> list[InspectedUpload]:
-        """One answer for each upload, in order; within `total_s`. Whoever they are from (`whom`) takes turns."""
+        """Return one result for each upload, in order, within `total_s`. Clients (`whom`) take turns."""
         found: list[InspectedUpload | None] = [None] * len(uploads)
         waiting: dict[int, asyncio.Future[Any]] = {}
         for number, upload in enumerate(uploads):
@@ -104,8 +100,7 @@ class Inspector:
                 done, _ = await asyncio.wait(waiting.values(), timeout=self.limits.total_s)
                 for number, future in waiting.items():
                     if future in done:
-                        with suppress(Exception):
-                            found[number] = future.result()()
+                        found[number] = _result_of(future)
         finally:
             for future in waiting.values():
                 future.cancel()
@@ -114,45 +109,44 @@ class Inspector:
         ]
 
     def inspect_one(self, upload: Upload, kind: str) -> InspectedUpload:
-        """One document, in this thread: it waits up to `timeout_s` for the process that reads it."""
+        """Read one document in this thread, waiting up to `timeout_s` for the process that reads it."""
+        if self._scanner is None:
+            self._scanner = shared_scanner(Policy())
         most = self.limits.characters
         if kind in ("text", "html"):
             texts, whole = _decode_upload(upload, kind)
-        else:
-            texts, whole = [], True
-        if kind == "text":
-            text = _chat_file_text(upload.name, texts) or "\n".join(texts)
-            if len(text) > most:
-                # Of its other readings only what speaks to an agent counts then, see below.
-                text = texts[0]
-            answer = _WorkerAnswer(
-                (text[:most],), (), {}, whole and len(text) <= most and not text.startswith("{\\rtf")
+            answer = (
+                self._read_pages(texts, whole=whole) if kind == "html" else self._read_text(upload, texts, whole=whole)
             )
-        elif kind in MEDIA:
-            answer = _WorkerAnswer((), (), {}, complete=True)
-        elif kind in ("archive", "binary"):
-            answer = _WorkerAnswer((), (), {}, complete=False)
-        elif kind == "html":
-            # As each of those who read it otherwise sees it.
-            pages = [self._ask_worker(kind, one.encode("utf-8", "ignore")) for one in texts[:_MAX_PAGES]]
-            answer = _merge_answers(pages, whole=whole and len(texts) <= _MAX_PAGES)
+            bare, complete = _other_readings(upload.data, texts, most)
         else:
-            answer = self._ask_worker(kind, upload.data) or _WorkerAnswer((), (), {}, complete=False)
-        if self._scanner is None:
-            self._scanner = shared_scanner(Policy())
-        bare = ""
-        if kind in ("text", "html"):
-            bare, all_of_it = _other_readings(upload.data, texts, most)
-            if not all_of_it:
-                answer = answer._replace(complete=False)
-        else:
-            # Somebody may look at its bytes and not at its format: what those say is said as well.
-            bare, all_of_it = printable_words(upload.data[: self.limits.document_bytes], most)
-            if not all_of_it and is_text(upload.data):
-                answer = answer._replace(complete=False)
+            answer = self._read_binary(upload.data, kind)
+            # An application may read the bytes and ignore the format: their words count as well.
+            bare, complete = printable_words(upload.data[: self.limits.document_bytes], most)
+            complete = complete or not is_text(upload.data)
+        answer = answer._replace(complete=answer.complete and complete)
         return judge_document(upload, kind, answer, self._scanner, bare)
 
+    def _read_text(self, upload: Upload, texts: Sequence[str], *, whole: bool) -> DocumentText:
+        most = self.limits.characters
+        text = _chat_file_text(upload.name, texts) or "\n".join(texts)
+        if len(text) > most:
+            # Then only the first reading is shown; the rules still see the others, see `_other_readings`.
+            text = texts[0]
+        return DocumentText((text[:most],), (), {}, whole and len(text) <= most and not text.startswith("{\\rtf"))
+
+    def _read_pages(self, texts: Sequence[str], *, whole: bool) -> DocumentText:
+        """Read an HTML page in each charset that an application may read it in."""
+        pages = [self._ask_worker("html", one.encode("utf-8", "ignore")) for one in texts[:_MAX_PAGES]]
+        return _merge_answers(pages, whole=whole and len(texts) <= _MAX_PAGES)
+
+    def _read_binary(self, data: bytes, kind: str) -> DocumentText:
+        answer = None if kind in (*MEDIA, "archive", "binary") else self._ask_worker(kind, data)
+        # Media are not read, and are `unclear` for that; see the flags of a request.
+        return answer or DocumentText((), (), {}, kind in MEDIA)
+
     async def close(self) -> None:
+        """End all processes."""
         with self._lock:
             self._closed.set()
             workers = [*self._idle, *self._busy]
@@ -162,7 +156,7 @@ class Inspector:
         for worker in workers:
             await asyncio.to_thread(worker.wait)
 
-    def _ask_worker(self, kind: str, data: bytes) -> _WorkerAnswer | None:
+    def _ask_worker(self, kind: str, data: bytes) -> DocumentText | None:
         try:
             worker = self._take_worker()
         except OSError:
@@ -212,11 +206,11 @@ class _DocumentWorker:
         program = (
             "import sys; sys.path.insert(0, sys.argv[1]); from lockgate.abuse_gate.documents.worker import main; main()"
         )
-        # Nothing of ours goes along: no variables, where the keys are, and no open files.
+        # The process gets no environment, where the keys are, and no open files.
         environ = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
         self.ended = False
         self._owner = os.getpid()
-        self._process = subprocess.Popen(  # noqa: S603 - our own program, nothing of the upload's on its line
+        self._process = subprocess.Popen(  # noqa: S603 - our own program; nothing of the upload is in its arguments
             [sys.executable, "-I", "-c", program, root],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -225,8 +219,8 @@ class _DocumentWorker:
             start_new_session=True,
         )
 
-    def ask(self, kind: str, data: bytes, limits: InspectionLimits) -> _WorkerAnswer | None:
-        """Its answer, or None if there is none in time; then the process is of no more use."""
+    def ask(self, kind: str, data: bytes, limits: InspectionLimits) -> DocumentText | None:
+        """Return the process's answer; None if there is none in time, and then the process must not be used again."""
         # JSON writes a character in up to twelve bytes.
         most = limits.characters * 12 + 1_000_000
         head = {
@@ -248,28 +242,29 @@ class _DocumentWorker:
             return None
         finally:
             timer.cancel()
-            # It may be about to end the process: then that is known before anybody else is given it.
+            # The timer may be about to end the process: wait, so that no other thread gets an ended one.
             timer.join()
         return _parse_answer(answer, limits) if answer is not None else None
 
     def is_usable(self) -> bool:
-        """Whether it is there, and ours: after a fork of ours it is the parent's to talk to."""
+        """Return whether the process runs and belongs to us; after a fork it belongs to the parent."""
         return self._owner == os.getpid() and self._process.poll() is None
 
     def end(self) -> None:
-        """At once, with what it started."""
+        """Kill the process and all that it started."""
         if self._owner != os.getpid():
             return
         self.ended = True
         with suppress(OSError):
             if hasattr(os, "killpg"):
-                # Its number is not given to another process before `wait`.
+                # The system does not reuse its number before `wait`.
                 if self._process.returncode is None:
                     os.killpg(self._process.pid, signal.SIGKILL)
             else:
                 self._process.kill()
 
     def wait(self) -> None:
+        """Wait for the end of the process, and close its pipes."""
         if self._owner == os.getpid():
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=5)
@@ -285,15 +280,8 @@ def _end_workers(workers: list[_DocumentWorker]) -> None:
         worker.wait()
 
 
-class _WorkerAnswer(NamedTuple):
-    visible: tuple[str, ...]
-    hidden: tuple[tuple[str, str], ...]
-    stats: Mapping[str, int]
-    complete: bool
-
-
-def _parse_answer(frame: bytes, limits: InspectionLimits) -> _WorkerAnswer | None:
-    """What the process says, if it is what it should say: a hostile file may have been the one to write it."""
+def _parse_answer(frame: bytes, limits: InspectionLimits) -> DocumentText | None:
+    """Return the process's answer; None if it has the wrong shape, because a hostile file may have written it."""
     try:
         said = json.loads(frame)
         visible, hidden, stats, complete = said["visible"], said["hidden"], said["stats"], said["complete"]
@@ -301,118 +289,37 @@ def _parse_answer(frame: bytes, limits: InspectionLimits) -> _WorkerAnswer | Non
         texts = [*visible, *(text for _, text in pairs)]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    plain = (
-        isinstance(visible, list)
-        and isinstance(stats, dict)
-        and type(complete) is bool
-        and all(type(text) is str for text in texts)
-        and all(type(how) is str and how in HIDING_WAYS for how, _ in pairs)
-        and all(name in _STATS and type(count) is int and 0 <= count < 10**9 for name, count in stats.items())
-        and sum(map(len, texts)) <= limits.characters
-    )
-    return _WorkerAnswer(tuple(visible), pairs, stats, complete) if plain else None
+    shaped = isinstance(visible, list) and isinstance(stats, dict) and type(complete) is bool
+    if not shaped or not all(type(text) is str for text in texts) or sum(map(len, texts)) > limits.characters:
+        return None
+    if not all(type(how) is str and how in HIDING_WAYS for how, _ in pairs) or not all(map(_is_stat, stats.items())):
+        return None
+    return DocumentText(tuple(visible), pairs, stats, complete)
 
 
-# --- what it means
+def _is_stat(stat: tuple[object, object]) -> bool:
+    name, count = stat
+    return name in _STATS and type(count) is int and 0 <= count < 10**9
 
 
-def judge_document(
-    upload: Upload, kind: str, answer: _WorkerAnswer, scanner: Scanner, bare: str = ""
-) -> InspectedUpload:
-    """What the rules say about a document; `bare`: its bytes, to those who take them for a text."""
-    hits: list[str] = []
-    complete = answer.complete
-    texts = list(answer.visible)
-    hidden: list[str] = []
-    by_how: dict[str, list[str]] = {}
-    for how, text in answer.hidden:
-        by_how.setdefault(how, []).append(text)
-    for how, pieces in by_how.items():
-        joined = "\n".join(pieces)
-        families, loud, read = _find_families(joined, scanner)
-        complete = complete and read
-        letters = max(map(_count_letters, pieces)) if how in BY_STRETCH else _count_letters(joined)
-        sizeable = HIDING_WAYS[how] is not None and letters >= cast(int, HIDING_WAYS[how])
-        # What nobody can see and speaks to an agent was put there for one.
-        if loud or (families and HIDING_WAYS[how] is not None):
-            hits += [f"{kind}:hidden", *(_injection_rule(family) for family in families)]
-        elif sizeable or families:
-            hits.append(f"{kind}:hidden")
-        (hidden if families or HIDING_WAYS[how] is not None else texts if how not in _NOT_READ else []).append(joined)
-    families, loud, read = _find_families("\n".join(answer.visible), scanner)
-    complete = complete and read
-    if bare:
-        loud = list(dict.fromkeys([*loud, *_find_families(bare, scanner)[1]]))
-        # What is no document after all is shown to a model as the text that it may be.
-        if kind in ("pdf", "docx", "html") and not answer.visible and not answer.complete:
-            texts.append(bare)
-    if loud:
-        hits += [_injection_rule(family) for family in loud]
-    if (
-        kind == "pdf"
-        and complete
-        and (not any(map(str.strip, answer.visible)) or any(map(_is_scattered, answer.visible)))
-    ):
-        # Drawn or scanned, or letters in no order: a model that looks at pages reads what no rule has seen.
-        hits.append("pdf:no_text")
-    if kind == "docx" and answer.stats.get("attachments"):
-        # A file of another kind inside it, that nobody opened.
-        hits.append("docx:embedded")
-    if not complete:
-        hits.append(UNREAD)
-    if kind in MEDIA and not hits:
-        return InspectedUpload(upload.name, kind, stats={"bytes": len(upload.data)})
-    stats = {
-        "bytes": len(upload.data),
-        "characters": sum(map(len, answer.visible)),
-        "hidden_characters": sum(map(len, hidden)),
-        "spans_count": len(hidden),
-        **answer.stats,
-    }
-    return InspectedUpload(upload.name, kind, tuple(texts), tuple(hidden), tuple(dict.fromkeys(hits)), stats, complete)
+def _result_of(future: asyncio.Future[Any]) -> InspectedUpload | None:
+    try:
+        return cast(InspectedUpload, future.result()())
+    except Exception as error:  # noqa: BLE001 - the edge to the readers: a document that breaks one is unread
+        report_failure("abuse_gate.documents", error)
+        return None
 
 
-def _find_families(text: str, scanner: Scanner) -> tuple[list[str], list[str], bool]:
-    """The families that hit a text and could speak to an agent, those that surely do, and whether all was read."""
-    scan = scanner.scan(text)
-    families: dict[str, None] = {}
-    loud: dict[str, None] = {}
-    for part in scan.parts:
-        for hit in part.hits:
-            rule = hit.rule
-            if rule.id in TOO_BROAD or rule.scope is Scope.ARGUMENTS:
-                continue
-            if rule.scope is Scope.AGENT:
-                loud[rule.family] = None
-            if rule.scope is Scope.AGENT or rule.family in _AGENT_FAMILIES:
-                families[rule.family] = None
-    return list(families), list(loud), not scan.capped
-
-
-def _injection_rule(family: str) -> str:
-    return "inj:override_safety" if family == "override" else f"inj:{family}"
-
-
-def _count_letters(text: str) -> int:
-    return sum(map(str.isalnum, text))
-
-
-def _is_scattered(page: str) -> bool:
-    """Whether a page is written in letters that only their places on it make words of."""
-    words = [len(word) for word in re.findall("[A-Za-z]+", page[:20_000])]
-    return len(words) >= 20 and sum(words) < 2.6 * len(words)
-
-
-def _merge_answers(pages: Sequence[_WorkerAnswer | None], *, whole: bool) -> _WorkerAnswer:
+def _merge_answers(pages: Sequence[DocumentText | None], *, whole: bool) -> DocumentText:
     read = [page for page in pages if page is not None]
     visible = dict.fromkeys(text for page in read for text in page.visible)
     hidden = dict.fromkeys(pair for page in read for pair in page.hidden)
     complete = whole and len(read) == len(pages) and all(page.complete for page in read)
-    return _WorkerAnswer(tuple(visible), tuple(hidden), read[0].stats if read else {}, complete)
+    return DocumentText(tuple(visible), tuple(hidden), read[0].stats if read else {}, complete)
 
 
 def _other_readings(data: bytes, texts: Sequence[str], most: int) -> tuple[str, bool]:
-    """A text that is not UTF-8 in the older charsets that it may be in, and whether that is all of it."""
+    """Return a text that is not UTF-8 in the older charsets that fit, and whether that is all of it."""
     found = dict.fromkeys(texts[1:])
     try:
         data.decode("utf-8")
@@ -425,9 +332,9 @@ def _other_readings(data: bytes, texts: Sequence[str], most: int) -> tuple[str, 
 
 
 def _chat_file_text(name: str, texts: Sequence[str]) -> str:
-    """What is said in a file of chats, a line each, as models are trained with; nothing for any other file.
+    """Return the texts of a training file with one chat a line; an empty text for any other file.
 
-    Its roles are what such a file is made of. In any other text they are turns that somebody forged.
+    Such a file has roles by its nature. In any other text they are forged turns.
     """
     if not name.lower().endswith(".jsonl") or len(texts) != 1:
         return ""
@@ -450,18 +357,18 @@ def _unread_upload(upload: Upload, kind: str) -> InspectedUpload:
 
 
 def _decode_upload(upload: Upload, kind: str) -> tuple[list[str], bool]:
-    """A text in every way in which it may be read, and whether one of them is all of it."""
+    """Return a text in every way it may be read, and whether one of them is all of it."""
     parsed = parse_parameters(upload.content_type) if upload.content_type else None
     declared = known_charset(parsed[1].get("charset", "")) if parsed else ""
     texts, whole = possible_texts(upload.data, declared)
     within = _META.search(upload.data[:4096]) if kind == "html" else None
     if within is not None:
-        # A page says itself what it is written in, and some believe it.
+        # A page names its own charset, and some readers believe it.
         charset = known_charset(within[1].decode("ascii"))
         if charset not in ("", "utf-8"):
             texts = list(dict.fromkeys((*texts, upload.data.decode(charset, "replace"))))
     if not whole:
-        # As programs wrote it for long.
+        # As older programs wrote it.
         for charset in OLDER_CHARSETS:
             with suppress(UnicodeError):
                 return list(dict.fromkeys((upload.data.decode(charset), *texts))), True

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from lockgate.abuse_gate.documents.extracted import ExtractedText
+from lockgate.abuse_gate.documents.extracted_text import ExtractedText
 
 MAX_PAINTED: Final = 4000
 # A point is a 72nd of an inch.

@@ -16,7 +16,7 @@ from pkgutil import walk_packages
 from typing import Any, BinaryIO
 
 from lockgate.abuse_gate.documents.docx import read_docx
-from lockgate.abuse_gate.documents.extracted import ExtractedText
+from lockgate.abuse_gate.documents.extracted_text import ExtractedText
 from lockgate.abuse_gate.documents.html import read_html
 from lockgate.abuse_gate.documents.pdf import read_pdf
 

@@ -1,15 +1,15 @@
-"""What is taken out of a document: what a reader sees, what is kept from one, and how it is kept from one.
+"""The text of a document: what a reader sees, what is hidden from one, and how it is hidden.
 
-Some ways to hide a text serve nobody who reads: the colour of the paper, a size no eye resolves. Others are how
-documents are made: menus that open, comments, alternative texts, deleted words. The first count by their size. The
-second count when they say something a rule finds; a few of them also when they are longer than such texts are.
+Some ways to hide a text serve no reader: the colour of the paper, a size no eye resolves. Others are how documents are
+made: menus that open, comments, alternative texts, deleted words. The first count by their size. The second count if a
+rule hits them; a few of them also if they are longer than such texts usually are.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# How a text is hidden -> how many letters of it are no accident, if any number is.
+# How a text is hidden -> from how many letters on that is no accident; None: never by its size.
 HIDING_WAYS: Final[dict[str, int | None]] = {
     "color": 40,  # like the paper it stands on
     "tiny": 40,
@@ -33,7 +33,7 @@ BY_STRETCH: Final = frozenset({"transparent", "screen_reader"})
 
 
 class ExtractedText:
-    """Collects, up to a number of characters; past it `complete` is False."""
+    """Collects texts up to a number of characters; past it `complete` is False."""
 
     def __init__(self, most_characters: int) -> None:
         self.visible: list[str] = []
@@ -43,18 +43,22 @@ class ExtractedText:
         self._left = most_characters
 
     def show(self, text: str) -> None:
+        """Add a text that a reader sees."""
         if kept := self._cut_to_room(text):
             self.visible.append(kept)
 
     def hide(self, how: str, text: str) -> None:
+        """Add a text that is hidden in this way."""
         if kept := self._cut_to_room(text):
             self.hidden.append((how, kept))
 
     def count(self, name: str, number: int = 1) -> None:
+        """Add a number to one of the statistics."""
         self.stats[name] = self.stats.get(name, 0) + number
 
     @property
     def is_full(self) -> bool:
+        """Whether there is no room for more text."""
         return self._left <= 0
 
     def _cut_to_room(self, text: str) -> str:
