@@ -8,13 +8,13 @@ that needs an answer from a person gives an `input_required` result.
 from __future__ import annotations
 
 import json
-import math
 import re
 from base64 import b64decode
 from collections.abc import Mapping
-from typing import NamedTuple, Never
+from typing import NamedTuple
 
 from lockgate.core.errors import InvalidCall
+from lockgate.core.strict_json import InvalidJson, JsonFault, JsonReader
 
 CALL, LIST = "tools/call", "tools/list"
 INITIALIZE = "initialize"
@@ -96,7 +96,7 @@ def read_strictly(line: bytes) -> object:
         raise InvalidCall("the message is not UTF-8") from None
     if "\r" in text.rstrip("\r\n"):
         raise InvalidCall("the message has a carriage return in it")
-    return _decode_with(_STRICT, text)
+    return _read_with(_STRICT, text)
 
 
 def read_loosely(line: bytes) -> object:
@@ -107,7 +107,7 @@ def read_loosely(line: bytes) -> object:
     text = line.decode("utf-8", "replace")
     if "\r" in text.rstrip("\r\n"):
         raise InvalidCall("the message has a carriage return in it")
-    return _decode_with(_LOOSE, text)
+    return _read_with(_LOOSE, text)
 
 
 def ids_answered_by(line: bytes) -> list[object]:
@@ -143,42 +143,21 @@ _DEEP = 3
 _TEXT_OR_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[][{}]', re.DOTALL)
 
 
-def _decode_with(decoder: json.JSONDecoder, text: str) -> object:
-    if text.startswith("\ufeff"):
-        raise InvalidCall("the message is not JSON")
+def _read_with(reader: JsonReader, text: str) -> object:
     try:
-        return decoder.decode(text)
-    except RecursionError:
-        raise InvalidCall("the message is nested too deeply") from None
-    except ValueError as error:
-        raise InvalidCall(
-            "the message is not JSON" if isinstance(error, json.JSONDecodeError) else str(error)
-        ) from None
+        return reader.read(text)
+    except InvalidJson as error:
+        raise InvalidCall(_FAULTS.get(error.fault, "the message is not JSON")) from None
 
 
-def _refuse_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    held = dict(pairs)
-    if len(held) != len(pairs):
-        raise ValueError("a name stands twice in one object of the message")
-    return held
-
-
-def _refuse_constant(_: str) -> Never:
-    raise ValueError("the message has a number that JSON does not have")
-
-
-def _parse_finite(digits: str) -> float:
-    value = float(digits)
-    if not math.isfinite(value):
-        raise ValueError("the message has a number that is too large")
-    return value
-
-
-# Made once: making a decoder takes longer than reading a short message with it.
-_STRICT = json.JSONDecoder(
-    object_pairs_hook=_refuse_duplicate_keys, parse_constant=_refuse_constant, parse_float=_parse_finite
-)
-_LOOSE = json.JSONDecoder(strict=False, object_pairs_hook=_refuse_duplicate_keys)
+_FAULTS = {
+    JsonFault.DUPLICATE_KEY: "a name stands twice in one object of the message",
+    JsonFault.BAD_CONSTANT: "the message has a number that JSON does not have",
+    JsonFault.BAD_NUMBER: "the message has a number that is too large",
+    JsonFault.TOO_DEEP: "the message is nested too deeply",
+}
+_STRICT = JsonReader()
+_LOOSE = JsonReader(floats="all", allow_constants=True, allow_control_characters=True)
 
 
 def misleading_name(message: Mapping[str, object]) -> str:
