@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from lockgate.core.errors import LockgateError, quoted
+from lockgate.core.strict_json import InvalidJson, JsonFault, JsonReader
 
 _DECODER = json.JSONDecoder()
+_READER = JsonReader(floats="all", allow_constants=True)
 _BLANK = re.compile(r"[ \t\r\n]*")
 
 
@@ -33,20 +35,16 @@ def parse_json_object(text: str) -> dict[str, object]:
             "this begins with a byte order mark, which is not JSON", hint="save it as UTF-8 without one"
         )
     try:
-        found = json.loads(text, object_pairs_hook=_refuse_duplicate_keys)
-    except (ValueError, RecursionError) as error:
-        where = f"line {error.lineno}: {error.msg.lower()}" if isinstance(error, json.JSONDecodeError) else "too deep"
+        found = _READER.read(text)
+    except InvalidJson as error:
+        if error.fault is JsonFault.DUPLICATE_KEY:
+            raise LockgateError(
+                f"the key {quoted(error.value)} is there twice", hint="keep the one that is meant"
+            ) from None
+        where = f"line {error.line}: {error.message}" if error.fault is JsonFault.NOT_JSON else error.fault.value
         raise LockgateError(f"this is not JSON: {where}", hint="comments and trailing commas are not JSON") from None
     if not isinstance(found, dict):
         raise LockgateError(f"this is not a JSON object but {type(found).__name__}")
-    return found
-
-
-def _refuse_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        twice = next(key for at, (key, _) in enumerate(pairs) if any(key == other for other, _ in pairs[:at]))
-        raise LockgateError(f"the key {quoted(twice)} is there twice", hint="keep the one that is meant")
     return found
 
 
