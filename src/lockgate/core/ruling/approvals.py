@@ -21,9 +21,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
-from typing import NamedTuple, Never
+from typing import NamedTuple
 
 from lockgate.core.errors import InvalidCall, quoted
+from lockgate.core.strict_json import InvalidJson, JsonReader
 from lockgate.core.vocabulary import Decision, Finding, Origin
 
 # What nobody can read on a screen nobody can approve: above these a call is not offered to a person.
@@ -150,13 +151,16 @@ def canonical_json(arguments: Mapping[str, object]) -> str:
     return text
 
 
+_READER = JsonReader(floats="all")
+
+
 def arguments_from_canonical(text: str) -> dict[str, object]:
     """The arguments that a canonical text stands for: what a host should run once it may."""
     try:
-        value: object = json.loads(text, object_pairs_hook=_refuse_duplicate_keys, parse_constant=_refuse_constant)
+        value = _READER.read(text)
         if isinstance(value, dict) and canonical_json(value) == text:
             return value
-    except (ValueError, RecursionError):
+    except InvalidJson:
         pass
     raise InvalidCall("these arguments are not in their canonical form")
 
@@ -205,17 +209,6 @@ def _refuse_half_pairs(text: str, path: str) -> None:
             text.encode("utf-8")
         except UnicodeEncodeError:
             raise InvalidCall(f"{quoted(path)} holds half of a surrogate pair, which is no character") from None
-
-
-def _refuse_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    held = dict(pairs)
-    if len(held) != len(pairs):
-        raise ValueError("a key stands twice")
-    return held
-
-
-def _refuse_constant(word: str) -> Never:
-    raise ValueError(f"{word} is not a JSON number")
 
 
 class Passage(NamedTuple):
