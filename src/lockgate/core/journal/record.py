@@ -15,10 +15,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
-from typing import Never
 
 from lockgate.core.errors import InvalidRecord, quoted
 from lockgate.core.journal.signed_notes import MAX_NOTE
+from lockgate.core.strict_json import InvalidJson, JsonFault, JsonReader
 from lockgate.core.vocabulary import Action, Decision, Mode, Reason, Risk, Trust
 
 VERSION = 1
@@ -52,17 +52,17 @@ def parse_record(data: bytes) -> dict[str, object]:
     if len(data) > MAX_RECORD:
         raise InvalidRecord(f"a record of more than {MAX_RECORD:,} bytes is refused")
     try:
-        fields = _loads(data.decode("utf-8"))
+        fields = _READER.read(text := data.decode("utf-8"))
     except UnicodeDecodeError:
         raise InvalidRecord("a record must be UTF-8") from None
-    except (ValueError, RecursionError):
+    except InvalidJson:
         raise InvalidRecord("a record must be one JSON object, without fractions and `null`") from None
     if type(fields) is not dict:
         raise InvalidRecord("a record must be one JSON object")
     _check_schema(fields)
     if _canonical_bytes(fields) != data:
         # With a key twice, readers that take the first value and readers that take the last would see two records.
-        twice = _find_duplicate_key(data)
+        twice = _find_duplicate_key(text)
         raise InvalidRecord(
             f"the key {quoted(twice)} stands twice"
             if twice
@@ -113,24 +113,18 @@ def _canonical_bytes(fields: Fields) -> bytes:
     return data
 
 
-def _refuse(_: str) -> Never:
-    raise ValueError("not in a record")
+# Duplicate keys are looked for only in a record that is not canonical: this reader is the faster one by far.
+_READER = JsonReader(floats="none", allow_duplicate_keys=True)
+_STRICT_READER = JsonReader()
 
 
-_loads = json.JSONDecoder(parse_float=_refuse, parse_constant=_refuse).decode
-
-
-def _find_duplicate_key(data: bytes) -> str:
-    found: list[str] = []
-
-    def pairs(items: list[tuple[str, object]]) -> None:
-        seen: set[str] = set()
-        for key, _ in items:
-            found.extend([key] if key in seen else ())
-            seen.add(key)
-
-    json.loads(data, object_pairs_hook=pairs)
-    return found[0] if found else ""
+def _find_duplicate_key(text: str) -> str:
+    """Return the key that stands twice in one object of a JSON text; empty if none does."""
+    try:
+        _STRICT_READER.read(text)
+    except InvalidJson as error:
+        return error.value if error.fault is JsonFault.DUPLICATE_KEY else ""
+    return ""
 
 
 # The builders: each lists every field of its kind
