@@ -6,13 +6,13 @@ Pure, like the providers: bytes and values in, values out. Nothing here raises b
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
 from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.core.questions import HttpReply, HttpRequest, NoAnswer, NoAnswerReason
+from lockgate.core.strict_json import InvalidJson, JsonLimits, JsonReader
 from lockgate.runtime.addresses import is_loopback
 
 MALFORMED = NoAnswer(NoAnswerReason.MALFORMED_REPLY)
@@ -34,7 +34,6 @@ _ADDRESS = re.compile(
 )
 _MODEL = re.compile(r"[!-~](?:[ -~]{0,198}[!-~])?")
 _CREDENTIAL = re.compile(r"[!-~]{1,8192}")
-_BRACKETS_AND_STRINGS = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
 _SECONDS = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,9})?")
 
 
@@ -136,14 +135,14 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     return max(0.0, wait.total_seconds())
 
 
+_READER = JsonReader(limits=JsonLimits(depth=MAX_DEPTH))
+
+
 def parse_json_reply(body: bytes) -> dict[str, object] | None:
-    """Return the one JSON object of a body, or None: UTF-8, no BOM, no duplicate key, no NaN, no deep nesting."""
+    """Return the one JSON object in a body: UTF-8, no duplicate key, no NaN, at most MAX_DEPTH deep; else None."""
     try:
-        text = body.decode("utf-8")
-        if _too_deep(text):
-            return None
-        value = json.loads(text, object_pairs_hook=_no_key_twice, parse_constant=_not_json, parse_float=_finite)
-    except (ValueError, RecursionError):
+        value = _READER.read(body.decode("utf-8"))
+    except (UnicodeDecodeError, InvalidJson):
         return None
     return value if isinstance(value, dict) else None
 
@@ -160,42 +159,3 @@ def is_encodable(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _too_deep(text: str) -> bool:
-    # Nearly every reply has few brackets, and needs no walk.
-    if text.count("[") + text.count("{") <= MAX_DEPTH:
-        return False
-    depth, in_string = 0, False
-    for match in _BRACKETS_AND_STRINGS.finditer(text):
-        sign = match[0]
-        if sign == '"':
-            in_string = not in_string
-        elif in_string or sign[0] == "\\":
-            continue
-        elif sign in "[{":
-            depth += 1
-            if depth > MAX_DEPTH:
-                return True
-        else:
-            depth -= 1
-    return False
-
-
-def _no_key_twice(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    # Of two `content` keys, some readers take the first and others the last.
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise ValueError("a key stands twice")
-    return value
-
-
-def _not_json(constant: str) -> object:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError("a number too large for a float")
-    return value
