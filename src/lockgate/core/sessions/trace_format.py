@@ -7,13 +7,12 @@ surrogate, no nesting that would exhaust a recursive reader.
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Never
 
 from lockgate.core.errors import InvalidTrace, quoted, suggest_closest
+from lockgate.core.strict_json import InvalidJson, JsonFault, JsonReader
 from lockgate.core.vocabulary import Kind, Mode, Trust
 from lockgate.core.wire import SCHEMA
 
@@ -22,6 +21,8 @@ MAX_LINE_BYTES = 32 * 1024 * 1024
 # The pipeline reads arguments 64 levels deep and reports deeper ones as a finding; a trace deeper than this is refused.
 MAX_DEPTH = 100
 MAX_NAME = 1_000
+# Python itself converts no integer of more digits: that takes quadratic time.
+_READER = JsonReader(max_digits=4_300)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,45 +168,27 @@ class TraceLineParser:
         if len(line) > MAX_LINE_BYTES:
             self.refuse(f"longer than {MAX_LINE_BYTES:,} bytes", "no single block or call may be that large")
         try:
-            return json.loads(
-                line,
-                object_pairs_hook=self._pairs,
-                parse_constant=self._constant,
-                parse_float=self._float,
-                parse_int=self._int,
-            )
-        except json.JSONDecodeError as error:
-            # The wording of these messages differs between versions of Python; the position does not.
-            said = error.msg.replace(":", "").lower()
-            self.refuse(f"not JSON: {said} at column {error.colno:,}", "a trace has one complete JSON object per line")
-        except RecursionError:
-            self._too_deep()
+            return _READER.read(line)
+        except InvalidJson as error:
+            self._refuse_json(error)
 
-    def _pairs(self, pairs: list[tuple[str, object]]) -> dict[str, object]:
-        held = dict(pairs)
-        if len(held) != len(pairs):
-            seen: set[str] = set()
-            for key, _ in pairs:
-                if key in seen:
-                    self.refuse(f"key {quoted(key)} stands twice in one object", "readers disagree on which one counts")
-                seen.add(key)
-        return held
-
-    def _constant(self, word: str) -> Never:
-        self.refuse(f"`{word}` is not a JSON number")
-
-    def _float(self, digits: str) -> float:
-        value = float(digits)
-        if not math.isfinite(value):
-            self.refuse(f"number {quoted(digits, 20)} is too large")
-        return value
-
-    def _int(self, digits: str) -> int:
-        try:
-            return int(digits)
-        except ValueError:
-            # Converting thousands of digits takes quadratic time, so Python refuses.
-            self.refuse(f"number with {len(digits):,} digits is too large")
+    def _refuse_json(self, error: InvalidJson) -> Never:
+        value = error.value
+        match error.fault:
+            case JsonFault.DUPLICATE_KEY:
+                self.refuse(f"key {quoted(value)} stands twice in one object", "readers disagree on which one counts")
+            case JsonFault.BAD_CONSTANT:
+                self.refuse(f"`{value}` is not a JSON number")
+            case JsonFault.BAD_NUMBER if value.lstrip("-").isdigit():
+                self.refuse(f"number with {len(value):,} digits is too large")
+            case JsonFault.BAD_NUMBER:
+                self.refuse(f"number {quoted(value, 20)} is too large")
+            case JsonFault.TOO_DEEP:
+                self._too_deep()
+            case _:
+                # The wording of these messages differs between versions of Python; the position does not.
+                place = f"{error.message.replace(':', '')} at column {error.column:,}"
+                self.refuse(f"not JSON: {place}", "a trace has one complete JSON object per line")
 
     def _text(self, body: Mapping[str, object], sort: str, key: str, *, default: str | None = None) -> str:
         value = body.get(key, default)
