@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any
 
 from lockgate.cli.exit_codes import Exit
 
@@ -152,35 +152,26 @@ def _read_input(name: str | None) -> str:
 def _parse_payload_json(text: str, *, required: bool) -> Mapping[str, Any] | None:
     """The JSON object in the text if it is a payload, or is to be one; None for what is simply text."""
     from lockgate.core.errors import InvalidPayload, quoted
-
-    twice: list[str] = []
-
-    def held(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        value: dict[str, object] = {}
-        for key, item in pairs:
-            if key in value:
-                twice.append(key)
-            value[key] = item
-        return value
+    from lockgate.core.strict_json import InvalidJson, JsonFault, JsonReader
 
     try:
-        value = json.loads(text, object_pairs_hook=held, parse_constant=_no_number)
-    except (ValueError, RecursionError) as error:
+        value = JsonReader(floats="all", allow_duplicate_keys=True).read(text)
+    except InvalidJson as error:
         if not required:
             return None
-        place = f" at line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
+        place = f" at line {error.line}, column {error.column}" if error.fault is JsonFault.NOT_JSON else ""
         raise InvalidPayload(f"not JSON{place}", hint="--as text assesses it as it stands") from None
     if not isinstance(value, dict) and required:
         raise InvalidPayload("the payload must be an object", hint='for example {"prompt_text": "…"}')
     if not isinstance(value, dict) or not (required or any(key in value for key in _MARKS)):
         return None
-    if twice:
-        raise InvalidPayload(f"key {quoted(twice[0])} stands twice", hint="readers disagree on which one counts")
+    try:
+        JsonReader(floats="all").read(text)
+    except InvalidJson as error:
+        raise InvalidPayload(
+            f"key {quoted(error.value)} stands twice", hint="readers disagree on which one counts"
+        ) from None
     return value
-
-
-def _no_number(word: str) -> Never:
-    raise ValueError(f"{word} is not JSON")
 
 
 _STYLES = {"safe": "bold green", "unclear": "bold yellow", "unsafe": "bold red"}
