@@ -58,7 +58,7 @@ def _serve() -> None:
     """The service with the echo route, in this process."""
     from lockgate.cli.main import main
     from lockgate.service import app, routes
-    from lockgate.service.http import Answer, Request, Who
+    from lockgate.service.http import Answer, Caller, Request
     from lockgate.service.openapi import Route
     from lockgate.service.schemas import anything
     from lockgate.sessions import session_cache as memory
@@ -68,7 +68,7 @@ def _serve() -> None:
 
     memory.MAX_LIVE = int(os.environ["LIVE"])
     body = anything("anything")
-    extra = Route("POST", "/v1/echo", "send it back", echo, Who.AGENT, body, body=body, raw=True)
+    extra = Route("POST", "/v1/echo", "send it back", echo, Caller.AGENT, body, body=body, raw=True)
     assert app.Api.__init__.__kwdefaults__ is not None
     app.Api.__init__.__kwdefaults__["routes"] = (*routes.ROUTES, extra)
     sys.exit(main(["serve", "--port", "0", "--connections", "2000", *sys.argv[2:]]))

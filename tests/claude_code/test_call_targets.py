@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lockgate.claude_code import call_targets as hook_own
-from lockgate.claude_code import context_files as hook_files
+from lockgate.claude_code import call_targets, context_files
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.gate import Gate
 from lockgate.sessions import Host
@@ -29,7 +28,10 @@ class Place:
 
     def found(self, tool: str, cwd: Path | None = None, host: str = "127.0.0.1:9000", **arguments: object) -> set[str]:
         headers = {"host": host}
-        return {each.rule for each in hook_own.findings(self.host, tool, arguments, str(cwd or self.work), headers)}
+        return {
+            each.rule
+            for each in call_targets.find_protected_targets(self.host, tool, arguments, str(cwd or self.work), headers)
+        }
 
     def write(self, path: str | Path, cwd: Path | None = None) -> set[str]:
         return self.found("Write", cwd, file_path=str(path), content="{}")
@@ -37,7 +39,7 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path, scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    monkeypatch.setattr(hook_files, "config_folders", lambda: (str(tmp_path / "claude"),))
+    monkeypatch.setattr(context_files, "config_folders", lambda: (str(tmp_path / "claude"),))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)

@@ -11,7 +11,7 @@ from time import time
 import pytest
 
 from lockgate import Gate, Policy
-from lockgate.claude_code import context_files as hook_files
+from lockgate.claude_code import context_files
 from lockgate.claude_code import events as hooks
 from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.ruling.approvals import ApprovalState
@@ -37,7 +37,7 @@ class Plug:
 
     def tell(self, name: str, *, headers: Mapping[str, str] = HEADLESS, **said: object) -> dict[str, object]:
         event = {"session_id": "s1", "hook_event_name": name, "cwd": str(self.cwd), **said}
-        return asyncio.run(hooks.answer(self.host, json.dumps(event).encode(), headers))
+        return asyncio.run(hooks.answer_event(self.host, json.dumps(event).encode(), headers))
 
     def start(self, prompt: str = "Summarise the notes", **said: object) -> None:
         assert self.tell("SessionStart", **{"source": "startup", **said}) == {}
@@ -66,7 +66,7 @@ class Plug:
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where Claude Code keeps its files, for this test."""
     folder = tmp_path / "config"
-    monkeypatch.setattr(hook_files, "config_folders", lambda: (str(folder),))
+    monkeypatch.setattr(context_files, "config_folders", lambda: (str(folder),))
     return folder
 
 
@@ -486,7 +486,7 @@ def test_what_entered_by_itself_is_taken_from_the_transcript_once(plug: Plug, co
     ids=lambda body: str(len(body)),
 )
 def test_garbage_is_denied_as_a_call_is(host: Host, body: bytes) -> None:
-    ruled, reason = decision(asyncio.run(hooks.answer(host, body, {})))
+    ruled, reason = decision(asyncio.run(hooks.answer_event(host, body, {})))
     assert ruled == "deny"
     assert reason.isprintable()
 
@@ -578,16 +578,16 @@ def test_a_transcript_that_is_written_anew_is_read_anew(tmp_path: Path) -> None:
         attached = {"type": "attachment", "attachment": {"type": "file", "filename": "/x", "content": text}}
         return json.dumps(attached, separators=(",", ":")) + "\n"
 
-    path, news = tmp_path / "s1.jsonl", hook_files.News()
+    path, news = tmp_path / "s1.jsonl", context_files.TranscriptFollower()
     path.write_text(line("A" * 3000))
-    assert len(news.pieces(str(path))) == 1
+    assert len(news.new_pieces(str(path))) == 1
     path.write_text(line("B" * 1000))
-    assert [piece.content[-1:] for piece in news.pieces(str(path))] == ["B"]
+    assert [piece.content[-1:] for piece in news.new_pieces(str(path))] == ["B"]
     with path.open("a") as file:
         file.write(line("C" * 2500) + line("D" * 2000))
-    assert [piece.content[-1:] for piece in news.pieces(str(path))] == ["C", "D"]
+    assert [piece.content[-1:] for piece in news.new_pieces(str(path))] == ["C", "D"]
     path.unlink()
-    assert news.pieces(str(path)) == ()
+    assert news.new_pieces(str(path)) == ()
 
 
 def test_an_event_that_cannot_be_read_stops_the_agent_and_leaves_its_context_unknown(plug: Plug) -> None:
@@ -671,9 +671,9 @@ def test_what_came_with_the_prompt_is_waited_for(plug: Plug, config: Path) -> No
             transcript.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
         return reaches(path, id)
 
-    reaches = hook_files.reaches
+    reaches = context_files.reaches_call
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hook_files, "reaches", late)
+        patch.setattr(context_files, "reaches_call", late)
         assert decision(plug.check(transcript_path=str(transcript)))[0] == "deny"
         # Once a turn: the next call of it does not wait.
         plug.check({"command": "ls"}, transcript_path=str(transcript))

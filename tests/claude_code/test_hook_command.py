@@ -243,9 +243,9 @@ def test_stray_prints_do_not_reach_the_host(service: Callable[..., Service]) -> 
     there = service(http({"continue": False}))
     code = (
         f"import sys; sys.path.insert(0, {str(SRC)!r})\n"
-        "from lockgate.claude_code import hook_command as hook\nplain = hook.asked\n"
+        "from lockgate.claude_code import hook_command as hook\nplain = hook.ask_service\n"
         "def noisy(*words):\n    print('{\"stray\": 1}', flush=True)\n    return plain(*words)\n"
-        "hook.asked = noisy\nsys.exit(hook.main(['claude-code']))"
+        "hook.ask_service = noisy\nsys.exit(hook.main(['claude-code']))"
     )
     ended = subprocess.run(
         [sys.executable, "-I", "-c", code], input=event(), capture_output=True, timeout=60,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lockgate.claude_code import transcripts
-from lockgate.claude_code.transcripts import Call, Entry, Prompt, Result, Text, Unreadable
+from lockgate.claude_code.transcripts import Call, Entry, Prompt, Result, Text, UnreadableLine
 
 AT = "2026-11-15T12:00:00.000Z"
 TIME = 1794744000.0
@@ -18,7 +18,7 @@ TIME = 1794744000.0
 
 def read(*lines: dict[str, Any] | bytes) -> list[Entry]:
     data = b"".join(line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n" for line in lines)
-    return list(transcripts.entries(io.BytesIO(data)))
+    return list(transcripts.parse_entries(io.BytesIO(data)))
 
 
 def user(content: object, **more: object) -> dict[str, Any]:
@@ -114,19 +114,19 @@ def test_nothing_in_a_transcript_is_an_error() -> None:
         user([1, None, {"type": []}]),
         used("t", 3, "ls"),
     )  # type: ignore[arg-type]
-    assert entries[:4] == [Unreadable(1), Unreadable(2), Unreadable(3), Unreadable(4)]
+    assert entries[:4] == [UnreadableLine(1), UnreadableLine(2), UnreadableLine(3), UnreadableLine(4)]
     assert entries[-1] == Call("t", "", {"input": "ls"}, TIME)
 
 
 def test_a_line_without_end_is_skipped_and_what_follows_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transcripts, "MAX_LINE_BYTES", 1000)
-    assert read(b'{"a":"' + b"x" * 5000 + b'"}\n', user("hello")) == [Unreadable(1), Prompt("hello", TIME)]
+    assert read(b'{"a":"' + b"x" * 5000 + b'"}\n', user("hello")) == [UnreadableLine(1), Prompt("hello", TIME)]
 
 
 def test_an_agent_has_its_file_in_the_sessions_folder() -> None:
-    whose = transcripts.named("p/one.jsonl")
+    whose = transcripts.transcript_from_path("p/one.jsonl")
     assert (whose.session, whose.agent, whose.parent) == ("one", "", "")
-    whose = transcripts.named("p/one/subagents/agent-a1.jsonl")
+    whose = transcripts.transcript_from_path("p/one/subagents/agent-a1.jsonl")
     assert (whose.session, whose.agent, whose.parent) == ("one", "a1", "p/one.jsonl")
 
 
@@ -247,4 +247,4 @@ def test_somebody_who_writes_about_a_tag_is_heard(text: str) -> None:
     ids=["label", "no label", "picture", "beside", "no data", "name", "nothing"],
 )
 def test_nothing_that_can_be_read_hides_behind_a_label(value: object, text: str) -> None:
-    assert transcripts.told(value) == text
+    assert transcripts.text_of(value) == text

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from lockgate.claude_code import settings_file as claude_code
-from lockgate.claude_code.hook_command import proxied
-from lockgate.claude_code.settings_file import EVENTS, Form, unwired, wired
+from lockgate.claude_code.hook_command import is_proxied
+from lockgate.claude_code.settings_file import EVENTS, HookForm, add_hooks, remove_hooks
 from lockgate.cli.doctor import CheckState
 from lockgate.cli.doctor import claude_code as wiring
 from lockgate.core.errors import LockgateError
@@ -24,9 +24,9 @@ from lockgate.settings.config import Settings
 
 Run = Callable[..., Any]
 
-HTTP = Form("/opt/lockgate", "http://127.0.0.1:7717", "lga_" + "t" * 40)
-COMMAND = Form("lockgate")
-ALONE = Form("/usr/bin/python3", words=("-I", "-S", "/opt/lib/lockgate/claude_code/hook_command.py"))
+HTTP = HookForm("/opt/lockgate", "http://127.0.0.1:7717", "lga_" + "t" * 40)
+COMMAND = HookForm("lockgate")
+ALONE = HookForm("/usr/bin/python3", words=("-I", "-S", "/opt/lib/lockgate/claude_code/hook_command.py"))
 
 THEIRS = """{
 \t"$schema": "https://json.schemastore.org/claude-code-settings.json",
@@ -57,9 +57,9 @@ TEXTS = {
 
 @pytest.mark.parametrize("form", [HTTP, COMMAND, ALONE], ids=["http", "command", "alone"])
 @pytest.mark.parametrize("text", TEXTS)
-def test_putting_in_keeps_everything_and_taking_out_leaves_no_trace(text: str, form: Form) -> None:
+def test_putting_in_keeps_everything_and_taking_out_leaves_no_trace(text: str, form: HookForm) -> None:
     before = TEXTS[text]
-    after = wired(before, form)
+    after = add_hooks(before, form)
     said, was = json.loads(after), json.loads(before or "{}")
     assert {key: value for key, value in said.items() if key != "hooks"} == {
         key: value for key, value in was.items() if key != "hooks"
@@ -69,12 +69,12 @@ def test_putting_in_keeps_everything_and_taking_out_leaves_no_trace(text: str, f
         assert theirs == was.get("hooks", {}).get(event, [])
         assert ours == form.group(event)
     assert [key for key in said if key != "hooks"] == [key for key in was if key != "hooks"]
-    assert wired(after, form) == after, "again it changes nothing"
-    assert unwired(after) == (before or "{}\n")
+    assert add_hooks(after, form) == after, "again it changes nothing"
+    assert remove_hooks(after) == (before or "{}\n")
 
 
 def test_what_is_not_in_its_way_stays_byte_for_byte() -> None:
-    after = wired(THEIRS, HTTP)
+    after = add_hooks(THEIRS, HTTP)
     for line in THEIRS.splitlines():
         if "Stop" not in line and "PreToolUse" not in line and line not in "{}\t},":
             assert line in after
@@ -82,8 +82,8 @@ def test_what_is_not_in_its_way_stays_byte_for_byte() -> None:
 
 
 def test_another_form_takes_the_place_of_the_one_that_is_there() -> None:
-    assert json.loads(wired(wired(THEIRS, HTTP), COMMAND)) == json.loads(wired(THEIRS, COMMAND))
-    assert "lga_" not in wired(wired(THEIRS, HTTP), COMMAND)
+    assert json.loads(add_hooks(add_hooks(THEIRS, HTTP), COMMAND)) == json.loads(add_hooks(THEIRS, COMMAND))
+    assert "lga_" not in add_hooks(add_hooks(THEIRS, HTTP), COMMAND)
 
 
 def test_only_ours_is_taken_out_of_a_group_that_somebody_has_shared() -> None:
@@ -97,7 +97,7 @@ def test_only_ours_is_taken_out_of_a_group_that_somebody_has_shared() -> None:
     for at in range(len(theirs) + 1):
         shared = [*theirs[:at], ours, *theirs[at:]]
         text = json.dumps({"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": shared}]}}, indent=2)
-        assert json.loads(unwired(text)) == {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": theirs}]}}
+        assert json.loads(remove_hooks(text)) == {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": theirs}]}}
 
 
 def test_a_failure_blocks_where_a_call_waits_and_never_where_an_agent_stops() -> None:
@@ -133,7 +133,7 @@ def test_a_failure_blocks_where_a_call_waits_and_never_where_an_agent_stops() ->
     ids=lambda value: str(len(value)),
 )
 def test_settings_that_cannot_be_understood_are_left_alone(text: str, said: str) -> None:
-    for change in (lambda: wired(text, HTTP), lambda: unwired(text)):
+    for change in (lambda: add_hooks(text, HTTP), lambda: remove_hooks(text)):
         with pytest.raises(LockgateError, match=said):
             change()
 
@@ -379,10 +379,10 @@ def test_broken_settings_are_an_error_with_their_place(run: Run, home: Path) -> 
 def test_a_change_made_meanwhile_is_not_lost(home: Path) -> None:
     path = home / "settings.json"
     path.write_text("{}")
-    plan = claude_code.plan(path, HTTP, within=home)
+    plan = claude_code.plan_change(path, HTTP, within=home)
     path.write_text('{"model": "opus"}')
     with pytest.raises(LockgateError, match="changed meanwhile"):
-        claude_code.apply(plan)
+        claude_code.apply_change(plan)
     assert path.read_text() == '{"model": "opus"}'
 
 
@@ -401,7 +401,7 @@ def test_a_claude_code_that_runs_calls_whose_hook_has_failed_is_refused(
     ids=["usual", "short", "nothing", "error", "long"],
 )
 def test_versions_are_read_strictly(said: str, version: tuple[int, ...]) -> None:
-    assert claude_code.version_of(said) == version
+    assert claude_code.parse_version(said) == version
 
 
 # The doctor
@@ -456,8 +456,8 @@ def _checked(home: Path, settings: object) -> dict[str, tuple[CheckState, str]]:
 
 
 def _sound(port: int = 7717) -> dict[str, object]:
-    form = Form("/opt/lockgate", f"http://127.0.0.1:{port}", "lga_" + "t" * 40)
-    said: dict[str, object] = json.loads(wired("{}", form))
+    form = HookForm("/opt/lockgate", f"http://127.0.0.1:{port}", "lga_" + "t" * 40)
+    said: dict[str, object] = json.loads(add_hooks("{}", form))
     return said
 
 
@@ -571,7 +571,7 @@ def test_hooks_in_two_files_ask_twice(home: Path, monkeypatch: pytest.MonkeyPatc
     ids=["none", "proxy", "spared", "another spared", "https", "one spelling", "all spared"],
 )
 def test_a_proxy_that_would_be_asked_in_our_place_is_noticed(environ: dict[str, str], caught: bool) -> None:  # noqa: FBT001
-    assert proxied(environ, "http://127.0.0.1:7717") is caught
+    assert is_proxied(environ, "http://127.0.0.1:7717") is caught
 
 
 def test_variables_of_a_folder_that_lead_our_hooks_elsewhere_are_told(

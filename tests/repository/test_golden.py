@@ -321,9 +321,9 @@ def _fields(name: str) -> tuple[str, ...]:
 
 def metrics(_: Place, __: object) -> str:
     from lockgate.runtime.metrics import METRICS
-    from lockgate.service.request_counts import Counts
+    from lockgate.service.request_counts import RequestCounts
 
-    counts = Counts()
+    counts = RequestCounts()
     all_of_them = (*METRICS.all, *METRICS.gate, counts.requests, counts.seconds, counts.decisions, counts.decided)
     found = [f"{each.name} {each.kind} {each.help}" for each in all_of_them]
     found += [

@@ -14,8 +14,8 @@ import pytest
 from asking import HOST, Asking, call, scope
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.service.auth import LOOK_S, Tokens, door, make, was_set
-from lockgate.service.http import Who
+from lockgate.service.auth import LOOK_S, Tokens, door_for_port, has_person_token, make_token
+from lockgate.service.http import Caller
 from lockgate.service.routes import ROUTES
 
 JSON = ("Content-Type", "application/json")
@@ -84,7 +84,7 @@ FORGED: list[tuple[str, str, list[tuple[str, str]], int]] = [
 
 
 def answered(ask: Asking, path: str, method: str, headers: list[tuple[str, str]], body: bytes = b"{}") -> Any:
-    person, agent = ask.tokens.token(Who.PERSON), ask.tokens.token(Who.AGENT)
+    person, agent = ask.tokens.token(Caller.PERSON), ask.tokens.token(Caller.AGENT)
     given = [
         (name, value.replace("TOKEN", person).replace("AGENT", agent).replace("UPPER", person.upper()))
         for name, value in headers
@@ -133,7 +133,7 @@ def test_what_is_ours_gets_in(besieged: Asking, headers: list[tuple[str, str]]) 
 
 def test_a_token_in_the_query_is_no_token(besieged: Asking) -> None:
     for name in ("token", "access_token", "authorization"):
-        reply = besieged("GET", f"/v1/rules?{name}={besieged.tokens.token(Who.PERSON)}", who=None)
+        reply = besieged("GET", f"/v1/rules?{name}={besieged.tokens.token(Caller.PERSON)}", who=None)
         assert reply.status == 401
 
 
@@ -150,9 +150,9 @@ def test_no_route_with_a_token_answers_without_one_or_to_less_than_it_takes(besi
     for name in route.names:
         path = path.replace(f"{{{name}}}", "x")
     assert besieged(route.method, path, who=None, data=b"{}").status == 401
-    reply = besieged(route.method, path, who=Who.AGENT, data=b"{}")
-    assert (b"needs-a-person" in reply.body) == (route.who is Who.PERSON)
-    assert reply.status == 403 or route.who is Who.AGENT
+    reply = besieged(route.method, path, who=Caller.AGENT, data=b"{}")
+    assert (b"needs-a-person" in reply.body) == (route.who is Caller.PERSON)
+    assert reply.status == 403 or route.who is Caller.AGENT
 
 
 def test_whatever_is_under_v1_takes_a_token_also_what_is_not_there(besieged: Asking) -> None:
@@ -170,7 +170,7 @@ def test_metrics_are_open_only_where_that_was_said(make: Callable[..., Asking]) 
 
 def test_an_agent_can_do_its_part_and_nothing_else(ask: Asking) -> None:
     def agent(method: str, path: str, body: object = None) -> int:
-        return ask(method, path, body, who=Who.AGENT).status
+        return ask(method, path, body, who=Caller.AGENT).status
 
     assert agent("POST", "/v1/sessions", {"id": "s1", "goal": "g"}) == 200
     assert agent("POST", "/v1/sessions/s1/blocks", {"content": "x", "source": "web:x"}) == 200
@@ -188,7 +188,7 @@ def test_an_agent_can_do_its_part_and_nothing_else(ask: Asking) -> None:
 
 
 def test_a_proxy_s_name_is_let_in_when_it_was_allowed() -> None:
-    made = door(7717, ["Lockgate.Example.com", "10.0.0.5:8443", "[fd00::1]"])
+    made = door_for_port(7717, ["Lockgate.Example.com", "10.0.0.5:8443", "[fd00::1]"])
 
     def gets_in(host: str, origin: str = "") -> bool:
         headers = [(b"host", host.encode()), *([(b"origin", origin.encode())] if origin else [])]
@@ -209,17 +209,17 @@ def test_a_proxy_s_name_is_let_in_when_it_was_allowed() -> None:
 
 
 def test_a_door_of_another_loopback_address_is_told_so() -> None:
-    assert "127.0.0.2:7717" in door(7717, ["127.0.0.2:7717"]).hosts
-    assert "127.0.0.2:7717" not in door(7717).hosts
+    assert "127.0.0.2:7717" in door_for_port(7717, ["127.0.0.2:7717"]).hosts
+    assert "127.0.0.2:7717" not in door_for_port(7717).hosts
 
 
 @pytest.mark.parametrize("name", ["", "*", "*.example.com", "http://x", "a b", "x/y", "evil.example\n", "-x", "x:y"])
 def test_what_is_no_name_is_refused_at_the_start(name: str) -> None:
     if name == "evil.example\n":
-        assert "evil.example" in door(1, [name]).hosts
+        assert "evil.example" in door_for_port(1, [name]).hosts
         return
     with pytest.raises(InvalidConfig, match="no name of a host"):
-        door(7717, [name])
+        door_for_port(7717, [name])
 
 
 # --- tokens
@@ -229,19 +229,26 @@ def test_tokens_are_made_once_for_their_owner_only(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     first = Tokens(folder, {})
     again = Tokens(folder, {})
-    for who, name in ((Who.PERSON, "token"), (Who.AGENT, "agent-token")):
+    for who, name in ((Caller.PERSON, "token"), (Caller.AGENT, "agent-token")):
         assert first.token(who) == again.token(who)
         status = (folder / name).stat()
         assert stat.S_IMODE(status.st_mode) == 0o600
-    assert first.token(Who.PERSON).startswith("lgp_")
-    assert first.token(Who.AGENT).startswith("lga_")
-    assert len({first.token(Who.PERSON), first.token(Who.AGENT), Tokens(tmp_path / "b", {}).token(Who.PERSON)}) == 3
+    assert first.token(Caller.PERSON).startswith("lgp_")
+    assert first.token(Caller.AGENT).startswith("lga_")
+    assert (
+        len({first.token(Caller.PERSON), first.token(Caller.AGENT), Tokens(tmp_path / "b", {}).token(Caller.PERSON)})
+        == 3
+    )
 
 
 def test_the_environment_wins_and_touches_no_file(tmp_path: Path) -> None:
     given = {"LOCKGATE_TOKEN": "p" * 32, "LOCKGATE_AGENT_TOKEN": "a" * 32}
     tokens = Tokens(None, given)
-    assert (tokens.who(b"p" * 32), tokens.who(b"a" * 32), tokens.who(b"x")) == (Who.PERSON, Who.AGENT, None)
+    assert (tokens.caller_of(b"p" * 32), tokens.caller_of(b"a" * 32), tokens.caller_of(b"x")) == (
+        Caller.PERSON,
+        Caller.AGENT,
+        None,
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -261,25 +268,25 @@ def test_one_token_for_both_is_refused() -> None:
 def test_a_rotated_token_counts_at_once_and_the_old_one_no_more(tmp_path: Path) -> None:
     now = [0.0]
     tokens = Tokens(tmp_path / "state", {}, clock=lambda: now[0])
-    old = tokens.token(Who.PERSON).encode()
-    assert tokens.who(old) is Who.PERSON
-    new = make(tmp_path / "state" / "token", Who.PERSON, instead=True).encode()
+    old = tokens.token(Caller.PERSON).encode()
+    assert tokens.caller_of(old) is Caller.PERSON
+    new = make_token(tmp_path / "state" / "token", Caller.PERSON, instead=True).encode()
     now[0] += LOOK_S + 0.1
-    assert tokens.who(new) is Who.PERSON
-    assert tokens.who(old) is None
+    assert tokens.caller_of(new) is Caller.PERSON
+    assert tokens.caller_of(old) is None
     # One that is gone, can be read by others, or is the other's, lets nobody in.
     for change in (
         lambda path: path.chmod(0o644),
         lambda path: path.write_text((tmp_path / "state" / "agent-token").read_text()),
         lambda path: path.unlink(),
     ):
-        token = make(tmp_path / "state" / "token", Who.PERSON, instead=True).encode()
+        token = make_token(tmp_path / "state" / "token", Caller.PERSON, instead=True).encode()
         now[0] += LOOK_S + 0.1
-        assert tokens.who(token) is Who.PERSON
+        assert tokens.caller_of(token) is Caller.PERSON
         change(tmp_path / "state" / "token")
         now[0] += LOOK_S + 0.1
-        assert tokens.who(token) is None
-    assert tokens.who((tmp_path / "state" / "agent-token").read_text().strip().encode()) is Who.AGENT
+        assert tokens.caller_of(token) is None
+    assert tokens.caller_of((tmp_path / "state" / "agent-token").read_text().strip().encode()) is Caller.AGENT
 
 
 def test_an_agent_s_token_that_is_also_the_person_s_is_nobody_s(tmp_path: Path) -> None:
@@ -288,7 +295,7 @@ def test_an_agent_s_token_that_is_also_the_person_s_is_nobody_s(tmp_path: Path) 
     agent = tmp_path / "state" / "agent-token"
     agent.write_text((tmp_path / "state" / "token").read_text())
     now[0] += LOOK_S + 0.1
-    assert tokens.who(agent.read_text().strip().encode()) is None
+    assert tokens.caller_of(agent.read_text().strip().encode()) is None
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes and links are as POSIX has them")
@@ -309,8 +316,8 @@ def test_a_token_s_file_that_others_can_touch_is_refused(tmp_path: Path) -> None
 
 
 def test_whether_a_token_was_set(tmp_path: Path) -> None:
-    assert was_set(tmp_path, {}) is False
-    assert was_set(None, {"LOCKGATE_TOKEN": " "}) is False
-    assert was_set(None, {"LOCKGATE_TOKEN": "x" * 20}) is True
+    assert has_person_token(tmp_path, {}) is False
+    assert has_person_token(None, {"LOCKGATE_TOKEN": " "}) is False
+    assert has_person_token(None, {"LOCKGATE_TOKEN": "x" * 20}) is True
     Tokens(tmp_path, {})
-    assert was_set(tmp_path, {}) is True
+    assert has_person_token(tmp_path, {}) is True

@@ -15,8 +15,8 @@ from lockgate import assemble
 from lockgate.core.errors import SessionsUnavailable
 from lockgate.service import auth, schemas
 from lockgate.service import event_stream as events
-from lockgate.service.http import Who
-from lockgate.service.schemas import misfit
+from lockgate.service.http import Caller
+from lockgate.service.schemas import find_misfit
 from lockgate.sessions import Host
 from lockgate.settings.config import Settings
 
@@ -36,7 +36,7 @@ class Listening:
         self._gone = asyncio.Event()
         self._got = asyncio.Queue[bytes | None]()
         self.status = 0
-        headers = [("Host", HOST), ("Authorization", f"Bearer {ask.tokens.token(Who.PERSON)}")]
+        headers = [("Host", HOST), ("Authorization", f"Bearer {ask.tokens.token(Caller.PERSON)}")]
         asked = scope("GET", "/v1/events", headers, query)
         self._task = asyncio.create_task(ask.api(asked, self._receive, self._send))
 
@@ -83,7 +83,7 @@ async def listening(ask: Asking, query: str = "") -> AsyncIterator[Listening]:
 
 @pytest.fixture(autouse=True)
 def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events.Events.__init__, "__kwdefaults__", {"look_s": 0.01, "heartbeat_s": 15.0})
+    monkeypatch.setattr(events.EventStream.__init__, "__kwdefaults__", {"look_s": 0.01, "heartbeat_s": 15.0})
 
 
 def check(host: Host, number: int) -> int:
@@ -217,7 +217,7 @@ def test_there_is_a_limit_to_listeners(ask: Asking, monkeypatch: pytest.MonkeyPa
 def test_it_says_that_it_is_still_there_and_ends_with_the_server(
     make: Callable[..., Asking], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events.Events.__init__, "__kwdefaults__", {"look_s": 0.01, "heartbeat_s": 0.05})
+    monkeypatch.setattr(events.EventStream.__init__, "__kwdefaults__", {"look_s": 0.01, "heartbeat_s": 0.05})
     stopping = [False]
     ask = make(stopping=lambda: stopping[0])
 
@@ -251,7 +251,7 @@ def test_nothing_that_somebody_wrote_can_end_an_event(ask: Asking, house: Host) 
 def test_whoever_s_token_was_changed_hears_no_more(
     make: Callable[..., Asking], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events.Events.__init__, "__kwdefaults__", {"look_s": 0.01, "heartbeat_s": 0.05})
+    monkeypatch.setattr(events.EventStream.__init__, "__kwdefaults__", {"look_s": 0.01, "heartbeat_s": 0.05})
     monkeypatch.setattr(auth, "LOOK_S", 0.0)
     ask = make()
 
@@ -259,9 +259,9 @@ def test_whoever_s_token_was_changed_hears_no_more(
         client = Listening(ask)
         await client.part()
         assert await client.part() == b": still here\n\n"
-        path = ask.tokens.path(Who.PERSON)
+        path = ask.tokens.path(Caller.PERSON)
         assert path is not None
-        auth.make(path, Who.PERSON, instead=True)
+        auth.make_token(path, Caller.PERSON, instead=True)
         ask.host.open("after", goal="not for them")
         ask.host.check("after", "read_file", {})
         while (part := await client.part()) is not None:
@@ -280,7 +280,7 @@ def test_a_damaged_ruling_is_told_as_such_and_holds_up_nobody(ask: Asking, house
     assert [(each["id"], each["damaged"]) for each in listed] == [(second.id, False), (first.id, True)]
     one = ask("GET", f"/v1/decisions/{first.id}").json
     assert (one["damaged"], one["action"], one["whole"]) == (True, "PAUSE", False)
-    assert misfit(one, schemas.DETAIL) == ""
+    assert find_misfit(one, schemas.DETAIL) == ""
     assert ask("GET", f"/v1/decisions/{first.id}/proof").code == "no-receipt"
 
     async def follow() -> None:

@@ -13,7 +13,7 @@ import pytest
 from asking import GONE, HANG, HOST, Asking, call, quick, scope
 
 from lockgate.runtime.worker_pool import Full
-from lockgate.service.http import Who, read_object
+from lockgate.service.http import Caller, read_object
 from lockgate.sessions import Host
 
 CHECK = "/v1/sessions/s1/checks"
@@ -255,7 +255,7 @@ def test_what_is_only_late_or_not_allowed_leaves_the_context_as_it_is(make: Call
     begun = {"type": "http.request", "body": b"{", "more_body": True}
     assert ask("POST", BLOCK, messages=[begun, HANG]).code == "body-too-slow"
     assert ask("POST", BLOCK, data=b"{", who=None).status == 401
-    assert ask("POST", BLOCK, {"content": "x", "source": "user"}, who=Who.AGENT).code == "not-yours"
+    assert ask("POST", BLOCK, {"content": "x", "source": "user"}, who=Caller.AGENT).code == "not-yours"
     assert ask("GET", "/v1/sessions/s1").json["context_known"]
 
 
@@ -308,7 +308,7 @@ def test_large_bodies_are_read_one_after_another_and_not_on_the_loop(
     monkeypatch.setattr(app, "read_object", read)
     data = json.dumps({"content": "x" * 2_000_000, "source": 1}).encode()
     sent = [{"type": "http.request", "body": data, "more_body": False}]
-    headers = {"Host": HOST, "Authorization": f"Bearer {ask.tokens.token(Who.PERSON)}"}
+    headers = {"Host": HOST, "Authorization": f"Bearer {ask.tokens.token(Caller.PERSON)}"}
     asked = scope("POST", BLOCK, {**headers, "Content-Type": "application/json"}.items())
 
     async def crowd() -> list[Any]:

@@ -13,8 +13,8 @@ from asking import HOST, Asking
 
 from lockgate.cli.main import main
 from lockgate.service import app
-from lockgate.service.http import Who
-from lockgate.service.login_codes import FOLDER, GOOD_S, Codes
+from lockgate.service.http import Caller
+from lockgate.service.login_codes import FOLDER, LIFETIME_S, LoginCodes
 
 
 class Clock:
@@ -25,17 +25,17 @@ class Clock:
 
 
 @pytest.fixture
-def codes(tmp_path: Path) -> Codes:
-    return Codes(tmp_path / "codes", clock=Clock())
+def codes(tmp_path: Path) -> LoginCodes:
+    return LoginCodes(tmp_path / "codes", clock=Clock())
 
 
-def test_a_code_gives_the_token_once(make: Callable[..., Asking], codes: Codes) -> None:
+def test_a_code_gives_the_token_once(make: Callable[..., Asking], codes: LoginCodes) -> None:
     ask = make(codes=codes)
     code = codes.make()
     page = {"Origin": f"http://{HOST}", "Sec-Fetch-Site": "same-origin"}
     reply = ask("POST", "/v1/exchange", {"code": code}, who=None, headers=page)
     assert reply.status == 200
-    assert reply.json == {"token": ask.tokens.token(Who.PERSON)}
+    assert reply.json == {"token": ask.tokens.token(Caller.PERSON)}
     assert reply.headers["cache-control"] == "no-store"
     again = ask("POST", "/v1/exchange", {"code": code}, who=None, headers=page)
     assert (again.status, again.code) == (403, "bad-code")
@@ -54,7 +54,7 @@ def test_a_code_gives_the_token_once(make: Callable[..., Asking], codes: Codes) 
     ],
     ids=str,
 )
-def test_no_other_page_can_spend_it(make: Callable[..., Asking], codes: Codes, headers: dict[str, str]) -> None:
+def test_no_other_page_can_spend_it(make: Callable[..., Asking], codes: LoginCodes, headers: dict[str, str]) -> None:
     ask = make(codes=codes)
     code = codes.make()
     assert ask("POST", "/v1/exchange", {"code": code}, who=None, headers=headers).status in (403, 415)
@@ -63,26 +63,26 @@ def test_no_other_page_can_spend_it(make: Callable[..., Asking], codes: Codes, h
 
 def test_a_code_is_good_for_minutes_and_for_one_of_many(tmp_path: Path) -> None:
     clock = Clock()
-    codes = Codes(tmp_path, clock=clock)
+    codes = LoginCodes(tmp_path, clock=clock)
     late, early, good = (codes.make() for _ in range(3))
-    clock.now += GOOD_S
+    clock.now += LIFETIME_S
     assert codes.spend(good)
     assert not codes.spend(good)
     clock.now += 0.1
     assert not codes.spend(late)
     # A clock that was put back makes none good.
-    clock.now -= GOOD_S + 1
+    clock.now -= LIFETIME_S + 1
     assert not codes.spend(early)
     contested = codes.make()
     with ThreadPoolExecutor(8) as crowd:
-        assert sum(crowd.map(lambda _: Codes(tmp_path, clock=clock).spend(contested), range(32))) == 1
+        assert sum(crowd.map(lambda _: LoginCodes(tmp_path, clock=clock).spend(contested), range(32))) == 1
     for odd in ("", "x", "../token", "\ud800", "a" * 101):
         assert not codes.spend(odd)
 
 
 def test_what_is_kept_of_a_code_is_not_the_code_and_is_nobody_elses(tmp_path: Path) -> None:
     clock = Clock()
-    codes = Codes(tmp_path, clock=clock)
+    codes = LoginCodes(tmp_path, clock=clock)
     code = codes.make()
     (file,) = (tmp_path / FOLDER).iterdir()
     assert code not in file.name + file.read_text()
@@ -93,16 +93,16 @@ def test_what_is_kept_of_a_code_is_not_the_code_and_is_nobody_elses(tmp_path: Pa
     assert not codes.spend(code)
     os.chmod(tmp_path / FOLDER, 0o700)
     # Those that nobody opened do not stay.
-    clock.now += GOOD_S + 1
+    clock.now += LIFETIME_S + 1
     codes.make()
     assert len(list((tmp_path / FOLDER).iterdir())) == 1
     codes.forget()
     assert list((tmp_path / FOLDER).iterdir()) == []
-    assert Codes(None).make() == ""
-    assert not Codes(None).spend("x")
+    assert LoginCodes(None).make() == ""
+    assert not LoginCodes(None).spend("x")
 
 
-def test_codes_cannot_be_tried_without_end(make: Callable[..., Asking], codes: Codes) -> None:
+def test_codes_cannot_be_tried_without_end(make: Callable[..., Asking], codes: LoginCodes) -> None:
     ask = make(codes=codes)
     tried = [ask("POST", "/v1/exchange", {"code": "x"}, who=None).status for _ in range(app.MAX_EXCHANGES + 1)]
     assert tried == [403] * app.MAX_EXCHANGES + [503]
@@ -125,7 +125,7 @@ def test_the_command_prints_an_address_without_the_token(
     address, _, code = said.partition("/#code=")
     assert address == "http://127.0.0.1:7717"
     assert token not in said
-    kept = Codes(tmp_path / "lockgate")
+    kept = LoginCodes(tmp_path / "lockgate")
     assert kept.spend(code)
     assert not kept.spend(code)
     monkeypatch.setenv("LOCKGATE_URL", "http://127.0.0.1:9000/")

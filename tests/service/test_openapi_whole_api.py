@@ -7,9 +7,9 @@ from typing import Any
 from asking import HOST, Asking
 from hypothesis import HealthCheck, given, settings
 
-from lockgate.service.http import Who
+from lockgate.service.http import Caller
 from lockgate.service.routes import ROUTES
-from lockgate.service.schemas import misfit
+from lockgate.service.schemas import find_misfit
 from lockgate.verifiers.adapters import LocalRuleAdapter
 
 # One that does not end is not asked like this (test_events.py does), nor is the document itself.
@@ -22,7 +22,7 @@ def test_no_5xx_and_no_undocumented_status(besieged: Asking, monkeypatch: Any) -
     import schemathesis
 
     monkeypatch.setattr(besieged.api, "adapter", LocalRuleAdapter())
-    token = besieged.tokens.token(Who.PERSON)
+    token = besieged.tokens.token(Caller.PERSON)
     schema: Any = schemathesis.openapi.from_asgi("/openapi.json", besieged.api, headers={"host": HOST})
     left = dict(OPERATIONS)
     for found in schema.get_all_operations():
@@ -43,6 +43,6 @@ def _probe(operation: Any, route: Any, headers: dict[str, str]) -> None:
         if response.status_code != route.status:
             assert set(response.json()["error"]) == {"code", "message", "hint"}
         elif not isinstance(route.answers, str):
-            assert misfit(response.json(), route.answers) == ""
+            assert find_misfit(response.json(), route.answers) == ""
 
     asked()

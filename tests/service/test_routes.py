@@ -18,10 +18,10 @@ from lockgate.core.errors import JournalUnavailable, SessionsUnavailable
 from lockgate.core.journal.merkle import verify_inclusion
 from lockgate.service import app
 from lockgate.service import journal_proofs as proofs
-from lockgate.service.http import Who
-from lockgate.service.openapi import document
+from lockgate.service.http import Caller
+from lockgate.service.openapi import openapi_document
 from lockgate.service.routes import ROUTES
-from lockgate.service.schemas import misfit
+from lockgate.service.schemas import find_misfit
 from lockgate.sessions import Host, upkeep
 
 BY_NAME = {f"{route.method} {route.path}": route for route in ROUTES}
@@ -31,7 +31,7 @@ def fits(name: str, reply: Any) -> Any:
     route = BY_NAME[name]
     assert reply.status == route.status, reply.body
     assert not isinstance(route.answers, str)
-    assert misfit(reply.json, route.answers) == ""
+    assert find_misfit(reply.json, route.answers) == ""
     return reply.json
 
 
@@ -86,7 +86,7 @@ def test_blocks_are_added_once_per_key_listed_and_read(ask: Asking) -> None:
 
 
 def test_a_hijacked_call_pauses_and_is_shown_with_its_reasons(ask: Asking, hijacked: dict[str, Any]) -> None:
-    assert misfit(hijacked, BY_NAME["POST /v1/sessions/{session}/checks"].answers) == ""  # type: ignore[arg-type]
+    assert find_misfit(hijacked, BY_NAME["POST /v1/sessions/{session}/checks"].answers) == ""  # type: ignore[arg-type]
     told = ask("POST", "/v1/sessions/s1/outcomes", {"key": "call-1", "ran": "not-run"})
     fits("POST /v1/sessions/{session}/outcomes", told)
     listed = fits("GET /v1/decisions", ask("GET", "/v1/decisions"))
@@ -254,7 +254,7 @@ def test_a_request_is_assessed(make: Callable[..., Asking]) -> None:
     from lockgate.verifiers.adapters import LocalRuleAdapter
 
     ask = make(adapter=LocalRuleAdapter())
-    found = fits("POST /v1/assess", ask("POST", "/v1/assess", {"prompt_text": "hello"}, who=Who.AGENT))
+    found = fits("POST /v1/assess", ask("POST", "/v1/assess", {"prompt_text": "hello"}, who=Caller.AGENT))
     assert found["verdict"] == "safe"
     assert ask("POST", "/v1/assess", {"prompt_text": POISON}).json["verdict"] == "unsafe"
     assert ask("POST", "/v1/assess", {"prompt_text": "x", "flags": 1}).status == 422
@@ -291,9 +291,9 @@ def test_metrics_count_routes_and_rulings(make: Callable[..., Asking]) -> None:
     from prometheus_client.parser import text_string_to_metric_families
 
     from lockgate.runtime.metrics import Metrics
-    from lockgate.service.request_counts import Counts, label_of
+    from lockgate.service.request_counts import RequestCounts, label_of
 
-    ask = make(counts=Counts(map(label_of, ROUTES), metrics=Metrics()))
+    ask = make(counts=RequestCounts(map(label_of, ROUTES), metrics=Metrics()))
     ask("POST", "/v1/sessions/new/checks", {"tool": "read", "arguments": {}})
     ask("GET", "/nowhere/at/all")
     reply = ask("GET", "/metrics")
@@ -314,7 +314,7 @@ def test_old_sessions_are_forgotten_now_and_then(
     make: Callable[..., Asking], house: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[float] = []
-    monkeypatch.setattr(app, "FORGET_S", 0.01)
+    monkeypatch.setattr(app, "PRUNE_INTERVAL_S", 0.01)
     ask = make(keep_days=30)
 
     async def live() -> None:
@@ -523,7 +523,7 @@ def test_what_nobody_has_thought_of_is_said_without_its_words(
 
 
 def test_every_route_says_what_it_takes_and_answers() -> None:
-    made = document(ROUTES, "1")
+    made = openapi_document(ROUTES, "1")
     names = set()
     for route in ROUTES:
         operation = made["paths"][route.path][route.method.lower()]
@@ -536,10 +536,10 @@ def test_every_route_says_what_it_takes_and_answers() -> None:
 
 
 def test_an_agent_s_routes_are_these_and_no_others() -> None:
-    def of(who: Who) -> set[str]:
+    def of(who: Caller) -> set[str]:
         return {f"{route.method} {route.path}" for route in ROUTES if route.who is who}
 
-    assert of(Who.AGENT) == {
+    assert of(Caller.AGENT) == {
         "POST /v1/sessions",
         "POST /v1/sessions/{session}/end",
         "POST /v1/sessions/{session}/blocks",
@@ -553,7 +553,7 @@ def test_an_agent_s_routes_are_these_and_no_others() -> None:
         "POST /v1/assess",
         "POST /hooks/claude-code",
     }
-    assert of(Who.ANYBODY) == {
+    assert of(Caller.ANYBODY) == {
         "GET /",
         "GET /static/{name}",
         "GET /docs",
@@ -581,7 +581,7 @@ def test_arguments_that_were_kept_in_part_are_told_and_compared_by_their_hash(as
     kept = house.decision(ruled["id"])
     assert kept is not None
     for hashed, said in (("", "cannot be compared"), ("0" * 64, "NOT: the record is of the same arguments")):
-        found = proofs.of_decision(house.gate, replace(kept, args_sha256=hashed))
+        found = proofs.decision_proof(house.gate, replace(kept, args_sha256=hashed))
         assert not found["verified"]
         assert said in str(found["checked"])
         assert ("NOT" in str(found["checked"])) == bool(hashed)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lockgate.service.app import Api
-from lockgate.service.auth import Tokens, door
-from lockgate.service.http import Reading, Who
+from lockgate.service.auth import Tokens, door_for_port
+from lockgate.service.http import BodyBudget, Caller
 
 PORT = 7717
 HOST = "127.0.0.1:7717"
@@ -80,7 +80,7 @@ class Asking:
     def __init__(self, host: Any, folder: Path, **parts: Any) -> None:
         self.host = host
         self.tokens = Tokens(folder, {})
-        self.api = Api(host, self.tokens, door(PORT), **parts)
+        self.api = Api(host, self.tokens, door_for_port(PORT), **parts)
 
     def __call__(
         self,
@@ -88,7 +88,7 @@ class Asking:
         path: str,
         body: object = None,
         *,
-        who: Who | None = Who.PERSON,
+        who: Caller | None = Caller.PERSON,
         headers: Mapping[str, str] | None = None,
         data: bytes | None = None,
         query: str = "",
@@ -108,6 +108,6 @@ class Asking:
         return asyncio.run(call(self.api, asked, sent))
 
 
-def quick(**limits: Any) -> Reading:
+def quick(**limits: Any) -> BodyBudget:
     """Bodies that may take no time to speak of."""
-    return Reading(**{"idle_s": 0.05, "total_s": 0.2, **limits})
+    return BodyBudget(**{"idle_s": 0.05, "total_s": 0.2, **limits})

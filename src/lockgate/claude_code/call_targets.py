@@ -11,7 +11,7 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 
-from lockgate.claude_code import context_files as hook_files
+from lockgate.claude_code import context_files
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments
 from lockgate.core.ruling.self_protection import find_tampering, is_content
 from lockgate.core.ruling.tool_risk import tool_risk
@@ -27,38 +27,40 @@ _SETTINGS = ("settings.json", "settings.local.json")
 _SERVERS = (".mcp.json", ".claude.json", "claude_desktop_config.json")
 
 
-def findings(
+def find_protected_targets(
     host: Host, tool: str, arguments: Mapping[str, object], cwd: str, headers: Mapping[str, str]
 ) -> tuple[Finding, ...]:
     """What is found in a call once its paths and addresses are looked up; what it says itself is found elsewhere."""
     leaves = flatten_arguments(arguments)[0]
     looks = tool_risk(tool, additional=host.gate.policy.high_risk_tools) is Risk.LOW
-    real = [Leaf(leaf.argument, text) for leaf in leaves if not is_content(leaf) and (text := _real(leaf.text, cwd))]
+    real = [
+        Leaf(leaf.argument, text) for leaf in leaves if not is_content(leaf) and (text := _resolve_path(leaf.text, cwd))
+    ]
     found = find_tampering(real, host.gate.scanner, looks=looks) if real else []
     port = headers.get("host", "").rpartition(":")[2]
     if port.isdecimal():
         ours = re.compile(rf":{port}/(?:v1|hooks)/")
         found += [Finding("execution:own-approval", leaf.argument, 0, 0) for leaf in leaves if ours.search(leaf.text)]
-    if not looks and _unwraps(leaves, cwd):
+    if not looks and _removes_checkpoint(leaves, cwd):
         found.append(Finding("execution:own-guard", "arguments", 0, 0))
     return tuple({each.rule: each for each in found}.values())
 
 
-def _real(text: str, cwd: str) -> str:
+def _resolve_path(text: str, cwd: str) -> str:
     """A text with its paths as they are, if any of them leads where it does not say; else nothing."""
-    if len(text) <= _MAX_PATH and "\n" not in text and (there := _leads(text.strip(), cwd)):
+    if len(text) <= _MAX_PATH and "\n" not in text and (there := _follow_link(text.strip(), cwd)):
         return there
     changed, last, parts = False, 0, []
     for number, word in enumerate(_WORD.finditer(text)):
         if number >= _MAX_NAMES:
             break
-        if there := _leads(word[0], cwd):
+        if there := _follow_link(word[0], cwd):
             parts += [text[last : word.start()], there]
             last, changed = word.end(), True
     return "".join([*parts, text[last:]]) if changed else ""
 
 
-def _leads(name: str, cwd: str) -> str:
+def _follow_link(name: str, cwd: str) -> str:
     """Where a name leads, if that is a folder of ours or of the host; spelled as the rules know it."""
     if not name or "\0" in name or len(name) > _MAX_PATH:
         return ""
@@ -68,11 +70,11 @@ def _leads(name: str, cwd: str) -> str:
         if "/" not in path and "\\" not in path and ".claude" not in cwd.lower() and not _has_two_names(full):
             return ""
         real = os.path.realpath(full)
-        if (known := _twin(real, cwd)) is not None:
+        if (known := _find_protected_twin(real, cwd)) is not None:
             return known
     except (OSError, ValueError):
         return ""
-    for folder, spelled in _folders():
+    for folder, spelled in _protected_folders():
         if real.casefold() == folder.casefold() or real.casefold().startswith(folder.casefold() + os.sep):
             return re.sub(r"\s", "_", spelled + real[len(folder) :])
     return re.sub(r"\s", "_", real) if f"{os.sep}.claude{os.sep}" in real.casefold() else ""
@@ -86,8 +88,8 @@ def _has_two_names(path: str) -> bool:
     return stat.S_ISLNK(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_nlink > 1)
 
 
-def _folders() -> Iterator[tuple[str, str]]:
-    for folder in hook_files.config_folders():
+def _protected_folders() -> Iterator[tuple[str, str]]:
+    for folder in context_files.config_folders():
         yield folder, "~/.claude"
     home = os.path.expanduser("~")
     state = os.environ.get("XDG_STATE_HOME") or os.path.join(home, ".local", "state")
@@ -96,12 +98,12 @@ def _folders() -> Iterator[tuple[str, str]]:
     yield os.path.realpath(os.path.join(config, "lockgate")), "~/.config/lockgate"
 
 
-def _twin(real: str, cwd: str) -> str | None:
+def _find_protected_twin(real: str, cwd: str) -> str | None:
     """The settings that this file is, under another name."""
     status = os.stat(real) if os.path.exists(real) else None
     if status is None or status.st_nlink < 2:
         return None
-    for folder in (*hook_files.config_folders(), os.path.join(cwd, ".claude")):
+    for folder in (*context_files.config_folders(), os.path.join(cwd, ".claude")):
         for name in _SETTINGS:
             path = os.path.join(folder, name)
             if os.path.exists(path) and os.path.samestat(status, os.stat(path)):
@@ -109,7 +111,7 @@ def _twin(real: str, cwd: str) -> str | None:
     return None
 
 
-def _unwraps(leaves: list[Leaf], cwd: str) -> bool:
+def _removes_checkpoint(leaves: list[Leaf], cwd: str) -> bool:
     """Whether a call takes our checkpoint out of a list of servers: it is in the file, and not in what is to be."""
     held = [leaf for leaf in leaves if is_content(leaf)]
     if not held:
@@ -125,9 +127,9 @@ def _unwraps(leaves: list[Leaf], cwd: str) -> bool:
                 before = old or [file.read(1 << 22).decode("utf-8", "replace")]
         except OSError:
             before = old
-        return _wrapped(before) > _wrapped(new)
+        return _count_checkpoints(before) > _count_checkpoints(new)
     return False
 
 
-def _wrapped(texts: list[str]) -> int:
+def _count_checkpoints(texts: list[str]) -> int:
     return sum(text.count("lockgate") for text in texts)

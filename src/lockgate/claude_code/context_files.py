@@ -17,7 +17,7 @@ from io import BytesIO
 from threading import Lock
 from typing import NamedTuple
 
-from lockgate.claude_code.transcripts import Call, Entry, Prompt, Result, Text, Unreadable, entries
+from lockgate.claude_code.transcripts import Call, Entry, Prompt, Result, Text, UnreadableLine, parse_entries
 from lockgate.sessions import Piece
 
 # More than Claude Code reads of a file by itself.
@@ -30,14 +30,14 @@ MAX_NEWS_BYTES = 8 * 1024 * 1024
 _MAX_PARENTS = 16
 _MAX_FOLLOWED = 1024
 # Byte for byte, and without waiting for a pipe's other end.
-_PLAINLY = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_OPEN_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 # As Claude Code reads them: after a blank or at the start, up to a blank, or in quotes.
 _MENTION = re.compile(r'(?:^|(?<=[\s(]))@(?:"([^"\n]{1,1000})"|([^\s"]{1,1000}))')
 _LINES = re.compile(r"#L\d+(?:-L?\d+)?$")
 _NAME = re.compile(r"[\w][\w.:-]{0,200}")
 # Lines of a transcript that hold what entered the context by itself; all others come as events.
-_BY_ITSELF = (b'"type":"attachment"', b'"isMeta":true', b"<bash-std", b"<local-command-std")
+_HOST_LINE_MARKS = (b'"type":"attachment"', b'"isMeta":true', b"<bash-std", b"<local-command-std")
 
 
 def config_folders(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ def file_piece(path: str) -> Piece | None:
 
     Its key is its content, so that the same file loaded again says nothing new.
     """
-    data = _content(path)
+    data = _read_content(path)
     if not data:
         return None
     text = data.decode("utf-8", "replace")
@@ -60,10 +60,10 @@ def file_piece(path: str) -> Piece | None:
     return Piece(text, f"file:{path}"[:1000], key=f"file:{key}")
 
 
-def _content(path: str) -> bytes:
+def _read_content(path: str) -> bytes:
     # Not a pipe or a device, which would never end; not waiting for one either.
     try:
-        handle = os.open(path, os.O_RDONLY | _PLAINLY)
+        handle = os.open(path, os.O_RDONLY | _OPEN_FLAGS)
     except (OSError, ValueError):
         return b""
     try:
@@ -74,7 +74,7 @@ def _content(path: str) -> bytes:
         os.close(handle)
 
 
-def mentioned(prompt: str, cwd: str) -> Iterator[Piece]:
+def mentioned_pieces(prompt: str, cwd: str) -> Iterator[Piece]:
     """The files that a prompt names with an `@`: their text goes to the model, and no event tells it."""
     seen: set[str] = set()
     for quoted_name, name in _MENTION.findall(prompt):
@@ -94,14 +94,14 @@ def command_pieces(name: str, cwd: str) -> Iterator[Piece]:
         return
     inner = name.replace(":", "/")
     short = name.rpartition(":")[2]
-    for folder in (*_upwards(cwd), *config_folders()):
+    for folder in (*_folders_upwards(cwd), *config_folders()):
         base = folder if folder in config_folders() else os.path.join(folder, ".claude")
         for path in (f"commands/{inner}.md", f"skills/{short}/SKILL.md"):
             if (piece := file_piece(os.path.join(base, path))) is not None:
                 yield piece
 
 
-def _upwards(folder: str) -> Iterator[str]:
+def _folders_upwards(folder: str) -> Iterator[str]:
     for _ in range(_MAX_PARENTS):
         yield folder
         above = os.path.dirname(folder)
@@ -113,14 +113,14 @@ def _upwards(folder: str) -> Iterator[str]:
 # The transcript
 
 
-class Whose(NamedTuple):
+class TranscriptOwner(NamedTuple):
     """Whose transcript: a session's, or that of an agent it has started."""
 
     session: str
     agent: str = ""
 
 
-def transcript_path(named: object, whose: Whose) -> str:
+def transcript_path(named: object, whose: TranscriptOwner) -> str:
     """The transcript's file if it lies where Claude Code keeps it, under the session's own name; else nothing."""
     if not isinstance(named, str) or not named or "\0" in named:
         return ""
@@ -135,45 +135,45 @@ def transcript_path(named: object, whose: Whose) -> str:
     return os.path.join(path.removesuffix(".jsonl"), "subagents", f"agent-{whose.agent}.jsonl")
 
 
-def written(path: str) -> bool:
+def is_written(path: str) -> bool:
     """Whether there is anything in this transcript yet."""
-    return bool(path) and bool(_bounded(path, 0, 1))
+    return bool(path) and bool(_read_bounded(path, 0, 1))
 
 
-def reaches(path: str, call: str) -> bool:
+def reaches_call(path: str, call: str) -> bool:
     """Whether this transcript is written as far as this call: by its end, where a call stands that is about to run."""
     try:
         size = os.stat(path).st_size
     except OSError:
         return False
-    return bool(call) and call.encode("utf-8", "replace") in _bounded(
+    return bool(call) and call.encode("utf-8", "replace") in _read_bounded(
         path, max(0, size - MAX_NEWS_BYTES), MAX_NEWS_BYTES
     )
 
 
-def rebuilt(path: str, call: str) -> tuple[str, list[Piece]] | None:
+def rebuild_context(path: str, call: str) -> tuple[str, list[Piece]] | None:
     """The first prompt and all pieces of a context, from a transcript that reaches as far as this call.
 
     Its lines are in order, so one that holds the call holds everything before it. None where it does not (the host
     writes it a moment late), or where anything in it cannot be read: then the context is not known.
     """
-    data = _bounded(path, 0, MAX_TRANSCRIPT_BYTES + 1)
+    data = _read_bounded(path, 0, MAX_TRANSCRIPT_BYTES + 1)
     if not data or len(data) > MAX_TRANSCRIPT_BYTES:
         return None
     goal, pieces, reached = "", [], False
-    for entry in entries(BytesIO(data)):
-        if isinstance(entry, Unreadable):
+    for entry in parse_entries(BytesIO(data)):
+        if isinstance(entry, UnreadableLine):
             return None
         if isinstance(entry, Call):
             reached = reached or entry.id == call
         elif isinstance(entry, Prompt) and not goal:
             goal = entry.text
-        elif (piece := _piece(entry)) is not None:
+        elif (piece := _piece_from_entry(entry)) is not None:
             pieces.append(piece)
     return (goal, pieces) if reached else None
 
 
-def _piece(entry: Entry) -> Piece | None:
+def _piece_from_entry(entry: Entry) -> Piece | None:
     match entry:
         case Text(source="file:hook_stopped_continuation"):
             # What we have said ourselves when we stopped the agent; a file that is mentioned has its whole path.
@@ -192,7 +192,7 @@ def text_key(source: str, text: str) -> str:
     return f"text:{digest[:40]}"
 
 
-class News:
+class TranscriptFollower:
     """What entered a context by itself since the last look, from the transcripts.
 
     The host writes them a moment late: this is the net below the events, not instead of them.
@@ -202,7 +202,7 @@ class News:
         self._read: OrderedDict[str, int] = OrderedDict()
         self._lock = Lock()
 
-    def pieces(self, path: str) -> Sequence[Piece]:
+    def new_pieces(self, path: str) -> Sequence[Piece]:
         with self._lock:
             since = self._read.get(path, 0)
         try:
@@ -210,22 +210,22 @@ class News:
             since = since if os.stat(path).st_size >= since else 0
         except OSError:
             return ()
-        data = _bounded(path, since, MAX_NEWS_BYTES)
+        data = _read_bounded(path, since, MAX_NEWS_BYTES)
         whole = data[: data.rfind(b"\n") + 1]
         if not whole:
             # One line that is longer than everything we look at would stop us here for ever.
-            self._note(path, since + len(data) if len(data) >= MAX_NEWS_BYTES else since)
+            self._remember_position(path, since + len(data) if len(data) >= MAX_NEWS_BYTES else since)
             return ()
-        lines = [line for line in whole.split(b"\n") if any(mark in line for mark in _BY_ITSELF)]
+        lines = [line for line in whole.split(b"\n") if any(mark in line for mark in _HOST_LINE_MARKS)]
         found = [
             piece
-            for entry in entries(BytesIO(b"\n".join(lines)))
-            if isinstance(entry, Text) and (piece := _piece(entry)) is not None
+            for entry in parse_entries(BytesIO(b"\n".join(lines)))
+            if isinstance(entry, Text) and (piece := _piece_from_entry(entry)) is not None
         ]
-        self._note(path, since + len(whole))
+        self._remember_position(path, since + len(whole))
         return found
 
-    def _note(self, path: str, read: int) -> None:
+    def _remember_position(self, path: str, read: int) -> None:
         with self._lock:
             self._read[path] = read
             self._read.move_to_end(path)
@@ -233,9 +233,9 @@ class News:
                 self._read.popitem(last=False)
 
 
-def _bounded(path: str, since: int, most: int) -> bytes:
+def _read_bounded(path: str, since: int, most: int) -> bytes:
     try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | _PLAINLY)
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | _OPEN_FLAGS)
     except OSError:
         return b""
     try:

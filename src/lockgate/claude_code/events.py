@@ -28,10 +28,9 @@ from threading import Lock
 from time import time
 from weakref import WeakKeyDictionary
 
-from lockgate.claude_code import call_targets as hook_own
-from lockgate.claude_code import context_files as hook_files
-from lockgate.claude_code.context_files import News, Whose, written
-from lockgate.claude_code.transcripts import is_machine, told
+from lockgate.claude_code import call_targets, context_files
+from lockgate.claude_code.context_files import TranscriptFollower, TranscriptOwner, is_written
+from lockgate.claude_code.transcripts import is_machine, text_of
 from lockgate.core.errors import InvalidBlock, LockgateError, printable
 from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.vocabulary import Action, Decision
@@ -56,7 +55,7 @@ _PLAIN_SOURCE = re.compile(r"[\w./\\:@+~()\[\]-]{1,120}")
 _PLAIN_HOST = re.compile(r"(?:[a-z0-9.-]{1,200}|\[[0-9a-f:]{2,40}\])(?::[0-9]{1,5})?")
 
 
-class Refused(Exception):
+class RefusedEvent(Exception):
     """An event that cannot be understood: why, in our words, and whose it was if that much can be read."""
 
     def __init__(self, why: str, session: str = "") -> None:
@@ -65,7 +64,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class HookEvent:
     """One event, read strictly: the parts that every one has, and the rest as it came."""
 
     name: str
@@ -74,7 +73,7 @@ class Event:
     said: Mapping[str, object]
 
     @property
-    def whose(self) -> str:
+    def session_or_agent(self) -> str:
         """The session that this is about: an agent's own is inside of that which started it."""
         return f"{self.session}/{self.agent}" if self.agent else self.session
 
@@ -84,10 +83,12 @@ class Event:
 
     @property
     def transcript(self) -> str:
-        return hook_files.transcript_path(self.said.get("transcript_path"), Whose(self.session, self.agent))
+        return context_files.transcript_path(
+            self.said.get("transcript_path"), TranscriptOwner(self.session, self.agent)
+        )
 
 
-class _Recent:
+class _RecentIds:
     """Ids that something was done for; the oldest are forgotten."""
 
     def __init__(self) -> None:
@@ -110,27 +111,27 @@ class _Recent:
             return id in self._ids
 
 
-class _Memory:
+class _HookMemory:
     """What is only worth remembering while a host lives: each has its own."""
 
     def __init__(self) -> None:
-        self.news, self.recent, self.asked, self.turns = News(), _Recent(), _Recent(), _Recent()
+        self.news, self.recent, self.asked, self.turns = TranscriptFollower(), _RecentIds(), _RecentIds(), _RecentIds()
 
 
-_memories: WeakKeyDictionary[Host, _Memory] = WeakKeyDictionary()
+_memories: WeakKeyDictionary[Host, _HookMemory] = WeakKeyDictionary()
 _remembering = Lock()
 
 
-def _memory(host: Host) -> _Memory:
+def _memory_of(host: Host) -> _HookMemory:
     with _remembering:
-        return _memories.setdefault(host, _Memory())
+        return _memories.setdefault(host, _HookMemory())
 
 
-async def answer(host: Host, body: bytes, headers: Mapping[str, str]) -> Answer:
+async def answer_event(host: Host, body: bytes, headers: Mapping[str, str]) -> Answer:
     """What Claude Code is to be told about one of its events; never raises."""
     try:
-        event = read(body)
-    except Refused as refused:
+        event = parse_event(body)
+    except RefusedEvent as refused:
         if refused.session:
             await asyncio.to_thread(host.mark_context_unknown, refused.session)
         said = f"Lockgate cannot read this event ({refused}), so nothing is let through."
@@ -138,36 +139,36 @@ async def answer(host: Host, body: bytes, headers: Mapping[str, str]) -> Answer:
         return {"continue": False, "stopReason": said, **_deny(said)}
     try:
         if event.name == "PreToolUse":
-            return await _checked(host, event, headers)
-        if event.name in _TELL:
-            return await asyncio.to_thread(_TELL[event.name], host, event)
+            return await _check_call(host, event, headers)
+        if event.name in _EVENT_HANDLERS:
+            return await asyncio.to_thread(_EVENT_HANDLERS[event.name], host, event)
     except Exception as error:  # noqa: BLE001  # whatever it is, the host must not take it for a yes
-        return _failed(event.name, error)
+        return _answer_failure(event.name, error)
     return {}
 
 
-def read(body: bytes) -> Event:
+def parse_event(body: bytes) -> HookEvent:
     """The event in this body, or Refused."""
     if len(body) > MAX_BODY_BYTES:
-        raise Refused("it is too large")
+        raise RefusedEvent("it is too large")
     try:
         said = json.loads(body)
     except (ValueError, RecursionError):
-        raise Refused("it is not JSON") from None
+        raise RefusedEvent("it is not JSON") from None
     if not isinstance(said, dict):
-        raise Refused("it is not an object")
+        raise RefusedEvent("it is not an object")
     name, session, agent = said.get("hook_event_name"), said.get("session_id"), said.get("agent_id", "")
     for id in (session, agent or "-"):
         if not isinstance(id, str) or not 0 < len(id) <= 90 or not id.isprintable() or "/" in id:
-            raise Refused("it does not say whose it is")
-    if _deeper(said, MAX_DEPTH):
-        raise Refused("it is nested too deep", str(session))
+            raise RefusedEvent("it does not say whose it is")
+    if _is_deeper(said, MAX_DEPTH):
+        raise RefusedEvent("it is nested too deep", str(session))
     if not isinstance(name, str) or not name:
-        raise Refused("it has no name", str(session))
-    return Event(name, str(session), str(agent or ""), said)
+        raise RefusedEvent("it has no name", str(session))
+    return HookEvent(name, str(session), str(agent or ""), said)
 
 
-def _deeper(value: object, most: int) -> bool:
+def _is_deeper(value: object, most: int) -> bool:
     level = [value]
     for _ in range(most):
         level = [
@@ -184,66 +185,70 @@ def _deeper(value: object, most: int) -> bool:
 # The check
 
 
-async def _checked(host: Host, event: Event, headers: Mapping[str, str]) -> Answer:
+async def _check_call(host: Host, event: HookEvent, headers: Mapping[str, str]) -> Answer:
     tool, arguments, call = event.text("tool_name"), event.said.get("tool_input"), event.text("tool_use_id")
     if not tool or not isinstance(arguments, dict):
         return _deny("Lockgate cannot read this call: it is not a name and an object, so it is not let through.")
     path = event.transcript
-    if path and _memory(host).turns.forget(event.whose):
+    if path and _memory_of(host).turns.forget(event.session_or_agent):
         # What came with the prompt is written a moment after it; a model takes longer than that, but not for certain.
         for tried in range(_WAITS):
-            if await asyncio.to_thread(hook_files.reaches, path, call) or (tried >= _WAITS // 2 and not written(path)):
+            if await asyncio.to_thread(context_files.reaches_call, path, call) or (
+                tried >= _WAITS // 2 and not is_written(path)
+            ):
                 break
             await asyncio.sleep(_WAIT_S)
-    known = await asyncio.to_thread(_caught_up, host, event, path)
+    known = await asyncio.to_thread(_catch_up, host, event, path)
     for _ in range(0 if known or not path or not call else _WAITS):
-        if await asyncio.to_thread(_rebuilt, host, event, path, call):
+        if await asyncio.to_thread(_rebuild_session, host, event, path, call):
             break
         await asyncio.sleep(_WAIT_S)
-    found = await asyncio.to_thread(hook_own.findings, host, tool, arguments, event.text("cwd"), headers)
-    kept = await host.check_async(event.whose, tool, arguments, key=call, findings=found)
+    found = await asyncio.to_thread(
+        call_targets.find_protected_targets, host, tool, arguments, event.text("cwd"), headers
+    )
+    kept = await host.check_async(event.session_or_agent, tool, arguments, key=call, findings=found)
     if call and kept.decision.approval:
-        _memory(host).asked.note(f"{event.whose} {call}")
-    return ruled(kept, headers)
+        _memory_of(host).asked.note(f"{event.session_or_agent} {call}")
+    return answer_from_ruling(kept, headers)
 
 
-def _caught_up(host: Host, event: Event, path: str) -> bool:
+def _catch_up(host: Host, event: HookEvent, path: str) -> bool:
     """Take in what no event told, as far as the transcript shows it already; whether the context is known."""
-    info = host.session(event.whose)
+    info = host.session(event.session_or_agent)
     if info is None:
-        info = host.open(event.whose, host=HOST, parent=event.session if event.agent else "", known=False)
+        info = host.open(event.session_or_agent, host=HOST, parent=event.session if event.agent else "", known=False)
     if path:
-        _add(host, event.whose, _memory(host).news.pieces(path))
+        _add_pieces(host, event.session_or_agent, _memory_of(host).news.new_pieces(path))
     return info.context_known
 
 
-def _rebuilt(host: Host, event: Event, path: str, call: str) -> bool:
-    found = hook_files.rebuilt(path, call)
+def _rebuild_session(host: Host, event: HookEvent, path: str, call: str) -> bool:
+    found = context_files.rebuild_context(path, call)
     if found is None:
         return False
     goal, pieces = found
     if goal and not event.agent:
         host.open(event.session, goal=goal, host=HOST, known=False)
-    host.restore(event.whose, pieces)
+    host.restore(event.session_or_agent, pieces)
     return True
 
 
-def ruled(kept: StoredRuling, headers: Mapping[str, str]) -> Answer:
+def answer_from_ruling(kept: StoredRuling, headers: Mapping[str, str]) -> Answer:
     """A ruling as Claude Code takes it."""
     decision = kept.decision
     if decision.action is Action.CONTINUE:
         return {}
     if decision.action is Action.REORIENT:
         said = printable(decision.correction, 600) or "go on with what the user asked for"
-        return _deny(f"Lockgate did not let this call run: {_why(decision)}. Instead: {said}")
-    why = f"Lockgate stopped this call: {_why(decision)}."
-    if _person_there(headers):
-        return _decided("ask", f"{why} {_how(decision, headers)} Yes here lets it run this once.")
-    stopped = f"{why} Nobody is here to ask, so the agent stops. {_how(decision, headers)}"
+        return _deny(f"Lockgate did not let this call run: {_reason_text(decision)}. Instead: {said}")
+    why = f"Lockgate stopped this call: {_reason_text(decision)}."
+    if _is_attended(headers):
+        return _permission_answer("ask", f"{why} {_permission(decision, headers)} Yes here lets it run this once.")
+    stopped = f"{why} Nobody is here to ask, so the agent stops. {_permission(decision, headers)}"
     return {"continue": False, "stopReason": stopped, **_deny(stopped)}
 
 
-def _why(decision: Decision) -> str:
+def _reason_text(decision: Decision) -> str:
     """The rule, and where the text came from that it found: names of ours, and a source only if it is plain."""
     rules = dict.fromkeys([*(finding.rule for finding in decision.findings), decision.reason.value])
     shown = ", ".join([rule for rule in rules if _PLAIN_SOURCE.fullmatch(rule)][:3])
@@ -255,7 +260,7 @@ def _why(decision: Decision) -> str:
     return f"{part} comes from {source}, not from the user ({shown})"
 
 
-def _how(decision: Decision, headers: Mapping[str, str]) -> str:
+def _permission(decision: Decision, headers: Mapping[str, str]) -> str:
     """How a person answers."""
     place = headers.get("host", "")
     page = f"on the page http://{place}/ or " if _PLAIN_HOST.fullmatch(place) else ""
@@ -267,21 +272,21 @@ def _how(decision: Decision, headers: Mapping[str, str]) -> str:
     )
 
 
-def _person_there(headers: Mapping[str, str]) -> bool:
+def _is_attended(headers: Mapping[str, str]) -> bool:
     """Whether somebody sits at the terminal: only where the host says so plainly."""
     return headers.get("x-lockgate-entrypoint", "") == "cli" and headers.get("x-lockgate-attended", "1") == "1"
 
 
-def _decided(decision: str, reason: str) -> Answer:
+def _permission_answer(decision: str, reason: str) -> Answer:
     inner = {"hookEventName": "PreToolUse", "permissionDecision": decision, "permissionDecisionReason": reason}
     return {"hookSpecificOutput": inner}
 
 
 def _deny(reason: str) -> Answer:
-    return _decided("deny", reason)
+    return _permission_answer("deny", reason)
 
 
-def _failed(event: str, error: Exception) -> Answer:
+def _answer_failure(event: str, error: Exception) -> Answer:
     """What follows where an event could not be dealt with. Not the error's text: it may hold what was being read."""
     what = printable(error.message, 200) if isinstance(error, LockgateError) else type(error).__name__
     said = f"Lockgate could not keep this event ({what}). `lockgate doctor --claude-code` says more."
@@ -296,7 +301,7 @@ def _failed(event: str, error: Exception) -> Answer:
 # What the events tell
 
 
-def _started(host: Host, event: Event) -> Answer:
+def _on_session_start(host: Host, event: HookEvent) -> Answer:
     # A forked or resumed session has read what was said elsewhere; it is rebuilt from its transcript at its first call.
     host.open(
         event.session,
@@ -307,20 +312,20 @@ def _started(host: Host, event: Event) -> Answer:
     return {}
 
 
-def _prompted(host: Host, event: Event) -> Answer:
+def _on_prompt(host: Host, event: HookEvent) -> Answer:
     prompt, cwd = event.text("prompt"), event.text("cwd")
     if not prompt.strip():
         return {}
-    if event.agent or is_machine(prompt) or _scheduled(host, prompt):
-        _add(host, event.whose, [Piece(prompt, f"tool:{HOST}")])
+    if event.agent or is_machine(prompt) or _is_scheduled(host, prompt):
+        _add_pieces(host, event.session_or_agent, [Piece(prompt, f"tool:{HOST}")])
         return {}
-    _memory(host).turns.note(event.session)
+    _memory_of(host).turns.note(event.session)
     host.open(event.session, goal=prompt, host=HOST, known=False)
-    _add(host, event.session, hook_files.mentioned(prompt, cwd))
+    _add_pieces(host, event.session, context_files.mentioned_pieces(prompt, cwd))
     return {}
 
 
-def _scheduled(host: Host, prompt: str) -> bool:
+def _is_scheduled(host: Host, prompt: str) -> bool:
     """Whether the agent has had this said to itself: then it is worth no more than what the agent had read."""
     said = " ".join(prompt.split())
     for tool in _SCHEDULERS:
@@ -332,83 +337,87 @@ def _scheduled(host: Host, prompt: str) -> bool:
     return False
 
 
-def _expanded(host: Host, event: Event) -> Answer:
-    _add(host, event.whose, hook_files.command_pieces(event.text("command_name"), event.text("cwd")))
+def _on_expanded_command(host: Host, event: HookEvent) -> Answer:
+    _add_pieces(
+        host, event.session_or_agent, context_files.command_pieces(event.text("command_name"), event.text("cwd"))
+    )
     return {}
 
 
-def _instructed(host: Host, event: Event) -> Answer:
-    piece = hook_files.file_piece(event.text("file_path"))
-    _add(host, event.whose, [piece] if piece is not None else [])
+def _on_instructions(host: Host, event: HookEvent) -> Answer:
+    piece = context_files.file_piece(event.text("file_path"))
+    _add_pieces(host, event.session_or_agent, [piece] if piece is not None else [])
     return {}
 
 
-def _ran(host: Host, event: Event) -> Answer:
+def _on_tool_result(host: Host, event: HookEvent) -> Answer:
     call = event.text("tool_use_id")
     failed = event.name == "PostToolUseFailure"
     response = event.said.get("error") if failed else event.said.get("tool_response")
     _keep_result(host, event, event.text("tool_name"), event.said.get("tool_input"), response, call)
     if call:
-        host.outcome(event.whose, call, "failed" if failed else "ran")
+        host.outcome(event.session_or_agent, call, "failed" if failed else "ran")
         # A person has let it run here: the same question must not be answered once more on the page.
-        if host.gate.approvals is not None and f"{event.whose} {call}" in _memory(host).asked:
-            host.gate.approvals.void(event.whose, time())
+        if host.gate.approvals is not None and f"{event.session_or_agent} {call}" in _memory_of(host).asked:
+            host.gate.approvals.void(event.session_or_agent, time())
     return {}
 
 
-def _keep_result(host: Host, event: Event, tool: str, arguments: object, response: object, call: str) -> None:
+def _keep_result(host: Host, event: HookEvent, tool: str, arguments: object, response: object, call: str) -> None:
     given = arguments if isinstance(arguments, dict) else {}
-    text, source = _text(tool, response), _source(tool, given)
-    _add(host, event.whose, [Piece(text, source, key=call)] if text.strip() else [])
+    text, source = _response_text(tool, response), _source_of(tool, given)
+    _add_pieces(host, event.session_or_agent, [Piece(text, source, key=call)] if text.strip() else [])
     if tool == "Skill":
-        _add(host, event.whose, hook_files.command_pieces(str(given.get("skill", "")), event.text("cwd")))
+        _add_pieces(
+            host, event.session_or_agent, context_files.command_pieces(str(given.get("skill", "")), event.text("cwd"))
+        )
     if call:
-        _memory(host).recent.note(f"{event.whose} {call}")
+        _memory_of(host).recent.note(f"{event.session_or_agent} {call}")
 
 
-def _text(tool: str, response: object) -> str:
+def _response_text(tool: str, response: object) -> str:
     """What a tool's reply tells the model that the model has not written itself."""
     if isinstance(response, dict):
         if tool in _OWN_WORDS:
             return ""
         if tool in _AGENTS:
             # An agent in the background has said nothing yet; the rest is what it was told.
-            return told(response.get("content"))
+            return text_of(response.get("content"))
         file = response.get("file")
         if tool == "Read" and isinstance(file, dict) and isinstance(file.get("content"), str):
             # Without the path and the numbers beside it: what is found is shown by its place in the text.
             return str(file["content"])
-    return told(response)
+    return text_of(response)
 
 
-def _source(tool: str, arguments: Mapping[str, object]) -> str:
+def _source_of(tool: str, arguments: Mapping[str, object]) -> str:
     place = arguments.get({"Read": "file_path", "NotebookRead": "notebook_path", "WebFetch": "url"}.get(tool, ""))
     if isinstance(place, str) and place:
         return f"{'web' if tool == 'WebFetch' else 'file'}:{place}"[:1000]
     return f"tool:{tool or 'unknown'}"[:1000]
 
 
-def _batched(host: Host, event: Event) -> Answer:
+def _on_batch_results(host: Host, event: HookEvent) -> Answer:
     """Results that no event of their own has brought, before the model reads them."""
     calls = event.said.get("tool_calls")
     for each in calls if isinstance(calls, list) else []:
         call, tool = each.get("tool_use_id"), each.get("tool_name")
         if not isinstance(call, str) or not isinstance(tool, str):
             raise InvalidBlock("a result without its call")
-        if f"{event.whose} {call}" in _memory(host).recent or tool in _OWN_WORDS | _AGENTS:
+        if f"{event.session_or_agent} {call}" in _memory_of(host).recent or tool in _OWN_WORDS | _AGENTS:
             continue
-        if not _held(host, event.whose, call):
+        if not _was_held(host, event.session_or_agent, call):
             _keep_result(host, event, tool, each.get("tool_input"), each.get("tool_response"), call)
     return {}
 
 
-def _held(host: Host, session: str, call: str) -> bool:
+def _was_held(host: Host, session: str, call: str) -> bool:
     """Whether a call was not let run: then what came back is our own answer, which says nothing from outside."""
     rulings = host.decisions(session=session, limit=200)
     return any(kept.key == call and kept.decision.action is not Action.CONTINUE for kept in rulings)
 
 
-def _agent_started(host: Host, event: Event) -> Answer:
+def _on_agent_start(host: Host, event: HookEvent) -> Answer:
     if not event.agent:
         return {}
     # The event does not say what the agent was told; the call that started it was ruled on with those words.
@@ -419,29 +428,29 @@ def _agent_started(host: Host, event: Event) -> Answer:
         if not kept.ran and kept.arguments.get("subagent_type", event.text("agent_type")) == event.text("agent_type")
     ]
     # One that was started before is woken by the same event; what it had read then nobody has told us.
-    known = not hook_files.written(event.transcript)
-    _memory(host).turns.note(event.whose)
-    host.open(event.whose, host=HOST, parent=event.session, known=known)
+    known = not context_files.is_written(event.transcript)
+    _memory_of(host).turns.note(event.session_or_agent)
+    host.open(event.session_or_agent, host=HOST, parent=event.session, known=known)
     for task in dict.fromkeys(tasks):
-        host.open(event.whose, goal=task, host=HOST, parent=event.session)
+        host.open(event.session_or_agent, goal=task, host=HOST, parent=event.session)
     return {}
 
 
-def _agent_stopped(host: Host, event: Event) -> Answer:
+def _on_agent_stop(host: Host, event: HookEvent) -> Answer:
     report = event.text("last_assistant_message")
     if event.agent and report.strip():
-        _add(host, event.session, [Piece(report, "tool:Agent", key=hook_files.text_key(event.agent, report))])
+        _add_pieces(host, event.session, [Piece(report, "tool:Agent", key=context_files.text_key(event.agent, report))])
     if event.agent:
-        host.end(event.whose)
+        host.end(event.session_or_agent)
     return {}
 
 
-def _ended(host: Host, event: Event) -> Answer:
+def _on_session_end(host: Host, event: HookEvent) -> Answer:
     host.end(event.session)
     return {}
 
 
-def _add(host: Host, session: str, pieces: Iterable[Piece]) -> None:
+def _add_pieces(host: Host, session: str, pieces: Iterable[Piece]) -> None:
     for piece in pieces:
         try:
             host.add(session, piece.content, source=piece.source, key=piece.key)
@@ -450,16 +459,16 @@ def _add(host: Host, session: str, pieces: Iterable[Piece]) -> None:
             return
 
 
-_TELL: Mapping[str, Callable[[Host, Event], Answer]] = {
-    "SessionStart": _started,
-    "UserPromptSubmit": _prompted,
-    "UserPromptExpansion": _expanded,
-    "InstructionsLoaded": _instructed,
-    "PostToolUse": _ran,
-    "PostToolUseFailure": _ran,
-    "PostToolBatch": _batched,
-    "SubagentStart": _agent_started,
-    "SubagentStop": _agent_stopped,
-    "SessionEnd": _ended,
+_EVENT_HANDLERS: Mapping[str, Callable[[Host, HookEvent], Answer]] = {
+    "SessionStart": _on_session_start,
+    "UserPromptSubmit": _on_prompt,
+    "UserPromptExpansion": _on_expanded_command,
+    "InstructionsLoaded": _on_instructions,
+    "PostToolUse": _on_tool_result,
+    "PostToolUseFailure": _on_tool_result,
+    "PostToolBatch": _on_batch_results,
+    "SubagentStart": _on_agent_start,
+    "SubagentStop": _on_agent_stop,
+    "SessionEnd": _on_session_end,
 }
-EVENTS = ("PreToolUse", *_TELL)
+EVENTS = ("PreToolUse", *_EVENT_HANDLERS)

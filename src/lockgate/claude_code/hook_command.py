@@ -27,13 +27,16 @@ DEADLINE_S = 40.0
 MAX_BODY_BYTES = 32 * 1024 * 1024
 MAX_ANSWER_BYTES = 1024 * 1024
 # Whether a person sits there, as the host's own environment says it.
-TOLD = {"X-Lockgate-Entrypoint": "CLAUDE_CODE_ENTRYPOINT", "X-Lockgate-Attended": "CLAUDE_CODE_SESSION_ATTENDED"}
+FORWARDED_VARIABLES = {
+    "X-Lockgate-Entrypoint": "CLAUDE_CODE_ENTRYPOINT",
+    "X-Lockgate-Attended": "CLAUDE_CODE_SESSION_ATTENDED",
+}
 # Events that decide nothing, where a failure must not hold the host up: an agent that may not stop goes on for ever.
-_TELLING = (b"SessionStart", b"SessionEnd", b"InstructionsLoaded", b"SubagentStart", b"SubagentStop")
+_INFORMATIVE_EVENTS = (b"SessionStart", b"SessionEnd", b"InstructionsLoaded", b"SubagentStart", b"SubagentStop")
 _EVENT = b'"hook_event_name":"'
 
 
-class Failed(Exception):
+class HookFailure(Exception):
     pass
 
 
@@ -47,66 +50,66 @@ def main(argv: list[str] | None = None) -> int:
         for number in (0, 1, 2):
             # One that is closed would be the number of what is opened next.
             if not _is_open(number):
-                raise Failed("standard input, output or error is closed")
+                raise HookFailure("standard input, output or error is closed")
         out = os.dup(1)
         os.dup2(2, 1)
-        url = _options(words)
-        _alarm(DEADLINE_S)
+        url = _parse_options(words)
+        _set_alarm(DEADLINE_S)
         body = _read(0, MAX_BODY_BYTES)
-        answer = asked(url, body, os.environ, began + DEADLINE_S)
-        return 0 if answer == b"{}" else _told(answer, out)
-    except Failed as error:
+        answer = ask_service(url, body, os.environ, began + DEADLINE_S)
+        return 0 if answer == b"{}" else _print_answer(answer, out)
+    except HookFailure as error:
         said = str(error)
     except OSError as error:
         said = f"lockgate does not answer: {(error.strerror or type(error).__name__).lower()}"
     except BaseException as error:  # noqa: BLE001  # interrupted, out of memory, a bug: the call must not run
         said = f"internal error: {type(error).__name__}"
     _say(f"lockgate: {said}\nhint: lockgate serve starts the service, lockgate doctor --claude-code says what is wrong")
-    return 1 if _only_tells(body) else 2
+    return 1 if _is_informative(body) else 2
 
 
-def _options(words: list[str]) -> str:
+def _parse_options(words: list[str]) -> str:
     """The address of the service. On the command line it is the user's; from the environment it must be this machine,
     since a project's settings can set variables for us.
 
     `--http` says that the host asks about all else by itself: what it has read of the environment has to lead it there.
     """
     if words[:1] != ["claude-code"]:
-        raise Failed("unknown host: use lockgate hook claude-code")
+        raise HookFailure("unknown host: use lockgate hook claude-code")
     if words[1:2] == ["--url"] and words[3:] in ([], ["--http"]):
-        if words[3:] and proxied(os.environ, words[2]):
-            raise Failed(
+        if words[3:] and is_proxied(os.environ, words[2]):
+            raise HookFailure(
                 "HTTP_PROXY or HTTPS_PROXY is set, and Claude Code would ask us through it: if it is yours, set "
                 "NO_PROXY=127.0.0.1 too; if this folder's settings set it, do not work here"
             )
         return words[2]
     if words[1:]:
-        raise Failed("unexpected option: use lockgate hook claude-code [--url URL [--http]]")
+        raise HookFailure("unexpected option: use lockgate hook claude-code [--url URL [--http]]")
     url = os.environ.get("LOCKGATE_URL", "") or DEFAULT_URL
-    if place(url)[0] not in ("127.0.0.1", "::1", "localhost"):
-        raise Failed("LOCKGATE_URL is not on this machine: give the address as --url in the settings of the user")
+    if parse_url(url)[0] not in ("127.0.0.1", "::1", "localhost"):
+        raise HookFailure("LOCKGATE_URL is not on this machine: give the address as --url in the settings of the user")
     return url
 
 
-def proxied(environment: Mapping[str, str], url: str) -> bool:
+def is_proxied(environment: Mapping[str, str], url: str) -> bool:
     """Whether a host would send what is meant for this address to a proxy: of all spellings, each has to spare it."""
     names = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY")
     if not any(environment.get(name) for name in names):
         return False
     spared = [environment[name] for name in ("no_proxy", "NO_PROXY") if environment.get(name)]
-    return not spared or not all({place(url)[0], "*"} & set(each.replace(",", " ").split()) for each in spared)
+    return not spared or not all({parse_url(url)[0], "*"} & set(each.replace(",", " ").split()) for each in spared)
 
 
-def place(url: str) -> tuple[str, int]:
+def parse_url(url: str) -> tuple[str, int]:
     scheme, found, rest = url.partition("://")
     authority = rest.partition("/")[0]
     host, _, port = authority.rpartition(":")
     if scheme != "http" or not found or "@" in authority or not port.isdecimal() or not port.isascii():
-        raise Failed("the service's address must be http://HOST:PORT")
+        raise HookFailure("the service's address must be http://HOST:PORT")
     return host.strip("[]"), int(port)
 
 
-def _alarm(seconds: float) -> None:
+def _set_alarm(seconds: float) -> None:
     """The end of everything, however the time is spent: a host that gives up on us may run the call."""
     try:
         import _signal  # type: ignore[import-not-found]  # `signal` without its enumerations, which take milliseconds
@@ -137,26 +140,26 @@ def _read(handle: int, limit: int) -> bytes:
     while chunk := os.read(handle, 1 << 16):
         size += len(chunk)
         if size > limit:
-            raise Failed("this event is too large to be looked at")
+            raise HookFailure("this event is too large to be looked at")
         parts.append(chunk)
     return b"".join(parts)
 
 
-def asked(url: str, body: bytes, environment: Mapping[str, str], deadline: float) -> bytes:
+def ask_service(url: str, body: bytes, environment: Mapping[str, str], deadline: float) -> bytes:
     """The service's answer: the body of a complete response with status 200, and nothing less."""
     import _socket
 
-    host, port = place(url)
+    host, port = parse_url(url)
     name = f"[{host}]" if ":" in host else host
     lines = [
         f"POST {PATH} HTTP/1.1",
         f"Host: {name}:{port}",
-        f"Authorization: Bearer {_token(environment)}",
+        f"Authorization: Bearer {_read_token(environment)}",
         "Content-Type: application/json",
         f"Content-Length: {len(body)}",
         "Connection: close",
     ]
-    for header, variable in TOLD.items():
+    for header, variable in FORWARDED_VARIABLES.items():
         value = environment.get(variable, "")
         if value and len(value) < 100 and value.isascii() and value.isprintable():
             lines.append(f"{header}: {value}")
@@ -165,35 +168,35 @@ def asked(url: str, body: bytes, environment: Mapping[str, str], deadline: float
     family, kind, proto, _, address = _socket.getaddrinfo(host.encode("ascii"), port, 0, _socket.SOCK_STREAM)[0]
     link = _socket.socket(family, kind, proto)
     try:
-        _within(link, deadline)
+        _limit_time(link, deadline)
         link.connect(address)
         while data:
-            _within(link, deadline)
+            _limit_time(link, deadline)
             data = data[link.send(data) :]
         received = b""
         while True:
-            _within(link, deadline)
+            _limit_time(link, deadline)
             chunk = link.recv(1 << 16)
             if not chunk:
                 break
             received += chunk
             if len(received) > MAX_ANSWER_BYTES:
-                raise Failed("the answer is too large to be ours")
-            if (answer := _whole(received)) is not None:
+                raise HookFailure("the answer is too large to be ours")
+            if (answer := _parse_response(received)) is not None:
                 return answer
     finally:
         link.close()
-    raise Failed("the service broke off in the middle of its answer")
+    raise HookFailure("the service broke off in the middle of its answer")
 
 
-def _within(link: object, deadline: float) -> None:
+def _limit_time(link: object, deadline: float) -> None:
     left = deadline - monotonic()
     if left <= 0:
-        raise Failed("no answer in time")
+        raise HookFailure("no answer in time")
     link.settimeout(left)  # type: ignore[attr-defined]
 
 
-def _whole(received: bytes) -> bytes | None:
+def _parse_response(received: bytes) -> bytes | None:
     """The body once all of it is there."""
     head, found, body = received.partition(b"\r\n\r\n")
     if not found:
@@ -202,20 +205,20 @@ def _whole(received: bytes) -> bytes | None:
     version, _, rest = first.partition(b" ")
     status = rest[:3]
     if not version.startswith(b"HTTP/1.") or not status.isdigit():
-        raise Failed("what answers there does not speak HTTP")
+        raise HookFailure("what answers there does not speak HTTP")
     if status != b"200":
         why = {b"401": ": it does not know this token", b"403": ": it refuses this address or token"}.get(status, "")
-        raise Failed(f"the service answered with status {status.decode('ascii')}{why}")
+        raise HookFailure(f"the service answered with status {status.decode('ascii')}{why}")
     fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines)}
     length = fields.get(b"content-length", b"")
     if not length.isdigit() or len(length) > 9 or not fields.get(b"content-type", b"").startswith(b"application/json"):
-        raise Failed("what answers there is not lockgate")
+        raise HookFailure("what answers there is not lockgate")
     if len(body) < int(length):
         return None
     return body[: int(length)]
 
 
-def _token(environment: Mapping[str, str]) -> str:
+def _read_token(environment: Mapping[str, str]) -> str:
     token = environment.get("LOCKGATE_AGENT_TOKEN", "")
     if not token:
         state = environment.get("XDG_STATE_HOME", "")
@@ -225,48 +228,48 @@ def _token(environment: Mapping[str, str]) -> str:
         try:
             handle = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
-            raise Failed("there is no agent token yet: the service makes it when it first starts") from None
+            raise HookFailure("there is no agent token yet: the service makes it when it first starts") from None
         try:
             token = os.read(handle, 4096).decode("ascii", "replace").strip()
         finally:
             os.close(handle)
     if not token.isascii() or not token.isprintable() or " " in token or not 8 <= len(token) <= 1024:
-        raise Failed("the agent token cannot be read")
+        raise HookFailure("the agent token cannot be read")
     return token
 
 
-def _told(answer: bytes, out: int) -> int:
+def _print_answer(answer: bytes, out: int) -> int:
     """Pass the service's answer on, once it is certain that the host will read it as what it is."""
     import json
 
     try:
         said = json.loads(answer)
     except (ValueError, RecursionError):
-        raise Failed("the answer is not JSON") from None
+        raise HookFailure("the answer is not JSON") from None
     if not isinstance(said, dict):
-        raise Failed("the answer is not an object")
+        raise HookFailure("the answer is not an object")
     inner = said.get("hookSpecificOutput")
     ruling = inner.get("permissionDecision") if isinstance(inner, dict) else None
     if ruling not in (None, "deny", "ask"):
-        raise Failed("the answer is none that lockgate gives")
+        raise HookFailure("the answer is none that lockgate gives")
     if ruling == "deny" and said.get("continue") is not False:
         _say(str(inner.get("permissionDecisionReason", "denied")))  # type: ignore[union-attr]  # a ruling came from it
         return 2
     whole = json.dumps(said).encode()
     # One write: half an answer is plain text to the host, and lets the call run.
     if os.write(out, whole) != len(whole):
-        raise Failed("the answer could not be given whole")
+        raise HookFailure("the answer could not be given whole")
     return 0
 
 
-def _only_tells(body: bytes) -> bool:
+def _is_informative(body: bytes) -> bool:
     """Whether this event certainly decides nothing.
 
     A quote inside a JSON string is escaped, so these bytes are a key; but arguments may have such a key too, so all of
     them have to agree.
     """
     events = [rest.partition(b'"')[0] for rest in body.split(_EVENT)[1:]]
-    return bool(events) and all(event in _TELLING for event in events)
+    return bool(events) and all(event in _INFORMATIVE_EVENTS for event in events)
 
 
 def _say(text: str) -> None:

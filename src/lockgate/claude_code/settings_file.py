@@ -39,7 +39,7 @@ _MAX_SETTINGS_BYTES = 4 * 1024 * 1024
 _SECRET = re.compile(r"Bearer [^\s\"$]+")
 
 
-class Wire(NamedTuple):
+class EventWiring(NamedTuple):
     """How one event is hooked."""
 
     matched: bool = False
@@ -47,18 +47,18 @@ class Wire(NamedTuple):
     seconds: int = _FAST_S
 
 
-EVENTS: Mapping[str, Wire] = {
-    "SessionStart": Wire(blocks=False),
-    "UserPromptSubmit": Wire(),
-    "UserPromptExpansion": Wire(),
-    "InstructionsLoaded": Wire(blocks=False),
-    "PreToolUse": Wire(matched=True, seconds=_SLOW_S),
-    "PostToolUse": Wire(matched=True),
-    "PostToolUseFailure": Wire(matched=True),
-    "PostToolBatch": Wire(),
-    "SubagentStart": Wire(blocks=False),
-    "SubagentStop": Wire(blocks=False),
-    "SessionEnd": Wire(blocks=False),
+EVENTS: Mapping[str, EventWiring] = {
+    "SessionStart": EventWiring(blocks=False),
+    "UserPromptSubmit": EventWiring(),
+    "UserPromptExpansion": EventWiring(),
+    "InstructionsLoaded": EventWiring(blocks=False),
+    "PreToolUse": EventWiring(matched=True, seconds=_SLOW_S),
+    "PostToolUse": EventWiring(matched=True),
+    "PostToolUseFailure": EventWiring(matched=True),
+    "PostToolBatch": EventWiring(),
+    "SubagentStart": EventWiring(blocks=False),
+    "SubagentStop": EventWiring(blocks=False),
+    "SessionEnd": EventWiring(blocks=False),
 }
 
 
@@ -67,7 +67,7 @@ _COMMANDS = ("SessionStart", "UserPromptSubmit")
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class HookForm:
     """What is to stand in a file: `token` empty is the command form. `words` come after the command."""
 
     command: str
@@ -94,7 +94,7 @@ class Form:
         return {**group, "hooks": [self.hook(event)]}
 
 
-def is_ours(hook: object) -> bool:
+def is_lockgate_hook(hook: object) -> bool:
     """Whether this hook asks Lockgate."""
     if not isinstance(hook, dict):
         return False
@@ -108,7 +108,7 @@ def is_ours(hook: object) -> bool:
     return args[:2] == ["hook", "claude-code"] and re.split(r"[\\/]", command)[-1] in ("lockgate", "lockgate.exe")
 
 
-def groups(settings: Mapping[str, object]) -> Iterator[tuple[str, Mapping[str, object], Sequence[object]]]:
+def hook_groups(settings: Mapping[str, object]) -> Iterator[tuple[str, Mapping[str, object], Sequence[object]]]:
     """Each event's groups with their hooks; a shape that Claude Code would not take is an error."""
     hooks = settings.get("hooks", {})
     if not isinstance(hooks, dict):
@@ -123,25 +123,26 @@ def groups(settings: Mapping[str, object]) -> Iterator[tuple[str, Mapping[str, o
             yield event, group, inner
 
 
-def ours(settings: Mapping[str, object]) -> list[tuple[str, Mapping[str, object], Mapping[str, object]]]:
+def lockgate_hooks(settings: Mapping[str, object]) -> list[tuple[str, Mapping[str, object], Mapping[str, object]]]:
     """Event, group and hook, for every hook of ours."""
     return [
         (event, group, hook)
-        for event, group, inner in groups(settings)
+        for event, group, inner in hook_groups(settings)
         for hook in inner
-        if isinstance(hook, dict) and is_ours(hook)
+        if isinstance(hook, dict) and is_lockgate_hook(hook)
     ]
 
 
-def wired(text: str, form: Form) -> str:
+def add_hooks(text: str, form: HookForm) -> str:
     """The settings with all of our hooks, each once; what is as it should be stays as it is."""
     text = text if text.strip() else "{}\n"
     there = sorted(
-        ((event, group) for event, group, _ in ours(json_text.parse_json_object(text))), key=lambda pair: pair[0]
+        ((event, group) for event, group, _ in lockgate_hooks(json_text.parse_json_object(text))),
+        key=lambda pair: pair[0],
     )
     if there == [(event, form.group(event)) for event in sorted(EVENTS)]:
         return text
-    text = unwired(text)
+    text = remove_hooks(text)
     top = json_text.value_start(text)
     for event in EVENTS:
         hooks = json_text.find_member(text, top, "hooks")
@@ -157,11 +158,11 @@ def wired(text: str, form: Form) -> str:
     return text
 
 
-def unwired(text: str) -> str:
+def remove_hooks(text: str) -> str:
     """The settings without any of our hooks, and without what then is empty."""
     if not text.strip():
         return text
-    while found := _first(text, json_text.parse_json_object(text)):
+    while found := _first_hook_places(text, json_text.parse_json_object(text)):
         *above, (place, at) = found
         text = json_text.remove_item(text, place, at)
         # From the inside out: what held nothing else goes too.
@@ -173,9 +174,9 @@ def unwired(text: str) -> str:
     return text
 
 
-def _first(text: str, settings: Mapping[str, object]) -> list[tuple[int, int]]:
+def _first_hook_places(text: str, settings: Mapping[str, object]) -> list[tuple[int, int]]:
     """Where the first hook of ours is, as places and numbers from the outermost inwards; nothing if there is none."""
-    if not ours(settings):
+    if not lockgate_hooks(settings):
         return []
     top = json_text.value_start(text)
     for a, hooks in enumerate(json_text.iterate_items(text, top)):
@@ -185,7 +186,7 @@ def _first(text: str, settings: Mapping[str, object]) -> list[tuple[int, int]]:
             for c, group in enumerate(json_text.iterate_items(text, event.value)):
                 inner = json_text.find_member(text, group.value, "hooks")
                 for d, hook in enumerate(json_text.iterate_items(text, inner.value) if inner else ()):
-                    if is_ours(json_text.parse_json_object(text[hook.value : hook.end])):
+                    if is_lockgate_hook(json_text.parse_json_object(text[hook.value : hook.end])):
                         path = [(top, a), (hooks.value, b), (event.value, c)]
                         alone = inner is not None and len(list(json_text.iterate_items(text, inner.value))) == 1
                         # A group is ours if nothing else is in it: then it goes as a whole, with its matcher.
@@ -203,7 +204,7 @@ _STEERING = re.compile(
 )
 
 
-def steering(settings: Mapping[str, object]) -> list[str]:
+def steering_settings(settings: Mapping[str, object]) -> list[str]:
     """Variables in these settings' `env` that can lead a hook elsewhere, or put another program in its place."""
     variables = settings.get("env")
     return [name for name in variables if _STEERING.fullmatch(name)] if isinstance(variables, dict) else []
@@ -225,7 +226,7 @@ def config_folder(environ: Mapping[str, str]) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SettingsChange:
     """A change to one settings file, to be looked at before it is made."""
 
     path: Path
@@ -234,19 +235,21 @@ class Plan:
     secret: bool
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         return self.before == self.after
 
     @property
     def diff(self) -> str:
         """The change as a unified diff: our own lines, between those of others without what they say."""
-        ours_say = {text for side in (self.before, self.after) for *_, hook in _ours_in(side) for text in _texts(hook)}
-        before, after = (_shown(side, ours_say).splitlines() for side in (self.before, self.after))
+        ours_say = {
+            text for side in (self.before, self.after) for *_, hook in _lockgate_hooks_in(side) for text in _texts(hook)
+        }
+        before, after = (_mask_foreign_texts(side, ours_say).splitlines() for side in (self.before, self.after))
         return "\n".join(unified_diff(before, after, "before", "after", lineterm="", n=1))
 
 
-def _ours_in(text: str) -> list[tuple[str, Mapping[str, object], Mapping[str, object]]]:
-    return ours(json_text.parse_json_object(text)) if text.strip() else []
+def _lockgate_hooks_in(text: str) -> list[tuple[str, Mapping[str, object], Mapping[str, object]]]:
+    return lockgate_hooks(json_text.parse_json_object(text)) if text.strip() else []
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -257,7 +260,7 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(each)
 
 
-def _shown(text: str, ours_say: set[str]) -> str:
+def _mask_foreign_texts(text: str, ours_say: set[str]) -> str:
     """Settings for a screen: whatever is not ours may be a secret, wherever it stands; and our token is one."""
 
     def masked(match: re.Match[str]) -> str:
@@ -271,7 +274,7 @@ def _shown(text: str, ours_say: set[str]) -> str:
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?')
 
 
-def plan(path: Path, form: Form | None, *, within: Path) -> Plan:
+def plan_change(path: Path, form: HookForm | None, *, within: Path) -> SettingsChange:
     """What putting this form in (or taking all of ours out) would change in the file. `within` is where it may lie."""
     real = Path(os.path.realpath(path))
     if not real.is_relative_to(os.path.realpath(within)):
@@ -286,10 +289,10 @@ def plan(path: Path, form: Form | None, *, within: Path) -> Plan:
         )
     before = read_settings(real)
     try:
-        after = unwired(before) if form is None else wired(before, form)
+        after = remove_hooks(before) if form is None else add_hooks(before, form)
     except LockgateError as error:
         raise LockgateError(f"{quoted(path, 200)}: {error.message}", hint=error.hint) from None
-    return Plan(real, before, after, secret)
+    return SettingsChange(real, before, after, secret)
 
 
 def read_settings(path: Path) -> str:
@@ -310,7 +313,7 @@ def read_settings(path: Path) -> str:
         raise LockgateError(f"{quoted(path, 200)} is not UTF-8") from None
 
 
-def apply(change: Plan) -> Path | None:
+def apply_change(change: SettingsChange) -> Path | None:
     """Make the change, whole or not at all; where the file was kept as it was, or None where there was none."""
     if read_settings(change.path) != change.before:
         raise LockgateError(f"{quoted(change.path, 200)} was changed meanwhile", hint="run this again")
@@ -319,12 +322,12 @@ def apply(change: Plan) -> Path | None:
     kept = None
     if change.before:
         mode = stat.S_IMODE(os.stat(change.path).st_mode) & (0o600 if change.secret else 0o777)
-        kept = _kept(change.path, change.before, mode)
+        kept = _keep_backup(change.path, change.before, mode)
     replace_file(change.path, change.after.encode("utf-8"), exact_mode=mode)
     return kept
 
 
-def _kept(path: Path, text: str, mode: int) -> Path:
+def _keep_backup(path: Path, text: str, mode: int) -> Path:
     """Where the file as it was is kept: beside it, and never in the place of another one that was kept before."""
     for number in range(1_000):
         place = path.with_name(f"{path.name}.before-lockgate{f'-{number}' if number else ''}")
@@ -339,7 +342,7 @@ def _kept(path: Path, text: str, mode: int) -> Path:
 # The program itself
 
 
-def version_of(said: str) -> tuple[int, ...]:
+def parse_version(said: str) -> tuple[int, ...]:
     """The version in what `claude --version` prints; empty where there is none."""
     found = re.match(r"\s*(\d{1,6})\.(\d{1,6})\.(\d{1,6})\b", said)
     return tuple(map(int, found.groups())) if found else ()

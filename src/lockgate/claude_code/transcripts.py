@@ -47,7 +47,7 @@ _TOOLS = re.compile(r" \(Tools: (?:\*|All tools|(?:All tools except )?[\w*]+(?:,
 _PICTURES = ("image", "base64", "redacted_thinking")
 _BINARY = re.compile(r"[A-Za-z0-9+/_=-]*")
 # Who starts a turn without a person having said anything.
-_NOBODY = frozenset({"system", "loop_wakeup", "schedule_wakeup", "poll_event"})
+_AUTOMATIC_ORIGINS = frozenset({"system", "loop_wakeup", "schedule_wakeup", "poll_event"})
 # How versions that did not yet say so in a key of its own began the result of a call that was not let run.
 _DENIED = re.compile(r"\s*(?:PreToolUse:|The user doesn't want to |Permission to use |Claude requested permission)")
 
@@ -90,11 +90,11 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableLine:
     line: int
 
 
-Entry = Prompt | Text | Call | Result | Unreadable
+Entry = Prompt | Text | Call | Result | UnreadableLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Transcript:
         return f"{folder}.jsonl" if self.agent else ""
 
 
-def named(path: str) -> Transcript:
+def transcript_from_path(path: str) -> Transcript:
     """Whose transcript this file is, by its place."""
     stem = os.path.splitext(os.path.basename(path))[0]
     folder = os.path.dirname(path)
@@ -121,20 +121,20 @@ def named(path: str) -> Transcript:
     return Transcript(path, stem)
 
 
-def read(path: str) -> Iterator[Entry]:
+def read_transcript(path: str) -> Iterator[Entry]:
     """The entries of one transcript, in its order; OSError where it cannot be opened."""
     with open(path, "rb") as stream:
-        yield from entries(stream)
+        yield from parse_entries(stream)
 
 
-def entries(stream: BinaryIO) -> Iterator[Entry]:
+def parse_entries(stream: BinaryIO) -> Iterator[Entry]:
     tools: dict[str, str] = {}
     folders: list[str] = []
     number = 0
     while data := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
         if len(data) > MAX_LINE_BYTES:
-            yield Unreadable(number)
+            yield UnreadableLine(number)
             while data and not data.endswith(b"\n"):
                 data = stream.readline(MAX_LINE_BYTES)
             continue
@@ -143,12 +143,12 @@ def entries(stream: BinaryIO) -> Iterator[Entry]:
         try:
             line = json.loads(data)
         except (ValueError, RecursionError):
-            yield Unreadable(number)
+            yield UnreadableLine(number)
             continue
         if not isinstance(line, dict):
-            yield Unreadable(number)
+            yield UnreadableLine(number)
             continue
-        for entry in _entry(line, folders):
+        for entry in _parse_line(line, folders):
             if isinstance(entry, Call):
                 tools[entry.id] = entry.tool
             elif isinstance(entry, Result) and entry.id in tools:
@@ -156,12 +156,12 @@ def entries(stream: BinaryIO) -> Iterator[Entry]:
             yield entry
 
 
-def _entry(line: Mapping[str, object], folders: list[str]) -> Iterator[Entry]:
+def _parse_line(line: Mapping[str, object], folders: list[str]) -> Iterator[Entry]:
     """What is in a line; `folders` is where else the host takes skills from, as far as lines before have said so."""
-    at = _time(line.get("timestamp"))
+    at = _parse_time(line.get("timestamp"))
     sort = line.get("type")
     if sort == "attachment":
-        yield from _attached(line, at, folders)
+        yield from _parse_attachment(line, at, folders)
         return
     message = line.get("message")
     if sort not in ("user", "assistant") or not isinstance(message, dict):
@@ -171,29 +171,29 @@ def _entry(line: Mapping[str, object], folders: list[str]) -> Iterator[Entry]:
     words: list[str] = []
     for part in parts:
         if not isinstance(part, dict):
-            words.append(told(part))
+            words.append(text_of(part))
         elif part.get("type") == "tool_use" and sort == "assistant":
             arguments = part.get("input")
             yield Call(
-                _word(part.get("id")),
-                _word(part.get("name")),
+                _text_or_empty(part.get("id")),
+                _text_or_empty(part.get("name")),
                 arguments if isinstance(arguments, dict) else {"input": arguments},
                 at,
             )
         elif part.get("type") == "tool_result" and sort == "user":
-            yield _result(line, part, at)
+            yield _parse_result(line, part, at)
         elif sort == "user":
-            words.append(told(part))
+            words.append(text_of(part))
     text = "\n".join(word for word in words if word)
     if sort == "user" and text:
-        yield _said(line, text, at)
+        yield _parse_prompt(line, text, at)
 
 
-def _said(line: Mapping[str, object], text: str, at: float | None) -> Prompt | Text:
+def _parse_prompt(line: Mapping[str, object], text: str, at: float | None) -> Prompt | Text:
     if line.get("isCompactSummary") is True or line.get("isSidechain") is True:
         # A summary of its own, or what one agent tells another: as trusted as what it had read.
         return Text(text, "agent:claude-code", at)
-    if line.get("isMeta") is True or line.get("promptSource") in _NOBODY or is_machine(text):
+    if line.get("isMeta") is True or line.get("promptSource") in _AUTOMATIC_ORIGINS or is_machine(text):
         return Text(text, "tool:claude-code", at)
     return Prompt(text, at)
 
@@ -204,7 +204,7 @@ def is_machine(text: str) -> bool:
     return found is not None and (found[1] is None or text.rstrip().endswith(f"</{found[1]}>"))
 
 
-def _attached(line: Mapping[str, object], at: float | None, folders: list[str]) -> Iterator[Text]:
+def _parse_attachment(line: Mapping[str, object], at: float | None, folders: list[str]) -> Iterator[Text]:
     attachment = line.get("attachment")
     if not isinstance(attachment, dict):
         return
@@ -215,30 +215,30 @@ def _attached(line: Mapping[str, object], at: float | None, folders: list[str]) 
         return
     match attachment.get("type"):
         case "agent_listing_delta":
-            text = _agents(attachment)
+            text = _listed_agents(attachment)
         case "skill_listing":
-            text = _skills(attachment, [_word(line.get("cwd")), *folders])
+            text = _listed_skills(attachment, [_text_or_empty(line.get("cwd")), *folders])
         case "hook_success":
             # What other hooks have the model read; ours say nothing there.
-            text = told(attachment.get("content"))
+            text = text_of(attachment.get("content"))
         case _:
-            text = told({key: value for key, value in attachment.items() if key != "type"})
+            text = text_of({key: value for key, value in attachment.items() if key != "type"})
     if text:
         name = attachment.get("filename") or attachment.get("path") or attachment.get("type")
-        yield Text(text, f"file:{_word(name)}"[:1000], at)
+        yield Text(text, f"file:{_text_or_empty(name)}"[:1000], at)
 
 
-def _agents(attachment: Mapping[str, object]) -> str:
+def _listed_agents(attachment: Mapping[str, object]) -> str:
     """The agents that a listing describes, without those that come with the host."""
     names, lines, own = (attachment.get(key) for key in ("addedTypes", "addedLines", "builtInTypes"))
     if not isinstance(names, list) or not isinstance(lines, list) or len(names) != len(lines):
-        return told(dict(attachment))
+        return text_of(dict(attachment))
     hosts = own if isinstance(own, list) else []
-    added = [told(line) for name, line in zip(names, lines, strict=True) if name not in hosts]
+    added = [text_of(line) for name, line in zip(names, lines, strict=True) if name not in hosts]
     return "\n".join(_TOOLS.sub("", line) for line in added)
 
 
-def _skills(attachment: Mapping[str, object], folders: Sequence[str]) -> str:
+def _listed_skills(attachment: Mapping[str, object], folders: Sequence[str]) -> str:
     """The skills that a listing describes, without those that come with the host.
 
     The host does not say which do. A name that it has itself is its own where no file of that name is in the folders it
@@ -246,7 +246,7 @@ def _skills(attachment: Mapping[str, object], folders: Sequence[str]) -> str:
     """
     content, names = attachment.get("content"), attachment.get("names")
     if not isinstance(content, str) or not isinstance(names, list) or attachment.get("isInitial") is not True:
-        return told(dict(attachment))
+        return text_of(dict(attachment))
     starts: list[tuple[int, str]] = []
     for name in names:
         places = [at.start() for at in re.finditer(rf"^- {re.escape(str(name))}(?::|$)", content, re.MULTILINE)]
@@ -278,8 +278,8 @@ def _has_skill(folders: Sequence[str], name: str) -> bool:
     )
 
 
-def _result(line: Mapping[str, object], part: Mapping[str, object], at: float | None) -> Result:
-    text = told(part.get("content"))
+def _parse_result(line: Mapping[str, object], part: Mapping[str, object], at: float | None) -> Result:
+    text = text_of(part.get("content"))
     failed = part.get("is_error") is True
     ruled = line.get("permissionDecision")
     ruling = ruled if isinstance(ruled, dict) else {}
@@ -289,10 +289,10 @@ def _result(line: Mapping[str, object], part: Mapping[str, object], at: float | 
     outcome = "not-run" if denied else "failed" if failed else "ran"
     # Whatever is not plainly a rule of theirs was somebody's answer only if the host says so.
     by_a_person = not denied and str(ruling.get("source", "")).startswith("user")
-    return Result(_word(part.get("tool_use_id")), "", text, outcome, by_a_person, at)
+    return Result(_text_or_empty(part.get("tool_use_id")), "", text, outcome, by_a_person, at)
 
 
-def told(value: object, depth: int = 0, *, picture: bool = False) -> str:
+def text_of(value: object, depth: int = 0, *, picture: bool = False) -> str:
     """All text of a reply, in its order: what a model may have read of it. Pictures and the like are left out."""
     if isinstance(value, str):
         return value
@@ -306,18 +306,18 @@ def told(value: object, depth: int = 0, *, picture: bool = False) -> str:
             said.append("" if not isinstance(key, str) or _LABEL.fullmatch(key) else key)
             drop = _LABEL if key == "type" else _BINARY if picture and key == "data" else None
             if drop is None or not isinstance(item, str) or not drop.fullmatch(item):
-                said.append(told(item, depth + 1, picture=picture))
+                said.append(text_of(item, depth + 1, picture=picture))
         return "\n".join(filter(None, said))
     if isinstance(value, list):
-        return "\n".join(filter(None, (told(item, depth + 1, picture=picture) for item in value)))
+        return "\n".join(filter(None, (text_of(item, depth + 1, picture=picture) for item in value)))
     return str(value)
 
 
-def _word(value: object) -> str:
+def _text_or_empty(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _time(value: object) -> float | None:
+def _parse_time(value: object) -> float | None:
     if not isinstance(value, str):
         return None
     try:

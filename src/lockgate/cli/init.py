@@ -13,7 +13,7 @@ from lockgate.cli.exit_codes import Exit
 from lockgate.core.errors import LockgateError, quoted
 
 if TYPE_CHECKING:
-    from lockgate.claude_code.settings_file import Form
+    from lockgate.claude_code.settings_file import HookForm
     from lockgate.cli.parser import Parser
     from lockgate.settings.config import Settings
 
@@ -87,16 +87,16 @@ def _init_claude_code(args: argparse.Namespace) -> Exit:
         form = _hook_form(scope, assemble.settings_from_environment(args.config), command=args.command, url=args.url)
     elif args.url:
         raise LockgateError("--url has no effect with --remove")
-    plan = claude_code.plan(path, form, within=within)
-    if not _confirm_change(args, str(plan.path), plan.diff, empty=plan.empty):
+    plan = claude_code.plan_change(path, form, within=within)
+    if not _confirm_change(args, str(plan.path), plan.diff, empty=plan.is_empty):
         return Exit.FLAGGED
-    kept = None if plan.empty else claude_code.apply(plan)
+    kept = None if plan.is_empty else claude_code.apply_change(plan)
     notes = [] if form is None else [*_conflict_notes(cwd), *_next_step_notes(scope, form)]
     if args.json:
-        said = {"path": str(plan.path), "changed": not plan.empty, "kept": None if kept is None else str(kept)}
+        said = {"path": str(plan.path), "changed": not plan.is_empty, "kept": None if kept is None else str(kept)}
         print(json.dumps({**said, "notes": notes}, indent=2))
         return Exit.CLEAR
-    if plan.empty:
+    if plan.is_empty:
         print(f"nothing to do: {plan.path} {'has no hook of ours' if args.remove else 'is as it should be'}")
     else:
         print(f"changed {plan.path}" + (f"; as it was: {kept}" if kept else ""))
@@ -105,24 +105,28 @@ def _init_claude_code(args: argparse.Namespace) -> Exit:
     return Exit.CLEAR
 
 
-def _hook_form(scope: str, settings: Settings, *, command: bool, url: str) -> Form:
-    from lockgate.claude_code.settings_file import Form
-    from lockgate.service.auth import FILES, VARIABLES, checked, make
-    from lockgate.service.http import Who
+def _hook_form(scope: str, settings: Settings, *, command: bool, url: str) -> HookForm:
+    from lockgate.claude_code.settings_file import HookForm
+    from lockgate.service.auth import FILES, VARIABLES, check_token, make_token
+    from lockgate.service.http import Caller
 
     url = _check_url(url, command=command or scope == "project") or _default_url(settings, scope)
     if scope == "project":
         # Other machines have it elsewhere, and their own service and token.
-        return Form("lockgate", url)
+        return HookForm("lockgate", url)
     token = ""
     if not command:
-        given = os.environ.get(VARIABLES[Who.AGENT], "").strip()
+        given = os.environ.get(VARIABLES[Caller.AGENT], "").strip()
         if not given and settings.state_dir is None:
             raise LockgateError("there is no folder to keep tokens in", hint="set HOME or XDG_STATE_HOME")
         folder = settings.state_dir or Path()
-        token = checked(given, VARIABLES[Who.AGENT]) if given else make(folder / FILES[Who.AGENT], Who.AGENT)
+        token = (
+            check_token(given, VARIABLES[Caller.AGENT])
+            if given
+            else make_token(folder / FILES[Caller.AGENT], Caller.AGENT)
+        )
     program, *words = _hook_program()
-    return Form(program, url, token, tuple(words))
+    return HookForm(program, url, token, tuple(words))
 
 
 def _default_url(settings: Settings, scope: str) -> str:
@@ -137,13 +141,13 @@ def _default_url(settings: Settings, scope: str) -> str:
 
 def _check_url(url: str, *, command: bool) -> str:
     """The address that was given, if it is one; nothing where none was."""
-    from lockgate.claude_code.hook_command import Failed, place
+    from lockgate.claude_code.hook_command import HookFailure, parse_url
 
     if not url:
         return ""
     try:
-        host, _ = place(url)
-    except Failed as error:
+        host, _ = parse_url(url)
+    except HookFailure as error:
         raise LockgateError(f"{quoted(url)}: {error}", hint="for example --url http://127.0.0.1:7717") from None
     if not command and host not in ("127.0.0.1", "::1", "localhost"):
         raise LockgateError(
@@ -178,7 +182,7 @@ def _conflict_notes(cwd: Path) -> list[str]:
         if settings.get("disableAllHooks") not in (None, False):
             notes.append(f"{path} disables all hooks, ours too: take `disableAllHooks` out of it")
         # One's own variables are as one wants them; a folder's came with it.
-        if number and (names := claude_code.steering(settings)):
+        if number and (names := claude_code.steering_settings(settings)):
             said = ", ".join(quoted(name) for name in names[:8])
             notes.append(
                 f"{path} sets {said}, which can lead our hooks elsewhere: take them out unless you put them in"
@@ -198,8 +202,8 @@ def _refuse_old_claude_code() -> None:
         )
 
 
-def _next_step_notes(scope: str, form: Form) -> list[str]:
-    from lockgate.claude_code.hook_command import proxied
+def _next_step_notes(scope: str, form: HookForm) -> list[str]:
+    from lockgate.claude_code.hook_command import is_proxied
     from lockgate.cli.doctor.claude_code import service_answers
 
     notes = []
@@ -209,7 +213,7 @@ def _next_step_notes(scope: str, form: Form) -> list[str]:
             " `lockgate serve`; one that listens elsewhere needs `port` under [server] in config.toml, or --url here"
         )
         notes.append("docs/how-to/service.md has it start with your session")
-    if form.token and proxied(os.environ, form.url):
+    if form.token and is_proxied(os.environ, form.url):
         notes.append("HTTP_PROXY is set: Claude Code would ask us through it; set NO_PROXY=127.0.0.1 or use --command")
     if scope == "project":
         notes.append("everybody who works here needs `lockgate` on their PATH and `lockgate serve` running")

@@ -136,12 +136,12 @@ def _compare_transcript(host: Host, whose: transcripts.Transcript, report: Recon
     calls: dict[str, transcripts.Call] = {}
     results: list[transcripts.Result] = []
     try:
-        for entry in transcripts.read(whose.path):
+        for entry in transcripts.read_transcript(whose.path):
             if isinstance(entry, transcripts.Call):
                 calls[entry.id] = entry
             elif isinstance(entry, transcripts.Result):
                 results.append(entry)
-            elif isinstance(entry, transcripts.Unreadable):
+            elif isinstance(entry, transcripts.UnreadableLine):
                 report.unreadable += 1
     except OSError as error:
         report.skipped.append(f"{whose.path}: {(error.strerror or 'cannot be read').lower()}")

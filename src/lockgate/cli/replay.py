@@ -255,7 +255,7 @@ def _replay_trace(file: str, gates: Sequence[Gate], report: ReplayReport) -> Ite
 
 
 def _replay_transcript(file: str, gates: Sequence[Gate], report: ReplayReport) -> Iterator[ReplayedCall]:
-    whose = transcripts.named(file)
+    whose = transcripts.transcript_from_path(file)
     sessions: list[Session] = []
     calls = 0
     unknown = False
@@ -264,8 +264,8 @@ def _replay_transcript(file: str, gates: Sequence[Gate], report: ReplayReport) -
         for session in sessions:
             session.add(_replace_surrogates(content), source=source)
 
-    for entry in _agent_entries(whose) if whose.agent else transcripts.read(file):
-        if isinstance(entry, transcripts.Unreadable):
+    for entry in _agent_entries(whose) if whose.agent else transcripts.read_transcript(file):
+        if isinstance(entry, transcripts.UnreadableLine):
             report.unreadable += 1
             # What stood there may have steered everything that follows.
             unknown = True
@@ -302,12 +302,12 @@ def _agent_entries(whose: transcripts.Transcript) -> Iterator[transcripts.Entry]
 
     The task itself counts as what was asked for: giving it was a call, and was ruled on as one.
     """
-    own = transcripts.read(whose.path)
+    own = transcripts.read_transcript(whose.path)
     task = next(own, None)
-    began = None if task is None or isinstance(task, transcripts.Unreadable) else task.at
+    began = None if task is None or isinstance(task, transcripts.UnreadableLine) else task.at
     if os.path.exists(whose.parent):
-        for entry in transcripts.read(whose.parent):
-            if isinstance(entry, transcripts.Unreadable | transcripts.Call):
+        for entry in transcripts.read_transcript(whose.parent):
+            if isinstance(entry, transcripts.UnreadableLine | transcripts.Call):
                 continue
             if began is not None and entry.at is not None and entry.at > began:
                 continue
@@ -495,6 +495,6 @@ def transcripts_by_session(files: Iterable[str]) -> dict[str, list[transcripts.T
     found: dict[str, list[transcripts.Transcript]] = {}
     for file in files:
         if not _is_trace(file):
-            whose = transcripts.named(file)
+            whose = transcripts.transcript_from_path(file)
             found.setdefault(whose.session, []).append(whose)
     return found

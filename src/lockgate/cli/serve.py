@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lockgate.cli.parser import Parser
     from lockgate.service.auth import Door, Tokens
-    from lockgate.service.login_codes import Codes
+    from lockgate.service.login_codes import LoginCodes
     from lockgate.settings.config import Settings
 
 _HELP = """\
@@ -86,7 +86,7 @@ class _ServePlan(NamedTuple):
 
     settings: Settings
     tokens: Tokens
-    codes: Codes
+    codes: LoginCodes
     door: Door
     listening: socket
     url: str
@@ -125,8 +125,8 @@ def _make_plan(args: argparse.Namespace) -> _ServePlan:
 
     from lockgate import assemble
     from lockgate.core.errors import InvalidConfig, LockgateError, quoted
-    from lockgate.service.auth import Tokens, door, was_set
-    from lockgate.service.login_codes import Codes
+    from lockgate.service.auth import Tokens, door_for_port, has_person_token
+    from lockgate.service.login_codes import LoginCodes
     from lockgate.settings.verifiers import verifier_settings_from_env
 
     if find_spec("uvicorn") is None:
@@ -141,7 +141,7 @@ def _make_plan(args: argparse.Namespace) -> _ServePlan:
     if workers > 1 and not hasattr(os, "fork"):
         raise LockgateError("several workers need a system with fork", hint="leave --workers out")
     if not _is_loopback(address):
-        _refuse_outside(address, server.allowed_hosts, was_set(settings.state_dir, os.environ))
+        _refuse_outside(address, server.allowed_hosts, has_person_token(settings.state_dir, os.environ))
         if args.open_metrics:
             raise LockgateError("--open-metrics is for loopback only", hint="give the scraper a token")
     tokens = Tokens(settings.state_dir, os.environ)
@@ -169,8 +169,8 @@ def _make_plan(args: argparse.Namespace) -> _ServePlan:
     return _ServePlan(
         settings=settings,
         tokens=tokens,
-        codes=Codes(settings.state_dir),
-        door=door(port, names),
+        codes=LoginCodes(settings.state_dir),
+        door=door_for_port(port, names),
         listening=listening,
         url=f"http://{name}:{port}",
         workers=workers,
@@ -267,8 +267,8 @@ def _serve_until_signal(
     from lockgate.cli.approvals import user_name
     from lockgate.cli.terminal import make_visible
     from lockgate.service.app import Api
-    from lockgate.service.http import busy
-    from lockgate.service.request_counts import Counts, label_of
+    from lockgate.service.http import busy_problem
+    from lockgate.service.request_counts import RequestCounts, label_of
     from lockgate.service.routes import ROUTES
     from lockgate.settings.verifiers import verifier_settings_from_env
 
@@ -295,7 +295,7 @@ def _serve_until_signal(
         whoever=f"{user_name()} over http",
         open_metrics=plan.open_metrics,
         keep_days=plan.settings.server.keep_days,
-        counts=Counts(map(label_of, ROUTES), folder=counts_folder),
+        counts=RequestCounts(map(label_of, ROUTES), folder=counts_folder),
         stopping=lambda: serving.should_exit,
     )
     serving = make_server(
@@ -305,7 +305,7 @@ def _serve_until_signal(
         each=plan.connections if _is_loopback(plan.listening.getsockname()[0]) else None,
         head_bytes=_HEAD_BYTES,
         ready=ready,
-        too_many=busy().answer.body,
+        too_many=busy_problem().answer.body,
     )
     # One more than we let in: what the server says by itself is not in our words.
     serving.config.limit_concurrency = plan.connections + 1

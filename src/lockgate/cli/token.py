@@ -49,11 +49,11 @@ def run(args: argparse.Namespace) -> Exit:
     from lockgate import assemble
     from lockgate.cli.terminal import make_visible
     from lockgate.core.errors import InvalidConfig, LockgateError
-    from lockgate.service.auth import FILES, VARIABLES, checked, make
-    from lockgate.service.http import Who
-    from lockgate.service.login_codes import Codes
+    from lockgate.service.auth import FILES, VARIABLES, check_token, make_token
+    from lockgate.service.http import Caller
+    from lockgate.service.login_codes import LoginCodes
 
-    who = Who.AGENT if args.agent else Who.PERSON
+    who = Caller.AGENT if args.agent else Caller.PERSON
     if args.url and args.agent:
         raise LockgateError("an agent's token does not open the page", hint="leave --agent out")
     given = os.environ.get(VARIABLES[who], "").strip()
@@ -62,18 +62,18 @@ def run(args: argparse.Namespace) -> Exit:
             raise LockgateError(
                 f"{VARIABLES[who]} is set, and is the token", hint="change it there, and start the service anew"
             )
-        print(checked(given, VARIABLES[who]))
+        print(check_token(given, VARIABLES[who]))
         return Exit.CLEAR
     settings = assemble.settings_from_environment(args.config)
     if settings.state_dir is None:
         raise InvalidConfig(
             "there is no folder to keep tokens in", hint=f"set HOME or XDG_STATE_HOME, or {VARIABLES[who]}"
         )
-    codes = Codes(settings.state_dir)
-    if args.rotate and who is Who.PERSON:
+    codes = LoginCodes(settings.state_dir)
+    if args.rotate and who is Caller.PERSON:
         # They would give whoever has one the new token.
         codes.forget()
-    token = given or make(settings.state_dir / FILES[who], who, instead=args.rotate)
+    token = given or make_token(settings.state_dir / FILES[who], who, instead=args.rotate)
     if args.url:
         server = settings.server
         name = f"[{server.host}]" if ":" in server.host else server.host

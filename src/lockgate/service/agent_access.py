@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockgate.core.errors import LockgateError
 from lockgate.core.vocabulary import Decision, Finding
-from lockgate.service.http import Problem, Request, Who
+from lockgate.service.http import Caller, Problem, Request
 
 if TYPE_CHECKING:
     from lockgate.sessions import Host, SessionInfo, StoredRuling
@@ -31,7 +31,7 @@ _SPEAKERS = ("user", "system", "goal", "supervisor")
 # Programs that say who they are by being there: what they open is not opened over HTTP.
 _PLUGS = ("claude-code", "mcp")
 _MOST_INSIDE = 16
-_UNTOLD = "what this rests on is told to a person only, since another program opened the session"
+_GROUNDS_WITHHELD = "what this rests on is told to a person only, since another program opened the session"
 
 
 def is_own(host: Host, info: SessionInfo | None) -> bool:
@@ -45,14 +45,14 @@ def is_own(host: Host, info: SessionInfo | None) -> bool:
     return False
 
 
-def speaks(host: Host, request: Request, session: str) -> bool:
+def may_speak_for_user(host: Host, request: Request, session: str) -> bool:
     """Whether whoever asks speaks for the user of this session."""
-    return request.who is Who.PERSON or is_own(host, host.session(session))
+    return request.who is Caller.PERSON or is_own(host, host.session(session))
 
 
-def opened(host: Host, request: Request, id: str, goal: str, given: dict[str, Any]) -> SessionInfo:
+def open_session_for(host: Host, request: Request, id: str, goal: str, given: dict[str, Any]) -> SessionInfo:
     """2. The session that is opened; only who speaks for its user says its goal."""
-    if request.who is Who.PERSON:
+    if request.who is Caller.PERSON:
         return host.open(id, goal=goal, **given)
     if given.get("host", "").partition(":")[0] in _PLUGS:
         raise Problem(
@@ -63,26 +63,26 @@ def opened(host: Host, request: Request, id: str, goal: str, given: dict[str, An
     if not goal.strip():
         return info
     if not is_own(host, info):
-        raise _not_yours()
+        raise _not_yours_problem()
     return host.open(info.id, goal=goal)
 
 
 def may_add(host: Host, request: Request, source: str) -> bool:
     """2. Whether a block is taken as what it says it is; if not, it is untrusted."""
-    if speaks(host, request, request.params["session"]):
+    if may_speak_for_user(host, request, request.params["session"]):
         return True
     if source.partition(":")[0] in _SPEAKERS:
-        raise _not_yours()
+        raise _not_yours_problem()
     return False
 
 
-def may_step(host: Host, request: Request) -> None:
+def require_own_session(host: Host, request: Request) -> None:
     """2. Steps are held to their session's goal, and their errors quote it."""
-    if not speaks(host, request, request.params["session"]):
-        raise _not_yours()
+    if not may_speak_for_user(host, request, request.params["session"]):
+        raise _not_yours_problem()
 
 
-def _not_yours() -> Problem:
+def _not_yours_problem() -> Problem:
     return Problem(
         403,
         "not-yours",
@@ -95,10 +95,10 @@ def is_plain(request: Request, kept: StoredRuling) -> bool:
     """3. Whether whoever asked for a ruling may have it as it is, whatever the session: most say nothing of it."""
     ruling = kept.decision
     says_nothing = ruling.tier == 1 and not (ruling.findings or ruling.origins or ruling.correction)
-    return says_nothing or request.who is Who.PERSON
+    return says_nothing or request.who is Caller.PERSON
 
 
-def hears(host: Host, kept: StoredRuling) -> bool:
+def may_see_grounds(host: Host, kept: StoredRuling) -> bool:
     """3. Whether the agent's token may hear what a ruling rests on; in doubt, not."""
     try:
         return is_own(host, host.session(kept.session))
@@ -106,10 +106,10 @@ def hears(host: Host, kept: StoredRuling) -> bool:
         return False
 
 
-def heard(ruling: Decision) -> Decision:
+def without_grounds(ruling: Decision) -> Decision:
     """3. A ruling without the words of what its session has read: what was ruled, and which rules hit."""
     return ruling._replace(
-        explanation=_UNTOLD,
+        explanation=_GROUNDS_WITHHELD,
         correction="",
         findings=tuple(Finding(found.rule, "", 0, 0) for found in ruling.findings),
         origins=(),

@@ -38,15 +38,15 @@ from lockgate.core.errors import (
 )
 from lockgate.runtime.asgi import Header, Receive, Scope, Send, json_bytes
 from lockgate.runtime.worker_pool import Full, WorkerPool
-from lockgate.service import journal_proofs as proofs
-from lockgate.service.auth import Door, Tokens, bearer
-from lockgate.service.event_stream import Events
-from lockgate.service.http import JSON, Answer, Problem, Reading, Request, Stream, Who, busy, read_object
-from lockgate.service.login_codes import Codes
-from lockgate.service.openapi import Route, Table
-from lockgate.service.request_counts import Counts
+from lockgate.service import journal_proofs
+from lockgate.service.auth import Door, Tokens, bearer_token
+from lockgate.service.event_stream import EventStream
+from lockgate.service.http import JSON, Answer, BodyBudget, Caller, Problem, Request, Stream, busy_problem, read_object
+from lockgate.service.login_codes import LoginCodes
+from lockgate.service.openapi import Route, RouteTable
+from lockgate.service.request_counts import RequestCounts
 from lockgate.service.routes import ROUTES
-from lockgate.service.schemas import HALVES, misfit
+from lockgate.service.schemas import HALVES, find_misfit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +70,7 @@ HEADERS: tuple[Header, ...] = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
 )
-FORGET_S = 3_600.0
+PRUNE_INTERVAL_S = 3_600.0
 _GUARDED = (b"/v1", b"/hooks", b"/metrics")
 # Where the page gets its token from has none yet.
 _EXCHANGE = b"/v1/exchange"
@@ -78,11 +78,11 @@ MAX_EXCHANGES = 30
 # Below this a body is read on the loop.
 _SMALL = 1 << 14
 # Problems that are over in a moment, or are not about what the body says: whoever sent it sends it again.
-_COMES_AGAIN = frozenset({"busy", "body-too-slow", "not-yours"})
+_RETRIED_CODES = frozenset({"busy", "body-too-slow", "not-yours"})
 _INVALID = (InvalidBlock, InvalidCall, InvalidConfig, InvalidPattern, InvalidPayload)
 
 
-class People(Protocol):
+class ApprovalDesk(Protocol):
     """Where the questions to people are kept."""
 
     def waiting(self, now_s: float) -> Sequence[PendingApproval]: ...
@@ -107,33 +107,33 @@ class Api:
         whoever: str = "somebody",
         open_metrics: bool = False,
         keep_days: float = 0,
-        counts: Counts | None = None,
-        codes: Codes | None = None,
-        reading: Reading | None = None,
+        counts: RequestCounts | None = None,
+        codes: LoginCodes | None = None,
+        reading: BodyBudget | None = None,
         stopping: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time,
         routes: Sequence[Route] = ROUTES,
     ) -> None:
         self.host, self.adapter, self.whoever, self.clock = host, adapter, whoever, clock
-        self.counts = counts or Counts()
+        self.counts = counts or RequestCounts()
         self.routes = tuple(routes)
         self._tokens, self._door, self._open_metrics = tokens, door, open_metrics
-        self._reading = reading or Reading()
-        self.codes = codes or Codes(None)
+        self._reading = reading or BodyBudget()
+        self.codes = codes or LoginCodes(None)
         self._exchanges: deque[float] = deque(maxlen=MAX_EXCHANGES)
         self._keep_days = keep_days
-        self._table = Table(routes)
+        self._table = RouteTable(routes)
         # Stores wait for their disk and their locks, and each other: more threads would only wait as well.
         self._lane = WorkerPool(16, max_jobs=2_048)
         # Large bodies one after another: the parser keeps every other thread waiting while it reads one.
         self._large = WorkerPool(1, max_jobs=256)
-        self.events = Events(self, stopping=stopping)
+        self.events = EventStream(self, stopping=stopping)
 
     @property
     def token(self) -> str:
         """The person's token as it is now; a Problem where none lets anybody in."""
         try:
-            return self._tokens.token(Who.PERSON)
+            return self._tokens.token(Caller.PERSON)
         except KeyError:
             raise Problem(503, "unavailable", "the token cannot be read now") from None
 
@@ -146,7 +146,7 @@ class Api:
         return True
 
     @property
-    def people(self) -> People:
+    def approval_desk(self) -> ApprovalDesk:
         """Who keeps the questions to people; a Problem where nobody does."""
         approvals: Any = self.host.gate.approvals
         if approvals is None:
@@ -167,8 +167,11 @@ class Api:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 # The journal is opened now and not by the first ruling; where it cannot be, rulings and /readyz say so.
-                await self.later(partial(proofs.standing, self.host.gate))
-                tasks = [asyncio.create_task(self.counts.keep_telling()), asyncio.create_task(self._keep_forgetting())]
+                await self.run_heavy(partial(journal_proofs.journal_state, self.host.gate))
+                tasks = [
+                    asyncio.create_task(self.counts.write_regularly()),
+                    asyncio.create_task(self._prune_regularly()),
+                ]
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
                 for task in tasks:
@@ -178,13 +181,13 @@ class Api:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
-    async def _keep_forgetting(self) -> None:
+    async def _prune_regularly(self) -> None:
         """Forget old sessions once an hour, if they are to be forgotten at all."""
         while self._keep_days > 0:
-            await asyncio.sleep(FORGET_S)
+            await asyncio.sleep(PRUNE_INTERVAL_S)
             # A store that fails now is asked again in an hour.
             with suppress(LockgateError, Problem):
-                await self.later(partial(self.host.prune, self._keep_days))
+                await self.run_heavy(partial(self.host.prune, self._keep_days))
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = perf_counter()
@@ -197,7 +200,7 @@ class Api:
             self._door.check(scope)
             raw = scope.get("raw_path") or scope["path"].encode("utf-8")
             # 3. Token.
-            who = self._who(scope, raw)
+            who = self._identify_caller(scope, raw)
             # 4. Route.
             route, params = self._table.find(scope["method"], raw)
             if who < route.who:
@@ -207,44 +210,44 @@ class Api:
                     "an agent's token cannot do this",
                     hint="`lockgate token` prints the one that can",
                 )
-            given = bearer(scope)
+            given = bearer_token(scope)
             request = Request(params, route.read_query(scope.get("query_string", b"")), who)
-            request.counts = lambda: given is not None and self._tokens.who(given) is who
+            request.counts = lambda: given is not None and self._tokens.caller_of(given) is who
             # 5. Body.
-            if route.body is not None and not await self._read(route, request, scope, receive):
+            if route.body is not None and not await self._read_request_body(route, request, scope, receive):
                 return
             unread = False
             # 6. Work.
-            answer = await self._work(route, request)
+            answer = await self._run_handler(route, request)
         except Problem as problem:
             answer = problem.answer
-            if request is not None and route is not None and route.takes_in and problem.code not in _COMES_AGAIN:
-                await self._doubt(request)
+            if request is not None and route is not None and route.takes_in and problem.code not in _RETRIED_CODES:
+                await self._mark_context_unknown(request)
         except Exception as error:  # noqa: BLE001 - whoever asked hears that there is no ruling
             # Not its own words, which may quote what was sent.
-            LOG.error("a request failed: route=%s error=%s", route.path if route else "", _place(error))
+            LOG.error("a request failed: route=%s error=%s", route.path if route else "", _place_of(error))
             answer = Problem(500, "internal", "this is a bug in lockgate: nothing follows from it").answer
             if request is not None and route is not None and route.takes_in:
-                await self._doubt(request)
+                await self._mark_context_unknown(request)
         finally:
             if request is not None:
-                self._reading.let_go(request.held)
+                self._reading.release(request.held)
         # 7. Answer.
         status = answer.status if isinstance(answer, Answer) else 200
-        self.counts.answered(route, status, perf_counter() - began)
+        self.counts.count_answer(route, status, perf_counter() - began)
         if isinstance(answer, Stream):
-            await self._stream(answer, receive, send)
+            await self._send_stream(answer, receive, send)
         else:
             await _send(answer, send, close=unread and status >= 400 and scope["method"] not in ("GET", "HEAD"))
 
-    def _who(self, scope: Scope, path: bytes) -> Who:
-        given = bearer(scope)
-        who = None if given is None else self._tokens.who(given)
+    def _identify_caller(self, scope: Scope, path: bytes) -> Caller:
+        given = bearer_token(scope)
+        who = None if given is None else self._tokens.caller_of(given)
         if who is not None:
             return who
         open_to_all = self._open_metrics and path == b"/metrics"
         if path == _EXCHANGE:
-            return Who.ANYBODY
+            return Caller.ANYBODY
         if any(path == each or path.startswith(each + b"/") for each in _GUARDED) and not open_to_all:
             raise Problem(
                 401,
@@ -253,9 +256,9 @@ class Api:
                 hint="`lockgate token` prints it",
                 headers=((b"www-authenticate", b"Bearer"),),
             )
-        return Who.PERSON if open_to_all else Who.ANYBODY
+        return Caller.PERSON if open_to_all else Caller.ANYBODY
 
-    async def _read(self, route: Route, request: Request, scope: Scope, receive: Receive) -> bool:
+    async def _read_request_body(self, route: Route, request: Request, scope: Scope, receive: Receive) -> bool:
         """Whether the body came to its end; what it says is then in the request."""
         given: dict[str, str] = {}
         for name, value in scope["headers"]:
@@ -283,7 +286,7 @@ class Api:
         request.body = read() if len(data) < _SMALL else await self._off_loop(read, self._large)
         return True
 
-    async def _doubt(self, request: Request) -> None:
+    async def _mark_context_unknown(self, request: Request) -> None:
         """What was refused the agent may have read all the same: who wrote it may have wanted it refused."""
         doubt = partial(self.host.mark_context_unknown, request.params["session"])
         # A name that no session can have is none that anybody rules in.
@@ -294,11 +297,11 @@ class Api:
                 # Rather now, with everybody waiting, than not at all.
                 doubt()
 
-    async def _work(self, route: Route, request: Request) -> Answer | Stream:
+    async def _run_handler(self, route: Route, request: Request) -> Answer | Stream:
         try:
             if iscoroutinefunction(route.run):
-                return _answered(route, await route.run(self, request))
-            done: Answer | Stream = await self._off_loop(lambda: _answered(route, route.run(self, request)))
+                return _answer_from_value(route, await route.run(self, request))
+            done: Answer | Stream = await self._off_loop(lambda: _answer_from_value(route, route.run(self, request)))
             return done
         except _INVALID as error:
             raise Problem(422, "invalid", error.message, hint=error.hint) from None
@@ -312,18 +315,18 @@ class Api:
         try:
             future = (lane or self._lane).submit(work)
         except Full:
-            raise busy() from None
+            raise busy_problem() from None
         outcome = await asyncio.wrap_future(future)
         return outcome()
 
-    async def later(self, work: Callable[[], Any]) -> Any:
+    async def run_heavy(self, work: Callable[[], Any]) -> Any:
         """What a store says, asked off the loop."""
         return await self._off_loop(work)
 
-    async def _stream(self, stream: Stream, receive: Receive, send: Send) -> None:
+    async def _send_stream(self, stream: Stream, receive: Receive, send: Send) -> None:
         headers = [(b"content-type", stream.kind.encode("ascii")), (b"cache-control", b"no-store"), *HEADERS]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        left = asyncio.ensure_future(_left(receive))
+        left = asyncio.ensure_future(_wait_for_disconnect(receive))
         try:
             while True:
                 part = asyncio.ensure_future(anext(stream.parts, b""))
@@ -340,7 +343,7 @@ class Api:
             await stream.parts.aclose()
 
 
-def _place(error: BaseException) -> str:
+def _place_of(error: BaseException) -> str:
     """What an error is and where it was raised, in words of ours only."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
@@ -349,7 +352,7 @@ def _place(error: BaseException) -> str:
     return f"{type(error).__name__}{where}"
 
 
-async def _left(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -357,13 +360,13 @@ async def _left(receive: Receive) -> None:
 def _read_body(route: Route, data: bytes) -> Mapping[str, Any]:
     schema = route.body or {}
     body = read_object(data, [name for name, each in schema.get("properties", {}).items() if HALVES in each])
-    bad = misfit(body, schema)
+    bad = find_misfit(body, schema)
     if bad:
         raise Problem(422, "bad-body", bad, hint="/docs shows what this takes")
     return body
 
 
-def _answered(route: Route, value: object) -> Answer | Stream:
+def _answer_from_value(route: Route, value: object) -> Answer | Stream:
     if isinstance(value, Answer | Stream):
         return value
     return Answer(json_bytes(value), route.status)

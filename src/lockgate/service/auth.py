@@ -25,24 +25,24 @@ from typing import NamedTuple
 from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.runtime.asgi import Scope
 from lockgate.runtime.private_files import PrivateFileKind
-from lockgate.service.http import Problem, Who
+from lockgate.service.http import Caller, Problem
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-FILES = {Who.PERSON: "token", Who.AGENT: "agent-token"}
-VARIABLES = {Who.PERSON: "LOCKGATE_TOKEN", Who.AGENT: "LOCKGATE_AGENT_TOKEN"}
+FILES = {Caller.PERSON: "token", Caller.AGENT: "agent-token"}
+VARIABLES = {Caller.PERSON: "LOCKGATE_TOKEN", Caller.AGENT: "LOCKGATE_AGENT_TOKEN"}
 # What is in front tells people, and scanners for secrets, which of the two it is.
-_PREFIX = {Who.PERSON: "lgp_", Who.AGENT: "lga_"}
+_PREFIX = {Caller.PERSON: "lgp_", Caller.AGENT: "lga_"}
 _TOKEN = re.compile(r"[\x21-\x7e]{20,200}")
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([\x21-\x7e]{1,400})")
 # How long a token that was changed or taken away may still count.
 LOOK_S = 1.0
 
-KEPT = PrivateFileKind(
+TOKEN_FILE_KIND = PrivateFileKind(
     "a token of the service", "use the service in your name", "service", error=InvalidConfig, secret=True
 )
 
 
-def checked(token: str, named: str) -> str:
+def check_token(token: str, named: str) -> str:
     if not _TOKEN.fullmatch(token):
         raise InvalidConfig(
             f"{named} is no token: 20 to 200 letters, digits and signs, without blanks",
@@ -51,27 +51,27 @@ def checked(token: str, named: str) -> str:
     return token
 
 
-def read(path: Path) -> str:
+def read_token(path: Path) -> str:
     """The token in a file that nobody else can read or write; FileNotFoundError where there is none."""
-    KEPT.check(path.parent, folder=True)
+    TOKEN_FILE_KIND.check(path.parent, folder=True)
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
     with os.fdopen(handle, "rb") as file:
-        KEPT.check_status(path, os.fstat(handle))
+        TOKEN_FILE_KIND.check_status(path, os.fstat(handle))
         data = file.read(1024)
-    return checked(data.decode("latin-1").strip(), f"what is in {quoted(path, 200)}")
+    return check_token(data.decode("latin-1").strip(), f"what is in {quoted(path, 200)}")
 
 
-def make(path: Path, who: Who, *, instead: bool = False) -> str:
+def make_token(path: Path, who: Caller, *, instead: bool = False) -> str:
     """A new token in a file; what is there already stays, unless a new one is to take its place."""
     token = _PREFIX[who] + token_urlsafe(32)
     if not instead:
         try:
-            with KEPT.create_whole(path) as new:
+            with TOKEN_FILE_KIND.create_whole(path) as new:
                 new.write_text(f"{token}\n", encoding="ascii")
         except FileExistsError:
-            return read(path)
+            return read_token(path)
         return token
-    KEPT.replace(path, f"{token}\n".encode("ascii"))
+    TOKEN_FILE_KIND.replace(path, f"{token}\n".encode("ascii"))
     return token
 
 
@@ -83,9 +83,9 @@ class Tokens:
     ) -> None:
         self._clock = clock
         self._fixed = {
-            who: checked(given, name) for who, name in VARIABLES.items() if (given := environ.get(name, "").strip())
+            who: check_token(given, name) for who, name in VARIABLES.items() if (given := environ.get(name, "").strip())
         }
-        self._paths: dict[Who, Path] = {}
+        self._paths: dict[Caller, Path] = {}
         for who, name in FILES.items():
             if who not in self._fixed:
                 if folder is None:
@@ -94,38 +94,38 @@ class Tokens:
                         hint=f"set HOME or XDG_STATE_HOME, or {' and '.join(VARIABLES.values())}",
                     )
                 self._paths[who] = folder / name
-        self._known: dict[Who, bytes] = {who: token.encode("ascii") for who, token in self._fixed.items()}
-        self._stamps: dict[Who, object] = {}
+        self._known: dict[Caller, bytes] = {who: token.encode("ascii") for who, token in self._fixed.items()}
+        self._stamps: dict[Caller, object] = {}
         self._looked_s = clock()
         for who, path in self._paths.items():
-            make(path, who)
-            self._look(who)
+            make_token(path, who)
+            self._reload_if_changed(who)
         self._refuse_equal()
 
-    def token(self, who: Who) -> str:
+    def token(self, who: Caller) -> str:
         return self._known[who].decode("ascii")
 
-    def path(self, who: Who) -> Path | None:
+    def path(self, who: Caller) -> Path | None:
         return self._paths.get(who)
 
-    def who(self, given: bytes) -> Who | None:
+    def caller_of(self, given: bytes) -> Caller | None:
         """Whose token this is; always compared with both, so that how long it takes says nothing."""
         now_s = self._clock()
         if now_s - self._looked_s > LOOK_S:
             self._looked_s = now_s
             for who in self._paths:
-                self._look(who)
+                self._reload_if_changed(who)
         found = [who for who, token in self._known.items() if compare_digest(token, given)]
         # One that is both is neither: the agent's must never do what a person's may.
         return found[0] if len(found) == 1 else None
 
-    def _look(self, who: Who) -> None:
+    def _reload_if_changed(self, who: Caller) -> None:
         path = self._paths[who]
         try:
             status = os.stat(path, follow_symlinks=False)
             stamp = (status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode, status.st_uid)
             if self._stamps.get(who) != stamp:
-                self._known[who] = read(path).encode("ascii")
+                self._known[who] = read_token(path).encode("ascii")
                 self._stamps[who] = stamp
         except (OSError, InvalidConfig):
             # A token that is gone, or that others can read, lets nobody in.
@@ -140,10 +140,10 @@ class Tokens:
             )
 
 
-def was_set(folder: Path | None, environ: Mapping[str, str]) -> bool:
+def has_person_token(folder: Path | None, environ: Mapping[str, str]) -> bool:
     """Whether somebody has chosen, or seen, the person's token: one that is about to be made nobody has."""
-    return bool(environ.get(VARIABLES[Who.PERSON], "").strip()) or (
-        folder is not None and os.path.lexists(folder / FILES[Who.PERSON])
+    return bool(environ.get(VARIABLES[Caller.PERSON], "").strip()) or (
+        folder is not None and os.path.lexists(folder / FILES[Caller.PERSON])
     )
 
 
@@ -177,7 +177,7 @@ class Door(NamedTuple):
                 raise Problem(403, "foreign-origin", "this service takes nothing from another page")
 
 
-def door(port: int, allowed: Iterable[str] = ()) -> Door:
+def door_for_port(port: int, allowed: Iterable[str] = ()) -> Door:
     """The loopback names with this port, and those that the operator has named, each with a port of its own or ours."""
     hosts = {f"{name}:{port}" for name in LOOPBACK} | ({*LOOPBACK} if port == 80 else set())
     for name in allowed:
@@ -192,7 +192,7 @@ def door(port: int, allowed: Iterable[str] = ()) -> Door:
     return Door(frozenset(hosts))
 
 
-def bearer(scope: Scope) -> bytes | None:
+def bearer_token(scope: Scope) -> bytes | None:
     """3. The token that came; None for none, and for what is not exactly one."""
     given = [value for name, value in scope["headers"] if name == b"authorization"]
     found = _BEARER.fullmatch(given[0].strip()) if len(given) == 1 else None

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockgate.core.errors import LockgateError
 from lockgate.runtime.asgi import json_bytes
-from lockgate.service import journal_proofs as proofs
-from lockgate.service import views
+from lockgate.service import journal_proofs, views
 from lockgate.service.http import Problem
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ _PAGE = 200
 _SELDOM = 8
 
 
-class Events:
+class EventStream:
     """The listeners of one process, and who looks for them: nobody, while nobody listens."""
 
     def __init__(
@@ -75,21 +74,21 @@ class Events:
             async with self._joining:
                 if self._looking is None or self._looking.done():
                     self._begin()
-                    self._floor = self._last = await self._api.later(self._newest)
-                    await self._api.later(self._look_at_rest)
-                    self._looking = asyncio.create_task(self._look_on())
+                    self._floor = self._last = await self._api.run_heavy(self._newest_number)
+                    await self._api.run_heavy(self._poll_sessions_and_heads)
+                    self._looking = asyncio.create_task(self._poll_store())
         except BaseException:
             self.leave()
             raise
-        return Listener(self, self._told(self._last if after is None else after, counts))
+        return Listener(self, self._yield_events(self._last if after is None else after, counts))
 
-    async def _told(self, seen: int, counts: Callable[[], bool]) -> AsyncGenerator[bytes, None]:
+    async def _yield_events(self, seen: int, counts: Callable[[], bool]) -> AsyncGenerator[bytes, None]:
         notices = self._noticed
         yield f"retry: 2000\n: after {seen}\n\n".encode("ascii")
         while not self._ended and counts():
             changed = self._changed
             if seen < self._floor:
-                page = await self._api.later(partial(self._after, seen))
+                page = await self._api.run_heavy(partial(self._events_after, seen))
                 for seq, event in page:
                     seen = seq
                     yield event
@@ -128,7 +127,7 @@ class Events:
         self._ended = True
         self._changed.set()
 
-    async def _look_on(self) -> None:
+    async def _poll_store(self) -> None:
         looks = 0
         found: list[tuple[int, bytes]] = []
         try:
@@ -139,14 +138,16 @@ class Events:
                 found = []
                 # A store that fails may be back at the next look, and nothing is skipped.
                 with suppress(LockgateError, Problem):
-                    found = await self._api.later(partial(self._after, self._last))
-                    await self._api.later(self._look_at_rest if looks % _SELDOM == 0 else self._look_at_questions)
-                self._tell(found)
+                    found = await self._api.run_heavy(partial(self._events_after, self._last))
+                    await self._api.run_heavy(
+                        self._poll_sessions_and_heads if looks % _SELDOM == 0 else self._poll_approvals
+                    )
+                self._publish(found)
         finally:
             # Whatever has ended this, nobody is left waiting for what nobody looks for: they come back.
             self._end()
 
-    def _tell(self, found: list[tuple[int, bytes]]) -> None:
+    def _publish(self, found: list[tuple[int, bytes]]) -> None:
         for seq, event in found:
             if len(self._recent) == self._recent.maxlen:
                 self._floor = self._recent[0][0]
@@ -162,21 +163,21 @@ class Events:
 
     # Off the loop, one after another.
 
-    def _newest(self) -> int:
+    def _newest_number(self) -> int:
         newest = self._api.host.decisions(limit=1)
         return newest[0].seq if newest else 0
 
-    def _after(self, seen: int) -> list[tuple[int, bytes]]:
+    def _events_after(self, seen: int) -> list[tuple[int, bytes]]:
         # After 0 would be after nothing in particular, and the newest first.
         found: list[StoredRuling] = sorted(
             self._api.host.decisions(after=seen or -1, limit=_PAGE), key=lambda kept: kept.seq
         )
-        return [(kept.seq, _event("decision", views.summary(kept), kept.seq)) for kept in found]
+        return [(kept.seq, _encode_event("decision", views.summary_view(kept), kept.seq)) for kept in found]
 
-    def _look_at_questions(self) -> None:
+    def _poll_approvals(self) -> None:
         now_s = self._api.clock()
         try:
-            people = self._api.people
+            people = self._api.approval_desk
         except Problem:
             return
         waiting = {pending.id for pending in people.waiting(now_s)}
@@ -186,29 +187,29 @@ class Events:
             ended = people.get(name, now_s)
             told.append((name, "unknown" if ended is None else ended.state.value))
         self._questions = waiting
-        self._fresh += [_event("approval", {"id": name, "state": state}) for name, state in told]
+        self._fresh += [_encode_event("approval", {"id": name, "state": state}) for name, state in told]
 
-    def _look_at_rest(self) -> None:
-        self._look_at_questions()
+    def _poll_sessions_and_heads(self) -> None:
+        self._poll_approvals()
         sessions = {info.id: info.ended_at for info in self._api.host.sessions(limit=50)}
         before = sessions if self._sessions is None else self._sessions
         self._sessions = sessions
         self._fresh += [
-            _event("session", {"id": name, "ended": ended > 0})
+            _encode_event("session", {"id": name, "ended": ended > 0})
             for name, ended in sessions.items()
             if before.get(name) != ended
         ]
-        standing = proofs.standing(self._api.host.gate)
+        standing = journal_proofs.journal_state(self._api.host.gate)
         head = {name: standing[name] for name in ("state", "size", "origin")}
         known, self._head = self._head, head
         if known not in (None, head):
-            self._fresh.append(_event("journal", head))
+            self._fresh.append(_encode_event("journal", head))
 
 
 class Listener:
     """One who listens, until closed; closing one that never began counts as well."""
 
-    def __init__(self, events: Events, parts: AsyncGenerator[bytes, None]) -> None:
+    def __init__(self, events: EventStream, parts: AsyncGenerator[bytes, None]) -> None:
         self._events, self._parts, self._gone = events, parts, False
 
     def __aiter__(self) -> Listener:
@@ -224,7 +225,7 @@ class Listener:
             self._events.leave()
 
 
-def _event(name: str, value: dict[str, Any], seq: int | None = None) -> bytes:
+def _encode_event(name: str, value: dict[str, Any], seq: int | None = None) -> bytes:
     # JSON in ASCII is one line, whatever stands in it.
     numbered = b"" if seq is None else b"id: %d\n" % seq
     return b"event: %s\n%sdata: %s\n\n" % (name.encode("ascii"), numbered, json_bytes(value))

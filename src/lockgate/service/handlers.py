@@ -14,11 +14,9 @@ from lockgate.core.ruling.finding_catalogue import ENTRIES, find_entry
 from lockgate.core.vocabulary import Kind, Trust
 from lockgate.core.wire import block_to_dict, lineage_to_dict
 from lockgate.runtime.asgi import json_bytes
-from lockgate.service import agent_access as agents
-from lockgate.service import journal_proofs as proofs
-from lockgate.service import views
-from lockgate.service.http import Answer, Problem, Request, Stream, busy
-from lockgate.service.openapi import document
+from lockgate.service import agent_access, journal_proofs, views
+from lockgate.service.http import Answer, Problem, Request, Stream, busy_problem
+from lockgate.service.openapi import openapi_document
 
 if TYPE_CHECKING:
     from lockgate.service.app import Api
@@ -33,30 +31,32 @@ _DAY_S = 86_400.0
 def open_session(api: Api, request: Request) -> object:
     body = request.body
     given = {name: body[name] for name in ("host", "mode", "scope", "parent") if body.get(name)}
-    info = agents.opened(api.host, request, body.get("id", ""), body.get("goal", ""), given)
-    return views.session(info, told=agents.speaks(api.host, request, info.id))
+    info = agent_access.open_session_for(api.host, request, body.get("id", ""), body.get("goal", ""), given)
+    return views.session_view(info, told=agent_access.may_speak_for_user(api.host, request, info.id))
 
 
 def list_sessions(api: Api, request: Request) -> object:
     limit = request.query.get("limit", 50)
     found = api.host.sessions(limit=limit, before=request.query.get("before"), q=request.query.get("q", ""))
     return {
-        "sessions": [views.session(info) for info in found],
+        "sessions": [views.session_view(info) for info in found],
         "next": found[-1].number if len(found) == limit else None,
     }
 
 
 def one_session(api: Api, request: Request) -> object:
-    return views.session(_session(api, request))
+    return views.session_view(_find_session(api, request))
 
 
 def end_session(api: Api, request: Request) -> object:
-    _session(api, request)
+    _find_session(api, request)
     api.host.end(request.params["session"])
-    return views.session(_session(api, request), told=agents.speaks(api.host, request, request.params["session"]))
+    return views.session_view(
+        _find_session(api, request), told=agent_access.may_speak_for_user(api.host, request, request.params["session"])
+    )
 
 
-def _session(api: Api, request: Request) -> SessionInfo:
+def _find_session(api: Api, request: Request) -> SessionInfo:
     found = api.host.session(request.params["session"])
     if found is None:
         raise Problem(404, "no-such-session", "there is no such session")
@@ -69,7 +69,7 @@ def _session(api: Api, request: Request) -> SessionInfo:
 def add_block(api: Api, request: Request) -> object:
     body = request.body
     given = {name: body[name] for name in ("trust", "kind", "tainted_by", "key") if body.get(name)}
-    if not agents.may_add(api.host, request, body["source"]):
+    if not agent_access.may_add(api.host, request, body["source"]):
         given |= {"trust": Trust.UNTRUSTED.word, "kind": Kind.DATA.value}
     block = api.host.add(request.params["session"], body["content"], source=body["source"], **given)
     told = block_to_dict(block)
@@ -79,7 +79,7 @@ def add_block(api: Api, request: Request) -> object:
 
 
 def list_blocks(api: Api, request: Request) -> object:
-    _session(api, request)
+    _find_session(api, request)
     every = api.host.blocks(request.params["session"])
     start = request.query.get("offset", 0)
     shown = []
@@ -91,7 +91,7 @@ def list_blocks(api: Api, request: Request) -> object:
 
 
 def one_block(api: Api, request: Request) -> object:
-    _session(api, request)
+    _find_session(api, request)
     for block in api.host.blocks(request.params["session"]):
         if block.id == request.params["block"]:
             return block_to_dict(block)
@@ -115,9 +115,11 @@ async def check(api: Api, request: Request) -> object:
         annotations=body.get("annotations"),
         key=body.get("key", ""),
     )
-    api.counts.ruled(kept.decision)
-    told = agents.is_plain(request, kept) or await api.later(partial(agents.hears, api.host, kept))
-    return views.ruled(kept, told=told)
+    api.counts.count_ruling(kept.decision)
+    told = agent_access.is_plain(request, kept) or await api.run_heavy(
+        partial(agent_access.may_see_grounds, api.host, kept)
+    )
+    return views.ruling_view(kept, told=told)
 
 
 def tell_outcome(api: Api, request: Request) -> object:
@@ -130,25 +132,25 @@ def tell_outcome(api: Api, request: Request) -> object:
 
 
 def begin_step(api: Api, request: Request) -> object:
-    agents.may_step(api.host, request)
+    agent_access.require_own_session(api.host, request)
     body, name = request.body, request.params["session"]
     begun = api.host.step_begin(name, body["goal"], supervision=body.get("supervision"), parent=body.get("parent", ""))
     if "commitment" in body:
         begun = api.host.step_commit(name, begun.name, body["commitment"])
-    return views.step(begun)
+    return views.step_view(begun)
 
 
 def one_step(api: Api, request: Request) -> object:
-    agents.may_step(api.host, request)
+    agent_access.require_own_session(api.host, request)
     found = api.host.step(request.params["session"], request.params["step"])
     if found is None:
         raise Problem(404, "no-such-step", "there is no such step in this session")
-    return views.step(found)
+    return views.step_view(found)
 
 
 def commit_step(api: Api, request: Request) -> object:
     one_step(api, request)
-    return views.step(api.host.step_commit(request.params["session"], request.params["step"], request.body))
+    return views.step_view(api.host.step_commit(request.params["session"], request.params["step"], request.body))
 
 
 def check_step(api: Api, request: Request) -> object:
@@ -162,20 +164,20 @@ def check_step(api: Api, request: Request) -> object:
         annotations=body.get("annotations"),
         key=body.get("key", ""),
     )
-    api.counts.ruled(kept.decision)
-    return views.ruled(kept)
+    api.counts.count_ruling(kept.decision)
+    return views.ruling_view(kept)
 
 
 def finish_step(api: Api, request: Request) -> object:
     one_step(api, request)
     kept = api.host.step_finish(request.params["session"], request.params["step"], request.body["assessment"])
-    api.counts.ruled(kept.decision)
-    return views.ruled(kept)
+    api.counts.count_ruling(kept.decision)
+    return views.ruling_view(kept)
 
 
 def abandon_step(api: Api, request: Request) -> object:
     one_step(api, request)
-    return views.step(api.host.step_abandon(request.params["session"], request.params["step"]))
+    return views.step_view(api.host.step_abandon(request.params["session"], request.params["step"]))
 
 
 async def assess(api: Api, request: Request) -> object:
@@ -202,26 +204,28 @@ def list_decisions(api: Api, request: Request) -> object:
     newest_first = sorted(found, key=lambda kept: -kept.seq)
     more = len(found) == limit and "after" not in request.query
     return {
-        "decisions": [views.summary(kept) for kept in newest_first],
+        "decisions": [views.summary_view(kept) for kept in newest_first],
         "next": newest_first[-1].seq if more else None,
     }
 
 
 def one_decision(api: Api, request: Request) -> object:
-    kept = _kept(api, request)
+    kept = _find_ruling(api, request)
     info = api.host.session(kept.session)
     # What the ruling saw, and not what came later under a name of its choice.
     blocks = api.host.blocks(kept.session)[: kept.context]
     name = kept.decision.approval
-    approval = api.people.get(name, api.clock()) if name and is_approval_id(name) and api.host.gate.approvals else None
-    return views.detail(kept, blocks, "" if info is None else info.goal, approval)
+    approval = (
+        api.approval_desk.get(name, api.clock()) if name and is_approval_id(name) and api.host.gate.approvals else None
+    )
+    return views.detail_view(kept, blocks, "" if info is None else info.goal, approval)
 
 
 def prove_decision(api: Api, request: Request) -> object:
-    return proofs.of_decision(api.host.gate, _kept(api, request))
+    return journal_proofs.decision_proof(api.host.gate, _find_ruling(api, request))
 
 
-def _kept(api: Api, request: Request) -> StoredRuling:
+def _find_ruling(api: Api, request: Request) -> StoredRuling:
     found = api.host.decision(request.params["decision"])
     if found is None:
         raise Problem(404, "no-such-decision", "there is no such decision")
@@ -234,7 +238,7 @@ def stats(api: Api, request: Request) -> object:
     if since_s > now_s:
         raise Problem(422, "bad-query", "`since` is in the future")
     bucket_s = request.query.get("bucket", max(60.0, (now_s - since_s) / 96))
-    return views.stats(api.host.stats(since=since_s, bucket_s=bucket_s))
+    return views.stats_view(api.host.stats(since=since_s, bucket_s=bucket_s))
 
 
 # People
@@ -242,20 +246,20 @@ def stats(api: Api, request: Request) -> object:
 
 def list_approvals(api: Api, request: Request) -> object:
     state = request.query.get("state", "waiting")
-    found = api.people.every(api.clock())
+    found = api.approval_desk.every(api.clock())
     if state == "open":
         found = [each for each in found if each.state in OPEN_STATES]
     elif state != "all":
         found = [each for each in found if each.state.value == state]
-    return {"approvals": [views.question(each) for each in found]}
+    return {"approvals": [views.approval_view(each) for each in found]}
 
 
 def one_approval(api: Api, request: Request) -> object:
     name = request.params["approval"]
-    found = api.people.get(name, api.clock()) if is_approval_id(name) else None
+    found = api.approval_desk.get(name, api.clock()) if is_approval_id(name) else None
     if found is None:
         raise Problem(404, "no-such-question", "no call waits, or has waited, under that id")
-    return views.question(found)
+    return views.approval_view(found)
 
 
 def answer_approval(api: Api, request: Request) -> object:
@@ -263,7 +267,7 @@ def answer_approval(api: Api, request: Request) -> object:
     body = request.body
     name, yes = request.params["approval"], body["answer"] == "approve"
     who = body.get("who", "").strip() or api.whoever
-    heard = api.people.answer(
+    heard = api.approval_desk.answer(
         name, digest=body["digest"], yes=yes, who=who, now_s=api.clock(), reason=body.get("reason", "")
     )
     if not heard.counted:
@@ -278,19 +282,19 @@ def answer_approval(api: Api, request: Request) -> object:
 
 
 def journal(api: Api, _: Request) -> object:
-    return proofs.standing(api.host.gate)
+    return journal_proofs.journal_state(api.host.gate)
 
 
 def journal_proof(api: Api, request: Request) -> object:
     if "index" not in request.query:
         raise Problem(422, "bad-query", "`index` is missing", hint="a ruling's receipt has it")
-    return proofs.included(api.host.gate, request.query["index"], request.query.get("origin", ""))
+    return journal_proofs.inclusion_proof(api.host.gate, request.query["index"], request.query.get("origin", ""))
 
 
 def journal_consistency(api: Api, request: Request) -> object:
     if "from" not in request.query:
         raise Problem(422, "bad-query", "`from` is missing", hint="the size of a head that you kept")
-    return proofs.grown(api.host.gate, request.query["from"], request.query.get("origin", ""))
+    return journal_proofs.consistency_proof(api.host.gate, request.query["from"], request.query.get("origin", ""))
 
 
 # Rules, events, hooks
@@ -312,18 +316,18 @@ async def events(api: Api, request: Request) -> object:
 
 
 async def claude_code(api: Api, request: Request) -> object:
-    from lockgate.claude_code.events import answer
+    from lockgate.claude_code.events import answer_event
 
-    return await answer(api.host, request.data, request.headers)
+    return await answer_event(api.host, request.data, request.headers)
 
 
 # About the service itself
 
 
-def exchange(api: Api, request: Request) -> object:
+def exchange_code(api: Api, request: Request) -> object:
     """The token for whoever opened the page's address first; a page of another origin does not get this far."""
     if not api.may_exchange():
-        raise busy()
+        raise busy_problem()
     if not api.codes.spend(request.body["code"]):
         raise Problem(
             403,
@@ -345,7 +349,7 @@ async def health(_: Api, __: Request) -> object:
 def ready(api: Api, _: Request) -> object:
     """Whether sessions and the journal can be written; nobody without a token learns more than that."""
     can = api.host.ready()
-    recorded = can.journal and proofs.standing(api.host.gate)["state"] in ("sound", "off")
+    recorded = can.journal and journal_proofs.journal_state(api.host.gate)["state"] in ("sound", "off")
     said = {"ready": can.sessions and recorded, "sessions": can.sessions, "journal": recorded}
     return Answer(json_bytes(said), 200 if said["ready"] else 503)
 
@@ -363,7 +367,7 @@ _FRESH = ((b"cache-control", b"no-cache"),)
 
 
 @cache
-def _files() -> dict[str, bytes]:
+def _load_files() -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for folder in ("page", "docs"):
         place = files("lockgate.service").joinpath(folder)
@@ -373,27 +377,27 @@ def _files() -> dict[str, bytes]:
     return found
 
 
-def _file(name: str) -> Answer:
-    data = _files().get(name)
+def _file_answer(name: str) -> Answer:
+    data = _load_files().get(name)
     if data is None:
         raise Problem(404, "no-such-file", "there is no such file")
     return Answer(data, kind=_KINDS["." + name.rpartition(".")[2]], headers=_FRESH)
 
 
 async def page(_: Api, __: Request) -> object:
-    return _file("page/index.html")
+    return _file_answer("page/index.html")
 
 
 async def static(_: Api, request: Request) -> object:
     name = request.params["name"]
     if name.endswith(".html"):
         raise Problem(404, "no-such-file", "there is no such file")
-    return _file(f"docs/{name}" if name.startswith("docs.") else f"page/{name}")
+    return _file_answer(f"docs/{name}" if name.startswith("docs.") else f"page/{name}")
 
 
 async def docs(_: Api, __: Request) -> object:
-    return _file("docs/docs.html")
+    return _file_answer("docs/docs.html")
 
 
 async def openapi(api: Api, _: Request) -> object:
-    return document(api.routes, __version__)
+    return openapi_document(api.routes, __version__)

@@ -27,7 +27,7 @@ IDLE_S = 10.0
 TOTAL_S = 60.0
 
 
-class Who(IntEnum):
+class Caller(IntEnum):
     """Who may use a route; whoever may do more may do less too."""
 
     ANYBODY = 0
@@ -57,10 +57,10 @@ class Answer(NamedTuple):
     headers: tuple[Header, ...] = ()
 
 
-class Parts(Protocol):
+class StreamParts(Protocol):
     """What a stream is made of; closed in any case, also before its first part."""
 
-    def __aiter__(self) -> Parts: ...
+    def __aiter__(self) -> StreamParts: ...
 
     async def __anext__(self) -> bytes: ...
 
@@ -70,7 +70,7 @@ class Parts(Protocol):
 class Stream(NamedTuple):
     """An answer that comes in parts, until the client leaves or the parts end."""
 
-    parts: Parts
+    parts: StreamParts
     kind: str
 
 
@@ -80,7 +80,7 @@ class Request:
 
     params: Mapping[str, str]
     query: Mapping[str, Any]
-    who: Who
+    who: Caller
     body: Mapping[str, Any] = field(default_factory=dict)
     # The body as it came, for whoever reads it otherwise.
     data: bytes = b""
@@ -91,7 +91,7 @@ class Request:
     counts: Callable[[], bool] = lambda: True
 
 
-class Reading:
+class BodyBudget:
     """Bodies on their way in, counted while they come: what a client announces is never believed.
 
     One that has come counts until whoever has it lets go of it: many that wait to be read fill the memory as well.
@@ -110,7 +110,7 @@ class Reading:
             size += part
             self.held += part
             if self.held > self._most_held:
-                raise busy()
+                raise busy_problem()
 
         data: bytes | None = None
         try:
@@ -126,12 +126,12 @@ class Reading:
                 self.held -= size
         return data
 
-    def let_go(self, size: int) -> None:
+    def release(self, size: int) -> None:
         """Nobody holds a body of this size any more."""
         self.held -= size
 
 
-def busy() -> Problem:
+def busy_problem() -> Problem:
     return Problem(
         503, "busy", "too much is under way", hint="try again in a moment", headers=((b"retry-after", b"1"),)
     )

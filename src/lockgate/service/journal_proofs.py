@@ -51,7 +51,7 @@ def log_of(gate: Gate) -> Journal:
     return found
 
 
-def standing(gate: Gate) -> dict[str, object]:
+def journal_state(gate: Gate) -> dict[str, object]:
     """How it stands with the journal, as far as its newest head says: `lockgate audit verify` looks at all of it."""
     said: dict[str, object] = dict.fromkeys(("origin", "root", "checkpoint", "key", "said"), "")
     said |= {"state": "off", "size": 0, "witnesses": []}
@@ -78,22 +78,22 @@ def standing(gate: Gate) -> dict[str, object]:
     }
 
 
-def included(gate: Gate, index: int, origin: str) -> dict[str, object]:
+def inclusion_proof(gate: Gate, index: int, origin: str) -> dict[str, object]:
     """Steps 1, 3 and 4 for any record."""
     journal = log_of(gate)
     with journal.store.reading() as log:
-        found = _found(log, index, origin)
+        found = _prove_in_log(log, index, origin)
     if found is None:
         # Heads are signed a moment after what they cover.
         journal.checkpoint()
         with journal.store.reading() as log:
-            found = _found(log, index, origin)
+            found = _prove_in_log(log, index, origin)
     if found is None:
         raise Problem(404, "no-such-record", "there is no such record in this log")
     return found
 
 
-def _found(log: Snapshot, index: int, origin: str) -> dict[str, object] | None:
+def _prove_in_log(log: Snapshot, index: int, origin: str) -> dict[str, object] | None:
     try:
         shard = find_shard(log, origin)
     except LockgateError as error:
@@ -106,12 +106,14 @@ def _found(log: Snapshot, index: int, origin: str) -> dict[str, object] | None:
     body = next((each for at, each in log.bodies(shard.number, index, index + 1) if at == index), None)
     checked: list[str] = []
     # 1. Record.
-    good = _says(checked, "the record's bytes hash to its leaf", body is None or leaf_hash(body) == leaf)
+    good = _note_check(checked, "the record's bytes hash to its leaf", body is None or leaf_hash(body) == leaf)
     if body is None:
         checked[-1] = "the record's contents were deleted; its hash is still there"
     # 3. Inclusion and 4. Head.
-    good &= _says(checked, "the proof leads from the record to the head's root", _holds(proof, leaf, shard.vkey))
-    good &= _says(checked, "the log's key has signed the head", _signed(note, shard.vkey))
+    good &= _note_check(
+        checked, "the proof leads from the record to the head's root", _is_proof_valid(proof, leaf, shard.vkey)
+    )
+    good &= _note_check(checked, "the log's key has signed the head", _is_signed(note, shard.vkey))
     return {
         "verified": good and body is not None,
         "checked": checked,
@@ -127,12 +129,12 @@ def _found(log: Snapshot, index: int, origin: str) -> dict[str, object] | None:
     }
 
 
-def _says(checked: list[str], what: str, holds: bool) -> bool:  # noqa: FBT001 - said and returned
+def _note_check(checked: list[str], what: str, holds: bool) -> bool:  # noqa: FBT001 - said and returned
     checked.append(what if holds else f"NOT: {what}")
     return holds
 
 
-def _holds(proof: Proof, leaf: bytes, vkey: str) -> bool:
+def _is_proof_valid(proof: Proof, leaf: bytes, vkey: str) -> bool:
     try:
         open_proof(proof, leaf, parse_vkey(vkey), keys.verify)
     except InvalidNote:
@@ -140,7 +142,7 @@ def _holds(proof: Proof, leaf: bytes, vkey: str) -> bool:
     return True
 
 
-def _signed(note: bytes, vkey: str) -> bool:
+def _is_signed(note: bytes, vkey: str) -> bool:
     try:
         open_checkpoint(note, parse_vkey(vkey), keys.verify)
     except InvalidNote:
@@ -148,17 +150,19 @@ def _signed(note: bytes, vkey: str) -> bool:
     return True
 
 
-def of_decision(gate: Gate, kept: StoredRuling) -> dict[str, object]:
+def decision_proof(gate: Gate, kept: StoredRuling) -> dict[str, object]:
     """All four steps for a ruling that was kept."""
     if kept.damaged:
         raise Problem(404, "no-receipt", "what was kept of this ruling cannot be read, so nothing can be compared")
     receipt = kept.decision.receipt
     if receipt is None:
         raise Problem(404, "no-receipt", "this ruling is not in the journal", hint="the journal was off or failed then")
-    found = included(gate, receipt.index, receipt.origin)
+    found = inclusion_proof(gate, receipt.index, receipt.origin)
     checked = list(found["checked"])  # type: ignore[call-overload]
     good = bool(found["verified"])
-    good &= _says(checked, "the leaf is the one in the ruling's receipt", found["leaf_hash"] == receipt.leaf_hash.hex())
+    good &= _note_check(
+        checked, "the leaf is the one in the ruling's receipt", found["leaf_hash"] == receipt.leaf_hash.hex()
+    )
     # 2. Ruling.
     try:
         fields = parse_record(str(found["record"]).encode("utf-8"))
@@ -174,12 +178,12 @@ def of_decision(gate: Gate, kept: StoredRuling) -> dict[str, object]:
         "tier": decision.tier,
     }
     for name, value in said.items():
-        good &= _says(checked, f"the record says the same {name}", fields.get(name) == value)
+        good &= _note_check(checked, f"the record says the same {name}", fields.get(name) == value)
     # Of those that were too large their hash is kept, where they have one.
     hashed = hash_arguments(kept.arguments, flatten_arguments(kept.arguments)[0]) if kept.whole else kept.args_sha256
     text = ""
     if hashed:
-        good &= _says(checked, "the record is of the same arguments", fields.get("args_sha256") == hashed)
+        good &= _note_check(checked, "the record is of the same arguments", fields.get("args_sha256") == hashed)
     else:
         # Nothing speaks against it, and nothing for it.
         checked.append("the arguments cannot be compared: they were too large to be kept whole")
@@ -191,7 +195,7 @@ def of_decision(gate: Gate, kept: StoredRuling) -> dict[str, object]:
     return {**found, "verified": good, "checked": checked, "arguments": text, "whole": kept.whole}
 
 
-def grown(gate: Gate, old: int, origin: str) -> dict[str, object]:
+def consistency_proof(gate: Gate, old: int, origin: str) -> dict[str, object]:
     """That the newest head's log begins with its first `old` records as they were."""
     journal = log_of(gate)
     with journal.store.reading() as log:

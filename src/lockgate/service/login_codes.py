@@ -15,14 +15,14 @@ from pathlib import Path
 from secrets import token_urlsafe
 from time import time
 
-from lockgate.service.auth import KEPT
+from lockgate.service.auth import TOKEN_FILE_KIND
 
 FOLDER = "page-codes"
-GOOD_S = 300.0
+LIFETIME_S = 300.0
 MAX_CODE = 100
 
 
-class Codes:
+class LoginCodes:
     """The codes in a folder; none can be made without one."""
 
     def __init__(self, state_dir: Path | None, *, clock: Callable[[], float] = time) -> None:
@@ -33,9 +33,9 @@ class Codes:
         """A new code; empty where there is nowhere to keep it."""
         if self._folder is None:
             return ""
-        self._sweep(GOOD_S)
+        self._sweep(LIFETIME_S)
         code = token_urlsafe(32)
-        with KEPT.create_whole(self._folder / _name(code)) as new:
+        with TOKEN_FILE_KIND.create_whole(self._folder / _name(code)) as new:
             # The file's own time is the file system's, which may be another machine's.
             new.write_text(f"{self._clock():.3f}\n", encoding="ascii")
         return code
@@ -46,14 +46,14 @@ class Codes:
             return False
         path = self._folder / _name(code)
         try:
-            KEPT.check(self._folder, folder=True)
-            KEPT.check(path)
+            TOKEN_FILE_KIND.check(self._folder, folder=True)
+            TOKEN_FILE_KIND.check(path)
             made_s = float(path.read_text(encoding="ascii"))
             # Only one of those who try can do this.
             os.unlink(path)
-        except (OSError, ValueError, KEPT.error):
+        except (OSError, ValueError, TOKEN_FILE_KIND.error):
             return False
-        return 0 <= self._clock() - made_s <= GOOD_S
+        return 0 <= self._clock() - made_s <= LIFETIME_S
 
     def forget(self) -> None:
         """No code that was made is good any more."""

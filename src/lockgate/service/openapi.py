@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from lockgate.service.http import JSON, Problem, Request, Who
-from lockgate.service.schemas import COMPONENTS, ID, Schema, misfit, ref
+from lockgate.service.http import JSON, Caller, Problem, Request
+from lockgate.service.schemas import COMPONENTS, ID, Schema, find_misfit, ref
 
 if TYPE_CHECKING:
     from lockgate.service.app import Api
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Run = Callable[["Api", Request], object | Awaitable[object]]
 
 # Why any route of a kind may answer with these, beside what it says itself.
-_SAID = {
+_STATUS_TEXTS = {
     400: "the body cannot be read: not JSON, not UTF-8, too deep, or a key twice",
     401: "no token, or one that is not known",
     403: "the agent's token where a person's is needed; or a host or origin that is not ours",
@@ -46,7 +46,7 @@ class Route:
     path: str
     summary: str
     run: Run
-    who: Who
+    who: Caller
     # What a good answer is: the schema of its JSON, or its media type where it is no JSON.
     answers: Schema | str
     status: int = 200
@@ -73,8 +73,8 @@ class Route:
             codes |= {422}
         if self.body is not None:
             codes |= {400, 408, 413, 415, 422}
-        said = {code: _SAID[code] for code in codes}
-        said |= {code: why if isinstance(why, str) else _SAID[code] for code, why in self.also.items()}
+        said = {code: _STATUS_TEXTS[code] for code in codes}
+        said |= {code: why if isinstance(why, str) else _STATUS_TEXTS[code] for code, why in self.also.items()}
         return {self.status: self.summary, **dict(sorted(said.items()))}
 
     def read_query(self, text: bytes) -> dict[str, Any]:
@@ -82,30 +82,32 @@ class Route:
         known = {param.name: param.schema for param in self.query}
         found: dict[str, Any] = {}
         for part in text.split(b"&") if text else []:
-            name, _, given = (_decoded(each) for each in part.replace(b"+", b" ").partition(b"="))
+            name, _, given = (_decode_query(each) for each in part.replace(b"+", b" ").partition(b"="))
             if name not in known:
-                raise Problem(422, "bad-query", "the query has a key that this route does not know", hint=_knows(known))
+                raise Problem(
+                    422, "bad-query", "the query has a key that this route does not know", hint=_known_names(known)
+                )
             if name in found:
                 raise Problem(422, "bad-query", f"`{name}` stands twice in the query")
-            found[name] = _typed(given, known[name])
-            bad = misfit(found[name], known[name], f"`{name}`")
+            found[name] = _parse_typed(given, known[name])
+            bad = find_misfit(found[name], known[name], f"`{name}`")
             if bad:
                 raise Problem(422, "bad-query", bad)
         return found
 
 
-def _knows(known: Mapping[str, object]) -> str:
+def _known_names(known: Mapping[str, object]) -> str:
     return f"it knows {', '.join(known)}" if known else "it knows none"
 
 
-def _decoded(text: bytes) -> str:
+def _decode_query(text: bytes) -> str:
     try:
         return unquote_to_bytes(text).decode("utf-8")
     except UnicodeDecodeError:
         raise Problem(422, "bad-query", "the query is not UTF-8 text") from None
 
 
-def _typed(text: str, schema: Schema) -> object:
+def _parse_typed(text: str, schema: Schema) -> object:
     """The value that a text stands for; the text itself where it stands for none, which then does not fit."""
     if schema["type"] == "integer" and re.fullmatch(r"[0-9]{1,18}", text):
         return int(text)
@@ -114,7 +116,7 @@ def _typed(text: str, schema: Schema) -> object:
     return text
 
 
-class Table:
+class RouteTable:
     """All routes, found by the parts of their paths: what is encoded in a part stays inside it."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
@@ -132,7 +134,7 @@ class Table:
         """The route and what its path names; a Problem where there is none, or none for this method."""
         given = raw_path.split(b"/")
         for parts, methods in self._found.get(len(given), []):
-            values = _matched(parts, given)
+            values = _match_path(parts, given)
             if values is None:
                 continue
             # A browser or a monitor may ask for the head of what needs no token.
@@ -144,7 +146,7 @@ class Table:
         raise Problem(404, "no-such-path", "there is nothing at this path", hint="/docs lists what there is")
 
 
-def _matched(parts: Sequence[str], given: Sequence[bytes]) -> dict[str, str] | None:
+def _match_path(parts: Sequence[str], given: Sequence[bytes]) -> dict[str, str] | None:
     values: dict[str, str] = {}
     for part, piece in zip(parts, given, strict=True):
         if not part.startswith("{"):
@@ -155,13 +157,13 @@ def _matched(parts: Sequence[str], given: Sequence[bytes]) -> dict[str, str] | N
             value = unquote_to_bytes(piece).decode("utf-8")
         except UnicodeDecodeError:
             return None
-        if misfit(value, ID):
+        if find_misfit(value, ID):
             return None
         values[part[1:-1]] = value
     return values
 
 
-def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
+def openapi_document(routes: Sequence[Route], version: str) -> dict[str, Any]:
     """OpenAPI 3.1 of these routes."""
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -185,10 +187,10 @@ def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
     }
 
 
-_SECURITY: Mapping[Who, list[dict[str, list[str]]]] = {
-    Who.ANYBODY: [],
-    Who.AGENT: [{"agent": []}, {"person": []}],
-    Who.PERSON: [{"person": []}],
+_SECURITY: Mapping[Caller, list[dict[str, list[str]]]] = {
+    Caller.ANYBODY: [],
+    Caller.AGENT: [{"agent": []}, {"person": []}],
+    Caller.PERSON: [{"person": []}],
 }
 
 
@@ -216,7 +218,7 @@ def _operation(route: Route) -> dict[str, Any]:
     return made
 
 
-_WHOSE = {Who.ANYBODY: "none", Who.AGENT: "agent or person", Who.PERSON: "person"}
+_CALLER_TEXTS = {Caller.ANYBODY: "none", Caller.AGENT: "agent or person", Caller.PERSON: "person"}
 
 
 def reference_markdown(routes: Sequence[Route]) -> str:
@@ -224,5 +226,5 @@ def reference_markdown(routes: Sequence[Route]) -> str:
     lines = ["| route | token | | statuses |", "|---|---|---|---|"]
     for route in routes:
         statuses = ", ".join(map(str, sorted(route.statuses)))
-        lines.append(f"| `{route.method} {route.path}` | {_WHOSE[route.who]} | {route.summary} | {statuses} |")
+        lines.append(f"| `{route.method} {route.path}` | {_CALLER_TEXTS[route.who]} | {route.summary} | {statuses} |")
     return "\n".join(lines) + "\n"

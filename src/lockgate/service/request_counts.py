@@ -21,7 +21,7 @@ from lockgate.runtime.private_files import replace_file
 if TYPE_CHECKING:
     from lockgate.service.openapi import Route
 
-TELL_S = 1.0
+WRITE_INTERVAL_S = 1.0
 STATUSES = tuple(f"{first}xx" for first in range(2, 6))
 TIERS = ("1", "2", "3")
 ACTIONS = tuple(action.value for action in Action)
@@ -33,7 +33,7 @@ NAMES = (
 )
 
 
-class Counts:
+class RequestCounts:
     """`routes` are the labels that there can be: a path that a client made up is never one."""
 
     def __init__(self, routes: Iterable[str] = (), *, folder: Path | None = None, metrics: Metrics = METRICS) -> None:
@@ -48,12 +48,12 @@ class Counts:
         )
         self.decided = Histogram(NAMES[3], "How long a ruling took.", {"tier": TIERS}, LATENCY_SECONDS)
 
-    def answered(self, route: Route | None, status: int, seconds: float) -> None:
+    def count_answer(self, route: Route | None, status: int, seconds: float) -> None:
         label = OTHER if route is None else label_of(route)
         self.requests.add(label, f"{status // 100}xx")
         self.seconds.observe(seconds, label)
 
-    def ruled(self, decision: Decision) -> None:
+    def count_ruling(self, decision: Decision) -> None:
         self.decisions.add(decision.action.value, str(decision.tier))
         self.decided.observe(decision.latency_us / 1e6, str(decision.tier))
 
@@ -72,10 +72,10 @@ class Counts:
         with suppress(OSError):
             replace_file(file, self.render().encode("utf-8"), durable=False)
 
-    async def keep_telling(self) -> None:
+    async def write_regularly(self) -> None:
         """Tell the others every second, as long as there are any."""
         while self._folder is not None:
-            await asyncio.sleep(TELL_S)
+            await asyncio.sleep(WRITE_INTERVAL_S)
             self.write()
 
     def render_all(self) -> str:
@@ -87,14 +87,14 @@ class Counts:
         for file in sorted(self._folder.glob("*.txt")):
             with suppress(OSError):
                 texts.append(file.read_text(encoding="utf-8"))
-        return added(texts)
+        return sum_metrics(texts)
 
 
 def label_of(route: Route) -> str:
     return f"{route.method} {route.path}"
 
 
-def added(texts: Iterable[str]) -> str:
+def sum_metrics(texts: Iterable[str]) -> str:
     """Several texts of the same metrics as one, each number the sum; series stay with the metric they belong to."""
     heads: dict[str, list[str]] = {}
     series: dict[str, dict[str, float]] = {}

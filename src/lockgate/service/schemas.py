@@ -444,12 +444,12 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 }
 
 
-def misfit(value: object, schema: Schema, path: str = "the body") -> str:
+def find_misfit(value: object, schema: Schema, path: str = "the body") -> str:
     """What is wrong with a value; empty for one that fits. Of other people's text only names of keys are in it."""
     if "$ref" in schema:
-        return misfit(value, COMPONENTS[schema["$ref"].rpartition("/")[2]], path)
+        return find_misfit(value, COMPONENTS[schema["$ref"].rpartition("/")[2]], path)
     if "anyOf" in schema:
-        said = [misfit(value, each, path) for each in schema["anyOf"]]
+        said = [find_misfit(value, each, path) for each in schema["anyOf"]]
         return said[0] if all(said) else ""
     types = schema.get("type", ())
     types = (types,) if isinstance(types, str) else tuple(types)
@@ -465,7 +465,9 @@ def misfit(value: object, schema: Schema, path: str = "the body") -> str:
         if len(value) > schema.get("maxItems", len(value)):
             return f"{path} has more than {schema['maxItems']:,} entries"
         item = schema.get("items")
-        return next((bad for at, each in enumerate(value) if item and (bad := misfit(each, item, f"{path}[{at}]"))), "")
+        return next(
+            (bad for at, each in enumerate(value) if item and (bad := find_misfit(each, item, f"{path}[{at}]"))), ""
+        )
     if isinstance(value, int | float) and not isinstance(value, bool):
         least, most = schema.get("minimum", value), schema.get("maximum", value)
         if not least <= value <= most:
@@ -506,11 +508,11 @@ def _object_misfit(value: Mapping[str, object], schema: Schema, path: str) -> st
     other = schema.get("additionalProperties", True)
     for name, item in value.items():
         if name in known:
-            bad = misfit(item, known[name], f"`{inside}{name}`")
+            bad = find_misfit(item, known[name], f"`{inside}{name}`")
         elif other is False:
             bad = f"there is no key {quoted(name)} in {path}; {suggest_closest(name, known) or 'leave it out'}"
         else:
-            bad = "" if other is True else misfit(item, other, f"`{inside}{quoted(name)}`")
+            bad = "" if other is True else find_misfit(item, other, f"`{inside}{quoted(name)}`")
         if bad:
             return bad
     return ""

@@ -11,7 +11,7 @@ from lockgate.core.ruling.approvals import BoundCall, approval_to_dict, canonica
 from lockgate.core.ruling.finding_catalogue import CatalogueEntry, entry_for
 from lockgate.core.vocabulary import build_lineage
 from lockgate.core.wire import decision_to_dict, lineage_to_dict
-from lockgate.service.agent_access import heard
+from lockgate.service.agent_access import without_grounds
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.approvals import Approval
@@ -24,13 +24,13 @@ _MOST_BLOCKS = 200
 MOST_LINE = 240
 
 
-def ruled(kept: StoredRuling, *, told: bool = True) -> dict[str, Any]:
+def ruling_view(kept: StoredRuling, *, told: bool = True) -> dict[str, Any]:
     """A ruling as whoever asked for it gets it; `told` is whether they may have read what it rests on."""
     where = {"id": kept.id, "seq": kept.seq, "session": kept.session, "number": kept.number, "at": kept.at}
-    return {**decision_to_dict(kept.decision if told else heard(kept.decision)), **where}
+    return {**decision_to_dict(kept.decision if told else without_grounds(kept.decision)), **where}
 
 
-def summary(kept: StoredRuling) -> dict[str, Any]:
+def summary_view(kept: StoredRuling) -> dict[str, Any]:
     whole = decision_to_dict(kept.decision)
     names = ("action", "tier", "reason", "risk", "explanation", "approval", "cost_usd", "latency_us", "receipt")
     return {
@@ -42,13 +42,13 @@ def summary(kept: StoredRuling) -> dict[str, Any]:
         "tool": kept.tool,
         **{name: whole[name] for name in names},
         "rules": list(dict.fromkeys(found.rule for found in kept.decision.findings)),
-        "would_do": _would_do(kept),
+        "would_do": _call_line(kept),
         "ran": kept.ran,
         "damaged": kept.damaged,
     }
 
 
-def _would_do(kept: StoredRuling) -> str:
+def _call_line(kept: StoredRuling) -> str:
     """The call in one line, cut; empty where its arguments have no single form."""
     try:
         line = describe_call(BoundCall(kept.session, kept.tool, canonical_json(kept.arguments), "", ""))
@@ -57,7 +57,7 @@ def _would_do(kept: StoredRuling) -> str:
     return line if len(line) <= MOST_LINE else f"{line[:MOST_LINE]}…"
 
 
-def detail(kept: StoredRuling, blocks: Iterable[Block], goal: str, approval: Approval | None) -> dict[str, Any]:
+def detail_view(kept: StoredRuling, blocks: Iterable[Block], goal: str, approval: Approval | None) -> dict[str, Any]:
     """A ruling with everything it was made from: of the context, what it names and what that was made from."""
     known = {block.id: block for block in blocks}
     parents = {name: block.tainted_by for name, block in known.items()}
@@ -79,21 +79,21 @@ def detail(kept: StoredRuling, blocks: Iterable[Block], goal: str, approval: App
             left += parents[name]
     rules = dict.fromkeys(found.rule for found in kept.decision.findings)
     return {
-        **summary(kept),
+        **summary_view(kept),
         "number": kept.number,
         "arguments": kept.arguments,
         "whole": kept.whole,
         "annotations": kept.annotations,
         "decision": decision_to_dict(kept.decision),
-        "blocks": {name: _shown(known[name], marked.get(name, ())) for name in named},
+        "blocks": {name: _shown_block(known[name], marked.get(name, ())) for name in named},
         "lineage": {name: lineage_to_dict(tree) for name, tree in trees.items()},
         "goal": goal,
         "rules": {rule: rule_to_dict(entry_for(rule)) for rule in rules},
-        "approval": None if approval is None else question(approval),
+        "approval": None if approval is None else approval_view(approval),
     }
 
 
-def _shown(block: Block, spans: Iterable[tuple[int, int]]) -> dict[str, Any]:
+def _shown_block(block: Block, spans: Iterable[tuple[int, int]]) -> dict[str, Any]:
     first = min((start for start, _ in spans), default=0)
     offset = 0
     if len(block.content) > MOST_SHOWN:
@@ -113,14 +113,14 @@ def rule_to_dict(entry: CatalogueEntry) -> dict[str, str]:
     return asdict(entry)
 
 
-def question(approval: Approval) -> dict[str, Any]:
+def approval_view(approval: Approval) -> dict[str, Any]:
     told = approval_to_dict(approval)
     for old, new in (("created_s", "asked_at"), ("expires_s", "expires_at"), ("ended_s", "ended_at")):
         told[new] = told.pop(old)
     return told
 
 
-def session(info: SessionInfo, *, told: bool = True) -> dict[str, Any]:
+def session_view(info: SessionInfo, *, told: bool = True) -> dict[str, Any]:
     """A session; `told` is whether its goal and its scope may be known to whoever asks."""
     return {
         **({"goal": info.goal, "scope": info.scope} if told else {}),
@@ -138,7 +138,7 @@ def session(info: SessionInfo, *, told: bool = True) -> dict[str, Any]:
     }
 
 
-def step(found: StepInfo) -> dict[str, Any]:
+def step_view(found: StepInfo) -> dict[str, Any]:
     return {
         "session": found.session,
         "step": found.name,
@@ -150,7 +150,7 @@ def step(found: StepInfo) -> dict[str, Any]:
     }
 
 
-def stats(found: Stats) -> dict[str, Any]:
+def stats_view(found: Stats) -> dict[str, Any]:
     return {
         "since": found.since,
         "until": found.until,

@@ -55,7 +55,7 @@ def installed_version() -> tuple[int, ...]:
     import shutil
     import subprocess
 
-    from lockgate.claude_code.settings_file import version_of
+    from lockgate.claude_code.settings_file import parse_version
 
     program = shutil.which("claude")
     if program is None:
@@ -66,19 +66,19 @@ def installed_version() -> tuple[int, ...]:
         )
     except (OSError, subprocess.SubprocessError):
         return ()
-    return version_of(ended.stdout.decode("utf-8", "replace"))
+    return parse_version(ended.stdout.decode("utf-8", "replace"))
 
 
 def service_answers(url: str) -> bool:
     """Whether anything listens there."""
     import socket
 
-    from lockgate.claude_code.hook_command import Failed, place
+    from lockgate.claude_code.hook_command import HookFailure, parse_url
 
     try:
-        with socket.create_connection(place(url), timeout=2):
+        with socket.create_connection(parse_url(url), timeout=2):
             return True
-    except (OSError, Failed):
+    except (OSError, HookFailure):
         return False
 
 
@@ -101,12 +101,12 @@ def checks(settings: Settings, cwd: Path, environ: Mapping[str, str]) -> Iterato
 
 
 def _check_proxies(found: list[WiredHook], environ: Mapping[str, str]) -> Iterator[Check]:
-    from lockgate.claude_code.hook_command import Failed, proxied
+    from lockgate.claude_code.hook_command import HookFailure, is_proxied
 
     for url in sorted({str(each.hook.get("url", "")) for each in found if each.hook.get("type") == "http"}):
         try:
-            through = proxied(environ, url)
-        except Failed as error:
+            through = is_proxied(environ, url)
+        except HookFailure as error:
             yield Check("address", CheckState.FAIL, f"{quoted(url, 200)}: {error}", "lockgate init claude-code")
             continue
         if through:
@@ -172,18 +172,18 @@ def _read_hooks(path: Path) -> tuple[dict[str, object], list[WiredHook]] | None:
     if not text.strip():
         return None
     settings = json_text.parse_json_object(text)
-    return settings, [WiredHook(path, *each) for each in claude_code.ours(settings)]
+    return settings, [WiredHook(path, *each) for each in claude_code.lockgate_hooks(settings)]
 
 
 def _check_file(
     name: str, path: Path, settings: Mapping[str, object], hooks: list[WiredHook], *, only_managed: bool
 ) -> Check:
     """What one file says about hooks, ours or not."""
-    from lockgate.claude_code.settings_file import steering
+    from lockgate.claude_code.settings_file import steering_settings
 
     if settings.get("disableAllHooks") not in (None, False):
         return Check(name, CheckState.FAIL, f"{path} disables all hooks", "take `disableAllHooks` out of it")
-    if name in ("project", "local") and (led := steering(settings)):
+    if name in ("project", "local") and (led := steering_settings(settings)):
         said = f"{path} sets {', '.join(quoted(each) for each in led[:8])}, which can lead our hooks elsewhere"
         return Check(name, CheckState.FAIL, said, "take them out of `env`, unless it was you who put them in")
     allowed = settings.get("allowedHttpHookUrls")
@@ -304,12 +304,12 @@ def _check_canaries(found: list[WiredHook], url: str, environ: Mapping[str, str]
 
 
 def _check_canary(name: str, ask: _Ask) -> Check:
-    from lockgate.claude_code.hook_command import Failed
+    from lockgate.claude_code.hook_command import HookFailure
 
     try:
         return _send_canary(name, ask)
-    except (Failed, OSError, ValueError) as error:
-        said = str(error) if isinstance(error, Failed) else type(error).__name__
+    except (HookFailure, OSError, ValueError) as error:
+        said = str(error) if isinstance(error, HookFailure) else type(error).__name__
         return Check(
             name, CheckState.FAIL, f"not answered: {said}", "lockgate token --agent, lockgate init claude-code"
         )
@@ -356,11 +356,11 @@ def _make_event(name: str, session: str, **said: object) -> dict[str, object]:
 
 
 def _ask_http(url: str, body: bytes, environ: Mapping[str, str]) -> object:
-    from lockgate.claude_code.hook_command import asked
+    from lockgate.claude_code.hook_command import ask_service
 
     # Nobody is at the terminal, as far as this goes: a question would be no answer here.
     told = {name: value for name, value in environ.items() if not name.startswith("CLAUDE_CODE_")}
-    return json.loads(asked(url, body, told, monotonic() + _TIMEOUT_S))
+    return json.loads(ask_service(url, body, told, monotonic() + _TIMEOUT_S))
 
 
 def _ask_command(hook: Mapping[str, object], body: bytes, environ: Mapping[str, str]) -> object:
