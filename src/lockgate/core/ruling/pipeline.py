@@ -31,7 +31,8 @@ from lockgate.core.ruling.context import BlockNote, Context
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.ruling.origins import OriginLookup, OriginTrace, TrustedText
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.ruling.scope.border import border_from_scope, find_crossings
+from lockgate.core.ruling.scope.border import border_from_scope
+from lockgate.core.ruling.scope.crossings import find_crossings
 from lockgate.core.ruling.self_protection import find_tampering, is_unrelated
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import may_reach_any_address, tool_risk

@@ -22,7 +22,8 @@ from lockgate.core.redaction.excerpts import LONE_SURROGATE
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import PastCall
 from lockgate.core.ruling.origins import TrustedText
-from lockgate.core.ruling.scope.border import OUTSIDE, Border, border_from_prose, find_crossings
+from lockgate.core.ruling.scope.border import Border, border_from_prose
+from lockgate.core.ruling.scope.crossings import OUTSIDE, find_crossings
 from lockgate.core.ruling.tool_risk import canonical_tool, tool_intent, tool_risk, tool_words
 from lockgate.core.vocabulary import Finding, Risk
 

@@ -8,7 +8,8 @@ import pytest
 
 from lockgate import Action, Gate, Policy
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.scope.border import OUTSIDE, border_from_scope, find_crossings
+from lockgate.core.ruling.scope.border import border_from_scope
+from lockgate.core.ruling.scope.crossings import OUTSIDE, find_crossings
 from lockgate.core.ruling.scope.domain_names import (
     COMMON_DOMAINS,
     FILE_ENDINGS,

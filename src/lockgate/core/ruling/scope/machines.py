@@ -1,0 +1,210 @@
+"""Which machines a host as it is written can mean.
+
+Programs disagree about what an address means (`http://a\\@b`, `010.0.0.1`, `ｅxample.com`), and an attacker picks the
+spelling. So everything a common program could take it for is returned, and nothing where it cannot be read.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from lockgate.core.ruling.scope.domain_names import FILE_ENDINGS
+from lockgate.core.text.confusables import INVISIBLE
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+# The characters that no host has in it, for use inside `[^…]`.
+NO_HOST = r"\s/\\?#\"'<>|`,;&()"
+# Dots of other scripts, which programs that know international names take for a dot.
+DOTS = str.maketrans(dict.fromkeys("\u3002\uff0e\uff61", "."))
+SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.-]{0,30}:[/\\]|(?:https?|wss?|ftps?):")
+_OCTETS = r"(?:\d{1,4}(?:-\d{1,3})?|\*)"
+QUAD = re.compile(
+    rf"(?:(?<![\w.])|(?<=\s-[A-Za-z]))(\d{{1,4}}(?:\.{_OCTETS}){{3}})(?:(/\d{{1,2}})(?![\w/])|-(\d{{1,3}}(?:\.\d{{1,3}}){{3}})|:(\d{{1,5}}))?(?![\w-]|\.\d)"
+)
+DOTTED_NAME = re.compile(r"(?<![\w.@/\\$-])((?:[\w-]{1,63}\.){1,126}[^\W\d][\w-]{1,62})(\.?:(\d{1,5})\b)?(?![\w(@-])")
+ODD_NUMBER = re.compile(r"(?i)(?:0x[0-9a-f]+|\d+)(?:\.(?:0x[0-9a-f]+|\d+)){0,3}")
+
+MAX_REST = 1000
+_MAX_HOST = 1000
+_MAX_WRITTEN = 300
+_LABEL = re.compile("[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMERIC = re.compile("[0-9]+|0x[0-9a-f]*")
+
+
+class AddressRange(NamedTuple):
+    """The addresses from the first to the last: one machine, a network, or a range as scanners write it."""
+
+    first: Address
+    last: Address
+
+
+Machine = str | AddressRange
+
+
+class SeenAddress(NamedTuple):
+    """An address in an argument: all the machines it could mean (none: it cannot be read), and what it says of them."""
+
+    machines: frozenset[Machine]
+    port: int
+    path: str
+    written: str
+    start: int
+
+
+@lru_cache(maxsize=1024)
+def machines_from_host(written: str) -> frozenset[Machine]:
+    """Return every machine that a program could take a written host for; nothing when it is no host's name."""
+    if not written or len(written) > _MAX_HOST:
+        return frozenset()
+    if written.startswith("[") and written.endswith("]"):
+        return ipv6_machines(written[1:-1])
+    plain = decode_percent(written)
+    # Programs that know international names drop invisible characters and fold the rest, the others do neither.
+    lowered = unicodedata.normalize("NFC", plain).lower()
+    mapped = "".join(ch for ch in unicodedata.normalize("NFKC", plain) if ch not in INVISIBLE)
+    mapped = unicodedata.normalize("NFKC", mapped.casefold()).translate(DOTS)
+    meant: set[Machine] = set()
+    for form in {lowered, mapped}:
+        found = _machines_from_name(form.removesuffix("."))
+        if not found:
+            return frozenset()
+        meant |= found
+    return frozenset(meant)
+
+
+def decode_percent(text: str) -> str:
+    """Return a text with its percent codes decoded, also those that were encoded several times."""
+    for _ in range(4):
+        if "%" not in text:
+            break
+        text = unquote(text)
+    return text
+
+
+def _machines_from_name(name: str) -> set[Machine]:
+    labels = name.split(".")
+    if _NUMERIC.fullmatch(labels[-1]):
+        return _ipv4_machines(labels)
+    spelled: list[str] = []
+    for label in labels:
+        if not label or len(label) > 63:
+            return set()
+        ascii_label = to_punycode(label)
+        if not _LABEL.fullmatch(ascii_label):
+            return set()
+        spelled.append(ascii_label)
+    return {".".join(spelled)} if len(name) <= 253 else set()
+
+
+def to_punycode(label: str) -> str:
+    """Return one label of a name in its ASCII form."""
+    return label if label.isascii() else f"xn--{label.encode('punycode').decode('ascii')}"
+
+
+def _ipv4_machines(labels: Sequence[str]) -> set[Machine]:
+    """Read one to four numbers of any base, as `inet_aton` does; `010` is 8 to some programs and 10 to others."""
+    if len(labels) > 4 or not all(_NUMERIC.fullmatch(label) and len(label) <= 12 for label in labels):
+        return set()
+    meant: set[Machine] = set()
+    for octal in (True, False):
+        numbers = [_number_from_label(label, octal=octal) for label in labels]
+        *front, last = numbers
+        if -1 in numbers or any(number > 255 for number in front) or last >= 256 ** (5 - len(numbers)):
+            return set()
+        address = IPv4Address(sum(number << 8 * (3 - at) for at, number in enumerate(front)) + last)
+        meant.add(AddressRange(address, address))
+    return meant
+
+
+def _number_from_label(label: str, *, octal: bool) -> int:
+    """Return the number that a label stands for, or -1 for one that is no number."""
+    if label.startswith("0x"):
+        return int(label[2:] or "0", 16)
+    if octal and label.startswith("0") and len(label) > 1:
+        return int(label, 8) if re.fullmatch("[0-7]+", label) else -1
+    return int(label)
+
+
+def ipv6_machines(written: str) -> frozenset[Machine]:
+    """Return the machine that an IPv6 address without brackets means; nothing when it is none."""
+    try:
+        address: Address = IPv6Address(written.partition("%")[0])
+    except ValueError:
+        return frozenset()
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return frozenset({AddressRange(address, address)})
+
+
+def network_from_text(text: str) -> Network | None:
+    """Return the network, or None for a text that is none."""
+    try:
+        return ip_network(text, strict=False)
+    except ValueError:
+        return None
+
+
+def network_machines(network: Network) -> frozenset[Machine]:
+    """Return all machines of a network, as one range."""
+    return frozenset({AddressRange(network[0], network[-1])})
+
+
+def host_and_port(authority: str) -> tuple[str, int]:
+    """Return the host and the port of an authority; a port that is no number makes the host unreadable."""
+    host = authority.rpartition("@")[2]
+    bracketed = re.fullmatch(r"(\[[^\]]*\])(?::([0-9]{0,5}))?", host)
+    if bracketed:
+        return bracketed[1], int(bracketed[2] or 0)
+    name, colon, port = host.partition(":")
+    if colon and not re.fullmatch("[0-9]{0,5}", port):
+        return "", 0
+    return name, int(port or 0)
+
+
+def is_host_like(name: str) -> bool:
+    """Return whether a dotted name could be a machine's: it does not end like a file or a number."""
+    name = name.removesuffix(".")
+    last = name.rpartition(".")[2].lower()
+    return "." in name and len(last) > 1 and not last.isnumeric() and last not in FILE_ENDINGS and last[0] != "_"
+
+
+def address_from_authority(authority: str, rest: str, written: str, start: int, port: int = 0) -> SeenAddress:
+    """Return the address that an authority and the text behind it are.
+
+    Some programs go on where others see its end: at a backslash (unless it is a quote's), or at a comma or semicolon
+    with more of a name behind it.
+    """
+    host, own_port = host_and_port(authority)
+    if re.match(r"\\[^\"'\n]|[,;&()][^/?#]{0,300}(?:\.\w|[\[@])", rest):
+        host = ""
+    path = re.split("[?#]", rest, maxsplit=1)[0]
+    if len(rest) >= MAX_REST:
+        path = "$"  # the rest of it was not read, so it may lead anywhere
+    return SeenAddress(machines_from_host(host), own_port or port, path, written[:_MAX_WRITTEN], start)
+
+
+def address_from_range(match: re.Match[str]) -> SeenAddress:
+    """Return the addresses that a match of `QUAD` means: one, a network, or a range such as `10.0.0.1-20`."""
+    low, high = [], []
+    for octet in match[1].split("."):
+        first, _, last = ("0", "", "255") if octet == "*" else octet.partition("-")
+        low.append(first)
+        high.append(last or first)
+    lows, highs = _ipv4_machines(low), _ipv4_machines(match[3].split(".") if match[3] else high)
+    meant: set[Machine] = set()
+    for one in lows:
+        for other in highs:
+            if isinstance(one, AddressRange) and isinstance(other, AddressRange) and int(one.first) <= int(other.last):
+                meant.add(AddressRange(one.first, other.last))
+    if match[2]:
+        network = network_from_text(f"{match[1]}{match[2]}")
+        meant = set(network_machines(network)) if network is not None else set()
+    return SeenAddress(frozenset(meant), int(match[4] or 0), "", match[0], match.start())
