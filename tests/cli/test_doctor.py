@@ -506,7 +506,7 @@ def the_approvals_are_something_else(folder: Path) -> None:
         (others_write_the_ledger, "ledger.jsonl can be written by any user, and is not used"),
         (others_write_the_approvals, "approvals.db can be written by its group, and is not used"),
         (the_approvals_are_elsewhere, "approvals.db is not a file, and is not used"),
-        (the_approvals_are_something_else, "is damaged, or no store of approvals"),
+        (the_approvals_are_something_else, "is damaged, or not a store of approvals"),
     ],
 )
 def test_a_state_directory_that_others_can_write_has_to_be_fixed(

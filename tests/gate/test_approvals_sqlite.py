@@ -287,7 +287,7 @@ def test_a_store_that_stays_locked_is_an_error_and_no_yes(
     store: SqliteApprovals, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     granted(store)
-    monkeypatch.setattr(sqlite, "_BUSY_S", 0.05)
+    monkeypatch.setattr(store._file, "busy_s", 0.05)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(LockgateError, match="was busy"):

@@ -10,7 +10,7 @@ from typing import cast
 
 from lockgate.core.errors import LockgateError
 from lockgate.core.ruling.approvals import ApprovalChange, RecordChanges
-from lockgate.gate.approvals_sqlite import TABLES, SqliteApprovals, expire_old
+from lockgate.gate.approvals_sqlite import START_OVER, TABLES, SqliteApprovals, expire_old
 from lockgate.runtime.postgres import Postgres
 
 _VERSION = 1
@@ -54,7 +54,7 @@ class PostgresApprovals(SqliteApprovals):
         try:
             yield
         except sqlite3.Error as error:
-            raise LockgateError("the database of the approvals is damaged", hint=self._anew) from error
+            raise LockgateError("the database of the approvals is damaged", hint=START_OVER) from error
 
     def _file_exists(self) -> bool:
         with self._database.reading() as speaking:

@@ -6,13 +6,12 @@ Whoever can write the file can approve, so it is used only where nobody but its 
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from lockgate.core.errors import InvalidCall, LockgateError, quoted
+from lockgate.core.errors import InvalidCall, quoted
 from lockgate.core.ruling.approvals import (
     KEPT_S,
     MARKED_S,
@@ -42,12 +41,8 @@ from lockgate.core.ruling.approvals import (
     take_approval,
 )
 from lockgate.runtime.private_files import PrivateFileKind
+from lockgate.runtime.sqlite_file import DatabaseKind, SqliteFile
 
-# "lkga": other programs' databases are refused, and ours is known to tools that look.
-_APPLICATION = 0x6C6B6761
-_VERSION = 2
-_BUSY_S = 5.0
-_FILE = PrivateFileKind("the approvals store", "approve anything in it", "store")
 _DAY_S = 86_400.0
 
 # PostgreSQL has the same ones, under other names for some types.
@@ -85,10 +80,20 @@ CREATE TABLE marks (
     CHECK ((who IS NULL) = (said_s IS NULL))
 ) WITHOUT ROWID;
 """
-_SCHEMA = f"""
-PRAGMA application_id = {_APPLICATION};
-PRAGMA user_version = {_VERSION};
-{TABLES}"""
+START_OVER = "move the file away to begin anew: what waited in it is asked again, and so is what was denied"
+# "lkga" identifies our files, to us and to tools that show it.
+_KIND = DatabaseKind(
+    private=PrivateFileKind("the approvals store", "approve anything in it", "store"),
+    title="the approvals store {}",
+    noun="a store of approvals",
+    application_id=0x6C6B6761,
+    version=2,
+    tables=TABLES,
+    # A yes must be spent for good before its call runs, and a deleted call must be gone.
+    pragmas=(("synchronous", "FULL"), ("secure_delete", "ON"), ("trusted_schema", "OFF")),
+    busy_s=5.0,
+    start_over=START_OVER,
+)
 _COLUMNS = (
     "id, session, tool, arguments, policy_hash, context, digest, matter, created_s, expires_s, shown, state, who, "
     "said_s, reason, ended_s"
@@ -105,6 +110,7 @@ class SqliteApprovals:
 
     def __init__(self, path: Path, *, record: RecordChanges | None = None) -> None:
         self.path = path
+        self._file = SqliteFile(path, _KIND)
         self._record = record
 
     def ask(self, pending: PendingApproval) -> str:
@@ -304,74 +310,16 @@ class SqliteApprovals:
                 raise
             db.execute("COMMIT")
 
-    @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        try:
-            before = self._check_file()
-            with closing(sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None)) as db:
-                # A yes must be spent for good before its call runs, and a deleted call must be gone.
-                db.execute("PRAGMA synchronous = FULL")
-                db.execute("PRAGMA secure_delete = ON")
-                db.execute("PRAGMA trusted_schema = OFF")
-                marks = [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
-                # What SQLite has opened by name has to be what was looked at.
-                if not os.path.samestat(before, self._check_file()):
-                    raise self._error("was replaced while it was opened")
-                if marks[0] != _APPLICATION:
-                    raise self._error("is not a store of approvals", hint=self._anew)
-                if marks[1] != _VERSION:
-                    raise self._error("was made by another version of lockgate", hint=self._anew)
-                yield db
-        except sqlite3.Error as error:
-            raise self._error_from_sqlite(error) from error
-        except OSError as error:
-            raise self._error(f"cannot be used: {(error.strerror or type(error).__name__).lower()}") from error
+    # PostgreSQL has other ones.
+
+    def _connection(self) -> AbstractContextManager[sqlite3.Connection]:
+        return self._file.connection()
 
     def _file_exists(self) -> bool:
-        try:
-            os.lstat(self.path)
-        except FileNotFoundError:
-            return False
-        except (OSError, ValueError) as error:
-            raise self._error(f"cannot be used: {str(getattr(error, 'strerror', None) or error).lower()}") from None
-        return True
-
-    def _check_file(self) -> os.stat_result:
-        """The file's status, if nobody else can have written it or put it there."""
-        return _FILE.check_database(self.path)
+        return self._file.exists()
 
     def _create_file(self) -> None:
-        """The file with its tables, put in place whole: another process sees either none of it or all of it."""
-        if self._file_exists():
-            return
-        try:
-            # Whoever was quicker made as good a one.
-            with (
-                suppress(FileExistsError),
-                _FILE.create_whole(self.path) as new,
-                closing(sqlite3.connect(new, isolation_level=None)) as db,
-            ):
-                db.execute("PRAGMA synchronous = FULL")
-                db.execute("PRAGMA journal_mode = WAL")
-                db.executescript(_SCHEMA)
-        except sqlite3.Error as error:
-            raise self._error_from_sqlite(error) from error
-        except (OSError, ValueError) as error:
-            said = str(getattr(error, "strerror", None) or error).lower()
-            raise self._error(f"cannot be made: {said}") from error
-
-    _anew = "move the file away to begin anew: what waited in it is asked again, and so is what was denied"
-
-    def _error(self, why: str, *, hint: str = "") -> LockgateError:
-        return LockgateError(f"the approvals store {quoted(self.path, 200)} {why}", hint=hint)
-
-    def _error_from_sqlite(self, error: sqlite3.Error) -> LockgateError:
-        said = str(error).lower()
-        if "locked" in said or "busy" in said:
-            return self._error(f"was busy for {_BUSY_S:.0f} seconds", hint="try again")
-        if type(error) is sqlite3.DatabaseError:
-            return self._error("is damaged, or no store of approvals", hint=self._anew)
-        return self._error(f"cannot be used: {said}")
+        self._file.create()
 
 
 def _pending_changes(

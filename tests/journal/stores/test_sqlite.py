@@ -23,6 +23,7 @@ from lockgate.journal.journal import Journal
 from lockgate.journal.stores import sqlite as log_sqlite
 from lockgate.journal.stores.read_only import LogFile
 from lockgate.journal.stores.sqlite import SqliteLog
+from lockgate.runtime import sqlite_file
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs the owners and modes of POSIX")
 
@@ -170,15 +171,15 @@ def test_a_file_that_is_gone_from_its_place_is_noticed_before_anything_is_acknow
     store = log.store
     assert isinstance(store, SqliteLog)
     # So soon after the files were made, the folder's word is not enough.
-    monkeypatch.setattr(log_sqlite, "_TICK_NS", 1 << 62)
+    monkeypatch.setattr(sqlite_file, "_TICK_NS", 1 << 62)
     log.append([record()], durable=True)
-    assert not store._quiet
+    assert not store._file._quiet
     if quiet:
-        monkeypatch.setattr(log_sqlite, "_TICK_NS", 50_000_000)
+        monkeypatch.setattr(sqlite_file, "_TICK_NS", 50_000_000)
         ends_s = time.monotonic() + 10
-        while not store._quiet and time.monotonic() < ends_s:
+        while not store._file._quiet and time.monotonic() < ends_s:
             log.append([record()], durable=False)
-        assert store._quiet
+        assert store._file._quiet
     file = path.with_name(path.name + ending)
     if how == "replaced":
         copy = tmp_path / "copy"
@@ -459,7 +460,7 @@ def test_what_a_trigger_swallows_is_not_acknowledged(log: Journal, path: Path, t
     db = sqlite3.connect(path, isolation_level=None)
     db.execute(f"CREATE TRIGGER t BEFORE INSERT ON {table} BEGIN SELECT RAISE(IGNORE); END")
     db.close()
-    with pytest.raises(JournalDamaged, match="does not keep what is put into it"):
+    with pytest.raises(JournalDamaged, match="lost a row it just wrote"):
         log.append([record()], durable=True)
 
 
@@ -472,7 +473,7 @@ def test_a_child_of_a_process_that_could_not_let_go_is_refused(
     log.append([record()], durable=True)
     store = log.store
     assert isinstance(store, SqliteLog)
-    monkeypatch.setattr(log_sqlite, "_BUSY_S", 0.05)
+    monkeypatch.setattr(store._file, "busy_s", 0.05)
     if how == "replaced":
         os.replace(shutil.copy(f"{path}-wal", path.parent / "copy"), f"{path}-wal")
         with pytest.raises(JournalDamaged):
@@ -506,7 +507,7 @@ def test_a_fork_does_not_wait_where_nobody_is_in_a_transaction(log: Journal) -> 
     if not child:
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    assert monotonic() - began < log_sqlite._BUSY_S / 2
+    assert monotonic() - began < log_sqlite._KIND.busy_s / 2
 
 
 @pytest.mark.parametrize(
@@ -550,7 +551,8 @@ def test_what_is_pruned_is_gone_from_the_disk(path: Path) -> None:
 def test_a_log_that_stays_locked_is_busy_and_then_goes_on(
     log: Journal, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_sqlite, "_BUSY_S", 0.05)
+    assert isinstance(log.store, SqliteLog)
+    monkeypatch.setattr(log.store._file, "busy_s", 0.05)
     log.append([record()], durable=True)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

@@ -113,7 +113,7 @@ def test_a_file_in_use_is_waited_for_and_then_refused(
     store: SqliteSessions, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.close()
-    monkeypatch.setattr(sessions_sqlite, "_BUSY_S", 0.05)
+    monkeypatch.setattr(store._file, "busy_s", 0.05)
     with sqlite3.connect(path, isolation_level=None) as db:
         db.execute("BEGIN IMMEDIATE")
         with pytest.raises(SessionsUnavailable, match="busy"):
@@ -124,17 +124,17 @@ def test_a_file_in_use_is_waited_for_and_then_refused(
 
 
 def test_who_waits_in_a_row_waits_no_longer_than_one(store: SqliteSessions, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions_sqlite, "_BUSY_S", 0.05)
+    monkeypatch.setattr(store._file, "busy_s", 0.05)
     # The one in front waits for another process, and has not given up.
-    with store._writing, pytest.raises(SessionsUnavailable, match="busy"):
+    with store._file.writing, pytest.raises(SessionsUnavailable, match="busy"):
         store.append((1,), [BLOCK])
-    monkeypatch.setattr(sessions_sqlite, "_BUSY_S", 5.0)
+    monkeypatch.setattr(store._file, "busy_s", 5.0)
     ticks = iter((100.0, 103.0))
     monkeypatch.setattr(sessions_sqlite, "monotonic", lambda: next(ticks))
-    store._writing = Contended()  # type: ignore[assignment]
+    store._file.writing = Contended()  # type: ignore[assignment]
     with store._write_transaction() as db:
         assert db.execute("PRAGMA busy_timeout").fetchone() == (2000,)
-    store._writing = Lock()
+    store._file.writing = Lock()
     with store._write_transaction() as db:
         assert db.execute("PRAGMA busy_timeout").fetchone() == (5000,)
 
@@ -245,7 +245,7 @@ def test_a_child_that_was_forked_in_the_middle_of_a_read_is_refused(store: Sqlit
 def test_a_fork_waits_for_who_is_about_to_be_done_reading(
     store: SqliteSessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions_sqlite, "_QUIET_S", 60)
+    monkeypatch.setattr(store._file, "quiet_s", 60)
     store.append((1,), [BLOCK])
     reads = Event()
 

@@ -1,11 +1,8 @@
-"""The journal's log in a file that several processes share.
+"""The journal's log in a SQLite file that several processes share.
 
-One connection is kept for writing, because opening one costs more than an append; so what the file's name leads to is
-looked at before and after each transaction. An append to a file that was moved away would be acknowledged and lost.
-
-Whoever can write the file can write a log, so it is used only where nobody but its owner can write it or its folder.
-The triggers stop accidents, not people: those are found by the heads and the seals. What else somebody has put into the
-file could change what we write on its way, so that a file with more or less in it than we made is refused.
+An attacker who can write the file can write a log, so it is used only if its owner alone can write the file and its
+folder. The triggers prevent accidents, not attacks: heads and seals reveal those. Foreign triggers or views could
+change what we write, so a file with more or less in it than our schema is refused.
 """
 
 from __future__ import annotations
@@ -16,32 +13,21 @@ import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from threading import Condition, Lock
-from time import time_ns
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, quoted
 from lockgate.core.journal.merkle import HASH, Frontier, Tile
 from lockgate.journal.log import Head, LogRow, Shard
-from lockgate.runtime.forks import watch_forks
 from lockgate.runtime.private_files import PrivateFileKind
+from lockgate.runtime.sqlite_file import DatabaseKind, SharedSqliteFile
 
-# "lkgj": other programs' databases are refused, and ours is known to tools that look.
-_APPLICATION = 0x6C6B676A
-_VERSION = 2
-_BUSY_S = 5.0
-_FILE = PrivateFileKind("the log", "write anything into it", "log", JournalUnavailable)
-# Beyond this much, what is in the write-ahead log is moved into the file by `tidy`; at four times that, by an append.
+# Beyond this much, `tidy` moves the write-ahead log into the file; at four times that, an append does.
 _TIDY_BYTES = 1 << 20
 _TIDY_PAGES = 1024
-# Some file systems count in steps of two seconds.
-_TICK_NS = 5_000_000_000
 
-_SCHEMA = f"""
-PRAGMA application_id = {_APPLICATION};
-PRAGMA user_version = {_VERSION};
+_TABLES = f"""
 CREATE TABLE shards (
     number INTEGER PRIMARY KEY,
     vkey TEXT NOT NULL UNIQUE,
@@ -145,8 +131,8 @@ class SqliteLogWriter(SqliteLogReader):
         return shard
 
     def append(self, shard: Shard, rows: Sequence[LogRow], edge: bytes, tiles: Sequence[Tile], seal: bytes) -> bool:
-        # One cursor, and row by row: most appends are of one record, and this is in the way of every call. Python looks
-        # in several places for what bytes might have to be turned into first, but not for a bytearray.
+        # One cursor, row by row: most appends have one record, and every call waits for this. Python first looks for
+        # an adapter for `bytes`, but not for a `bytearray`.
         run, number = self._db.cursor().execute, shard.number
         changed = run(
             "UPDATE shards SET edge = ?, seal = ? "
@@ -159,14 +145,14 @@ class SqliteLogWriter(SqliteLogReader):
             kept = run("INSERT INTO leaves VALUES (?, ?, ?)", (number, at, bytearray(row.leaf))).rowcount
             kept += run("INSERT INTO bodies VALUES (?, ?, ?)", (number, at, bytearray(row.body))).rowcount
             if kept != 2:
-                raise JournalDamaged("the log does not keep what is put into it", hint=_ANEW)
+                raise JournalDamaged("the log lost a row it just wrote", hint=_KIND.start_over)
         for tile in tiles:
             run("INSERT INTO tiles VALUES (?, ?, ?, ?)", (number, *tile))
         return True
 
     def sign(self, shard: int, head: Head, edge: bytes) -> None:
         if self._db.execute("INSERT INTO heads VALUES (?, ?, ?, ?)", (shard, *head)).rowcount != 1:
-            raise JournalDamaged("the log does not keep what is put into it", hint=_ANEW)
+            raise JournalDamaged("the log lost a row it just wrote", hint=_KIND.start_over)
         self._change("UPDATE shards SET signed_edge = ? WHERE number = ?", edge, shard)
 
     def prune(self, shard: int, before: int, seal: bytes) -> None:
@@ -181,149 +167,95 @@ class SqliteLogWriter(SqliteLogReader):
             raise JournalDamaged("the shard that was written to is gone, or closed")
 
 
+# "lkgj" identifies our files, to us and to tools that show it.
+_KIND = DatabaseKind(
+    private=PrivateFileKind("the log", "write anything into it", "log", JournalUnavailable),
+    title="the log {}",
+    noun="a log of lockgate's",
+    application_id=0x6C6B676A,
+    version=2,
+    tables=_TABLES,
+    pragmas=(
+        ("synchronous", "FULL"),
+        ("secure_delete", "ON"),
+        ("trusted_schema", "OFF"),
+        ("wal_autocheckpoint", 4 * _TIDY_PAGES),
+        # Without these a sync on macOS ends in the disk's own memory.
+        *((("fullfsync", "ON"), ("checkpoint_fullfsync", "ON")) if sys.platform == "darwin" else ()),
+    ),
+    busy_s=5.0,
+    error=JournalUnavailable,
+    damaged=JournalDamaged,
+    start_over="keep the file as it is, and look at it with `lockgate audit verify`; a new log needs another place",
+)
+
+
 class SqliteLog:
-    """A log in one file. The file and its folder are made when something is first written.
+    """A log in one file. The first write creates the file and its folder.
 
     A durable transaction is synced to the disk before it is acknowledged (`synchronous = FULL`), and with it all that
-    was written before. Others are in the hands of the system (`NORMAL`): a killed process loses none of them.
+    was written before. Other transactions are in the hands of the system (`NORMAL`): a killed process loses none.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # As text, once: this is looked at twice in every append.
-        self._names = tuple(f"{path}{ending}" for ending in ("", "-wal", "-shm"))
-        self._folder = str(path.parent)
-        # What SQLite remembers of the file is its parent's: a forked child must not touch it.
-        self._unfit = False
-        self._abandoned = False
-        self._forget()
-        watch_forks(self)
-
-    def _forget(self) -> None:
-        # Owner: whoever is in a transaction of this process.
-        self._lock = Lock()
-        # How many connections there are besides that one.
-        self._others = 0
-        self._looking = Condition()
-        self._db: sqlite3.Connection | None = None
-        self._files: tuple[tuple[int, int], ...] = ()
-        self._quiet: tuple[int, ...] = ()
+        self._file = SharedSqliteFile(path, _KIND, verify=self._check_opened)
+        # The connection that was configured last, and its level of synchronisation.
+        self._configured: sqlite3.Connection | None = None
         self._synchronous = ""
-        # A sync has failed: the system may have dropped what it could not write, and says so only once.
+        # A sync has failed: the system may have dropped what it could not write, and reports that only once.
         self._suspect = False
+
+    def _check_opened(self, db: sqlite3.Connection) -> None:
+        if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            raise self._file.damage("is not in the mode it was made in")
+        # Reading the schema opens the files beside the database, so that they are checked afterwards.
+        if wrong := find_schema_changes(db):
+            raise self._file.damage(wrong[0])
 
     @contextmanager
     def reading(self) -> Iterator[SqliteLogReader]:
         try:
-            with self._other() as db:
+            with self._file.reader() as db:
                 db.execute("BEGIN")
                 yield SqliteLogReader(db)
         except _FAILURES as error:
-            raise self._failed(error) from error
+            raise self._file.error_from(error) from error
 
     @contextmanager
     def writing(self, *, durable: bool) -> Iterator[SqliteLogWriter]:
-        with self._lock:
+        with self._file.writing:
             try:
-                db = self._ready(durable=durable)
+                db = self._prepare_writer(durable=durable)
                 db.execute("BEGIN IMMEDIATE")
-                try:
+                with ExitStack() as failed:
+                    failed.push(self._note_failed_sync)
+                    failed.callback(self._roll_back, db)
                     yield SqliteLogWriter(db)
                     db.execute("COMMIT")
-                except BaseException as error:
-                    self._suspect = self._suspect or "IOERR" in getattr(error, "sqlite_errorname", "")
-                    self._roll_back(db)
-                    raise
-                self._refuse_replaced()
+                    failed.pop_all()
+                self._file.refuse_replaced()
             except _FAILURES as error:
-                raise self._failed(error) from error
+                raise self._file.error_from(error) from error
 
     def tidy(self) -> None:
         with suppress(OSError, sqlite3.Error, JournalUnavailable):
-            if self._beside("-wal").stat().st_size > _TIDY_BYTES:
-                with self._other() as db:
+            if os.stat(f"{self.path}-wal").st_size > _TIDY_BYTES:
+                with self._file.reader() as db:
                     db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     def close(self) -> None:
-        with self._lock:
-            self._let_go()
+        self._file.close()
 
-    def _let_go(self) -> None:
-        db, self._db = self._db, None
-        if db is None:
-            return
-        try:
-            same = self._identities() == self._files
-        except OSError:
-            same = False
-        if same:
-            with suppress(sqlite3.Error):
-                db.close()
-        else:
-            self._abandon(db)
-
-    def _abandon(self, db: sqlite3.Connection) -> None:
-        """Never close it, not even when the process ends.
-
-        The last one to close a database removes the write-ahead log *by name*: after the file was replaced, that of
-        the new one.
-        """
-        from ctypes import py_object, pythonapi
-
-        pythonapi.Py_IncRef(py_object(db))
-        self._abandoned = True
-
-    @contextmanager
-    def _other(self) -> Iterator[sqlite3.Connection]:
-        """A connection besides the one that is kept."""
-        with self._looking:
-            self._others += 1
-        try:
-            with closing(self._connected()) as db:
-                yield db
-        finally:
-            with self._looking:
-                self._others -= 1
-                self._looking.notify_all()
-
-    def _quieten(self) -> bool:
-        # It may not come about: by somebody who waits for the fork, say.
-        if not self._lock.acquire(timeout=_BUSY_S):
-            return False
-        self._looking.acquire()
-        quiet = False
-        try:
-            quiet = self._looking.wait_for(lambda: not self._others, _BUSY_S)
-            if quiet:
-                self._let_go()
-        finally:
-            if not quiet:
-                self._go_on()
-        return quiet
-
-    def _go_on(self) -> None:
-        self._looking.release()
-        self._lock.release()
-
-    def _start_anew(self, *, quiet: bool) -> None:
-        if not quiet or self._abandoned:
-            self._unfit = True
-            if self._db is not None:
-                self._abandon(self._db)
-        self._forget()
-
-    def _ready(self, *, durable: bool) -> sqlite3.Connection:
-        if self._db is None:
-            self._make()
-            db = self._connected()
-            self._db, self._files, self._quiet, self._synchronous = db, self._identities(), (), ""
-        self._refuse_replaced()
-        db = self._db
+    def _prepare_writer(self, *, durable: bool) -> sqlite3.Connection:
+        db = self._file.open_writer(self._file.create)
+        if db is not self._configured:
+            self._configured, self._synchronous = db, ""
         if self._suspect:
-            # Everything the write-ahead log holds is read from memory still: put it where no sync has failed.
+            # The write-ahead log is still complete in memory: move it to a file whose sync has not failed.
             busy, _, _ = db.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
             if busy:
-                raise self._refused("had an input/output error, and is in use: it cannot be made safe")
+                raise self._file.error("had an input/output error, and is in use: it cannot be made safe")
             self._suspect = False
         level = "FULL" if durable else "NORMAL"
         if self._synchronous != level:
@@ -331,129 +263,27 @@ class SqliteLog:
             self._synchronous = level
         return db
 
-    def _connected(self) -> sqlite3.Connection:
-        """A connection to the file that was looked at, with nobody else's database behind it."""
-        if self._unfit:
-            raise self._refused(
-                "was in use by the process this one was forked from", hint="fork before, or start another process"
-            )
-        before = self._checked()
-        db = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-        try:
-            for name, value in (
-                ("synchronous", "FULL"),
-                ("secure_delete", "ON"),
-                ("trusted_schema", "OFF"),
-                ("wal_autocheckpoint", 4 * _TIDY_PAGES),
-                # Without these a sync on macOS ends in the disk's own memory.
-                *((("fullfsync", "ON"), ("checkpoint_fullfsync", "ON")) if sys.platform == "darwin" else ()),
-            ):
-                db.execute(f"PRAGMA {name} = {value}")
-            marks = [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
-            if marks[0] != _APPLICATION:
-                raise self._broken("is not a log of lockgate's")
-            if marks[1] != _VERSION:
-                raise self._refused("was made by another version of lockgate", hint=_ANEW)
-            if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-                raise self._broken("is not in the mode it was made in")
-            # Opens the files beside it, so that they can be looked at.
-            if wrong := find_schema_changes(db):
-                raise self._broken(wrong[0])
-            # What SQLite has opened by name has to be what was looked at.
-            if not os.path.samestat(before, self._checked()):
-                raise self._broken("was replaced while it was opened")
-        except BaseException:
-            db.close()
-            raise
-        return db
-
-    def _refuse_replaced(self) -> None:
-        try:
-            # A folder notes when a name in it came, went, or was given to another file: while it has not, one look at
-            # it is enough. Within the same tick of its clock it could not tell, so that has to be long over.
-            folder = os.stat(self._folder)
-            changed = (folder.st_mtime_ns, folder.st_ctime_ns, folder.st_ino, folder.st_dev)
-            if changed == self._quiet:
-                return
-            same = self._identities() == self._files
-            self._quiet = changed if same and time_ns() - max(changed[:2]) > _TICK_NS else ()
-        except FileNotFoundError:
-            same = False
-        if not same:
-            db, self._db = self._db, None
-            if db is not None:
-                self._abandon(db)
-            raise self._broken("was moved or replaced while it was in use")
-
-    def _identities(self) -> tuple[tuple[int, int], ...]:
-        return tuple((each.st_dev, each.st_ino) for each in map(os.lstat, self._names))
-
-    def _beside(self, ending: str) -> Path:
-        return self.path.with_name(self.path.name + ending)
+    def _note_failed_sync(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        self._suspect = self._suspect or "IOERR" in getattr(error, "sqlite_errorname", "")
 
     def _roll_back(self, db: sqlite3.Connection) -> None:
         try:
             if db.in_transaction:
                 db.execute("ROLLBACK")
         except sqlite3.Error:
-            # Closing takes back what is open.
-            self._db = None
-            with suppress(sqlite3.Error):
-                db.close()
-
-    def _checked(self) -> os.stat_result:
-        """The file's status, if nobody else can have written it or put it there."""
-        try:
-            return _FILE.check_database(self.path)
-        except FileNotFoundError:
-            raise self._refused("is not there") from None
-
-    def _make(self) -> None:
-        """The file with its tables, put in place whole: another process sees either none of it or all of it."""
-        if os.path.lexists(self.path):
-            return
-        # Whoever was quicker made as good a one.
-        with (
-            suppress(FileExistsError),
-            _FILE.create_whole(self.path) as new,
-            closing(sqlite3.connect(new, isolation_level=None)) as db,
-        ):
-            db.execute("PRAGMA synchronous = FULL")
-            db.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
-            # Last, or the tables would be in a file beside this one until it is closed, which may fail unheard.
-            # It says what it did, and does not fail where it could not.
-            if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
-                raise self._refused("cannot be made with a write-ahead log on this disk")
-
-    def _refused(self, why: str, *, hint: str = "") -> JournalUnavailable:
-        return JournalUnavailable(f"the log {quoted(self.path, 200)} {why}", hint=hint)
-
-    def _broken(self, why: str) -> JournalDamaged:
-        return JournalDamaged(f"the log {quoted(self.path, 200)} {why}", hint=_ANEW)
-
-    def _failed(self, error: Exception) -> JournalUnavailable:
-        """What went wrong, in our words."""
-        said, name = str(getattr(error, "strerror", None) or error).lower(), getattr(error, "sqlite_errorname", "")
-        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            return self._refused(f"was busy for {_BUSY_S:.0f} seconds", hint="try again")
-        if name.startswith("SQLITE_CONSTRAINT"):
-            return self._broken(f"does not take what comes next: {said}")
-        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or type(error) is sqlite3.DatabaseError:
-            return self._broken("is damaged, or no log")
-        return self._refused(f"cannot be used: {said}")
+            self._file.close_writer()
 
 
 _FAILURES = (sqlite3.Error, OSError, ValueError)
 _OURS = ("shards", "leaves", "tiles", "bodies", "heads")
-_ANEW = "keep the file as it is, and look at it with `lockgate audit verify`; a new log needs another place"
 
 
 def find_schema_changes(db: sqlite3.Connection) -> list[str]:
-    """What is in the file besides what we made, and what is not; a trigger could eat what we write."""
+    """Return what the file contains besides our schema, and what it lacks of it: a trigger could drop what we write."""
     found, made = _schema(db), _expected_schema()
     names = {part[1] for part in found}
     return [
-        # Counted: of two by one name, each would hide the other.
+        # Counted: of two parts with one name, each would hide the other.
         *(f"holds something that is not ours: {quoted(str(part[1]))}" for part in found - made),
         *(f"has lost a part: {quoted(str(part[1]))}" for part in made if part[1] not in names),
     ]
@@ -465,7 +295,7 @@ def _schema(db: sqlite3.Connection) -> Counter[tuple[object, ...]]:
 
 
 def _is_made_by_sqlite(kind: object, name: object, table: object, made: object) -> bool:
-    """Whether SQLite made this for itself. Its names alone say nothing: who can write the file can use them too."""
+    """Return whether SQLite made this part itself. Its name alone proves nothing: an attacker can use it too."""
     if kind == "index":
         return (
             made is None and table in _OURS and re.fullmatch(rf"sqlite_autoindex_{table}_[0-9]+", str(name)) is not None
@@ -477,7 +307,7 @@ def _is_made_by_sqlite(kind: object, name: object, table: object, made: object) 
 @cache
 def _expected_schema() -> Counter[tuple[object, ...]]:
     with closing(sqlite3.connect(":memory:")) as db:
-        db.executescript(_SCHEMA)
+        db.executescript(_TABLES)
         return _schema(db)
 
 
@@ -493,7 +323,7 @@ def _head(row: tuple[object, ...]) -> Head:
     return Head(_integer(size), _bytes(note), _integer(at_ms))
 
 
-# SQLite keeps in any column whatever somebody writes there.
+# A column of SQLite can hold a value of any type.
 
 
 def _integer(value: object) -> int:
