@@ -959,7 +959,7 @@ def test_a_megabyte_of_one_tenant_s_does_not_hold_up_another_s(make: Make, monke
     real = adapters.view_payload
     monkeypatch.setattr(
         adapters,
-        "view",
+        "view_payload",
         lambda payload, scanner: (payload.prompt_text[0] == "x" and gate.wait(30) and None) or real(payload, scanner),
     )
     adapter = make(SAFE, timeout_ms=20_000)
@@ -1360,8 +1360,8 @@ def test_without_the_http_library_it_refuses_to_start() -> None:
 import sys
 sys.modules["httpx2"] = None
 from lockgate import InvalidConfig, assemble
-from lockgate.settings.verifiers import verifier_settings
-settings = verifier_settings({"VERIFIER_ADAPTER": "openai", "OPENAI_API_KEY": "key"})
+from lockgate.settings.verifiers import verifier_settings_from_env
+settings = verifier_settings_from_env({"VERIFIER_ADAPTER": "openai", "OPENAI_API_KEY": "key"})
 try:
     assemble.adapter_from_settings(settings, None)
 except InvalidConfig as error:
@@ -1382,8 +1382,8 @@ def test_the_rules_need_neither_the_network_nor_the_http_library() -> None:
 import sys
 sys.modules["httpx2"] = sys.modules["opentelemetry"] = None
 from lockgate import LocalRuleAdapter
-from lockgate.core.text.scanner import Scanner, custom_rules
-print(LocalRuleAdapter(scanner=Scanner(custom_rules(["falcon"]))).assess({"prompt_text": "hello"}))
+from lockgate.core.text.scanner import Scanner, rules_from_patterns
+print(LocalRuleAdapter(scanner=Scanner(rules_from_patterns(["falcon"]))).assess({"prompt_text": "hello"}))
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert run.stdout.strip() == "safe"

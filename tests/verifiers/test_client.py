@@ -213,7 +213,7 @@ def soon(true: Callable[[], bool]) -> bool:
 
 def later(client: Client, seconds: float) -> None:
     """As if so much time had gone by for every open circuit."""
-    kept = client._desk.circuits._kept
+    kept = client._dispatcher.circuits._kept
     for name, circuit in kept.items():
         if circuit.open_until is not None:
             kept[name] = replace(circuit, open_until=circuit.open_until - seconds)
@@ -725,7 +725,7 @@ def test_tenants_who_share_a_key_share_its_circuit(client: Client, ask: Callable
 def test_nothing_of_a_key_is_kept_with_its_circuit(client: Client) -> None:
     with Server(says(reply(500))) as server:
         opened(client, server, "sk-canary-5d41402abc4b2a76")
-        kept = [*client._desk.circuits._kept]
+        kept = [*client._dispatcher.circuits._kept]
     assert len(kept) == 1
     assert "canary" not in repr(kept)
     parts = ("compatible", "m", server.url, "sk-canary-5d41402abc4b2a76")
@@ -828,7 +828,7 @@ def test_a_rate_limit_opens_the_circuit_for_the_time_it_names(client: Client, as
 def test_no_server_can_send_us_away_for_good(client: Client, after: str) -> None:
     with Server(says(reply(429, f"retry-after: {after}"))) as server:
         assert why(client.ask(Words(server.url), QUESTION, "key")) is NoAnswerReason.RATE_LIMITED
-        circuit = client._desk.circuits.get(client_module._hashed_id("compatible", "m", server.url, "key"))
+        circuit = client._dispatcher.circuits.get(client_module._hashed_id("compatible", "m", server.url, "key"))
         assert (circuit.open_until or 0) <= time.monotonic() + MAX_HOLD_S
 
 
@@ -859,7 +859,7 @@ def test_invented_tenants_cost_bounded_memory(client: Client) -> None:
     with Server(says(reply(400))) as server:
         for number in range(50):
             client.ask(Words(server.url), QUESTION, "key", tenant=f"{number}" * 10_000)
-    assert len(client._desk.circuits) == 0
+    assert len(client._dispatcher.circuits) == 0
 
 
 # --- caps
@@ -1176,9 +1176,9 @@ def test_two_hundred_threads_leave_nothing_behind() -> None:
         if most < 700 + LATE_MS:
             break
     assert most < 700 + LATE_MS
-    line = client._desk._line
+    line = client._dispatcher._loop
     assert line is not None
-    assert soon(lambda: line.errands == {})
+    assert soon(lambda: line.questions == {})
     assert threads() == ["lockgate-verifier"]
     assert soon(lambda: files() <= before)
     client.close()
@@ -1278,10 +1278,10 @@ def test_a_cancelled_caller_is_cancelled_and_everything_stays_well() -> None:
         server.wait_until_closed()
         server.handle = says(OK)
         assert client.ask(Words(server.url), QUESTION, "key").answer == ModelText("safe")
-    line = client._desk._line
+    line = client._dispatcher._loop
     assert line is not None
-    assert soon(lambda: line.errands == {})
-    assert len(client._desk.circuits) == 0
+    assert soon(lambda: line.questions == {})
+    assert len(client._dispatcher.circuits) == 0
     client.close()
 
 
@@ -1377,14 +1377,14 @@ def test_a_dead_loop_is_replaced_and_nobody_waits_for_it(client: Client, error: 
     with Server(hang) as server, ThreadPoolExecutor(2) as pool:
         waiting = [pool.submit(client.ask, Words(server.url), QUESTION, "key") for _ in range(2)]
         assert soon(lambda: len(server.requests) == 2)
-        line = client._desk._line
+        line = client._dispatcher._loop
         assert line is not None
         assert line.background is not None
         line.background.call(die)
         assert {why(each.result()) for each in waiting} == {NoAnswerReason.INTERNAL}
         server.handle = says(OK)
         assert client.ask(Words(server.url), QUESTION, "key").answer == ModelText("safe")
-        assert client._desk._line is not line
+        assert client._dispatcher._loop is not line
     assert soon(lambda: threads() == ["lockgate-verifier"])
 
 
@@ -1408,7 +1408,7 @@ client = Client(timeout_ms=20000)
 print(ask(client, url).text)
 waiting = later(lambda: client.ask(Words(slow), Question("", "", ""), "key", timeout_s=2))
 time.sleep(0.2)
-client._desk._lock.acquire()  # another thread could hold it at this moment
+client._dispatcher._lock.acquire()  # another thread could hold it at this moment
 child = os.fork()
 if child == 0:
     kept = [link for link in map(os.readlink, [f"/proc/self/fd/{n}" for n in os.listdir("/proc/self/fd")[:-1]])]
@@ -1420,7 +1420,7 @@ if child == 0:
         os._exit(0)
     os.waitpid(grandchild, 0)
     sys.exit(0)
-client._desk._lock.release()
+client._dispatcher._lock.release()
 print("parent", ask(client, url).text, os.waitpid(child, 0)[1], flush=True)
 waiting.join(20)
 print(waiting.is_alive(), ask(client, url).text)

@@ -298,8 +298,8 @@ async def _history(loop: VirtualLoop, dice: random.Random, report: Report) -> No
         clock=loop.time,
         chance=dice.random,
     )
-    desk = client._desk
-    desk.circuits = server.watch = Watched(desk.circuits.limits, report)
+    dispatcher = client._dispatcher
+    dispatcher.circuits = server.watch = Watched(dispatcher.circuits.limits, report)
     end = loop.time() + report.seconds
     rate_s = dice.choice([0.5, 1.0, 2.0])
     impatience = dice.choice([0.1, 0.3, 0.5])
@@ -321,9 +321,9 @@ async def _history(loop: VirtualLoop, dice: random.Random, report: Report) -> No
     await asyncio.gather(*callers, return_exceptions=True)
     weather.cancel()
     await asyncio.sleep(5)  # what was taken back has ended by now
-    left = len(desk._line.errands) if desk._line is not None else 0
-    if left or server.under_way or desk.circuits.out:  # type: ignore[attr-defined]
-        report.violations.append(f"left behind: {left} errands, {server.under_way} requests, or a ticket")
+    left = len(dispatcher._loop.questions) if dispatcher._loop is not None else 0
+    if left or server.under_way or dispatcher.circuits.out:  # type: ignore[attr-defined]
+        report.violations.append(f"left behind: {left} questions, {server.under_way} requests, or a ticket")
     if len(asyncio.all_tasks()) > 2:
         report.violations.append("left behind: tasks")
 
@@ -437,7 +437,7 @@ def test_a_provider_that_hangs_is_left_alone_however_long_keys_take(key_s: float
             background=cast(Any, lambda ending, ended: _Inline(loop)),
             clock=loop.time,
         )
-        client._desk.circuits = server.watch = Watched(client._desk.circuits.limits, server.report)
+        client._dispatcher.circuits = server.watch = Watched(client._dispatcher.circuits.limits, server.report)
         adapter = _Adapter(client, "", loop, _Threads(loop, random.Random(0), (key_s / 2,)))
         sent = 0
         for _ in range(40):

@@ -117,7 +117,7 @@ def test_a_fact_that_counts_can_turn_it(files: ModelFiles) -> None:
 
 
 def test_what_was_not_all_read_is_not_cleared(files: ModelFiles) -> None:
-    assert said(EmbeddedJudge(files=files), CALM._replace(whole=False)) == SUSPICIOUS
+    assert said(EmbeddedJudge(files=files), CALM._replace(is_complete=False)) == SUSPICIOUS
 
 
 def test_without_evidence_or_as_a_supervisor_it_is_silent(files: ModelFiles) -> None:
@@ -415,7 +415,7 @@ _FORKS = """
 import os, sys, warnings
 from pathlib import Path
 from threading import Event, Thread
-from lockgate.core.judging.case import Case
+from lockgate.core.judging.case import JudgeCase
 from lockgate.core.judging.evidence import FACTS, Evidence
 from lockgate.core.ruling.opinions import Triage
 from lockgate.core.ruling.pipeline import Stage
@@ -423,11 +423,11 @@ from lockgate.gate.gate import Inquiry, Opined
 from lockgate.verifiers import embedded_judge as embedded
 
 warnings.simplefilter("ignore", DeprecationWarning)
-judge = embedded.EmbeddedJudge(files=embedded.Files(Path(sys.argv[1]), sys.argv[2]), timeout_s=30)
-calm = Inquiry(Stage.TRIAGE, Case("a", "b", "c", "high"), Evidence(("the report",), (0.0,) * len(FACTS)))
+judge = embedded.EmbeddedJudge(files=embedded.ModelFiles(Path(sys.argv[1]), sys.argv[2]), timeout_s=30)
+calm = Inquiry(Stage.TRIAGE, JudgeCase("a", "b", "c", "high"), Evidence(("the report",), (0.0,) * len(FACTS)))
 clear = Opined(Triage(suspicious=False))
 assert judge.opine(calm) == clear
-# Somebody is in the middle of loading, with the lock held, while the process forks.
+# A thread is loading, with the lock held, while the process forks.
 held, done = Event(), Event()
 def hold():
     with embedded._shared._lock:
@@ -461,13 +461,13 @@ def test_a_forked_child_loads_its_own(files: ModelFiles) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-def test_nobody_pays_for_the_runtime_before_the_first_question(files: ModelFiles) -> None:
+def test_the_runtime_is_not_loaded_before_the_first_question(files: ModelFiles) -> None:
     code = """
 import sys
 from pathlib import Path
-from lockgate.verifiers.embedded_judge import EmbeddedJudge, Files, is_there
-judge = EmbeddedJudge(files=Files(Path(sys.argv[1]), sys.argv[2]))
-assert is_there(judge._files) and judge.verify().name == "tiny-1" and judge.name
+from lockgate.verifiers.embedded_judge import EmbeddedJudge, ModelFiles, is_installed
+judge = EmbeddedJudge(files=ModelFiles(Path(sys.argv[1]), sys.argv[2]))
+assert is_installed(judge._files) and judge.verify().name == "tiny-1" and judge.name
 print(sorted({"onnxruntime", "tokenizers", "numpy"} & set(sys.modules)))
 """
     ended = subprocess.run(

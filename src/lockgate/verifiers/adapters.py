@@ -1,17 +1,17 @@
-"""Seed 2's public contract: an adapter is asked about a request and answers `safe`, `unsafe` or `unclear`.
+"""The public contract of adapters: asked about a request, an adapter answers `safe`, `unsafe` or `unclear`.
 
-`assess` never raises and never blocks a running event loop. There are four ways to ask, and one body behind them:
-`_Adapter._flow` yields what has to wait, and a driver of a few lines waits for it, in a thread or on a loop.
+`assess` never raises and never blocks a running event loop. There are four ways to ask, and one generator behind them:
+`_Adapter._assessment_steps` yields what has to wait, and a short driver waits for it, in a thread or on a loop.
 
-1. Read.    Parse the payload, let the rules look at it in all its readings, and hash it; for a provider redact it, cut
-            it and put the question. A payload that is none: unclear, `bad-payload`. A local adapter is done here.
-2. Key.     The tenant's, from the source of keys. None: no answer, `no-key`.
-3. Ask.     The provider, through the client, in the time that is left.
-4. Rule.    What the rules and the answer give together: core/assessment.py has the table.
-5. Report.  Metrics, a span, and a warning when nobody answered: names from closed lists, and a hash.
+1. Read.    Parse the payload, scan all its readings with the rules, and hash it; for a provider, redact it, shorten it
+            and make the question. An invalid payload is unclear, `bad-payload`. A local adapter ends here.
+2. Key.     Fetch the tenant's key. Without one there is no answer, `no-key`.
+3. Ask.     Ask the provider, through the client, within the time left.
+4. Rule.    Weigh the rules' verdict and the answer: core/requests/assessment.py has the table.
+5. Report.  Metrics, a span, and a warning if there was no answer: names from closed lists, and a hash.
 
-Reading and keys have lanes of their own (`lanes`), in which everybody has a turn. Reading has three, by the size of the
-payload: whoever sends megabytes keeps nobody waiting but others who do.
+Reading and fetching keys have worker pools of their own, in which clients take turns. Reading has three, by the size of
+the payload: a client that sends megabytes delays only others that do.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ from lockgate.core.requests.verifier_prompts import build_assess_question
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.gate import shared_scanner
+from lockgate.runtime.failures import error_type
 from lockgate.runtime.metrics import METRICS, OTHER, PROVIDERS, Metrics
 from lockgate.runtime.tracing import NO_SPAN, AssessmentSpan, Tracing
 from lockgate.runtime.worker_pool import Full, WorkerPool
-from lockgate.settings.key_files import is_key
 from lockgate.verifiers.client import Client, Provider
+from lockgate.verifiers.key_source import KeySource, is_instant, is_usable_key, key_or_blank
 
 if TYPE_CHECKING:
     from lockgate.verifiers.embedded_judge import EmbeddedJudge
@@ -68,17 +69,17 @@ __all__ = [
 
 LOG = logging.getLogger("lockgate.verifier")
 
-# A payload of up to so many characters is read on the caller's own loop; a larger one would hold it up.
+# A payload of up to so many characters is read on the caller's own loop; a larger one would block it.
 MAX_CHARACTERS_ON_LOOP = 4_000
-# One of up to so many is an ordinary document, and does not wait behind the megabytes of others.
+# A payload of up to so many is an ordinary document, and does not wait behind larger ones.
 MAX_CHARACTERS_ORDINARY = 64 * 1024
 MAX_TENANT_CHARACTERS = 256
 _SECRET = token_bytes(32)
-# What is said where the rules have found nothing: the verdict, why, no rule, and no digest.
+# The assessment if the rules find nothing: verdict, reason, no rules, no digest.
 _SAFE: tuple[Verdict, str, tuple[str, ...], str] = ("safe", NO_FINDINGS, (), "")
-# What comes along with words alone: nothing.
+# A text without attachments.
 _WORDS = Payload("")
-# Consequences of what has been reported already, or of the caller's own code: thousands a second are possible.
+# Consequences of a reported failure, or of the caller's own code: thousands a second are possible, so not warnings.
 _NOT_NEWS = frozenset({NoAnswerReason.CIRCUIT_OPEN, NoAnswerReason.BUSY, NoAnswerReason.CALLED_IN_LOOP})
 
 T = TypeVar("T")
@@ -88,27 +89,16 @@ _Asked = Mapping[str, Any] | Payload
 @runtime_checkable
 class VerifierAdapter(Protocol):
     def assess(self, payload: Mapping[str, Any]) -> Verdict:
-        """The verdict on a request in the normalized shape. Never raises: what goes wrong is `unclear`."""
+        """Return the verdict on a request in the normalized shape. Never raise: a failure is `unclear`."""
         ...
 
 
-class KeySource(Protocol):
-    """Where keys are kept: variables, files, a secret manager.
-
-    Asked at every request, in a thread of its own and within the deadline, so it may block; what it does not
-    remember it fetches each time. A source with an attribute `instant` that is true promises to answer from memory,
-    and is asked in place. No key for this tenant: return an empty text or raise. What is raised is not shown.
-    """
-
-    def key(self, tenant: str) -> str: ...
-
-
 class _Driver(Enum):
-    """Who waits for a flow: a plain thread, an event loop, or nobody, for a thread that runs an event loop."""
+    """Who waits for the steps: a plain thread, an event loop, or no one, in a thread that runs an event loop."""
 
     THREAD = "thread"
     LOOP = "loop"
-    NOBODY = "nobody"
+    NO_ONE = "no one"
 
 
 class _PayloadSize(Enum):
@@ -118,24 +108,23 @@ class _PayloadSize(Enum):
 
 
 class _Adapter:
-    """What adapters share: four ways to ask, one flow."""
+    """What all adapters share: four ways to ask, one generator of steps."""
 
-    # Whether reading a small payload takes so little that it is done on the caller's loop.
+    # Whether reading a small payload is quick enough for the caller's loop.
     _quick = True
 
     def __init__(
         self, provider: str, scanner: Scanner | None, metrics: Metrics, timeout_s: float, most_waiting: int
     ) -> None:
-        # A provider of somebody's own must not make new metric series, or put line ends into logs.
+        # A foreign provider must not create metric series, or write line ends into logs.
         self._name = provider if provider in PROVIDERS else OTHER
         self._scanner = scanner or shared_scanner(Policy())
         self._metrics = metrics
         self._tracing = Tracing()
         self._timeout_s = timeout_s
         self._clock: Callable[[], float] = monotonic
-        # One thread each: reading keeps the processor busy, and more of them would only take turns with each other
-        # and with the loop. Megabytes can take longer than others have time to wait, so there are two for them, of
-        # which nobody gets both.
+        # One thread each: reading is bound by the processor, so more threads would only slow the loop. Megabytes can
+        # take longer than other clients can wait, so there are two threads for them, and no client gets both.
         self._reading = {
             size: WorkerPool(1, max_jobs=most_waiting) for size in (_PayloadSize.SMALL, _PayloadSize.ORDINARY)
         }
@@ -145,15 +134,16 @@ class _Adapter:
         return f"{type(self).__name__}({self._name})"
 
     def assess(self, payload: Mapping[str, Any], *, tenant: str = "") -> Verdict:
-        """The verdict. From a coroutine use `assess_async`: this one cannot wait there, and then says less."""
+        """Return the verdict. From a coroutine use `assess_async`: this one cannot wait there."""
         return self.examine(payload, tenant=tenant).verdict
 
     async def assess_async(self, payload: Mapping[str, Any], *, tenant: str = "") -> Verdict:
+        """Return the verdict, from an event loop."""
         return (await self.examine_async(payload, tenant=tenant)).verdict
 
     def examine(self, payload: Mapping[str, Any], *, tenant: str = "") -> Assessment:
-        """The verdict with its reason, what was found, and how long it took."""
-        flow = self._assessment_steps(payload, tenant, _Driver.NOBODY if _is_on_event_loop() else _Driver.THREAD)
+        """Return the verdict with its reason, the rules that matched, and the latency."""
+        flow = self._assessment_steps(payload, tenant, _Driver.NO_ONE if _is_on_event_loop() else _Driver.THREAD)
         resume: Callable[[Any], _Step] = flow.send
         value: Any = None
         while True:
@@ -163,15 +153,15 @@ class _Adapter:
                 return cast(Assessment, done.value)
             try:
                 resume, value = flow.send, step.now()
-            except Exception as error:  # noqa: BLE001 - it goes into the flow, which makes a verdict of it
+            except Exception as error:  # noqa: BLE001 - thrown into the generator, which turns it into a verdict
                 resume, value = flow.throw, error
 
     async def examine_async(
         self, payload: Mapping[str, Any] | Payload, *, tenant: str = "", client: str = ""
     ) -> Assessment:
-        """The same; `whom` says whose turn reading it is, where that is not the tenant's.
+        """Return the same from an event loop; `client` takes the turn in the worker pool, instead of the tenant.
 
-        A Payload is what its maker has made sure of: nothing in it is checked again.
+        A `Payload` was checked when it was made, and is not checked again.
         """
         flow = self._assessment_steps(payload, tenant, _Driver.LOOP, client)
         resume: Callable[[Any], _Step] = flow.send
@@ -184,7 +174,7 @@ class _Adapter:
                     return cast(Assessment, done.value)
                 try:
                     resume, value = flow.send, await step.later()
-                except Exception as error:  # noqa: BLE001 - as above; a cancelled caller's CancelledError passes
+                except Exception as error:  # noqa: BLE001 - as above; the caller's own CancelledError passes
                     resume, value = flow.throw, error
         finally:
             flow.close()
@@ -203,9 +193,9 @@ class _Adapter:
                 weighed = verdict_without_answer(seen.view, NoAnswerReason.BUSY)
             except (KeyboardInterrupt, GeneratorExit):
                 raise
-            except BaseException as error:  # noqa: BLE001 - whatever it was, the request path must not see it
-                # Also a CancelledError, which is somebody's code's here: a caller's own never enters the flow.
-                seen.error = _type_name(error)
+            except BaseException as error:  # noqa: BLE001 - no error may reach the request path
+                # Also a CancelledError from foreign code; a caller's own never gets here.
+                seen.error = error_type(error)
                 weighed = verdict_without_answer(seen.view, NoAnswerReason.INTERNAL)
             rules = seen.view.rules if seen.view is not None else ()
             latency_ms = (self._clock() - seen.began) * 1000
@@ -221,17 +211,17 @@ class _Adapter:
         raise NotImplementedError
 
     def _read_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> _Flow[RulesView | None]:
-        """Step 1; None for a payload that cannot be read without holding up somebody's loop."""
+        """Step 1; return None for a payload that would block the caller's event loop."""
         size = _payload_size(payload)
-        if driver is _Driver.NOBODY and size is not _PayloadSize.SMALL:
+        if driver is _Driver.NO_ONE and size is not _PayloadSize.SMALL:
             return None
 
         def work() -> RulesView:
             parsed = payload if type(payload) is Payload else parse_payload(cast("Mapping[str, Any]", payload))
             self._check_deadline(seen)
-            # The rules first: where time runs out afterwards, what they found still counts.
+            # The rules first: their findings count even if time runs out afterwards.
             seen.view = view_payload(parsed, self._scanner)
-            if driver is not _Driver.NOBODY or self._quick:
+            if driver is not _Driver.NO_ONE or self._quick:
                 self._check_deadline(seen)
                 self._prepare_question(parsed, seen.view, seen)
             return seen.view
@@ -245,12 +235,12 @@ class _Adapter:
         return self._timeout_s - (self._clock() - seen.began)
 
     def _check_deadline(self, seen: _AssessmentState) -> None:
-        """What nobody waits for any more is not read to its end: others are waiting for the thread."""
+        """Raise TimeoutError past the deadline: other payloads wait for this thread."""
         if self._seconds_left(seen) <= 0:
             raise TimeoutError
 
     def _prepare_question(self, payload: Payload, found: RulesView, seen: _AssessmentState) -> None:
-        """What may be told about the payload, and the question, where one is asked."""
+        """Set the payload's digest, and the question if a provider is asked."""
         raise NotImplementedError
 
     def _report(self, assessment: Assessment, why: NoAnswerReason | None, error: str, span: AssessmentSpan) -> None:
@@ -274,7 +264,7 @@ class _Adapter:
         }
         if error:
             told["error"] = error
-        # A handler of somebody's that raises must not turn a verdict into an exception.
+        # A logging handler of the application that raises must not turn a verdict into an exception.
         with suppress(Exception):
             line = "no answer: " + " ".join(f"{name}={value}" for name, value in told.items())
             LOG.log(logging.DEBUG if why in _NOT_NEWS else logging.WARNING, line, extra={"lockgate": told})
@@ -283,7 +273,7 @@ class _Adapter:
 
 
 class LocalRuleAdapter(_Adapter):
-    """The rules alone: no network, no key, the same answer to the same request every time it is given in time."""
+    """The rules alone: no network, no key, and always the same answer to the same request within the deadline."""
 
     def __init__(self, *, scanner: Scanner | None = None, metrics: Metrics = METRICS, timeout_ms: int = 1500) -> None:
         super().__init__("local", scanner, metrics, timeout_ms / 1000, most_waiting=1024)
@@ -293,10 +283,9 @@ class LocalRuleAdapter(_Adapter):
         return found.rules_only if found is not None else verdict_without_answer(None, NoAnswerReason.CALLED_IN_LOOP)
 
     def examine_small(self, text: str, context: PolicyContext) -> Assessment | None:
-        """What `examine_async` says of a small text alone, without all that only those need who may have to wait.
+        """Fast path of `examine_async` for small texts; return None if it does not apply.
 
-        None where it is not small, or anything else is in the way: then that one is asked. No digest where nothing was
-        found.
+        The digest is empty if nothing was found.
         """
         if type(self) is not LocalRuleAdapter or len(text) > MAX_CHARACTERS_ON_LOOP:
             return None
@@ -309,7 +298,7 @@ class LocalRuleAdapter(_Adapter):
                 verdict, reason, _ = found.rules_only
                 rules = found.rules
                 digest = "" if verdict == "safe" else _digest(Payload(text, policy_context=context))
-        except Exception:  # noqa: BLE001 - it fails there once more, where it is reported
+        except Exception:  # noqa: BLE001 - `examine_async` will fail again, and report it
             return None
         latency_ms = (self._clock() - began) * 1000
         assessment = Assessment(verdict, self._name, reason, latency_ms, rules, digest)
@@ -320,19 +309,19 @@ class LocalRuleAdapter(_Adapter):
         return assessment
 
     def _prepare_question(self, payload: Payload, found: RulesView, seen: _AssessmentState) -> None:  # noqa: ARG002
-        # Redacting a text takes many times what the rules take. A key that nobody knows serves as well: without it
-        # nobody finds the rest of a text by trying, and in this process the same request has the same digest.
+        # Redacting takes many times longer than the rules. A random key does as well: without it no one can guess a
+        # text from its digest, and within this process the same request has the same digest.
         seen.digest = _digest(payload)
 
 
 class RemoteAdapter(_Adapter):
     """A provider's model or rating endpoint, with the rules before and after it.
 
-    The deadline is the client's, from the moment the adapter is asked. `timeout_ms` makes it shorter, where a client
+    The deadline is the client's, and starts when the adapter is asked. `timeout_ms` shortens it, for a client that
     serves several adapters.
     """
 
-    # Redaction reads a text many times over: dozens of requests at once would be felt on the loop.
+    # Redaction reads a text many times over: dozens of requests at once would slow the loop.
     _quick = False
 
     def __init__(
@@ -358,11 +347,11 @@ class RemoteAdapter(_Adapter):
         self._excerpt_characters = excerpt_characters
         self._custom_redactions = tuple(custom_redactions)
         self._nonce = nonce
-        # A source that hangs does not let go of its threads. One that hangs for one tenant gets half of them.
+        # A hanging source never frees its threads. One that hangs for a single tenant takes at most half of them.
         self._fetching = WorkerPool(64, max_jobs=64, per_client=32)
 
     def close(self) -> None:
-        """Let go of the connections, for good: whoever asks afterwards gets the rules' word at most."""
+        """Close the connections for good; later requests get the rules' verdict at most."""
         self._client.close()
 
     def _verdict_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> _Flow[WeighedVerdict]:
@@ -386,45 +375,33 @@ class RemoteAdapter(_Adapter):
         seen.digest = payload_digest(payload, self._custom_redactions)
         self._check_deadline(seen)
         nonce = self._nonce()
-        # `encoded:base64>percent` in the alphabet that names have in a question.
+        # `encoded:base64>percent` in the alphabet of names in a question.
         rules = [rule.replace(">", "/") for rule in found.rules]
         question, whole = build_assess_question(
             payload, rules, found.spans, nonce, budget=self._excerpt_characters, custom=self._custom_redactions
         )
-        # Whoever asks for patterns of their own where none are set cannot have had them taken out.
+        # The client asked for custom redaction, and no patterns are set: nothing was redacted for it.
         unset = payload.policy_context.pii_ruleset == "custom" and not self._custom_redactions
         seen.asked = (question, whole and not unset, nonce)
 
     def _key_steps(self, seen: _AssessmentState) -> _Flow[str | NoAnswer]:
         tenant = seen.tenant
-        # The tenant's name comes with a request: it ends up in tables, and must not fill or confuse them.
+        # The tenant's name comes with the request: it must not fill or corrupt our tables.
         if not _is_tenant(tenant):
             return NoAnswer(NoAnswerReason.NO_KEY)
-        # What a manager raises may quote the key, or the request for it: nothing of it is kept.
-        if getattr(self._keys, "instant", False) is True:
-            try:
-                key = self._keys.key(tenant)
-            except KeyboardInterrupt:
-                raise
-            except BaseException:  # noqa: BLE001 - a SystemExit of its own, or a cancellation of nobody's
-                return NoAnswer(NoAnswerReason.NO_KEY)
+        fetch = partial(key_or_blank, self._keys, tenant)
+        if is_instant(self._keys):
+            key = fetch()
         else:
-            try:
-                key = yield _PoolStep(lambda: self._keys.key(tenant), self._fetching, self._seconds_left(seen), tenant)
-            except (TimeoutError, Full):
-                raise
-            except Exception:  # noqa: BLE001 - as above; the lane lets nothing else through
-                return NoAnswer(NoAnswerReason.NO_KEY)
-        if is_key(key) or (key == "" and not self._key_needed):
-            return key
-        return NoAnswer(NoAnswerReason.NO_KEY)
+            key = yield _PoolStep(fetch, self._fetching, self._seconds_left(seen), tenant)
+        return key if is_usable_key(key, needed=self._key_needed) else NoAnswer(NoAnswerReason.NO_KEY)
 
 
 class EmbeddedAdapter(LocalRuleAdapter):
     """The embedded judge, with the rules before and after it: no network, no key.
 
-    It rates a text as a whole, like an endpoint that does only that: it can raise suspicion, and it clears nothing that
-    the rules are unsure of.
+    It rates a text as a whole, like a moderation endpoint: it can raise suspicion, and cannot clear what the rules are
+    unsure of.
     """
 
     def __init__(
@@ -438,15 +415,15 @@ class EmbeddedAdapter(LocalRuleAdapter):
         super().__init__(scanner=scanner, metrics=metrics, timeout_ms=timeout_ms)
         self._name = "embedded"
         self._judge = judge
-        # Whoever comes first would else wait for the model to load.
+        # Else the first request would wait for the model to load.
         judge.load_in_background()
 
     def _verdict_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> _Flow[WeighedVerdict]:
         found = yield from self._read_steps(payload, seen, driver)
-        if found is None or driver is _Driver.NOBODY:
+        if found is None or driver is _Driver.NO_ONE:
             return verdict_without_answer(found, NoAnswerReason.CALLED_IN_LOOP)
         if found.verdict == "unsafe":
-            # Nobody could clear it any more.
+            # The judge could not clear it.
             return found.rules_only
         left_s = self._seconds_left(seen)
         work = partial(self._judge.rate_text, seen.text, until=monotonic() + left_s)
@@ -461,20 +438,20 @@ class EmbeddedAdapter(LocalRuleAdapter):
 def resolve_adapter_from_env(
     environ: Mapping[str, str] | None = None, *, keys: KeySource | None = None
 ) -> VerifierAdapter:
-    """The adapter that VERIFIER_ADAPTER names, LocalRuleAdapter for `none`; InvalidConfig when it cannot work.
+    """Return the adapter that VERIFIER_ADAPTER names (`none`: LocalRuleAdapter); raise InvalidConfig if it cannot work.
 
-    With `keys`, keys come from there, and the variables that hold them are not read.
+    With `keys`, keys come from that source, and the variables with keys are not read.
     """
     from lockgate.assemble import adapter_from_env
 
     return adapter_from_env(environ, keys=keys)
 
 
-# --- what a flow waits for, and how
+# --- what the steps wait for, and how
 
 
 class _Step(Protocol):
-    """Something that takes time: `now` waits for it in a plain thread, `later` on an event loop."""
+    """A step that takes time: `now` waits for it in a plain thread, `later` on an event loop."""
 
     def now(self) -> Any: ...
 
@@ -485,7 +462,7 @@ _Flow = Generator[_Step, Any, T]
 
 
 class _PoolStep(NamedTuple):
-    """Work that keeps the processor busy or that may block; nobody waits for it longer than `timeout_s`."""
+    """A job for a worker pool; its caller waits at most `timeout_s`."""
 
     work: Callable[[], object]
     lane: WorkerPool
@@ -512,7 +489,7 @@ class _ProviderStep(NamedTuple):
     def __repr__(self) -> str:
         return "_Asking(…)"  # it holds the key
 
-    # The client waits, and nobody else: it alone can tell a provider that was too slow from a caller who left.
+    # Only the client sets a timeout: it alone can tell a slow provider from a caller that left.
     def now(self) -> Answer:
         asked = self.client.ask(self.provider, self.question, self.key, tenant=self.tenant, timeout_s=self.timeout_s)
         return asked.answer
@@ -525,7 +502,7 @@ class _ProviderStep(NamedTuple):
 
 
 class _AssessmentState:
-    """What a flow knows so far, for the case that it fails."""
+    """What the steps have found so far, in case a later one fails."""
 
     __slots__ = ("asked", "began", "digest", "error", "tenant", "text", "view", "whom")
 
@@ -559,17 +536,17 @@ def _is_tenant(tenant: object) -> bool:
 
 
 def _client_name(tenant: object) -> str:
-    """Whose turn it is in a lane; nobody's in particular for what cannot be a tenant's name."""
+    """Return the name that takes turns in a worker pool; empty for an invalid tenant's name."""
     return cast(str, tenant) if _is_tenant(tenant) else ""
 
 
 def _payload_size(payload: object) -> _PayloadSize:
-    """The size of a payload that is plain JSON of few parts; anything else may take any time to look at, and is large.
+    """Return the size class of a plain JSON payload; any other object is large, as looking at it may take any time.
 
-    It is looked at on the caller's loop, so its parts count as much as its characters.
+    This runs on the caller's loop, so parts count as much as characters.
     """
     if type(payload) is Payload:
-        # One that was parsed: all but its text is bounded.
+        # Already parsed: only its text is unbounded.
         characters = len(payload.prompt_text)
         if characters <= MAX_CHARACTERS_ON_LOOP:
             return _PayloadSize.SMALL
@@ -585,7 +562,7 @@ def _payload_size(payload: object) -> _PayloadSize:
         if type(inside) is dict:
             pending.append(tuple(inside.values()))
         for value in inside:
-            # By type and not isinstance: a subclass brings methods of its own.
+            # By type and not isinstance: a subclass could run foreign code.
             kind = type(value)
             if kind is str:
                 characters += len(cast(str, value))
@@ -596,12 +573,6 @@ def _payload_size(payload: object) -> _PayloadSize:
     if parts > MAX_CHARACTERS_ON_LOOP or characters > MAX_CHARACTERS_ORDINARY:
         return _PayloadSize.LARGE
     return _PayloadSize.SMALL if parts + characters <= MAX_CHARACTERS_ON_LOOP else _PayloadSize.ORDINARY
-
-
-def _type_name(error: BaseException) -> str:
-    """The name of an error's type, never its words: they may quote what it was about."""
-    name = type(error).__name__
-    return name[:60] if name.isidentifier() and name.isascii() else OTHER
 
 
 _warned = False

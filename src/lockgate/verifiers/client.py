@@ -1,17 +1,16 @@
-"""The only caller of model APIs: one deadline over everything, bounded retries, a circuit breaker, and caps.
+"""The only caller of model APIs: one total deadline, bounded retries, a circuit breaker, and caps.
 
 How one question is asked:
 
-1. The provider turns it into a request, on the caller's thread. Its circuit must not be open, and fewer than
-   `in_flight` questions may be under way, fewer than half of them a named tenant's: otherwise there is no answer, at
-   once.
-2. It crosses to the client's own loop (`background`), so that no caller's loop or thread owns a connection. The caller
-   waits until the deadline and a moment longer, whatever happens over there.
-3. The circuit gives a ticket, which is handed back with what the call showed, also when the caller is cancelled.
-4. A try has all the time that is left once its question is on the way: whoever is asked may take as long as we have.
-   Getting connected has a share of it only. A try that could not connect, lost its connection or got a 5xx is made
-   again while there is time for it and in the budget for retries. A 429 never is: its Retry-After opens the circuit.
-5. The reply is read within caps (`post`), and the provider turns it into an answer.
+1. The provider turns it into a request, on the caller's thread. If its circuit is open, if `in_flight` questions are
+   under way, or half of them for this tenant, there is no answer, at once.
+2. It crosses to the client's own loop (`background_loop`), so that no caller's loop or thread owns a connection. The
+   caller waits until the deadline and a moment longer.
+3. The circuit gives a ticket, which is returned with the result, also when the caller is cancelled.
+4. Connecting may take a share of the time left; after that, the provider may take all of it. A question that could not
+   be delivered, lost its connection or got a 5xx is asked again, within the time left and the budget for retries. A 429
+   is never retried: its Retry-After opens the circuit.
+5. The reply is read within caps (`http_post`), and the provider turns it into an answer.
 """
 
 from __future__ import annotations
@@ -53,29 +52,29 @@ from lockgate.runtime.http_post import open_transport, post, tls_context, why_fr
 if TYPE_CHECKING:
     import httpx2
 
-# The longest a server can make us stay away with a Retry-After.
+# The longest time that a Retry-After can keep the circuit open.
 MAX_HOLD_S = 300.0
-# A try that may be made again has to be connected within so much of the time left: the next one must have a chance.
+# While a retry is possible, connecting may take this share of the time left: the retry needs the rest.
 CONNECT_SHARE = 0.6
-# A question that was given less than this share of the usual time and ran out of it says nothing about the provider.
-# Else a few texts that take long to read would turn it off for everybody.
+# A question with less than this share of the usual time that times out says nothing about the provider. Else a few
+# texts that take long to read would open the circuit for all clients.
 FAIR_SHARE = 0.5
-# No retry with less time than this left, or than a sixth of a short deadline.
+# No retry with less time left than this, or than a sixth of a short deadline.
 WORTH_A_RETRY_S = 0.25
 JITTER_S = 0.05
-# How long past the deadline a caller waits for its answer to cross back, or to find out that it never will.
+# How long past the deadline a caller waits for its answer to cross back from the loop.
 GRACE_S = 0.05
-# Retries may add a tenth to the calls, so that a failing provider is not sent twice the load; a few are always allowed.
+# Retries may add a tenth to the calls, so that a failing provider does not get twice the load; a few are always free.
 RETRY_SHARE = 0.1
 SPARE_RETRIES = 10.0
 EXIT_WAIT_S = 1.0
-# Every errand ends around its deadline, because a timer on the loop sees to it. One that is still there so long after
-# has a loop that does not run any more: stuck in somebody's provider, or its files were closed under it.
+# A timer on the loop ends every question around its deadline. If one is still there so much later, the loop is stuck in
+# a provider's code, or another thread closed its files.
 STUCK_S = 5.0
 MAX_STUCK = 3
 
 _RETRIED = frozenset({NoAnswerReason.DEADLINE, NoAnswerReason.NETWORK, NoAnswerReason.SERVER_ERROR})
-# Nothing here is about the provider's health: the question was ours to ask better, or was never asked.
+# These say nothing about the provider's health: the question was wrong, or was never sent.
 _NEUTRAL = frozenset(
     {
         NoAnswerReason.INTERNAL,
@@ -86,8 +85,8 @@ _NEUTRAL = frozenset(
         NoAnswerReason.NO_KEY,
     }
 )
-# The provider understood and answered, even if only to say no: it is up. A 4xx storm of one caller must not turn
-# the verifier off for everybody.
+# The provider answered, even if only with a refusal: it is up. A storm of 4xx from one client must not open the circuit
+# for all.
 _ANSWERED = frozenset(
     {
         NoAnswerReason.UNAUTHORIZED,
@@ -109,7 +108,7 @@ class Provider(Protocol):
 
     @property
     def name(self) -> str:
-        """One of a closed list: it is a metric label."""
+        """The provider's name, from a closed list: it is a metric label."""
 
     @property
     def model(self) -> str: ...
@@ -120,7 +119,7 @@ class Provider(Protocol):
 
 
 class Outcome(NamedTuple):
-    """What came of a question: `attempts` is how often it was sent."""
+    """An answer, the time it took, and how often the question was sent."""
 
     answer: Answer
     latency_ms: float
@@ -128,18 +127,16 @@ class Outcome(NamedTuple):
 
 
 class Client:
-    """Asks any provider, from any thread or event loop, and always answers: within `timeout_ms`, all retries included.
+    """Asks any provider, from any thread or event loop, and always answers within `timeout_ms`, retries included.
 
-    `ca_file` names the authorities to trust, where they are not the public ones.
+    `ca_file` names the certificate authorities to trust instead of the public ones.
 
-    Never raises, except the cancellation of an async caller. One client serves a whole process; a fork, a dead
-    thread or a closed loop of a caller leaves it working. `transport`, `background`, `clock` and `chance` are for
-    simulations.
+    Never raises, except the cancellation of an async caller. One client serves a whole process and survives a fork, a
+    dead thread and a caller's closed loop. `transport`, `background`, `clock` and `chance` are for simulations.
 
-    `ask` and `ask_async` take two things more. `timeout_s`: there is less time than usual, because some of it has
-    gone. `tenant`: whom it is for, who may take no more than half the places while others have none; a name, and not
-    what a request says about itself. Circuits do not depend on it: they belong to the key, which is what a provider
-    knows us by, and which many tenants may share.
+    `ask` and `ask_async` take two options. `timeout_s` shortens the deadline by time already spent. `tenant` may take
+    at most half of the places; the caller must have verified the name. Circuits belong to the key, not to the tenant:
+    a provider knows us by the key, and several tenants may share one.
     """
 
     def __init__(
@@ -167,7 +164,7 @@ class Client:
             )
         self._timeout_s = timeout_ms / 1000
         self._clock = clock
-        self._desk = _Dispatcher(
+        self._dispatcher = _Dispatcher(
             timeout_s=self._timeout_s,
             max_retries=max_retries,
             in_flight=in_flight,
@@ -177,69 +174,69 @@ class Client:
             chance=chance,
         )
         if transport is None:
-            tls_context(ca_file)  # now, while nobody is waiting, and so that a missing package is known at the start
-        self._finalizer = weakref.finalize(self, self._desk.stop)
+            tls_context(ca_file)  # now, before a caller waits, and so that a missing package is reported at the start
+        self._finalizer = weakref.finalize(self, self._dispatcher.stop)
         self._finalizer.atexit = False  # _leave_all does it, and waits
 
     @property
     def timeout_s(self) -> float:
-        """How long an answer may take."""
+        """The total deadline for an answer."""
         return self._timeout_s
 
     def ask(
         self, provider: Provider, question: Question, key: str, *, tenant: str = "", timeout_s: float | None = None
     ) -> Outcome:
-        """For a plain thread. On a running event loop there is no answer, at once: waiting would stop that loop."""
+        """Ask from a plain thread. On a running event loop return no answer at once: waiting would stop that loop."""
         began = self._clock()
         if _is_on_event_loop():
             return self._outcome(NoAnswer(NoAnswerReason.CALLED_IN_LOOP), began)
-        errand = self._submit(provider, question, key, tenant, began, timeout_s)
-        if not isinstance(errand, _PendingQuestion):
-            return self._outcome(errand, began)
+        pending = self._submit(provider, question, key, tenant, began, timeout_s)
+        if not isinstance(pending, _PendingQuestion):
+            return self._outcome(pending, began)
         try:
-            answer = errand.answer.result(self._wait_s(errand))
+            answer = pending.answer.result(self._wait_s(pending))
         except TimeoutError:
-            self._desk.abandon(errand)
+            self._dispatcher.abandon(pending)
             answer = NoAnswer(NoAnswerReason.DEADLINE)
         except BaseException:  # Ctrl-C while waiting
-            self._desk.abandon(errand)
+            self._dispatcher.abandon(pending)
             raise
-        return self._outcome(answer, began, errand.attempts)
+        return self._outcome(answer, began, pending.attempts)
 
     async def ask_async(
         self, provider: Provider, question: Question, key: str, *, tenant: str = "", timeout_s: float | None = None
     ) -> Outcome:
-        """For any number of event loops; a cancelled caller's question is taken back."""
+        """Ask from any event loop; cancelling the caller cancels the question."""
         began = self._clock()
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             _log.warning("a verifier was asked from an event loop that is not asyncio's")
             return self._outcome(NoAnswer(NoAnswerReason.INTERNAL), began)
-        errand = self._submit(provider, question, key, tenant, began, timeout_s)
-        if not isinstance(errand, _PendingQuestion):
-            return self._outcome(errand, began)
+        pending = self._submit(provider, question, key, tenant, began, timeout_s)
+        if not isinstance(pending, _PendingQuestion):
+            return self._outcome(pending, began)
         waiter: asyncio.Future[None] = loop.create_future()
         try:
-            errand.answer.add_done_callback(partial(_wake, loop, waiter))
-            await asyncio.wait((waiter,), timeout=self._wait_s(errand))
+            pending.answer.add_done_callback(partial(_wake, loop, waiter))
+            await asyncio.wait((waiter,), timeout=self._wait_s(pending))
         except BaseException:
-            self._desk.abandon(errand)
+            self._dispatcher.abandon(pending)
             raise
-        if errand.answer.done():
-            return self._outcome(errand.answer.result(), began, errand.attempts)
-        self._desk.abandon(errand)
-        return self._outcome(NoAnswer(NoAnswerReason.DEADLINE), began, errand.attempts)
+        if pending.answer.done():
+            return self._outcome(pending.answer.result(), began, pending.attempts)
+        self._dispatcher.abandon(pending)
+        return self._outcome(NoAnswer(NoAnswerReason.DEADLINE), began, pending.attempts)
 
     def close(self) -> None:
-        """Take back what is under way and end the thread. Whoever asks afterwards gets no answer."""
+        """Cancel all questions and end the thread. Later questions get no answer."""
         self._finalizer.detach()
-        self._desk.close(EXIT_WAIT_S)
+        self._dispatcher.close(EXIT_WAIT_S)
 
     def _submit(
         self, provider: Provider, question: Question, key: str, tenant: str, began: float, timeout_s: float | None
     ) -> _PendingQuestion | NoAnswer:
-        """Step 1."""
+        """Step 1: make the request and submit it, or return why not."""
         given_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
         if not given_s > 0:  # NaN is no time either
             return NoAnswer(NoAnswerReason.DEADLINE)
@@ -248,26 +245,26 @@ class Client:
             if not isinstance(request, HttpRequest):
                 raise TypeError
             circuit = _hashed_id(provider.name, provider.model, request.url, key)
-            whom = _hashed_id(tenant) if tenant != "" else None
+            tenant_id = _hashed_id(tenant) if tenant != "" else None
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 - somebody's provider; what it raises may hold the key
+        except BaseException as error:  # noqa: BLE001 - foreign code; its error may hold the key
             _log.warning("a provider could not make its request: %s", type(error).__name__)
             return NoAnswer(NoAnswerReason.INTERNAL)
-        errand = _PendingQuestion(provider, question, request, circuit, whom, began + given_s)
-        errand.had_fair_time = given_s >= self._timeout_s * FAIR_SHARE
-        refused = self._desk.accept(errand, began)
-        return errand if refused is None else NoAnswer(refused)
+        pending = _PendingQuestion(provider, question, request, circuit, tenant_id, began + given_s)
+        pending.had_fair_time = given_s >= self._timeout_s * FAIR_SHARE
+        refused = self._dispatcher.accept(pending, began)
+        return pending if refused is None else NoAnswer(refused)
 
-    def _wait_s(self, errand: _PendingQuestion) -> float:
-        return max(0.0, errand.deadline - self._clock()) + GRACE_S
+    def _wait_s(self, pending: _PendingQuestion) -> float:
+        return max(0.0, pending.deadline - self._clock()) + GRACE_S
 
     def _outcome(self, answer: Answer, began: float, attempts: int = 0) -> Outcome:
         return Outcome(answer, (self._clock() - began) * 1000, attempts)
 
 
 class _PendingQuestion:
-    """One question under way. The caller and the loop both hold it; `answer` is set once, by the loop's side."""
+    """One question under way, shared by its caller and the loop; the loop's side sets `answer` once."""
 
     __slots__ = (
         "abandoned",
@@ -290,14 +287,14 @@ class _PendingQuestion:
         question: Question,
         request: HttpRequest,
         circuit: bytes,
-        whom: bytes | None,
+        tenant_id: bytes | None,
         deadline: float,
     ) -> None:
         self.provider = provider
         self.question = question
         self.request = request
         self.circuit = circuit
-        self.tenant_id = whom
+        self.tenant_id = tenant_id
         self.deadline = deadline
         self.had_fair_time = True
         self.answer: Future[Answer] = Future()
@@ -307,24 +304,26 @@ class _PendingQuestion:
         self.task: asyncio.Task[Answer] | None = None
 
     def deliver(self, answer: Answer) -> None:
-        # Twice is possible: a task that ends while its loop is being given up.
+        # A task may end while its loop is being abandoned: then the first answer stays.
         if not self.answer.done():
             self.answer.set_result(answer)
 
 
 class _ClientLoop:
-    """One background loop, its connections, and the errands that are on it: lost together, replaced together."""
+    """One background loop with its connections and questions: lost together, replaced together."""
 
     def __init__(self) -> None:
         self.background: BackgroundLoop | None = None
         self.transport: httpx2.AsyncBaseTransport | None = None
-        # In the order in which they came.
-        self.errands: dict[_PendingQuestion, None] = {}
+        # In the order of arrival.
+        self.questions: dict[_PendingQuestion, None] = {}
 
 
 class _Dispatcher:
-    """What the loop's thread and the callers share. It holds no reference to its client, so that a client nobody
-    uses any more is collected, and its thread ends."""
+    """What the loop's thread and the callers share.
+
+    It holds no reference to its client, so that an unused client is collected and its thread ends.
+    """
 
     def __init__(
         self,
@@ -344,11 +343,11 @@ class _Dispatcher:
         self._open_background = background
         self._chance = chance
         self._spare_retries = SPARE_RETRIES
-        self._left = False
-        self._line: _ClientLoop | None = None
-        self._deaf: list[BackgroundLoop] = []
-        # Guards the circuits, the line and its errands; held for a few instructions at a time, never while waiting.
-        # Reentrant, because a signal handler or somebody's `__del__` may ask or close in the middle of them.
+        self._closed = False
+        self._loop: _ClientLoop | None = None
+        self._stuck: list[BackgroundLoop] = []
+        # Guards the circuits, the loop and its questions; never held while waiting. Reentrant, because a signal handler
+        # or a `__del__` may ask or close while this thread holds it.
         self._lock = threading.RLock()
         self.circuits = Circuits(limits)
         _dispatchers.add(self)
@@ -356,168 +355,180 @@ class _Dispatcher:
 
     # --- called by the callers
 
-    def accept(self, errand: _PendingQuestion, now: float) -> NoAnswerReason | None:
-        """Step 2: accept an errand, or say why not."""
+    def accept(self, pending: _PendingQuestion, now: float) -> NoAnswerReason | None:
+        """Step 2: accept a question, or return why not."""
         with self._lock:
-            if self._left:
+            if self._closed:
                 return NoAnswerReason.INTERNAL
-            if self.circuits.is_refusing(errand.circuit, now):
+            if self.circuits.is_refusing(pending.circuit, now):
                 return NoAnswerReason.CIRCUIT_OPEN
-            line = self._line
-            if line is None or line.background is None or not line.background.alive or self._is_stuck(line, now):
-                line = self._open_loop()
-                if line is None:
+            client_loop = self._loop
+            if (
+                client_loop is None
+                or client_loop.background is None
+                or not client_loop.background.alive
+                or self._is_stuck(client_loop, now)
+            ):
+                client_loop = self._open_loop()
+                if client_loop is None:
                     return NoAnswerReason.INTERNAL
-            if len(line.errands) >= self._in_flight or self._exceeds_tenant_share(line, errand.tenant_id):
+            if len(client_loop.questions) >= self._in_flight or self._exceeds_tenant_share(
+                client_loop, pending.tenant_id
+            ):
                 return NoAnswerReason.BUSY
-            errand.loop = line
+            pending.loop = client_loop
             called = False
             try:
-                line.errands[errand] = None
-                called = line.background is not None and line.background.call(self._start, line, errand)
+                client_loop.questions[pending] = None
+                called = client_loop.background is not None and client_loop.background.call(
+                    self._start, client_loop, pending
+                )
             finally:
-                if not called:  # also after a Ctrl-C just here: a place that nobody frees is lost for good
-                    line.errands.pop(errand, None)
+                if not called:  # also after a Ctrl-C right here: else the place is lost for good
+                    client_loop.questions.pop(pending, None)
             return None if called else NoAnswerReason.INTERNAL
 
-    def abandon(self, errand: _PendingQuestion) -> None:
-        """The caller is gone: whatever is under way for it ends. Its place is free when it has."""
-        errand.abandoned = True
-        if errand.loop is not None and errand.loop.background is not None:
-            errand.loop.background.call(_cancel, errand)
+    def abandon(self, pending: _PendingQuestion) -> None:
+        """Cancel the question of a caller that has left; its place is free when the task has ended."""
+        pending.abandoned = True
+        if pending.loop is not None and pending.loop.background is not None:
+            pending.loop.background.call(_cancel, pending)
 
     def close(self, wait_s: float) -> None:
-        """Stop for good, while others may still be asking."""
+        """Stop for good, while other threads may still be asking."""
         with self._lock:
-            self._left = True
+            self._closed = True
         self.stop(wait_s)
 
     def stop(self, wait_s: float = 0.0) -> None:
         """Stop for good. Takes no lock: the garbage collector may call this in the middle of anything."""
-        self._left = True
-        line = self._line
-        if line is not None and line.background is not None:
-            line.background.stop(wait_s)
+        self._closed = True
+        client_loop = self._loop
+        if client_loop is not None and client_loop.background is not None:
+            client_loop.background.stop(wait_s)
 
     def after_fork(self) -> None:
-        """In the child: the thread is not here, and whoever held the lock is not either. What the circuits know
-        about the providers is as true as before."""
+        """Start again in a forked child, which has no loop thread; the circuits stay valid."""
         self._lock = threading.RLock()
-        line, self._line = self._line, None
-        if line is not None and line.background is not None:
-            line.background.close_inherited_files()
+        client_loop, self._loop = self._loop, None
+        if client_loop is not None and client_loop.background is not None:
+            client_loop.background.close_inherited_files()
 
-    def _exceeds_tenant_share(self, line: _ClientLoop, whom: bytes | None) -> bool:
-        """Whether a tenant has its half of the places. Whoever has no name has no others to leave them to."""
+    def _exceeds_tenant_share(self, client_loop: _ClientLoop, tenant_id: bytes | None) -> bool:
+        """Return whether a tenant already has half of the places; callers without a tenant may use all."""
         half = (self._in_flight + 1) // 2
         return (
-            whom is not None
-            and len(line.errands) >= half
-            and sum(errand.tenant_id == whom for errand in line.errands) >= half
+            tenant_id is not None
+            and len(client_loop.questions) >= half
+            and sum(pending.tenant_id == tenant_id for pending in client_loop.questions) >= half
         )
 
-    def _is_stuck(self, line: _ClientLoop, now: float) -> bool:
-        """Whether to give a line up, its thread and all. Not many times: what got stuck here gets stuck there too."""
-        oldest = next(iter(line.errands), None)
-        if oldest is None or line.background is None or now < oldest.deadline + STUCK_S:
+    def _is_stuck(self, client_loop: _ClientLoop, now: float) -> bool:
+        """Return whether a loop is stuck and is given up; a few times only, as the next one may get stuck too."""
+        oldest = next(iter(client_loop.questions), None)
+        if oldest is None or client_loop.background is None or now < oldest.deadline + STUCK_S:
             return False
-        self._deaf = [background for background in self._deaf if background.alive]
-        if len(self._deaf) >= MAX_STUCK:
+        self._stuck = [background for background in self._stuck if background.alive]
+        if len(self._stuck) >= MAX_STUCK:
             return False
-        self._deaf.append(line.background)
-        line.background.stop()  # should it ever wake up
+        self._stuck.append(client_loop.background)
+        client_loop.background.stop()  # should it ever wake up
         _log.warning("the verifier's thread does not run any more and is replaced")
         return True
 
     def _open_loop(self) -> _ClientLoop | None:
         if sys.is_finalizing():
             return None
-        line = _ClientLoop()
+        client_loop = _ClientLoop()
         try:
-            line.background = self._open_background(partial(_close, line), partial(self._fail_all, line))
-        except Exception as error:  # noqa: BLE001 - no more files, no more threads, no more memory
+            client_loop.background = self._open_background(
+                partial(_close, client_loop), partial(self._fail_all, client_loop)
+            )
+        except (OSError, RuntimeError, MemoryError) as error:  # no more files, threads or memory
             _log.warning("the verifier's thread could not be started: %s", type(error).__name__)
             return None
-        self._line = line
-        return line
+        self._loop = client_loop
+        return client_loop
 
     # --- called on the loop, or by its thread when it ends
 
-    def _start(self, line: _ClientLoop, errand: _PendingQuestion) -> None:
-        if line.background is None or not line.background.alive:
-            return  # the loop is ending, and `_lost` will tell the caller
-        errand.task = asyncio.get_running_loop().create_task(self._run(line, errand))
-        errand.task.add_done_callback(partial(self._finish, line, errand))
-        if errand.abandoned:
-            errand.task.cancel()
+    def _start(self, client_loop: _ClientLoop, pending: _PendingQuestion) -> None:
+        if client_loop.background is None or not client_loop.background.alive:
+            return  # the loop is ending, and `_fail_all` will answer the caller
+        pending.task = asyncio.get_running_loop().create_task(self._run(client_loop, pending))
+        pending.task.add_done_callback(partial(self._finish, client_loop, pending))
+        if pending.abandoned:
+            pending.task.cancel()
 
-    def _finish(self, line: _ClientLoop, errand: _PendingQuestion, task: asyncio.Task[Answer]) -> None:
+    def _finish(self, client_loop: _ClientLoop, pending: _PendingQuestion, task: asyncio.Task[Answer]) -> None:
         with self._lock:
-            line.errands.pop(errand, None)
+            client_loop.questions.pop(pending, None)
         error = None if task.cancelled() else task.exception()
         if error is not None:
             _log.warning("asking a verifier failed: %s", type(error).__name__)
-        errand.task = None
-        errand.deliver(NoAnswer(NoAnswerReason.INTERNAL) if task.cancelled() or error is not None else task.result())
+        pending.task = None
+        pending.deliver(NoAnswer(NoAnswerReason.INTERNAL) if task.cancelled() or error is not None else task.result())
 
-    def _fail_all(self, line: _ClientLoop) -> None:
-        """The loop is gone. Whoever still waits for it must not wait until the deadline."""
+    def _fail_all(self, client_loop: _ClientLoop) -> None:
+        """Answer all questions of a loop that is gone, so that no caller waits until its deadline."""
         with self._lock:
-            if self._line is line:
-                self._line = None
-            errands = tuple(line.errands)
-            line.errands.clear()
-        for errand in errands:
-            errand.deliver(NoAnswer(NoAnswerReason.INTERNAL))
+            if self._loop is client_loop:
+                self._loop = None
+            questions = tuple(client_loop.questions)
+            client_loop.questions.clear()
+        for pending in questions:
+            pending.deliver(NoAnswer(NoAnswerReason.INTERNAL))
 
-    async def _run(self, line: _ClientLoop, errand: _PendingQuestion) -> Answer:
-        """Step 3. Between the ticket and the `try` nothing may await: a cancellation there would lose the ticket."""
+    async def _run(self, client_loop: _ClientLoop, pending: _PendingQuestion) -> Answer:
+        """Step 3. Nothing may await between the ticket and the `try`: a cancellation there would lose the ticket."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            ticket = self.circuits.admit(errand.circuit, loop.time())
+            ticket = self.circuits.admit(pending.circuit, loop.time())
         if ticket is None:
             return NoAnswer(NoAnswerReason.CIRCUIT_OPEN)
         result, hold_s = CallResult.NEUTRAL, 0.0
         try:
-            answer = await self._exchange(line, errand, ticket)
-            result, hold_s = _health_from_answer(answer, fair=errand.had_fair_time)
+            answer = await self._exchange(client_loop, pending, ticket)
+            result, hold_s = _health_from_answer(answer, fair=pending.had_fair_time)
             return answer
         except asyncio.CancelledError:
-            # A caller who had waited its time is a timeout; one who left earlier says nothing about the provider.
-            if loop.time() >= errand.deadline:
-                result, _ = _health_from_answer(NoAnswer(NoAnswerReason.DEADLINE), fair=errand.had_fair_time)
+            # A caller that waited until its deadline is a timeout; one that left earlier says nothing.
+            if loop.time() >= pending.deadline:
+                result, _ = _health_from_answer(NoAnswer(NoAnswerReason.DEADLINE), fair=pending.had_fair_time)
             raise
         finally:
             with self._lock:
-                self.circuits.settle(errand.circuit, ticket, result, loop.time(), hold_s=hold_s)
+                self.circuits.settle(pending.circuit, ticket, result, loop.time(), hold_s=hold_s)
 
-    async def _exchange(self, line: _ClientLoop, errand: _PendingQuestion, ticket: Ticket) -> Answer:
-        """Step 4. A probe is one try."""
+    async def _exchange(self, client_loop: _ClientLoop, pending: _PendingQuestion, ticket: Ticket) -> Answer:
+        """Step 4. A probe is not retried."""
         loop = asyncio.get_running_loop()
         tries = 1 if ticket.probe else 1 + self._max_retries
         self._spare_retries = min(SPARE_RETRIES, self._spare_retries + RETRY_SHARE)
         while True:
             tries -= 1
-            left = errand.deadline - loop.time()
+            left = pending.deadline - loop.time()
             if left <= 0:
                 return NoAnswer(NoAnswerReason.DEADLINE)
             again = tries > 0 and self._spare_retries >= 1
-            errand.attempts += 1
-            answer = await self._try(line, errand, left, left * CONNECT_SHARE if again else left)
+            pending.attempts += 1
+            answer = await self._try(client_loop, pending, left, left * CONNECT_SHARE if again else left)
             if not again or not isinstance(answer, NoAnswer) or answer.why not in _RETRIED:
                 return answer
             pause = self._chance() * JITTER_S
-            if errand.deadline - loop.time() - pause < self._worth_a_retry_s:
+            if pending.deadline - loop.time() - pause < self._worth_a_retry_s:
                 return answer
             await asyncio.sleep(pause)
-            # Others may have used up the retries meanwhile, or opened the circuit: then this would be one more probe.
+            # Other questions may have used up the retries, or opened the circuit: then this would be a second probe.
             with self._lock:
-                opened_since = self.circuits.get(errand.circuit).generation != ticket.generation
+                opened_since = self.circuits.get(pending.circuit).generation != ticket.generation
             if opened_since or self._spare_retries < 1:
                 return answer
             self._spare_retries -= 1
 
-    async def _try(self, line: _ClientLoop, errand: _PendingQuestion, left_s: float, connect_s: float) -> Answer:
+    async def _try(
+        self, client_loop: _ClientLoop, pending: _PendingQuestion, left_s: float, connect_s: float
+    ) -> Answer:
         connections: list[asyncio.BaseTransport] = []
         opened_connections.set(connections)
         answered = False
@@ -526,15 +537,15 @@ class _Dispatcher:
 
                 def connected() -> None:
                     if not limit.expired():
-                        limit.reschedule(errand.deadline)
+                        limit.reschedule(pending.deadline)
 
-                if line.transport is None:
-                    line.transport = self._open_transport()
-                reply = await post(line.transport, errand.request, left_s, connected)
+                if client_loop.transport is None:
+                    client_loop.transport = self._open_transport()
+                reply = await post(client_loop.transport, pending.request, left_s, connected)
             answered = True
         except TimeoutError:
             return NoAnswer(NoAnswerReason.DEADLINE)
-        except Exception as error:  # noqa: BLE001 - never through to the caller, who gets the reason instead
+        except Exception as error:  # noqa: BLE001 - the HTTP library's errors; the caller gets a reason instead
             return NoAnswer(why_from_error(error))
         finally:
             if not answered:
@@ -543,17 +554,17 @@ class _Dispatcher:
         if isinstance(reply, NoAnswer):
             return reply
         try:
-            answer = errand.provider.answer(errand.question, reply)
-        except BaseException as error:  # noqa: BLE001 - SystemExit would end the loop that everybody uses
+            answer = pending.provider.answer(pending.question, reply)
+        except BaseException as error:  # noqa: BLE001 - foreign code; SystemExit would end the shared loop
             _log.warning("a provider could not read its reply: %s", type(error).__name__)
             return NoAnswer(NoAnswerReason.INTERNAL)
-        # Somebody's provider, whatever its types say.
+        # Foreign code may return anything.
         known: tuple[type, ...] = (ModelText, Rating, ProviderBlock, NoAnswer)
         return answer if isinstance(answer, known) else NoAnswer(NoAnswerReason.INTERNAL)
 
 
 def _health_from_answer(answer: Answer, *, fair: bool) -> tuple[CallResult, float]:
-    """What an answer says about its provider's health, and how long it asked us to stay away."""
+    """Return what an answer says about its provider's health, and how long the provider asked us to wait."""
     if not isinstance(answer, NoAnswer) or answer.why in _ANSWERED:
         return CallResult.SUCCESS, 0.0
     if answer.why in _NEUTRAL or (answer.why is NoAnswerReason.DEADLINE and not fair):
@@ -565,12 +576,12 @@ def _health_from_answer(answer: Answer, *, fair: bool) -> tuple[CallResult, floa
     return CallResult.FAILURE, 0.0
 
 
-# Of this process alone, so that what is kept of a key here cannot be compared with anything elsewhere.
+# Random per process, so that a key's hash cannot be compared with hashes from elsewhere.
 _SALT = os.urandom(16)
 
 
 def _hashed_id(*parts: str) -> bytes:
-    """Something to tell circuits and tenants apart by: of one size, however long their names, and not their names."""
+    """Return a hash that identifies a circuit or a tenant: of fixed size, and without its name or key."""
     digest = blake2b(digest_size=16, key=_SALT)
     for part in parts:
         encoded = part.encode("utf-8", "surrogatepass")
@@ -578,13 +589,13 @@ def _hashed_id(*parts: str) -> bytes:
     return digest.digest()
 
 
-def _cancel(errand: _PendingQuestion) -> None:
-    if errand.task is not None:
-        errand.task.cancel()
+def _cancel(pending: _PendingQuestion) -> None:
+    if pending.task is not None:
+        pending.task.cancel()
 
 
 def _wake(loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None], _answer: Future[Answer]) -> None:
-    with suppress(RuntimeError):  # that loop has been closed, with its caller still waiting
+    with suppress(RuntimeError):  # the caller's loop was closed while it waited
         loop.call_soon_threadsafe(_set_waiter, waiter)
 
 
@@ -593,9 +604,9 @@ def _set_waiter(waiter: asyncio.Future[None]) -> None:
         waiter.set_result(None)
 
 
-async def _close(line: _ClientLoop) -> None:
-    if line.transport is not None:
-        await line.transport.aclose()
+async def _close(client_loop: _ClientLoop) -> None:
+    if client_loop.transport is not None:
+        await client_loop.transport.aclose()
 
 
 def _is_on_event_loop() -> bool:
@@ -620,9 +631,9 @@ _dispatchers: weakref.WeakSet[_Dispatcher] = weakref.WeakSet()
 
 @atexit.register
 def _stop_all() -> None:
-    desks = tuple(_dispatchers)
-    for desk in desks:
-        desk.close(0.0)  # all of them first, so that they end at the same time
+    dispatchers = tuple(_dispatchers)
+    for dispatcher in dispatchers:
+        dispatcher.close(0.0)  # all of them first, so that they end at the same time
     until = time.monotonic() + EXIT_WAIT_S
-    for desk in desks:
-        desk.stop(max(0.01, until - time.monotonic()))
+    for dispatcher in dispatchers:
+        dispatcher.stop(max(0.01, until - time.monotonic()))

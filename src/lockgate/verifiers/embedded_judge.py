@@ -1,20 +1,19 @@
 """The embedded judge: a small encoder in this process, and the facts of a call, weighed into one number.
 
-It reads the passages that a call could come from (core/evidence.py) and gives each a number: does it give orders to the
-machine that reads it? The highest ones are added up with the facts of the call, which say whether it comes from such an
-order and what the user asked for, under weights from `judge.json`. Below the preset's threshold the call is clear;
-anything else is suspicious.
+It rates each passage that a call could come from (core/judging/evidence.py): does the passage give orders to the
+machine that reads it? The highest rating is added to the facts of the call, with weights from `judge.json`. The facts
+say whether the call comes from such an order, and what the user asked for. Below the preset's threshold the call is
+clear; anything else is suspicious.
 
-A whole text is another question, and the encoder has another number for it: does the passage carry a request that is
-foreign to it? No facts come to that one.
+For a whole text the encoder has a second rating: does a passage carry a request that is foreign to it? No facts count.
 
-1. Described.  `judge.json` is the one that this version was made with, and everything in it is in order.
-2. Loaded.     The encoder and its tokenizer have the hashes that stand there, and answer as they should. Once for the
-               process, at the first question; again in a forked child, where the parent's locks mean nothing.
-3. Asked.      In a lane of one thread: one core, whoever asks. No answer in time is no answer.
+1. Described.  `judge.json` has the hash that this version was made with, and its content is valid.
+2. Loaded.     The encoder and its tokenizer have the hashes in `judge.json`, and give valid answers. Loaded once per
+               process, with the first question, and again in a forked child, where a parent's lock may stay closed.
+3. Asked.      In a worker pool of one thread, so on one core. A late answer is no answer.
 
-Whatever goes wrong is an error where somebody named this judge in the configuration, and silence afterwards: a model
-that is not whole clears nobody.
+A failure is an error at the start if the configuration names this judge. Later it is silence: a damaged model clears no
+call.
 """
 
 from __future__ import annotations
@@ -54,18 +53,18 @@ PACKAGES = ("onnxruntime", "tokenizers")
 INSTALL = "pip install 'lockgate[embedded]'"
 _REINSTALL = f"install it again: pip install --force-reinstall --no-deps lockgate; its packages: {INSTALL}"
 
-# Beyond these a number says no more than that somebody is sure, and no passage weighs more than any other that is.
+# Logits are cut here: a single very sure passage must not outweigh everything else.
 _SUREST = 8.0
 _SCALE = 4.0
-# Windows overlap by this share, some forty tokens, so that no sentence of ordinary length is cut in all of them.
+# Windows overlap by a sixth, some forty tokens, so that an ordinary sentence is whole in at least one of them.
 _OVERLAP = 6
-# So many windows of one text are read, spread over all of it. A longer text is not read whole, and is not called safe.
+# At most so many windows of a text are read, spread over all of it. A text with more is never called safe.
 MAX_WINDOWS = 128
 _MAX_BYTES = 64 * 1024 * 1024
 _MAX_CHARACTERS = 1_000_000
 _MULTIPLE = 8
 
-# One core for everybody. Waiting counts against a question's deadline.
+# One core for all questions. Waiting counts against a question's deadline.
 _pool = WorkerPool(1, max_jobs=64)
 
 
@@ -80,12 +79,12 @@ class ModelFiles(NamedTuple):
 
 
 def shipped_files() -> ModelFiles:
-    """What came with this installation."""
+    """Return the model files of this installation."""
     return ModelFiles(Path(embedded.__file__).parent, embedded.PIN)
 
 
 class Preset(NamedTuple):
-    """Where the lines are drawn, on the scale of logits.
+    """The thresholds, as logits.
 
     A call below `clear_below` is clear. A text below `safe_below` is safe, and from `unsafe_from` on it is unsafe.
     """
@@ -96,7 +95,7 @@ class Preset(NamedTuple):
 
 
 class JudgeDescription(NamedTuple):
-    """What `judge.json` says: `files` are name, SHA-256 and size; what comes after them is for people."""
+    """The content of `judge.json`: `files` are name, SHA-256 and size; the fields after it are for people."""
 
     name: str
     made: str
@@ -115,13 +114,13 @@ def missing_packages() -> list[str]:
 
 
 def is_installed(files: ModelFiles | None = None) -> bool:
-    """Whether there is an embedded judge to ask: a look at names only, nothing is loaded or checked."""
+    """Return whether an embedded judge is installed; looks at names only, and loads nothing."""
     files = files or shipped_files()
     return bool(files.pin) and (files.folder / "judge.json").exists() and not missing_packages()
 
 
 def describe(files: ModelFiles | None = None) -> JudgeDescription:
-    """What is known about the model; InvalidConfig where there is none, or another than this version's."""
+    """Return the model's description; raise InvalidConfig if there is none, or it is not this version's."""
     files = files or shipped_files()
     if not files.pin:
         raise InvalidConfig(
@@ -138,7 +137,7 @@ def describe(files: ModelFiles | None = None) -> JudgeDescription:
 
 
 def verify(files: ModelFiles | None = None) -> JudgeDescription:
-    """The same, with its files and packages looked at: InvalidConfig unless all are there and none was altered."""
+    """Return the description; raise InvalidConfig unless all files and packages are present and unaltered."""
     files = files or shipped_files()
     found = describe(files)
     if absent := missing_packages():
@@ -149,7 +148,7 @@ def verify(files: ModelFiles | None = None) -> JudgeDescription:
 
 
 def _read(path: Path, wanted: str) -> bytes:
-    """The very bytes that were hashed are the ones that are used: what is on the disk may change in between."""
+    """Return the bytes that were hashed, so that a file changed later does not matter; raise InvalidConfig."""
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)
@@ -176,7 +175,7 @@ def _description_from_json(said: dict[str, Any]) -> JudgeDescription:
         raise ValueError("it does not have a weight for each name")
     presets = {name: Preset(*(_number(said["presets"][name][field]) for field in Preset._fields)) for name in PRESETS}
     lines = [presets[name] for name in PRESETS]
-    # From the most cautious to the least: a name that does not mean what it says is a trap.
+    # From the most cautious to the least: a preset must mean what its name says.
     if any(a.clear_below > b.clear_below for a, b in pairwise(lines)):
         raise ValueError("a more cautious preset clears more than the next one")
     if any(line.safe_below > line.unsafe_from for line in lines):
@@ -229,7 +228,7 @@ class WindowLogits(NamedTuple):
 
 
 class Encoder:
-    """The model and its tokenizer, checked and ready. Several threads may ask at once; each answer is by itself."""
+    """The model and its tokenizer, checked and ready. Several threads may ask at once."""
 
     def __init__(self, files: ModelFiles) -> None:
         self.about = describe(files)
@@ -241,22 +240,22 @@ class Encoder:
             self._room = self.about.tokens - 2
             self.rate_window(self.tokenize("ready?"))
         except Exception as error:
-            # The type alone: a library's words about a model that it cannot use name files and lines of its own.
+            # The type only: the library's message names files and lines of its own.
             raise InvalidConfig(
                 f"the embedded judge's model cannot be used: {type(error).__name__}", hint=_REINSTALL
             ) from error
 
     def _load(self, model: bytes, vocabulary: bytes) -> None:
-        # Here, and by name: nobody who does not ask this judge pays for them.
+        # Imported here, and by name: only users of this judge pay for it.
         runtime, tokenizers = import_module("onnxruntime"), import_module("tokenizers")
         self._numpy = import_module("numpy")
-        # Some builds of the runtime would tell their maker that it was used.
+        # Some builds of the runtime send telemetry.
         getattr(runtime, "disable_telemetry_events", int)()
         options = runtime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
-        # What it has to say it says in exceptions, and those are ours to report.
+        # Errors come as exceptions, which we report.
         options.log_severity_level = 4
-        # A twelfth less work, for a difference in the second place of a logit; it was measured with this.
+        # A twelfth less work, for a difference in the second decimal of a logit; the model was measured with it.
         options.add_session_config_entry("optimization.enable_gelu_approximation", "1")
         self._session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         if sorted(each.name for each in self._session.get_inputs()) != sorted(INPUTS):
@@ -264,7 +263,7 @@ class Encoder:
         self._tokenizer = tokenizers.Tokenizer.from_str(vocabulary.decode("utf-8"))
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        # A `[SEP]` that somebody wrote is four characters, not the end of what they wrote.
+        # A `[SEP]` in a text is four characters, not a separator.
         self._tokenizer.encode_special_tokens = True
         self._begin, self._end, self._pad = (self._special(name) for name in ("[CLS]", "[SEP]", "[PAD]"))
 
@@ -275,11 +274,11 @@ class Encoder:
         return number
 
     def tokenize(self, text: str) -> list[int]:
-        """Of plain text; more than a million characters are nobody's passage."""
+        """Return the tokens of a text, of its first million characters."""
         return list(self._tokenizer.encode(text[:_MAX_CHARACTERS], add_special_tokens=False).ids)
 
     def split_windows(self, passage: Sequence[int], most: int | None = None) -> tuple[list[Sequence[int]], bool]:
-        """The passage in windows, and whether they are all of it."""
+        """Return the passage in windows, and whether they cover all of it."""
         room = self._room
         if len(passage) <= room:
             return [passage], True
@@ -291,7 +290,7 @@ class Encoder:
         return [passage[at : at + room] for at in starts], True
 
     def rate_window(self, passage: Sequence[int]) -> WindowLogits:
-        """What it makes of one window. One at a time: in a batch, each would bear on the others' rounding."""
+        """Return the logits of one window. One at a time: in a batch, windows change each other's rounding."""
         ids = [self._begin, *passage, self._end]
         gap = -len(ids) % _MULTIPLE
         rows = (ids + [self._pad] * gap, [1] * len(ids) + [0] * gap)
@@ -300,14 +299,14 @@ class Encoder:
         if logits.shape != (1, len(WindowLogits._fields)) or logits.dtype.kind != "f":
             raise ValueError("an answer of another shape")
         seen = WindowLogits(*(float(logit) for logit in logits[0]))
-        # Both, whichever is asked for: a model that gives one such number is not the one that was measured.
+        # Both must be valid, whichever is used: else this is not the model that was measured.
         if not all(map(math.isfinite, seen)):
             raise ValueError("an answer that is no number")
         return seen
 
 
 class _EncoderCache:
-    """One encoder for the process and each folder it was asked for; what failed once is not tried again."""
+    """One encoder per process and folder; a failed one is not tried again."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -328,7 +327,7 @@ class _EncoderCache:
 
 
 _shared = _EncoderCache()
-# What a forked child inherits is neither used there, since one of its locks may be held for good, nor taken apart.
+# Caches inherited by a forked child: not used, because a lock may stay closed, and not freed.
 _inherited: list[_EncoderCache] = []
 
 
@@ -345,14 +344,14 @@ on_fork(_reset_encoders)
 
 
 class Score(NamedTuple):
-    """What the judge makes of a call: `logit` is compared with the preset's threshold, `order` is part of it."""
+    """The rating of a call: `logit` is compared with the preset's threshold, `order` is part of it."""
 
     logit: float
     order: float
 
 
 class TextReading(NamedTuple):
-    """A whole text: the highest `foreign` of its windows, how many were read, and whether they are all of it."""
+    """The rating of a text: its windows' highest `foreign`, how many were read, and whether that is all of it."""
 
     foreign: float
     windows: int
@@ -360,13 +359,13 @@ class TextReading(NamedTuple):
 
 
 class EmbeddedJudge:
-    """Tier 2 without a network. Never raises; what it cannot say is silence, which is one tier up.
+    """Tier 2 without a network. Never raises: a failure is silence, and the call goes one tier up.
 
-    Nothing is loaded before the first question; `verify` says beforehand whether there is something to load.
+    Nothing is loaded before the first question; `verify` checks beforehand whether loading can work.
     """
 
     reads_evidence = True
-    # Where questions wait for the encoder: adapters wait in the same line.
+    # Where questions wait for the encoder; adapters use the same pool.
     pool = _pool
 
     def __init__(self, *, preset: str = "balanced", timeout_s: float = 3.0, files: ModelFiles | None = None) -> None:
@@ -379,7 +378,7 @@ class EmbeddedJudge:
 
     @property
     def name(self) -> str:
-        """With the preset: the same model with another threshold is another judge."""
+        """The model's name with the preset: another threshold makes another judge."""
         if not self._name:
             try:
                 self._name = f"embedded/{describe(self._files).name}-{self.preset}"
@@ -394,9 +393,9 @@ class EmbeddedJudge:
         return verify(self._files)
 
     def score(self, evidence: Evidence, *, until: float = math.inf) -> Score:
-        """The call's number, here and now; TimeoutError when the clock has passed `until`."""
+        """Return the call's rating, computed in this thread; raise TimeoutError past `until`."""
         encoder = self._encoder()
-        # The highest counts; a call that comes from no such passage has the lowest number that there is.
+        # The highest rating counts; a call that comes from no passage gets the lowest.
         best = -_SUREST
         for window in evidence.windows:
             for piece in encoder.split_windows(encoder.tokenize(window))[0]:
@@ -411,7 +410,7 @@ class EmbeddedJudge:
         return Score(logit, best)
 
     def opine(self, inquiry: Inquiry) -> Opined:
-        """What it says of the case. From a coroutine use `opine_async`: this one cannot wait there."""
+        """Return the opinion of the case. From a coroutine use `opine_async`: this one cannot wait there."""
         if _is_on_event_loop():
             return Opined(Silent(NoAnswerReason.CALLED_IN_LOOP))
         try:
@@ -420,6 +419,7 @@ class EmbeddedJudge:
             return self._silent_after(error)
 
     async def opine_async(self, inquiry: Inquiry) -> Opined:
+        """Return the opinion of the case, from an event loop."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 outcome = await asyncio.wrap_future(self.pool.submit(self._work(inquiry)))
@@ -433,7 +433,7 @@ class EmbeddedJudge:
     def _judge(self, inquiry: Inquiry, until: float) -> Opined:
         evidence = inquiry.evidence
         if evidence is None or inquiry.stage is Stage.SUPERVISOR:
-            # It reads passages, and it cannot rule.
+            # It needs passages, and cannot judge as a supervisor.
             return Opined(Silent(NoAnswerReason.ODD_ANSWER))
         score = self.score(evidence, until=until)
         clear = score.logit < self._encoder().about.presets[self.preset].clear_below
@@ -441,7 +441,7 @@ class EmbeddedJudge:
         return Opined(Triage(suspicious=not clear))
 
     def read_text(self, text: str, *, until: float = math.inf, enough: float = math.inf) -> TextReading:
-        """Whether a whole text carries a request that is foreign to it; a window from `enough` on ends it."""
+        """Rate a whole text; stop at the first window that reaches `enough`."""
         encoder = self._encoder()
         flat = plain_text(text[:_MAX_CHARACTERS])
         pieces, whole = encoder.split_windows(encoder.tokenize(flat), most=MAX_WINDOWS)
@@ -455,16 +455,16 @@ class EmbeddedJudge:
         return TextReading(worst, len(pieces), whole)
 
     def rate_text(self, text: str, *, until: float = math.inf) -> tuple[Answer, bool]:
-        """The same as an endpoint's rating, and whether all of the text was read."""
+        """Return the rating of a text in an endpoint's form, and whether all of the text was read."""
         line = self._encoder().about.presets[self.preset]
         found = self.read_text(text, until=until, enough=line.unsafe_from)
         unsafe = found.foreign >= line.unsafe_from
         sure = 1.0 if unsafe else 0.5 if found.foreign >= line.safe_below else 0.0
-        # A public name, and older than the number.
+        # A public name from before there were two ratings.
         return Rating(unsafe, (("order", sure),)), found.whole
 
     def load_in_background(self) -> None:
-        """Load in the background; what goes wrong is found, and said, by the first question."""
+        """Load in the background; the first question reports a failure."""
         self.pool.submit(self._encoder)
 
     def _encoder(self) -> Encoder:
@@ -478,7 +478,7 @@ class EmbeddedJudge:
             if isinstance(error, Full)
             else NoAnswerReason.INTERNAL
         )
-        # Our own words about the model, of any other error the type alone: its words may quote what it was about.
+        # Our own messages are about the model; of any other error only the type, as its message may quote the text.
         said = error.message if isinstance(error, InvalidConfig) else type(error).__name__
         _log.warning("no opinion: judge=%s reason=%s error=%s", self.name, why.value, said)
         return Opined(Silent(why))

@@ -1,4 +1,4 @@
-"""A model as a judge: a case becomes its question, and the reply an opinion. Everything else is the client's work."""
+"""A model as a judge: turns a case into a question, and the model's reply into an opinion."""
 
 from __future__ import annotations
 
@@ -8,40 +8,29 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from secrets import token_hex
 from threading import BoundedSemaphore, Thread
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from lockgate.core.judging.judge_prompts import build_question, parse_opinion
 from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Question, Rating
 from lockgate.core.ruling.opinions import Silent
 from lockgate.gate.gate import Inquiry, Opined
-from lockgate.settings.key_files import is_key
 from lockgate.verifiers.client import Client, Provider
+from lockgate.verifiers.key_source import KeySource, is_instant, is_usable_key, key_or_blank
 
 _log = logging.getLogger("lockgate.verifier")
 
 
-class Keys(Protocol):
-    """Where the key is kept. A source with an attribute `instant` that is true answers from memory.
-
-    Any other may block, and is asked in a thread of its own, for a bounded time. No key: return an empty text or
-    raise. What is raised is not shown.
-    """
-
-    def key(self, tenant: str) -> str: ...
-
-
 class ModelJudge:
-    """Tier 2 or Tier 3, over a provider's model: the inquiry says which of the two is asked.
+    """Tier 2 or Tier 3 through a provider's model; the inquiry says which tier asks.
 
-    `client` keeps the deadline, so the tiers have a client each when theirs differ. A question has a nonce of its own
-    and is never asked again with the same one.
+    `client` keeps the deadline, so tiers with different deadlines have a client each. Every question has its own nonce.
     """
 
     def __init__(
         self,
         client: Client,
         provider: Provider,
-        keys: Keys,
+        keys: KeySource,
         *,
         tenant: str = "",
         key_needed: bool = True,
@@ -55,7 +44,7 @@ class ModelJudge:
         self._key_needed = key_needed
         self._key_timeout_s = key_timeout_s
         self._nonce = nonce
-        # A manager that hangs for good must not be asked by a thread more with every call.
+        # Limits the threads that a hanging key source can block.
         self._fetching = BoundedSemaphore(16)
 
     @property
@@ -66,7 +55,7 @@ class ModelJudge:
         return f"ModelJudge({self.name})"
 
     def opine(self, inquiry: Inquiry) -> Opined:
-        """What the model says of the case. From a coroutine use `opine_async`: this one cannot wait there."""
+        """Return the model's opinion of the case. From a coroutine use `opine_async`: this one cannot wait there."""
         if _is_on_event_loop():
             return Opined(Silent(NoAnswerReason.CALLED_IN_LOOP))
         try:
@@ -82,6 +71,7 @@ class ModelJudge:
             return self._silent_after(error)
 
     async def opine_async(self, inquiry: Inquiry) -> Opined:
+        """Return the model's opinion of the case, from an event loop."""
         try:
             key = self._key()
             if isinstance(key, Future):
@@ -107,37 +97,32 @@ class ModelJudge:
             case NoAnswer(why=why):
                 return Opined(Silent(why))
             case ProviderBlock():
-                # Silent like a model that declines to answer, and not unreadable: the same text would be refused
-                # again, and whoever wrote it must not get a second question of another form by tripping a filter.
+                # Silent, like a model that declines, and not unreadable: the same text would be refused again, and an
+                # attacker must not get a second question of another form by tripping a filter.
                 return Opined(Silent(NoAnswerReason.REFUSED))
             case Rating():
-                # An endpoint that rates texts was asked something it cannot answer; in plain words it cannot either.
+                # A rating endpoint cannot answer this question, in no form.
                 return Opined(Silent(NoAnswerReason.ODD_ANSWER))
 
     def _silent_after(self, error: Exception) -> Opined:
         why = NoAnswerReason.DEADLINE if isinstance(error, TimeoutError) else NoAnswerReason.INTERNAL
-        # The type alone: its words may quote what it was about.
+        # The type only: the message may quote the case.
         _log.warning("no opinion: judge=%s reason=%s error=%s", self.name, why.value, type(error).__name__)
         return Opined(Silent(why))
 
     def _key(self) -> str | Opined | Future[str]:
-        """The key, or the word that there is none, or a thread that fetches it."""
-        if getattr(self._keys, "instant", False) is True:
-            return _usable_key(_key_or_blank(self._keys, self._tenant), needed=self._key_needed)
+        """Return the key, a silent opinion if there is none, or the future of a thread that fetches it."""
+        if is_instant(self._keys):
+            return _usable_key(key_or_blank(self._keys, self._tenant), needed=self._key_needed)
         if not self._fetching.acquire(blocking=False):
             return Opined(Silent(NoAnswerReason.BUSY))
         future: Future[str] = Future()
-        # From here on nobody can cancel it: a caller that leaves does not stop the thread.
+        # Not cancellable from here on: a caller that leaves does not stop the thread.
         future.set_running_or_notify_cancel()
 
         def fetch() -> None:
-            key = " "
-            try:
-                key = _key_or_blank(self._keys, self._tenant)
-            except KeyboardInterrupt:  # in here it is nobody's but the source's
-                pass
-            finally:
-                self._fetching.release()
+            key = key_or_blank(self._keys, self._tenant)
+            self._fetching.release()
             future.set_result(key)
 
         try:
@@ -153,18 +138,8 @@ class _AskedQuestion(NamedTuple):
     nonce: str
 
 
-def _key_or_blank(keys: Keys, tenant: str) -> str:
-    try:
-        return keys.key(tenant)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # noqa: BLE001  # a manager's error may quote the key; a SystemExit of its own ends nobody
-        # No key has a blank in it: this is none, also where an empty one would do.
-        return " "
-
-
 def _usable_key(key: object, *, needed: bool) -> str | Opined:
-    if isinstance(key, str) and (is_key(key) or (key == "" and not needed)):
+    if isinstance(key, str) and is_usable_key(key, needed=needed):
         return key
     return Opined(Silent(NoAnswerReason.NO_KEY))
 
