@@ -6,12 +6,12 @@ LockgateError
 ├── InvalidPattern      a pattern the scanner's engine cannot take
 ├── InvalidTrace        a line of a trace that cannot be read
 ├── InvalidPayload      a request to assess that is not of the normalized shape
-├── InvalidRecord       what is not a record of the journal, or not the one spelling of it
-├── InvalidNote         what is not a signed note, checkpoint, key or proof, or does not hold
-├── JournalUnavailable  nothing can be recorded now
-│   ├── JournalUncosigned  it is recorded, and no witness has cosigned it yet
-│   └── JournalDamaged  what is stored is not what was stored
-├── SessionsUnavailable sessions can be neither read nor kept now
+├── InvalidRecord       bytes that are no record of the journal, or not its canonical form
+├── InvalidNote         a signed note, checkpoint, key or proof that is malformed or does not verify
+├── JournalUnavailable  the journal cannot record anything now
+│   ├── JournalUncosigned  the record is stored, but no witness has cosigned it yet
+│   └── JournalDamaged  the stored bytes have changed since they were written
+├── SessionsUnavailable the session store can be neither read nor written now
 └── InvalidConfig       a configuration that must not start
 """
 
@@ -21,7 +21,7 @@ from collections.abc import Iterable
 
 
 class LockgateError(Exception):
-    """What was wrong, lowercase and without a full stop, and what to do about it when we know."""
+    """The base of all errors: a `message`, lowercase and without a full stop, and a `hint` for the next step if known."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -61,19 +61,19 @@ class InvalidNote(LockgateError):
 
 
 class JournalUnavailable(LockgateError):
-    """What was not acknowledged may have been stored all the same."""
+    """The journal cannot be written; a record that was not acknowledged may have been stored all the same."""
 
 
 class JournalUncosigned(JournalUnavailable):
-    """What was recorded is stored, and no witness has cosigned it in time: it does not count yet."""
+    """The record is stored, but no witness has cosigned it in time: it does not count yet."""
 
 
 class JournalDamaged(JournalUnavailable):
-    """A person has to look."""
+    """The stored log is not the log that was written: a person has to look at it."""
 
 
 class SessionsUnavailable(LockgateError):
-    """What was not acknowledged may have been kept all the same."""
+    """The session store fails; a change that was not acknowledged may have been stored all the same."""
 
 
 class InvalidConfig(LockgateError):
@@ -81,10 +81,10 @@ class InvalidConfig(LockgateError):
 
 
 def printable(text: object, limit: int = 60) -> str:
-    """Somebody's text on one line of ours: cut short, and with nothing in it that a terminal would obey."""
+    """Return foreign text for one line of a message: cut short, and without anything that a terminal would obey."""
     plain = str(text)[: limit + 1]
     if not plain.isprintable():
-        # Line ends are most of what there is, and what the command shows as these signs elsewhere.
+        # Most of these characters are line ends and tabs, which the commands show as these escapes elsewhere too.
         plain = plain.replace("\n", r"\n").replace("\r", r"\r").replace("\t", r"\t")
         if not plain.isprintable():
             plain = "".join([ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in plain])
@@ -92,7 +92,7 @@ def printable(text: object, limit: int = 60) -> str:
 
 
 def quoted(text: object, limit: int = 60) -> str:
-    """User input for an error message: printable, in backticks."""
+    """Return user input for an error message: printable, in backticks."""
     return f"`{printable(text, limit)}`"
 
 

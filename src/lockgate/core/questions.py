@@ -1,4 +1,4 @@
-"""What is asked of a verifier, how it travels, and what came back: values only, whoever the verifier is."""
+"""The question to a verifier, the HTTP request that carries it, and the answer: values only, the same for all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Verdict = Literal["safe", "unsafe", "unclear"]
 
 
 class NoAnswerReason(StrEnum):
-    """Why there is no answer. A closed list: these are metric labels and header values, never anybody's text."""
+    """Why there is no answer. A closed list: these are metric labels and header values, never text from outside."""
 
     DEADLINE = "deadline"
     NETWORK = "network"
@@ -37,8 +37,8 @@ class NoAnswerReason(StrEnum):
 class Question(NamedTuple):
     """One question to a verifier.
 
-    A model is asked `system` and `user`, and its reply has to be one object of `schema` (None: plain text). An
-    endpoint that only rates texts is sent `text`. Everything here has been redacted: it leaves the process as it is.
+    A model gets `system` and `user`, and its reply has to be one object of `schema` (None: plain text). An endpoint
+    that only rates texts gets `text`. Everything here has been redacted: it leaves the process as it is.
     """
 
     system: str
@@ -49,7 +49,7 @@ class Question(NamedTuple):
 
 
 class HttpRequest(NamedTuple):
-    """A POST, complete. Never log it: the headers hold the key."""
+    """A complete POST. Never log it: the headers hold the key."""
 
     url: str
     headers: tuple[tuple[str, str], ...]
@@ -60,7 +60,7 @@ class HttpRequest(NamedTuple):
 
 
 class HttpReply(NamedTuple):
-    """What a server sent back within the caps; header names are in lower case."""
+    """A server's reply within the size limits; header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -68,7 +68,7 @@ class HttpReply(NamedTuple):
 
 
 class ModelText(NamedTuple):
-    """A model's own words, still to be parsed strictly."""
+    """A model's reply as text, still to be parsed strictly."""
 
     text: str
     tokens_in: int = 0
@@ -76,20 +76,20 @@ class ModelText(NamedTuple):
 
 
 class Rating(NamedTuple):
-    """A rating endpoint's opinion: its own flag, and a score from 0 to 1 per category."""
+    """A rating endpoint's answer: its own flag, and a score from 0 to 1 per category."""
 
     flagged: bool
     scores: tuple[tuple[str, float], ...]
 
 
 class ProviderBlock(NamedTuple):
-    """The provider's own filter refused the question because of what it says: a signal, not an outage."""
+    """The provider's own filter refused the question because of its content: a signal, not an outage."""
 
     category: str
 
 
 class NoAnswer(NamedTuple):
-    """`retry_after_s` is what a server asked for with a 429."""
+    """No verifier answered; `retry_after_s` is the delay that a server asked for with a 429."""
 
     why: NoAnswerReason
     retry_after_s: float | None = None

@@ -1,4 +1,4 @@
-"""The words of Lockgate as values: see the table in docs/explanation/architecture.md."""
+"""The values that all of Lockgate passes around; docs/explanation/architecture.md has the glossary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lockgate.core.errors import InvalidBlock, quoted
 
 
 class Trust(IntEnum):
-    """How far a piece of context is believed; a mixture takes the lowest."""
+    """How far a piece of context is trusted; a mixture takes the lowest trust of its parts."""
 
     UNTRUSTED = 0
     VETTED = 1
@@ -64,8 +64,8 @@ class Reason(StrEnum):
     JOURNAL_UNAVAILABLE = "journal-unavailable"
 
 
-# What a host calls the place a block came from, up to the first colon: `tool:read_inbox` is a `tool`.
-# The user's own trust is a setting; an agent's notes take the lowest trust of what it has read.
+# By the source of a block up to the first colon: `tool:read_inbox` is a `tool`.
+# The user's own trust is a setting; an agent's notes take the lowest trust of what the agent has read.
 DEFAULT_TRUST: Mapping[str, Trust] = {
     "system": Trust.TRUSTED,
     "goal": Trust.TRUSTED,
@@ -87,7 +87,7 @@ ENCODED_CONTENT_WARNING = (
 
 
 def default_trust(source: str, *, user_trust: Trust = Trust.TRUSTED) -> Trust:
-    """The trust of a source nobody has labelled; a source we do not know is untrusted."""
+    """Return the trust of a source for which the host names none; an unknown source is untrusted."""
     origin = source.partition(":")[0]
     return user_trust if origin == "user" else DEFAULT_TRUST.get(origin, Trust.UNTRUSTED)
 
@@ -119,7 +119,7 @@ class Block:
             raise InvalidBlock(f"untrusted block {quoted(self.id)} cannot be immutable", hint="leave mutable out")
 
     def may_override(self, other: Block) -> bool:
-        """Whether this block may replace what the other says; which came later does not matter."""
+        """Return whether this block may replace what the other says; which one came later does not matter."""
         return other.mutable and self.trust >= other.trust
 
 
@@ -159,7 +159,7 @@ class Ran(NamedTuple):
 
     `said` is `pass` or `escalate` for the rules, `clear`, `suspicious` or `unclear` for triage, an action or
     `unclear` for the supervisor. `cached` answers were paid for by an earlier call; a
-    cost of None is one nobody knows.
+    cost of None is unknown.
     """
 
     tier: int
@@ -174,7 +174,7 @@ class Ran(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Where a record of the journal is: enough to ask for its proof, and to notice if it is gone."""
+    """The place of a record in the journal: enough to ask for its proof, and to notice if it is gone."""
 
     origin: str
     index: int
@@ -207,20 +207,20 @@ class Decision(NamedTuple):
 
     @property
     def tiers(self) -> tuple[Ran, ...]:
-        """What each tier said, the rules first; their time is what the judges' leaves of the whole."""
+        """Return what each tier said, the rules first; the time of the rules is the whole time without the judges'."""
         judges_us = sum(ran.latency_us for ran in self.judged)
         said = "escalate" if self.judged or self.tier > 1 else "pass"
         return (Ran(1, said, "rules", max(0.0, self.latency_us - judges_us)), *self.judged)
 
     @property
     def cost_usd(self) -> float:
-        """What the judges cost, as far as their prices are known."""
+        """Return what the judges cost, as far as their prices are known."""
         return sum(ran.cost_usd or 0.0 for ran in self.judged)
 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """A block with what it was derived from; `cut` says why a branch stops early: `depth`, `cycle` or `missing`."""
+    """A block with the blocks it was derived from; `cut` says why a branch ends: `depth`, `cycle` or `missing`."""
 
     block: str
     parents: tuple[Lineage, ...] = ()
@@ -228,7 +228,7 @@ class Lineage:
 
 
 def build_lineage(block: str, parents_of: Mapping[str, Sequence[str]], *, depth: int = 16) -> Lineage:
-    """The tree of what a block was derived from, safe on cycles and on references that lead nowhere.
+    """Return the tree of the blocks that a block was derived from; cycles and unknown ids only end a branch.
 
     The size is bounded as well as the depth: a block that names the same two parents at each of sixteen levels
     would otherwise unfold into 65,536 branches.

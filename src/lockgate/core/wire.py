@@ -1,4 +1,4 @@
-"""The vocabulary as JSON-ready values: the one place that names the keys other programs read."""
+"""The vocabulary as JSON-ready values: the one place that names the JSON keys other programs read."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ SCHEMA = "lockgate/1"
 
 
 def decision_to_dict(decision: Decision) -> dict[str, object]:
+    """Return a decision as a JSON object."""
     return {
         "action": decision.action.value,
         "tier": decision.tier,
@@ -27,10 +28,12 @@ def decision_to_dict(decision: Decision) -> dict[str, object]:
 
 
 def receipt_to_dict(receipt: Receipt) -> dict[str, object]:
+    """Return a receipt as a JSON object."""
     return {"origin": receipt.origin, "index": receipt.index, "leaf_hash": receipt.leaf_hash.hex()}
 
 
 def tier_to_dict(ran: Ran) -> dict[str, object]:
+    """Return one tier's part of a decision as a JSON object."""
     return {
         "tier": ran.tier,
         "said": ran.said,
@@ -44,6 +47,7 @@ def tier_to_dict(ran: Ran) -> dict[str, object]:
 
 
 def finding_to_dict(finding: Finding) -> dict[str, object]:
+    """Return a finding as a JSON object."""
     return {
         "rule": finding.rule,
         "where": finding.where,
@@ -55,6 +59,7 @@ def finding_to_dict(finding: Finding) -> dict[str, object]:
 
 
 def origin_to_dict(origin: Origin) -> dict[str, object]:
+    """Return an origin as a JSON object."""
     return {
         "argument": origin.argument,
         "value": origin.value,
@@ -70,6 +75,7 @@ def origin_to_dict(origin: Origin) -> dict[str, object]:
 
 
 def block_to_dict(block: Block) -> dict[str, object]:
+    """Return a block as a JSON object."""
     return {
         "id": block.id,
         "content": block.content,
@@ -83,7 +89,7 @@ def block_to_dict(block: Block) -> dict[str, object]:
 
 
 def lineage_to_dict(lineage: Lineage) -> dict[str, object]:
-    """Safe to recurse: a lineage is at most as deep as whoever grew it allowed."""
+    """Return a lineage as nested objects; `build_lineage` bounds its depth, so recursion is safe."""
     return {
         "block": lineage.block,
         "parents": [lineage_to_dict(parent) for parent in lineage.parents],

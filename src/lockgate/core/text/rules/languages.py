@@ -22,7 +22,7 @@ def _rules_in(
         override_rule(
             id=f"override:{language.lower()}",
             pattern=override[0],
-            what=f"in {language}: ignore the previous instructions, take new ones, or be somebody else from now on",
+            what=f"in {language}: ignore the previous instructions, take new ones, or play another role from now on",
             why=f"models obey {language} as readily as English, and English word lists do not see it",
             hit=override[1],
             miss=override[2],
