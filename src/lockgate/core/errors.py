@@ -21,7 +21,7 @@ from collections.abc import Iterable
 
 
 class LockgateError(Exception):
-    """The base of all errors: a `message`, lowercase and without a full stop, and a `hint` for the next step if known."""
+    """The base of all errors: a `message`, lowercase and without a full stop, and a `hint` for the next step."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)

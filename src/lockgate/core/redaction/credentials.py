@@ -1,7 +1,7 @@
-"""Which stretches of a text are credentials: keys, tokens, passwords, cookies, private keys.
+"""The credentials in a text: keys, tokens, passwords, cookies, private keys.
 
-Every search jumps from one cheap mark (a prefix, a label, `://`) to the next and looks a bounded way around it, so the
-time is linear in the text whatever the text says.
+Every search jumps from one cheap mark (a prefix, a label, `://`) to the next and looks a bounded way around it, so an
+attacker cannot make the time more than linear.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from lockgate.core.text.confusables import is_wordlike
 
 
 def find_credentials(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
-    """Every credential in a text, overlaps included; `low` is the text with its ASCII letters in lower case.
+    """Yield every credential in a text, overlaps included; `low` is the text in lower case.
 
-    `marks` are those of MARKS that may be in it; for no other is it searched.
+    `marks` are those of MARKS that may be in the text; it is searched for no other.
     """
     yield from _find_private_keys(text, low, marks)
     yield from _find_keys(text, low, marks)
@@ -46,7 +46,7 @@ def _shape(prefix: str, alphabet: str, least: int, *, most: int | None = None) -
     return prefix, re.compile(f"{alphabet}{{{least},{'' if most is None else most}}}")
 
 
-# Prefixes that mean nothing else: no boundary is asked before them, so that a key glued to a word is found too.
+# Prefixes that mean nothing else: they need no word boundary, so a key glued to a word is found too.
 _PLAIN_SHAPES = (
     *(_shape(p, _URLSAFE, 16) for p in ("sk-proj-", "sk-ant-", "sk-or-v1-", "sk-svcacct-", "sk-admin-", "glpat-")),
     *(_shape(f"gh{kind}_", _WORD, 20) for kind in "pousr"),
@@ -69,8 +69,8 @@ _PLAIN_SHAPES = (
     *(_shape(p, _URLSAFE, 20) for p in ("lin_api_", "pscale_tkn_", "pscale_pw_", "lsv2_pt_", "lsv2_sk_", "sq0atp-")),
     *(_shape(p, _URLSAFE, 20) for p in ("glsa_", "glptt-", "gldt-", "glrt-", "glcbt-", "glsoat-", "figd_", "sbp_")),
 )
-# Prefixes short enough to end an ordinary word or begin one (`risk-…`, `sk-learn`): these need a boundary, and behind
-# it something that no word looks like.
+# Short prefixes also end or begin ordinary words (`risk-…`, `sk-learn`): these need a word boundary before them, and
+# behind them characters that no word has.
 _SHORT_SHAPES = (
     *(_shape(p, _URLSAFE, 16) for p in ("sk-", "rk-", "pk-", "key-", "xai-", "pplx-", "tvly-", "pypi-", "xapp-")),
     *(_shape(p, _WORD, 20) for p in ("hf_", "npm_", "gsk_", "r8_", "fw_", "ntn_", "secret_", "rubygems_", "glc_")),
@@ -110,7 +110,7 @@ def _find_keys(text: str, low: str, marks: frozenset[str]) -> Iterator[Sensitive
 
 def _is_keylike(body: str, *, strict: bool) -> bool:
     if not DIGIT.search(body) and len(body) < 40:
-        # Long random letters do come without a digit, now and then; words with hyphens always do.
+        # Long random letters come without a digit now and then; words with hyphens always do.
         return not strict and len(set(body)) > 8 and not is_wordlike(body[:64])
     if strict:
         return any(len(run) >= 10 and _is_mixed(run) for run in re.findall("[A-Za-z0-9]+", body))
@@ -139,9 +139,9 @@ _PUTTY_MARK, _PRIVATE_MARK = "private-lines:", "private key"
 
 
 def _find_private_keys(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
-    """Blocks between their lines, and what is left of one whose begin or end is missing.
+    """Yield private keys between their BEGIN and END lines, and the rest of a key that lost one of the lines.
 
-    Only what looks like base64 is taken: between two such lines an attacker could otherwise hide a page of orders.
+    Only base64 counts as a key: between two such lines an attacker could otherwise hide a page of orders.
     """
     # PuTTY's own format names the number of lines instead.
     at = low.find(_PUTTY_MARK) if _PUTTY_MARK in marks else -1
@@ -159,7 +159,7 @@ def _find_private_keys(text: str, low: str, marks: frozenset[str]) -> Iterator[S
     for number, (start, body) in enumerate(begins):
         if start < done:
             continue
-        # The next end is this one's, unless another key begins before it.
+        # The next END line belongs to this key, unless another key begins before it.
         nearest = bisect_left(ends, (body, 0))
         limit = min(body + MAX_KEY_CHARACTERS, begins[number + 1][0] if number + 1 < len(begins) else len(text))
         if nearest < len(ends) and ends[nearest][0] <= limit and not _is_prose(text[body : ends[nearest][0]]):
@@ -172,7 +172,7 @@ def _find_private_keys(text: str, low: str, marks: frozenset[str]) -> Iterator[S
         yield SensitiveSpan("private-key", start, done)
     done = 0
     for start, end in ends:
-        # Where the beginning was cut off, the lines before the end, back to the first that is not base64.
+        # The BEGIN line was cut off: the key is the lines before the END line, back to the first that is not base64.
         tail = text[max(done, start - MAX_KEY_CHARACTERS) : start][::-1]
         lines = _LINES_BACKWARDS.match(tail)
         yield SensitiveSpan("private-key", start - (len(lines[0].rstrip()) if lines else 0), end)
@@ -199,9 +199,9 @@ MAX_RUN_CHARACTERS = 65_536
 def find_runs(
     text: str, marks: frozenset[str], inside: Callable[[str], Iterator[SensitiveSpan]]
 ) -> Iterator[SensitiveSpan]:
-    """Generated keys of no known shape, bytes of media, and whatever `inside` finds in a run that decodes to text.
+    """Yield generated keys of no known shape, bytes of media, and what `inside` finds in a run that decodes to text.
 
-    A run that says something else is left alone: whoever is asked should see that it is there.
+    A run with other text stays: the verifier should see that it is there.
     """
     if _RUN_SHAPE not in marks:
         return
@@ -223,7 +223,7 @@ def find_runs(
     yield from _search_decoded(opened, inside)
 
 
-# Many short runs are looked into together: a look costs much more than the few characters in there.
+# Many short decoded runs are searched together: a search has a high fixed cost.
 _AT_ONCE = 4096
 
 
@@ -241,7 +241,7 @@ def _search_decoded(
 
 
 def find_generated_keys(text: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
-    """Only the generated keys of no known shape."""
+    """Yield only the generated keys of no known shape."""
     for match in _RUN.finditer(text) if _RUN_SHAPE in marks else ():
         yield from _generated_keys_in(match)
 
@@ -262,7 +262,7 @@ def _is_media(text: str, match: re.Match[str]) -> bool:
 
 
 def decode_run(run: str) -> str:
-    """What a run of base64 or hexadecimal says, when it says something in plain text."""
+    """Return the plain text that a run of base64 or hexadecimal decodes to; empty if it is none."""
     if not run.isascii():
         return ""
     digits = _HEX.fullmatch(run[: MAX_RUN_CHARACTERS * 2])
@@ -296,7 +296,7 @@ _HASH = re.compile("(?:0x)?(?:[0-9a-f]+|[0-9A-F]+)")
 
 
 def _is_random(run: str) -> bool:
-    """Whether a run looks generated: letters and digits mixed as nobody writes them, and no words among them.
+    """Return whether a run looks generated: letters and digits mixed as people never write them, without words.
 
     Hashes and UUIDs are hexadecimal in one case; names in code and paths are made of words, and change case and class
     only between them.
@@ -310,17 +310,17 @@ def _is_random(run: str) -> bool:
         changes = sum(map(classes.count, ("ul", "ud", "lu", "ld", "du", "dl")))
         if changes * 20 >= len(plain) * 7:
             return True
-    # One case and digits, or hardly a digit: whether there are words in it has to say. A date or a count is no key, and
-    # neither is the same thing over and over.
+    # One case and digits, or hardly a digit: words in it decide. A date, a count or a repetition of a few characters is
+    # no key.
     if (not digits and min(small, capital) < 4) or digits * 5 > len(plain) * 3 or len(set(plain[:256])) < 10:
         return False
     between = sum(map(classes.count, ("ud", "ld", "du", "dl")))
-    # Nobody goes from letters to digits and back so often without a sign in between.
+    # People do not change from letters to digits and back so often without a sign in between.
     return (between >= 6 and run.isalnum()) or _is_scrambled(run[:256], is_wordlike)
 
 
 def _is_scrambled(value: str, reads: Callable[[str], bool] = is_pronounceable) -> bool:
-    """Whether eight letters or more are no words, taken apart at capitals, digits and signs."""
+    """Return whether eight letters or more are no words, taken apart at capitals, digits and signs."""
     parts = HUMP.findall(value)
     letters = sum(map(len, parts))
     if letters < 8:
@@ -339,13 +339,13 @@ def _is_scrambled(value: str, reads: Callable[[str], bool] = is_pronounceable) -
 
 # --- values after a label
 
-# Whatever stands behind these is meant to be secret.
+# Any value behind these labels is a secret.
 _STRONG = (
     "passw(?:or)?d|passwort|passphrase|passcode|pwd|kennwort|contrase(?:ñ|n|n\u0303)a|senha|mot[ _-]de[ _-]passe|"
     "wachtwoord|hasło|[Пп]ароль|密码|密碼|パスワード|비밀번호|암호|client[_ -]?secret|secret[_ -]?(?:access[_ -]?)?key|"
     "(?<![a-z])(?:pass|pw)(?=[\"' ]{0,2}[:=])"
 )
-# These are words of every manual too: the value has to look like one.
+# Every manual has these words: the value behind them has to look like a secret.
 _WEAK = (
     "secret|token|api[_ -]?key|access[_ -]?key|private[_ -]?key|auth(?:entication|orization)?[_ -]?(?:key|code)|"
     "(?:account|master|signing|encryption|shared|storage|licen[cs]e|service|session|subscription|webhook)[_ -]?key|"
@@ -360,7 +360,7 @@ _NUMERIC = (
     r"(?:security|verification|confirmation|2fa|mfa)[ -]code)(?![a-z])"
 )
 _LABEL = re.compile(f"(?P<numeric>{_NUMERIC})|(?P<strong>{_STRONG})|(?P<weak>{_WEAK})")
-# How the labels above begin: these are searched for first.
+# The beginnings of the labels above, which are searched for first.
 _LABEL_MARKS = frozenset(
     """
     pass pwd pw kennwort contrase senha mot wachtwoord hasło пароль Пароль 密码 密碼 パスワード 비밀번호 암호
@@ -385,7 +385,7 @@ _QUOTED = re.compile(
     r"\"((?:[^\"\\\n]|\\.){1,1024}+)\"|'((?:[^'\\\n]|\\.){1,1024}+)'|"
     r"`([^`\n]{1,1024}+)`|“([^”\n]{1,1024}+)”|«([^»\n]{1,1024}+)»"
 )
-# Whether a value is one shows early; only then is it followed to its end.
+# The first characters tell whether a value is a secret; only then is it followed to its end.
 _BARE = re.compile(r"[^\s\"'`<>“”«»]{1,256}+")
 _REST_OF_IT = re.compile(r"[^\s\"'`<>“”«»]*+")
 _REST_OF_QUERY = re.compile(r"[^\s\"'`<>“”«»&#]*+")
@@ -396,7 +396,7 @@ _ORDINARY = frozenset(
     can will please see enter here above below reset forgot forgotten change changed new old wrong correct incorrect
     """.split()
 )
-# Code that fetches the value, and stand-ins: nothing is in there.
+# Code that fetches the value, and stand-ins: they hold no secret.
 _CODE = re.compile(
     r"[A-Za-z_][\w.]*[(\[].*|\$\{?[A-Za-z_]\w*\}?|\{\{?.*|<[^<>]{1,64}>?|%\(?[A-Za-z_]+\)?[sd]?%?|[*•.xX#_-]+|\(.*|\[.*",
     re.DOTALL,
@@ -405,7 +405,7 @@ _CODE = re.compile(
 
 def _find_labelled(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
     at = 0
-    # Values that overlap, one label inside the value of the last, would be judged over and over.
+    # Overlapping values, each label inside the value of the last one, would be judged over and over.
     left = SPARE_JUDGED + JUDGED_PER_CHARACTER * len(text)
     inherited = -1
     for number, place in enumerate(find_places(low, marks & _LABEL_MARKS)):
@@ -415,7 +415,7 @@ def _find_labelled(text: str, low: str, marks: frozenset[str]) -> Iterator[Sensi
         if match is None:
             continue
         if left < 0:
-            # Nothing but labels: what nobody has time to judge does not leave.
+            # Nothing but labels: the rest cannot be judged in time, so it does not leave.
             yield SensitiveSpan("secret", place, len(text))
             return
         at = match.end()
@@ -430,7 +430,7 @@ def _find_labelled(text: str, low: str, marks: frozenset[str]) -> Iterator[Sensi
             value = said.end()
             inner = _LABEL.match(low, value)
             if inner and not inner["numeric"] and _ASSIGNED.match(text, inner.end()):
-                # `key=token=…`: the inner label's value is looked at, and is no less secret for it.
+                # `key=token=…`: the inner label's value is judged, as strictly as the outer label demands.
                 at, inherited, left = value, value if strong else -1, left - _DEFERRED
                 continue
             left -= _judging_cost(text, value)
@@ -462,7 +462,7 @@ _STRETCH = re.compile(r"\S{0,256}+")
 
 
 def _judging_cost(text: str, value: int) -> int:
-    """How many characters judging a value takes: those up to the next blank, or to a quote that may be far away."""
+    """Return how many characters judging a value reads: up to the next blank, or to a quote that may be far away."""
     stretch = _STRETCH.match(text, value)
     size = stretch.end() - value if stretch else 0
     return max(size, 64) if text[value : value + 1] in _QUOTES else size
@@ -472,7 +472,7 @@ _QUOTES = frozenset("\"'`“«")
 _ASSIGNED = re.compile(r"[\w.-]{0,32}[\"']?[:=]")
 _IN_QUERY = re.compile(r"[?&][\w.%-]*$")
 _KEY_AFTER = re.compile(r"[ \t]{1,4}([A-Za-z0-9]{20,256})(?![\w/.-])")
-# Words drawn from a list, and none of those that sentences are made of.
+# A passphrase is made of words from a list, and of none that sentences are made of.
 _PASSPHRASE = re.compile(r"[a-z]{3,12}(?:[ -][a-z]{3,12}){3,8}(?![a-z])")
 _IN_SENTENCES = frozenset(
     """
@@ -489,7 +489,7 @@ _IN_SENTENCES = frozenset(
 
 
 def _passphrase_at(text: str, at: int) -> tuple[int, int] | None:
-    """Several words without quotes that are no sentence: "correct horse battery staple"."""
+    """Return the span of several words without quotes that are no sentence: "correct horse battery staple"."""
     match = _PASSPHRASE.match(text, at)
     words = re.split("[ -]", match[0]) if match else []
     count = next((n for n, word in enumerate(words) if word in _IN_SENTENCES), len(words))
@@ -497,7 +497,7 @@ def _passphrase_at(text: str, at: int) -> tuple[int, int] | None:
     return (at, at + len(" ".join(words[:count]))) if 4 <= count <= 8 else None
 
 
-# Commands that take a password behind `-p`, glued to it or not: the letter means something else to all others.
+# Commands that take a password behind `-p`, glued to it or not; to other commands the letter means something else.
 _GLUED = ("mysql", "mariadb", "sshpass", "7z", "mongo", "docker login")
 _SPACED = ("sshpass", "mongo", "docker login", "podman login", "helm registry login")
 _P_GLUED = re.compile(r"\s-p[\"']?([^\s\"']{3,128})")
@@ -547,12 +547,12 @@ _COMMAND_MARKS = frozenset[str]().union(*(words for words, _ in _COMMANDS))
 
 
 def _is_option(low: str, start: int) -> bool:
-    """Whether a label is part of an option of a command: `--api-token X`."""
+    """Return whether a label is part of an option of a command: `--api-token X`."""
     return re.search(r"(?<![a-z0-9-])--?[\w-]{0,24}$", low[max(0, start - 32) : start]) is not None
 
 
 def _value_at(text: str, at: int, *, strong: bool, query: bool) -> tuple[int, int] | None:
-    """The value that begins here, if it is one worth hiding."""
+    """Return the span of the value that begins here, if it is a secret."""
     if match := _QUOTED.match(text, at):
         group = match.lastindex or 1
         if _is_secret_value(match[group], strong=strong, quoted=True, alone=True):
@@ -580,13 +580,13 @@ def _value_at(text: str, at: int, *, strong: bool, query: bool) -> tuple[int, in
 
 
 def _is_placeholder(value: str) -> bool:
-    """Whether a value is a placeholder and nothing more: an imitation with something glued to it is not."""
+    """Return whether a value is one of our placeholders and nothing more; an imitation with a tail is not."""
     match = PLACEHOLDER.match(value)
     return match is not None and not value[match.end() :].strip(".,;:!?)}]&\\")
 
 
 def _value_in_sentence(text: str, at: int, *, strong: bool) -> tuple[int, int] | None:
-    """A value given in a sentence: "the password for the VPN is …"."""
+    """Return the span of a value given in a sentence: "the password for the VPN is …"."""
     if match := _QUOTED.match(text, at):
         group = match.lastindex or 1
         return match.span(group) if _is_secret_value(match[group], strong=strong, quoted=True, alone=True) else None
@@ -605,7 +605,7 @@ def _is_secret_value(value: str, *, strong: bool, quoted: bool, alone: bool) -> 
         return False
     words = plain.split()
     if strong:
-        # Eight words are an explanation, not a passphrase: what is removed is not seen, so it must be short.
+        # More than eight words are an explanation; and removed text is unseen, so it has to be short.
         if quoted:
             return len(words) <= 8 and not re.fullmatch(r"[*•.xX#_-]+|\$\{?\w+\}?|<[^<>]*>|\{\{.*\}\}", plain)
         return alone or _is_unusual(plain, 4)
@@ -613,7 +613,7 @@ def _is_secret_value(value: str, *, strong: bool, quoted: bool, alone: bool) -> 
 
 
 def _is_unusual(value: str, least: int) -> bool:
-    """Whether a value looks chosen to be hard to guess: digits among letters, or signs and capitals inside."""
+    """Return whether a value looks hard to guess: digits among letters, or signs and capitals inside."""
     if len(value) < least or (value.isdigit() and least > 5) or _CODE.fullmatch(value):
         return False
     if DIGIT.search(value):
@@ -677,7 +677,7 @@ def _find_header_values(text: str, low: str, marks: frozenset[str]) -> Iterator[
 
 
 def _is_authorization(match: re.Match[str], value: str) -> bool:
-    """Behind the name of a scheme stands a credential, whatever it looks like, unless a sentence goes on there."""
+    """Return whether the value behind `Authorization:` is a credential; after a scheme's name all but prose is one."""
     if _is_unusual(value, 8) or _is_scrambled(value[:64]):
         return True
     if match[1] is None or _CODE.fullmatch(value) or value.lower() in _ORDINARY:
@@ -703,10 +703,10 @@ def _find_url_credentials(text: str) -> Iterator[SensitiveSpan]:
             yield SensitiveSpan("url-credentials", *match.span(1))
 
 
-# All that is searched for above, in a text in lower case.
+# Everything the searches above start from, in a text in lower case.
 MARKS = _PREFIXES | _LABEL_MARKS | _COMMAND_MARKS | _P_COMMANDS | _AUTHORIZATION_MARKS
 MARKS |= {_JWT_MARK, _PUTTY_MARK, _PRIVATE_MARK, _P_MARK, _BASIC_MARK, _COOKIE_MARK}
 
 _TELEGRAM_SHAPE, _RUN_SHAPE = "a number, a colon and a key", "a run"
-# What the engine looks for before anything slower does.
+# Shapes that the engine looks for before any slower search.
 SHAPES = {_TELEGRAM_SHAPE: "[0-9]{8}:[a-z0-9_-]{35}", _RUN_SHAPE: "[a-z0-9+/_-]{15}"}

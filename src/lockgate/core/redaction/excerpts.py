@@ -1,4 +1,4 @@
-"""A text as a judge is shown it: without its secrets, cut around what matters, and measured as it is written."""
+"""A text as a judge sees it: without its secrets, cut around the findings, and measured as JSON writes it."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from lockgate.core.redaction import spans as sensitive
 from lockgate.core.redaction.redact import Redacted, redact
 from lockgate.core.text.confusables import INVISIBLE
 
-# What a line takes beside what it says: a nonce and a label.
+# What each line of a prompt takes beside its text: a nonce and a label.
 LINE_OVERHEAD = 48
-# Around a find at least so much is shown on both sides; of a longer find its two ends.
+# At least so much is shown on both sides of a finding; of a longer finding, its two ends.
 _LEAST_AROUND = 80
 _LONG_FIND = 600
 _MOST_PLACES = 256
-# A secret that begins so far before a window, or ends so far behind it, is still found.
+# A secret that begins this far before a window, or ends this far behind it, is still found.
 _MARGIN = 400
 _MAX_QUOTE = 160
-# Characters that Python calls printable and nobody sees: joiners, fillers, variation selectors, the blank of braille.
+# Invisible characters that Python calls printable: joiners, fillers, variation selectors, the blank of braille.
 UNSEEN = re.compile(f"[{INVISIBLE}\u2800\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 LONE_SURROGATE = sensitive.LONE_SURROGATE
 
 
 @lru_cache(maxsize=128)
 def remove_secrets(text: str) -> Redacted:
-    """The text without keys, tokens, passwords and private keys; a block is judged many times, so it is remembered."""
+    """Return the text without keys, tokens, passwords and private keys; cached, since a block is judged many times."""
     return redact(sensitive.replace_half_pairs(text), "secrets")
 
 
 def written_size(text: str) -> int:
-    """How many characters a text takes once it is written as a JSON string in which nothing is invisible."""
+    """Return how many characters a text takes as a JSON string in which nothing is invisible."""
     size = len(text) + text.count('"') + text.count("\\")
     if text.isascii() and text.isprintable():
         return size
@@ -44,7 +44,7 @@ def written_size(text: str) -> int:
 
 
 def remove_secrets_from_value(name: str, text: str) -> Redacted:
-    """A value without secrets: what stands behind `password` is one, whatever it looks like."""
+    """Return an argument's value without secrets; under a name like `password` any value is one."""
     plain = text.isprintable() and '"' not in text and "\\" not in text
     label = name.rpartition(".")[2].replace('"', "")
     before, after = (f'{label}: "', '"') if plain else (f"{label}: ", "")
@@ -55,24 +55,25 @@ def remove_secrets_from_value(name: str, text: str) -> Redacted:
 
 
 def as_json(text: str) -> str:
+    """Return the text as a JSON string."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def written_size_twice(text: str) -> int:
-    """The weight of a text that is written as JSON and then once more as a string in a prompt."""
+    """Return the size of a text that is written as JSON, and then once more as a string in a prompt."""
     return written_size(as_json(text))
 
 
 def estimate_need(text: str, room: int, weigh: Callable[[str], int]) -> int:
-    """What a text takes as a whole at most, or nearly: a placeholder may be longer than the secret it stands for."""
+    """Return about how much room the whole text takes; placeholders may be longer than the secrets they stand for."""
     return LINE_OVERHEAD + len(text) // 8 + (len(text) if len(text) > room else weigh(text))
 
 
 def quote(text: str, limit: int = _MAX_QUOTE) -> str:
-    """Somebody's words in a line of ours: a JSON string, so that everybody sees where they end."""
+    """Return foreign words for a line of a prompt: as a JSON string, which shows where they end."""
     clean = remove_secrets(text[: limit + 1]).text
     if len(text) > limit:
-        # The last word is cut in half, and could be half a secret that nobody recognises any more.
+        # The last word is cut in half, and could be half a secret that no pattern recognises any more.
         words = clean.rsplit(None, 1)
         clean = (words[0] if len(words) > 1 else clean[: limit // 2]) + " […]"
     return as_json(clean)
@@ -82,6 +83,8 @@ def quote(text: str, limit: int = _MAX_QUOTE) -> str:
 
 
 class ShownParts(NamedTuple):
+    """The pieces of a text that are shown; `whole` if they are all of it, `unread` if redaction may hide an order."""
+
     pieces: tuple[str, ...]
     whole: bool
     unread: bool = False
@@ -94,7 +97,10 @@ class ShownParts(NamedTuple):
 def cut_to_budget(
     text: str, places: Sequence[tuple[int, int]], budget: int, weigh: Callable[[str], int] = written_size
 ) -> ShownParts:
-    """The text without secrets, or its head, its tail and what stands around the places, the most telling first."""
+    """Return the text without secrets if it fits, else its head, its tail and the surroundings of the places.
+
+    Earlier places are shown first.
+    """
     if len(text) <= budget:
         clean = remove_secrets(text)
         if weigh(clean.text) + LINE_OVERHEAD <= budget:
@@ -108,13 +114,13 @@ def cut_to_budget(
             heavy = sum(weigh(piece) + LINE_OVERHEAD for piece in parts.pieces)
             if heavy <= budget:
                 return parts
-        # Characters that take many to write, or short secrets with longer placeholders: less, in proportion.
+        # Escaped characters, or placeholders longer than their secrets, take more room: show less, in proportion.
         size = min(size * budget // heavy, size - 1 - size // 16)
     return ShownParts((), False)
 
 
 def _parts_in_windows(text: str, windows: Iterable[tuple[int, int]]) -> ShownParts:
-    """What stands in the windows, without secrets: looked for a little further out than is shown."""
+    """Return what stands in the windows without secrets; they are looked for a little beyond the window."""
     pieces = []
     unread = False
     for start, end in windows:
@@ -127,7 +133,7 @@ def _parts_in_windows(text: str, windows: Iterable[tuple[int, int]]) -> ShownPar
 
 
 def _choose_windows(size: int, places: Sequence[tuple[int, int]], budget: int) -> list[tuple[int, int]]:
-    """Spans of at most `budget` characters together: both edges, and as much around each place as there is room for."""
+    """Return spans of at most `budget` characters together: both edges, and as much around each place as fits."""
     edge = max(1, min(400, budget // 8)) if places else budget // 2
     edges = [(0, min(edge, size)), (max(0, size - edge), size)]
     spans: dict[tuple[int, int], None] = {}
@@ -167,7 +173,7 @@ def _merge_windows(windows: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def share_budget(needs: Sequence[int], worth: Sequence[int], budget: int) -> list[int]:
-    """What each gets: all it needs where that is no more than its part by worth, and a part of the rest otherwise."""
+    """Return each one's share: all it needs if its part by worth allows that, else a part of the rest."""
     shares = [0] * len(needs)
     waiting = list(range(len(needs)))
     while waiting:

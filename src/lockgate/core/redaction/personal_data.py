@@ -1,7 +1,7 @@
-"""Which stretches of a text are personal data: addresses, and the numbers of persons, accounts and records.
+"""The personal data in a text: addresses, and the numbers of persons, accounts and records.
 
-Numbers are checked (Luhn, mod 97, check letters) where their makers gave them a check: a verifier that sees no order
-numbers, dates or hashes cannot judge anything. Every search is linear: it looks a bounded way around a cheap mark.
+Numbers with a check digit or letter (Luhn, mod 97) have to pass it: a verifier cannot judge a request from which order
+numbers, dates and hashes were removed. Every search is linear: it looks a bounded way around a cheap mark.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from lockgate.core.redaction.spans import DIGIT, SensitiveSpan, find_places, mar
 def find_personal_data(
     text: str, low: str, marks: frozenset[str], ruleset: str, *, joined: bool = False
 ) -> Iterator[SensitiveSpan]:
-    """Everything personal in a text, overlaps included; `joined` when its line breaks were taken out.
+    """Yield the personal data in a text, overlaps included; `joined` if its line breaks were taken out.
 
-    `marks` are those of MARKS that may be in it; for no other is it searched.
-    With the rule set `secrets` only numbers that are as good as a key: what a call sends something to stays.
+    `marks` are those of MARKS that may be in the text; it is searched for no other. The rule set `secrets` finds only
+    numbers that are as good as a key: addresses that a call sends something to stay.
     """
     places_to_send = ruleset != "secrets"
     if places_to_send:
@@ -42,7 +42,7 @@ _SPELLED_DOMAIN = re.compile(
     r"[\[({<] ?at ?[\])}>]\s{0,2}([\w-]{1,63}(?:\s{0,2}(?:\.|[\[({<] ?dot ?[\])}>])\s{0,2}[\w-]{1,63}){1,6})",
     re.IGNORECASE,
 )
-# In an address this `@` ends what `url-credentials` takes out, and the host behind it stays.
+# In a URL this `@` ends the user name and password, which are `url-credentials`; the host behind it stays.
 _USERINFO_BEFORE = re.compile(r"://(?:[^\s/?#@]{0,256}|[^\s/?#@:]{0,64}:(?![0-9]{1,5}/)[^\s@]{1,256})$")
 _SPELLED_MARKS = frozenset(f"{bracket}{space}at" for bracket in "[({<" for space in ("", " "))
 _SHARED_ADDRESSES = frozenset(["git", "hg", "svn"])
@@ -97,7 +97,7 @@ _IBAN_DIGITS = {ord(ch): str(i) for i, ch in enumerate("0123456789ABCDEFGHIJKLMN
 
 
 def _find_ibans(text: str, *, joined: bool) -> Iterator[SensitiveSpan]:
-    # Where lines were joined, a word of the next or the last one may stand right beside it.
+    # Where lines were joined, a word of a neighbouring line may stand right beside the number.
     at = 0
     left = mark_limit(text) // 2
     while match := (_JOINED_IBAN if joined else _IBAN).search(text, at):
@@ -117,7 +117,7 @@ def _find_ibans(text: str, *, joined: bool) -> Iterator[SensitiveSpan]:
 
 
 _CARD = re.compile(r"(?<![0-9])[0-9](?:[ \t.\u2013\n-]?+[0-9]){11,}+")
-# As it stands on the card, with anything else that people put between the groups.
+# The groups of digits that are on the card, with any separator that people put between them.
 _CARD_IN_GROUPS = re.compile(
     r"(?<![0-9])[2-6][0-9]{3}(?:([ \t]{2,3}|[ \t]?[_/,;:|+~\u2010-\u2015-][ \t]?|\.[ \t])"
     r"(?:[0-9]{4}\1[0-9]{4}\1[0-9]{4}|[0-9]{6}\1[0-9]{4,5}))(?![0-9])"
@@ -139,11 +139,11 @@ _SIZES_OF: tuple[tuple[int, ...], ...] = tuple(
 
 
 def _find_cards(text: str) -> Iterator[SensitiveSpan]:
-    """Card numbers, wherever in a row of digits and separators one begins and ends with a group of digits."""
+    """Yield card numbers; each begins and ends with a whole group of a row of digits and separators."""
     for row in _CARD.finditer(text):
         said = row[0]
         if said.isdigit():
-            # The commonest row is one number, and the longest are no cards.
+            # The commonest row is one number; rows of twenty digits or more are no cards.
             if len(said) < 20 and len(said) in _SIZES_OF[int(said[:4])] and is_luhn_valid(said):
                 yield SensitiveSpan("card", *row.span())
             continue
@@ -162,7 +162,7 @@ def _find_cards_in(said: str, at: int) -> Iterator[SensitiveSpan]:
     if len(spans) > _MOST_SMALL_GROUPS and len(spans) * 3 > len(said):
         return  # a table of digits
     digits = "".join([said[start:end] for start, end in spans])
-    # Sums up to each digit, for both ways of doubling every second one: any number in here is checked at once.
+    # The sums up to each digit, for both ways of doubling every second one, check any number in the row at once.
     sums: list[list[int]] = []
     firsts = list(accumulate([end - start for start, end in spans], initial=0))
     ends = {last: end for last, (_, end) in zip(firsts[1:], spans, strict=True)}
@@ -178,7 +178,7 @@ def _find_cards_in(said: str, at: int) -> Iterator[SensitiveSpan]:
             check = sums[last % 2]
             if (check[last] - check[first]) % 10 == 0:
                 spelled = said[start : ends[last]]
-                # Two lines are one number only when it is written in groups, as it stands on the card.
+                # A number on two lines counts only in the groups that are on the card.
                 if "\n" not in spelled or _ON_THE_CARD.fullmatch(spelled):
                     yield SensitiveSpan("card", at + start, at + ends[last])
                     done = last
@@ -186,7 +186,7 @@ def _find_cards_in(said: str, at: int) -> Iterator[SensitiveSpan]:
 
 
 def _luhn_sums(digits: str) -> list[list[int]]:
-    """Up to each digit, the sum in which every second one is doubled, from the first on or from the second on."""
+    """Return the running sums with every second digit doubled, from the first digit on and from the second on."""
     sums = []
     for doubled in (0, 1):
         values = list(digits)
@@ -200,7 +200,7 @@ _DOUBLED = str.maketrans("0123456789", "0246813579")
 
 
 def is_luhn_valid(digits: str) -> bool:
-    """The check of card numbers, and of some national numbers."""
+    """Return whether digits pass the check of card numbers and of some national numbers."""
     turned = digits[::-1]
     return sum(map(int, turned[::2])) % 10 == -sum(map(int, turned[1::2].translate(_DOUBLED))) % 10
 
@@ -235,10 +235,10 @@ def _always(_: str) -> bool:
 
 
 class _NumberFormats:
-    """Ways to write a number, each with its own check: one search finds where any of them begins.
+    """Several ways to write a number, each with its own check; one search finds where any of them begins.
 
-    A way may hold one group `s`, for the separator that it repeats. Letters of other scripts end a number: in Chinese
-    or Japanese nothing else would.
+    A way may hold one group `s` for the separator that it repeats. Letters of other scripts end a number, since Chinese
+    and Japanese have no spaces.
     """
 
     def __init__(self, edge: str, *ways: tuple[str, Callable[[str], bool]]) -> None:
@@ -249,7 +249,7 @@ class _NumberFormats:
         self._any = re.compile(f"{edge}(?:{either})", re.ASCII)
 
     def find_spans(self, text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-        # One search of a megabyte of digits would keep every other thread waiting.
+        # In steps: one search of a megabyte of digits would keep every other thread waiting.
         for border in range(start + _STEP, end + _STEP, _STEP):
             while start < border and (found := self._any.search(text, start, min(end, border + _LONGEST))):
                 start = found.start()
@@ -358,7 +358,7 @@ _LABELLED: tuple[tuple[str, frozenset[str], re.Pattern[str], int], ...] = (
     (
         "national-number",
         _word_set("social"),
-        # The word alone is said of many things; of nine digits only this.
+        # The word alone means many things; before nine digits it means only this.
         re.compile(
             r"(?<![a-z])social(?![a-z])(?:,| number| no\.?)?(?: is| was|:)?[ #]{1,2}([0-9]{9})(?![0-9])", re.IGNORECASE
         ),
@@ -371,7 +371,7 @@ def _find_numbers(text: str, low: str, marks: frozenset[str], ruleset: str) -> I
     for area in _DIGIT_AREA.finditer(text):
         first, last = area.span()
         start, end = max(0, first - 8), min(len(text), last + 4)
-        # Most are a year or a count.
+        # Most such areas are a year or a count.
         if last - first >= _NATIONAL_LEAST or text[first - 1 : first].isalpha():
             for span in _NATIONAL.find_spans(text, start, end):
                 yield SensitiveSpan("national-number", *span)
@@ -387,13 +387,13 @@ def _find_numbers(text: str, low: str, marks: frozenset[str], ruleset: str) -> I
                 yield SensitiveSpan(kind, *hit.span(1))
 
 
-# The least from the first digit of a number to its last, but for one of four digits right behind letters.
+# The shortest numbers, from the first digit to the last; right behind letters four digits are enough.
 _NATIONAL_LEAST, _PHONE_LEAST = 6, 8
-# A stretch with four digits or more close together; around it there is room for letters and signs.
+# A stretch with four digits or more close together; its surroundings may hold letters and signs.
 _DIGIT_AREA = re.compile("[0-9](?:[^0-9]{0,4}+[0-9]){3,}+")
 
 
-# --- what the rule sets for health and school records add
+# --- the additions of the rule sets for health and school records
 
 _DATE = (
     r"(?:[0-9]{1,4}[./ -][0-9]{1,2}[./ -][0-9]{1,4}|[0-9]{1,2}(?:st|nd|rd|th)?[ .-]{1,2}[A-Za-z]{3,9}[ .,-]{1,2}"
@@ -472,13 +472,13 @@ def _find_record_details(text: str, low: str, marks: frozenset[str], ruleset: st
                     yield SensitiveSpan("ip-address", *match.span())
 
 
-# All that is searched for above, in a text in lower case.
+# Everything the searches above start from, in a text in lower case.
 MARKS = _SPELLED_MARKS.union(
     *(words for _, words, _, _ in _LABELLED), *(words for rules in _RULESETS.values() for _, words, _ in rules)
 )
 
 _IBAN_SHAPE, _CARD_SHAPE = "letters and digits of an account", "digits of a card"
-# What the engine looks for before anything slower does; a sign between digits has up to three bytes.
+# Shapes that the engine looks for before any slower search; a sign between digits has up to three bytes.
 SHAPES = {
     _IBAN_SHAPE: "[a-z]{2}[ -]?[0-9]{2}(?:[ \\t.-]{0,2}[a-z0-9]){11}",
     _CARD_SHAPE: "[0-9](?:[^0-9]{0,5}[0-9]){11}",

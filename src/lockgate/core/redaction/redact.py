@@ -1,10 +1,10 @@
 """What may leave the process: a text without its secrets, and the parts of it that fit.
 
-1. Slices: a long text is read in overlapping parts, so that no step of the interpreter keeps other threads waiting.
+1. Slices: a long text is read in overlapping parts, so that no single step keeps other threads waiting.
 2. Readings: a slice as it is, with its codes decoded, with its characters folded, and with its wrapped lines joined.
-3. In each of them secrets are looked for; where one stands in a reading is traced back to where it stands in the text.
-4. Everything found is cut out of the text itself, and a placeholder says what kind of thing was there.
-5. What is removed is not seen by whoever is asked: where all of it together could be an order, the text is `unread`.
+3. Each reading is searched for secrets; the place of each is traced back to its place in the text.
+4. Each secret is cut out of the text itself, and a placeholder names its kind.
+5. The verifier does not see what is removed: if all of it together could be an order, the text is `unread`.
 6. Only then is a long text cut into excerpts, so that no border can leave half a secret behind.
 """
 
@@ -29,10 +29,10 @@ from lockgate.core.redaction.spans import DIGIT, HUMP, KINDS, SensitiveSpan, low
 from lockgate.core.text.confusables import BIDI, CONTROLS, INVISIBLE, LOOKALIKES, SPACES, is_wordlike
 from lockgate.core.text.pattern_set import PatternSet
 
-# `secrets` is for whoever judges a call: where something is sent to (addresses, phones, accounts) stays.
+# `secrets` is for judges of calls: the addresses, phones and accounts that something is sent to stay.
 RULESETS = ("default", "hipaa", "ferpa", "custom", "secrets")
 SLICE = 65_536
-# Percent inside percent inside JSON: further than this nobody reads by accident.
+# Percent inside percent inside JSON: no application decodes more often by accident.
 MAX_DECODINGS = 3
 MAX_CUSTOM_BYTES = 512
 # Digits on two lines are mostly two numbers.
@@ -51,8 +51,8 @@ class Cut(NamedTuple):
 class Redacted(NamedTuple):
     """A text that may leave; `removed` counts what was taken out by kind.
 
-    `unread` says that what went could be an order, whole or in pieces: words in quotes after `password=` are nobody's
-    password, and a long token may be anything. Whoever reads only this text has not read everything.
+    `unread` says that the removed parts could hold an order: quoted words after `password=` may be a sentence, and a
+    long token may be anything. A verifier that reads only this text has not read everything.
     """
 
     text: str
@@ -61,7 +61,7 @@ class Redacted(NamedTuple):
     unread: bool = False
 
     def redacted_span(self, start: int, end: int) -> tuple[int, int]:
-        """Where a span of the original stands now; one that touches a placeholder takes it in."""
+        """Return where a span of the original stands now; a span that touches a placeholder includes it."""
         first, last = self._redacted_offset(start, after=False), self._redacted_offset(end, after=True)
         return first, max(first, last)
 
@@ -76,16 +76,16 @@ class Redacted(NamedTuple):
 
 
 class Excerpts(NamedTuple):
-    """Parts of a redacted text in their order; `whole` when that is all of it."""
+    """Parts of a redacted text in their order; `whole` if they are all of it."""
 
     pieces: tuple[str, ...]
     whole: bool
 
 
 def redact(text: str, ruleset: str = "default", custom: Sequence[str] = ()) -> Redacted:
-    """The text with every secret and every piece of personal data replaced by what kind of thing it was.
+    """Return the text with a placeholder for every secret and every piece of personal data.
 
-    `custom` are an organisation's own patterns, in the dialect of the rules: InvalidPattern for one that is not.
+    `custom` are an organisation's own patterns, in the syntax of the rules; raise InvalidPattern for a bad one.
     """
     if ruleset not in RULESETS:
         raise ValueError("unknown rule set for redaction")
@@ -109,7 +109,7 @@ def redact(text: str, ruleset: str = "default", custom: Sequence[str] = ()) -> R
 
 
 class _Removal(NamedTuple):
-    """One stretch that goes, and what it says in each reading in which it was found."""
+    """A stretch to remove, and its text in each reading in which it was found."""
 
     start: int
     end: int
@@ -119,14 +119,14 @@ class _Removal(NamedTuple):
 
 # --- 1. slices
 
-# What begins this far before the end of a slice is found again, whole, in the next one; and so much is looked back.
+# Secrets that begin in the last _OVERLAP characters are found whole in the next slice, which looks _BEFORE back.
 _OVERLAP, _BEFORE = 8_192, 256
 _RUN_ON = re.compile("[A-Za-z0-9+/_=-]{0,65536}+")
 _RUN_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 
 
 def _find_removals(text: str, ruleset: str, custom: tuple[str, ...]) -> list[_Removal]:
-    """Everything that goes, in order, without overlaps."""
+    """Return the stretches to remove, in order, without overlaps."""
     final: list[_Removal] = []
     found: list[_Removal] = []
     start = settled = 0
@@ -138,7 +138,7 @@ def _find_removals(text: str, ruleset: str, custom: tuple[str, ...]) -> list[_Re
         for hit in _removals_in_slice(text[start:end], ruleset, custom):
             hit = hit._replace(start=hit.start + start, end=hit.end + start)
             if start and hit.start < start + _BEFORE and hit.end <= settled:
-                continue  # at a border numbers look shorter than they are; what stands here was found before
+                continue  # cut at the border; the slice before has found it whole
             if not last and hit.end > end - _OVERLAP // 2:
                 if hit.end - hit.start < SLICE // 2 - _OVERLAP:
                     following = min(following, hit.start)
@@ -151,7 +151,7 @@ def _find_removals(text: str, ruleset: str, custom: tuple[str, ...]) -> list[_Re
             return final + _merge_removals(found)
         settled = end - _OVERLAP // 2
         following = max(following, run_on) - _BEFORE
-        # Base64 that goes on decodes only from a fourth character on.
+        # Base64 decodes only from a multiple of four characters on.
         head = text[start:following]
         following -= (len(head) - len(head.rstrip(_RUN_CHARACTERS))) % 4
         found = _merge_removals(found)
@@ -169,11 +169,11 @@ def _end_of_run(text: str, at: int) -> int:
 def _removals_in_slice(text: str, ruleset: str, custom: tuple[str, ...]) -> Iterator[_Removal]:
     left = MAX_HITS + len(text) // 32
     for view in _readings_of(text):
-        # 3. Where it stands in a reading, and where that is in the text.
+        # 3. The place in the reading, traced back to the text.
         for hit in chain(_find_secrets(view.text, ruleset, joined=view.joined), _find_custom(view.text, custom)):
             left -= 1
             if left < 0:
-                # Nothing but secrets: what is left between them is not worth the time to find it.
+                # Nothing but secrets: finding the little text between them is not worth the time.
                 yield _Removal(0, len(text), hit.kind, frozenset([text[:MAX_SAID]]))
                 return
             start, end = view.origin_of(hit.start, hit.end)
@@ -182,14 +182,14 @@ def _removals_in_slice(text: str, ruleset: str, custom: tuple[str, ...]) -> Iter
                     continue
                 start, end = _trim_words(text, start, end)
                 if hit.kind == "token" and any(map(is_wordlike, text[start:end].split("\n"))):
-                    continue  # names in code, one below the other
+                    continue  # names in code, one below the other, not a key
             if start < end:
                 said = hit.said or view.text[hit.start : hit.end]
                 yield _Removal(start, end, hit.kind, frozenset([said[:MAX_SAID]]))
 
 
 def _merge_removals(removals: list[_Removal]) -> list[_Removal]:
-    """Those that overlap become one, under the name of the most telling kind among them."""
+    """Return the removals with overlapping ones made one, of the most specific kind among them."""
     merged: list[_Removal] = []
     for each in sorted(removals, key=itemgetter(0, 1)):
         if merged and each.start < merged[-1].end:
@@ -210,7 +210,7 @@ def _find_secrets(text: str, ruleset: str, *, joined: bool) -> Iterator[Sensitiv
 
 
 def _find_secrets_in_run(said: str, ruleset: str) -> Iterator[SensitiveSpan]:
-    """What a decoded run holds; what is encoded in it once more stays encoded."""
+    """Yield the secrets in a decoded run; a run encoded once more within it is not decoded."""
     low = lowercase_same_length(said)
     marks = _MARKS.find_in(low)
     yield from find_credentials(said, low, marks)
@@ -219,20 +219,20 @@ def _find_secrets_in_run(said: str, ruleset: str) -> Iterator[SensitiveSpan]:
 
 
 def make_ready() -> None:
-    """Get what makes redaction quick ready now, which a process that redacts little never needs."""
+    """Compile the pattern set now; a process that redacts little never needs it."""
     _MARKS.make_ready()
 
 
 _MARKS = PatternSet(_credentials.MARKS | _personal.MARKS, {**_credentials.SHAPES, **_personal.SHAPES})
 
 
-# --- 5. what nobody reads
+# --- 5. what no verifier reads
 
 # Four words are an order ("wipe the audit trail"), in one value or one word in each of four.
 MAX_WORDS = 3
-# Names and a company's domain are words too, and a letter has a sender and some who get it.
+# Names and domains in addresses are words too, and a letter has a sender and several recipients.
 MAX_NAMES = 7
-# Keys of known makers are this long at most; what else is longer could be anything, encoded.
+# Keys of known providers are this long at most; anything longer could be encoded text.
 MAX_UNREADABLE, MAX_UNREADABLE_KEY, MAX_UNREADABLE_IN_ALL = 128, 200, 512
 MAX_REMOVALS = 32
 MAX_SAID = 4096
@@ -241,7 +241,7 @@ _ONLY_DIGITS = frozenset({"card", "phone", "ip-address"})
 
 
 def _may_hide_order(removed: Sequence[_Removal]) -> bool:
-    """Whether what is removed, all of it together, could hold an order, and not only secrets."""
+    """Return whether all removed parts together could hold an order, and not only secrets."""
     if len(removed) > MAX_REMOVALS:
         return True
     words = unreadable = 0
@@ -262,9 +262,9 @@ def _may_hide_order(removed: Sequence[_Removal]) -> bool:
 
 
 def _readable_parts(kind: str, said: str) -> Iterator[str]:
-    """What a removed value is made of, for a signed token what its parts say beside the usual claims."""
+    """Yield the parts of a removed value; of a signed token, what its parts say beside the usual claims."""
     if kind != "jwt":
-        # What a maker puts in front of his keys are words of his.
+        # The provider's prefix of a key is no part of an order.
         yield _MAKER.sub("", said) if kind == "api-key" else said
         return
     for part in said.split("."):
@@ -285,13 +285,13 @@ _DIGITS_AS_LETTERS = str.maketrans("013457@$", "oieastas")
 
 
 def _words_in(said: str) -> list[str]:
-    """The words that a removed value may be made of; none when it reads as if it were drawn at random."""
+    """Return the words that a removed value may be made of; none if it looks random."""
     said = unicodedata.normalize("NFKC", _KEY_LINE.sub("", said))
     words = _SPACED_WORD.findall(said)
     if not said.isascii():
         unspaced = _UNSPACED.findall(said)
         words = max(words, unspaced, _FOREIGN_WORD.findall(said), key=len)
-    # Digits for letters: a hash has more of them than a word, and a short value may be anything.
+    # Digits in place of letters: a hash has more digits than a word, and a short value may be anything.
     digits = len(DIGIT.findall(said))
     for reading in (said, said.translate(_DIGITS_AS_LETTERS)):
         if digits * 3 <= len(said) or len(said) <= 12:
@@ -304,7 +304,7 @@ def _spelled_words(said: str) -> list[str]:
     letters = sum(map(len, parts))
     words = [part for part in parts if len(part) > 1]
     if letters > 7:
-        # Random letters change their case after one or two, most of them.
+        # Most random letters change their case after one or two.
         of_words, of_all = (3, 4) if letters > 20 else (2, 3)
         long = sum(len(part) for part in words if len(part) > 2)
         if long * of_all < letters * of_words or not is_wordlike(" ".join(words)):
@@ -316,8 +316,8 @@ def _spelled_words(said: str) -> list[str]:
 # --- 2. readings, and the way back from them
 
 
-# `size` characters at `at` of a reading stand for `start:end` of its parent's; in a run of codes of one length each
-# one stands for `step` of them, otherwise that is 0.
+# `size` characters at `at` of a reading stand for `start:end` of its parent. In a run of codes of equal length each
+# character stands for `step` of the parent's; otherwise `step` is 0.
 _Edit = tuple[int, int, int, int, int]
 
 
@@ -333,7 +333,7 @@ class _TracedReading:
         self._edits: list[_Edit] = []
 
     def origin_of(self, start: int, end: int) -> tuple[int, int]:
-        """The span of the original text that this span was read from."""
+        """Return the span of the original text that this span was read from."""
         view: _TracedReading | None = self
         while view is not None:
             if view._edits:
@@ -353,7 +353,7 @@ class _TracedReading:
         return end if last else start
 
     def edit(self, matches: Iterable[re.Match[str]], said: Callable[[re.Match[str]], str]) -> _TracedReading:
-        """The reading in which every one of these matches in it says something else; this one when none does."""
+        """Return a reading with each match replaced by what it says; this reading if nothing changes."""
         view = _TracedReading("", self)
         edits = view._edits
         pieces: list[str] = []
@@ -374,12 +374,12 @@ class _TracedReading:
         return view
 
     def replace_characters(self, table: dict[int, str]) -> _TracedReading:
-        """The reading in which single characters stand for others, one for one."""
+        """Return a reading with single characters replaced one for one."""
         return _TracedReading(self.text.translate(table), self) if table else self
 
 
-# One code at a time, so that a secret in a text that is nothing but codes can be cut out of it; or a run of codes that
-# are equally long and stand for one character each.
+# One code at a time, so that a secret can be cut out of a text that is nothing but codes; or a run of codes of equal
+# length that stand for one character each.
 _BYTES = r"{0}(?:[0-7]{1}|[CcDd]{1}{0}[89ABab]{1}|[Ee]{1}(?:{0}[89ABab]{1}){{2}}|[Ff][0-7](?:{0}[89ABab]{1}){{3}})"
 _HEX = "[0-9A-Fa-f]"
 _RUNS = (
@@ -405,7 +405,7 @@ _BLANKS = {"n": "\n", "r": "\n", "t": "\t"}
 
 
 def _find_codes(text: str) -> Iterator[re.Match[str]]:
-    """What `_CODES` finds in a text, looked for only where one may begin: elsewhere it costs fifty times as much."""
+    """Yield the matches of `_CODES`, tried only where a code may begin: trying everywhere is fifty times slower."""
     at = 0
     while begin := _CODE_BEGINS.search(text, at):
         match = _CODES.match(text, begin.start())
@@ -435,16 +435,16 @@ def _decode_quoted_printable(match: re.Match[str]) -> str:
     return "" if code.endswith("\n") else bytes.fromhex(code.replace("=", "")).decode("utf-8", "replace")
 
 
-# A line break with whatever a mail, a log or a source file puts around it; or one string joined to another.
+# A line break with what a mail, a log or a source file puts around it; or one string joined to another.
 _JOINED_STRINGS = re.compile(r"[\"'`] ?[+.&] ?[\"'`]")
 _WRAP = re.compile(
     r"(?=[\s\"'`\\])[ \t]{0,8}+(?:[\"'`][ \t]{0,4}+[+.&\\]?|\\)?[ \t]{0,4}+(?:\r?\n[ \t>|*#]{0,64}+)++"
     r"(?:[+.&]?[ \t]{0,4}[\"'`])?+"
-    # Short words are so common that they are looked for right here.
+    # Short words are so common that the pattern itself looks for them.
     r"(?P<word>(?=[A-Za-z]?[a-z]{1,3}[,.;:!?)]{0,2}(?:\s|\Z)))?"
     rf"|{_JOINED_STRINGS.pattern}"
 )
-# The most that it matches before a line break, and what stands right before one that it begins at.
+# The most that `_WRAP` matches before a line break, and the characters with which such a match may begin.
 _BEFORE_WRAP = 19
 _WRAP_BEGINS = frozenset(" \t\r\"'`\\+.&")
 _SPLIT_NUMBER = re.compile(r"[-\u2010-\u2013./()+][ \t\"'`\\]*(?:\r?\n|\\n)")
@@ -454,7 +454,7 @@ _WORD_BEFORE_REVERSED = re.compile(r"[,.;:!?)]{0,2}([a-z]{1,19}[A-Za-z]?)(?:[\s(
 
 
 def _find_wraps(text: str) -> Iterator[re.Match[str]]:
-    """What `_WRAP` finds in a text, looked for only around line breaks, unless it is full of them or joins strings."""
+    """Yield the matches of `_WRAP`, tried only around line breaks unless the text is full of them or joins strings."""
     if text.count("\n") > len(text) // 8 or _JOINED_STRINGS.search(text):
         yield from _WRAP.finditer(text)
         return
@@ -471,11 +471,11 @@ def _find_wraps(text: str) -> Iterator[re.Match[str]]:
 
 
 def _join_lines(match: re.Match[str]) -> str:
-    """Nothing, so that the lines are one; unless a plain word is next to the break, or the next line sets something."""
+    """Return what replaces a line break: nothing, or the break itself beside a plain word or before an assignment."""
     if match["word"] is not None:
         return "\n"
     text, (start, end) = match.string, match.span()
-    # Most often one character says that there is no word.
+    # Most often one character shows that there is no word.
     if text[end : end + 1].isalpha() and (after := _WORD_AFTER.match(text, end)) and _is_word(after[1]):
         return "\n"
     touching = text[start - 1 : start]
@@ -487,12 +487,12 @@ def _join_lines(match: re.Match[str]) -> str:
 
 
 def _is_word(letters: str) -> bool:
-    # The end of a key can be letters only; of so few that nothing can be said about them, little is left over.
+    # The end of a key can be letters only. Fewer than five are taken for a word: little of a key stays.
     return len(letters) < 5 or is_wordlike(letters)
 
 
 def _readings_of(text: str) -> Iterator[_TracedReading]:
-    """The readings of a text, each only when it differs from those before it."""
+    """Yield the readings of a text, each only if it differs from those before it."""
     plain = _TracedReading(text)
     yield plain
     codes = plain
@@ -522,7 +522,7 @@ _ZERO_WIDTH = frozenset(INVISIBLE + BIDI + CONTROLS)
 
 
 def _fold_characters(view: _TracedReading) -> _TracedReading:
-    """What the characters look like: styled ones and lookalikes as plain letters and digits, invisible ones gone."""
+    """Return a reading with plain letters and digits for lookalikes, and without invisible characters."""
     if view.text.isascii() and not any(ch in view.text for ch in CONTROLS):
         return view
     same: dict[int, str] = {}
@@ -535,7 +535,7 @@ def _fold_characters(view: _TracedReading) -> _TracedReading:
             same[ord(ch)] = plain
     view = view.replace_characters(same)
     if longer:
-        # Runs, so that a text of nothing but these costs one step for each run and not for each character.
+        # In runs, so that a text of nothing but these costs one step per run and not per character.
         gone = "".join(re.escape(ch) for ch, plain in longer.items() if not plain)
         wide = "".join(re.escape(ch) for ch, plain in longer.items() if plain)
         either = "|".join(part for part in (gone and f"[{gone}]+", wide and f"[{wide}]") if part)
@@ -554,7 +554,7 @@ def _plain_character(ch: str) -> str:
         return "\n"
     if ch in LOOKALIKES:
         return LOOKALIKES[ch]
-    # Marks, selectors, tags, and halves of surrogate pairs are not seen, or only on top of the letter before.
+    # Marks, selectors, tags and halves of surrogate pairs are invisible, or drawn on the letter before.
     category = unicodedata.category(ch)
     if category in ("Mn", "Me", "Cf", "Cs"):
         return ""
@@ -568,13 +568,13 @@ _WORD = re.compile(r"([A-Za-z]?[a-z]{1,19})[,.;:!?)]{0,2}")
 
 
 def _is_one_number(text: str, start: int, end: int, joined: str) -> bool:
-    """Whether digits on two lines are one number: by its groups, by a sign at a line's end, or if it stands alone."""
+    """Return whether digits on two lines are one number: by groups, by a sign at a line's end, or standing alone."""
     spelled = text[start:end]
     if _GROUPED.fullmatch(spelled) or _DASHED.fullmatch(joined):
         return True
     if _SPLIT_NUMBER.search(spelled) and not joined.isdigit():
         return True
-    # No column of numbers: what else stands on its first and its last line has no digit.
+    # Not a column of numbers: its first and its last line have no other digit.
     before = text[max(0, start - 200) : start].rpartition("\n")[2]
     after = text[end : end + 200].partition("\n")[0]
     return not DIGIT.search(before + after)
@@ -587,14 +587,14 @@ _DASHED = re.compile("[0-9]{3}-[0-9]{2}-[0-9]{4}|[0-9]{4}(?:-[0-9]{4}){3}")
 
 
 def _trim_words(text: str, start: int, end: int) -> tuple[int, int]:
-    """A secret found across lines, without the plain words that joining the lines glued to it."""
+    """Return the span of a secret across lines without the plain words that joining the lines glued to it."""
     head, brk, _ = text[start:end].partition("\n")
     if brk and (word := _WORD.fullmatch(head.strip())) and _is_word(word[1]):
         start += len(head) + 1
     head, brk, last = text[start:end].rpartition("\n")
     if brk and (word := _WORD.fullmatch(last.strip(" \t>|*#\"'+"))) and _is_word(word[1]):
         end = start + len(head)
-    # What is left on one line was found, or not found, there.
+    # A rest on one line counts only if the search of that line found it.
     return (start, end) if _BREAK.search(text, start, end) else (start, start)
 
 
@@ -611,7 +611,7 @@ class _CustomDatabases(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _compile_custom(patterns: tuple[str, ...]) -> _CustomDatabases:
-    # Only installations with patterns of their own load the engine for this.
+    # Only installations with their own patterns load the engine for this.
     import hyperscan
 
     from lockgate.core.text.scanner import check_pattern, encode
@@ -635,17 +635,17 @@ def _compile_custom(patterns: tuple[str, ...]) -> _CustomDatabases:
 
 
 def _find_custom(text: str, patterns: tuple[str, ...]) -> Iterator[SensitiveSpan]:
-    """Where an organisation's own patterns match, the longest match from each place on.
+    """Yield where an organisation's own patterns match, the longest match from each place on.
 
-    The engine is linear but reports only ends, so in front of each end it is asked again from every place: a pattern
-    of somebody else's making must not be run by an engine that backtracks.
+    The engine is linear but reports only ends, so each place before an end is tried as its start. A backtracking engine
+    would report starts, but a bad pattern could make it run for ever.
     """
     if not patterns or not text:
         return
     import hyperscan
 
     compiled = _compile_custom(patterns)
-    # One byte for half a surrogate pair, so that characters can be counted in the bytes.
+    # One byte for half a surrogate pair, so that byte offsets map to characters.
     data = text.encode("utf-8", "replace")
     ends = _match_ends(compiled.ends, data, hyperscan.Scratch(compiled.ends))
     if not ends:
@@ -669,7 +669,7 @@ def _find_custom(text: str, patterns: tuple[str, ...]) -> Iterator[SensitiveSpan
                     place = at - 1
             place += 1
         if at < end:
-            # Longer than is looked at: what can be said is where it ends.
+            # Longer than the window: only its end is known.
             yield SensitiveSpan(
                 "custom", offsets.character_at(max(at, end - MAX_CUSTOM_BYTES)), offsets.character_at(end)
             )
@@ -677,7 +677,7 @@ def _find_custom(text: str, patterns: tuple[str, ...]) -> Iterator[SensitiveSpan
 
 
 def _whole_character(data: bytes, end: int) -> int:
-    """The engine may only be shown whole characters."""
+    """Return the end moved back to a whole character: the engine accepts nothing else."""
     while end < len(data) and data[end] & 0xC0 == 0x80:
         end -= 1
     return end
@@ -697,7 +697,7 @@ def _contains_end(ends: list[int], end: int) -> bool:
 
 
 class _CharacterOffsets:
-    """Byte offsets as character offsets, asked for in rising order."""
+    """Converts byte offsets to character offsets; ask in rising order."""
 
     def __init__(self, text: str, data: bytes) -> None:
         self._same = len(text) == len(data)
@@ -718,9 +718,9 @@ class _CharacterOffsets:
 
 
 def cut_excerpts(redacted: Redacted, spans: Sequence[tuple[int, int]], *, budget: int = 8000) -> Excerpts:
-    """The whole text when it fits, else its head, its tail, and what stands around the spans.
+    """Return the whole text if it fits, else its head, its tail and the surroundings of the spans.
 
-    It takes what `redact` gave, so that nobody can cut a text that still has its secrets; `spans` are places in the
+    It takes the result of `redact`, so no caller can cut a text that still has its secrets. `spans` are places in the
     original. All pieces together have at most `budget` characters.
     """
     text = redacted.text
@@ -730,13 +730,13 @@ def cut_excerpts(redacted: Redacted, spans: Sequence[tuple[int, int]], *, budget
     windows = [(0, edge), (len(text) - edge, len(text))]
     left = budget - 2 * edge
     places = sorted({redacted.redacted_span(start, end) for start, end in spans})
-    # Decoys in front must not use everything up, so places are taken from both ends in turn.
+    # An attacker's decoys in front must not use up the budget, so places are taken from both ends in turn.
     turns = [places[i // 2] if i % 2 == 0 else places[-1 - i // 2] for i in range(len(places))]
     width = max(left // max(len(turns), 1), min(400, left))
     for start, end in turns:
         if left < width:
             break
-        # A find longer than its window shows its beginning.
+        # A finding longer than its window shows its beginning.
         begin = max(0, min((start + min(end, start + width) - width) // 2, len(text) - width))
         windows.append((begin, begin + width))
         left -= width

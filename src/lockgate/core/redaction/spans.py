@@ -1,4 +1,4 @@
-"""What counts as sensitive, and how the searches for it stay linear: from one mark in the text to the next."""
+"""Sensitive spans of a text, and the parts that all searches for them share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from lockgate.core.text.confusables import is_wordlike
 
-# The most telling first: where two overlap, the first names what was removed.
+# The most specific first: where two spans overlap, the earlier kind names the placeholder.
 KINDS = (
     "private-key",
     "api-key",
@@ -34,7 +34,7 @@ DIGIT = re.compile("[0-9]")
 
 
 class SensitiveSpan(NamedTuple):
-    """One stretch of a text that must not leave; `said` is what it says when that is not what it spells."""
+    """A stretch of a text that must not leave the process; `said` is its decoded text where it is encoded."""
 
     kind: str
     start: int
@@ -46,41 +46,41 @@ LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def replace_half_pairs(text: str) -> str:
-    """The text with a sign for every half of a surrogate pair, which has no bytes to be sent as; one for one."""
+    """Return the text with U+FFFD for every half of a surrogate pair, which cannot be sent as UTF-8."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        # In parts: one replacement after the other in a megabyte would keep every other thread waiting.
+        # In parts: replacing within a megabyte at once would keep every other thread waiting.
         parts = [text[i : i + 65_536] for i in range(0, len(text), 65_536)]
         return "".join([LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", part) for part in parts])
     return text
 
 
 def lowercase_same_length(text: str) -> str:
-    """The text in lower case, with as many characters: only one letter there is becomes two."""
+    """Return the text in lower case with as many characters as before; only `İ` would become two."""
     return text.replace("\u0130", "i").lower()
 
 
-# A word by its humps: `getUserId`, `HTTPServer`.
+# The parts of a name in code: `getUserId`, `HTTPServer`.
 HUMP = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-# What hardly a word has in it: five consonants in a row, a q without its u, a letter three times over.
+# What hardly any word has: five consonants in a row, a q without its u, a letter three times over.
 _UNSPOKEN = re.compile(
     r"[bcdfghjklmnpqrstvwxz]{5}|[aeiou]{4}|q(?!u)|[jvwz][bcdfgjkmpqtvwxz]|x[bdfgjkmqvwxz]|[bcdfghjklmnpqstvwxz]{2}[jqvxz]|(.)\1\1"
 )
 
 
 def is_pronounceable(letters: str) -> bool:
-    """Whether letters could be words, and not drawn at random: of sixteen random ones one row in a hundred could."""
+    """Return whether letters could be words; of rows of sixteen random letters, one in a hundred could."""
     return is_wordlike(letters) and _UNSPOKEN.search(letters.lower()) is None
 
 
 def mark_limit(text: str) -> int:
-    """More marks than this are no ordinary text: nobody has the time to look at each of them."""
+    """Return how many marks an ordinary text may have; looking at each of more would take too long."""
     return 64 + len(text) // 16
 
 
 def find_places(low: str, words: Iterable[str]) -> list[int]:
-    """Where any of some words begins, in order: a plain search for each is far faster than an alternation."""
+    """Return where any of the words begins, in order; one plain search each is far faster than an alternation."""
     found = set()
     for word in words:
         at = low.find(word)

@@ -14,7 +14,7 @@ from functools import cache
 from itertools import islice, pairwise
 
 # Lookalikes of a letter that Unicode's own compatibility mappings do not fold: Greek, Cyrillic, Armenian, Georgian,
-# Cherokee, Lisu, small capitals, letters with a stroke. Written as escapes: nobody could review them otherwise.
+# Cherokee, Lisu, small capitals, letters with a stroke. Written as escapes, since a reviewer cannot tell them apart.
 _LOOKALIKES = {
     "a": "\u0251\u03b1\u0430\u1d00\u237a\u0391\u0410\u13aa\ua4ee",
     "b": "\u0184\u0253\u0299\u03b2\u044c\u13cf\u0392\u0412\u13f4\ua4d0",
@@ -94,7 +94,7 @@ _PAIRS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class HiddenText:
-    """Text that somebody took care to hide: which way, what it says, and where it stands."""
+    """Text that its author hid: by which trick, what it says, and where it stands."""
 
     how: str
     text: str
@@ -104,29 +104,30 @@ class HiddenText:
 
 @cache
 def compile_pattern(source: str) -> re.Pattern[str]:
-    """Compiled at first use: a dozen classes of this size would be a tenth of the start-up time."""
+    """Return a pattern, compiled at first use: compiling them all would be a tenth of the start-up time."""
     return re.compile(source)
 
 
 @cache
 def compile_bytes_pattern(source: bytes) -> re.Pattern[bytes]:
+    """Return a pattern over bytes, compiled at first use."""
     return re.compile(source)
 
 
 def is_wordlike(text: str) -> bool:
-    """Whether the Latin letters of a text could be words; a sample decides."""
+    """Return whether the Latin letters of a text could be words; a sample decides."""
     words = re.findall("[a-z]{2,40}", text[:2000].lower())[:80]
     pairs = [word[i : i + 2] for word in words for i in range(len(word) - 1)]
     return len(pairs) >= 4 and 2 * sum(pair in _PAIRS for pair in pairs) >= len(pairs)
 
 
 def _drop_ascii(text: str) -> str:
-    """What in a text is not ASCII; the rest is dropped as bytes, of which a thousand cost as much as one search."""
+    """Return the characters of a text that are not ASCII; dropping the rest as bytes is faster than any search."""
     return text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass")
 
 
 def remove_invisible(text: str, gates: frozenset[str]) -> str:
-    """The text without its invisible characters, and with plain spaces for the unusual ones."""
+    """Return the text without its invisible characters, and with plain spaces for the unusual ones."""
     if text.isascii() and "invisible" not in gates:
         return text
     for ch in CONTROLS:
@@ -141,12 +142,12 @@ def remove_invisible(text: str, gates: frozenset[str]) -> str:
     return text
 
 
-# How much of a text one step of the interpreter may work on.
+# The most characters that one call into C may work on: other threads wait for the interpreter's lock meanwhile.
 SLICE = 65_536
 
 
 class _FoldTable(dict[int, str]):
-    """A character's code to the Latin text it is read as, worked out once per character."""
+    """Map a character's code to the Latin text that a reader sees in it; computed once per character."""
 
     def __missing__(self, code: int) -> str:
         ch = chr(code)
@@ -159,9 +160,9 @@ class _FoldTable(dict[int, str]):
             plain = "".join(LOOKALIKES.get(part, part) for part in parts if not unicodedata.combining(part))
         else:
             plain = ch
-        # What is not Latin stays what it is: nothing is gained by taking Hangul apart, or by eighteen letters for one.
+        # Other characters stay as they are: taking Hangul apart, or writing eighteen letters for one, gains nothing.
         said = plain if plain.isascii() and len(plain) <= 4 else ch
-        if len(self) > 40_000:  # a text with every character there is must not stay in memory for good
+        if len(self) > 40_000:  # an attacker's text with every character there is must not fill the memory for good
             self.clear()
         self[code] = said
         return said
@@ -171,9 +172,9 @@ _FOLD_TABLE = _FoldTable()
 
 
 def fold_to_latin(text: str, gates: frozenset[str]) -> str:
-    """The text with every character that resembles Latin letters replaced by them, and combining marks dropped.
+    """Return the text with Latin letters for their lookalikes, and without combining marks.
 
-    When alphabets only touch, the words where they do are folded and the others are left alone: they are Russian.
+    Where only the gate `mixed` fired, words that mix alphabets are folded and all others stay: they are Russian.
     """
     if text.isascii():
         return text
@@ -188,7 +189,7 @@ def fold_to_latin(text: str, gates: frozenset[str]) -> str:
 
 
 def _translate_slices(text: str) -> str:
-    # In slices, between which other threads have their turn: an event loop is waiting for the interpreter's lock.
+    # In slices: between two of them other threads, such as an event loop, get the interpreter's lock.
     return "".join([text[at : at + SLICE].translate(_FOLD_TABLE) for at in range(0, len(text), SLICE)])
 
 
@@ -221,7 +222,7 @@ _UNUSUAL = f"[{INVISIBLE}{BIDI}{SPACES}{_TAGS}{_SELECTORS}{_STYLED}{_MARKS}]"
 
 
 def gates_from_text(text: str) -> frozenset[str]:
-    """Which of the gates on characters a decoded text might open, which no pass of the scanner has seen yet."""
+    """Return the character gates that a decoded text might open; no pass of the scanner has seen this text yet."""
     if text.isascii():
         return frozenset()
     rest = _drop_ascii(text)
@@ -233,7 +234,7 @@ def gates_from_text(text: str) -> frozenset[str]:
 
 
 def find_hidden_text(text: str, gates: frozenset[str]) -> Iterator[HiddenText]:
-    """What is hidden in the characters of a text, for the gates that fired; ordinary typography is not."""
+    """Yield what the characters of a text hide, for the gates that fired; ordinary typography hides nothing."""
     if not text.isascii():
         for gate, find in _FINDERS.items():
             if gate in gates:
@@ -246,7 +247,7 @@ def _find_tags(text: str) -> Iterator[HiddenText]:
     runs = compile_pattern(f"[{_TAGS}]+").findall(text)
     if runs:
         start, end = text.index(runs[0]), text.rindex(runs[-1]) + len(runs[-1])
-        # One run per letter is a message laid over other text, one run per line is several messages.
+        # One run per letter is a message laid over other text; one run per line means several messages.
         for glue in ("",) if len(runs) == 1 else ("", " "):
             codes = glue.join(runs).encode("utf-32-le")[::4]
             yield HiddenText("tags", codes.translate(None, bytes(range(32))).decode("ascii", "replace"), start, end)
@@ -259,7 +260,7 @@ def _find_selectors(text: str) -> Iterator[HiddenText]:
         return
     start, end = text.index(chosen[0]), text.rindex(chosen[-1]) + 1
     values = bytes(ord(ch) - 0xFE00 if ch < "\uff00" else ord(ch) - 0xE0100 + 16 for ch in chosen[:16_384])
-    # Three ways are in use: one byte per selector, the same counted from the supplement only, and one per half byte.
+    # Three codes are in use: one byte per selector, the same from the supplement only, and one selector per half byte.
     ways = [values, bytes(max(value - 16, 0) for value in values)]
     if max(values) < 16:
         ways.append(bytes(high << 4 | low for high, low in zip(values[::2], values[1::2], strict=False)))
@@ -267,13 +268,13 @@ def _find_selectors(text: str) -> Iterator[HiddenText]:
     yield HiddenText("selectors", max(texts, key=lambda said: sum(map(str.isalnum, said)) / len(said)), start, end)
 
 
-# Break opportunities stand before capitals and after signs, so between two small letters somebody split a word.
+# Honest break opportunities stand before capitals and after signs; between two small letters a word was split.
 _SPLIT_WORD = f"(?<=[A-Za-z])[{INVISIBLE}]{{1,64}}(?=[a-z])"
 _JOINERS, _SOFT_HYPHEN = "\u200c\u200d", "\u00ad"
 
 
 def _find_invisible(text: str) -> Iterator[HiddenText]:
-    # Soft hyphens and joiners have honest uses inside words; one letter between two hyphens, or two joiners, has not.
+    # Soft hyphens and joiners have honest uses inside words; one letter between two hyphens has none, nor two joiners.
     split, joined = [], []
     for match in islice(compile_pattern(_SPLIT_WORD).finditer(text), 256):
         kinds = match[0].replace(_SOFT_HYPHEN, "")
@@ -292,7 +293,7 @@ def _find_invisible(text: str) -> Iterator[HiddenText]:
 
 
 def _decode_bits(run: str, kinds: list[str]) -> str:
-    """What a run of two kinds of invisible characters says as bits, when it says something."""
+    """Return the text that a run of two kinds of invisible characters spells as bits; empty if it spells none."""
     for zero, one in (kinds, kinds[::-1]) if len(kinds) == 2 else ():
         bits = run[:65_536].replace(zero, "0").replace(one, "1")
         whole = bits[: len(bits) // 8 * 8]
@@ -304,18 +305,18 @@ def _decode_bits(run: str, kinds: list[str]) -> str:
 
 
 def _find_reordered(text: str) -> Iterator[HiddenText]:
-    # An override, or an embedding from right to left with nothing from right to left in it, shows a reader another
-    # text than the one that is there. At the start of a line it is a translation with words left in English.
+    # A right-to-left override or embedding around left-to-right text shows a reader another text than the model gets.
+    # At the start of a line it is honest: a translation with some words left in English.
     odd = compile_pattern("(?:\u202e|(?<=[^\n])[\u202b\u2067])([^\u0590-\u08ff\u202c\u2069\ufb1d-\ufdff\n]{2,400})")
     for match in islice(odd.finditer(text), 16):
         if sum(ch.isascii() and ch.isalpha() for ch in match[1][:16]) >= 3:
             yield HiddenText("bidi", remove_invisible(match[1], frozenset())[::-1], match.start(), match.end())
 
 
-# Phonetic letters are folded too, but they are evidence of nothing: dictionaries are full of them.
+# Phonetic letters are folded too, but prove nothing: dictionaries are full of them.
 _IS_FOREIGN = f"[{_FOREIGN}\u0250-\u02af]"
-# Inside a word, or a Cyrillic or Armenian one in front. A Greek letter at an end is a symbol, a Cyrillic ending on a
-# foreign name is grammar, and capitals are mixed up by accident in acronyms and part numbers.
+# A foreign letter inside a word, or a Cyrillic or Armenian one in front. A Greek letter at an end is a symbol, a
+# Cyrillic ending on a foreign name is grammar, and capitals get mixed by accident in acronyms and part numbers.
 _FOREIGN_INSIDE = f"[a-z][{_FOREIGN}]+[a-z]|[{_FOREIGN}][a-z]+[{_FOREIGN}]|^[\u0400-\u052f\u0531-\u0587][a-z]{{2}}"
 _WORD_BEFORE, _WORD_AFTER = f"[\\w{INVISIBLE}]{{0,40}}\\Z", f"[\\w{INVISIBLE}]{{0,40}}"
 _MAX_MIXED_WORDS, _MAX_TRIES = 64, 2048
@@ -323,15 +324,15 @@ _TOUCH = bytes(97 if chr(i).isalpha() else 63 if i == 63 else 32 for i in range(
 
 
 def _word_around(text: str, at: int) -> tuple[int, int]:
-    """The word around a place: at most 40 characters to each side, invisible characters included."""
+    """Return the word around a place: at most 40 characters to each side, invisible characters included."""
     head = compile_pattern(_WORD_BEFORE).search(text[max(0, at - 40) : at])
     tail = compile_pattern(_WORD_AFTER).match(text, at)
     return at - (len(head[0]) if head else 0), tail.end() if tail else at
 
 
 def _find_mixed_words(text: str) -> tuple[list[tuple[int, int]], bool]:
-    """Words in which a Latin letter touches one of another alphabet, and whether those are all."""
-    # One byte per character, so that plain searches find the places; accented letters are tried in vain.
+    """Return the words in which a Latin letter touches one of another alphabet, and whether those are all."""
+    # One byte per character, so that plain searches find the places; accented letters are candidates too, in vain.
     flat = text.encode("ascii", "replace").translate(_TOUCH)
     words: list[tuple[int, int]] = []
     before, after = flat.find(b"a?"), flat.find(b"?a")
@@ -350,7 +351,7 @@ def _find_mixed_words(text: str) -> tuple[list[tuple[int, int]], bool]:
 
 def _find_lookalikes(text: str) -> Iterator[HiddenText]:
     found = [(start, end) for start, end in _find_mixed_words(text)[0] if _is_disguised_latin(text[start:end])]
-    # In a text of another alphabet a word or two are slips of the keyboard.
+    # In a text of another alphabet one or two such words are typing errors.
     mostly_foreign = len(text) > 80 and text.encode("ascii", "replace").count(b"?") * 4 > len(text)
     if len(found) > (2 if mostly_foreign else 0):
         said = " ".join(text[start:end].translate(_FOLD_TABLE) for start, end in found)
@@ -358,7 +359,7 @@ def _find_lookalikes(text: str) -> Iterator[HiddenText]:
 
 
 def _is_disguised_latin(word: str) -> bool:
-    """Whether a word mixes alphabets so as to read as a Latin one."""
+    """Return whether a word mixes alphabets and reads as a Latin one."""
     latin = word.translate(_FOLD_TABLE)
     return (
         len(word) > 3
@@ -374,7 +375,7 @@ def _find_styled(text: str) -> Iterator[HiddenText]:
         for match in islice(compile_pattern(f"[{_STYLED}]{{2,64}}").finditer(text), 128)
     ]
     words = [(match.span(), word) for match, word in found if word.isascii() and word.isalpha()]
-    # Acronyms and symbols are set in such letters; two words side by side are not.
+    # Honest text sets acronyms and symbols in such letters, but not two words side by side.
     phrase = any(
         after[0] - before[1] <= 3 and len(first) > 2 and len(second) > 2
         for (before, first), (after, second) in pairwise(words)

@@ -1,7 +1,7 @@
 """Encoded text back to text: codes written in place, and runs of base64 or hexadecimal.
 
-Decode first, then judge what comes out: entropy is only a report. Every decoder is one pass of the interpreter's own,
-or counts what it does one by one, because the text may have been written to be slow.
+Decode first, then judge the result: entropy is only reported. An attacker may have written the text to be slow, so
+every decoder is one pass in C, or counts its steps.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def _decode_quoted_printable(text: str) -> tuple[str, bool]:
 
 
 def _decode_byte_codes(text: str, mark: bytes, code: bytes) -> str:
-    """A text with its codes for bytes replaced by what those bytes are in UTF-8."""
+    """Return a text with its codes for bytes replaced by what those bytes are in UTF-8."""
     raw = text.encode("utf-8", "surrogatepass").replace(b"\\", b"\\\\")
-    # As `\xNN` the interpreter decodes them in one pass, in a fiftieth of the time of a loop over the codes.
+    # Written as `\xNN`, Python decodes them in one pass: fifty times faster than a loop over the codes.
     if compile_bytes_pattern(code.replace(b"(?=", b"(?!")).search(raw):
         raw = b"".join([compile_bytes_pattern(code).sub(rb"\\x", piece) for piece in _split_between_codes(raw, mark)])
     else:
@@ -40,7 +40,7 @@ def _decode_byte_codes(text: str, mark: bytes, code: bytes) -> str:
 
 
 def _split_between_codes(raw: bytes, mark: bytes) -> Iterator[bytes]:
-    """In slices, between which other threads have their turn; none ends in the middle of a code of three bytes."""
+    """Yield slices, between which other threads get their turn; none ends in the middle of a code of three bytes."""
     at = 0
     while at < len(raw):
         end = at + SLICE
@@ -65,14 +65,14 @@ def _decode_escapes(text: str) -> tuple[str, bool]:
         braces = compile_pattern(r"\\u\{0{0,4}([0-9A-Fa-f]{1,5}|10[0-9A-Fa-f]{4})\}")
         text, count = braces.subn(lambda match: chr(int(match[1], 16)), text, count=most)
         whole = count < most
-    # Every backslash is made a literal one, and those of valid escapes are then taken back.
+    # Every backslash becomes a literal one first; those of valid escapes are then restored.
     if "\\" in text:
         long = ""
         if "000" in text:
-            # Of a style sheet's escapes those of six digits only: a shorter one may begin a name, as in `C:\\add`.
+            # Of a style sheet's escapes only those of six digits: a shorter one may begin a name, as in `C:\\add`.
             text = compile_pattern(r"\\0000([2-7][0-9A-Fa-f]) ?").sub(r"\\x\1", text)
             long = "|U000[0-3][0-9A-Fa-f]{4}" if "\\U000" in text else ""
-            # Characters that are not drawn stand in tables of characters too; several in a row say something.
+            # Tables of characters list invisible ones too, one by one; several in a row spell something.
             if long and compile_pattern(r"\\U000[Ee][0-9A-Fa-f]{4}(?:\\U000[Ee][0-9A-Fa-f]{4}){3}").search(text):
                 long += "|U000[Ee][0-9A-Fa-f]{4}"
         valid = compile_pattern(rf"\\\\(?=x[0-9A-Fa-f]{{2}}|u[0-9A-Fa-f]{{4}}|[01][0-7]{{2}}{long})")
@@ -80,7 +80,7 @@ def _decode_escapes(text: str) -> tuple[str, bool]:
     try:
         text.encode()
     except UnicodeEncodeError:
-        # Halves of characters: those that belong together are one, and the others none.
+        # Halves of surrogate pairs: two that belong together become one character, the others are replaced.
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text, whole
 
@@ -94,7 +94,7 @@ def _decode_entities(text: str) -> tuple[str, bool]:
         text = text.replace(name, plain)
     most = _step_limit(text)
     head, *parts = text.split("&")
-    # The same references come back with the same text behind them, most of all where nothing but references is left.
+    # The same reference often comes back with the same text behind it, above all in a text of references only.
     known: dict[str, str] = {}
     for part in parts:
         if part not in known:
@@ -103,7 +103,7 @@ def _decode_entities(text: str) -> tuple[str, bool]:
 
 
 def _decode_entity(part: str) -> str:
-    """The text after one ampersand, its reference replaced."""
+    """Return the text after one ampersand with its reference replaced."""
     match = compile_pattern(_ENTITY).match(part)
     if match is None:
         return "&" + part
@@ -118,7 +118,7 @@ def _decode_entity(part: str) -> str:
 
 
 def _step_limit(text: str) -> int:
-    """How often a decoder may do something that costs a microsecond; ordinary text stays far below."""
+    """Return how often a decoder may take a step that costs a microsecond; ordinary text stays far below."""
     return 512 + len(text) // 32
 
 
@@ -126,8 +126,8 @@ def _step_limit(text: str) -> int:
 class InlineCode:
     """One way of writing characters as codes.
 
-    `decode` gives the text and whether it got to the end; `mark` begins every code; `letter` is a code for plain ASCII:
-    ordinary encoders never write a letter as a code, so several in a row spell something that was not to be read.
+    `decode` returns the text and whether it got to the end; `mark` begins every code; `letter` is a code for plain
+    ASCII. Ordinary encoders never write a letter as a code, so several in a row spell something that its author hid.
     """
 
     name: str
@@ -136,23 +136,23 @@ class InlineCode:
     letter: str
 
     def is_left_in(self, text: str) -> bool:
-        """Whether there is a code for a letter; with one mark in front the search can jump from one to the next."""
+        """Return whether a code for a letter is in the text."""
         if self.mark not in text:
             return False
         return compile_pattern(self.letter.replace("{1,3}", "", 1)).search(text) is not None
 
     def find_spelled_words(self, text: str) -> Iterator[HiddenText]:
-        """Words of which every letter is a code."""
+        """Yield the words in which every letter is a code."""
         if not self.is_left_in(text):
             return
-        # The first code stands outside the group so that the search can jump from one mark to the next.
+        # The first code stands outside the group, so that the search can jump from one mark to the next.
         runs = list(islice(compile_pattern(f"{self.letter}(?:{self.letter}){{2,63}}").finditer(text), 64))
         if not runs:
             return
         start, end = runs[0].start(), runs[-1].end()
         words = [self.decode(run[0])[0] for run in runs]
         said = " ".join(words)
-        # In binary data a third of the codes happen to be letters, and they happen to spell nothing.
+        # In binary data a third of the codes are letters by chance, and they spell nothing.
         codes = text.count(self.mark, start, end) - text.count(self.mark * 2, start, end)
         mostly = sum(map(len, words)) * 10 >= codes * 7
         if mostly and sum(map(str.isalpha, said)) >= 8 and (is_wordlike(said) or len(runs) == 64):
@@ -183,7 +183,7 @@ CODES = (
 
 
 class EncodedRun(NamedTuple):
-    """Where a run stands; `broken` when it has line breaks or separators in it, `column` when every line is short."""
+    """The place of a run; `broken` if line breaks or separators are in it, `column` if every line is short."""
 
     start: int
     end: int
@@ -192,7 +192,7 @@ class EncodedRun(NamedTuple):
 
 
 class DecodedRun(NamedTuple):
-    """The bytes of a run and, if they are text, the text; `mostly` when most of the run is that text."""
+    """The bytes of a run and, if they are text, the text; `mostly` if most of the run is that text."""
 
     kind: str
     data: bytes
@@ -216,7 +216,7 @@ _HEX_PAIRS = rb"(?:(?:0x)?[0-9A-Fa-f]{2}(?:[ :-]|, ?)){8,2000}(?:0x)?[0-9A-Fa-f]
 
 
 def find_runs(flat: bytes, shortest: int, *, columns: bool, separated: bool) -> Iterator[EncodedRun]:
-    """Where runs of the base64 or hexadecimal alphabets stand, the lines of one run joined.
+    """Yield the places of runs of the base64 or hexadecimal alphabets, the lines of one run joined.
 
     `columns` asks for runs on short lines as well, `separated` for pairs of hexadecimal digits with something between.
     """
@@ -229,17 +229,17 @@ def find_runs(flat: bytes, shortest: int, *, columns: bool, separated: bool) -> 
         yield EncodedRun(at, end, end != single)
         at = mask.find(needle, end)
     yield from _find_columns(flat, mask, shortest) if columns else ()
-    # The mask says cheaply that there is none.
+    # The mask tells at low cost that there is none.
     pairs = flat.translate(_PAIR_MASK) if separated else b""
     if b"hhshhshhshhs" in pairs or b"xhhsshxhhss" in pairs or b"xhhshxhhs" in pairs:
-        # Only what is written with nothing else can hold nine pairs; a try at every place costs as much as the rest.
+        # Only a stretch of these characters can hold nine pairs; trying every place would double the cost.
         for at, end in _find_stretches(flat.translate(_PAIR_WRITTEN), _NINE_PAIRS):
             for match in compile_bytes_pattern(_HEX_PAIRS).finditer(flat, at, end):
                 yield EncodedRun(*match.span(), True)
 
 
 def _join_lines(flat: bytes, mask: bytes, at: int, end: int) -> tuple[int, int]:
-    """Where the run ends whose first line is `at:end`, and how long it is without what stands between its lines."""
+    """Return the end of the run with the first line `at:end`, and its length without what stands between its lines."""
     width = size = whole = end - at
     # All lines of one run have the same length, and only its last one may be shorter.
     while (
@@ -257,7 +257,7 @@ def _join_lines(flat: bytes, mask: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def _find_columns(flat: bytes, mask: bytes, shortest: int) -> Iterator[EncodedRun]:
-    """Runs on lines that are too short to be one by themselves."""
+    """Yield runs on lines that are too short to be a run by themselves."""
     match = compile_bytes_pattern(_TWO_LINES).search(flat)
     while match:
         end, after = match.start() - flat.startswith(b"\r", match.start() - 1), match.end()
@@ -267,13 +267,13 @@ def _find_columns(flat: bytes, mask: bytes, shortest: int) -> Iterator[EncodedRu
             stop, whole = _join_lines(flat, mask, end - width, end)
             if whole >= _SHORTEST_COLUMN:
                 yield EncodedRun(end - width, stop, True, True)
-            # If all of them are too few, so are the last ones of them.
+            # If all these lines together are too short, so are the last of them.
             after = max(stop, after)
         match = compile_bytes_pattern(_TWO_LINES).search(flat, after)
 
 
 def _find_stretches(mask: bytes, shortest: int) -> Iterator[tuple[int, int]]:
-    """Where a mask has so many marks in a row, or more."""
+    """Yield where a mask has at least so many marks in a row."""
     needle = b"x" * shortest
     at = mask.find(needle)
     while at >= 0:
@@ -302,11 +302,11 @@ _NINE_BYTES = b"h" * 18
 
 
 def decode_run(flat: bytes, run: EncodedRun, *, shaped: bool) -> DecodedRun:
-    """What a run decodes to; `shaped` when somewhere in the text there is one that has the shape of ASCII text."""
+    """Return what a run decodes to; `shaped` if the text has a run with the shape of ASCII text."""
     raw = flat[run.start : run.end]
     if run.broken:
         raw = raw.replace(b"0x", b"") if raw.startswith(b"0x") else raw
-        # What joins two strings may itself be of the alphabet: a plus sign.
+        # The sign that joins two strings may itself belong to the alphabet: a plus sign.
         raw = compile_bytes_pattern(_JOINED).sub(b"", raw) if any(quote in raw for quote in (b'"', b"'", b"`")) else raw
         raw = raw.replace(b"\\n", b"").replace(b"\\r", b"").translate(None, b" \t\r\n\"'>.,:\\")
         raw = raw.replace(b"-", b"") if raw[2:3] == b"-" else raw
@@ -314,14 +314,14 @@ def decode_run(flat: bytes, run: EncodedRun, *, shaped: bool) -> DecodedRun:
     data = binascii.unhexlify(digits[1]) if digits and len(digits[1]) % 2 == 0 else b""
     if said := text_from_bytes(data):
         return DecodedRun("hex", data, said)
-    # A digest, a path, a name or a sequence: base64 of so many bytes has letters of both cases.
+    # One case only: a digest, a path, a name or a sequence. Base64 of so many bytes has letters of both cases.
     if not shaped and (raw.islower() or raw.isupper()):
         return (_decode_glued(raw, b"") if run.broken else None) or DecodedRun("hex", data)
     plain = raw.translate(_URLSAFE)
     bits = _decode_base64(plain)
     if said := text_from_bytes(bits):
         return DecodedRun("base64", bits, said)
-    # A search for one digit after the other says in a tenth of the time that there are not so many.
+    # Searching the mask first is ten times faster when there are too few digits.
     if (
         shaped
         and raw.translate(_PAIR_MASK).find(_NINE_BYTES) >= 0
@@ -330,7 +330,7 @@ def decode_run(flat: bytes, run: EncodedRun, *, shaped: bool) -> DecodedRun:
         found = binascii.unhexlify(match[0])
         return DecodedRun("hex", found, text_from_bytes(found), len(match[0]) * 2 >= len(raw))
     if shaped and (match := compile_bytes_pattern(_BASE64_SHAPE).search(plain)):
-        # Something else is glued to the front of the run, or the text is a piece of something binary.
+        # Other characters are glued to the front of the run, or the text is a part of binary data.
         bits = _decode_base64(plain[match.start() % 4 :])
         said = b"\n".join(compile_bytes_pattern(rb"[\t\n\r -~]{8,}").findall(bits)).decode("ascii")
         return DecodedRun("base64", bits, said, len(said) * 2 >= len(bits))
@@ -339,9 +339,9 @@ def decode_run(flat: bytes, run: EncodedRun, *, shaped: bool) -> DecodedRun:
 
 
 def _decode_glued(raw: bytes, plain: bytes) -> DecodedRun | None:
-    """Text among lines that only look like its own: a rule or a name above it, the word below it.
+    """Return the text in a run that neighbouring lines joined by accident: a rule or a name above it, a word below.
 
-    It may be encoded once more, which has no shape; but it is long, and as much of it never comes by chance.
+    The text may be encoded once more and then has no shape. But so many printable bytes in a row never come by chance.
     """
     tries: list[tuple[str, bytes]] = []
     if raw.translate(_PAIR_MASK).find(b"h" * 2 * _LONG) >= 0:
@@ -364,7 +364,7 @@ COMPRESSED = {b"\x1f\x8b": "gzip", b"\x78\x01": "zlib", b"\x78\x9c": "zlib", b"\
 
 
 def decompress(found: DecodedRun, most: int) -> tuple[DecodedRun, bool]:
-    """The text in compressed data, at most so many bytes of it, and whether that was all."""
+    """Return the text in compressed data, at most so many bytes of it, and whether that was all."""
     import zlib
 
     stream = zlib.decompressobj(wbits=47)
@@ -377,7 +377,7 @@ def decompress(found: DecodedRun, most: int) -> tuple[DecodedRun, bool]:
 
 
 def text_from_bytes(data: bytes) -> str:
-    """The bytes as text, or nothing when they are not: one control character early on is enough to say so."""
+    """Return the bytes as text; empty if they are not: one control character early on is enough to tell."""
     if len(data) < 8:
         return ""
     if b"\0" in data:
@@ -395,7 +395,7 @@ def text_from_bytes(data: bytes) -> str:
     try:
         return data[:end].decode("utf-8") if end * 2 >= len(data) else ""
     except UnicodeDecodeError as error:
-        # Something else is glued to the end.
+        # Other bytes are glued to the end.
         return data[: error.start].decode("utf-8") if error.start >= 32 and error.start * 2 >= len(data) else ""
 
 
@@ -403,7 +403,7 @@ def text_from_bytes(data: bytes) -> str:
 
 
 def measure_entropy(raw: str, charset: str) -> tuple[float, float]:
-    """Bits per character, and the share of what the length and the character set allow; from the first 1,024."""
+    """Return the bits per character, and their share of the possible maximum; from the first 1,024 characters."""
     sample = raw[:1024]
     if len(sample) < 2:
         return 0.0, 0.0
@@ -414,6 +414,7 @@ def measure_entropy(raw: str, charset: str) -> tuple[float, float]:
 
 
 def charset_of(raw: bytes) -> str:
+    """Return which alphabet a run is written in."""
     if not raw.translate(None, b"0123456789abcdefABCDEFx :,-\r\n"):
         return "hex"
     return "base64url" if b"-" in raw or b"_" in raw else "base64"
@@ -448,7 +449,7 @@ _SIGNATURES = (
 
 
 def signature_of(found: DecodedRun) -> str:
-    """What the decoded bytes are, by how they begin."""
+    """Return the format of the decoded bytes, by how they begin."""
     if name := COMPRESSED.get(found.data[:2]):
         return name
     if found.said and found.mostly:
@@ -457,7 +458,7 @@ def signature_of(found: DecodedRun) -> str:
 
 
 def explain_binary_run(raw: bytes, data: bytes) -> str:
-    """Why a run that holds no text is ordinary; nothing when it does not even look encoded."""
+    """Return why a run that holds no text is ordinary; empty if it does not even look encoded."""
     if len(set(raw[:256])) < 10:
         return ""
     if charset_of(raw) == "hex":
@@ -468,7 +469,7 @@ def explain_binary_run(raw: bytes, data: bytes) -> str:
     return "decodes to binary data"
 
 
-# --- what counts as hidden
+# --- which texts count as hidden messages
 
 _COMMANDS = frozenset("curl wget bash zsh sudo chmod powershell ncat scp iex certutil".split())
 # These are words too, so what follows must look like an argument.
@@ -476,7 +477,7 @@ _WORD_COMMANDS = frozenset("sh rm nc cat echo python python3 perl ruby node base
 
 
 def has_message(text: str) -> bool:
-    """Whether a reader would find something in a decoded text: an address, a command, sentences, and not data."""
+    """Return whether a decoded text has a message: an address, a command or a sentence, not only data."""
     if text.startswith("-----BEGIN"):
         return False
     if text.lstrip()[:1] not in ("{", "[", "<"):
@@ -511,7 +512,7 @@ def _has_sentence(tokens: list[str], text: str) -> bool:
                 return True
         else:
             chain = []
-    # A short message has fewer words, but then nothing else.
+    # A short message may have fewer words, but then has nothing else.
     if 2 <= len(tokens) == len(chain) and _are_words(chain):
         return True
     unspaced = "[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{6}"
@@ -530,7 +531,7 @@ JWT = "a signed token"
 
 
 def find_carrier(flat: bytes, run: EncodedRun, found: DecodedRun) -> str:
-    """Why readable text at this place is ordinary; nothing when it is not."""
+    """Return why readable text at this place is ordinary; empty if it is not."""
     if not found.mostly:
         return "text inside binary data"
     neighbour = flat[max(0, run.start - 1) : run.start]
@@ -540,7 +541,7 @@ def find_carrier(flat: bytes, run: EncodedRun, found: DecodedRun) -> str:
         return ""
     before = flat[max(0, run.start - 512) : run.start]
     if neighbour == b"," and (match := compile_bytes_pattern(_DATA_URI).search(before[-120:])):
-        # An image that decodes to text is no image, and a drawing or a style sheet does not begin with a word.
+        # Data that decodes to text is no image, and a drawing or a style sheet does not begin with a word.
         if match[1] in _TEXT_TYPES and found.said.lstrip()[:1] in tuple("{[<@.#/*(!;:"):
             return "a data URI"
     if b"://" in before and compile_bytes_pattern(_ADDRESS).search(before) and not _has_speech(found.said):

@@ -1,10 +1,10 @@
 """Which sentences of a text give orders, and how far an order reaches.
 
-Most ordinary documents contain imperative sentences, so an order means nothing by itself. It counts when this
-call's values, or its tool's own verb and object, stand in it: `core/origins.py` asks that.
+Most ordinary documents contain imperative sentences, so an order means nothing by itself. It counts if this call's
+values, or its tool's own verb and object, stand in it; `core/ruling/origins.py` checks that.
 
-Cues are a second, dearer set of patterns of the scanner: they are looked for, and sentences cut out around them, only
-in what a block shares with a call.
+Cues are a second, more expensive set of patterns of the scanner. They are looked for only in what a block shares with
+a call, and the sentences around them are cut out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MODALS = (
     "instructed to|go ahead and|time to|meant to|ought to|recommended to|advised to|encouraged to|invited to|"
     "feel free to|best to|important to|necessary to|essential to|recommend that you|suggest that you|recommend you"
 )
-# Nobody says who does it, but it is to be done: "the list must be sent to …".
+# Orders in the passive, which name no actor: "the list must be sent to …".
 _PASSIVE = (
     r"(?:must|should|shall|needs?\s{1,4}to|ha(?:s|ve)\s{1,4}to|is\s{1,4}to|are\s{1,4}to)\s{1,4}(?:also\s{1,4}|now\s{1,4})?"
     r"be\s{1,4}[a-z]{2,18}(?:ed|en|nt|id|ld|ade|ght|ut)"
@@ -45,8 +45,8 @@ _ADVICE = (
     r"(?:recommend|suggest|advise|consider|try|requires?|(?:begin|start)s?\s{1,4}by)\s{1,4}[a-z]{2,16}ing|"
     r"without\s{1,4}having\s{1,4}[a-z]{2,16}ed|(?:until|unless)\s{1,4}you(?:'ve|\s{1,4}have)?\s{1,4}[a-z]{2,18}(?:ed|en|nt|id|ld|ade|ght|ut)"
 )
-# Whoever might read this and is not a person. Text about what such a reader does ("assistants add …", "the agent then
-# sends …") is an order without an imperative.
+# Readers that are not persons. Text about what such a reader does ("assistants add …", "the agent then sends …") is an
+# order without an imperative.
 _READERS = (
     r"(?:(?:ai|llm|language|coding|virtual|digital|automated|autonomous)\s{1,4})?(?:assistants?|agents?|bots?|chatbots?|"
     r"copilots?|llms?|language\s{1,4}models?|ais)|automations?|automated\s{1,4}(?:systems?|readers?|tools?|processes)|"
@@ -64,8 +64,8 @@ _PARTICLES = (
     r"run\s{1,4}(?:sudo|pip3?|npm|npx|yarn|pnpm|uvx?|git|rm|mv|cp|curl|wget|python3?|bash|sh|zsh|make|docker|kubectl|"
     r"chmod|chown|cat|ssh|scp|cargo|go|node|brew|apt|apt-get|dnf|yum|systemctl|crontab|cd|\./\S)"
 )
-# The words that open a request, and the commonest imperatives, in other languages. A cue may stand anywhere:
-# nothing follows from it unless the call carries what stands beside it.
+# The words that open a request, and the commonest imperatives, in other languages. A cue may stand anywhere: it has no
+# effect unless the call carries what stands beside it.
 _LATIN_CUES = (
     "por favor|env[ií][ea]|transfier[ea]|borr[ae]|elimin[ae]|ejecut[ae]|visit[ae]|descarg(?:a|ue)|compart[ae]|"
     "reenv[ií][ea]|instal[ae]|abr[ae]|pag(?:a|ue)|cambi[ae]|"
@@ -97,7 +97,7 @@ def _either(words: Iterable[str]) -> str:
 
 
 def cue_patterns() -> tuple[tuple[str, bool], ...]:
-    """The patterns whose matches end at an order's verb, with whether each needs UTF-8 (hyperscan syntax)."""
+    """Return the patterns that match up to an order's verb, each with whether it needs the engine's UTF-8 mode."""
     plain, noun = _either(PLAIN_VERBS), _either(NOUN_VERBS)
     capital_plain = _either(f"{word[0].upper()}(?i:{word[1:]})" for word in PLAIN_VERBS)
     capital_noun = _either(f"{word[0].upper()}(?i:{word[1:]})" for word in NOUN_VERBS)
@@ -124,8 +124,8 @@ def cue_patterns() -> tuple[tuple[str, bool], ...]:
         rf"\b(?:please|kindly)\b|\b{_PASSIVE}\b|\b(?:{_ADVICE})\b)"
     )
     clause = rf"(?i:\b{_CLAUSE}(?:(?:{plain}){object_plain}|(?:{noun}){object_noun}))"
-    # With an address right behind it a verb is an order wherever it stands: "to go on visit https://…". Logs write
-    # theirs in capitals.
+    # A verb with an address right behind it is an order wherever it stands: "to go on visit https://…". In lower case
+    # only: logs write such verbs with a capital.
     address = rf"(?:\b(?:{plain}|open|load|click)\s{{1,4}}[\"'`<(]{{0,2}}(?:https?:|www\.|[/~]/?\w))"
     reader = rf"(?i:\b(?:{_READERS})\b)"
     elsewhere = rf"(?i:\b(?:{_LATIN_CUES})\b|{_OTHER_CUES})"
@@ -141,7 +141,7 @@ def cue_patterns() -> tuple[tuple[str, bool], ...]:
 
 
 class Order(NamedTuple):
-    """One sentence that gives orders: its span, its words, and the folded text it reaches around itself."""
+    """One sentence that gives orders: its span, its words, and the folded text of its neighbours within reach."""
 
     start: int
     end: int
@@ -151,8 +151,8 @@ class Order(NamedTuple):
     points_away: bool
 
 
-# Where a sentence ends (group 1), or one field of a record and the next begins: an order in one mail header does not
-# reach the next. The first letter is asked for once, so that most of the text costs one comparison per byte.
+# The end of a sentence (group 1), or of a field of a record: an order in one mail header does not reach the next. The
+# look-ahead on the first letter makes most of the text cost one comparison per byte.
 _EDGE = re.compile(
     rb"(?=[.!?\n\"'\\<\xe3\xef\xd8\xe0])(?:"
     rb"([.!?](?=[\s\"')\]<]|\Z)|\xe3\x80\x82|\xef\xbc\x81|\xef\xbc\x9f|\xd8\x9f|\xe0\xa5\xa4)|"
@@ -168,7 +168,7 @@ _POINTERS = frozenset(
 
 _FILE = re.compile(rb"File \"(?:[/~]/?\w)?\Z")
 _PLACE = re.compile(rb"File \"(?![^\"\n]{0,400}://)[^\"\s@]{1,400}\", line \d")
-# Only before an address: "could not send it" tells of somebody who may try again.
+# Only before an address: "could not send it" may still ask the reader to try again.
 _NOT_DONE = re.compile(
     rb"(?:\b(?:could|can|did|was|is)(?: not|n't)|\bcannot|\b(?:failed|unable|trying|tried) to)\s{1,4}"
     rb"(?:be )?[a-z]{2,14}\s{1,4}[\"'`<(]{0,2}(?:https?:|www\.|[/~]/?\w)\Z",
@@ -176,19 +176,19 @@ _NOT_DONE = re.compile(
 )
 _LAST_WORDS = re.compile(rb"[A-Za-z'\"`][A-Za-z'\"`]{0,23}(?:[^\S\n]{1,8}[A-Za-z'\"`]{0,24})?\Z")
 
-# A sentence is at most this long on either side of its cue, so that a text without full stops is one long order
-# neither for the reader nor for the clock.
+# A sentence is at most this long on either side of its cue: a text without full stops must not become one long order,
+# nor cost the time of one.
 ORDER_REACH = 320
 
-# What every byte becomes when words are read: letters and digits stay, small; all else is a space.
+# What each byte becomes when words are read: letters and digits in lower case, all other ASCII a space.
 WORD_BYTES = bytes(
     ord(chr(byte).lower()) if chr(byte).isascii() and chr(byte).isalnum() else byte if byte > 127 else 32
     for byte in range(256)
 )
 
 
-# A single coded sign inside an address opens no gate of its own: `clerk%40vendor.example`. Each stands for a space as
-# long as itself, so that every offset stays what it was.
+# A single coded sign inside an address opens no gate: `clerk%40vendor.example`. Each is replaced by as many spaces, so
+# that offsets stay the same.
 _SIGNS = {
     mark: tuple((code, b" " * len(code)) for code in codes)
     for mark, codes in {
@@ -207,7 +207,7 @@ _PUNCTUATION = re.compile(rb"\xc2[\xa0\xab\xb7\xbb]|\xd8[\x8c\x9b\x9f]")
 
 
 def prepare(data: bytes) -> bytes:
-    """A text as words are read from it: lower case, coded signs gone, and as long as before."""
+    """Return a text ready for reading words: in lower case, without coded signs, and as long as before."""
     if data.isascii():
         lower = data.lower()
     else:
@@ -218,9 +218,9 @@ def prepare(data: bytes) -> bytes:
             lower = text.translate(same).encode("utf-8")
             if len(lower) != len(data):
                 return data.lower()
-        # Quotes and stops of other scripts are no letters, though they are written with bytes that are.
+        # Quotes and stops of other scripts are no letters, though their bytes look like parts of letters.
         lower = _PUNCTUATION.sub(b"  ", _WIDE_PUNCTUATION.sub(b"   ", lower))
-    # Bytes are found by their numbers in a tenth of the time.
+    # Looking for a byte by its number is ten times faster.
     if 92 in lower or 37 in lower or 38 in lower:
         for mark, codes in _SIGNS.items():
             if mark[0] in lower and lower.find(mark) >= 0:
@@ -230,17 +230,17 @@ def prepare(data: bytes) -> bytes:
 
 
 def split_words(prepared: bytes) -> list[bytes]:
-    """The words of a prepared text: quoting, wrapping and punctuation are gone."""
+    """Return the words of a prepared text, without quoting, wrapping and punctuation."""
     return prepared.translate(WORD_BYTES).split()
 
 
 def fold_words(prepared: bytes) -> bytes:
-    """The same words with one space around each."""
+    """Return the same words with one space around each."""
     return b" " + b" ".join(split_words(prepared)) + b" "
 
 
 def is_false_cue(data: bytes, cue: int) -> bool:
-    """Whether what looks like an order's verb stands before a place in a program, or is what could not be done.
+    """Return whether a cue is none: it stands before a place in a program, or tells what could not be done.
 
     `File "cart.py", line 7` says where something happened, and `could not open /srv/data` that it did not.
     """
@@ -250,9 +250,9 @@ def is_false_cue(data: bytes, cue: int) -> bool:
 
 
 def order_from_cue(data: bytes, prepared: bytes, cue: int) -> Order:
-    """The sentence around a cue, and its neighbours within the same field; its words are those of the prepared text."""
+    """Return the order around a cue: its sentence, and its neighbours within the same field."""
     low, high = max(0, cue - ORDER_REACH), min(len(data), cue + ORDER_REACH)
-    # The cue ends at its verb or one word behind it; the full stop before that verb is where the sentence starts.
+    # The cue ends at its verb or one word behind it; the sentence starts at the full stop before that verb.
     tail = _LAST_WORDS.search(data, max(low, cue - 40), cue)
     limit = tail.start() if tail else cue
     starts = [low]

@@ -1,4 +1,4 @@
-"""Which of many words and shapes are in a text, all in one pass: a search for each takes forty times as long."""
+"""Many words and shapes looked for in one pass over a text: a search for each takes forty times as long."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import hyperscan
 
-# In a text of fewer characters hundreds of searches take hardly longer than one pass.
+# In a shorter text, hundreds of searches take hardly longer than one pass.
 SHORT_TEXT = 512
-# To get the engine ready takes as long as to search for everything in so many characters: a program that looks at one
-# text never does.
+# Compiling takes as long as all searches in this many characters: a program that looks at one text never compiles.
 COMPILE_AFTER = 200_000
 
 
 class PatternSet:
-    """What to look for, known to the engine once there were texts enough; safe to share between threads.
+    """Words and named shapes to look for; compiled once enough text has been seen; safe to share between threads.
 
-    Words are meant letter for letter. Shapes have names, and are patterns of the engine's over bytes of UTF-8: each is
-    in every text that has what it stands for, and in few others.
+    Words match letter for letter. Shapes are patterns in the engine's syntax over bytes of UTF-8. A shape matches every
+    text that has the thing it is named after, and few others.
     """
 
     def __init__(self, words: Iterable[str], shapes: Mapping[str, str]) -> None:
@@ -29,13 +28,13 @@ class PatternSet:
         self.all_names = frozenset(patterns)
         self._names, self._patterns = [*patterns], [*patterns.values()]
         self._database: hyperscan.Database | None = None
-        # Characters that were searched for everything; it need not be exact.
+        # Characters that were searched without the engine; threads may lose an update, it need not be exact.
         self._characters_seen = 0
         self._compiling = Lock()
         self._threads = local()
 
     def find_in(self, text: str) -> frozenset[str]:
-        """The words that are in a text, and the names of the shapes; or all, which may be in it."""
+        """Return the words and the names of the shapes that are in a text; or all of them, when it was not searched."""
         if len(text) < SHORT_TEXT:
             return self.all_names
         if self._database is None:
@@ -48,14 +47,14 @@ class PatternSet:
         scratch = self._threads.__dict__.get("scratch")
         if scratch is None:
             scratch = self._threads.__dict__["scratch"] = _new_scratch(database)
-        # Halves of pairs are no UTF-8, and nothing else either: no word can be found in one.
+        # Half a surrogate pair has no UTF-8; its bytes here match no word.
         database.scan(
             text.encode("utf-8", "surrogatepass"), match_event_handler=_collect, context=found, scratch=scratch
         )
         return frozenset([self._names[number] for number in found])
 
     def make_ready(self) -> None:
-        """For a process that will see many texts, and has time now."""
+        """Compile now, for a process that will see many texts and has time at its start."""
         self._compiled()
 
     def _compiled(self) -> hyperscan.Database:

@@ -4,7 +4,7 @@
 2. Codes written in place (percent, HTML entities, escapes, quoted-printable) are decoded over the whole text.
 3. Characters: invisible ones removed, lookalikes and styled letters folded to Latin.
 4. Runs of base64 or hexadecimal are decoded, decompressed, and read again from step 2, to a bounded depth.
-Every reading goes back to the rules. `encoded` marks those in which somebody hid readable text.
+Every reading goes back to the rules. `encoded` marks readings of text that its author hid.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from lockgate.core.text.confusables import (
 from lockgate.core.text.encodings import CODES, COMPRESSED, JWT, DecodedRun, EncodedRun
 
 MAX_DEPTH = 3
-# Output beyond this is not read, and says so: a kilobyte of base64 can hold a megabyte of compressed spaces.
+# Output beyond this is not read, and `capped` says so: a kilobyte of base64 can hold a megabyte of spaces.
 SPARE_CHARACTERS, CHARACTERS_PER_CHARACTER = 32_768, 6
 SHORTEST_RUN, SHORTEST_SHAPED_RUN = 50, 24
-# Past these the readings are still made, but in one piece, and the signals, which are a report, are left out.
+# Past these, further runs become one reading together, and signals, which only report, are left out.
 MAX_SEPARATE, MAX_SIGNALS, MAX_ORDINARY_SIGNALS, MAX_PLACES = 16, 32, 8, 4
 
 
@@ -39,7 +39,7 @@ MAX_SEPARATE, MAX_SIGNALS, MAX_ORDINARY_SIGNALS, MAX_PLACES = 16, 32, 8, 4
 class Reading:
     """Another text that `start:end` of the original may be read as; `how` is the chain of steps, `base64>percent`.
 
-    `encoded` is a reason to escalate by itself: readable text was hidden. Ordinary carriers leave it False.
+    `encoded` is a reason to escalate by itself: readable text was hidden. It is False for ordinary carriers.
     """
 
     how: str
@@ -54,7 +54,7 @@ class EncodedSegment:
     """The four signals of one encoded segment: entropy, character set, signature, length.
 
     `entropy` is in bits per character and `entropy_ratio` its share of what this character set and this length allow
-    (50 characters cannot exceed log2 50, hexadecimal never 4). Neither decides anything: what it decodes to does.
+    (50 characters cannot exceed log2 50, hexadecimal never 4). Neither decides anything; the decoded text does.
     """
 
     kind: str
@@ -71,7 +71,7 @@ class EncodedSegment:
 
 @dataclass(frozen=True, slots=True)
 class TextReadings:
-    """`capped` says that a limit was reached and something stayed unread, which is a finding too."""
+    """The other readings of a text; `capped` says that a limit left something unread, which is a finding too."""
 
     items: tuple[Reading, ...] = ()
     signals: tuple[EncodedSegment, ...] = ()
@@ -80,7 +80,7 @@ class TextReadings:
 
 # --- 1. gates
 
-# Words whose pieces, encoded, give a short base64 or hexadecimal text away; the commonest first.
+# Pieces of these words, once encoded, give a short base64 or hexadecimal text away; the commonest come first.
 _WORDS = """
     the and all you your are not this that with from have will must should tell any please for in of on is it to
     do send ion ing ent ess ter now new user don't system prompt message instruction instructions previous prior
@@ -102,7 +102,7 @@ _WRITTEN = {0: "|"} | {i: chr(i) if chr(i).isalnum() and i < 128 else f"\\x{i:02
 
 
 def _alternation(literals: Iterable[bytes]) -> str:
-    """An alternation of plain literals, which the engine looks for at hardly any cost per literal."""
+    """Return an alternation of plain literals: each one more costs the engine hardly anything."""
     joined = b"\0".join(sorted(set(literals))).decode("latin-1")
     return f"(?:{joined.translate(_WRITTEN)})"
 
@@ -124,7 +124,7 @@ _SELECTOR = r"(?:\xef\xb8[\x80-\x8f]|\xf3\xa0[\x84-\x87][\x80-\xbf])"
 # are nearly free in a pass that looks for literals anyway; an expression without one has its own automaton, which runs
 # over every ordinary text there is.
 _IN_ASCII: tuple[tuple[str, str], ...] = (
-    # Three letters of text at a time are four of base64, whose letter case matters.
+    # Three letters of text are four of base64, where case matters.
     (
         "base64",
         "(?-i:"
@@ -155,7 +155,7 @@ _IN_ASCII: tuple[tuple[str, str], ...] = (
 _BEYOND_ASCII: tuple[tuple[str, str], ...] = (
     ("invisible", r"\xe2\x80\x8b|\xe2\x81[\xa0-\xa4\xaa-\xaf]|[\x01-\xff]\xef\xbb\xbf|\xc2\xad|\xe1\xa0\x8e|\xcd\x8f"),
     ("invisible", r"\xe1\x85[\x9f\xa0]|\xe3\x85\xa4|\xef\xbe\xa0|\xef\xbf[\xb9-\xbb]|(?:\xe2\x80[\x8c\x8d]){4}"),
-    # Joiners and direction marks belong to the scripts that need them; beside Latin, Greek or Cyrillic they do not.
+    # Joiners and direction marks are honest in the scripts that need them, not beside Latin, Greek or Cyrillic.
     ("invisible", r"(?:[\x21-\x7f]|[\xc3-\xd3][\x80-\xbf])\xe2\x80[\x8c-\x8f]|\xe2\x80[\x8c-\x8f][a-z]"),
     ("space", r"[a-z.,](?:\xc2\xa0|\xe2\x80[\x80-\x8a\xa8\xa9\xaf]|\xe2\x81\x9f|\xe3\x80\x80)[a-z]"),
     ("tags", r"\xf3\xa0[\x80\x81]"),
@@ -173,9 +173,9 @@ _BEYOND_ASCII: tuple[tuple[str, str], ...] = (
     ("marks", rf"[a-z]{_alternation(_utf8_literals(_MARKS))}|{_alternation(_utf8_literals(_MARKS))}{{2}}"),
 )
 GATES = (*_IN_ASCII, *_BEYOND_ASCII)
-# The numbers of those that no text of ASCII alone can open.
+# The numbers of the gates that no text of ASCII alone can open.
 BEYOND_ASCII = range(len(_IN_ASCII), len(GATES))
-# Two more have no literal in them, so they are read off a map of the text instead: of which byte is of which sort.
+# Two more gates have no literal in them: they are read off a map of the text that gives each byte's sort.
 _CONTROLS = (*range(9), *range(14, 27), *range(28, 32), 127)
 _RUN, _CONTROL = b"x", b"!"
 _SORTS = b"".join(
@@ -187,7 +187,7 @@ GATE_NAMES = frozenset(name for name, _ in GATES) | {"run"}
 
 
 def gates_from_shape(data: bytes) -> tuple[str, ...]:
-    """The gates that fire on the shape of a text: a long run, or control characters within a word."""
+    """Return the gates that the shape of a text opens: a long run, or control characters within a word."""
     sorts = data.translate(_SORTS)
     fired = ("run",) if sorts.find(_LONG_RUN) >= 0 else ()
     if _CONTROL[0] in sorts and compile_bytes_pattern(
@@ -197,14 +197,14 @@ def gates_from_shape(data: bytes) -> tuple[str, ...]:
     return fired
 
 
-# A decoded text has been through no pass: everything that one look cannot rule out is tried.
+# No pass of the scanner has seen a decoded text: every decoder that a quick look cannot rule out is tried.
 _NESTED = frozenset({"run", "base64", "hex", "percent", "entity", "escape"})
 _CLEANING = frozenset({"invisible", "space", "tags", "selectors", "bidi"})
 _FOLDING = frozenset({"compat", "mixed", "marks"})
 
 
 def find_readings(text: str, gates: frozenset[str]) -> TextReadings:
-    """Every other reading of a text for the gates that fired on it.
+    """Return every other reading of a text for the gates that fired on it.
 
     Never raises, whatever the text; cost and output are linear in its length.
     """
@@ -216,7 +216,7 @@ def find_readings(text: str, gates: frozenset[str]) -> TextReadings:
 
 
 class _TextReader:
-    """One text being read: what was found so far and how much more may be written."""
+    """One text being read: what was found so far, and how many characters more may be written."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -229,7 +229,7 @@ class _TextReader:
     def read(
         self, text: str, gates: frozenset[str], how: tuple[str, ...], span: tuple[int, int] | None, depth: int
     ) -> bool:
-        """Add the readings of a text, itself excepted; whether one of them hides something."""
+        """Add the other readings of a text; return whether one of them was hidden."""
         before = len(self.items)
         plain, steps = self._decode_codes(text, gates, how, span)
         if steps:
@@ -253,7 +253,7 @@ class _TextReader:
         return any(item.encoded for item in self.items[before:])
 
     def _take_budget(self, text: str) -> str:
-        """As much of a text as may still be written."""
+        """Return as much of a text as may still be written."""
         if len(text) > self.left:
             self.capped = True
             text = text[: self.left]
@@ -272,7 +272,7 @@ class _TextReader:
         self._add_signal(found.how, text[found.start : found.end], start, end, found.how, signature, "")
 
     def _place_in_original(self, text: str, start: int, end: int) -> tuple[int, int]:
-        """Where a piece of a text stands in the original; the whole of it when that is not known."""
+        """Return where a piece of a text stands in the original; the whole original if that is not known."""
         if text is self.text:
             return start, end
         self.places -= 1
@@ -284,7 +284,7 @@ class _TextReader:
     ) -> None:
         if len(self.signals) < (MAX_ORDINARY_SIGNALS if ordinary else MAX_SIGNALS):
             bits, ratio = encodings.measure_entropy(raw, charset)
-            why = ordinary or "something was hidden from whoever reads the text as it is"
+            why = ordinary or "the text as it stands does not show this to a reader"
             self.signals.append(
                 EncodedSegment(kind, start, end, len(raw), charset, bits, ratio, signature, bool(ordinary), why)
             )
@@ -294,12 +294,12 @@ class _TextReader:
     def _decode_codes(
         self, text: str, gates: frozenset[str], how: tuple[str, ...], span: tuple[int, int] | None
     ) -> tuple[str, tuple[str, ...]]:
-        """The text with its codes decoded until none is left, and which kinds there were."""
+        """Return the text with its codes decoded until none is left, and the kinds of codes there were."""
         steps: tuple[str, ...] = ()
         for again in range(MAX_DEPTH):
             before = text
             for code in CODES:
-                # Later rounds have no gate to go by, only what the earlier ones brought to light.
+                # Later rounds have no gates to go by, only the text that the earlier rounds decoded.
                 asked = code.is_left_in(text) if again or steps else code.name in gates and code.mark in text
                 if asked:
                     for found in code.find_spelled_words(text):
@@ -321,7 +321,7 @@ class _TextReader:
         joined = letters.sub(lambda match: match[0][::2], text)
         if joined == text:
             return
-        # A heading may be written this way; a message is longer.
+        # Honest headings are written this way; a hidden message is longer.
         message = compile_pattern(r"(?<![A-Za-z])(?:[A-Za-z][ ._\-]{1,4}){30,2000}").search(text)
         encoded = message is not None and is_wordlike(letters.sub(lambda match: match[0][::2], message[0]))
         if message is not None and text is self.text:
@@ -335,11 +335,11 @@ class _TextReader:
     ) -> None:
         flat = text.encode("ascii", "replace")  # one byte per character: positions stay what they are
         shaped = bool(gates & {"base64", "hex"})
-        # Too many for a reading each: those in ordinary carriers, and the others.
+        # Past MAX_SEPARATE, texts are collected: those in ordinary carriers, and the others.
         together: tuple[list[str], list[str]] = ([], [])
         shortest = SHORTEST_SHAPED_RUN if shaped else SHORTEST_RUN
         for run in encodings.find_runs(flat, shortest, columns=shaped, separated="hex" in gates):
-            # A ruled line, of which every fourth text has one, decodes to nothing.
+            # A ruled line decodes to nothing, and every fourth text has one.
             if not flat[run.start : run.end].strip(b"+-/_"):
                 continue
             found = encodings.decode_run(flat, run, shaped=shaped)

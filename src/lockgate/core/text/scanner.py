@@ -1,9 +1,9 @@
 """Text to findings: every rule and every gate in one linear pass.
 
 The engine is hyperscan (Vectorscan): no backtracking, so the cost is linear in the text whatever the text says.
-It reports where a match ends; where a finding starts is looked up afterwards, in a window, only for hits.
-What cannot match in ASCII is compiled apart: most texts have nothing else, and the less the engine reads the better.
-Order cues are a second, dearer set of patterns: they are looked for only around what a call shares with a text.
+It reports where a match ends; the start is looked up afterwards, in a window, only for hits.
+Patterns that cannot match ASCII are compiled apart: most texts are ASCII and skip them.
+Order cues are a second, more expensive set of patterns, looked for only around what a call shares with a text.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from typing import Any, NamedTuple
 import hyperscan
 
 from lockgate.core.errors import InvalidPattern, quoted
-from lockgate.core.text import imperatives as orders
+from lockgate.core.text import imperatives
 from lockgate.core.text.readings import BEYOND_ASCII, GATES, EncodedSegment, Reading, find_readings, gates_from_shape
 from lockgate.core.text.rules import RULES, Rule, Scope
 from lockgate.core.vocabulary import Finding
 
-# Texts are scanned whole up to this many characters; what is longer is cut, and the cut is a finding.
+# A longer text is cut to this many characters, and the cut is a finding.
 MAX_TEXT = 16 * 1024 * 1024
 
 _RULE_FLAGS = hyperscan.HS_FLAG_CASELESS | hyperscan.HS_FLAG_SINGLEMATCH
-# Not UCP with it: that mode has no \\b, and word boundaries matter more than the case of exotic letters.
+# Without UCP: that mode has no \\b, and word boundaries matter more than the case of exotic letters.
 _UTF8 = hyperscan.HS_FLAG_UTF8
 
-# Patterns with their flags, by the number that the engine reports for each.
+# Patterns with their flags, by the number under which the engine reports each.
 NumberedPatterns = Mapping[int, tuple[str, int]]
 
 
 class RuleHit(NamedTuple):
-    """One rule found in one reading of a text, and the byte of that reading where the match ends."""
+    """One rule that matched in one reading of a text, and the byte of that reading where the match ends."""
 
     rule: Rule
     end: int
 
 
 class ScannedPart(NamedTuple):
-    """One reading of a text with what was found in it: the text itself, or a decoded or folded form of it."""
+    """One reading of a text with its hits: the text itself, or a decoded or folded form of it."""
 
     how: str
     data: bytes
@@ -59,7 +59,7 @@ class Scan(NamedTuple):
 
 
 def rules_from_patterns(patterns: Iterable[str]) -> tuple[Rule, ...]:
-    """An organisation's own patterns as rules: they count wherever the seed's do."""
+    """Return an organisation's own patterns as rules; they count wherever the seed's rules count."""
     return tuple(
         Rule(
             id=f"custom:{number}",
@@ -78,7 +78,7 @@ def rules_from_patterns(patterns: Iterable[str]) -> tuple[Rule, ...]:
 
 
 def check_pattern(pattern: str) -> None:
-    """Raise InvalidPattern, saying why, for a pattern the engine cannot take."""
+    """Raise InvalidPattern, with the reason, for a pattern that the engine cannot compile."""
     if not pattern.isascii() and re.search(r"(?<!\\)(?:\\\\)*\\[bBwWdD]", pattern):
         raise InvalidPattern(
             f"pattern {quoted(pattern)} mixes letters beyond ASCII with \\b, \\w or \\d, which know only ASCII",
@@ -92,7 +92,7 @@ def check_pattern(pattern: str) -> None:
 
 
 def _explain_engine_error(said: str) -> tuple[str, str]:
-    """Why the engine refuses a pattern, in words for somebody who does not know the engine, and what to do about it."""
+    """Return why the engine refuses a pattern, in words that do not assume knowledge of the engine, and a hint."""
     plain = said.lower()
     if "allowempty" in plain:
         return "it matches the empty text", "make it need at least one character, e.g. `+` in the place of `*`"
@@ -110,8 +110,8 @@ def _explain_engine_error(said: str) -> tuple[str, str]:
 class Scanner:
     """All rules compiled once; safe to share between threads.
 
-    `compiled` is what `dump()` gave for the same rules and engine. Whoever stores it must be sure that nobody
-    else wrote it: the engine checks its shape, not its maker.
+    `compiled` is the result of `dump()` for the same rules and engine. Load it only from a file that no other user
+    could have written: the engine checks the shape of the bytes, not who wrote them.
     """
 
     def __init__(self, rules: Sequence[Rule] = RULES, *, compiled: bytes | None = None) -> None:
@@ -136,16 +136,17 @@ class Scanner:
         self._locators: dict[str, hyperscan.Database] = {}
 
     def dump(self) -> bytes:
+        """Return the compiled patterns as bytes for `compiled`."""
         plain, beyond = bytes(hyperscan.dumpb(self._database)), bytes(hyperscan.dumpb(self._beyond))
         sizes = len(plain).to_bytes(8, "big") + len(beyond).to_bytes(8, "big")
         return sizes + plain + beyond + bytes(hyperscan.dumpb(self._cue_database()))
 
     def scan(self, text: str) -> Scan:
-        """Scan a text in all its readings."""
+        """Return everything found in a text, in all its readings."""
         return self.scan_or_none(text) or Scan((_raw_part(encode(text), ()),))
 
     def scan_or_none(self, text: str) -> Scan | None:
-        """The same, or None when there is nothing to say: no hit, no other reading, no limit reached."""
+        """Return the same, or None for a text with no hit, no other reading and no limit reached."""
         capped: list[str] = []
         if len(text) > MAX_TEXT:
             text = text[:MAX_TEXT]
@@ -167,11 +168,11 @@ class Scanner:
         return Scan(tuple(parts), segments, tuple(dict.fromkeys(capped)))
 
     def find_cues(self, data: bytes) -> list[int]:
-        """Where the order cues of a text end, in order."""
+        """Return where the order cues of a text end, in order."""
         found: list[tuple[int, int]] = []
         database = self._cue_database()
         database.scan(data, match_event_handler=_collect, context=found, scratch=self._scratch_for("cues", database))
-        return sorted({end for _, end in found if not orders.is_false_cue(data, end)})
+        return sorted({end for _, end in found if not imperatives.is_false_cue(data, end)})
 
     def _scan_reading(self, reading: Reading) -> ScannedPart:
         data = encode(reading.text)
@@ -207,7 +208,7 @@ class Scanner:
         return scratch
 
     def _cue_database(self) -> hyperscan.Database:
-        # Compiling takes a second that a session without a doubtful call never needs.
+        # Compiling takes a second, which a session without a doubtful call never spends.
         if self._cues is None:
             with self._compiling:
                 if self._cues is None:
@@ -215,7 +216,7 @@ class Scanner:
         return self._cues
 
     def finding_from_hit(self, hit: RuleHit, part: ScannedPart, where: str) -> Finding:
-        """A hit as a finding, with offsets in characters of the text it was found in."""
+        """Return a hit as a finding, with offsets in characters of the text it was found in."""
         start = self._find_start(hit, part.data)
         excerpt = part.data[start : min(hit.end, start + 160)].decode("utf-8", "replace")
         if part.how != "raw":
@@ -224,7 +225,7 @@ class Scanner:
         return Finding(hit.rule.id, where, first, last, "raw", excerpt)
 
     def find_all(self, rule: Rule, data: bytes) -> list[tuple[int, str]]:
-        """Every place where one rule matches, as its start and text, for the texts where the first is not enough."""
+        """Return the places where one rule matches, each as its start and text; at most 64."""
         locator = self._locator_for(rule)
         found: list[tuple[int, int]] = []
         locator.scan(data, match_event_handler=_collect, context=found, scratch=hyperscan.Scratch(locator))
@@ -235,7 +236,7 @@ class Scanner:
         return places
 
     def has_match(self, rule: Rule, data: bytes) -> bool:
-        """Whether one rule matches anywhere in a text."""
+        """Return whether one rule matches anywhere in a text."""
         locator = self._locator_for(rule)
         found: list[tuple[int, int]] = []
         locator.scan(data, match_event_handler=_collect, context=found, scratch=self._scratch_for(rule.id, locator))
@@ -249,9 +250,9 @@ class Scanner:
         return locator
 
     def _find_start(self, hit: RuleHit, data: bytes) -> int:
-        """Where a hit starts: the shortest text before its end in which its rule still matches there.
+        """Return where a hit starts: the shortest text before its end in which its rule still matches there.
 
-        The engine could report starts itself, but that mode of it has crashed on texts an attacker can write.
+        The engine could report starts itself, but that mode has crashed on texts that an attacker can write.
         """
         locator = self._locator_for(hit.rule)
         scratch = hyperscan.Scratch(locator)
@@ -274,7 +275,7 @@ class Scanner:
 
 
 def _character_start(data: bytes, at: int) -> int:
-    """The start of the character that holds this byte: half a character is not UTF-8, and the engine requires that."""
+    """Return the start of the character that holds this byte: the engine requires whole characters of UTF-8."""
     while at > 0 and 0x80 <= data[at] < 0xC0:
         at -= 1
     return at
@@ -285,7 +286,7 @@ def _raw_part(data: bytes, hits: tuple[RuleHit, ...]) -> ScannedPart:
 
 
 def character_span(part: ScannedPart, start: int, end: int) -> tuple[int, int]:
-    """A span of bytes of a reading in characters of the text; a decoded reading has only the span it came from."""
+    """Return a span of bytes as characters of the text; for a decoded reading, the span it was decoded from."""
     if part.how != "raw":
         return part.start, part.end
     if part.data.isascii():
@@ -299,7 +300,7 @@ def _collect(number: int, _start: int, end: int, _flags: int, found: Any) -> Non
 
 
 def encode(text: str) -> bytes:
-    """The bytes the engine reads: lone surrogates are dropped, since they can split a word but never be shown."""
+    """Return the bytes that the engine reads; lone surrogates are dropped: they split words but are never shown."""
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError:
@@ -307,15 +308,15 @@ def encode(text: str) -> bytes:
 
 
 def rule_expressions(rules: Sequence[Rule]) -> list[tuple[str, int]]:
-    """The whole pass as (pattern, flags): gates, then rules, each of which reports at most once per text."""
+    """Return the whole pass as (pattern, flags): gates, then rules; each reports at most once per text."""
     listed = [(pattern, _RULE_FLAGS | hyperscan.HS_FLAG_DOTALL) for _, pattern in GATES]
     listed += [(rule.pattern, _rule_flags(rule)) for rule in rules]
     return listed
 
 
 def cue_expressions() -> list[tuple[str, int]]:
-    """The order cues as (pattern, flags); these report every place."""
-    return [(pattern, _UTF8 if utf8 else 0) for pattern, utf8 in orders.cue_patterns()]
+    """Return the order cues as (pattern, flags); these report every place."""
+    return [(pattern, _UTF8 if utf8 else 0) for pattern, utf8 in imperatives.cue_patterns()]
 
 
 def _rule_flags(rule: Rule) -> int:

@@ -274,7 +274,7 @@ EXECUTION_RULES: tuple[Rule, ...] = (
         r"|\blockgate[\\/]{1,2}(?:approvals|journal|ledger)\b|\blockgate\b[^\n]{0,80}\.(?:db|key)\b",
         scope=Scope.ARGUMENTS,
         what="the files of Lockgate's approvals or journal, or the folder it keeps its state in",
-        why="a process that writes those files answers in a person's name or signs another history; removing them undoes a no",
+        why="writing those files answers in a person's name or signs another history; removing them undoes a no",
         hit="sqlite3 ~/.local/state/lockgate/approvals.db .tables",
         miss="ls ~/.local/state/nvim",
         owasp="LLM06:2026, ASI03",
