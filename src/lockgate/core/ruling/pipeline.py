@@ -1,46 +1,47 @@
 """How a ruling is made. The steps, in the order a reader has to trust them:
 
+0. Always.   What counts before anything untrusted was read: the border of a declared scope, a call that touches
+   Lockgate itself, and what the host holds against the call. With any of it, steps 1 and 2 let nothing pass.
 1. Context.  No untrusted block in the recent context: CONTINUE, `no-untrusted-content`.
 2. Risk.     A low-risk tool: CONTINUE, `low-risk-tool`.
 3. Patterns. Rules over the arguments, and over every recent untrusted block in all its readings.
 4. Encoding. Hidden readable text in the arguments or in a recent untrusted block.
-5. Origins.  Values that an order in untrusted text names, or a tool that it names, and the goal does not.
+5. Origins.  Values or a tool that an order in untrusted text names, and that the goal does not.
    Nothing in 3-5: CONTINUE, `no-red-flags`. Anything: the call is escalated; a rule never blocks by itself.
 6. Triage.   Tier 2 is asked once, and once more in plain words when its answer cannot be read. Only a plain "not
    suspicious" clears the call: CONTINUE, `triage-cleared`. Everything else goes one tier up.
 7. Supervisor. Tier 3 says CONTINUE, REORIENT with a correction, or PAUSE. Past the policy's limit a REORIENT is a
    PAUSE. No answer of a model lets a call run that a hard rule holds.
-8. No answer. Nobody above Tier 1 answers: the policy's `on_unclear` for the tool's risk, PAUSE when it is high.
+8. No answer. No judge above Tier 1 answers: the policy's `on_unclear` for the tool's risk, PAUSE when it is high.
 9. Record.   The ruling enters the journal before it is returned. Where it cannot, a high-risk call pauses,
-   `journal-unavailable`, and a low-risk one gets the policy's `on_unclear`; what is held already stays held.
+   `journal-unavailable`, and a low-risk one gets the policy's `on_unclear`; a call that is held stays held.
 
 Paranoid mode sends every call through all three tiers, after the same steps have collected what there is to say.
-`begin` and `resume` are one body without a clock or a connection; whoever drives them asks the judges.
+`begin` and `resume` have no clock and no connection: the gate asks the judges and gives their answers back.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from enum import StrEnum
 from typing import NamedTuple
 
 from lockgate.core.errors import printable, quoted
+from lockgate.core.ruling.argument_scan import ArgumentScan, join_leaves, scan_arguments
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.arguments import flatten_arguments as flatten_arguments
 from lockgate.core.ruling.context import BlockNote, Context
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
-from lockgate.core.ruling.origins import OriginLookup, OriginTrace, TrustedText
+from lockgate.core.ruling.origins import OriginLookup, OriginTrace
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.scope.border import border_from_scope
 from lockgate.core.ruling.scope.crossings import find_crossings
 from lockgate.core.ruling.self_protection import find_tampering, is_unrelated
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import may_reach_any_address, tool_risk
-from lockgate.core.text.rules import Rule, Scope
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Reason, Risk
 
-# Findings whose rule starts with one of these hold a call whatever a model says.
+# Findings whose rule starts with one of these hold a call, and no model's answer releases it.
 HARD_RULES = (
     "cap:arguments",
     "cap:context-unknown",
@@ -51,14 +52,16 @@ HARD_RULES = (
     "scope:",
     "step:needs-a-person",
 )
-_LEAF_SEPARATOR = "\n\n"
 # Python looks a member up in its enumeration each time; on this path that adds up.
 _CONTINUE, _LOW, _HIGH, _PARANOID = Action.CONTINUE, Risk.LOW, Risk.HIGH, Mode.PARANOID
 _UNTRUSTED_FREE, _LOW_RISK, _NO_FLAGS = Reason.NO_UNTRUSTED_CONTENT, Reason.LOW_RISK_TOOL, Reason.NO_RED_FLAGS
+_ARGUMENTS_CUT = Finding("cap:arguments", "arguments", 0, 0)
+_VALUES_CUT = Finding("cap:values", "arguments", 0, 0)
+_HISTORY_UNKNOWN = Finding("cap:context-unknown", "context", 0, 0)
 
 
 class Stage(StrEnum):
-    """Whom an escalated call is waiting for."""
+    """Which judge an escalated call is waiting for."""
 
     TRIAGE = "triage"
     TRIAGE_AGAIN = "triage-again"
@@ -66,7 +69,7 @@ class Stage(StrEnum):
 
 
 class Ask(NamedTuple):
-    """A call that Tier 1 will not clear, with everything a higher tier needs to rule on it.
+    """A call that Tier 1 does not clear, with everything a higher tier needs to rule on it.
 
     `triage` is what Tier 2 said of it: `clear`, `suspicious` or `unclear`; empty when it was not asked.
     """
@@ -81,8 +84,65 @@ class Ask(NamedTuple):
 
     @property
     def hard_findings(self) -> tuple[Finding, ...]:
-        """What no model may clear: a declared border, a person's own part, and texts of which some stayed unread."""
+        """The findings that no model may clear: a crossed border, tampering, and text that stayed unread."""
         return tuple(found for found in self.findings if found.rule.startswith(HARD_RULES))
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Steps 1 to 5: Tier 1
+
+
+class _Review:
+    """One call on its way through steps 1 to 5: the facts about it, and what was found so far.
+
+    `always` are the findings of step 0. `scan` is the scan of the arguments once a step has needed it.
+    """
+
+    __slots__ = (
+        "always",
+        "call",
+        "context",
+        "first_recent",
+        "is_cut",
+        "is_paranoid",
+        "leaves",
+        "policy",
+        "risk",
+        "scan",
+        "scanner",
+        "text",
+    )
+
+    def __init__(
+        self,
+        context: Context,
+        call: ToolCall,
+        policy: Policy,
+        scanner: Scanner,
+        flattened: tuple[list[Leaf], bool] | None,
+    ) -> None:
+        self.context = context
+        self.call = call
+        self.policy = policy
+        self.scanner = scanner
+        self.leaves, self.is_cut = flatten_arguments(call.arguments) if flattened is None else flattened
+        self.text = join_leaves(self.leaves)
+        self.risk = _risk_of_call(call, policy, self.text)
+        self.is_paranoid = policy.mode is _PARANOID
+        self.first_recent = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
+        self.always: list[Finding] = []
+        self.scan: ArgumentScan | None = None
+
+    @property
+    def may_pass_early(self) -> bool:
+        """Whether steps 1 and 2 may let the call run."""
+        return not self.is_paranoid and not self.always
+
+    def scan_arguments(self) -> ArgumentScan:
+        """Return the scan of the arguments; they are scanned once."""
+        if self.scan is None:
+            self.scan = scan_arguments(self.leaves, self.text, self.scanner, self.policy, self.context.trusted_text)
+        return self.scan
 
 
 def begin(
@@ -93,96 +153,179 @@ def begin(
     *,
     flattened: tuple[list[Leaf], bool] | None = None,
 ) -> Decision | Ask:
-    """Steps 1 to 5: a ruling that Tier 1 can make by itself, or the question for the tiers above.
+    """Take a call through steps 1 to 5: return Tier 1's ruling, or the question for the tiers above.
 
     `flattened` is what `flatten_arguments` gave for the arguments, where the caller has it already.
     """
-    leaves, too_big = flatten_arguments(call.arguments) if flattened is None else flattened
-    paranoid = policy.mode is _PARANOID
-    first = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
-    risk = tool_risk(call.tool, additional=policy.high_risk_tools, annotations=call.annotations)
-    said = leaves[0].text if len(leaves) == 1 else _LEAF_SEPARATOR.join([leaf.text for leaf in leaves])
-    # Whoever is asked for an address can be told something by it.
-    if call.findings or (risk is _LOW and "://" in said and may_reach_any_address(call.tool)):
-        risk = _HIGH
-    # A declared scope has a border, whatever has been read and whatever the mode was tightened to.
-    edge = border_from_scope(policy.research_scope) if policy.research_scope else None
-    crossed = find_crossings(edge, leaves, tool=call.tool) if edge is not None else []
-    if edge is not None and too_big:
-        crossed.append(Finding("cap:arguments", "arguments", 0, 0))
-        too_big = False
-    # What is hidden in a code leads outside as well, and what stayed unread may: both count before anything was read.
-    scanned = _scan_arguments(leaves, said, scanner, policy, context.trusted_text) if edge else None
-    if edge and scanned is not None:
-        crossed += find_crossings(edge, scanned[2], tool=call.tool)
-        crossed += [found for found in scanned[0] if found.rule.startswith(HARD_RULES) and found not in crossed]
-    # Nobody who is held answers in the place of whoever holds him, whatever has been read.
-    if not is_unrelated(said):
-        crossed += find_tampering(leaves, scanner, looks=risk is _LOW)
-    if risk is not _LOW:
-        if context.has_unknown_history:
-            crossed.append(Finding("cap:context-unknown", "context", 0, 0))
-        crossed += call.findings
-    # 1. Context.
-    entries = context.readings
-    if not entries or entries[-1].position < first:
-        if not paranoid and not crossed:
-            return Decision(_CONTINUE, 1, _UNTRUSTED_FREE, risk)
-    # 2. Risk.
-    if risk is _LOW and not paranoid and not crossed:
-        return Decision(_CONTINUE, 1, _LOW_RISK, risk)
-    # 3. and 4., the arguments' part: one pass over all of them.
-    patterns, encoded, decoded = scanned or _scan_arguments(leaves, said, scanner, policy, context.trusted_text)
-    if decoded and risk is not _LOW:
-        crossed += find_tampering(decoded, scanner)
-    if crossed:
-        known = {found.rule for found in patterns}
-        patterns += [found for found in crossed if found.rule.startswith("scope:") or found.rule not in known]
-    if too_big:
-        patterns.append(Finding("cap:arguments", "arguments", 0, 0))
-    # 5. Origins come before the blocks' patterns because broad rules count only in blocks the call is related to.
-    if first:
-        entries = [entry for entry in entries if entry.position >= first]
-    lookup = OriginLookup(call.tool, leaves + decoded if decoded else leaves, context.trusted_text)
-    traced = lookup.trace(entries, context.untrusted_words, context.value_places, context.tool_orders)
+    review = _Review(context, call, policy, scanner, flattened)
+    # 0. Always.
+    _check_scope(review)
+    _check_self_protection(review)
+    _check_host_findings(review)
+    # 1. Context, 2. Risk.
+    passed = _check_context(review) or _check_risk(review)
+    if passed is not None:
+        return passed
+    # 3. and 4. Patterns and encodings in the arguments.
+    patterns, encoded, decoded = _check_arguments(review)
+    # 5. Origins. Before the blocks' patterns: broad rules count only in blocks that the call takes a value from.
+    traced = _check_origins(review, decoded)
     if traced.capped:
-        patterns.append(Finding("cap:values", "arguments", 0, 0))
-    # 3. and 4., the blocks' part.
-    if context.alarms or context.encoded or traced.related or policy.strict_patterns:
-        for note in (*context.alarms, *context.encoded, *_related_notes(context, traced, policy)):
-            if note.position >= first and not (note.phrase and policy.unsafe_disable_phrase_rules):
-                (encoded if note.rule.startswith("encoded:") else patterns).append(context.locate_finding(note))
-    if not (patterns or encoded or traced.signals or paranoid):
-        return Decision(_CONTINUE, 1, _NO_FLAGS, risk, "", (), traced.origins)
-    reason = (
-        Reason.SUSPICIOUS_PATTERN
-        if patterns
-        else Reason.ENCODED_CONTENT
-        if encoded
-        else Reason.UNTRUSTED_ORIGIN
-        if traced.signals
-        else Reason.PARANOID_MODE
-    )
-    return Ask(call, risk, reason, (*patterns, *encoded, *traced.signals), traced.origins)
+        patterns.append(_VALUES_CUT)
+    # 3. and 4. Patterns and encodings in the recent untrusted blocks.
+    _check_blocks(review, traced, patterns, encoded)
+    # Nothing: CONTINUE. Anything: one tier up.
+    return _conclude(review, patterns, encoded, traced)
+
+
+def _risk_of_call(call: ToolCall, policy: Policy, text: str) -> Risk:
+    risk = tool_risk(call.tool, additional=policy.high_risk_tools, annotations=call.annotations)
+    # A request for an address carries the address to the server behind it: reading can send data out.
+    if call.findings or (risk is _LOW and "://" in text and may_reach_any_address(call.tool)):
+        return _HIGH
+    return risk
+
+
+def _check_scope(review: _Review) -> None:
+    """0. Collect what crosses the border of a declared scope, in every mode and whatever was read."""
+    scope = review.policy.research_scope
+    if not scope:
+        return
+    edge, tool, always = border_from_scope(scope), review.call.tool, review.always
+    always += find_crossings(edge, review.leaves, tool=tool)
+    if review.is_cut:
+        always.append(_ARGUMENTS_CUT)
+        review.is_cut = False
+    if edge:
+        # Text that is hidden in a code can lead outside as well, and text that stayed unread may.
+        scan = review.scan_arguments()
+        always += find_crossings(edge, scan.decoded, tool=tool)
+        always += [found for found in scan.patterns if found.rule.startswith(HARD_RULES) and found not in always]
+
+
+def _check_self_protection(review: _Review) -> None:
+    """0. The agent may never answer its own approval or touch Lockgate's files, even before it has read anything."""
+    if not is_unrelated(review.text):
+        review.always += find_tampering(review.leaves, review.scanner, looks=review.risk is _LOW)
+
+
+def _check_host_findings(review: _Review) -> None:
+    """0. Collect what the host holds against a high-risk call, and that earlier context may be missing."""
+    if review.risk is _LOW:
+        return
+    if review.context.has_unknown_history:
+        review.always.append(_HISTORY_UNKNOWN)
+    review.always += review.call.findings
+
+
+def _check_context(review: _Review) -> Decision | None:
+    """1. CONTINUE where no untrusted block is recent."""
+    readings = review.context.readings
+    if review.may_pass_early and (not readings or readings[-1].position < review.first_recent):
+        return Decision(_CONTINUE, 1, _UNTRUSTED_FREE, review.risk)
+    return None
+
+
+def _check_risk(review: _Review) -> Decision | None:
+    """2. CONTINUE for a low-risk tool."""
+    if review.may_pass_early and review.risk is _LOW:
+        return Decision(_CONTINUE, 1, _LOW_RISK, review.risk)
+    return None
+
+
+def _check_arguments(review: _Review) -> ArgumentScan:
+    """3. and 4. Return what is found in the arguments, step 0's findings included."""
+    scan, always = review.scan_arguments(), review.always
+    if scan.decoded and review.risk is not _LOW:
+        always += find_tampering(scan.decoded, review.scanner)
+    if always:
+        known = {found.rule for found in scan.patterns}
+        scan.patterns.extend(found for found in always if found.rule.startswith("scope:") or found.rule not in known)
+    if review.is_cut:
+        scan.patterns.append(_ARGUMENTS_CUT)
+    return scan
+
+
+def _check_origins(review: _Review, decoded: list[Leaf]) -> OriginTrace:
+    """5. Return where the call's values come from, and which of them an order in untrusted text names."""
+    context, readings = review.context, review.context.readings
+    if review.first_recent:
+        readings = [reading for reading in readings if reading.position >= review.first_recent]
+    leaves = review.leaves + decoded if decoded else review.leaves
+    lookup = OriginLookup(review.call.tool, leaves, context.trusted_text)
+    return lookup.trace(readings, context.untrusted_words, context.value_places, context.tool_orders)
+
+
+def _check_blocks(review: _Review, traced: OriginTrace, patterns: list[Finding], encoded: list[Finding]) -> None:
+    """3. and 4. Add what was found in recent untrusted blocks when they arrived."""
+    context, policy = review.context, review.policy
+    if not (context.alarms or context.encoded or traced.related or policy.strict_patterns):
+        return
+    for note in (*context.alarms, *context.encoded, *_related_notes(context, traced, policy)):
+        if note.position < review.first_recent or (note.phrase and policy.unsafe_disable_phrase_rules):
+            continue
+        (encoded if note.rule.startswith("encoded:") else patterns).append(context.locate_finding(note))
+
+
+def _related_notes(context: Context, traced: OriginTrace, policy: Policy) -> list[BlockNote]:
+    """Return broad findings in blocks: in the passages this call takes a value from, or all with strict patterns."""
+    if policy.strict_patterns:
+        return [note for notes in context.broad.values() for note in notes]
+    found: dict[tuple[str, str], BlockNote] = {}
+    for reading, start, end in traced.related:
+        for note in context.broad.get(reading.block, ()):
+            if (note.block, note.rule) not in found and context.is_in_passage(
+                note, reading.word_index.part.data[start:end]
+            ):
+                found[note.block, note.rule] = note
+    return list(found.values())
+
+
+def _conclude(review: _Review, patterns: list[Finding], encoded: list[Finding], traced: OriginTrace) -> Decision | Ask:
+    """Return CONTINUE where steps 3 to 5 found nothing, else the question for the tiers above."""
+    if patterns:
+        reason = Reason.SUSPICIOUS_PATTERN
+    elif encoded:
+        reason = Reason.ENCODED_CONTENT
+    elif traced.signals:
+        reason = Reason.UNTRUSTED_ORIGIN
+    elif review.is_paranoid:
+        reason = Reason.PARANOID_MODE
+    else:
+        return Decision(_CONTINUE, 1, _NO_FLAGS, review.risk, "", (), traced.origins)
+    return Ask(review.call, review.risk, reason, (*patterns, *encoded, *traced.signals), traced.origins)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Steps 6 to 9: the tiers above
 
 
 def resume(ask: Ask, opinion: Opinion | None, policy: Policy, *, reorients: int = 0) -> Decision | Ask:
-    """Steps 6 to 8: what follows from a judge's opinion; None when there is nobody to ask.
+    """Take an escalated call through steps 6 to 8; `opinion` is None when there is no judge to ask.
 
     `reorients` is how often the agent has been told to reconsider since the user last spoke.
     """
-    paranoid = policy.mode is Mode.PARANOID
     # 6. Triage.
     if ask.stage is not Stage.SUPERVISOR:
-        said = opinion.suspicious if isinstance(opinion, Triage) else None
-        if said is False and not paranoid and not ask.hard_findings:
-            explanation = "triage found nothing that the untrusted text made this call do"
-            return _decision_from_ask(ask, Action.CONTINUE, 2, Reason.TRIAGE_CLEARED, explanation)
-        if isinstance(opinion, Unreadable) and ask.stage is Stage.TRIAGE:
-            return ask._replace(stage=Stage.TRIAGE_AGAIN)
-        heard = "suspicious" if said is True else "clear" if said is False else "" if opinion is None else "unclear"
-        return Ask(ask.call, ask.risk, ask.reason, ask.findings, ask.origins, Stage.SUPERVISOR, heard)
-    # 7. Supervisor.
+        return _follow_triage(ask, opinion, policy)
+    # 7. Supervisor, 8. No answer.
+    return _follow_supervisor(ask, opinion, policy, reorients) or _hold_hard(ask) or _follow_policy(ask, policy)
+
+
+def _follow_triage(ask: Ask, opinion: Opinion | None, policy: Policy) -> Decision | Ask:
+    """6. CONTINUE only on a plain "not suspicious"; ask once more what cannot be read; else go one tier up."""
+    suspicious = opinion.suspicious if isinstance(opinion, Triage) else None
+    if suspicious is False and policy.mode is not Mode.PARANOID and not ask.hard_findings:
+        explanation = "triage found nothing that the untrusted text made this call do"
+        return _decision_from_ask(ask, Action.CONTINUE, 2, Reason.TRIAGE_CLEARED, explanation)
+    if isinstance(opinion, Unreadable) and ask.stage is Stage.TRIAGE:
+        return ask._replace(stage=Stage.TRIAGE_AGAIN)
+    heard = "suspicious" if suspicious is True else "clear" if suspicious is False else "unclear"
+    return ask._replace(stage=Stage.SUPERVISOR, triage="" if opinion is None else heard)
+
+
+def _follow_supervisor(ask: Ask, opinion: Opinion | None, policy: Policy, reorients: int) -> Decision | None:
+    """7. Return what the supervisor says; None where it says nothing that may be followed."""
     match opinion:
         case Ruling(action=Action.REORIENT, correction=correction) if reorients < policy.max_reorient_attempts:
             explanation = "the supervisor asks the agent to reconsider"
@@ -195,18 +338,25 @@ def resume(ask: Ask, opinion: Opinion | None, policy: Policy, *, reorients: int 
         # By its type as well: text that compares equal is no ruling.
         case Ruling(action=Action() as action) if action is Action.CONTINUE and not ask.hard_findings:
             return _decision_from_ask(ask, Action.CONTINUE, 3, Reason.SUPERVISOR, "the supervisor lets this call run")
-    if ask.hard_findings:
-        held = ", ".join(dict.fromkeys(printable(found.rule) for found in ask.hard_findings))
-        return _decision_from_ask(
-            ask, Action.PAUSE, 3, Reason.HARD_RULE, f"no model may clear {held}, so this call pauses"
-        )
-    # 8. No answer.
+    return None
+
+
+def _hold_hard(ask: Ask) -> Decision | None:
+    """7. PAUSE where a hard rule holds the call."""
+    if not ask.hard_findings:
+        return None
+    held = ", ".join(dict.fromkeys(printable(found.rule) for found in ask.hard_findings))
+    return _decision_from_ask(ask, Action.PAUSE, 3, Reason.HARD_RULE, f"no model may clear {held}, so this call pauses")
+
+
+def _follow_policy(ask: Ask, policy: Policy) -> Decision:
+    """8. Return what the policy says about a call that no judge has cleared."""
     action = policy.on_unclear(ask.risk)
     return Decision(action, 3, ask.reason, ask.risk, _explain_unclear(ask, action), ask.findings, ask.origins)
 
 
 def decide_unrecorded(decision: Decision, policy: Policy, why: str) -> Decision:
-    """Step 9 for a ruling that could not be recorded; `why` is what the journal says."""
+    """9. Return what becomes of a ruling that could not be recorded; `why` is what the journal says."""
     told = [decision.explanation] if decision.explanation else []
     if decision.action is not Action.CONTINUE:
         return decision._replace(explanation="; ".join([*told, f"this is not on record: {why}"]))
@@ -221,87 +371,17 @@ def decide_unrecorded(decision: Decision, policy: Policy, why: str) -> Decision:
     return decision._replace(action=action, reason=Reason.JOURNAL_UNAVAILABLE, explanation="; ".join(told))
 
 
+# ---------------------------------------------------------------------------------------------------------------
+# Explanations
+
+
 def _decision_from_ask(ask: Ask, action: Action, tier: int, reason: Reason, why: str, correction: str = "") -> Decision:
     told = "; ".join(_reason_sentences(ask))
     return Decision(action, tier, reason, ask.risk, f"{told}; {why}", ask.findings, ask.origins, correction)
 
 
-def _related_notes(context: Context, traced: OriginTrace, policy: Policy) -> list[BlockNote]:
-    """Broad findings in blocks: in the passages this call takes a value from, or all by the letter of the seed."""
-    if policy.strict_patterns:
-        return [note for notes in context.broad.values() for note in notes]
-    found: dict[tuple[str, str], BlockNote] = {}
-    for entry, start, end in traced.related:
-        for note in context.broad.get(entry.block, ()):
-            if (note.block, note.rule) not in found and context.is_in_passage(
-                note, entry.word_index.part.data[start:end]
-            ):
-                found[note.block, note.rule] = note
-    return list(found.values())
-
-
-def _scan_arguments(
-    leaves: list[Leaf], said: str, scanner: Scanner, policy: Policy, wishes: TrustedText
-) -> tuple[list[Finding], list[Finding], list[Leaf]]:
-    """Findings in the arguments, encoded content in them, and what decoding them gave; `said` is all of them as one."""
-    if not leaves:
-        return [], [], []
-    scan = scanner.scan_or_none(said)
-    patterns: list[Finding] = []
-    encoded: list[Finding] = []
-    decoded: list[Leaf] = []
-    if scan is None:
-        return patterns, encoded, decoded
-    starts = [0]
-    for leaf in leaves:
-        starts.append(starts[-1] + len(leaf.text) + len(_LEAF_SEPARATOR))
-
-    def at(offset: int) -> str:
-        return leaves[min(bisect_right(starts, offset) - 1, len(leaves) - 1)].argument
-
-    for part in scan.parts:
-        for hit in part.hits:
-            if hit.rule.phrase and policy.unsafe_disable_phrase_rules:
-                continue
-            found = scanner.finding_from_hit(hit, part, "")
-            where = at(found.start)
-            if hit.rule.scope is Scope.RELATED and not policy.strict_patterns:
-                # A rule reports its first hit; when that one says nothing, another one may.
-                if all(
-                    _is_expected_hit(hit.rule, excerpt, at(len(part.data[:start].decode("utf-8", "ignore"))), wishes)
-                    for start, excerpt in scanner.find_all(hit.rule, part.data)
-                ):
-                    continue
-            base = starts[bisect_right(starts, found.start) - 1]
-            patterns.append(
-                Finding(found.rule, where, found.start - base, found.end - base, found.reading, found.excerpt)
-            )
-        if part.how == "raw":
-            continue
-        where = at(part.start)
-        plain = part.data.decode("utf-8", "replace")
-        decoded.append(Leaf(where, plain, part.how))
-        if part.encoded:
-            base = starts[bisect_right(starts, part.start) - 1]
-            encoded.append(
-                Finding(f"encoded:{part.how}", where, part.start - base, part.end - base, part.how, plain[:120])
-            )
-    patterns += [Finding(f"cap:{limit}", "arguments", 0, 0) for limit in scan.capped]
-    return patterns, encoded, decoded
-
-
-def _is_expected_hit(rule: Rule, excerpt: str, argument: str, wishes: TrustedText) -> bool:
-    """Whether a broad rule's hit in an argument says nothing: the user said it first, or the argument is named for it.
-
-    A user who asks to change a password gets calls with `password` in them, and a field called `token` holds one.
-    """
-    if wishes.contains_request(excerpt):
-        return True
-    return rule.id == "seed:credential-word" and excerpt.lower().replace("-", "_") in argument.lower().replace("-", "_")
-
-
 def _explain_unclear(ask: Ask, action: Action) -> str:
-    """Why, in a sentence a person can act on."""
+    """Say why in a sentence that a person can act on."""
     heard = "the judge found it suspicious" if ask.triage == "suspicious" else "no judge has cleared it"
     verdict = {
         Action.PAUSE: ", so this call pauses",
@@ -311,25 +391,36 @@ def _explain_unclear(ask: Ask, action: Action) -> str:
     return "; ".join([*_reason_sentences(ask), heard + verdict])
 
 
+_MAX_ORIGIN_SENTENCES, _MAX_SENTENCES = 3, 4
+
+
 def _reason_sentences(ask: Ask) -> list[str]:
+    """Return the strongest reasons for the escalation: first the origins, then the rules."""
     unasked = {found.where for found in ask.findings if found.rule == "origin:unasked-recipient"}
     telling = (origin for origin in ask.origins if not origin.known and (origin.order or origin.argument in unasked))
-    said = [_origin_sentence(origin) for origin in telling][:3]
+    said = [_origin_sentence(origin) for origin in telling][:_MAX_ORIGIN_SENTENCES]
     for found in ask.findings:
-        if len(said) >= 4:
+        if len(said) >= _MAX_SENTENCES:
             break
-        if found.rule == "origin:tool-in-order":
-            where = printable(found.where)
-            said.append(f"{where} orders what this tool does, and the goal does not: {quoted(found.excerpt, 120)}")
-        elif not found.rule.startswith("origin:"):
-            what = f" in {quoted(found.excerpt, 80)}" if found.excerpt else ""
-            reading = "" if found.reading == "raw" else f", read as {found.reading}"
-            said.append(f"{found.rule} found in {printable(found.where)}{reading}{what}")
+        if sentence := _finding_sentence(found):
+            said.append(sentence)
     if not said:
         said.append(
             "every call is escalated in paranoid mode" if ask.reason is Reason.PARANOID_MODE else ask.reason.value
         )
     return list(dict.fromkeys(said))
+
+
+def _finding_sentence(found: Finding) -> str:
+    """Return a finding in words; empty for a signal that the origins tell already."""
+    if found.rule == "origin:tool-in-order":
+        where = printable(found.where)
+        return f"{where} orders what this tool does, and the goal does not: {quoted(found.excerpt, 120)}"
+    if found.rule.startswith("origin:"):
+        return ""
+    what = f" in {quoted(found.excerpt, 80)}" if found.excerpt else ""
+    reading = "" if found.reading == "raw" else f", read as {found.reading}"
+    return f"{found.rule} found in {printable(found.where)}{reading}{what}"
 
 
 def _origin_sentence(origin: Origin) -> str:

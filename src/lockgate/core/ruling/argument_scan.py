@@ -1,0 +1,109 @@
+"""Steps 3 and 4 for a call's own arguments: one scan over all of them, and where each hit stands."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.origins import TrustedText
+from lockgate.core.ruling.policy import Policy
+from lockgate.core.text.rules import Rule, Scope
+from lockgate.core.text.scanner import RuleHit, ScannedPart, Scanner
+from lockgate.core.vocabulary import Finding
+
+_SEPARATOR = "\n\n"
+_MAX_EXCERPT = 120
+
+
+class ArgumentScan(NamedTuple):
+    """What a scan of the arguments found: rule hits, encoded content, and the text that decoding it gave."""
+
+    patterns: list[Finding]
+    encoded: list[Finding]
+    decoded: list[Leaf]
+
+
+def join_leaves(leaves: list[Leaf]) -> str:
+    """Return all values as the one text that `scan_arguments` scans."""
+    return leaves[0].text if len(leaves) == 1 else _SEPARATOR.join([leaf.text for leaf in leaves])
+
+
+def scan_arguments(
+    leaves: list[Leaf], text: str, scanner: Scanner, policy: Policy, trusted_text: TrustedText
+) -> ArgumentScan:
+    """Scan the values of a call; `text` is what `join_leaves` gave for them."""
+    found = ArgumentScan([], [], [])
+    scan = scanner.scan_or_none(text) if leaves else None
+    if scan is None:
+        return found
+    places = _LeafOffsets(leaves)
+    for part in scan.parts:
+        for hit in part.hits:
+            if _counts(hit, part, places, scanner, policy, trusted_text):
+                found.patterns.append(places.relocate(scanner.finding_from_hit(hit, part, "")))
+        if part.how != "raw":
+            _add_decoded(part, places, found)
+    found.patterns.extend(Finding(f"cap:{limit}", "arguments", 0, 0) for limit in scan.capped)
+    return found
+
+
+class _LeafOffsets:
+    """Which argument a character of the joined text belongs to."""
+
+    __slots__ = ("_leaves", "_starts")
+
+    def __init__(self, leaves: list[Leaf]) -> None:
+        self._leaves = leaves
+        self._starts = [0]
+        for leaf in leaves:
+            self._starts.append(self._starts[-1] + len(leaf.text) + len(_SEPARATOR))
+
+    def argument_at(self, offset: int) -> str:
+        return self._leaves[min(bisect_right(self._starts, offset) - 1, len(self._leaves) - 1)].argument
+
+    def start_before(self, offset: int) -> int:
+        return self._starts[bisect_right(self._starts, offset) - 1]
+
+    def relocate(self, found: Finding) -> Finding:
+        """Return a finding in the joined text as one in its argument."""
+        base = self.start_before(found.start)
+        return found._replace(where=self.argument_at(found.start), start=found.start - base, end=found.end - base)
+
+
+def _counts(
+    hit: RuleHit, part: ScannedPart, places: _LeafOffsets, scanner: Scanner, policy: Policy, trusted_text: TrustedText
+) -> bool:
+    """Return whether a rule's hit in the arguments is a finding under this policy."""
+    if hit.rule.phrase and policy.unsafe_disable_phrase_rules:
+        return False
+    if hit.rule.scope is not Scope.RELATED or policy.strict_patterns:
+        return True
+    # A rule reports its first hit; when that one is expected, a later one may not be.
+    return not all(
+        _is_expected(
+            hit.rule, excerpt, places.argument_at(len(part.data[:start].decode("utf-8", "ignore"))), trusted_text
+        )
+        for start, excerpt in scanner.find_all(hit.rule, part.data)
+    )
+
+
+def _is_expected(rule: Rule, excerpt: str, argument: str, trusted_text: TrustedText) -> bool:
+    """Return whether a broad rule's hit is no news: the user said it first, or the argument is named for it.
+
+    A user who asks to change a password gets calls with `password` in them, and a field called `token` holds one.
+    """
+    if trusted_text.contains_request(excerpt):
+        return True
+    return rule.id == "seed:credential-word" and excerpt.lower().replace("-", "_") in argument.lower().replace("-", "_")
+
+
+def _add_decoded(part: ScannedPart, places: _LeafOffsets, found: ArgumentScan) -> None:
+    argument = places.argument_at(part.start)
+    plain = part.data.decode("utf-8", "replace")
+    found.decoded.append(Leaf(argument, plain, part.how))
+    if part.encoded:
+        base = places.start_before(part.start)
+        found.encoded.append(
+            Finding(f"encoded:{part.how}", argument, part.start - base, part.end - base, part.how, plain[:_MAX_EXCERPT])
+        )
