@@ -21,7 +21,7 @@ settings.load_profile("steady")
 
 Ask = Callable[..., Decision]
 
-# Whoever runs this in the background of a shell has Ctrl-C ignored, and so would every process that a test starts.
+# In the background of a shell Ctrl-C is ignored, and so it would be in every process that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

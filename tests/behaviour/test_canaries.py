@@ -169,7 +169,7 @@ def outbound(requests: list[Recorded], *, key: str = "") -> str:
                 continue
             said.append(f"{name}: {value}")
         body = request.body.decode("utf-8", "replace")
-        # As it is on the wire, and as whoever reads the JSON sees it.
+        # As it is on the wire, and as a reader of the JSON sees it.
         said += [body, *_texts(json.loads(body))]
     return "\n".join(said)
 

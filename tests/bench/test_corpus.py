@@ -17,7 +17,7 @@ RESERVED = re.compile(r"(^|\.)(example|test|invalid|localhost)$|(^|\.)example\.(
 # Names that any real lock file, image or cluster shows; an attacker's address is never among them.
 PUBLIC = {"docker.io", "github.com", "pypi.org", "registry.npmjs.org", "schema.org"}
 PUBLIC |= {"clusterrolebinding.rbac.authorization.k8s.io"}
-# Documentation ranges (RFC 5737) and private ones only: a real address in a corpus gets scanned by somebody.
+# Documentation ranges (RFC 5737) and private ones only: a real address in a corpus gets scanned by strangers.
 PRIVATE_IP = re.compile(r"^(192\.0\.2|198\.51\.100|203\.0\.113|127\.0\.0|10\.\d{1,3}\.\d{1,3})\.\d{1,3}$")
 URL_HOST = re.compile(r"[a-z][a-z0-9+]{1,9}://(?:[^\s/@\"'<>]*@)?([\w.-]*\w)", re.IGNORECASE)
 MAIL_HOST = re.compile(r"[\w.+-]+@((?:[\w-]+\.)+[a-z]{2,})", re.IGNORECASE)

@@ -82,7 +82,7 @@ def rounds(*, rate: int = 100, wait: float = 0.01, end: float = 0.01, unclear: i
         ({"rate": 50, "wait": 0.04}, {"rate": 50, "wait": 0.04}, [True, True]),
         ({"rate": 50}, {"rate": 100}, [False, True]),
         ({"wait": 0.02}, {}, [True, False]),
-        # While they wait nobody notices, but when they give up.
+        # Waiting goes unnoticed; giving up does not.
         ({"end": 0.1}, {}, [True, False]),
         # It answered nothing that counted, so it shows nothing.
         ({"rate": 50}, {"rate": 50, "unclear": 16}, [False, False]),

@@ -64,7 +64,7 @@ def test_a_signature_per_record_finds_what_is_made_up_and_nothing_that_is_moved(
     believed = {kind.name: journal._believed(kind) for kind in tamperings.KINDS}
     assert not believed["flip a verdict"]
     assert not believed["add a field"]
-    assert not believed["append a record nobody signed"]
+    assert not believed["append an unsigned record"]
     assert believed["truncate: drop the last 5 records"]
     assert believed["reorder: exchange two records"]
     assert believed["duplicate a record"]

@@ -100,7 +100,7 @@ def test_nothing_against_it_is_an_empty_object_and_never_allow(plug: Plug) -> No
     assert plug.check({"command": "cat notes.txt"}) == {}
 
 
-def test_a_hijacked_call_with_nobody_there_is_denied_and_the_agent_stopped(plug: Plug) -> None:
+def test_a_hijacked_call_without_a_person_is_denied_and_the_agent_stopped(plug: Plug) -> None:
     plug.start()
     plug.result(ORDER)
     answer = plug.check()
@@ -133,9 +133,9 @@ def test_a_person_at_the_terminal_is_asked(plug: Plug) -> None:
         {"x-lockgate-entrypoint": "cli", "x-lockgate-attended": "0"},
         {"x-lockgate-entrypoint": "cli", "x-lockgate-attended": ""},
     ],
-    ids=["nothing", "empty", "a program", "another spelling", "nobody attends", "who knows"],
+    ids=["nothing", "empty", "a program", "another spelling", "unattended", "who knows"],
 )
-def test_whoever_is_not_plainly_a_person_is_none(plug: Plug, headers: Mapping[str, str]) -> None:
+def test_only_a_plain_sign_of_a_person_counts(plug: Plug, headers: Mapping[str, str]) -> None:
     plug.start()
     plug.result(ORDER)
     assert decision(plug.check(headers=headers))[0] == "deny"
@@ -229,7 +229,7 @@ def test_what_the_host_says_to_itself_is_not_the_user(plug: Plug, prompt: str) -
     assert decision(plug.check())[0] == "deny"
 
 
-def test_somebody_who_asks_about_a_tag_is_heard(plug: Plug) -> None:
+def test_a_user_who_asks_about_a_tag_is_heard(plug: Plug) -> None:
     plug.start("<div> does not close, mend it")
     assert plug.untrusted() == []
 
@@ -249,7 +249,7 @@ def test_files_that_a_prompt_mentions_are_read(plug: Plug) -> None:
     assert plug.untrusted() == [ORDER, "plain"]
 
 
-def test_a_pipe_that_is_mentioned_holds_nobody_up(plug: Plug) -> None:
+def test_a_pipe_that_is_mentioned_delays_nothing(plug: Plug) -> None:
     import os
 
     os.mkfifo(plug.cwd / "pipe")
@@ -366,7 +366,7 @@ def test_what_an_agent_inside_reads_stays_inside_but_for_its_report(plug: Plug) 
     assert decision(plug.check())[0] == "deny"
 
 
-def test_an_agent_that_nobody_saw_start_is_not_known(plug: Plug) -> None:
+def test_an_agent_whose_start_was_missed_is_not_known(plug: Plug) -> None:
     plug.start()
     assert decision(plug.check({"command": "make"}, agent_id="a2"))[0] == "deny"
 
@@ -383,7 +383,7 @@ def test_an_agent_that_is_woken_again_is_not_taken_for_a_new_one(plug: Plug, con
     assert not info.context_known
 
 
-# Sessions that nobody knows
+# Unknown sessions
 
 
 def _line(kind: str, content: object, **more: object) -> dict[str, object]:
@@ -497,7 +497,7 @@ def test_half_a_character_in_a_call_is_no_crash(plug: Plug) -> None:
     assert set(plug.check({"command": "echo \ud800"})) <= {"hookSpecificOutput", "continue", "stopReason"}
 
 
-def test_an_event_that_nobody_knows_is_nothing(plug: Plug) -> None:
+def test_an_unknown_event_is_nothing(plug: Plug) -> None:
     assert plug.tell("SomethingNew", tool_name="Bash") == {}
 
 
@@ -608,7 +608,7 @@ def test_only_what_an_agent_has_scheduled_counts_as_its_own(plug: Plug) -> None:
     plug.start()
     message = {"to": "builder-one", "message": "please deploy with ssh deploy@web1 and say yes", "meta": {"n": ["x y"]}}
     plug.check(message, "SendMessage")
-    # A part of it, or a name in it, is anybody's.
+    # A part of it, or a name in it, is common.
     for prompt in ("deploy with ssh", "Ask builder-one to wait"):
         plug.tell("UserPromptSubmit", prompt=prompt)
         assert plug.untrusted() == []

@@ -173,7 +173,7 @@ FAULTS: dict[str, bytes] = {
     "301": http({}, "301 Moved Permanently"),
     "204": http(b"", "204 No Content"),
     "allow": http({"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}}),
-    "a word nobody knows": http({"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "maybe"}}),
+    "an unknown word": http({"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "maybe"}}),
     "too large": http(b" " * (hook.MAX_ANSWER_BYTES + 10)),
 }
 
@@ -256,7 +256,7 @@ def test_stray_prints_do_not_reach_the_host(service: Callable[..., Service]) -> 
 
 
 @pytest.mark.parametrize("name", ["SessionStart", "SessionEnd", "InstructionsLoaded", "SubagentStart", "SubagentStop"])
-def test_an_event_that_decides_nothing_holds_nobody_up(name: str) -> None:
+def test_an_event_that_decides_nothing_delays_nothing(name: str) -> None:
     # With exit code 2 an agent would not be allowed to stop, and go on for ever.
     assert run("http://127.0.0.1:1", event(name)).returncode == 1
 

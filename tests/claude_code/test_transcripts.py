@@ -90,7 +90,7 @@ def test_an_old_version_says_in_words_that_a_call_did_not_run() -> None:
         ({"type": "attachment", "attachment": {"type": "file", "filename": "a.txt", "content": "x"}}, "file:a.txt"),
         ({"type": "attachment", "attachment": {"type": "new_kind", "content": {"x": ["y"]}}}, "file:new_kind"),
     ],
-    ids=["meta", "nobody", "summary", "agent", "file", "unknown"],
+    ids=["meta", "automatic", "summary", "agent", "file", "unknown"],
 )
 def test_only_the_users_own_words_are_a_prompt(line: dict[str, Any], source: str) -> None:
     (entry,) = read(line)
@@ -229,7 +229,7 @@ def test_what_no_person_has_typed_is_no_prompt(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["<app-header> is broken, run make", "<div> is", "<bash-input>ls</bash-input> what?"])
-def test_somebody_who_writes_about_a_tag_is_heard(text: str) -> None:
+def test_a_user_who_writes_about_a_tag_is_heard(text: str) -> None:
     assert read(user(text)) == [Prompt(text, TIME)]
 
 

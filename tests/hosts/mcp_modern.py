@@ -43,7 +43,7 @@ def today() -> str:
 
 @server.prompt()
 def greet(name: str) -> str:
-    """Greets somebody."""
+    """Greet a person."""
     return f"Say hello to {name}"
 
 

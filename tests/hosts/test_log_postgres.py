@@ -58,7 +58,7 @@ class Server:
         self.uri = str(self.running.get_uri())
 
     def kill(self) -> None:
-        """The server and everything it started, at once: nobody gets to write anything more."""
+        """The server and everything it started, at once: no process gets to write anything more."""
         postmaster = int((self.folder / "postmaster.pid").read_text().split("\n")[0])
         with psycopg.connect(self.uri) as db:
             pids = [pid for (pid,) in db.execute("SELECT pid FROM pg_stat_activity")]

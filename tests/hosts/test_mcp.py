@@ -223,7 +223,7 @@ def test_files_are_read_and_written_and_a_poisoned_one_stops_what_it_orders(
             assert held.is_error is True
             assert "Lockgate did not pass this call on" in said(held)
             assert not target.exists()
-            # What nobody ordered goes on.
+            # What no text ordered goes on.
             assert (await client.call_tool("create_directory", {"path": str(folder / "mine")})).is_error is not True
 
     run(work())

@@ -130,7 +130,7 @@ def test_a_server_that_wants_another_key_says_so(client: Client, model: Compatib
     assert client.ask(model, QUESTION, key).answer == NoAnswer(NoAnswerReason.UNAUTHORIZED)
 
 
-def test_a_path_nobody_serves_is_an_error_of_ours(client: Client, base_url: str) -> None:
+def test_a_path_that_is_not_served_is_an_error_of_ours(client: Client, base_url: str) -> None:
     nowhere = Compatible("smollm2", f"{base_url}/nowhere")
     assert client.ask(nowhere, QUESTION, KEY).answer == NoAnswer(NoAnswerReason.CLIENT_ERROR)
 
@@ -140,7 +140,7 @@ def test_odd_text_is_a_question_like_any_other(client: Client, model: Compatible
     assert isinstance(client.ask(model, QUESTION._replace(user=odd), KEY).answer, ModelText)
 
 
-def test_half_a_character_hurts_nobody(client: Client, model: Compatible) -> None:
+def test_half_a_character_does_no_harm(client: Client, model: Compatible) -> None:
     """It is JSON, but hardly text: the server may object, and then there is no answer."""
     answer = client.ask(model, QUESTION._replace(user="\ud800"), KEY).answer
     assert isinstance(answer, ModelText | NoAnswer)

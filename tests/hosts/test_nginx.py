@@ -72,7 +72,7 @@ def reachable(port: int) -> bool:
 
 
 def configuration(port: int, upstream: int, folder: Path) -> str:
-    """The server of the how-to, with another port and no certificate, and around it what runs it as anybody."""
+    """The server of the how-to, with another port and no certificate, and around it what runs it as any user."""
     page = (ROOT / "docs" / "how-to" / "nginx.md").read_text(encoding="utf-8")
     block = re.search(r"```nginx\n(.*?)```", page, re.DOTALL)
     assert block is not None
@@ -152,7 +152,7 @@ def test_requests_pass_and_attacks_are_answered_by_the_gate(nginx: int) -> None:
 
 
 def test_the_network_is_the_clients_and_not_nginx_s_nor_what_a_client_writes(nginx: int) -> None:
-    # Whoever they say they are: what stands left of what nginx wrote is nobody's.
+    # Whatever name they claim: what stands left of what nginx wrote does not count.
     for number in range(3):
         ask(nginx, ATTACK, client="127.0.0.2", x_forwarded_for=f"203.0.113.{number}, 127.0.0.9")
     assert ask(nginx, HARMLESS, client="127.0.0.2").headers["x-guardrail-mode"] == "slowed"

@@ -311,13 +311,13 @@ def test_a_no_takes_one_press_and_stands(page: Page, service: Service) -> None:
     expect(page.locator("#waiting")).to_be_visible()
     expect(page.locator("#told-now")).to_contain_text("waiting for you")
     box = waiting_box(page, ruled["approval"])
-    box.locator("input[name=reason]").fill("nobody asked for this")
+    box.locator("input[name=reason]").fill("this was not asked for")
     box.locator("button.deny").click()
     expect(box.locator(".outcome")).to_contain_text("Denied")
     again = service.check("no", "send_email", STORY.ORDERS)
     assert (again["action"], again["reason"]) == ("PAUSE", "denied")
     _, kept = service.call("GET", f"/v1/approvals/{ruled['approval']}")
-    assert (kept["state"], kept["answered"]["reason"]) == ("denied", "nobody asked for this")
+    assert (kept["state"], kept["answered"]["reason"]) == ("denied", "this was not asked for")
 
 
 def test_a_call_can_be_answered_where_it_is_looked_at(page: Page, service: Service) -> None:
@@ -455,7 +455,7 @@ STYLED = """rules => { const sheet = document.styleSheets[0];
     for (const rule of rules.match(/[^{}]+\\{[^}]*\\}/g)) sheet.insertRule(rule, sheet.cssRules.length) }"""
 
 
-def test_what_is_drawn_where_nobody_sees_it_cannot_be_approved(page: Page, service: Service) -> None:
+def test_what_is_drawn_out_of_sight_cannot_be_approved(page: Page, service: Service) -> None:
     ruled = service.waiting("unseen", files={"n" * 120: COMMAND}, body="one\ntwo\nthree")
     for name, rules in {**BLINDS, "between-two-presses": BLINDS["gone"]}.items():
         go(page, "#/journal")

@@ -52,7 +52,7 @@ def test_every_route_is_in_the_document(operations: dict[tuple[str, str], Any]) 
     assert {(route.method, route.path) for route in OPERATIONS} <= set(operations)
 
 
-@pytest.mark.parametrize("who", [Caller.PERSON, Caller.AGENT, None], ids=["person", "agent", "nobody"])
+@pytest.mark.parametrize("who", [Caller.PERSON, Caller.AGENT, None], ids=["person", "agent", "no token"])
 @pytest.mark.parametrize("route", OPERATIONS, ids=lambda route: f"{route.method} {route.path}")
 def test_no_5xx_and_no_undocumented_status(
     ask: Asking, operations: dict[tuple[str, str], Any], route: Any, who: Caller | None

@@ -194,9 +194,9 @@ def test_many_processes_at_once_lose_no_strike(workers: Callable[..., Worker], a
     crowd = [workers() for _ in range(4)]
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda worker: worker.strike(ann, 2), crowd))
-    # What a busy machine kept from being told in time is told with the next request, whoever's it is.
+    # What a busy machine kept from being told in time is told with the next request of any client.
     assert until(lambda: all(not worker.standing(HOME)[2] for worker in crowd))
-    # Whoever knows of a quarantine asks nobody about it any more, so one that knows nothing is asked.
+    # A worker that knows of a quarantine does not ask about it again, so one that knows nothing is asked.
     assert until(lambda: workers().standing(ann) == ("full_quarantine", 8, False))
 
 
@@ -248,7 +248,7 @@ def test_a_worker_that_starts_while_valkey_is_gone_knows_the_bans_on_disk(
     assert restarted.standing(HOME)[2]
 
 
-def test_a_valkey_that_stops_answering_holds_nobody_up(
+def test_a_valkey_that_stops_answering_delays_no_request(
     server: Server, workers: Callable[..., Worker], ann: Subject
 ) -> None:
     one = workers()
@@ -435,7 +435,7 @@ def test_a_server_without_memory_is_one_that_is_down(server: Server, ann: Subjec
 
 def test_a_wrong_password_is_an_outage_and_not_a_crash(server: Server, ann: Subject) -> None:
     async def work() -> SharedStrikes | None:
-        url = server.url.replace("valkey://", "valkey://nobody:wrong@")
+        url = server.url.replace("valkey://", "valkey://stranger:wrong@")
         store = ValkeyStrikes(url, SETTINGS, deadline_s=20.0, limits=CircuitLimits(3, 1.0, 5.0))
         try:
             return await store.exchange([StrikeReport(ann)])

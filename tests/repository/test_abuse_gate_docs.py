@@ -70,7 +70,7 @@ def test_the_python_on_the_pages_runs(name: str, tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])
 def test_the_page_s_authentication_says_who_asks_whatever_is_asked_for(kind: str) -> None:
-    """A websocket of nobody's passes where one of somebody who is banned would not."""
+    """An anonymous websocket passes where one of a banned client would not."""
     text = (DOCS / "how-to" / "fastapi.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```python\n(class Authentication.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     made: dict[str, Any] = {}
@@ -87,5 +87,5 @@ def test_the_page_s_authentication_says_who_asks_whatever_is_asked_for(kind: str
 @pytest.mark.parametrize(
     "page", ["docs/how-to/fastapi.md", "docs/reference/abuse-gate.md", "README.md", "examples/fastapi_app.py"]
 )
-def test_whoever_follows_a_page_gets_a_gate_that_reads_pdf_files(page: str) -> None:
+def test_a_reader_who_follows_a_page_gets_a_gate_that_reads_pdf_files(page: str) -> None:
     assert "pip install 'lockgate[documents]'" in (DOCS.parent / page).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What users see is what was frozen in tests/golden: whoever moves code must not change it unawares.
+"""What users see is what was frozen in tests/golden: a change of code must not change it unawares.
 
 A difference is a mistake, or a change that belongs into the changelog. Then write the files again, and read the diff:
 
@@ -44,7 +44,7 @@ MASKS = (
     (r'("(?:latency_us|latency_ms|ts_ms|\w*_at|\w*_s)": ?)[\d.]+', r"\1N"),
     (r'("(?:at|number|seq|expires)": ?)\d{10,}(?:\.\d+)?', r"\1N"),
     (r'("(?:incident_id|leaf_hash|approval|id)": ?)"(?:[0-9A-Z]{26}|d?[0-9a-f]{16,64})"', r'\1"ID"'),
-    # Keyed anew in every process, so that nobody can try texts until one fits.
+    # Keyed anew in every process, so that an attacker cannot try texts until one fits.
     (r'("digest": ?")[0-9a-f]{64}(?=",\s+"(?:latency_ms|read)")', r"\1ID"),
     (r"(payload  sha256:)[0-9a-f]{64}", r"\1ID"),
     (r'("origin": ?)"lockgate/[0-9a-f]{8}"', r'\1"lockgate/ID"'),
@@ -53,7 +53,7 @@ MASKS = (
 
 
 class Place:
-    """An empty home to ask in, as somebody has who has just installed Lockgate."""
+    """An empty home to ask in, as a newcomer has who just installed Lockgate."""
 
     def __init__(self, home: Path, cache: Path, patch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[str]) -> None:
         self.home, self.cache, self._capture = home, cache, capture
@@ -127,7 +127,7 @@ class Service:
         self.port = int(found[1])
 
     def ask(self, who: str, method: str, path: str, body: str = "") -> tuple[int, dict[str, str], str]:
-        headers = {"Authorization": f"Bearer {who[0] * 40}"} if who != "nobody" else {}
+        headers = {"Authorization": f"Bearer {who[0] * 40}"} if who != "no-token" else {}
         if body:
             headers["Content-Type"] = "application/json"
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
@@ -277,15 +277,15 @@ def helps(place: Place, _: object) -> str:
 
 
 def openapi(_: Place, serving: Callable[[], Service]) -> str:
-    document = json.loads(serving().ask("nobody", "GET", "/openapi.json")[2])
+    document = json.loads(serving().ask("no-token", "GET", "/openapi.json")[2])
     document["info"]["version"] = "VERSION"
     return json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 def routes(_: Place, serving: Callable[[], Service]) -> str:
-    paths = json.loads(serving().ask("nobody", "GET", "/openapi.json")[2])["paths"]
+    paths = json.loads(serving().ask("no-token", "GET", "/openapi.json")[2])["paths"]
     return _lines(
-        f"{path} {method.upper()} {'|'.join(name for each in does['security'] for name in each) or 'nobody'} "
+        f"{path} {method.upper()} {'|'.join(name for each in does['security'] for name in each) or 'no-token'} "
         f"{' '.join(sorted(does['responses']))}"
         for path, methods in paths.items()
         for method, does in methods.items()

@@ -97,7 +97,7 @@ def test_the_command_leads_to_a_function() -> None:
     assert callable(getattr(importlib.import_module(module), function))
 
 
-def test_types_are_offered_to_whoever_imports_us() -> None:
+def test_types_are_offered_to_importers() -> None:
     assert (PACKAGE / "py.typed").is_file()
 
 

@@ -18,7 +18,7 @@ SECRET = "Dear Bob, please pay 90000 to account DE89370400440532013000, code wor
 
 
 def read_by(house: Host, host: str, **more: Any) -> str:
-    """A session of somebody's plug that has read something mild."""
+    """A session of another plug that has read something mild."""
     info = house.open(f"of-{host}", goal="summarise the minutes", host=host, **more)
     house.add(info.id, MILD, source="file:minutes.txt")
     return info.id
@@ -52,7 +52,7 @@ def test_it_cannot_whitewash_a_session_that_it_did_not_open(ask: Asking, house: 
     assert info.context_known
 
 
-def test_a_session_that_nobody_opened_is_not_its_own_either(ask: Asking) -> None:
+def test_a_session_that_was_never_opened_is_not_its_own_either(ask: Asking) -> None:
     assert agent(ask, "/v1/sessions/new/checks", MAIL).json["action"] == "PAUSE"
     assert agent(ask, "/v1/sessions/new/blocks", {"content": WISH, "source": "user"}).status == 403
     assert agent(ask, "/v1/sessions", {"id": "new", "goal": WISH}).status == 403
@@ -73,7 +73,7 @@ def test_it_cannot_take_over_what_a_plug_opens_nor_pass_for_one(ask: Asking, hou
     for host in ("claude-code", "mcp", "mcp:files"):
         assert agent(ask, "/v1/sessions", {"id": "x", "host": host}).code == "not-yours"
     assert house.session("x") is None
-    # Opened by somebody else first: what it says afterwards does not make it its own.
+    # Opened by another program first: what it says afterwards does not make it its own.
     name = read_by(house, "claude-code")
     assert agent(ask, "/v1/sessions", {"id": name}).status == 200
     assert agent(ask, f"/v1/sessions/{name}/blocks", {"content": WISH, "source": "user"}).status == 403
@@ -117,7 +117,7 @@ def test_steps_of_others_are_not_its_business(ask: Asking, house: Host) -> None:
         assert (reply.status, reply.code) == (403, "not-yours")
 
 
-def test_where_nobody_can_say_whose_a_session_is_it_is_told_nothing(
+def test_where_a_session_has_no_known_owner_it_is_told_nothing(
     ask: Asking, house: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent(ask, "/v1/sessions", {"id": "mine", "goal": "summarise the minutes"})

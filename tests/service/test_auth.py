@@ -274,7 +274,7 @@ def test_a_rotated_token_counts_at_once_and_the_old_one_no_more(tmp_path: Path) 
     now[0] += LOOK_S + 0.1
     assert tokens.caller_of(new) is Caller.PERSON
     assert tokens.caller_of(old) is None
-    # One that is gone, can be read by others, or is the other's, lets nobody in.
+    # One that is gone, can be read by others, or is the other's, lets no caller in.
     for change in (
         lambda path: path.chmod(0o644),
         lambda path: path.write_text((tmp_path / "state" / "agent-token").read_text()),
@@ -289,7 +289,7 @@ def test_a_rotated_token_counts_at_once_and_the_old_one_no_more(tmp_path: Path) 
     assert tokens.caller_of((tmp_path / "state" / "agent-token").read_text().strip().encode()) is Caller.AGENT
 
 
-def test_an_agent_s_token_that_is_also_the_person_s_is_nobody_s(tmp_path: Path) -> None:
+def test_an_agent_s_token_that_is_also_the_person_s_is_refused(tmp_path: Path) -> None:
     now = [0.0]
     tokens = Tokens(tmp_path / "state", {}, clock=lambda: now[0])
     agent = tmp_path / "state" / "agent-token"

@@ -90,7 +90,7 @@ def check(host: Host, number: int) -> int:
     return host.check("s1", "read_file", {"path": f"{number}.txt"}).seq
 
 
-def test_rulings_come_in_order_each_once_whoever_made_them(ask: Asking, house: Host, tmp_path: Any) -> None:
+def test_rulings_come_in_order_each_once_from_every_process(ask: Asking, house: Host, tmp_path: Any) -> None:
     other = assemble.host_from_settings(Settings(state_dir=tmp_path / "state"))
 
     async def follow() -> list[int]:
@@ -106,7 +106,7 @@ def test_rulings_come_in_order_each_once_whoever_made_them(ask: Asking, house: H
     assert made == sorted(made)
 
 
-def test_whoever_comes_back_misses_nothing(ask: Asking, house: Host) -> None:
+def test_a_client_that_comes_back_misses_nothing(ask: Asking, house: Host) -> None:
     made = [check(house, number) for number in range(7)]
 
     async def follow() -> None:
@@ -186,7 +186,7 @@ def test_a_store_that_fails_for_a_while_costs_no_ruling(
     asyncio.run(follow())
 
 
-def test_nobody_looks_while_nobody_listens(ask: Asking, house: Host) -> None:
+def test_the_store_is_not_polled_without_listeners(ask: Asking, house: Host) -> None:
     async def follow() -> None:
         assert ask.api.events._looking is None
         async with listening(ask), listening(ask):
@@ -234,7 +234,7 @@ def test_it_says_that_it_is_still_there_and_ends_with_the_server(
     asyncio.run(follow())
 
 
-def test_nothing_that_somebody_wrote_can_end_an_event(ask: Asking, house: Host) -> None:
+def test_no_foreign_text_can_end_an_event(ask: Asking, house: Host) -> None:
     async def follow() -> None:
         async with listening(ask) as client:
             await asyncio.to_thread(house.check, "s1", "x\u2028y", {"a": "b"})
@@ -248,7 +248,7 @@ def test_nothing_that_somebody_wrote_can_end_an_event(ask: Asking, house: Host) 
     asyncio.run(follow())
 
 
-def test_whoever_s_token_was_changed_hears_no_more(
+def test_a_client_with_a_changed_token_hears_no_more(
     make: Callable[..., Asking], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events.EventStream.__init__, "__kwdefaults__", {"look_s": 0.01, "heartbeat_s": 0.05})
@@ -272,7 +272,7 @@ def test_whoever_s_token_was_changed_hears_no_more(
     asyncio.run(follow())
 
 
-def test_a_damaged_ruling_is_told_as_such_and_holds_up_nobody(ask: Asking, house: Host) -> None:
+def test_a_damaged_ruling_is_told_as_such_and_delays_no_listener(ask: Asking, house: Host) -> None:
     house.open("s1", goal="g")
     first, second = (house.check("s1", "read_file", {"path": name}) for name in ("a", "b"))
     damage(house, first.id)

@@ -67,7 +67,7 @@ MISFITS: list[tuple[str, str, Any]] = [
     ("annotations that are text", CHECK, {"tool": "x", "arguments": {}, "annotations": "read-only"}),
     ("a key that is a number", CHECK, {"tool": "x", "arguments": {}, "key": 7}),
     ("NUL in a key", CHECK, {"tool": "x", "arguments": {}, "key": "\0"}),
-    ("a key nobody can see", CHECK, {"tool": "x", "arguments": {}, "key": "\u202e"}),
+    ("an invisible key", CHECK, {"tool": "x", "arguments": {}, "key": "\u202e"}),
     ("a long key", CHECK, {"tool": "x", "arguments": {}, "key": "k" * 201}),
     ("a key that is misspelt", CHECK, {"tool": "x", "arguments": {}, "argument": {}}),
     ("content that is a list", BLOCK, {"content": ["x"], "source": "web:x"}),
@@ -83,7 +83,7 @@ MISFITS: list[tuple[str, str, Any]] = [
     ("an odd mode", "/v1/sessions", {"mode": "relaxed"}),
     ("a mode that needs more", "/v1/sessions", {"mode": "research"}),
     ("an id of two lines", "/v1/sessions", {"id": "a\nb"}),
-    ("an id nobody can see", "/v1/sessions", {"id": "\u200b"}),
+    ("an invisible id", "/v1/sessions", {"id": "\u200b"}),
     ("a session inside itself", "/v1/sessions", {"id": "s", "parent": "s"}),
     ("a goal that is an object", "/v1/sessions", {"goal": {}}),
     ("an outcome that is none", "/v1/sessions/s1/outcomes", {"key": "k", "ran": "maybe"}),
@@ -155,7 +155,7 @@ def test_a_body_that_drips_is_given_up_as_well(make: Callable[..., Asking]) -> N
     assert ask("POST", CHECK, messages=[drop] * 5 + [HANG]).status == 408
 
 
-def test_whoever_leaves_in_the_middle_of_a_body_gets_nothing_and_does_nothing(ask: Asking) -> None:
+def test_a_client_that_leaves_in_the_middle_of_a_body_gets_nothing_and_does_nothing(ask: Asking) -> None:
     half = {"type": "http.request", "body": b'{"tool": "x", "arguments": {}}', "more_body": True}
     assert ask("POST", CHECK, messages=[half, GONE]).status == 0
     assert ask("GET", "/v1/decisions").json["decisions"] == []

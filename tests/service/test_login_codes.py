@@ -80,7 +80,7 @@ def test_a_code_is_good_for_minutes_and_for_one_of_many(tmp_path: Path) -> None:
         assert not codes.spend(odd)
 
 
-def test_what_is_kept_of_a_code_is_not_the_code_and_is_nobody_elses(tmp_path: Path) -> None:
+def test_what_is_kept_of_a_code_is_not_the_code_and_is_private(tmp_path: Path) -> None:
     clock = Clock()
     codes = LoginCodes(tmp_path, clock=clock)
     code = codes.make()
@@ -88,11 +88,11 @@ def test_what_is_kept_of_a_code_is_not_the_code_and_is_nobody_elses(tmp_path: Pa
     assert code not in file.name + file.read_text()
     assert file.stat().st_mode & 0o077 == 0
     assert (tmp_path / FOLDER).stat().st_mode & 0o077 == 0
-    # What others could have written makes nobody a person.
+    # What others could have written makes no caller a person.
     os.chmod(tmp_path / FOLDER, 0o777)
     assert not codes.spend(code)
     os.chmod(tmp_path / FOLDER, 0o700)
-    # Those that nobody opened do not stay.
+    # Unopened ones do not stay.
     clock.now += LIFETIME_S + 1
     codes.make()
     assert len(list((tmp_path / FOLDER).iterdir())) == 1

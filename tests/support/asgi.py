@@ -168,7 +168,7 @@ def gated(
     clock: Callable[[], float] | None = None,
     **parts: Any,
 ) -> AbuseGateMiddleware:
-    """A gate of its own for a test: nothing of the environment, nobody else's counts, and no real waiting."""
+    """A gate of its own for a test: nothing of the environment, no other gate's counts, and no real waiting."""
     settings = settings or AbuseSettings()
     parts.setdefault("adapter", None if fetch else LocalRuleAdapter(metrics=Metrics()))
     parts.setdefault("ladder", Ladder(settings.ladder, clock=clock or Clock(), sleep=no_wait))

@@ -58,7 +58,7 @@ def work(kind: str, place: str, name: str) -> None:
         puts = store.append((info.number,), [block]), store.append((info.number,), [ruling])
         sys.stdout.write(json.dumps([text, *(put[0].seq for put in puts if put)]) + "\n")
         sys.stdout.flush()
-        # A machine that is busy with this alone kills nobody in time.
+        # A machine that is busy with this alone kills no worker in time.
         time.sleep(0.002)
 
 

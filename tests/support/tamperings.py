@@ -94,7 +94,7 @@ def head(leaves: Sequence[bytes], by: keys.Ed25519Signer, *, origin: str | None 
 
 @dataclass(frozen=True)
 class Log:
-    """A journal as it lies in a store: what whoever can write there may change."""
+    """A journal as it lies in a store: what an attacker who can write there may change."""
 
     rows: tuple[ExportRow, ...]
     heads: tuple[bytes, ...]
@@ -348,7 +348,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind("flip one bit", STORE, FaultKind.CHANGED, lambda: GENUINE.with_row(14, _flipped(body(14)))),
     Kind(
-        "append a record nobody signed",
+        "append an unsigned record",
         STORE,
         FaultKind.UNSIGNED,
         lambda: replace(

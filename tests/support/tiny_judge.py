@@ -63,7 +63,7 @@ ABOUT: dict[str, Any] = {
             "roc": [[0.25, 1.0], [0.5, 0.9], [0.75, 0.8]],
         }
     ],
-    "sources": [{"name": "nobody's texts", "licence": "CC0-1.0", "what": "a table of words"}],
+    "sources": [{"name": "made-up texts", "licence": "CC0-1.0", "what": "a table of words"}],
 }
 
 

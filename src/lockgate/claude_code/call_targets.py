@@ -1,6 +1,6 @@
 """Where a call of Claude Code really leads: its paths as the file system sees them, its addresses as we know ours.
 
-The rules on what belongs to whoever holds the agent read what a call says. A link, a folder that is called otherwise, a
+The self-protection rules read what a call says. A link, a folder that is called otherwise, a
 name relative to where the agent stands say something else than they do, so they are looked up and read once more.
 """
 

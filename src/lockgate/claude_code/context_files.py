@@ -2,7 +2,7 @@
 
 A file that is mentioned, a command, a skill and CLAUDE.md come with whatever folder the agent works in. Events only
 name them, so they are read here, as the user whom both run as. Everything is bounded, and nothing but a plain file is
-opened: a name comes out of a text that somebody else may have written.
+opened: a name may come out of a text that an attacker wrote.
 """
 
 from __future__ import annotations

@@ -6,14 +6,14 @@
     PreToolUse                               the check
     PostToolUse, PostToolUseFailure          what came back: untrusted; and that the call ran
     PostToolBatch                            the same once more, before the model reads it: a failure stops the turn
-    SubagentStart, SubagentStop              an agent inside the session; its report is untrusted to whoever started it
+    SubagentStart, SubagentStop              an agent inside the session; its report is untrusted to its parent
     SessionEnd                               the end
 
 CONTINUE is answered with `{}` and never with `allow`, which would skip the user's own rules. REORIENT denies with the
 correction. PAUSE asks where a person sits, and elsewhere denies and stops the agent. What cannot be understood or kept
 is denied, or stops the agent: a host that hears nothing from us runs the call.
 
-Nothing here is answered in anybody's words but ours: a model reads the reasons.
+Every answer is in our own words, because a model reads the reasons.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ def answer_from_ruling(kept: StoredRuling, headers: Mapping[str, str]) -> Answer
     why = f"Lockgate stopped this call: {_reason_text(decision)}."
     if _is_attended(headers):
         return _permission_answer("ask", f"{why} {_permission(decision, headers)} Yes here lets it run this once.")
-    stopped = f"{why} Nobody is here to ask, so the agent stops. {_permission(decision, headers)}"
+    stopped = f"{why} No person is here to ask, so the agent stops. {_permission(decision, headers)}"
     return {"continue": False, "stopReason": stopped, **_deny(stopped)}
 
 
@@ -273,7 +273,7 @@ def _permission(decision: Decision, headers: Mapping[str, str]) -> str:
 
 
 def _is_attended(headers: Mapping[str, str]) -> bool:
-    """Whether somebody sits at the terminal: only where the host says so plainly."""
+    """Return whether a person sits at the terminal: only where the host says so plainly."""
     return headers.get("x-lockgate-entrypoint", "") == "cli" and headers.get("x-lockgate-attended", "1") == "1"
 
 
@@ -293,7 +293,7 @@ def _answer_failure(event: str, error: Exception) -> Answer:
     if event in ("UserPromptSubmit", "UserPromptExpansion"):
         return {"decision": "block", "reason": said}
     if event in ("PostToolUse", "PostToolUseFailure", "PostToolBatch"):
-        # The model is about to read what nobody has looked at.
+        # The model is about to read a text that Lockgate has not scanned.
         return {"continue": False, "stopReason": said}
     return _deny(said) if event == "PreToolUse" else {}
 
@@ -427,7 +427,7 @@ def _on_agent_start(host: Host, event: HookEvent) -> Answer:
         for kept in host.decisions(session=event.session, tool=tool, action=Action.CONTINUE.value, limit=8)
         if not kept.ran and kept.arguments.get("subagent_type", event.text("agent_type")) == event.text("agent_type")
     ]
-    # One that was started before is woken by the same event; what it had read then nobody has told us.
+    # One that was started before is woken by the same event; what it had read then is not known here.
     known = not context_files.is_written(event.transcript)
     _memory_of(host).turns.note(event.session_or_agent)
     host.open(event.session_or_agent, host=HOST, parent=event.session, known=known)

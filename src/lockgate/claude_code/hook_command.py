@@ -276,7 +276,7 @@ def _say(text: str) -> None:
     try:  # noqa: SIM105  # contextlib takes longer to load than all this
         os.write(2, text.encode("utf-8", "backslashreplace") + b"\n")
     except OSError:
-        pass  # nobody reads it; the exit code says no as well
+        pass  # stderr is closed; the exit code says no as well
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 A transcript is written by another program, in a format that moves between its versions, from texts that an attacker may
 have chosen. It is read for two ends: to rule again on what was done, and to rebuild the context of a session that this
 installation was not there for. So nothing in it is an error: a line that cannot be read is counted, and a kind of entry
-that nobody here knows is taken for untrusted text.
+that is unknown here is taken for untrusted text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import BinaryIO
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
-# Deep enough for every reply of a tool, shallow enough for whoever walks it.
+# Deep enough for every reply of a tool, shallow enough to walk.
 _MAX_DEPTH = 64
 _MAX_FOLDERS = 32
 # What the host itself tells its model: names of tools, the date, its own prompt. Unlisted kinds may carry files,
@@ -27,13 +27,13 @@ _HOSTS_OWN = frozenset(
     "hook_error_during_execution hook_non_blocking_error hook_blocking_error hook_stopped_continuation plan_mode "
     "plan_mode_exit".split()
 )
-# The skills that come with the host. What it lists besides is described by whoever wrote the folder or the plugin.
+# The skills that come with the host. The author of a folder or plugin describes the others.
 _HOSTS_SKILLS = frozenset(
     "dataviz update-config keybindings-help code-review simplify fewer-permission-prompts loop claude-api run init "
     "workflow-authoring plugin-authoring security-review review pr-comments schedule verify batch debug".split()
 )
 # How the host hands its model what no person has typed: results of commands and agents in the background, messages of
-# other agents. Somebody who asks about a tag of their own is still heard.
+# other agents. A user who asks about such a tag is still heard.
 _MACHINE = re.compile(
     r"\s*<(?:(?:task-notification|(?:teammate|agent|own|tool|cross-session)-message|(?:bash|local-command)-std(?:out|err)"
     r"|local-command-caveat|system-reminder|channel|tick|artifact-room-event|webhook-payload|slack-messages|other-user"
@@ -199,7 +199,7 @@ def _parse_prompt(line: Mapping[str, object], text: str, at: float | None) -> Pr
 
 
 def is_machine(text: str) -> bool:
-    """Whether this is what the host says in a user's place, although nobody has typed it."""
+    """Return whether the host wrote this text in the user's place."""
     found = _MACHINE.match(text)
     return found is not None and (found[1] is None or text.rstrip().endswith(f"</{found[1]}>"))
 
@@ -287,7 +287,7 @@ def _parse_result(line: Mapping[str, object], part: Mapping[str, object], at: fl
     if not ruling:
         denied = denied or (failed and _DENIED.match(text) is not None)
     outcome = "not-run" if denied else "failed" if failed else "ran"
-    # Whatever is not plainly a rule of theirs was somebody's answer only if the host says so.
+    # A denial that is not plainly the host's own rule was a person's answer only if the host says so.
     by_a_person = not denied and str(ruling.get("source", "")).startswith("user")
     return Result(_text_or_empty(part.get("tool_use_id")), "", text, outcome, by_a_person, at)
 

@@ -292,7 +292,7 @@ def _serve_until_signal(
         plan.door,
         adapter=adapter,
         codes=plan.codes,
-        whoever=f"{user_name()} over http",
+        default_name=f"{user_name()} over http",
         open_metrics=plan.open_metrics,
         keep_days=plan.settings.server.keep_days,
         counts=RequestCounts(map(label_of, ROUTES), folder=counts_folder),

@@ -4,7 +4,7 @@ An agent may find the token of its own plug. With it, it must not be able to say
 wanted, nor to read what other agents have read.
 
 1. Own.   A session that was opened over HTTP with the agent's token is that token's, if what it is inside of is too.
-          All programs that have the token are one here: whoever runs several that must not trust each other runs
+          All programs that have the token are one here: an operator whose agents must not trust each other runs
           several services.
 2. Say.   In its own sessions the token says what the host says: the user's words, and whom to trust. In any other it
           can only add text, and that is untrusted whatever it is said to be.
@@ -46,7 +46,7 @@ def is_own(host: Host, info: SessionInfo | None) -> bool:
 
 
 def may_speak_for_user(host: Host, request: Request, session: str) -> bool:
-    """Whether whoever asks speaks for the user of this session."""
+    """Return whether the caller may speak for the user of this session."""
     return request.who is Caller.PERSON or is_own(host, host.session(session))
 
 
@@ -58,7 +58,7 @@ def open_session_for(host: Host, request: Request, id: str, goal: str, given: di
         raise Problem(
             403, "not-yours", "this host opens its sessions itself", hint="give `host` the name of your own program"
         )
-    # Made first, and then looked at: somebody else may have made it in between.
+    # Made first, then looked at: another process may have made it in between.
     info = host.open(id, meta=OPENED, **given)
     if not goal.strip():
         return info
@@ -92,7 +92,7 @@ def _not_yours_problem() -> Problem:
 
 
 def is_plain(request: Request, kept: StoredRuling) -> bool:
-    """3. Whether whoever asked for a ruling may have it as it is, whatever the session: most say nothing of it."""
+    """3. Return whether the caller may get a ruling unchanged, whichever session it is in: most reveal nothing."""
     ruling = kept.decision
     says_nothing = ruling.tier == 1 and not (ruling.findings or ruling.origins or ruling.correction)
     return says_nothing or request.who is Caller.PERSON

@@ -5,12 +5,12 @@ What happens to a request, in this order, each step before the next has seen any
 1. Host.    The request names an address of ours.
 2. Origin.  Nothing about it comes from another page.
 3. Token.   Whatever is under `/v1`, `/hooks` and `/metrics` takes a token, also what is not there.
-4. Route.   The path and the method are in the table, and whoever asks may use them.
+4. Route.   The path and the method are in the table, and the caller may use them.
 5. Body.    Counted and timed as it arrives, JSON, and what the route's schema says.
-6. Work.    Off the loop wherever a store is asked. Errors of ours are answers; what nobody has thought of is 500.
+6. Work.    Off the loop wherever a store is asked. Our own errors are answers; an unexpected error is 500.
 7. Answer.  With headers that keep a browser from running, framing, guessing or keeping any of it.
 
-A ruling is kept before it is answered, so a worker that is killed takes nothing with it that anybody was told. Logs
+A ruling is kept before it is answered, so a killed worker loses nothing that a client was told. Logs
 hold a route, a status and an error's type; never a path as it came, a body or a token.
 """
 
@@ -77,7 +77,7 @@ _EXCHANGE = b"/v1/exchange"
 MAX_EXCHANGES = 30
 # Below this a body is read on the loop.
 _SMALL = 1 << 14
-# Problems that are over in a moment, or are not about what the body says: whoever sent it sends it again.
+# Problems that are over in a moment, or are not about what the body says: the client sends it again.
 _RETRIED_CODES = frozenset({"busy", "body-too-slow", "not-yours"})
 _INVALID = (InvalidBlock, InvalidCall, InvalidConfig, InvalidPattern, InvalidPayload)
 
@@ -104,7 +104,7 @@ class Api:
         door: Door,
         *,
         adapter: LocalRuleAdapter | RemoteAdapter | EmbeddedAdapter | None = None,
-        whoever: str = "somebody",
+        default_name: str = "a person",
         open_metrics: bool = False,
         keep_days: float = 0,
         counts: RequestCounts | None = None,
@@ -114,7 +114,7 @@ class Api:
         clock: Callable[[], float] = time,
         routes: Sequence[Route] = ROUTES,
     ) -> None:
-        self.host, self.adapter, self.whoever, self.clock = host, adapter, whoever, clock
+        self.host, self.adapter, self.default_name, self.clock = host, adapter, default_name, clock
         self.counts = counts or RequestCounts()
         self.routes = tuple(routes)
         self._tokens, self._door, self._open_metrics = tokens, door, open_metrics
@@ -131,14 +131,14 @@ class Api:
 
     @property
     def token(self) -> str:
-        """The person's token as it is now; a Problem where none lets anybody in."""
+        """Return the person's current token; raise a Problem where there is none."""
         try:
             return self._tokens.token(Caller.PERSON)
         except KeyError:
             raise Problem(503, "unavailable", "the token cannot be read now") from None
 
     def may_exchange(self) -> bool:
-        """Whether one more code may be tried: nobody guesses one, but each try is a look at the disk."""
+        """Return whether one more code may be tried: guessing is hopeless, but each try reads the disk."""
         now_s = monotonic()
         if len(self._exchanges) == MAX_EXCHANGES and now_s - self._exchanges[0] < 60.0:
             return False
@@ -147,7 +147,7 @@ class Api:
 
     @property
     def approval_desk(self) -> ApprovalDesk:
-        """Who keeps the questions to people; a Problem where nobody does."""
+        """Return the store of approvals; raise a Problem where there is none."""
         approvals: Any = self.host.gate.approvals
         if approvals is None:
             raise Problem(503, "no-approvals", "nothing is kept for people to answer here")
@@ -223,7 +223,7 @@ class Api:
             answer = problem.answer
             if request is not None and route is not None and route.takes_in and problem.code not in _RETRIED_CODES:
                 await self._mark_context_unknown(request)
-        except Exception as error:  # noqa: BLE001 - whoever asked hears that there is no ruling
+        except Exception as error:  # noqa: BLE001 - the caller hears that there is no ruling
             # Not its own words, which may quote what was sent.
             LOG.error("a request failed: route=%s error=%s", route.path if route else "", _place_of(error))
             answer = Problem(500, "internal", "this is a bug in lockgate: nothing follows from it").answer
@@ -247,7 +247,7 @@ class Api:
             return who
         open_to_all = self._open_metrics and path == b"/metrics"
         if path == _EXCHANGE:
-            return Caller.ANYBODY
+            return Caller.WITHOUT_TOKEN
         if any(path == each or path.startswith(each + b"/") for each in _GUARDED) and not open_to_all:
             raise Problem(
                 401,
@@ -256,7 +256,7 @@ class Api:
                 hint="`lockgate token` prints it",
                 headers=((b"www-authenticate", b"Bearer"),),
             )
-        return Caller.PERSON if open_to_all else Caller.ANYBODY
+        return Caller.PERSON if open_to_all else Caller.WITHOUT_TOKEN
 
     async def _read_request_body(self, route: Route, request: Request, scope: Scope, receive: Receive) -> bool:
         """Whether the body came to its end; what it says is then in the request."""
@@ -289,7 +289,7 @@ class Api:
     async def _mark_context_unknown(self, request: Request) -> None:
         """What was refused the agent may have read all the same: who wrote it may have wanted it refused."""
         doubt = partial(self.host.mark_context_unknown, request.params["session"])
-        # A name that no session can have is none that anybody rules in.
+        # An invalid session id is never ruled on, so there is nothing to mark.
         with suppress(InvalidCall):
             try:
                 await self._off_loop(doubt)
@@ -380,7 +380,7 @@ async def _send(answer: Answer, send: Send, *, close: bool) -> None:
         *HEADERS,
         *answer.headers,
         *([] if b"cache-control" in named else [(b"cache-control", b"no-store")]),
-        # What nobody read of a request must not be taken for the next one.
+        # The unread rest of a request must not be taken for the next one.
         *([(b"connection", b"close")] if close else []),
     ]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})

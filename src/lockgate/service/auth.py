@@ -1,14 +1,14 @@
 """Who may ask the service, and from where: two tokens, and the exact names it answers to.
 
-1. Host.    The request names one of our own addresses, to the letter: a page whose name was pointed at this machine
-            (DNS rebinding) names its own.
-2. Origin.  Whatever a browser says about where a request comes from says that it comes from us. Nobody else's page can
-            speak to us, and there is no CORS that would let one.
-3. Token.   A header, never a cookie or a query: a browser sends nothing of it by itself, and no log holds it.
+1. Host.    The request must name one of our own addresses exactly. A page whose name points at this machine (DNS
+            rebinding) names its own address and is refused.
+2. Origin.  Every origin header of a browser must name our own page. A foreign page cannot call the service, and there
+            is no CORS that would let one.
+3. Token.   A header, never a cookie or a query: a browser never adds it by itself, and no access log holds it.
 
-The person's token can do everything. The agent's asks, and speaks for the sessions that it opened (`agents.py`); it
-cannot answer approvals, list or browse. It is a plug's token: whoever has it can say over /hooks what the plug says, so
-it is to be kept from agents as well.
+The person's token can do everything. The agent's token asks, and speaks for the sessions that it opened
+(`agent_access.py`); it cannot answer approvals, list or browse. A program that has it can say over /hooks what the
+plug says, so keep it from agents as well.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def check_token(token: str, named: str) -> str:
 
 
 def read_token(path: Path) -> str:
-    """The token in a file that nobody else can read or write; FileNotFoundError where there is none."""
+    """Return the token in a file that no other user can read or write; raise FileNotFoundError where there is none."""
     TOKEN_FILE_KIND.check(path.parent, folder=True)
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
     with os.fdopen(handle, "rb") as file:
@@ -128,7 +128,7 @@ class Tokens:
                 self._known[who] = read_token(path).encode("ascii")
                 self._stamps[who] = stamp
         except (OSError, InvalidConfig):
-            # A token that is gone, or that others can read, lets nobody in.
+            # A token that is gone, or that other users can read, lets no caller in.
             self._known.pop(who, None)
             self._stamps.pop(who, None)
 
@@ -141,7 +141,7 @@ class Tokens:
 
 
 def has_person_token(folder: Path | None, environ: Mapping[str, str]) -> bool:
-    """Whether somebody has chosen, or seen, the person's token: one that is about to be made nobody has."""
+    """Return whether a person's token exists already, so that a person may have chosen or seen it."""
     return bool(environ.get(VARIABLES[Caller.PERSON], "").strip()) or (
         folder is not None and os.path.lexists(folder / FILES[Caller.PERSON])
     )

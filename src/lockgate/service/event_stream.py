@@ -32,7 +32,7 @@ _SELDOM = 8
 
 
 class EventStream:
-    """The listeners of one process, and who looks for them: nobody, while nobody listens."""
+    """The listeners of one process, and the task that polls the store for them while there are any."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class EventStream:
                     )
                 self._publish(found)
         finally:
-            # Whatever has ended this, nobody is left waiting for what nobody looks for: they come back.
+            # However this ended, listeners must not wait for a task that is gone: they reconnect.
             self._end()
 
     def _publish(self, found: list[tuple[int, bytes]]) -> None:

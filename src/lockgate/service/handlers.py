@@ -73,7 +73,7 @@ def add_block(api: Api, request: Request) -> object:
         given |= {"trust": Trust.UNTRUSTED.word, "kind": Kind.DATA.value}
     block = api.host.add(request.params["session"], body["content"], source=body["source"], **given)
     told = block_to_dict(block)
-    # Whoever sent it has it.
+    # The client that sent it has it.
     del told["content"]
     return told
 
@@ -266,7 +266,7 @@ def answer_approval(api: Api, request: Request) -> object:
     one_approval(api, request)
     body = request.body
     name, yes = request.params["approval"], body["answer"] == "approve"
-    who = body.get("who", "").strip() or api.whoever
+    who = body.get("who", "").strip() or api.default_name
     heard = api.approval_desk.answer(
         name, digest=body["digest"], yes=yes, who=who, now_s=api.clock(), reason=body.get("reason", "")
     )
@@ -325,7 +325,7 @@ async def claude_code(api: Api, request: Request) -> object:
 
 
 def exchange_code(api: Api, request: Request) -> object:
-    """The token for whoever opened the page's address first; a page of another origin does not get this far."""
+    """Return the token to the browser that opened the page's address first; a foreign origin does not get this far."""
     if not api.may_exchange():
         raise busy_problem()
     if not api.codes.spend(request.body["code"]):
@@ -347,7 +347,7 @@ async def health(_: Api, __: Request) -> object:
 
 
 def ready(api: Api, _: Request) -> object:
-    """Whether sessions and the journal can be written; nobody without a token learns more than that."""
+    """Whether sessions and the journal can be written; a caller without a token learns no more than that."""
     can = api.host.ready()
     recorded = can.journal and journal_proofs.journal_state(api.host.gate)["state"] in ("sound", "off")
     said = {"ready": can.sessions and recorded, "sessions": can.sessions, "journal": recorded}

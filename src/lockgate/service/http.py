@@ -28,9 +28,9 @@ TOTAL_S = 60.0
 
 
 class Caller(IntEnum):
-    """Who may use a route; whoever may do more may do less too."""
+    """Who may use a route; a caller with more rights has all lesser ones too."""
 
-    ANYBODY = 0
+    WITHOUT_TOKEN = 0
     AGENT = 1
     PERSON = 2
 
@@ -82,7 +82,7 @@ class Request:
     query: Mapping[str, Any]
     who: Caller
     body: Mapping[str, Any] = field(default_factory=dict)
-    # The body as it came, for whoever reads it otherwise.
+    # The body as it came, for handlers that parse it themselves.
     data: bytes = b""
     # How many bytes of it are counted as held.
     held: int = 0
@@ -94,7 +94,7 @@ class Request:
 class BodyBudget:
     """Bodies on their way in, counted while they come: what a client announces is never believed.
 
-    One that has come counts until whoever has it lets go of it: many that wait to be read fill the memory as well.
+    A body counts until its handler releases it: many that wait to be read fill the memory as well.
     """
 
     def __init__(self, *, idle_s: float = IDLE_S, total_s: float = TOTAL_S, most_held: int = MAX_HELD) -> None:
@@ -127,7 +127,7 @@ class BodyBudget:
         return data
 
     def release(self, size: int) -> None:
-        """Nobody holds a body of this size any more."""
+        """Give back the share of a body of this size."""
         self.held -= size
 
 

@@ -189,7 +189,7 @@ def decision_proof(gate: Gate, kept: StoredRuling) -> dict[str, object]:
         checked.append("the arguments cannot be compared: they were too large to be kept whole")
         good = False
     with suppress(InvalidCall):
-        # Where the record hashes another form of them, this text would prove nothing to anybody.
+        # Where the record hashes another form of them, this text would prove nothing.
         plain = canonical_json(kept.arguments)
         text = plain if sha256_hex(plain) == hashed else ""
     return {**found, "verified": good, "checked": checked, "arguments": text, "whole": kept.whole}

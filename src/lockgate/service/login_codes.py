@@ -2,7 +2,7 @@
 
 A browser keeps every address it has opened, shares it with the person's other machines, and any program of that person
 can read it there. What it keeps of ours is worth nothing by then. A code is a file of the state folder, named by its
-hash: whoever removes the file has spent it, and of several workers and processes one does.
+hash: the process that removes the file has spent it, and of several only one can.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ def openapi_document(routes: Sequence[Route], version: str) -> dict[str, Any]:
 
 
 _SECURITY: Mapping[Caller, list[dict[str, list[str]]]] = {
-    Caller.ANYBODY: [],
+    Caller.WITHOUT_TOKEN: [],
     Caller.AGENT: [{"agent": []}, {"person": []}],
     Caller.PERSON: [{"person": []}],
 }
@@ -218,7 +218,7 @@ def _operation(route: Route) -> dict[str, Any]:
     return made
 
 
-_CALLER_TEXTS = {Caller.ANYBODY: "none", Caller.AGENT: "agent or person", Caller.PERSON: "person"}
+_CALLER_TEXTS = {Caller.WITHOUT_TOKEN: "none", Caller.AGENT: "agent or person", Caller.PERSON: "person"}
 
 
 def reference_markdown(routes: Sequence[Route]) -> str:

@@ -291,18 +291,26 @@ ROUTES: tuple[Route, ...] = (
         "/v1/exchange",
         "give the page the token for the code in its address, once",
         handlers.exchange_code,
-        Caller.ANYBODY,
+        Caller.WITHOUT_TOKEN,
         record("", {"token": {"type": "string"}}),
         body=record("", {"code": text("from the address that was printed", least=1, most=MAX_CODE)}),
         also={503: "asked too often"},
     ),
     Route("GET", "/metrics", "counts and times for Prometheus", handlers.metrics, Caller.PERSON, "text/plain"),
-    Route("GET", "/healthz", "that it runs", handlers.health, Caller.ANYBODY, ref("Health")),
+    Route("GET", "/healthz", "that it runs", handlers.health, Caller.WITHOUT_TOKEN, ref("Health")),
     Route(
-        "GET", "/readyz", "whether it can rule", handlers.ready, Caller.ANYBODY, ref("Ready"), also={503: ref("Ready")}
+        "GET",
+        "/readyz",
+        "whether it can rule",
+        handlers.ready,
+        Caller.WITHOUT_TOKEN,
+        ref("Ready"),
+        also={503: ref("Ready")},
     ),
-    Route("GET", "/openapi.json", "this document", handlers.openapi, Caller.ANYBODY, schemas.anything("OpenAPI 3.1")),
-    Route("GET", "/docs", "the routes, to read and to try", handlers.docs, Caller.ANYBODY, "text/html"),
-    Route("GET", "/", "the page", handlers.page, Caller.ANYBODY, "text/html"),
-    Route("GET", "/static/{name}", "a file of the page", handlers.static, Caller.ANYBODY, "text/plain"),
+    Route(
+        "GET", "/openapi.json", "this document", handlers.openapi, Caller.WITHOUT_TOKEN, schemas.anything("OpenAPI 3.1")
+    ),
+    Route("GET", "/docs", "the routes, to read and to try", handlers.docs, Caller.WITHOUT_TOKEN, "text/html"),
+    Route("GET", "/", "the page", handlers.page, Caller.WITHOUT_TOKEN, "text/html"),
+    Route("GET", "/static/{name}", "a file of the page", handlers.static, Caller.WITHOUT_TOKEN, "text/plain"),
 )

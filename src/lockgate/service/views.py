@@ -25,7 +25,7 @@ MOST_LINE = 240
 
 
 def ruling_view(kept: StoredRuling, *, told: bool = True) -> dict[str, Any]:
-    """A ruling as whoever asked for it gets it; `told` is whether they may have read what it rests on."""
+    """Return a ruling as its caller gets it; `told` says whether the caller may see what it rests on."""
     where = {"id": kept.id, "seq": kept.seq, "session": kept.session, "number": kept.number, "at": kept.at}
     return {**decision_to_dict(kept.decision if told else without_grounds(kept.decision)), **where}
 
@@ -121,7 +121,7 @@ def approval_view(approval: Approval) -> dict[str, Any]:
 
 
 def session_view(info: SessionInfo, *, told: bool = True) -> dict[str, Any]:
-    """A session; `told` is whether its goal and its scope may be known to whoever asks."""
+    """Return a session; `told` says whether the caller may see its goal and its scope."""
     return {
         **({"goal": info.goal, "scope": info.scope} if told else {}),
         "id": info.id,

@@ -47,7 +47,7 @@ function field(label, hint) {
 function route(path, method, operation, components) {
   const body = made("div");
   const names = operation.security.map((each) => Object.keys(each)[0]);
-  const who = names.length ? `${names.join(" or ")} token` : "anybody";
+  const who = names.length ? `${names.join(" or ")} token` : "no token";
   const head = made("summary", "", classed(made("span", method.toUpperCase()), "method"), made("code", path));
   head.append(classed(made("small", who), "who"), made("div", operation.summary));
 

@@ -39,7 +39,7 @@ async function route() {
   try {
     id = decodeURIComponent(id);
   } catch {
-    /* an address somebody typed; the service will not know it either */
+    /* an address that was typed by hand; the service will not know it either */
   }
   const query = new URLSearchParams(asked);
   const opened = current.place === "decisions" && place === "decision" ? id : null;
@@ -57,7 +57,7 @@ async function route() {
     locked(code === "refused" ? "That address has been used, or is too old" : "");
     return;
   }
-  // A view of its own each time: what an earlier one still draws lands in a node that nobody sees.
+  // A view of its own each time: what an earlier one still draws lands in a node that is not shown.
   const room = h("div.room");
   const showing = setTimeout(() => mine === current && !view.contains(room) && view.replaceChildren(room), 250);
   let made = null;
@@ -120,7 +120,7 @@ function locked(wrong = "") {
       "section.empty",
       { id: "locked" },
       h("h1", {}, wrong || "This page needs your token"),
-      h("p", {}, "It shows what your agents read and answers for you, so it opens only for whoever can read the token on this machine. Print it, and paste it here:"),
+      h("p", {}, "It shows what your agents read and answers for you, so it opens only for a person who can read the token on this machine. Print it, and paste it here:"),
       shell("lockgate token"),
       form,
       h("p.quiet", {}, "Or open an address that works once: ", h("code", {}, "lockgate token --url"), " prints one. The token is kept for this tab only. An agent's token does not open this page."),

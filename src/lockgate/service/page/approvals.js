@@ -35,7 +35,7 @@ export async function approvalsView(view, { signal, tell, onEvent }) {
   }
 
   function none() {
-    return empty("Nothing is waiting", h("p", {}, "When a call pauses, it appears here with where its values came from, and stays until somebody answers or it expires. On a terminal the same list is"), shell("lockgate approvals list"));
+    return empty("Nothing is waiting", h("p", {}, "When a call pauses, it appears here with where its values came from, and stays until a person answers or it expires. On a terminal the same list is"), shell("lockgate approvals list"));
   }
   return {};
 }
@@ -163,7 +163,7 @@ export function answerBox(given, { signal, tell, brief = false }) {
     gate();
   }
 
-  // What was not on the screen cannot be approved: not what was cut, and not what is drawn where nobody can see it.
+  // What was not on the screen cannot be approved: not what was cut, and not what is drawn out of sight.
   function gate() {
     const cut = pieces.filter((each) => each.dataset.cut).length;
     const lost = cut || !box.isConnected ? 0 : unseen(pieces).length;

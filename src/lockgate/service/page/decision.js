@@ -258,7 +258,7 @@ function tiers(ruling) {
       {},
       h("div.tier-line", {}, h("b", {}, `${each.tier} ${TIERS[each.tier] ?? ""}`), h(`span.said.${/^(pass|clear|CONTINUE)$/.test(each.said) ? "good" : "bad"}`, {}, line(each.said, 40)), h("span.num", {}, duration(each.latency_us))),
       meter(width(each.latency_us), each.tier),
-      h("div.quiet", {}, line(each.by || "nobody", 80), each.tokens_in || each.tokens_out ? `, ${each.tokens_in.toLocaleString()} tokens in, ${each.tokens_out.toLocaleString()} out` : "", each.tier > 1 ? `, ${each.cached ? "from the cache" : each.cost_usd === null ? "cost not known" : usd(each.cost_usd)}` : ""),
+      h("div.quiet", {}, line(each.by || "no judge", 80), each.tokens_in || each.tokens_out ? `, ${each.tokens_in.toLocaleString()} tokens in, ${each.tokens_out.toLocaleString()} out` : "", each.tier > 1 ? `, ${each.cached ? "from the cache" : each.cost_usd === null ? "cost not known" : usd(each.cost_usd)}` : ""),
     ),
   );
   const highest = Math.max(...ruling.tiers.map((each) => each.tier), 0);

@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { action, duration, empty, h, line, part, plural, shell, spelled, tier, usd, when } from "./show.js";
 
-// A table that grows all day is no use to anybody; older ones are a click away.
+// A table that grows all day is no use; older ones are a click away.
 const MOST_ROWS = 400;
 const PAGE = 60;
 const FIELDS = ["q", "action", "tier", "tool", "rule", "session", "host"];

@@ -24,7 +24,7 @@ export async function journalView(view, { signal, onEvent }) {
       h(
         "div.columns",
         {},
-        h("div.wide", {}, h("section", {}, h("h2", {}, "Checked in this browser"), checks), h("section", {}, h("h2", {}, "Signed head"), h("pre.told", {}, shown(said.checkpoint ?? "none yet")), h("p.quiet", {}, "A signed note as C2SP writes it: journal, size, root. Whoever keeps a copy can tell if the past was changed."))),
+        h("div.wide", {}, h("section", {}, h("h2", {}, "Checked in this browser"), checks), h("section", {}, h("h2", {}, "Signed head"), h("pre.told", {}, shown(said.checkpoint ?? "none yet")), h("p.quiet", {}, "A signed note as C2SP writes it: journal, size, root. A party that keeps a copy can tell if the past was changed."))),
         h("div.narrow", {}, h("section", {}, h("h2", {}, "State"), h("dl.facts", {}, fact("Journal", line(said.origin, 200)), fact("Records", Number(said.size ?? 0).toLocaleString()), fact("Root", h("code.hash", {}, line(said.root ?? "–", 80))), fact("Key", h("code.hash", {}, line(said.key ?? "–", 200))))), h("section", {}, h("h2", {}, "Witnesses"), witnesses(said.witnesses))),
       ),
     );
@@ -39,7 +39,7 @@ function fact(name, value) {
 }
 
 function witnesses(list) {
-  if (!list?.length) return h("p.quiet", {}, "None: nobody outside this machine would notice a journal that was rewritten as a whole. docs/how-to/witness.md says how to get one.");
+  if (!list?.length) return h("p.quiet", {}, "None: no party outside this machine would notice a journal that was rewritten as a whole. docs/how-to/witness.md says how to get one.");
   return h("ul", {}, list.map((each) => h("li", {}, line(each, 120))));
 }
 
@@ -64,7 +64,7 @@ async function check(said, signal) {
     const before = heads[head.origin];
     let now = head;
     const count = (size) => Number(size).toLocaleString();
-    if (!before) steps.push([null, Object.keys(heads).length ? "this journal is not one that this browser has seen before: if nobody made a new one, ask why" : "this browser sees this journal for the first time, and will know its head from now on"]);
+    if (!before) steps.push([null, Object.keys(heads).length ? "this journal is not one that this browser has seen before: if you made no new one, ask why" : "this browser sees this journal for the first time, and will know its head from now on"]);
     else if (BigInt(before.size) > BigInt(head.size)) return [...steps, [false, `the journal has shrunk: ${count(before.size)} records were seen here, ${count(head.size)} are left`]];
     else if (before.size === head.size) {
       if (before.root !== head.root) return [...steps, [false, "a head of this size had another root when this browser saw it last"]];

@@ -30,7 +30,7 @@ export async function overviewView(view, query, { signal, onEvent }) {
     // From a whole hour, or whatever the buckets are: their names then stay the same as time goes on.
     const since = (Math.floor(Date.now() / 1000 / bucket) + 1) * bucket - back;
     const said = await ask(`/v1/stats?since=${since}&bucket=${bucket}`, { signal });
-    // Whoever is reading a plot or its table keeps it.
+    // A plot or table that a person is reading stays.
     if (body.contains(document.activeElement) && body.childElementCount) return;
     body.replaceChildren(...draw(said, span));
   }

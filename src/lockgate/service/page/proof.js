@@ -222,7 +222,7 @@ async function walked(decision, proof) {
       yes: "the key is the one this browser has seen before",
       no: "the key is not the one this browser has seen before",
       first: "the key is new to this browser: compare it with `lockgate audit keys`",
-      other: "this journal is not one that this browser has seen before: if nobody made a new one, ask why",
+      other: "this journal is not one that this browser has seen before: if you made no new one, ask why",
     };
     tell({ yes: true, no: false }[known] ?? null, words[known], known === "no" ? "a journal changes its key only by rotation: lockgate audit verify tells" : []);
     steps.at(-1).key = true;

@@ -1,4 +1,4 @@
-// Whether what was drawn can really be seen: the last look before somebody may say yes to it.
+// Whether what was drawn can really be seen: the last look before a person may say yes to it.
 //
 // A style that went wrong, a window too narrow or a text made to push another out of the way all end here, whatever the
 // cause: a piece without room, behind the edge of a box or of the window, or switched off, was not shown.

@@ -231,7 +231,7 @@ export function telling(origins) {
   return close.filter((each, at) => !close.some((other, where) => other !== each && other.argument === each.argument && other.block === each.block && other.start <= each.start && other.end >= each.end && (size(other) > size(each) || where < at)));
 }
 
-// Words that read as Latin and are not: nobody sees the difference, and the tool will.
+// Words that read as Latin and are not: a person does not see the difference, but the tool will.
 const OTHER = /[\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Armenian}\p{Script=Cherokee}\p{Script=Coptic}\u{1d400}-\u{1d7ff}\uff01-\uff5e]/gu;
 export function lookalikes(texts) {
   const notes = new Set();
@@ -292,7 +292,7 @@ export function shell(text) {
   return h("pre.shell", {}, h("code", {}, text));
 }
 
-// A link's part that holds somebody's id: half of a surrogate pair has no address.
+// A link's part that holds an id: half of a surrogate pair has no address.
 export function part(text) {
   return encodeURIComponent(String(text).toWellFormed?.() ?? String(text).replace(/[\ud800-\udfff]/g, "\ufffd"));
 }
