@@ -54,6 +54,7 @@ def test_what_is_not_json_is_refused_with_its_place(text: str) -> None:
         ("[1e999]", JsonFault.BAD_NUMBER, "1e999"),
         ("9" * 5_000, JsonFault.BAD_NUMBER, ""),
         ("[" * 100_000, JsonFault.TOO_DEEP, ""),
+        ("[" * 501 + "]" * 501, JsonFault.TOO_DEEP, ""),
     ],
 )
 def test_what_parsers_disagree_about_is_refused(text: str, fault: JsonFault, value: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,8 +20,9 @@ from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.journal.record import MAX_BLOCKS, parse_record, sha256_hex
 from lockgate.core.journal.signed_notes import open_proof
 from lockgate.core.ruling import approvals
-from lockgate.core.ruling.arguments import flatten_arguments
+from lockgate.core.ruling.arguments import Leaf, flatten_arguments
 from lockgate.core.ruling.opinions import Ruling, Triage
+from lockgate.core.strict_json import PORTABLE
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Receipt
 from lockgate.gate.approvals_memory import MemoryApprovals
@@ -755,6 +757,16 @@ def test_arguments_of_every_sort_have_a_hash(name: str, opened: Make) -> None:
 def test_the_hash_is_over_what_an_approval_is_bound_to(arguments: Mapping[str, object]) -> None:
     text = approvals.canonical_json(arguments)
     assert hash_arguments(arguments, flatten_arguments(arguments)[0]) == sha256(text.encode()).hexdigest()
+
+
+def test_the_hash_of_deep_arguments_is_the_same_on_every_python() -> None:
+    for levels, hashed_whole in ((PORTABLE.depth - 1, True), (PORTABLE.depth, False)):
+        # So many objects, and a list in the innermost.
+        text = '{"a":' + '{"a":' * (levels - 1) + "[1]" + "}" * levels
+        arguments = json.loads(text)
+        leaves = [Leaf("a", "what Tier 1 saw")]
+        expected = text if hashed_whole else '[["a","what Tier 1 saw"]]'
+        assert hash_arguments(arguments, leaves) == sha256(expected.encode()).hexdigest()
 
 
 def test_a_verdict_that_was_acted_on_is_recorded(journal: Journal, store: Store) -> None:

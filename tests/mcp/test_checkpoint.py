@@ -20,6 +20,7 @@ import pytest
 from lockgate import Gate
 from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.journal.merkle import leaf_hash
+from lockgate.core.strict_json import PORTABLE
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action, Receipt
 from lockgate.gate.approvals_memory import MemoryApprovals
@@ -519,19 +520,27 @@ def test_what_cannot_be_put_together_denies(rig: Rig) -> None:
         b'{"jsonrpc":"2.0","id":1,"method":"x","params":NaN}\n',
         b'{"jsonrpc":"2.0","id":1,"method":"x","params":1e999}\n',
         b"[" * 100_000 + b"]" * 100_000 + b"\n",
+        b'{"jsonrpc":"2.0","id":1,"method":"x","params":%b1%b}\n' % (b"[" * PORTABLE.depth, b"]" * PORTABLE.depth),
         b'"tools/call"\n',
         '\ufeff{"jsonrpc":"2.0","id":1,"method":"ping"}\n'.encode(),
         '{"jsonrpc":"2.0","id":1,"method":"ping"}\n'.encode("utf-16"),
     ],
     ids=[
-        "words", "half", "bytes", "surrogate", "two-methods", "two-recipients", "return", "nan", "huge", "deep", "text",
-        "mark", "utf-16",
+        "words", "half", "bytes", "surrogate", "two-methods", "two-recipients", "return", "nan", "huge", "deep",
+        "one-too-deep", "text", "mark", "utf-16",
     ],
 )  # fmt: skip
 def test_what_is_not_read_alike_by_everybody_is_not_passed_on(rig: Rig, line: bytes) -> None:
     rig.says(line)
     assert rig.server == []
     assert rig.told()["error"]["code"] in (wire.PARSE_ERROR, wire.INVALID_REQUEST)
+
+
+def test_a_message_of_the_most_levels_is_passed_on(rig: Rig) -> None:
+    levels = PORTABLE.depth - 1
+    line = b'{"jsonrpc":"2.0","id":1,"method":"x","params":%b1%b}\n' % (b"[" * levels, b"]" * levels)
+    rig.says(line)
+    assert rig.server == [line]
 
 
 @pytest.mark.parametrize(

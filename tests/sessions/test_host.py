@@ -22,6 +22,7 @@ from lockgate.core.errors import (
 from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.ruling.opinions import Ruling, Triage
 from lockgate.core.sessions.session_entries import MAX_CONTENT, SessionInfo, stats_from_tallies
+from lockgate.core.strict_json import PORTABLE
 from lockgate.core.vocabulary import Action, Finding, Receipt, Trust
 from lockgate.gate.approvals_memory import MemoryApprovals
 from lockgate.gate.gate import Gate, Inquiry, Opined
@@ -601,10 +602,13 @@ def test_names_that_look_like_sql_are_names(host: Host, other: Host) -> None:
 
 def test_what_cannot_be_kept_whole_is_kept_in_part(host: Host, other: Host) -> None:
     host.open("s", goal="x")
-    deep: dict[str, object] = {}
-    for _ in range(5000):
-        deep = {"x": deep}
-    for arguments in ({"big": "y" * 3_000_000}, {"deep": deep}, {"number": 10**6000}, {"nan": float("nan")}):
+    calls: list[dict[str, object]] = [{"big": "y" * 3_000_000}, {"number": 10**6000}, {"nan": float("nan")}]
+    for levels in (5000, PORTABLE.depth):
+        deep: dict[str, object] = {}
+        for _ in range(levels):
+            deep = {"x": deep}
+        calls.append({"deep": deep})
+    for arguments in calls:
         kept = host.check("s", "read_file", arguments)
         assert kept.seq, kept.decision
         again = other.decision(kept.id)

@@ -26,6 +26,7 @@ from lockgate.core.errors import JournalUnavailable, JournalUncosigned, Lockgate
 from lockgate.core.journal import record
 from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.journal.record import MAX_BLOCKS, SALT, encode_record, ruling_bytes, sha256_hex
+from lockgate.core.strict_json import PORTABLE, check_limits
 from lockgate.core.vocabulary import Block, Decision, Receipt, Trust
 from lockgate.runtime.failures import report_failure
 from lockgate.runtime.forks import on_fork
@@ -366,14 +367,16 @@ class SessionRecorder(Recorder):
 def hash_arguments(arguments: object, leaves: Iterable[Leaf]) -> str:
     """Return the SHA-256 over the arguments' canonical form, to which an approval is bound.
 
-    Some arguments have no canonical form: a lone surrogate, NaN, an integer of thousands of digits, a thousand levels.
-    They are hashed as Python's encoder writes them, or else by the leaves that Tier 1 saw. The latter is a JSON list,
-    so it cannot be confused with arguments, which are an object.
+    Some arguments have no canonical form: a lone surrogate, NaN, an integer of thousands of digits, or more than
+    `PORTABLE.depth` levels. They are hashed as Python's encoder writes them, or else, and always if they are too deep,
+    by the leaves that Tier 1 saw. The latter is a JSON list, so it cannot be confused with arguments, which are an
+    object.
     """
-    try:
-        return sha256_hex(_spell_flat(arguments) or _spelled(arguments))
-    except (TypeError, ValueError, RecursionError):
-        return sha256_hex(_spelled([[leaf.argument, leaf.text] for leaf in leaves]))
+    with suppress(TypeError, ValueError, RecursionError):
+        text = _spell_flat(arguments) or _spelled(arguments)
+        check_limits(text, PORTABLE)
+        return sha256_hex(text)
+    return sha256_hex(_spelled([[leaf.argument, leaf.text] for leaf in leaves]))
 
 
 def _spell_flat(arguments: object) -> str:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from lockgate.core.errors import InvalidCall, quoted
 from lockgate.core.sessions.cost_report import fate_of
 from lockgate.core.sessions.ledger_lines import LedgerEntry as Counted
+from lockgate.core.strict_json import PORTABLE, check_limits
 from lockgate.core.text.scanner import MAX_TEXT
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Receipt, Risk
 
@@ -229,6 +230,7 @@ def ruling_to_json(
     try:
         text = to_json((tool, arguments, annotations, ruling, context, True))
         if len(text) <= MAX_ARGUMENTS:
+            check_limits(text, PORTABLE)
             return text
     except (TypeError, ValueError, RecursionError):
         pass

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Never
 
 from lockgate.core.errors import InvalidTrace, quoted, suggest_closest
-from lockgate.core.strict_json import InvalidJson, JsonFault, JsonReader
+from lockgate.core.strict_json import InvalidJson, JsonFault, JsonLimits, JsonReader
 from lockgate.core.vocabulary import Kind, Mode, Trust
 from lockgate.core.wire import SCHEMA
 
@@ -21,8 +21,9 @@ MAX_LINE_BYTES = 32 * 1024 * 1024
 # The pipeline reads arguments 64 levels deep and reports deeper ones as a finding; a trace deeper than this is refused.
 MAX_DEPTH = 100
 MAX_NAME = 1_000
-# Python itself converts no integer of more digits: that takes quadratic time.
-_READER = JsonReader(max_digits=4_300)
+# Read deeper than is allowed, so that a value in the wrong place is refused for its type. Python itself converts no
+# integer of more digits: that takes quadratic time.
+_READER = JsonReader(limits=JsonLimits(depth=10 * MAX_DEPTH), max_digits=4_300)
 
 
 @dataclass(frozen=True, slots=True)
