@@ -289,10 +289,11 @@ def test_a_ruling_is_recorded_and_kept_before_the_server_gets_the_call(tmp_path:
             return lambda: tuple(Receipt("o", 0, leaf_hash(each)) for each in records)
 
     rig = Rig(tmp_path, scanner, journal=Journal())
-    other = other_host(rig)
     seen: list[tuple[int, list[str]]] = []
-    rig.point._to_server = lambda *_: seen.append((len(recorded), [each.tool for each in other.decisions()]))
-    rig.call("read_inbox", {})
+    with rig.opened:
+        other = other_host(rig)
+        rig.point._to_server = lambda *_: seen.append((len(recorded), [each.tool for each in other.decisions()]))
+        rig.call("read_inbox", {})
     assert seen == [(1, ["mcp__mail__read_inbox"])]
 
 
