@@ -121,12 +121,12 @@ class _Provider:
 
 
 class _Threads:
-    """A lane whose threads take virtual time."""
+    """A worker pool whose threads take virtual time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, dice: random.Random, takes_s: Sequence[float]) -> None:
         self._loop, self._dice, self._takes_s = loop, dice, takes_s
 
-    def start(self, work: Callable[[], object], whom: str = "") -> Future[Callable[[], object]]:
+    def submit(self, work: Callable[[], object], client: str = "") -> Future[Callable[[], object]]:
         future: Future[Callable[[], object]] = Future()
 
         def end() -> None:
@@ -150,12 +150,12 @@ class _Adapter(RemoteAdapter):
         self._clock = loop.time
         self._threads = self._fetching = cast(Any, threads)
 
-    def _read(self, payload: Any, seen: Any, driver: Any) -> Any:
+    def _read_steps(self, payload: Any, seen: Any, driver: Any) -> Any:
         def work() -> RulesView:
             seen.view, seen.asked = RulesView("safe"), (QUESTION, True, NONCE)
             return cast(RulesView, seen.view)
 
-        return (yield adapters._PoolStep(work, self._threads, self._seconds_left(seen), seen.whom))
+        return (yield adapters._PoolStep(work, self._threads, self._seconds_left(seen), seen.client))
 
 
 NO_RULES = Scanner(rules_from_patterns(["falcon"]))

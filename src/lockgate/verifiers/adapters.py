@@ -179,8 +179,8 @@ class _Adapter:
         finally:
             flow.close()
 
-    def _assessment_steps(self, payload: _Asked, tenant: str, driver: _Driver, whom: str = "") -> _Flow[Assessment]:
-        seen = _AssessmentState(self._clock(), tenant, _client_name(whom or tenant))
+    def _assessment_steps(self, payload: _Asked, tenant: str, driver: _Driver, client: str = "") -> _Flow[Assessment]:
+        seen = _AssessmentState(self._clock(), tenant, _client_name(client or tenant))
         span = self._tracing.start()
         try:
             try:
@@ -228,7 +228,7 @@ class _Adapter:
 
         if size is _PayloadSize.SMALL and (driver is not _Driver.LOOP or self._quick):
             return work()
-        found: RulesView = yield _PoolStep(work, self._reading[size], self._seconds_left(seen), seen.whom)
+        found: RulesView = yield _PoolStep(work, self._reading[size], self._seconds_left(seen), seen.client)
         return found
 
     def _seconds_left(self, seen: _AssessmentState) -> float:
@@ -427,7 +427,7 @@ class EmbeddedAdapter(LocalRuleAdapter):
             return found.rules_only
         left_s = self._seconds_left(seen)
         work = partial(self._judge.rate_text, seen.text, until=monotonic() + left_s)
-        answer, whole = yield _PoolStep(work, self._judge.pool, left_s, seen.whom)
+        answer, whole = yield _PoolStep(work, self._judge.pool, left_s, seen.client)
         return weigh_answer(found, answer, nonce="", whole=whole)
 
     def _prepare_question(self, payload: Payload, found: RulesView, seen: _AssessmentState) -> None:
@@ -465,16 +465,16 @@ class _PoolStep(NamedTuple):
     """A job for a worker pool; its caller waits at most `timeout_s`."""
 
     work: Callable[[], object]
-    lane: WorkerPool
+    pool: WorkerPool
     timeout_s: float
-    whom: str
+    client: str
 
     def now(self) -> object:
-        return self.lane.run(self.work, self.timeout_s, self.whom)
+        return self.pool.run(self.work, self.timeout_s, self.client)
 
     async def later(self) -> object:
         async with asyncio.timeout(max(0.0, self.timeout_s)):
-            outcome = await asyncio.wrap_future(self.lane.submit(self.work, self.whom))
+            outcome = await asyncio.wrap_future(self.pool.submit(self.work, self.client))
         return outcome()
 
 
@@ -504,10 +504,10 @@ class _ProviderStep(NamedTuple):
 class _AssessmentState:
     """What the steps have found so far, in case a later one fails."""
 
-    __slots__ = ("asked", "began", "digest", "error", "tenant", "text", "view", "whom")
+    __slots__ = ("asked", "began", "client", "digest", "error", "tenant", "text", "view")
 
-    def __init__(self, began: float, tenant: str, whom: str) -> None:
-        self.began, self.tenant, self.whom = began, tenant, whom
+    def __init__(self, began: float, tenant: str, client: str) -> None:
+        self.began, self.tenant, self.client = began, tenant, client
         self.view: RulesView | None = None
         self.asked: tuple[Question, bool, str] | None = None
         self.digest = ""
