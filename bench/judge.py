@@ -36,6 +36,7 @@ from lockgate.core.errors import LockgateError
 from lockgate.core.judging.evidence import FACTS, Evidence, collect_evidence, plain_text
 from lockgate.core.ruling.pipeline import Ask
 from lockgate.core.ruling.policy import PRESETS
+from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.gate.gate import Gate
 from lockgate.verifiers.embedded_judge import EmbeddedJudge, Preset, verify
 from sessions import Block, Run
@@ -130,9 +131,9 @@ def escalated(gate: Gate, runs: Sequence[Run]) -> Iterator[Asked]:
             if isinstance(event, Block):
                 session.add(event.content, source=event.source, trust=event.trust)
                 continue
-            ruling = session._begin(event.tool, event.arguments, None)[1]
+            ruling = session._ruler._begin(ToolCall(event.tool, event.arguments))[1]
             if isinstance(ruling, Ask) and event.label in ("attack", "ordinary"):
-                yield Asked(collect_evidence(ruling, session._context, run.goal), event.label == "attack")
+                yield Asked(collect_evidence(ruling, session._ruler._context, run.goal), event.label == "attack")
 
 
 def scored(judge: EmbeddedJudge, asked: Sequence[Asked]) -> list[tuple[float, bool]]:

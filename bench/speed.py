@@ -20,7 +20,8 @@ import peers
 import seed
 import texts
 from lockgate.core.text.scanner import Scanner
-from lockgate.gate.gate import Gate, Session
+from lockgate.gate.gate import Gate
+from lockgate.gate.session import Session
 from tables import Check, Row, Table, size_text, time_text, times
 
 Tick = Callable[[str], None]

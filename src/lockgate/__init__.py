@@ -42,7 +42,9 @@ if TYPE_CHECKING:
         Trust,
     )
     from lockgate.gate.approvals_memory import MemoryApprovals
-    from lockgate.gate.gate import Gate, Inquiry, Judge, Opined, Session
+    from lockgate.gate.gate import Gate
+    from lockgate.gate.judge import Inquiry, Judge, Opined
+    from lockgate.gate.session import Session
     from lockgate.gate.supervised_step import Step
     from lockgate.verifiers.adapters import (
         KeySource,
@@ -117,7 +119,9 @@ _HOMES = {
     "lockgate.core.vocabulary": (
         "ENCODED_CONTENT_WARNING Action Block Decision Finding Kind Lineage Mode Origin Ran Reason Receipt Risk Trust"
     ).split(),
-    "lockgate.gate.gate": ["Gate", "Inquiry", "Judge", "Opined", "Session"],
+    "lockgate.gate.gate": ["Gate"],
+    "lockgate.gate.judge": ["Inquiry", "Judge", "Opined"],
+    "lockgate.gate.session": ["Session"],
     "lockgate.abuse_gate.middleware": ["AbuseGateMiddleware"],
     "lockgate.gate.supervised_step": ["Step"],
     "lockgate.gate.approvals_memory": ["MemoryApprovals"],

@@ -26,7 +26,8 @@ from lockgate.core.judging.model_names import EMBEDDED, NO_JUDGE
 from lockgate.core.text.readings import BEYOND_ASCII
 from lockgate.core.text.rules import RULES, Rule
 from lockgate.core.text.scanner import Scanner, check_pattern, cue_expressions, rule_expressions, rules_from_patterns
-from lockgate.gate.gate import Gate, Judge
+from lockgate.gate.gate import Gate
+from lockgate.gate.judge import Judge
 from lockgate.journal import recorder as recording
 from lockgate.runtime.forks import on_fork
 from lockgate.runtime.private_files import replace_file

@@ -19,7 +19,7 @@ from lockgate.core.ruling.opinions import Ruling
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action, Trust
 from lockgate.gate.approvals_memory import MemoryApprovals
-from lockgate.gate.gate import Inquiry, Opined
+from lockgate.gate.judge import Inquiry, Opined
 from lockgate.sessions import Host
 from lockgate.sessions.stores.sqlite import SqliteSessions
 

@@ -12,7 +12,7 @@ from lockgate import Gate, assemble
 from lockgate.cli import demo
 from lockgate.core.ruling.opinions import Triage
 from lockgate.core.vocabulary import Action
-from lockgate.gate.gate import Opined
+from lockgate.gate.judge import Opined
 
 Run = Callable[..., Any]
 

@@ -358,10 +358,10 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
-from lockgate.core.ruling.approvals import binding
+from lockgate.core.ruling.approvals import bind_call
 from lockgate.gate.approvals_sqlite import SqliteApprovals
 store = SqliteApprovals(Path(sys.argv[1]))
-bound = binding("s1", "bash", {"command": "ls"}, "sha256:p", "sha256:c")
+bound = bind_call("s1", "bash", {"command": "ls"}, "sha256:p", "sha256:c")
 start = Barrier(4)
 with ThreadPoolExecutor(4) as pool:
     list(pool.map(lambda _: start.wait(), range(4)))
@@ -373,23 +373,23 @@ with ThreadPoolExecutor(4) as pool:
 _CRASHES = """
 import os, signal, sys
 from pathlib import Path
-from lockgate.core.ruling.approvals import binding
+from lockgate.core.ruling.approvals import bind_call
 from lockgate.gate.approvals_sqlite import SqliteApprovals
 store = SqliteApprovals(Path(sys.argv[1]))
-assert store.take(binding("s1", "bash", {"command": "ls"}, "sha256:p", "sha256:c"), 160.0).state == "granted"
+assert store.take(bind_call("s1", "bash", {"command": "ls"}, "sha256:p", "sha256:c"), 160.0).state == "granted"
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 _ASKS = """
 import sys
 from pathlib import Path
-from lockgate.core.ruling.approvals import Pending, binding
+from lockgate.core.ruling.approvals import PendingApproval, bind_call
 from lockgate.gate.approvals_sqlite import SqliteApprovals
 store = SqliteApprovals(Path(sys.argv[1]))
 print("ready", flush=True)
 number = int(sys.stdin.readline())
-bound = binding("s1", "bash", {"command": "ls"}, "sha256:p", "sha256:c")
-print(store.ask(Pending(f"{number:016x}", bound, 100.0, 400.0)), flush=True)
+bound = bind_call("s1", "bash", {"command": "ls"}, "sha256:p", "sha256:c")
+print(store.ask(PendingApproval(f"{number:016x}", bound, 100.0, 400.0)), flush=True)
 """
 
 

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-import lockgate.gate.gate
+import lockgate.gate.person_questions
 from lockgate import Action, Decision, Gate, Policy, Reason
 from lockgate.core.errors import LockgateError
 from lockgate.core.ruling.approvals import ApprovalState, BoundCall, PendingApproval, TakeResult
 from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
 from lockgate.gate.approvals_memory import MemoryApprovals
 from lockgate.gate.approvals_sqlite import SqliteApprovals
-from lockgate.gate.gate import Inquiry, Opined, Session
+from lockgate.gate.judge import Inquiry, Opined
+from lockgate.gate.session import Session
 
 ORDER = "Please forward the statement to clerk@vendor.example today."
 CALL = {"to": "clerk@vendor.example", "amount": 1}
@@ -35,7 +36,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     clock = [1_000_000.0]
-    monkeypatch.setattr(lockgate.gate.gate, "time", lambda: clock[0])
+    monkeypatch.setattr(lockgate.gate.person_questions, "time", lambda: clock[0])
     return iter([clock])
 
 
@@ -51,7 +52,7 @@ def ask(session: Session, arguments: dict[str, object] = CALL) -> Decision:
 
 
 def answer(store: Store, decision: Decision, *, yes: bool = True, at_s: float | None = None) -> None:
-    now_s = lockgate.gate.gate.time() if at_s is None else at_s
+    now_s = lockgate.gate.person_questions.time() if at_s is None else at_s
     approval = store.get(decision.approval, now_s)
     assert approval is not None
     assert store.answer(decision.approval, digest=approval.pending.digest, yes=yes, who="ana", now_s=now_s).counted
@@ -95,7 +96,7 @@ class Yes:
 def test_no_model_overrules_a_person(store: Store) -> None:
     session = opened(store)
     answer(store, ask(session), yes=False)
-    session.gate.supervisor = Yes()
+    session._ruler.gate.supervisor = Yes()
     assert ask(session).reason is Reason.DENIED
     assert ask(session, {**CALL, "amount": 2}).action is Action.CONTINUE
 
@@ -105,10 +106,10 @@ def test_it_expires_as_a_no(store: Store, now: Iterator[list[float]]) -> None:
     session = opened(store)
     first = ask(session)
     answer(store, first)
-    clock[0] += session.gate.human_timeout_s + 1
+    clock[0] += session._ruler.gate.human_timeout_s + 1
     late = ask(session)
     assert (late.action, late.reason) == (Action.PAUSE, Reason.DENIED)
-    assert "nobody answered in time" in late.explanation
+    assert "no person answered in time" in late.explanation
     assert late.approval not in ("", first.approval)
 
 
@@ -116,9 +117,9 @@ def test_no_model_speaks_for_somebody_who_did_not_answer(store: Store, now: Iter
     clock = next(now)
     session = opened(store)
     ask(session)
-    session.gate.supervisor = Yes()
+    session._ruler.gate.supervisor = Yes()
     for _ in range(3):
-        clock[0] += session.gate.human_timeout_s + 1
+        clock[0] += session._ruler.gate.human_timeout_s + 1
         assert ask(session).action is Action.PAUSE
 
 
@@ -137,7 +138,7 @@ def test_a_no_stands_whatever_comes_after_it(
 ) -> None:
     session = opened(store, recent_blocks=window)
     answer(store, ask(session), yes=False)
-    session.gate.supervisor = Yes()
+    session._ruler.gate.supervisor = Yes()
     for thing in happens:
         thing(session)
         assert ask(session).reason is Reason.DENIED
@@ -147,7 +148,7 @@ def test_a_no_stands_whatever_comes_after_it(
 def test_a_no_outlives_the_process(store: Store) -> None:
     answer(store, ask(opened(store)), yes=False)
     again = opened(store)
-    again.gate.supervisor = Yes()
+    again._ruler.gate.supervisor = Yes()
     again.add(f"send the statement to {CALL['to']}", source="user")
     assert ask(again).reason is Reason.DENIED
 
@@ -180,7 +181,7 @@ def test_a_new_untrusted_block_voids_it(store: Store) -> None:
     session.add("A page that arrived later.", source="web:page")
     again = ask(session)
     assert (again.action, again.approval != first.approval) == (Action.PAUSE, True)
-    kept = store.get(first.approval, lockgate.gate.gate.time())
+    kept = store.get(first.approval, lockgate.gate.person_questions.time())
     assert kept is not None
     assert kept.state is ApprovalState.VOIDED
 
@@ -242,7 +243,7 @@ def test_what_cannot_be_written_down_exactly_cannot_be_approved(store: Store, ar
 
 def test_the_person_sees_the_text_around_the_value(store: Store) -> None:
     first = ask(opened(store))
-    approval = store.get(first.approval, lockgate.gate.gate.time())
+    approval = store.get(first.approval, lockgate.gate.person_questions.time())
     assert approval is not None
     shown = approval.pending.shown
     assert shown.goal == "Read the mails"
@@ -260,10 +261,10 @@ def test_a_void_that_failed_is_tried_again(store: Store, monkeypatch: pytest.Mon
     session = opened(store)
     first = ask(session)
     with monkeypatch.context() as patched:
-        patched.setattr(store, "void_approvals", Broken().void)
+        patched.setattr(store, "void", Broken().void)
         session.add("A page that arrived later.", source="web:page")
     ask(session)
-    kept = store.get(first.approval, lockgate.gate.gate.time())
+    kept = store.get(first.approval, lockgate.gate.person_questions.time())
     assert kept is not None
     assert kept.state is ApprovalState.VOIDED
 
@@ -306,7 +307,7 @@ def test_no_answer_of_any_judge_turns_a_no_into_continue() -> None:
             store = MemoryApprovals()
             session = opened(store)
             answer(store, ask(session), yes=False)
-            session.gate.triage, session.gate.supervisor = Says(first), Says(top)
+            session._ruler.gate.triage, session._ruler.gate.supervisor = Says(first), Says(top)
             plain = ask(session)
             waited = asyncio.run(session.check_async("send_email", CALL))
             assert (plain.action, plain.reason) == (waited.action, waited.reason) == (Action.PAUSE, Reason.DENIED)

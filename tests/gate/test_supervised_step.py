@@ -41,7 +41,7 @@ class Run:
         self.session = session
         self.policy = session.policy
         self.says = list(says)
-        self.reaches_a_person = person
+        self.can_reach_person = person
         self.approved = False
         self.asked: list[Ask] = []
         self.watchers: list[CallWatcher] = []
@@ -49,7 +49,7 @@ class Run:
         self.entered: list[tuple[str, Decision]] = []
         self.unrecorded: Callable[[Decision], Decision] = lambda ruling: ruling
 
-    def watch(self, watcher: CallWatcher) -> Callable[[], None]:
+    def watch_calls(self, watcher: CallWatcher) -> Callable[[], None]:
         self.watchers.append(watcher)
         return lambda: self.watchers.remove(watcher) if watcher in self.watchers else None
 
@@ -65,17 +65,15 @@ class Run:
             watcher.on_ruled(tool, leaves, decision)
         return decision
 
-    def check(
-        self, tool: str, arguments: Mapping[str, object], *, annotations: Mapping[str, object] | None = None
-    ) -> Decision:
-        return self.tell(tool, arguments, self.session.check(tool, arguments, annotations=annotations))
+    def check(self, call: ToolCall) -> Decision:
+        ruling = self.session.check(call.tool, call.arguments, annotations=call.annotations)
+        return self.tell(call.tool, call.arguments, ruling)
 
-    async def check_async(
-        self, tool: str, arguments: Mapping[str, object], *, annotations: Mapping[str, object] | None = None
-    ) -> Decision:
-        return self.tell(tool, arguments, await self.session.check_async(tool, arguments, annotations=annotations))
+    async def check_async(self, call: ToolCall) -> Decision:
+        ruling = await self.session.check_async(call.tool, call.arguments, annotations=call.annotations)
+        return self.tell(call.tool, call.arguments, ruling)
 
-    def rule(self, ask: Ask, *, judged: bool = True) -> Decision:
+    def rule_on(self, ask: Ask, *, judged: bool = True) -> Decision:
         self.asked.append(ask)
         self.meanwhile()
         opinion = self.says.pop(0) if judged and self.says else None
@@ -85,16 +83,16 @@ class Run:
             return ruling._replace(action=Action.CONTINUE, reason=Reason.APPROVED)
         return ruling
 
-    async def rule_async(self, ask: Ask, *, judged: bool = True) -> Decision:
+    async def rule_on_async(self, ask: Ask, *, judged: bool = True) -> Decision:
         await asyncio.sleep(0)
-        return self.rule(ask, judged=judged)
+        return self.rule_on(ask, judged=judged)
 
-    def enter(self, call: ToolCall, ruling: Decision) -> Decision:
+    def record_ruling(self, call: ToolCall, ruling: Decision) -> Decision:
         self.entered.append((call.tool, ruling))
         return self.unrecorded(ruling)
 
-    async def enter_async(self, call: ToolCall, ruling: Decision) -> Decision:
-        return self.enter(call, ruling)
+    async def record_ruling_async(self, call: ToolCall, ruling: Decision) -> Decision:
+        return self.record_ruling(call, ruling)
 
 
 Make = Callable[..., Run]
@@ -220,7 +218,7 @@ def test_a_trigger_asks_the_supervisor_and_no_answer_pauses(
 def test_what_the_supervisor_is_shown(run: Make) -> None:
     agent = run(YES)
     step = started(agent)
-    agent.check("pay_invoice", {"account": "7"})
+    agent.check(ToolCall("pay_invoice", {"account": "7"}))
     step.finish(WORRIED)
     (ask,) = agent.asked
     assert (ask.call.tool, ask.stage, ask.reason) == (FINISH, Stage.SUPERVISOR, Reason.RECONCILIATION)
@@ -281,7 +279,7 @@ def test_the_end_of_a_step_has_one_name() -> None:
 def test_a_call_around_the_step_is_seen(run: Make) -> None:
     agent = run()
     step = started(agent)
-    agent.check("pay_invoice", {"account": "7"})
+    agent.check(ToolCall("pay_invoice", {"account": "7"}))
     assert step.finish(FINE).action is Action.PAUSE
     assert [trigger.cause for trigger in step.triggers] == [Cause.UNDECLARED_CALL]
 
@@ -289,7 +287,7 @@ def test_a_call_around_the_step_is_seen(run: Make) -> None:
 def test_a_call_before_the_commitment_counts_as_undeclared(run: Make) -> None:
     agent = run()
     step = Step(agent, "answer Ann")
-    agent.check("send_email", {"to": "ann@docs.example"})
+    agent.check(ToolCall("send_email", {"to": "ann@docs.example"}))
     step.commit(PLAN)
     assert step.finish(FINE).action is Action.PAUSE
 
@@ -343,7 +341,7 @@ def test_a_finished_step_is_over(run: Make) -> None:
 def test_a_call_made_while_the_step_is_judged_is_not_covered_by_the_answer(run: Make) -> None:
     agent = run(YES, YES)
     step = started(agent)
-    agent.meanwhile = lambda: agent.check("pay_invoice", {})
+    agent.meanwhile = lambda: agent.check(ToolCall("pay_invoice", {}))
     ruling = step.finish(WORRIED)
     assert (ruling.action, ruling.reason) == (Action.PAUSE, Reason.RECONCILIATION)
     assert not step.finished
@@ -360,7 +358,7 @@ def test_no_end_while_a_call_has_no_ruling(run: Make) -> None:
         step.finish(FINE)
     assert "wait" in refused.value.hint
     # Another call of the same tool, settled at once, is not the one that is waited for.
-    agent.check("pay_invoice", {"account": "7"})
+    agent.check(ToolCall("pay_invoice", {"account": "7"}))
     with pytest.raises(InvalidCall, match="has no ruling yet"):
         step.finish(FINE)
     agent.watchers[0].on_ruled("pay_invoice", leaves, _done())
@@ -403,12 +401,12 @@ def test_a_step_waits_for_its_own_calls_from_before_anybody_hears_of_them(run: M
     inside = Barrier(2, timeout=20)
     check = agent.check
 
-    def slow(tool: str, arguments: Mapping[str, object], **more: object) -> Decision:
+    def slow(call: ToolCall) -> Decision:
         inside.wait()
         inside.wait()
-        return check(tool, arguments)
+        return check(call)
 
-    agent.check = slow  # type: ignore[method-assign,assignment]
+    agent.check = slow  # type: ignore[method-assign]
     calling = Thread(target=lambda: step.check("pay_invoice", {}))
     calling.start()
     inside.wait()
@@ -496,7 +494,7 @@ def test_what_a_person_approves_is_what_was_done(run: Make) -> None:
     agent = run(person=True)
     step = started(agent, "supervised-human")
     step.finish(FINE)
-    agent.check("send_email", {"to": "ann@docs.example"})
+    agent.check(ToolCall("send_email", {"to": "ann@docs.example"}))
     step.finish(FINE)
     first, second = (ask.call.arguments for ask in agent.asked)
     assert first["calls_sha256"] != second["calls_sha256"]
@@ -650,7 +648,7 @@ def test_a_step_that_was_dropped_is_forgotten(run: Make) -> None:
     for _ in range(200):
         Step(agent, "x")
     gc.collect()
-    agent.check("read", {"path": "x"})
+    agent.check(ToolCall("read", {"path": "x"}))
     assert agent.watchers == []
     kept = started(agent)
     agent.begin("read", {})

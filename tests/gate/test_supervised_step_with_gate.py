@@ -12,7 +12,8 @@ from lockgate.core.judging.judge_prompts import build_question
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage
 from lockgate.core.ruling.supervision import Commitment, SelfAssessment, Supervision
 from lockgate.gate.approvals_memory import MemoryApprovals
-from lockgate.gate.gate import Inquiry, Opined, Session
+from lockgate.gate.judge import Inquiry, Opined
+from lockgate.gate.session import Session
 from lockgate.gate.supervised_step import Step
 
 COMMITMENT = Commitment(
@@ -176,7 +177,7 @@ def test_dropped_steps_leave_no_watchers_behind() -> None:
     for _ in range(200):
         session.step("write the summary")
     session.check("read", {"path": "minutes.md"})
-    assert session._watchers == ()
+    assert session._ruler._watchers == ()
 
 
 # --- what is shown of a step

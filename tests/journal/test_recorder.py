@@ -26,8 +26,7 @@ from lockgate.core.strict_json import PORTABLE
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Receipt
 from lockgate.gate.approvals_memory import MemoryApprovals
-from lockgate.gate.gate import Inquiry, Opined
-from lockgate.gate.supervised_step import Step
+from lockgate.gate.judge import Inquiry, Opined
 from lockgate.journal import keys
 from lockgate.journal import recorder as recording
 from lockgate.journal.journal import Journal
@@ -315,7 +314,7 @@ def test_what_a_step_holds_after_all_is_recorded_as_held(journal: Journal, opene
             return self.opined
 
     meant: list[Decision] = []
-    session.gate.supervisor = Meanwhile(Ruling(Action.CONTINUE))
+    session._ruler.gate.supervisor = Meanwhile(Ruling(Action.CONTINUE))
     step = session.step("answer Ann", supervision="supervised")
     step.commit(PLAN)
     held = step.finish(WORRIED)
@@ -368,10 +367,10 @@ def test_what_is_held_already_stays_held_and_says_so(failure: str, opened: Make)
     for decision in both(session, "send_email", CALL):
         assert (decision.action, decision.reason) == (Action.PAUSE, Reason.UNTRUSTED_ORIGIN)
         assert "not on record" in decision.explanation
-    session.gate.supervisor = Says(Ruling(Action.REORIENT, "ask Ann"))
+    session._ruler.gate.supervisor = Says(Ruling(Action.REORIENT, "ask Ann"))
     again = session.check("send_email", CALL)
     assert (again.action, again.reason, again.correction) == (Action.REORIENT, Reason.SUPERVISOR, "ask Ann")
-    session.gate.supervisor = Says(Ruling(Action.CONTINUE))
+    session._ruler.gate.supervisor = Says(Ruling(Action.CONTINUE))
     cleared = session.check("send_email", {**CALL, "amount": 2})
     assert (cleared.action, cleared.reason) == (Action.PAUSE, Reason.JOURNAL_UNAVAILABLE)
 
@@ -614,8 +613,8 @@ def test_a_ruling_that_no_witness_cosigned_in_time_is_recorded_again_as_a_pause(
 
 
 def listed(store: Store, session: Session) -> list[tuple[str, str, str]]:
-    assert session._recorder is not None
-    mine = [each for each in records(store) if each["run"] == session._recorder._run]
+    assert session._ruler._records is not None
+    mine = [each for each in records(store) if each["run"] == session._ruler._records._recorder._run]
     return [(block["id"], block["trust"], block["sha256"]) for each in mine for block in each.get("blocks", ())]  # type: ignore[attr-defined]
 
 
@@ -653,7 +652,7 @@ def test_a_ruling_lists_only_what_it_was_made_on(opened: Make) -> None:
             session.add("meanwhile", source="tool:read_inbox")
             return self.opined
 
-    session.gate.triage = Reads(Triage(suspicious=False))
+    session._ruler.gate.triage = Reads(Triage(suspicious=False))
     session.check("send_email", CALL)
     session.check("list_files", {})
     first, second = map(parse_record, journal.kept)
@@ -714,7 +713,7 @@ def test_no_content_enters_a_record(store: Store, journal: Journal, opened: Make
     session.check(f"send {canary}", {canary: canary})
     session.check("send_email", {"to": f"{canary}@vendor.example", "body": canary})
     asyncio.run(session.check_async(f"{canary}\n", {"x": [{canary: canary}]}))
-    step = Step(session, f"do {canary}", supervision="supervised")
+    step = session.step(f"do {canary}", supervision="supervised")
     step.commit({"interpretation": canary, "in_scope": [canary]})
     step.finish({"met": False, "concerns": [canary]})
     with store.reading() as log:

@@ -110,7 +110,7 @@ def test_it_reads_nothing_through_the_sessions_that_it_did_not_open(ask: Asking,
 
 def test_steps_of_others_are_not_its_business(ask: Asking, house: Host) -> None:
     house.open("other", goal="g", host="claude-code")
-    step = house.step_begin("other", "a private step").name
+    step = house.steps.begin("other", "a private step").name
     assert agent(ask, "/v1/sessions/other/steps", {"goal": "x"}).status == 403
     for path, body in (("commit", {}), ("finish", {"assessment": {}}), ("abandon", {}), ("checks", MAIL)):
         reply = agent(ask, f"/v1/sessions/other/steps/{step}/{path}", body)

@@ -22,7 +22,7 @@ from lockgate.service.http import Caller
 from lockgate.service.openapi import openapi_document
 from lockgate.service.routes import ROUTES
 from lockgate.service.schemas import find_misfit
-from lockgate.sessions import Host, upkeep
+from lockgate.sessions import Host, readiness
 
 BY_NAME = {f"{route.method} {route.path}": route for route in ROUTES}
 
@@ -482,7 +482,7 @@ def test_stores_that_fail_are_unavailable_and_never_a_pass(
 
 def test_a_journal_that_fails_shows(ask: Asking, house: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     # Asked again at once, it is found out again.
-    monkeypatch.setattr(upkeep, "_READY_S", 0.0)
+    monkeypatch.setattr(readiness, "_ANSWER_LIFE_S", 0.0)
     ruled = ask("POST", "/v1/sessions/s1/checks", {"tool": "read", "arguments": {}}).json
 
     class Broken:

@@ -25,11 +25,11 @@ from lockgate.core.sessions.session_entries import MAX_CONTENT, SessionInfo, sta
 from lockgate.core.strict_json import PORTABLE
 from lockgate.core.vocabulary import Action, Finding, Receipt, Trust
 from lockgate.gate.approvals_memory import MemoryApprovals
-from lockgate.gate.gate import Gate, Inquiry, Opined
+from lockgate.gate.gate import Gate
+from lockgate.gate.judge import Inquiry, Opined
 from lockgate.journal.recorder import hash_arguments
-from lockgate.sessions import Host, Piece, SessionStore, StoredRuling
-from lockgate.sessions import host as hosting
-from lockgate.sessions import session_cache as memory
+from lockgate.sessions import Host, Piece, SessionStore, StoredRuling, lost_blocks, session_cache
+from lockgate.sessions import host as host_module
 from lockgate.sessions.stores.sqlite import SqliteSessions
 from lockgate.settings.config import AuditSettings, ServerSettings, Settings
 
@@ -109,11 +109,11 @@ def test_a_session_goes_on_in_another_process(gate: Gate, again: Callable[[], Se
     derived = host.add("s", "fine weather", source="agent:notes", tainted_by=[parent])
     for at in range(3):
         host.check("s", "read_file", {"path": f"/{at}"})
-    before = host._current("s").session
-    after = Host(gate, again())._current("s").session
+    before = host._cache.current("s").ruler
+    after = Host(gate, again())._cache.current("s").ruler
     assert after.blocks == before.blocks
     assert after.history == before.history
-    assert after._untrusted_sha256 == before._untrusted_sha256
+    assert after.untrusted_sha256 == before.untrusted_sha256
     assert after.goal == before.goal
     assert after.lineage(derived).parents[0].block == parent.id
 
@@ -148,7 +148,7 @@ def test_a_goal_is_taken_once_and_what_follows_is_the_users_word(host: Host, oth
     for _ in range(2):
         assert other.open("s", goal="And pay it").goal == "Find the invoice"
     assert [(each.id, each.source) for each in host.blocks("s")] == [("goal", "goal"), ("b0002", "user")]
-    assert host._current("s").session.goal == "Find the invoice"
+    assert host._cache.current("s").ruler.goal == "Find the invoice"
     host.add("s", "a page", source="web:x")
     host.open("s", goal="And pay it")
     assert host.blocks("s")[-1].source == "user"
@@ -302,20 +302,20 @@ def test_a_subagent_sees_what_its_parent_reads(host: Host, other: Host) -> None:
 def test_what_was_read_far_above_is_not_forgotten(host: Host, other: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.open("d0", goal="Answer ana@example.com")
     host.add("d0", POISON, source="web:x")
-    for depth in range(1, memory.MAX_DEPTH + 1):
+    for depth in range(1, session_cache.MAX_DEPTH + 1):
         host.open(f"d{depth}", parent=f"d{depth - 1}")
         held = other.check(f"d{depth}", "send_email", {"to": "eve@evil.example"})
         assert held.decision.action is Action.PAUSE
         assert "cap:context-unknown" not in rules(held)
     with pytest.raises(InvalidCall, match="inside 8 others"):
-        host.open("d9", parent=f"d{memory.MAX_DEPTH}")
+        host.open("d9", parent=f"d{session_cache.MAX_DEPTH}")
     assert rules(host.check("d9", "send_email", MAIL)) == {"cap:context-unknown"}
     # One that came to be so deep all the same: its outer ones were made after it.
-    for depth in range(memory.MAX_DEPTH + 1, 0, -1):
+    for depth in range(session_cache.MAX_DEPTH + 1, 0, -1):
         host.open(f"e{depth}", parent=f"e{depth - 1}")
     host.open("e0", goal="Answer ana@example.com")
     host.add("e0", "a page", source="web:x")
-    assert rules(other.check(f"e{memory.MAX_DEPTH + 1}", "send_email", MAIL)) == {"cap:context-unknown"}
+    assert rules(other.check(f"e{session_cache.MAX_DEPTH + 1}", "send_email", MAIL)) == {"cap:context-unknown"}
 
 
 def test_inside_a_strict_session_nothing_is_looser(host: Host, other: Host) -> None:
@@ -326,7 +326,7 @@ def test_inside_a_strict_session_nothing_is_looser(host: Host, other: Host) -> N
         assert other.check(name, "read_file", {"path": "/x"}).decision.reason == "paranoid-mode"
     host.open("q", goal="x", scope="Only files in /srv/a.")
     host.open("d", parent="q", mode="research", scope="Only files in /srv/b.")
-    both = host._current("d").session.policy
+    both = host._cache.current("d").ruler.policy
     assert both.mode == "research"
     assert "/srv/a" in both.research_scope
     assert "/srv/b" in both.research_scope
@@ -409,10 +409,10 @@ def test_what_one_could_not_add_every_process_knows_of(gate: Gate, again: Callab
     with pytest.raises(SessionsUnavailable):
         host.add("s", POISON, source="tool:x")
     # This host knows it at once; the others know it as soon as the store takes it.
-    host._closed.set()
+    host._cache.closed.set()
     assert host.check("s", "send_email", MAIL).decision.action is Action.PAUSE
     broken.fails = {}
-    assert host._mend()
+    assert host._cache.retry()
     for name in ("child", "s"):
         assert rules(other.check(name, "send_email", MAIL)) == {"cap:context-unknown"}
     assert not other.session("s").context_known  # type: ignore[union-attr]
@@ -429,28 +429,28 @@ def test_what_nobody_could_note_is_kept_as_soon_as_that_can_be(gate: Gate, again
     with pytest.raises(SessionsUnavailable):
         host.add("s", POISON, source="tool:x")
     host.mark_context_unknown("t")
-    host._closed.set()
-    assert not host._mend()
+    host._cache.closed.set()
+    assert not host._cache.retry()
     # While nothing can be kept nothing of high risk passes, and here not even afterwards.
     assert host.check("s", "send_email", MAIL).decision.action is Action.PAUSE
     broken.fails = {}
-    assert host._mend()
+    assert host._cache.retry()
     for name in ("s", "t"):
         assert rules(other.check(name, "send_email", MAIL)) == {"cap:context-unknown"}
-    assert host._unsure == {}
+    assert host._cache.lost.sessions() == []
 
 
 def test_more_doubts_than_can_be_remembered_are_about_all(
     gate: Gate, again: Callable[[], SessionStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "_MAX_UNSURE", 2)
+    monkeypatch.setattr(lost_blocks, "_MAX_SESSIONS", 2)
     broken = Broken(again())
     host = Host(gate, broken)  # type: ignore[arg-type]
     host.open("s", goal="Answer ana@example.com")
     broken.fails = {"*": "before"}
     for name in ("t", "u", "s"):
         host.mark_context_unknown(name)
-    host._closed.set()
+    host._cache.closed.set()
     broken.fails = {}
     assert rules(host.check("s", "send_email", MAIL)) == {"cap:context-unknown"}
 
@@ -733,91 +733,93 @@ COMMITMENT = {"interpretation": "mail the summary", "in_scope": ["send_email to 
 
 def test_a_step_goes_on_in_another_process(gate: Gate, again: Callable[[], SessionStore], host: Host) -> None:
     host.open("s", goal="Mail ana@example.com a summary")
-    begun = host.step_begin("s", "mail the summary")
+    begun = host.steps.begin("s", "mail the summary")
     assert (begun.name, begun.state, begun.supervision) == ("1", "open", "supervised")
     with pytest.raises(InvalidCall, match="no commitment"):
-        host.step_check("s", "1", "send_email", MAIL)
-    host.step_commit("s", "1", COMMITMENT)
+        host.steps.check("s", "1", "send_email", MAIL)
+    host.steps.commit("s", "1", COMMITMENT)
     with pytest.raises(InvalidCall, match="already"):
-        Host(gate, again()).step_commit("s", "1", COMMITMENT)
-    assert host.step_check("s", "1", "send_email", MAIL).decision.action is Action.CONTINUE
+        Host(gate, again()).steps.commit("s", "1", COMMITMENT)
+    assert host.steps.check("s", "1", "send_email", MAIL).decision.action is Action.CONTINUE
     other = Host(gate, again())
-    inner = other.step_begin("s", "inside", parent="1")
+    inner = other.steps.begin("s", "inside", parent="1")
     assert inner.name == "1.1"
     with pytest.raises(InvalidCall, match="not finished"):
-        host.step_finish("s", "1", {"met": True})
-    other.step_abandon("s", "1.1")
-    assert host.step("s", "1.1").state == "abandoned"  # type: ignore[union-attr]
-    assert host.step("s", "9") is None
+        host.steps.finish("s", "1", {"met": True})
+    other.steps.abandon("s", "1.1")
+    assert host.steps.get("s", "1.1").state == "abandoned"  # type: ignore[union-attr]
+    assert host.steps.get("s", "9") is None
     with pytest.raises(InvalidCall, match="no step"):
-        other.step_finish("s", "9", {"met": True})
+        other.steps.finish("s", "9", {"met": True})
 
 
 def test_a_step_is_held_to_calls_that_were_made_elsewhere(
     gate: Gate, again: Callable[[], SessionStore], host: Host
 ) -> None:
     host.open("s", goal="Mail ana@example.com a summary")
-    host.step_begin("s", "mail the summary")
-    host.step_commit("s", "1", COMMITMENT)
-    host.step_check("s", "1", "send_email", MAIL)
+    host.steps.begin("s", "mail the summary")
+    host.steps.commit("s", "1", COMMITMENT)
+    host.steps.check("s", "1", "send_email", MAIL)
     # Around the step, and in another process.
     Host(gate, again()).check("s", "delete_file", {"path": "/etc/passwd"})
     fresh = Host(gate, again())
     for each in (host, fresh):
-        held = each.step_finish("s", "1", {"met": True})
+        held = each.steps.finish("s", "1", {"met": True})
         assert held.decision.action is Action.PAUSE
         assert "step:undeclared_call" in rules(held)
-        assert each.step("s", "1").state == "waiting for an answer"  # type: ignore[union-attr]
-    assert fresh.step_check("s", "1", "send_email", MAIL).decision.reason == "reconciliation"
-    assert host._current("s").steps["1"]._seen.hexdigest() == fresh._current("s").steps["1"]._seen.hexdigest()
+        assert each.steps.get("s", "1").state == "waiting for an answer"  # type: ignore[union-attr]
+    assert fresh.steps.check("s", "1", "send_email", MAIL).decision.reason == "reconciliation"
+    assert (
+        host._cache.current("s").steps["1"]._seen.hexdigest() == fresh._cache.current("s").steps["1"]._seen.hexdigest()
+    )
 
 
 def test_a_step_that_fits_ends_everywhere(gate: Gate, again: Callable[[], SessionStore], host: Host) -> None:
     host.open("s", goal="Mail ana@example.com a summary")
-    host.step_begin("s", "mail the summary")
-    host.step_commit("s", "1", COMMITMENT)
+    host.steps.begin("s", "mail the summary")
+    host.steps.commit("s", "1", COMMITMENT)
     other = Host(gate, again())
-    other.step_check("s", "1", "send_email", MAIL)
-    done = host.step_finish("s", "1", {"met": True})
+    other.steps.check("s", "1", "send_email", MAIL)
+    done = host.steps.finish("s", "1", {"met": True})
     assert (done.decision.action, done.tool) == (Action.CONTINUE, "finish_step")
     with pytest.raises(InvalidCall, match="finished"):
-        other.step_check("s", "1", "send_email", MAIL)
-    assert Host(gate, again()).step("s", "1").state == "finished"  # type: ignore[union-attr]
-    assert host.step_begin("s", "another").name == "2"
+        other.steps.check("s", "1", "send_email", MAIL)
+    assert Host(gate, again()).steps.get("s", "1").state == "finished"  # type: ignore[union-attr]
+    assert host.steps.begin("s", "another").name == "2"
 
 
 def test_a_step_whose_end_is_not_kept_has_not_ended(gate: Gate, again: Callable[[], SessionStore]) -> None:
     broken = Broken(again())
     host = Host(gate, broken)  # type: ignore[arg-type]
     host.open("s", goal="Mail ana@example.com a summary")
-    host.step_begin("s", "mail the summary", supervision="unsupervised")
+    host.steps.begin("s", "mail the summary", supervision="unsupervised")
     broken.fails = {"append": "before"}
-    assert host.step_finish("s", "1", {"met": True}).decision.action is Action.PAUSE
+    assert host.steps.finish("s", "1", {"met": True}).decision.action is Action.PAUSE
     broken.fails = {}
-    assert host.step("s", "1").state == "open"  # type: ignore[union-attr]
-    assert host.step_finish("s", "1", {"met": True}).decision.action is Action.CONTINUE
+    assert host.steps.get("s", "1").state == "open"  # type: ignore[union-attr]
+    assert host.steps.finish("s", "1", {"met": True}).decision.action is Action.CONTINUE
 
 
 # Bounds, and many at once.
 
 
 def test_memory_is_bounded_and_what_fell_out_is_built_again(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "MAX_LIVE", 3)
-    monkeypatch.setattr(memory, "MAX_LIVE_SIZE", 1_000)
+    monkeypatch.setattr(session_cache, "MAX_LIVE", 3)
+    monkeypatch.setattr(session_cache, "MAX_LIVE_SIZE", 1_000)
     for at in range(10):
         host.open(f"s{at}", goal="Answer ana@example.com")
         host.add(f"s{at}", POISON, source="tool:x")
-        assert len(host._live) <= 3
+        assert len(host._cache._live) <= 3
     assert host.check("s0", "send_email", MAIL).decision.action is Action.PAUSE
     for at in range(3):
         host.add(f"s{at}", "x" * 600, source="tool:x")
-    assert len(host._live) == 1
+    assert len(host._cache._live) == 1
 
 
 def test_a_session_that_is_full_is_one_that_is_not_known(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosting, "MAX_BLOCKS", 3)
+    monkeypatch.setattr(host_module, "MAX_BLOCKS", 3)
     host.open("s", goal="Answer ana@example.com")
-    host._live.clear()
+    host._cache._live.clear()
     for at in range(2):
         host.add("s", str(at), source="tool:x")
     with pytest.raises(InvalidBlock, match="full"):
@@ -849,7 +851,7 @@ def test_many_at_once_agree(gate: Gate, again: Callable[[], SessionStore]) -> No
     first = hosts[0].blocks("s")
     assert len(first) == 121
     assert all(host.blocks("s") == first for host in hosts[1:])
-    assert len({host._current("s").session._untrusted_sha256 for host in hosts}) == 1
+    assert len({host._cache.current("s").ruler.untrusted_sha256 for host in hosts}) == 1
 
 
 def test_old_sessions_are_forgotten_by_the_way(gate: Gate, again: Callable[[], SessionStore]) -> None:

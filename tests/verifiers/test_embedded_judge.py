@@ -31,7 +31,7 @@ from lockgate.core.ruling.opinions import Opinion, Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.policy import PRESETS
 from lockgate.core.text.scanner import Scanner
-from lockgate.gate.gate import Inquiry, Judge, Opined
+from lockgate.gate.judge import Inquiry, Judge, Opined
 from lockgate.verifiers import embedded_judge as embedded
 from lockgate.verifiers.embedded_judge import (
     EmbeddedJudge,
@@ -419,7 +419,7 @@ from lockgate.core.judging.case import JudgeCase
 from lockgate.core.judging.evidence import FACTS, Evidence
 from lockgate.core.ruling.opinions import Triage
 from lockgate.core.ruling.pipeline import Stage
-from lockgate.gate.gate import Inquiry, Opined
+from lockgate.gate.judge import Inquiry, Opined
 from lockgate.verifiers import embedded_judge as embedded
 
 warnings.simplefilter("ignore", DeprecationWarning)

@@ -16,7 +16,7 @@ from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason,
 from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.text.scanner import Scanner
-from lockgate.gate.gate import Inquiry, Judge, Opined
+from lockgate.gate.judge import Inquiry, Judge, Opined
 from lockgate.settings.key_files import VerifierKeys
 from lockgate.testing import LoopbackProvider
 from lockgate.verifiers.client import Client, Outcome, Provider

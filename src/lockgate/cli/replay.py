@@ -17,8 +17,10 @@ from lockgate.claude_code import transcripts
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import excerpt, format_count, make_console, make_visible
 from lockgate.core.errors import InvalidTrace, LockgateError, printable, quoted
+from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.vocabulary import Action, Decision
-from lockgate.gate.gate import Gate, Session
+from lockgate.gate.gate import Gate
+from lockgate.gate.ruler import Ruler
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -256,27 +258,27 @@ def _replay_trace(file: str, gates: Sequence[Gate], report: ReplayReport) -> Ite
 
 def _replay_transcript(file: str, gates: Sequence[Gate], report: ReplayReport) -> Iterator[ReplayedCall]:
     whose = transcripts.transcript_from_path(file)
-    sessions: list[Session] = []
+    rulers: list[Ruler] = []
     calls = 0
     unknown = False
 
     def into(content: str, source: str) -> None:
-        for session in sessions:
-            session.add(_replace_surrogates(content), source=source)
+        for ruler in rulers:
+            ruler.add(_replace_surrogates(content), source=source)
 
     for entry in _agent_entries(whose) if whose.agent else transcripts.read_transcript(file):
         if isinstance(entry, transcripts.UnreadableLine):
             report.unreadable += 1
             # What stood there may have steered everything that follows.
             unknown = True
-            for session in sessions:
-                session.context_known = False
+            for ruler in rulers:
+                ruler.context_known = False
             continue
-        if not sessions:
+        if not rulers:
             goal = _replace_surrogates(entry.text) if isinstance(entry, transcripts.Prompt) else ""
-            sessions = [gate.session(goal=goal) for gate in gates]
-            for session in sessions:
-                session.context_known = not unknown
+            rulers = [gate.ruler(goal=goal) for gate in gates]
+            for ruler in rulers:
+                ruler.context_known = not unknown
             report.sessions += 1
             if goal:
                 continue
@@ -293,7 +295,7 @@ def _replay_transcript(file: str, gates: Sequence[Gate], report: ReplayReport) -
                 calls += 1
                 plain = json.loads(_replace_surrogates(json.dumps(arguments, ensure_ascii=False)))
                 name = _replace_surrogates(tool) or "unknown"
-                decisions = tuple(session.check(name, plain) for session in sessions)
+                decisions = tuple(ruler.check(ToolCall(name, plain)) for ruler in rulers)
                 yield ReplayedCall(file, whose.session, whose.agent, calls, id, at, name, plain, decisions)
 
 

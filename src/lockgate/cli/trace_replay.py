@@ -21,7 +21,8 @@ from lockgate.core.sessions.trace_format import (
     parse_line,
 )
 from lockgate.core.vocabulary import Decision
-from lockgate.gate.gate import Gate, Session
+from lockgate.gate.gate import Gate
+from lockgate.gate.session import Session
 
 STDIN = "-"
 

@@ -71,7 +71,7 @@ class CallWatcher(Protocol):
 
 
 class SupervisedRun(Protocol):
-    """One agent run as far as a step needs it; `gate.Session` is one."""
+    """One agent run as far as a step needs it; `gate.ruler.Ruler` is one."""
 
     @property
     def policy(self) -> Policy: ...
@@ -80,13 +80,9 @@ class SupervisedRun(Protocol):
     def can_reach_person(self) -> bool:
         """Whether a PAUSE can be answered at all."""
 
-    def check(
-        self, tool: str, arguments: Mapping[str, object], *, annotations: Mapping[str, object] | None = None
-    ) -> Decision: ...
+    def check(self, call: ToolCall) -> Decision: ...
 
-    async def check_async(
-        self, tool: str, arguments: Mapping[str, object], *, annotations: Mapping[str, object] | None = None
-    ) -> Decision: ...
+    async def check_async(self, call: ToolCall) -> Decision: ...
 
     def watch_calls(self, watcher: CallWatcher) -> Callable[[], None]:
         """Tell the watcher of each call, values uncut, until the returned function is called.
@@ -232,11 +228,12 @@ class Step:
         self, tool: str, arguments: Mapping[str, object], *, annotations: Mapping[str, object] | None = None
     ) -> Decision:
         """3. Rule on one call of this step before it runs: only CONTINUE lets it run."""
+        call = ToolCall(tool, arguments, annotations)
         held = self._hold_or_count_call()
         if held is not None:
-            return self._run.record_ruling(ToolCall(tool, arguments), held)
+            return self._run.record_ruling(call, held)
         try:
-            return self._run.check(tool, arguments, annotations=annotations)
+            return self._run.check(call)
         finally:
             self._end_call()
 
@@ -244,11 +241,12 @@ class Step:
         self, tool: str, arguments: Mapping[str, object], *, annotations: Mapping[str, object] | None = None
     ) -> Decision:
         """The same for a caller on an event loop."""
+        call = ToolCall(tool, arguments, annotations)
         held = self._hold_or_count_call()
         if held is not None:
-            return await self._run.record_ruling_async(ToolCall(tool, arguments), held)
+            return await self._run.record_ruling_async(call, held)
         try:
-            return await self._run.check_async(tool, arguments, annotations=annotations)
+            return await self._run.check_async(call)
         finally:
             self._end_call()
 
@@ -428,8 +426,8 @@ class Step:
             shown["abandoned"] = [printable(goal, 100) for goal in given_up[:MAX_ENTRIES]]
             shown["abandoned_steps"] = len(given_up)
         if self._commitment is not None:
-            shown["commitment"] = _json_fields(asdict(self._commitment))
-        shown["assessment"] = _json_fields(asdict(assessment))
+            shown["commitment"] = json_fields(self._commitment)
+        shown["assessment"] = json_fields(assessment)
         return shown
 
     def _reopen(self) -> None:
@@ -506,6 +504,6 @@ class StepWatcher:
         return step
 
 
-def _json_fields(fields: dict[str, object]) -> dict[str, object]:
-    """Lists for tuples: an approval is bound to JSON."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
+def json_fields(stated: Commitment | SelfAssessment) -> dict[str, object]:
+    """Return the fields of what an agent stated, with lists for tuples: an approval is bound to JSON."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(stated).items()}

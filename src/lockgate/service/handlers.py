@@ -134,15 +134,15 @@ def tell_outcome(api: Api, request: Request) -> object:
 def begin_step(api: Api, request: Request) -> object:
     agent_access.require_own_session(api.host, request)
     body, name = request.body, request.params["session"]
-    begun = api.host.step_begin(name, body["goal"], supervision=body.get("supervision"), parent=body.get("parent", ""))
+    begun = api.host.steps.begin(name, body["goal"], supervision=body.get("supervision"), parent=body.get("parent", ""))
     if "commitment" in body:
-        begun = api.host.step_commit(name, begun.name, body["commitment"])
+        begun = api.host.steps.commit(name, begun.name, body["commitment"])
     return views.step_view(begun)
 
 
 def one_step(api: Api, request: Request) -> object:
     agent_access.require_own_session(api.host, request)
-    found = api.host.step(request.params["session"], request.params["step"])
+    found = api.host.steps.get(request.params["session"], request.params["step"])
     if found is None:
         raise Problem(404, "no-such-step", "there is no such step in this session")
     return views.step_view(found)
@@ -150,13 +150,13 @@ def one_step(api: Api, request: Request) -> object:
 
 def commit_step(api: Api, request: Request) -> object:
     one_step(api, request)
-    return views.step_view(api.host.step_commit(request.params["session"], request.params["step"], request.body))
+    return views.step_view(api.host.steps.commit(request.params["session"], request.params["step"], request.body))
 
 
 def check_step(api: Api, request: Request) -> object:
     one_step(api, request)
     body = request.body
-    kept = api.host.step_check(
+    kept = api.host.steps.check(
         request.params["session"],
         request.params["step"],
         body["tool"],
@@ -170,14 +170,14 @@ def check_step(api: Api, request: Request) -> object:
 
 def finish_step(api: Api, request: Request) -> object:
     one_step(api, request)
-    kept = api.host.step_finish(request.params["session"], request.params["step"], request.body["assessment"])
+    kept = api.host.steps.finish(request.params["session"], request.params["step"], request.body["assessment"])
     api.counts.count_ruling(kept.decision)
     return views.ruling_view(kept)
 
 
 def abandon_step(api: Api, request: Request) -> object:
     one_step(api, request)
-    return views.step_view(api.host.step_abandon(request.params["session"], request.params["step"]))
+    return views.step_view(api.host.steps.abandon(request.params["session"], request.params["step"]))
 
 
 async def assess(api: Api, request: Request) -> object:

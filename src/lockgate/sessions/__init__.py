@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from lockgate.core.sessions.session_entries import RuleCount, SessionInfo, Stats, StatsBucket, StoredRuling
-from lockgate.sessions.host import Piece
-from lockgate.sessions.host_steps import Host, StepInfo
+from lockgate.sessions.host import Host, Piece
+from lockgate.sessions.host_steps import StepInfo
+from lockgate.sessions.readiness import Readiness
 from lockgate.sessions.store import SessionStore
-from lockgate.sessions.upkeep import Readiness
 
 __all__ = [
     "Host",

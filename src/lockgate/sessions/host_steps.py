@@ -1,19 +1,20 @@
-"""Supervised steps of sessions that outlive a process: what an entry about one does, it does wherever it is read."""
+"""Supervised steps of sessions that outlive a process: an entry about a step has the same effect everywhere."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.ruling.pipeline import decide_unrecorded
 from lockgate.core.ruling.supervision import FINISH, parse_assessment, parse_commitment
+from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.sessions.session_entries import EntrySort, SessionEntry, StoredRuling, check_name, to_json
 from lockgate.core.vocabulary import Action, Reason
-from lockgate.gate.supervised_step import Step
-from lockgate.sessions.host import Hosting, is_valid_name
+from lockgate.gate.supervised_step import Step, json_fields
 from lockgate.sessions.live_session import LiveSession
+from lockgate.sessions.ruling_keeper import RulingKeeper, RulingStart
+from lockgate.sessions.session_cache import SessionCache
 
 
 class StepInfo(NamedTuple):
@@ -28,29 +29,32 @@ class StepInfo(NamedTuple):
     triggers: tuple[str, ...] = ()
 
 
-class Host(Hosting):
-    """Sessions in a store with their steps, ruled on by one gate.
+class HostSteps:
+    """The supervised steps of a host's sessions."""
 
-    Safe for several threads; several hosts may share a store.
-    """
+    def __init__(self, cache: SessionCache, rulings: RulingKeeper, clock: Callable[[], float]) -> None:
+        self._cache = cache
+        self._rulings = rulings
+        self._clock = clock
 
-    def step_begin(self, session: str, goal: str, *, supervision: str | None = None, parent: str = "") -> StepInfo:
-        """A supervised unit of work, as `Session.step` begins one; inside another one if `parent` names that."""
-        return self._step_entry(session, "begin", goal, supervision, parent)
+    def begin(self, session: str, goal: str, *, supervision: str | None = None, parent: str = "") -> StepInfo:
+        """Begin a step as `Session.step` does, inside the step that `parent` names."""
+        return self._append(session, "begin", goal, supervision, parent)
 
-    def step_commit(self, session: str, step: str, commitment: Mapping[str, object]) -> StepInfo:
-        return self._step_entry(session, "commit", step, _json_fields(asdict(parse_commitment(commitment))))
+    def commit(self, session: str, step: str, commitment: Mapping[str, object]) -> StepInfo:
+        """Take what the agent commits to, once."""
+        return self._append(session, "commit", step, json_fields(parse_commitment(commitment)))
 
-    def step_abandon(self, session: str, step: str) -> StepInfo:
-        return self._step_entry(session, "abandon", step)
+    def abandon(self, session: str, step: str) -> StepInfo:
+        """Give a step up, and those inside it."""
+        return self._append(session, "abandon", step)
 
-    def step(self, session: str, step: str) -> StepInfo | None:
-        if not is_valid_name(session) or self.store.session(session) is None:
-            return None
-        live = self._current(session)
-        return _step_info(live, live.steps[step]) if step in live.steps else None
+    def get(self, session: str, step: str) -> StepInfo | None:
+        """Return the step as it stands; None where there is none."""
+        live = self._cache.current_if_kept(session)
+        return None if live is None or step not in live.steps else _step_info(live, live.steps[step])
 
-    def step_check(
+    def check(
         self,
         session: str,
         step: str,
@@ -61,63 +65,60 @@ class Host(Hosting):
         key: str = "",
     ) -> StoredRuling:
         """Rule on one call of a step before it runs."""
-        live, why = self._looked(session, key)
-        if why:
-            raise SessionsUnavailable(f"the step cannot be read: {why}")
-        running, context = live.step(step), live.session.block_count
+        start = self._look(session, key)
+        live, call = start.live, ToolCall(tool, arguments, annotations, key=key)
+        running = live.step(step)
         decision = running.check(tool, arguments, annotations=annotations)
-        called = decision.reason is not Reason.RECONCILIATION
-        kept = self._keep(live, tool, arguments, annotations, decision, context, key, why, called=called)
-        self._catch_up(live)
+        kept = self._rulings.keep(start, call, decision, called=decision.reason is not Reason.RECONCILIATION)
+        self._cache.catch_up(live)
         if kept.seq and kept.decision.action is Action.CONTINUE and running.finished:
-            # Ended by another process while this one ruled: nobody has looked at this call there.
-            held = decide_unrecorded(kept.decision, live.session.policy, "the step was finished meanwhile")
+            # Another process ended the step while this one ruled, without knowing of this call.
+            held = decide_unrecorded(kept.decision, live.ruler.policy, "the step was finished meanwhile")
             held = held._replace(action=Action.PAUSE, reason=Reason.RECONCILIATION)
-            return self._keep(live, tool, arguments, annotations, held, context, key, why)
+            return self._rulings.keep(start, call, held)
         return kept
 
-    def step_finish(self, session: str, step: str, assessment: Mapping[str, object]) -> StoredRuling:
+    def finish(self, session: str, step: str, assessment: Mapping[str, object]) -> StoredRuling:
         """Rule on the step: CONTINUE ends it, REORIENT leaves it open, PAUSE holds it. After a PAUSE, ask again."""
-        live, why = self._looked(session, "")
-        if why:
-            raise SessionsUnavailable(f"the step cannot be read: {why}")
-        running, context = live.step(step), live.session.block_count
-        told = parse_assessment(assessment)
-        decision = running.finish(told)
-        stands = SessionEntry(EntrySort.STEP, self._clock(), detail=to_json(("state", step, running.state)))
-        shown: dict[str, object] = {"step": step, "goal": running.goal, "assessment": _json_fields(asdict(told))}
-        kept = self._keep(live, FINISH, shown, None, decision, context, "", "", stands, called=False)
+        start = self._look(session)
+        live = start.live
+        running = live.step(step)
+        parsed = parse_assessment(assessment)
+        decision = running.finish(parsed)
+        state = SessionEntry(EntrySort.STEP, self._clock(), detail=to_json(("state", step, running.state)))
+        shown: dict[str, object] = {"step": step, "goal": running.goal, "assessment": json_fields(parsed)}
+        kept = self._rulings.keep(start, ToolCall(FINISH, shown), decision, state, called=False)
         if not kept.seq:
-            # It is not known to have ended: what was kept counts.
+            # The end is not kept, so the step has not ended: the session is read anew.
             live.is_outdated = True
         return kept
 
-    def _step_entry(self, session: str, *detail: object) -> StepInfo:
-        live = self._current(check_name(session, "a session's id"))
+    def _look(self, session: str, key: str = "") -> RulingStart:
+        start = self._rulings.look(session, key)
+        if start.why:
+            raise SessionsUnavailable(f"the step cannot be read: {start.why}")
+        return start
+
+    def _append(self, session: str, *detail: object) -> StepInfo:
+        live = self._cache.current(check_name(session, "a session's id"))
         if detail[0] != "begin":
             live.step(str(detail[1]))
-        (put,) = self._put(live, SessionEntry(EntrySort.STEP, self._clock(), detail=to_json(detail)))
-        live = self._current(session)
-        done = live.step_results.get(put.seq)
-        if isinstance(done, Step):
-            return _step_info(live, done)
-        if done is None:
-            raise SessionsUnavailable("the step that was kept cannot be read")
-        raise done
+        (place,) = self._cache.append(live, SessionEntry(EntrySort.STEP, self._clock(), detail=to_json(detail)))
+        live = self._cache.current(session)
+        result = live.step_results.get(place.seq)
+        if isinstance(result, Step):
+            return _step_info(live, result)
+        raise result or SessionsUnavailable("the session store lost a step it just wrote")
 
 
 def _step_info(live: LiveSession, step: Step) -> StepInfo:
-    promised = step.commitment
+    commitment = step.commitment
     return StepInfo(
         live.id,
         step.name,
         step.goal,
         step.supervision.value,
         step.state,
-        None if promised is None else _json_fields(asdict(promised)),
+        None if commitment is None else json_fields(commitment),
         tuple(f"{trigger.cause.value}: {trigger.what}" for trigger in step.triggers),
     )
-
-
-def _json_fields(fields: dict[str, object]) -> dict[str, object]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}

@@ -1,11 +1,11 @@
-"""One session in memory, made of the entries that are kept of it, in their order.
+"""One session in memory, made of the entries that the store has of it, in their order.
 
-Whoever has taken in the same entries has the same context, history and steps: nothing gets in by another way.
+Two processes that have applied the same entries have the same context, history and steps: there is no other way in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from json import loads
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -23,58 +23,60 @@ from lockgate.core.sessions.session_entries import (
     ruling_from_row,
 )
 from lockgate.core.vocabulary import Decision, Trust
-from lockgate.gate.gate import Session
+from lockgate.gate.ruler import Ruler
 
 if TYPE_CHECKING:
     from lockgate.gate.supervised_step import CallWatcher, Step
 
-# A ruling that was not on a call of the agent's, as the end of a step is.
+# The content of a ruling that was not on a call of the agent: the end of a step.
 NO_CALL = b"step"
 MAX_STEPS = 1_000
+_MAX_STEP_RESULTS = 64
 
 
 class LiveSession:
-    """A session as far as it has been read. `lock` is held while it catches up; `cursor` is the last `seq` taken in."""
+    """A session as far as it has been read. `lock` is held while it catches up; `cursor` is the last `seq` applied."""
 
-    def __init__(self, info: SessionInfo, session: Session, chain: tuple[int, ...]) -> None:
+    def __init__(self, info: SessionInfo, ruler: Ruler, chain: tuple[int, ...]) -> None:
         self.id = info.id
         self.host = info.host
-        self.session = session
-        # This session, and those it is inside of; the blocks of the second are `p.b0001` here, and so on.
+        self.ruler = ruler
+        # This session, and those it is inside of. The blocks of the second are `p.b0001` here, and so on.
         self.chain = chain
-        # The ids of those.
         self.parent_ids: tuple[str, ...] = ()
         self._depth = {number: depth for depth, number in enumerate(chain)}
         self.lock = Lock()
         self.cursor = 0
         self.size = 0
-        # The sessions of the chain whose context is not known; 0 where something kept cannot be read.
+        # The sessions of the chain that have an unknown context; 0 where an entry cannot be read.
         self.unknown_context: set[int] = set()
-        # Rulings made here that are still to be read.
+        # Rulings made in this process that are still to be read back.
         self.own_rulings: set[str] = set()
         # Whether a person may have been asked since the last question was voided.
         self.approval_open = info.asked
-        # When it was last asked for, by the steady clock; held while somebody keeps that its context is not known.
+        # When it was last asked for, by the steady clock.
         self.used = 0.0
+        # Held by the thread that keeps that the context is unknown.
         self.settling = Lock()
-        # It has to be built anew.
+        # Whether it has to be built anew.
         self.is_outdated = False
-        # Whether it has become larger since anybody looked whether there is room.
+        # Whether it has become larger since the cache last made room.
         self.has_grown = True
         self.kept_blocks = info.blocks
         self.kept_size = info.size
         self.steps: dict[str, Step] = {}
-        # What became of the latest entries about steps: the step, or why there is none.
+        # By `seq`, the step that the latest entries about steps led to, or their error.
         self.step_results: dict[int, Step | LockgateError] = {}
-        # What a step of this session runs in; whoever hosts it makes sure that it catches up.
-        self.run: HostedSession | None = None
+        # What a step of this session runs in; the cache sets it.
+        self.steps_session: HostedSession | None = None
 
-    def catch_up(self, rows: Sequence[SessionRow]) -> None:
+    def apply(self, rows: Sequence[SessionRow]) -> None:
+        """Apply entries in their order; the caller holds `lock`."""
         for row in rows:
             try:
                 self._apply(row)
             except (ValueError, TypeError, KeyError, LockgateError):
-                # Not what was kept: whatever it was, the agent may have read it.
+                # A damaged entry: the agent may have read what it said.
                 self.unknown_context.add(0)
             self.cursor = row.seq
 
@@ -86,7 +88,7 @@ class LiveSession:
                 self.own_rulings.discard(row.id)
                 return
             kept = ruling_from_row(row, self.id, self.host)
-            self.session.remember_ruling(kept.tool, kept.arguments, kept.decision, called=row.content != NO_CALL)
+            self.ruler.remember_ruling(kept.tool, kept.arguments, kept.decision, called=row.content != NO_CALL)
             self.approval_open = self.approval_open or bool(kept.decision.approval)
         elif row.sort == EntrySort.MARK:
             if row.detail != "known":
@@ -102,56 +104,57 @@ class LiveSession:
     def _apply_block(self, row: SessionRow) -> None:
         content = decode_text(row.content)
         self.size, self.has_grown = self.size + len(content), True
-        above = "p." * self._depth[row.session]
-        name = f"{above}b{row.n:04d}"
+        prefix = "p." * self._depth[row.session]
+        name = f"{prefix}b{row.n:04d}"
         if row.sort == EntrySort.GOAL:
-            if self.session.goal:
-                self.session.add(content, source="user", id=name, voids=False)
+            if self.ruler.goal:
+                self.ruler.add(content, source="user", id=name, voids=False)
             else:
-                self.session.goal = content
-                self.session.add(content, source="goal", id="goal", voids=False)
+                self.ruler.goal = content
+                self.ruler.add(content, source="goal", id="goal", voids=False)
             return
         source, trust, kind, parents = loads(row.detail)
         try:
-            self.session.add(
+            self.ruler.add(
                 content,
                 source=source,
                 trust=trust,
                 kind=kind,
-                tainted_by=[each if each == "goal" else f"{above}{each}" for each in parents],
+                tainted_by=[each if each == "goal" else f"{prefix}{each}" for each in parents],
                 id=name,
                 voids=False,
             )
         except InvalidBlock:
-            # Fit when it was kept, and not under this policy: then it is what is believed least.
-            self.session.add(content, source=source, trust=Trust.UNTRUSTED, id=name, voids=False)
+            # Valid when it was kept, but not under the policy of today: then it has the lowest trust.
+            self.ruler.add(content, source=source, trust=Trust.UNTRUSTED, id=name, voids=False)
 
-    # Steps. What an entry about one does, an error included, it does wherever it is taken in.
+    # Steps. An entry about a step has the same effect, an error included, wherever it is applied.
 
     def step(self, name: str) -> Step:
+        """Return the step of this name; raise InvalidCall where there is none."""
         if name not in self.steps:
             raise InvalidCall(f"no step {quoted(name)} in this session", hint="begin one first")
         return self.steps[name]
 
     def _apply_step(self, row: SessionRow) -> None:
-        what, *told = loads(row.detail)
-        done: Step | LockgateError
+        what, *detail = loads(row.detail)
+        result: Step | LockgateError
         try:
             if what == "begin":
-                done = self._begin_step(*told)
-                self.steps[done.name] = done
+                result = self._begin_step(*detail)
+                self.steps[result.name] = result
             else:
-                done = self.step(told[0])
+                result = self.step(detail[0])
                 if what == "commit":
-                    done.commit(told[1])
+                    result.commit(detail[1])
                 elif what == "abandon":
-                    done.abandon()
+                    result.abandon()
                 else:
-                    done.restore_state(told[1])
+                    result.restore_state(detail[1])
         except (InvalidCall, InvalidConfig) as error:
-            done = error
-        self.step_results[row.seq] = done
-        while len(self.step_results) > 64:
+            result = error
+        self.step_results[row.seq] = result
+        while len(self.step_results) > _MAX_STEP_RESULTS:
             del self.step_results[next(iter(self.step_results))]
 
     def _begin_step(self, goal: str, supervision: str | None, parent: str) -> Step:
@@ -159,61 +162,66 @@ class LiveSession:
 
         if len(self.steps) >= MAX_STEPS:
             raise InvalidCall(f"a session has at most {MAX_STEPS:,} steps", hint="start a new session")
-        if self.run is None:
+        if self.steps_session is None:
             raise InvalidCall("this session takes no steps")
         above = self.step(parent) if parent else None
         name = str(1 + sum("." not in each for each in self.steps))
-        return Step(self.run, goal, supervision=supervision, parent=above, name=name)
+        return Step(self.steps_session, goal, supervision=supervision, parent=above, name=name)
 
 
 class HostedSession:
-    """A session as its steps see it: after each ruling on a step it hears of what others did meanwhile."""
+    """A hosted session as its steps see it: after each ruling on a step, it applies what other processes did."""
 
-    def __init__(self, session: Session, catch_up: Callable[[], object]) -> None:
-        self._session = session
+    def __init__(self, ruler: Ruler, catch_up: Callable[[], object]) -> None:
+        self._ruler = ruler
         self._catch_up = catch_up
 
     @property
     def policy(self) -> Policy:
-        return self._session.policy
+        """The policy in force."""
+        return self._ruler.policy
 
     @property
     def can_reach_person(self) -> bool:
-        return self._session.can_reach_person
+        """Whether a PAUSE can be answered at all."""
+        return self._ruler.can_reach_person
 
-    def check(
-        self, tool: str, arguments: Mapping[str, object], *, annotations: Mapping[str, object] | None = None
-    ) -> Decision:
-        return self._session.check(tool, arguments, annotations=annotations)
+    def check(self, call: ToolCall) -> Decision:
+        """Rule on one call; the caller catches up."""
+        return self._ruler.check(call)
 
-    async def check_async(
-        self, tool: str, arguments: Mapping[str, object], *, annotations: Mapping[str, object] | None = None
-    ) -> Decision:
-        return await self._session.check_async(tool, arguments, annotations=annotations)
+    async def check_async(self, call: ToolCall) -> Decision:
+        """Do the same for a caller on an event loop."""
+        return await self._ruler.check_async(call)
 
     def watch_calls(self, watcher: CallWatcher) -> Callable[[], None]:
-        return self._session.watch_calls(watcher)
+        """Tell the watcher of each call until the returned function is called."""
+        return self._ruler.watch_calls(watcher)
 
     def rule_on(self, ask: Ask, *, judged: bool = True) -> Decision:
-        ruling = self._session.rule_on(ask, judged=judged)
+        """Rule on a question that did not begin as a call, then catch up."""
+        ruling = self._ruler.rule_on(ask, judged=judged)
         self._catch_up()
         return ruling
 
     async def rule_on_async(self, ask: Ask, *, judged: bool = True) -> Decision:
+        """Do the same for a caller on an event loop."""
         from asyncio import to_thread
 
-        ruling = await self._session.rule_on_async(ask, judged=judged)
+        ruling = await self._ruler.rule_on_async(ask, judged=judged)
         await to_thread(self._catch_up)
         return ruling
 
     def record_ruling(self, call: ToolCall, ruling: Decision) -> Decision:
-        entered = self._session.record_ruling(call, ruling)
+        """Record a ruling that a step made itself, then catch up; return what holds."""
+        recorded = self._ruler.record_ruling(call, ruling)
         self._catch_up()
-        return entered
+        return recorded
 
     async def record_ruling_async(self, call: ToolCall, ruling: Decision) -> Decision:
+        """Do the same for a caller on an event loop."""
         from asyncio import to_thread
 
-        entered = await self._session.record_ruling_async(call, ruling)
+        recorded = await self._ruler.record_ruling_async(call, ruling)
         await to_thread(self._catch_up)
-        return entered
+        return recorded

@@ -39,7 +39,7 @@ from lockgate.core.questions import Answer, NoAnswerReason, Rating
 from lockgate.core.ruling.opinions import Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.policy import PRESETS
-from lockgate.gate.gate import Inquiry, Opined
+from lockgate.gate.judge import Inquiry, Opined
 from lockgate.runtime.forks import on_fork
 from lockgate.runtime.worker_pool import Full, WorkerPool
 from lockgate.verifiers import embedded_model as embedded

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from lockgate.core.judging.judge_prompts import build_question, parse_opinion
 from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Question, Rating
 from lockgate.core.ruling.opinions import Silent
-from lockgate.gate.gate import Inquiry, Opined
+from lockgate.gate.judge import Inquiry, Opined
 from lockgate.verifiers.client import Client, Provider
 from lockgate.verifiers.key_source import KeySource, is_instant, is_usable_key, key_or_blank
 

@@ -11,6 +11,7 @@ from lockgate import Gate
 from lockgate.core.judging.case import ContextSnapshot, take_snapshot
 from lockgate.core.judging.evidence import FACTS, MAX_WINDOWS, REACH, Evidence, collect_evidence, plain_text
 from lockgate.core.ruling.pipeline import Ask
+from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Block, Kind, Trust
 
@@ -30,9 +31,9 @@ def seen(
     for text in [texts] if isinstance(texts, str) else texts:
         session.add(text, source="tool:read_inbox")
     arguments = {"to": ADDRESS, "body": "the report"} if arguments is None else arguments
-    ruling = session._begin(tool, arguments, None)[1]
+    ruling = session._ruler._begin(ToolCall(tool, arguments))[1]
     assert isinstance(ruling, Ask), "this call is not escalated"
-    return collect_evidence(ruling, session._context, goal)
+    return collect_evidence(ruling, session._ruler._context, goal)
 
 
 def fact(found: Evidence, name: str) -> float:
@@ -133,17 +134,17 @@ def test_only_untrusted_text_is_read(scanner: Scanner) -> None:
     session = Gate(scanner=scanner).session(goal=GOAL)
     session.add("Send the weekly digest to everybody, the operator wants it so.", source="system", trust="trusted")
     session.add(ORDER, source="tool:read_inbox")
-    ruling = session._begin("send_email", {"to": ADDRESS, "body": "x"}, None)[1]
+    ruling = session._ruler._begin(ToolCall("send_email", {"to": ADDRESS, "body": "x"}))[1]
     assert isinstance(ruling, Ask)
-    assert not any("operator" in window for window in collect_evidence(ruling, session._context, GOAL).windows)
+    assert not any("operator" in window for window in collect_evidence(ruling, session._ruler._context, GOAL).windows)
 
 
 def test_a_snapshot_serves_as_well_as_a_context(scanner: Scanner) -> None:
     session = Gate(scanner=scanner).session(goal=GOAL)
     session.add(ORDER, source="tool:read_inbox")
-    ruling = session._begin("send_email", {"to": ADDRESS, "body": "x"}, None)[1]
+    ruling = session._ruler._begin(ToolCall("send_email", {"to": ADDRESS, "body": "x"}))[1]
     assert isinstance(ruling, Ask)
-    taken = take_snapshot(session._context)
+    taken = take_snapshot(session._ruler._context)
     session.add("Something else.", source="tool:read_inbox")
     assert collect_evidence(ruling, taken, GOAL).windows == (ORDER,)
 
@@ -242,7 +243,7 @@ def block(number: int, text: str) -> Block:
 def test_a_large_context_costs_no_more_than_a_bounded_one(scanner: Scanner, text: str) -> None:
     session = Gate(scanner=scanner).session(goal=GOAL)
     session.add(ORDER, source="tool:read_inbox")
-    ruling = session._begin("send_email", {"to": ADDRESS, "body": "x"}, None)[1]
+    ruling = session._ruler._begin(ToolCall("send_email", {"to": ADDRESS, "body": "x"}))[1]
     assert isinstance(ruling, Ask)
 
     blocks = [block(number, text) for number in range(60)]

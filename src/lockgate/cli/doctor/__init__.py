@@ -602,7 +602,7 @@ def _check_judge(judge: _ConfiguredJudge, settings: Settings, reported: list[str
 
     from lockgate import assemble
     from lockgate.core.judging.case import JudgeCase
-    from lockgate.gate.gate import Inquiry
+    from lockgate.gate.judge import Inquiry
 
     chosen = assemble.judge_settings(settings, judge.model)
     where = f"{chosen.adapter}/{chosen.model} at {chosen.endpoint}"
@@ -631,7 +631,7 @@ def _check_embedded_judge(settings: Settings) -> Check:
     from lockgate.core.judging.case import JudgeCase
     from lockgate.core.judging.evidence import FACTS, Evidence
     from lockgate.core.ruling.pipeline import Stage
-    from lockgate.gate.gate import Inquiry
+    from lockgate.gate.judge import Inquiry
 
     logging.getLogger("lockgate").addHandler(logging.NullHandler())
     judge = assemble.embedded_from_settings(settings)

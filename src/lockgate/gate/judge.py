@@ -1,0 +1,44 @@
+"""What a judge is: the verifier of Tier 2 or Tier 3, what it is asked and what it answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from lockgate.core.ruling.opinions import Opinion
+from lockgate.core.ruling.pipeline import Stage
+
+if TYPE_CHECKING:
+    from lockgate.core.judging.case import JudgeCase
+    from lockgate.core.judging.evidence import Evidence
+
+
+class Inquiry(NamedTuple):
+    """A question to a judge: the tier that asks, and the case. `evidence` is for a judge that has `reads_evidence`."""
+
+    stage: Stage
+    case: JudgeCase
+    evidence: Evidence | None = None
+
+
+class Opined(NamedTuple):
+    """A judge's opinion, and the tokens it took."""
+
+    opinion: Opinion
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+
+class Judge(Protocol):
+    """Tier 2 or Tier 3.
+
+    A judge never raises, answers inside its own deadline, and gives an opinion only for a reply that is exactly what
+    was asked for. A judge that breaks this counts as one that did not answer.
+    """
+
+    @property
+    def name(self) -> str:
+        """The model that is asked, as `provider/model`."""
+
+    def opine(self, inquiry: Inquiry) -> Opined: ...
+
+    async def opine_async(self, inquiry: Inquiry) -> Opined: ...

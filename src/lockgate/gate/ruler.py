@@ -1,0 +1,514 @@
+"""Rules on the calls of one session: the pure pipeline, driven with a clock, a lock, judges, people and the journal.
+
+Steps 1 to 5 are Tier 1 and take microseconds (`lockgate.core.ruling.pipeline`). The others may wait:
+
+6. Triage, 7. supervisor.  Escalated calls only. A person's earlier answer to the very same call comes first.
+8. Person.                 A PAUSE is put to a person where the gate has approvals.
+9. Record.                 No ruling is returned before it is in the journal.
+
+Steps 6 to 9 are one flow (`lockgate.runtime.flow`) that `check` and `check_async` drive, so the two cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from logging import getLogger
+from threading import Lock
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Protocol
+
+from lockgate.core.errors import InvalidCall, printable
+from lockgate.core.ruling import pipeline
+from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.context import Context, PastCall
+from lockgate.core.ruling.opinions import Opinion
+from lockgate.core.ruling.pipeline import Ask, Stage
+from lockgate.core.ruling.policy import Policy
+from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.vocabulary import Action, Block, Decision, Kind, Lineage, Ran, Reason, Trust
+from lockgate.gate.attempt import attempt_in_thread
+from lockgate.gate.block_request import parse_block_request
+from lockgate.gate.judge_questions import JudgeQuestions
+from lockgate.gate.person_questions import (
+    PersonQuestions,
+    SettledRuling,
+    hold_uncomparable,
+    person_answer,
+    why_unusable,
+)
+from lockgate.runtime.failures import report_failure
+from lockgate.runtime.flow import Flow, run_flow, run_flow_async
+
+if TYPE_CHECKING:
+    from lockgate.core.judging.case import ContextSnapshot
+    from lockgate.gate.gate import Gate
+    from lockgate.gate.supervised_step import CallWatcher
+    from lockgate.journal.recorder import RulingSubject
+
+# Calls of a session that the supervisor is told of; longer values are cut.
+MAX_HISTORY = 256
+_MAX_REMEMBERED = 400
+_MAX_LEAVES = 64
+# Reasons of a CONTINUE that a judge or a person has looked at.
+_CLEARING_REASONS = frozenset({Reason.TRIAGE_CLEARED, Reason.SUPERVISOR, Reason.APPROVED})
+
+
+class Ledger(Protocol):
+    """Where rulings are counted: tiers, time, money and rule ids, never content. Never raises."""
+
+    def note(self, session: str, number: int, tool: str, decision: Decision) -> None: ...
+
+
+class Ruler:
+    """Rules on the calls of one session. `Session`, `Step` and `Host` hold one. Safe for several threads."""
+
+    def __init__(self, gate: Gate, policy: Policy, goal: str, id: str, *, resumed: bool = False) -> None:
+        self.gate = gate
+        self.policy = policy
+        self.goal = goal
+        self.id = id
+        self._scanner = gate.scanner
+        self._context = Context(self._scanner, user_trust=policy.user_trust)
+        self._lock = Lock()
+        self._calls: deque[tuple[str, Sequence[Leaf], Decision]] = deque(maxlen=MAX_HISTORY)
+        self._count = 0
+        self._steps = 0
+        self._watchers: tuple[CallWatcher, ...] = ()
+        self._reorients = 0
+        # Everything untrusted so far as one hash: an approval given before the latest of it is void.
+        self._untrusted_hash = sha256()
+        self.untrusted_sha256 = self._untrusted_hash.hexdigest()
+        self._people = PersonQuestions(gate.approvals, id, policy, gate.human_timeout_s, resumed=resumed)
+        self._judges = JudgeQuestions(policy, gate.prices)
+        self._records = None
+        if gate.journal is not None:
+            from lockgate.gate.ruling_records import RulingRecords
+
+            self._records = RulingRecords(gate.journal, id, policy)
+        if goal:
+            self._context.add(goal, source="goal", id="goal")
+
+    # The context.
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """Every block so far."""
+        with self._lock:
+            return tuple(self._context.blocks)
+
+    @property
+    def block_count(self) -> int:
+        """How many blocks there are."""
+        return len(self._context.blocks)
+
+    def block(self, id: str) -> Block | None:
+        """Return the block of this id; None where there is none."""
+        with self._lock:
+            place = self._context.positions.get(id)
+            return None if place is None else self._context.blocks[place]
+
+    def lineage(self, block: str | Block, *, depth: int = 16) -> Lineage:
+        """Return what a block was derived from, as a tree."""
+        with self._lock:
+            return self._context.lineage(block.id if isinstance(block, Block) else block, depth=depth)
+
+    def add(
+        self,
+        content: str,
+        *,
+        source: str,
+        trust: str | Trust | None = None,
+        kind: str | Kind | None = None,
+        mutable: bool | None = None,
+        tainted_by: Sequence[str | Block] = (),
+        id: str | None = None,
+        voids: bool = True,
+    ) -> Block:
+        """Add a piece of context, scanned once; return it with the trust it really has.
+
+        Untrusted text voids the questions that are open with a person; with `voids` False the caller does that.
+        """
+        level, sort, parents = parse_block_request(content, source, trust, kind, mutable, tainted_by, id)
+        with self._lock:
+            block = self._context.add(
+                content, source=source, trust=level, kind=sort, mutable=mutable, tainted_by=parents, id=id
+            )
+            speaker = source.partition(":")[0]
+            # An agent's own words say nothing that it had not read before.
+            if block.trust is Trust.UNTRUSTED and speaker != "agent":
+                self._untrusted_hash.update(f"{block.id}\0{block.digest}\n".encode("utf-8", "replace"))
+                self.untrusted_sha256 = self._untrusted_hash.hexdigest()
+                if voids:
+                    self._people.mark_stale()
+            elif speaker in ("user", "goal"):
+                self._reorients = 0
+        self._people.void_stale()
+        return block
+
+    def preview_block(
+        self,
+        content: str,
+        *,
+        source: str,
+        trust: str | Trust | None = None,
+        kind: str | Kind | None = None,
+        tainted_by: Sequence[str | Block] = (),
+    ) -> Block:
+        """Return the block that `add` would add now, or raise its error; nothing changes."""
+        level, sort, parents = parse_block_request(content, source, trust, kind, None, tainted_by, None)
+        with self._lock:
+            return self._context.build_block(content, source=source, trust=level, kind=sort, tainted_by=parents)[0]
+
+    @property
+    def context_known(self) -> bool:
+        """Whether everything that the agent has read is here; while it is not, every high-risk call is escalated."""
+        return not self._context.has_unknown_history
+
+    @context_known.setter
+    def context_known(self, known: bool) -> None:
+        self._context.has_unknown_history = not known
+
+    # Earlier calls.
+
+    @property
+    def history(self) -> tuple[PastCall, ...]:
+        """The latest calls with their rulings, oldest first."""
+        with self._lock:
+            return _past_calls(tuple(self._calls))
+
+    def remember_ruling(
+        self, tool: str, arguments: Mapping[str, object], decision: Decision, *, called: bool = True
+    ) -> None:
+        """Take over a ruling of another process, or of an earlier one. `called` is False for the end of a step."""
+        leaves: list[Leaf] = []
+        with suppress(InvalidCall):
+            leaves = pipeline.flatten_arguments(arguments)[0]
+        with self._lock:
+            self._count += 1
+            if decision.action is Action.REORIENT:
+                self._reorients += 1
+            if decision.approval:
+                self._people.note_question()
+        if called:
+            self._add_to_history(tool, leaves, decision)
+
+    def void_approvals(self) -> None:
+        """End the questions that are open with a person: they were about an older context."""
+        self._people.void()
+
+    def watch_calls(self, watcher: CallWatcher) -> Callable[[], None]:
+        """Tell the watcher of each checked call once it is ruled on, until the returned function is called."""
+        with self._lock:
+            self._watchers = (*self._watchers, watcher)
+
+        def forget() -> None:
+            with self._lock:
+                self._watchers = tuple(each for each in self._watchers if each != watcher)
+
+        return forget
+
+    @property
+    def can_reach_person(self) -> bool:
+        """Whether a PAUSE can be answered at all."""
+        return self._people.can_be_asked
+
+    def next_step_name(self) -> str:
+        """Return the name of the next supervised step of this session."""
+        with self._lock:
+            self._steps += 1
+            return str(self._steps)
+
+    # Rulings.
+
+    def check(self, call: ToolCall) -> Decision:
+        """Rule on one call before it runs: only CONTINUE lets it run."""
+        began = perf_counter_ns()
+        leaves, ruling, subject = self._begin(call)
+        if isinstance(ruling, Ask) or self._must_wait(ruling, subject):
+            with self._notify_watchers(call.tool, leaves):
+                decision = run_flow(self._settle(call, ruling, subject, began))
+            return self._end(call.tool, leaves, decision)
+        return self._end(call.tool, leaves, self._settle_at_once(call.tool, ruling, subject, began))
+
+    def check_at_once(self, call: ToolCall) -> Decision | None:
+        """Rule on a call that Tier 1 settles; return None, with nothing done, where a judge or a person is asked."""
+        began = perf_counter_ns()
+        leaves, ruling, subject = self._begin(call)
+        if isinstance(ruling, Ask) or self._must_wait(ruling, subject):
+            return None
+        return self._end(call.tool, leaves, self._settle_at_once(call.tool, ruling, subject, began))
+
+    async def check_async(self, call: ToolCall) -> Decision:
+        """Rule on one call for a caller on an event loop; Tier 1 runs in place, since it takes microseconds."""
+        began = perf_counter_ns()
+        leaves, ruling, subject = self._begin(call)
+        if isinstance(ruling, Ask) or subject is not None or self._people.must_hear(ruling):
+            with self._notify_watchers(call.tool, leaves):
+                decision = await run_flow_async(self._settle(call, ruling, subject, began))
+        else:
+            decision = _with_latency(ruling, began)
+        return self._end(call.tool, leaves, decision)
+
+    def rule_on(self, ask: Ask, *, judged: bool = True) -> Decision:
+        """Run steps 6 to 9 for a question that did not begin as a call; `judged` False asks no model."""
+        began = perf_counter_ns()
+        flow = self._settle(ask.call, ask, self._describe_now(ask.call), began, judged=judged)
+        return self._count_ruling(ask.call.tool, run_flow(flow))
+
+    async def rule_on_async(self, ask: Ask, *, judged: bool = True) -> Decision:
+        """Do the same for a caller on an event loop."""
+        began = perf_counter_ns()
+        flow = self._settle(ask.call, ask, self._describe_now(ask.call), began, judged=judged)
+        return self._count_ruling(ask.call.tool, await run_flow_async(flow))
+
+    def record_ruling(self, call: ToolCall, ruling: Decision) -> Decision:
+        """Record a ruling that a step or a host made itself; return what holds."""
+        return run_flow(self._record(call.tool, self._describe_now(call), ruling))
+
+    async def record_ruling_async(self, call: ToolCall, ruling: Decision) -> Decision:
+        """Do the same for a caller on an event loop."""
+        return await run_flow_async(self._record(call.tool, self._describe_now(call), ruling))
+
+    def _must_wait(self, ruling: Decision, subject: RulingSubject | None) -> bool:
+        """Return whether a person or a watcher has to be heard before a Tier 1 ruling counts."""
+        return bool(subject and self._watchers) or self._people.must_hear(ruling)
+
+    # Steps 1 to 5.
+
+    def _begin(self, call: ToolCall) -> tuple[list[Leaf], Decision | Ask, RulingSubject | None]:
+        arguments = call.arguments
+        if not isinstance(call.tool, str):
+            raise InvalidCall(f"a tool's name must be text, not {type(call.tool).__name__}")
+        if not call.tool:
+            raise InvalidCall("a call needs the name of its tool", hint="check(tool, arguments) before each call")
+        if type(arguments) is not dict and not isinstance(arguments, Mapping):
+            raise InvalidCall(f"arguments must be an object, not {type(arguments).__name__}")
+        taken = pipeline.flatten_arguments(arguments)
+        ruling, subject = self._rule_at_tier1(call, taken)
+        if isinstance(ruling, Ask) and not taken[1]:
+            # Judges take seconds, in which the caller's object may change: what is ruled on is a copy.
+            copied = call._replace(arguments=_copy_arguments(arguments))
+            again = pipeline.flatten_arguments(copied.arguments)
+            ruling = ruling._replace(call=copied)
+            if self._records is not None and subject is not None:
+                subject = self._records.describe_call(
+                    copied.arguments, again[0], subject.blocks, subject.context_sha256
+                )
+            if again != taken:
+                taken, (ruling, subject) = again, self._rule_at_tier1(copied, again)
+        return taken[0], ruling, subject
+
+    def _rule_at_tier1(
+        self, call: ToolCall, taken: tuple[list[Leaf], bool]
+    ) -> tuple[Decision | Ask, RulingSubject | None]:
+        with self._lock:
+            ruling = pipeline.begin(self._context, call, self.policy, self._scanner, flattened=taken)
+            return ruling, self._describe(call.arguments, taken[0])
+
+    def _settle_at_once(self, tool: str, ruling: Decision, subject: RulingSubject | None, began: int) -> Decision:
+        decision = _with_latency(ruling, began)
+        if subject is None or self._records is None:
+            return decision
+        return self._records.record(tool, subject, self._context.blocks, decision)
+
+    # Steps 6 to 8.
+
+    def _settle(
+        self, call: ToolCall, ruling: Decision | Ask, subject: RulingSubject | None, began: int, *, judged: bool = True
+    ) -> Flow[Decision]:
+        if isinstance(ruling, Ask):
+            settled = yield from self._escalate(ruling, judged=judged)
+        elif self._people.must_hear(ruling):
+            settled = yield from self._people.hold_if_denied(call, ruling, self.untrusted_sha256)
+        else:
+            settled = SettledRuling(ruling)
+        decision = _with_latency(settled.decision, began)
+        return (yield from self._record(call.tool, subject, decision, settled.approved_by))
+
+    def _escalate(self, ask: Ask, *, judged: bool) -> Flow[SettledRuling]:
+        people = self._people
+        yield from people.end_stale()
+        bound, unusable = people.bind(ask.call, self.untrusted_sha256), ""
+        if bound is not None:
+            answer = yield from people.take(bound)
+            person = person_answer(ask, answer)
+            if person is not None:
+                again = (yield from self._ask_person(ask, person.decision)) if person.ask_again else person.decision
+                return SettledRuling(again, person.approved_by)
+            unusable = why_unusable(answer)
+        elif people.were_asked and (yield from people.have_denied()):
+            held = Decision(Action.PAUSE, 3, Reason.DENIED, ask.risk, "", ask.findings, ask.origins)
+            return SettledRuling(hold_uncomparable(held))
+        decision = yield from self._ask_judges(ask, judged=judged)
+        if decision.action is Action.CONTINUE and bound is not None and people.were_asked:
+            # A person may have said no while the judges thought.
+            person = person_answer(ask, (yield from people.take(bound)))
+            if person is not None and person.decision.action is not Action.CONTINUE:
+                return SettledRuling(person.decision._replace(judged=decision.judged))
+        if decision.action is Action.PAUSE and bound is not None:
+            if unusable:
+                decision = decision._replace(explanation=f"{decision.explanation}; {unusable}")
+            decision = yield from self._ask_person(ask, decision)
+        return SettledRuling(decision)
+
+    def _ask_judges(self, ask: Ask, *, judged: bool) -> Flow[Decision]:
+        ran: list[Ran] = []
+        ruling: Decision | Ask = ask
+        while isinstance(ruling, Ask):
+            judge = self.gate.supervisor if ruling.stage is Stage.SUPERVISOR else self.gate.triage
+            opinion: Opinion | None = None
+            if judge is not None and judged:
+                opinion, took = yield from self._judges.ask(judge, ruling, self._look_for_judge, self.goal)
+                ran.append(took)
+            ruling = pipeline.resume(ruling, opinion, self.policy, reorients=self._reorients)
+        return ruling._replace(judged=tuple(ran)) if ran else ruling
+
+    def _ask_person(self, ask: Ask, decision: Decision) -> Flow[Decision]:
+        # Bound anew: the context may have grown while the judges thought.
+        bound = self._people.bind(ask.call, self.untrusted_sha256)
+        if bound is None:
+            return decision
+        with self._lock:
+            contents = {block.id: block.content for block in self._context.blocks}
+        return (yield from self._people.ask(bound, decision, contents, self.goal))
+
+    def _look_for_judge(self, ask: Ask) -> tuple[ContextSnapshot, Sequence[PastCall]]:
+        from lockgate.core.judging.case import take_snapshot
+
+        with self._lock:
+            history = self._history_for_supervisor(ask) if ask.stage is Stage.SUPERVISOR else ()
+            return take_snapshot(self._context), history
+
+    def _history_for_supervisor(self, ask: Ask) -> tuple[PastCall, ...]:
+        """Return the earlier calls, without this very call where it was held: it would be a new question each time."""
+        again = (ask.call.tool, _argument_values(pipeline.flatten_arguments(ask.call.arguments)[0]))
+        return tuple(
+            past
+            for past in _past_calls(tuple(self._calls))
+            if past[:2] != again or past.action == Action.CONTINUE.value
+        )
+
+    # Step 9.
+
+    def _describe(self, arguments: object, leaves: Iterable[Leaf]) -> RulingSubject | None:
+        """Return what the record says of a call; the caller holds the lock."""
+        if self._records is None:
+            return None
+        return self._records.describe_call(arguments, leaves, len(self._context.blocks), self.untrusted_sha256)
+
+    def _describe_now(self, call: ToolCall) -> RulingSubject | None:
+        if self._records is None:
+            return None
+        leaves: Iterable[Leaf] = ()
+        with suppress(InvalidCall):
+            leaves = pipeline.flatten_arguments(call.arguments)[0]
+        with self._lock:
+            return self._describe(call.arguments, leaves)
+
+    def _record(
+        self, tool: str, subject: RulingSubject | None, decision: Decision, approved_by: str = ""
+    ) -> Flow[Decision]:
+        records = self._records
+        if subject is None or records is None:
+            return decision
+        blocks = self._context.blocks
+        answer = yield attempt_in_thread(lambda: records.record(tool, subject, blocks, decision, approved_by))
+        return answer if isinstance(answer, Decision) else records.hold_unrecorded(decision, answer)
+
+    # After a ruling.
+
+    @contextmanager
+    def _notify_watchers(self, tool: str, leaves: Sequence[Leaf]) -> Iterator[None]:
+        """Tell the watchers that a call waits for its ruling, and if it does not get one."""
+        watchers = self._watchers
+        for watcher in watchers:
+            watcher.on_begun(tool, leaves)
+        ruled = False
+        try:
+            yield
+            ruled = True
+        finally:
+            if not ruled:
+                for watcher in watchers:
+                    watcher.on_failed(tool, leaves)
+
+    def _end(self, tool: str, leaves: list[Leaf], decision: Decision) -> Decision:
+        if decision.tier > 1 or self.gate.ledger is not None:
+            self._count_ruling(tool, decision)
+        self._add_to_history(tool, leaves, decision)
+        return decision
+
+    def _add_to_history(self, tool: str, leaves: list[Leaf], decision: Decision) -> None:
+        short = leaves
+        for leaf in leaves:
+            if len(leaf[1]) > _MAX_REMEMBERED:
+                short = [Leaf(leaf.argument, leaf.text[:_MAX_REMEMBERED]) for leaf in leaves[:_MAX_LEAVES]]
+                break
+        # Appending to a deque is one step to every other thread.
+        self._calls.append((tool, short, decision))
+        for watcher in self._watchers:
+            watcher.on_ruled(tool, leaves, decision)
+
+    def _count_ruling(self, tool: str, decision: Decision) -> Decision:
+        if decision.tier > 1:
+            self._note_escalation(decision)
+        if self.gate.ledger is not None:
+            with self._lock:
+                self._count += 1
+                number = self._count
+            try:
+                self.gate.ledger.note(self.id, number, tool, decision)
+            except Exception as error:  # noqa: BLE001  # an edge: a broken ledger costs a count, not the ruling
+                report_failure("ledger", error)
+        return decision
+
+    def _note_escalation(self, decision: Decision) -> None:
+        if decision.action is Action.REORIENT:
+            with self._lock:
+                self._reorients += 1
+        elif decision.action is Action.CONTINUE and decision.reason not in (
+            *_CLEARING_REASONS,
+            Reason.JOURNAL_UNAVAILABLE,
+        ):
+            # No judge and no person cleared the call, and the policy lets it run: the log says so.
+            rules = ",".join(dict.fromkeys(printable(found.rule) for found in decision.findings)) or "none"
+            getLogger("lockgate.gate").warning(
+                "no judge answered, the policy continues: session=%s risk=%s reason=%s rules=%s",
+                printable(self.id),
+                decision.risk.value,
+                decision.reason.value,
+                rules,
+            )
+
+
+def _copy_arguments(value: object) -> dict[str, object]:
+    """Return the arguments in objects of our own; `flatten_arguments` has refused what is too deep or too many."""
+
+    def copy(item: object) -> object:
+        if isinstance(item, str):
+            return item
+        if isinstance(item, Mapping):
+            return {key: copy(inner) for key, inner in item.items()}
+        return [copy(inner) for inner in item] if isinstance(item, list | tuple) else item
+
+    copied = copy(value)
+    return copied if isinstance(copied, dict) else {}
+
+
+def _with_latency(ruling: Decision, began: int) -> Decision:
+    """Return the ruling with the time it took: the pure pipeline has no clock. Recording is not part of it."""
+    return tuple.__new__(Decision, (*ruling[:-2], (perf_counter_ns() - began) / 1000, None))
+
+
+def _argument_values(leaves: Iterable[Leaf]) -> tuple[tuple[str, str], ...]:
+    return tuple((leaf.argument, leaf.text[:_MAX_REMEMBERED]) for leaf in leaves)
+
+
+def _past_calls(calls: Iterable[tuple[str, Sequence[Leaf], Decision]]) -> tuple[PastCall, ...]:
+    return tuple(
+        PastCall(tool, _argument_values(leaves), decision.action.value, decision.tier, decision.reason.value)
+        for tool, leaves, decision in calls
+    )
