@@ -265,7 +265,7 @@ def test_an_attack_beside_them_counts(text: str, adapter: LocalRuleAdapter) -> N
 
 
 @pytest.mark.parametrize("text", [*CONFIGURATION[:6], *WISHES[:6]])
-def test_nobody_else_may_say_them(text: str, adapter: LocalRuleAdapter) -> None:
+def test_only_a_system_turn_may_say_them(text: str, adapter: LocalRuleAdapter) -> None:
     call = {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]}
     hi = {"role": "user", "content": "hi"}
     bodies: list[dict[str, Any]] = [
@@ -273,7 +273,7 @@ def test_nobody_else_may_say_them(text: str, adapter: LocalRuleAdapter) -> None:
         {"messages": [call, {"role": "tool", "tool_call_id": "c", "content": text}]},
         {"messages": [{"role": "user", "content": [{"type": "document", "source": {"type": "text", "data": text}}]}]},
         {"messages": [{"role": "wizard", "content": text}]},
-        # A tool's description is whoever's that offers it, whatever roles are written in it.
+        # A tool's description belongs to the server that offers the tool, whatever roles are written in it.
         {"messages": [hi], "tools": [{"type": "function", "function": {"name": "f", "description": text}}]},
         {"messages": [hi], "tools": [{"name": "f", "description": text, "input_schema": {}}]},
         {"messages": [hi], "tools": [{"role": "system", "content": text}]},
@@ -359,7 +359,7 @@ def test_the_gate_refuses_and_does_not_count_until_it_is_enough(adapter: LocalRu
             assert (refused.status, refused.code, refused.decision, refused.mode) == (403, "unsafe", "deny", "")
         assert len(handler.bodies) == MAX_UNCOUNTED
         assert metrics.ladder_events.value("uncounted") == MAX_UNCOUNTED
-        # From now on they are strikes, of whoever goes on.
+        # From now on they are strikes.
         modes = [(await post(gate, wish, user="ann")).mode for _ in range(3)]
         assert modes == ["", "", "execute_locked"]
         assert (await post(gate, wish, user="bob")).mode == ""
@@ -388,7 +388,7 @@ def test_the_sparing_of_many_takes_no_more_memory_than_their_strikes() -> None:
         "Look at this: \U0001f600",
     ],
 )
-def test_whoever_reads_a_page_does_not_answer_for_it(words: str, adapter: LocalRuleAdapter) -> None:
+def test_a_client_gets_no_strike_for_a_page_that_it_reads(words: str, adapter: LocalRuleAdapter) -> None:
     async def check() -> None:
         gate = gated(Handler(), adapter=adapter)
         call = {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]}
@@ -422,7 +422,7 @@ def test_a_locked_client_may_go_on_talking_and_nothing_else(adapter: LocalRuleAd
         ):
             refused = await post(gate, body.encode(), user="eve")
             assert (refused.status, refused.code) == (403, "tools-locked")
-        # Nobody else is asked.
+        # No other verifier is asked.
         assert (await post(gate, json.dumps({"messages": [hi], "actions": [1]}).encode(), user="ann")).status == 200
 
     asyncio.run(check())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockgate.abuse_gate.identity import Identity, Unidentified
+from lockgate.abuse_gate.identity import MAX_REMEMBERED, Identity, Unidentified
 from lockgate.core.errors import InvalidConfig
 from lockgate.core.requests.strikes import NETWORK, PRINCIPAL, Subject
 
@@ -35,7 +35,7 @@ BEHIND = Identity(SECRET, trusted_proxies=PROXIES)
 # --- the network
 
 
-def test_no_header_makes_a_client_somebody_else() -> None:
+def test_no_header_makes_a_client_another_one() -> None:
     """B2, B3: a new X-Forwarded-For or X-API-Key for each request made each one a new client."""
     headers: Iterable[tuple[bytes, bytes]] = [
         (b"x-forwarded-for", b"192.0.2.1"),
@@ -56,7 +56,7 @@ def test_no_header_makes_a_client_somebody_else() -> None:
         assert identity.subjects({**scope(), "headers": [*headers]}) == expected
 
 
-def test_nobody_can_be_struck_in_the_name_of_another() -> None:
+def test_no_client_can_be_struck_in_the_name_of_another() -> None:
     """B4: five requests with the victim's address in a header had the victim locked out."""
     victim = network(BEHIND, "198.51.100.7")
     for host in ("203.0.113.9", "10.1.1.1"):
@@ -110,7 +110,7 @@ def test_an_ipv4_client_is_itself_however_it_is_written() -> None:
     assert network(PLAIN, "203.0.113.8") != one
 
 
-def test_clients_without_an_address_are_one_network_and_not_nobody() -> None:
+def test_clients_without_an_address_are_one_network() -> None:
     unknown = network(PLAIN, None)
     assert unknown == network(PLAIN, "") == network(PLAIN, "testclient") == network(PLAIN, "/run/app.sock")
     assert unknown != network(PLAIN, "127.0.0.1")
@@ -126,7 +126,7 @@ def test_behind_a_unix_socket_the_proxy_is_believed_only_if_that_was_said() -> N
 
 
 @pytest.mark.parametrize("proxy", ["", "proxy.example", "10.0.0.1/8", "0.0.0.0/0", "::/0", "10.0.0.0/33", None])
-def test_a_proxy_that_is_no_network_or_everybody_does_not_start(proxy: str) -> None:
+def test_a_proxy_that_is_no_network_or_all_networks_does_not_start(proxy: str) -> None:
     with pytest.raises(InvalidConfig) as refused:
         Identity(SECRET, trusted_proxies=[proxy])
     assert refused.value.hint
@@ -178,13 +178,13 @@ def test_a_user_of_the_web_framework_without_an_identity_goes_by_the_name_it_sho
     assert principal(PLAIN, scope(user=User())) == principal(PLAIN, signed_in(identity="ann"))
 
 
-def test_the_network_is_counted_whoever_is_signed_in() -> None:
+def test_the_network_is_counted_also_for_a_signed_in_user() -> None:
     ann, where = PLAIN.subjects(signed_in(identity="ann"))
     assert (ann.kind, where) == (PRINCIPAL, network(PLAIN))
 
 
 @pytest.mark.parametrize(
-    "nobody",
+    "anonymous",
     [
         {},
         {"user": None},
@@ -198,8 +198,8 @@ def test_the_network_is_counted_whoever_is_signed_in() -> None:
         {"state": {"principal": None}},
     ],
 )
-def test_nobody_is_signed_in_unless_that_is_certain(nobody: dict[str, Any]) -> None:
-    assert principal(PLAIN, scope(**nobody)) is None
+def test_a_user_is_signed_in_only_if_that_is_certain(anonymous: dict[str, Any]) -> None:
+    assert principal(PLAIN, scope(**anonymous)) is None
 
 
 async def _later(scope: object) -> str:
@@ -247,7 +247,7 @@ def test_a_principal_called_like_an_address_is_not_that_network() -> None:
 
 
 def test_without_the_secret_a_key_says_nothing() -> None:
-    """B22: with a secret that everybody knows, all of IPv4 can be tried in half an hour."""
+    """B22: with a public secret, all of IPv4 can be tried in half an hour."""
     assert network(PLAIN) == network(Identity(SECRET))
     assert network(PLAIN) != network(Identity(b"x" * 32))
 
@@ -261,3 +261,52 @@ def test_a_short_secret_does_not_start(secret: bytes) -> None:
 def test_any_text_can_be_a_principal() -> None:
     for name in ("\ud800", "a" * 1_000_000, "\x00", "Ünïcode"):
         assert principal(PLAIN, signed_in(identity=name)) is not None
+
+
+# --- the cache
+
+
+class EqualToAll(str):
+    """A text that claims to be equal to every other."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return hash("alice")
+
+
+def test_a_principal_that_claims_to_equal_another_is_not_that_one() -> None:
+    names: list[str] = ["alice", EqualToAll("mallory"), "mallory"]
+    identity = Identity(SECRET, lambda scope: names[scope["number"]])
+    alice, claims, mallory = (identity.subjects({"number": at, "client": ("192.0.2.1", 1)})[0] for at in range(3))
+    assert claims == mallory != alice
+
+
+def test_what_is_remembered_is_bounded_and_right() -> None:
+    identity = Identity(SECRET)
+
+    def network_at(address: str) -> Subject:
+        return identity.subjects({"client": (address, 1)})[0]
+
+    first = network_at("192.0.2.1")
+    assert network_at("::ffff:192.0.2.1") == first
+    assert network_at("2001:db8::1") == network_at("2001:db8::ffff") != network_at("2001:db8:0:1::1")
+    for number in range(MAX_REMEMBERED + 10):
+        network_at(f"10.0.{number // 256}.{number % 256}")
+    assert network_at("192.0.2.1") == first
+    assert identity._remembered.cache_info().currsize <= MAX_REMEMBERED
+
+
+def test_behind_a_proxy_on_a_unix_socket_an_empty_address_is_the_proxys() -> None:
+    headers = [(b"x-forwarded-for", b"192.0.2.1")]
+    behind = Identity(SECRET, trusted_proxies=["unix"]).subjects({"client": ("", 0), "headers": headers})
+    assert behind == Identity(SECRET).subjects({"client": ("192.0.2.1", 1)})
+
+
+def test_long_names_are_not_remembered() -> None:
+    identity = Identity(SECRET, lambda _scope: "n" * 100_000)
+    assert identity.subjects({"client": None})[0] == identity.subjects({"client": None})[0]
+    assert identity._remembered.cache_info().currsize == 1  # the network

@@ -70,23 +70,23 @@ class Part:
         self.all, self.epoch, self.known = all, all.epoch, 0
 
     async def exchange(self, told: Sequence[StrikeReport]) -> SharedStrikes | None:
-        everybody, now = self.all, self.all.clock()
-        everybody.calls.append(list(told))
+        shared, now = self.all, self.all.clock()
+        shared.calls.append(list(told))
         await asyncio.sleep(0)
-        if not everybody.up:
+        if not shared.up:
             return None
         for each in told:
-            record = everybody.records.get(each.subject, StrikeRecord())
+            record = shared.records.get(each.subject, StrikeRecord())
             for id, age_s in each.strikes:
-                if (each.subject, id) not in everybody.ids:
-                    everybody.ids.add((each.subject, id))
+                if (each.subject, id) not in shared.ids:
+                    shared.ids.add((each.subject, id))
                     record = add_strike(record, each.subject.kind, now - age_s, SETTINGS)
             known = SharedRecord((), each.locked_s, each.quarantined_s)
-            everybody.records[each.subject] = merge_shared(record, known, now, SETTINGS)
-        forgot, self.epoch = self.epoch != everybody.epoch, everybody.epoch
+            shared.records[each.subject] = merge_shared(record, known, now, SETTINGS)
+        forgot, self.epoch = self.epoch != shared.epoch, shared.epoch
         bans = [
             (subject, SharedRecord((), *remaining_s(record, now)))
-            for subject, record in everybody.records.items()
+            for subject, record in shared.records.items()
             if record.ends() > now
         ]
         return SharedStrikes(tuple(self._known(each.subject) for each in told), tuple(bans), forgot)
@@ -134,7 +134,7 @@ def test_the_ladder_is_climbed_and_left_again() -> None:
 
 
 def test_a_neighbour_is_never_locked_out() -> None:
-    """B4: whoever sat behind the same address was quarantined with the attacker."""
+    """B4: all clients behind the same address were quarantined with the attacker."""
     ladder = make(Clock())
     strike(ladder, ANN, CAFE, times=50)
     assert run(ladder.standing((ANN, HOME))).standing is Standing.FULL_QUARANTINE
@@ -192,7 +192,7 @@ def test_a_slowed_request_waits_and_a_crowd_of_them_is_turned_away() -> None:
         judged = await ladder.standing((CAFE,))
         tasks = [asyncio.ensure_future(ladder.hold((CAFE,), judged)) for _ in range(100)]
         await asyncio.sleep(0)
-        # Nobody else is kept from waiting, and those who need not wait do not.
+        # Other networks can still wait, and clients that need not wait do not.
         other = asyncio.ensure_future(ladder.hold((HOME,), judged))
         assert await ladder.hold((CAFE,), await ladder.standing((HOME,)))
         for task in tasks[:10]:
@@ -209,7 +209,7 @@ def test_a_slowed_request_waits_and_a_crowd_of_them_is_turned_away() -> None:
     assert set(waited) == {2.0}
 
 
-def test_whoever_is_signed_in_waits_and_is_never_turned_away() -> None:
+def test_a_signed_in_user_waits_and_is_never_turned_away() -> None:
     waited: list[float] = []
 
     async def run() -> None:
@@ -283,7 +283,7 @@ def test_a_store_that_goes_down_lifts_nothing_and_counting_goes_on(clock: Clock,
     one, two = make(clock, together.worker()), make(clock, together.worker())
     strike(one, ANN, times=5)
     strike(two, BOB, times=2)
-    # The other worker has heard of the ban, although nobody asked it about this subject.
+    # The other worker has heard of the ban, although no request asked it about this subject.
     together.up = False
     assert run(two.standing((ANN,))).standing is Standing.FULL_QUARANTINE
     judged = strike(two, BOB)
@@ -318,13 +318,13 @@ def test_when_it_comes_back_it_is_told_what_happened(clock: Clock, together: Tog
 
 def test_a_store_that_lost_everything_is_told_every_ban_again(clock: Clock, together: Together) -> None:
     one, two = make(clock, together.worker()), make(clock, together.worker())
-    everybody = [Subject(PRINCIPAL, f"{number:032x}") for number in range(100)]
-    for each in everybody:
+    banned = [Subject(PRINCIPAL, f"{number:032x}") for number in range(100)]
+    for each in banned:
         strike(one, each, times=3)
     together.wipe()
     for _ in range(6):
         run(one.standing((HOME,)))
-    assert all(run(two.standing((each,))).standing is Standing.EXECUTE_LOCKED for each in everybody)
+    assert all(run(two.standing((each,))).standing is Standing.EXECUTE_LOCKED for each in banned)
 
 
 def test_an_answer_that_was_lost_does_not_count_a_strike_twice(clock: Clock, together: Together) -> None:
@@ -429,7 +429,7 @@ def test_news_waits_in_bounded_room(clock: Clock, together: Together, monkeypatc
     assert max(map(len, together.calls)) <= 2 + 2 * ladder_module.MAX_NEWS
 
 
-def test_whoever_is_quarantined_costs_the_store_nothing(clock: Clock, together: Together) -> None:
+def test_a_quarantined_client_costs_the_store_nothing(clock: Clock, together: Together) -> None:
     ladder = make(clock, together.worker())
     strike(ladder, ANN, times=5)
     asked = len(together.calls)
@@ -463,7 +463,7 @@ def test_at_the_end_it_tells_what_it_knows_and_lets_go(clock: Clock, together: T
     assert together.closed == 1
 
 
-# --- the file of bans
+# --- the bans file
 
 
 @pytest.fixture
@@ -510,7 +510,7 @@ def test_bans_on_disk_are_told_to_a_store_that_does_not_have_them(clock: Clock, 
 
 
 class Disk:
-    """A file of bans that can fail or hang."""
+    """A bans file that can fail or hang."""
 
     def __init__(self) -> None:
         self.kept: dict[Subject, SharedRecord] = {}
@@ -549,7 +549,7 @@ def test_a_full_disk_is_said_and_the_ban_is_written_when_there_is_room(clock: Cl
     assert disk.kept[ANN].locked_s == 899
 
 
-def test_a_disk_that_hangs_holds_nobody_up_for_long(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_hangs_delays_no_request_for_long(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk()
     ladder = make(clock, bans=disk)
     run(ladder.standing((ANN,)))
@@ -558,7 +558,7 @@ def test_a_disk_that_hangs_holds_nobody_up_for_long(clock: Clock, monkeypatch: p
         monkeypatch.setattr(ladder_module, "KEEP_S", 0.01)
         judged = strike(ladder, ANN, times=3)
         assert (judged.standing, judged.degraded) == (Standing.EXECUTE_LOCKED, True)
-        clock.now += 25  # whoever comes now does not wait at all
+        clock.now += 25  # a request now does not wait at all
         monkeypatch.setattr(asyncio, "wait", None)
         assert run(ladder.standing((HOME,))).degraded
         # A thread that never comes back is given up, and what it was to write is not.
@@ -570,7 +570,7 @@ def test_a_disk_that_hangs_holds_nobody_up_for_long(clock: Clock, monkeypatch: p
         disk.hangs.set()
 
 
-def test_nobody_is_judged_before_the_bans_on_disk_are_known(clock: Clock) -> None:
+def test_no_request_is_judged_before_the_bans_on_disk_are_known(clock: Clock) -> None:
     class Slow(Disk):
         def since(self, number: int, now_s: float) -> tuple[Sequence[tuple[Subject, SharedRecord]], int, bool]:
             super().since(number, now_s)

@@ -150,7 +150,7 @@ class Bad:
 
 
 @pytest.mark.parametrize("part", ["identity", "ladder"])
-def test_nobody_passes_while_it_cannot_be_said_how_they_stand(part: str) -> None:
+def test_no_request_passes_while_the_standing_is_unknown(part: str) -> None:
     handler, metrics = Handler(), Metrics()
     gate = gated(handler, metrics=metrics, **{part: Bad(RuntimeError("secret words"))})
     reply = asyncio.run(post(gate, chat(HARMLESS)))
@@ -216,7 +216,7 @@ def test_a_client_that_drips_is_told_so_too() -> None:
     assert sent[0]["status"] == 408
 
 
-def test_a_client_that_leaves_in_the_middle_costs_nothing_and_reaches_nobody() -> None:
+def test_a_client_that_leaves_in_the_middle_costs_nothing_and_does_not_reach_the_application() -> None:
     handler, metrics = Handler(), Metrics()
     gate = gated(handler, metrics=metrics)
     part = {"type": "http.request", "body": chat(HARMLESS), "more_body": True}
@@ -402,7 +402,7 @@ def test_a_verifier_that_fails_never_takes_the_api_down(error: BaseException) ->
         assert (reply.status, reply.decision) == (status, "unclear" if policy == "allow" else "deny")
 
 
-def test_a_verifier_that_hangs_takes_no_longer_than_its_deadline_and_holds_nobody_up() -> None:
+def test_a_verifier_that_hangs_takes_no_longer_than_its_deadline_and_delays_no_other_request() -> None:
     hangs = asyncio.Event
 
     async def fetch(request: Request) -> str:
@@ -459,7 +459,7 @@ def test_a_function_that_would_block_the_loop_is_refused_at_the_start() -> None:
 
 
 @pytest.mark.parametrize("fault", ["raises", "none", "cut", "hangs"])
-def test_nobody_s_word_makes_an_attachment_safe_that_was_not_read(fault: str) -> None:
+def test_no_verdict_makes_an_unread_attachment_safe(fault: str) -> None:
     from lockgate.abuse_gate.request.normalize import InspectedUpload
 
     class Poor:
@@ -554,7 +554,7 @@ def test_a_network_is_slowed_and_never_locked() -> None:
 
 
 def test_a_poisoned_page_gets_the_request_blocked_but_its_reader_is_not_locked_out() -> None:
-    """Whoever writes what somebody's agent reads must not be able to have them quarantined by it."""
+    """The author of a page must not be able to quarantine the users whose agents read it."""
     handler = Handler()
     gate = gated(handler)
     page = {
@@ -579,7 +579,7 @@ def test_a_poisoned_page_gets_the_request_blocked_but_its_reader_is_not_locked_o
         page["messages"][0]["content"] = ATTACK
         replies = [await post(gate, json.dumps(page).encode(), user="eve") for _ in range(3)]
         assert replies[-1].mode == "execute_locked"
-        # Whoever trusts clients less than what they read has it count like any other.
+        # An operator can let it count like any other.
         page["messages"][0]["content"] = HARMLESS
         strict = gated(handler, settings=AbuseSettings(outside_strikes="principal"))
         replies = [await post(strict, json.dumps(page).encode(), user="eve") for _ in range(3)]
@@ -845,7 +845,7 @@ def test_a_request_that_is_cancelled_anywhere_leaves_nothing_behind() -> None:
 # --- websocket, lifespan, switched off
 
 
-def test_websockets_are_refused_unless_somebody_says_otherwise() -> None:
+def test_websockets_are_refused_unless_the_settings_allow_them() -> None:
     handler = Handler()
     reply = asyncio.run(call(gated(handler), scope(kind="websocket"), []))
     assert reply.messages == [{"type": "websocket.close", "code": 1008, "reason": ""}]
@@ -859,7 +859,7 @@ def test_websockets_are_refused_unless_somebody_says_otherwise() -> None:
     assert handler.scopes == []
 
 
-def test_an_allowed_websocket_says_that_nobody_looked_and_banned_clients_get_none() -> None:
+def test_an_allowed_websocket_is_marked_unclear_and_banned_clients_get_none() -> None:
     async def app(_: Any, __: Any, send: Any) -> None:
         await send({"type": "websocket.accept", "headers": [(b"x-guardrail-decision", b"allow")]})
 

@@ -218,7 +218,7 @@ def test_what_a_lenient_parser_reads_is_read_as_what_it_says() -> None:
     found = normalize(text.encode(), "text/plain")
     assert isinstance(found, NormalizedRequest)
     assert [(turn.kind, turn.source) for turn in found.turns[:2]] == [("text", "tool:unnamed"), ("call", "agent")]
-    # And as the text that it is to whoever parses nothing.
+    # And as the text that it is without a parser.
     assert found.turns[-1].text == text
 
 
@@ -312,7 +312,7 @@ def test_words_in_pieces_are_read_together(content: object, scanner: Scanner, in
     assert verdict(json.dumps({"lines": content}).encode(), JSON, scanner, inspector) == "unsafe"
 
 
-# --- whose words
+# --- who speaks
 
 
 def outside(messages: list[dict[str, Any]]) -> list[bool]:
@@ -341,7 +341,7 @@ def call(one: str) -> dict[str, Any]:
     ],
     ids=lambda value: str(value)[-60:],
 )
-def test_what_only_the_client_calls_somebody_elses_is_its_own(messages: list[dict[str, Any]]) -> None:
+def test_words_that_only_the_client_attributes_to_others_are_its_own(messages: list[dict[str, Any]]) -> None:
     assert set(outside(messages)) == {False}
 
 

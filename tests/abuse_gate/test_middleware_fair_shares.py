@@ -40,7 +40,7 @@ async def until(gate: Any, held: int) -> None:
     raise AssertionError
 
 
-def test_whoever_holds_bodies_back_gives_way_to_everybody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bodies_that_are_held_back_make_room_for_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body_pool, "MAX_HELD_BYTES", 10_000)
     gate = gated(Handler(), settings=AbuseSettings(read_idle_s=60, read_total_s=60))
 
@@ -188,7 +188,7 @@ def test_a_piece_of_work_that_is_given_up_leaves_no_place_taken() -> None:
     assert lane._waiting == {}
 
 
-def test_a_key_that_nobody_has_checked_has_its_turn_in_its_networks() -> None:
+def test_an_unverified_key_takes_turns_within_its_network() -> None:
     asked: list[str] = []
 
     async def fetch(request: Any) -> str:
@@ -323,7 +323,7 @@ def test_one_network_has_no_more_connections_than_its_share(listening: Any) -> N
         each.close()
 
 
-def test_whoever_comes_next_finds_a_place_and_whoever_finds_none_is_told_why(listening: Any) -> None:
+def test_the_next_network_finds_a_place_and_a_refused_client_is_told_why(listening: Any) -> None:
     port = listening(allow_all, connections=8, each=7)
     held = [idle(port) for _ in range(4)]
     # Half of them: as many as it leaves to others.
@@ -347,7 +347,7 @@ def test_where_all_places_are_taken_the_answer_is_the_gates_own(listening: Any) 
         each.close()
 
 
-def test_a_trusted_proxy_brings_everybodys_connections(listening: Any) -> None:
+def test_a_trusted_proxy_has_no_limit_of_its_own(listening: Any) -> None:
     port = listening(allow_all, connections=100, each=1, trusts=lambda address: address == "127.0.0.1")
     held = [idle(port) for _ in range(5)]
     for each in held:
@@ -368,7 +368,7 @@ def test_an_upstream_that_is_down_has_allowed_nothing() -> None:
     assert "lockgate.own" not in reply.messages[0]
 
 
-def test_nobody_behind_the_gate_can_say_that_it_denied() -> None:
+def test_an_application_cannot_claim_that_the_gate_denied() -> None:
     reply = asyncio.run(post(gated(Handler([(b"x-guardrail-decision", b"deny")])), chat(HARMLESS)))
     assert (reply.status, reply.decision) == (200, "allow")
 

@@ -35,7 +35,7 @@ FAULTS = {
     1: "unsafe requests 1 to 4 reach the handler, with a header that says deny",
     2: "a new X-Forwarded-For for each request is a new client each time",
     3: "a random X-API-Key for each request is a new client each time",
-    4: "a forged X-Forwarded-For has somebody else locked out",
+    4: "a forged X-Forwarded-For locks another client out",
     5: "chats, lists, nested parts, forms, UTF-16, GET, equal keys, zero-width letters are not read",
     6: "an organisation called x and a session called x are one client",
     7: "Retry-After is 0 in the last second",
@@ -53,7 +53,7 @@ FAULTS = {
     19: "a model's words get into a header: 500, or a dropped connection",
     20: "only Content-Length is looked at: 13 MB in chunks pass a limit of 1,000 bytes",
     21: "the limiter is made anew for each request, and clients without a name are not limited",
-    22: "blocking calls on the loop, a pepper that everybody knows, the User-Agent as identity",
+    22: "blocking calls on the loop, a public pepper, the User-Agent as identity",
 }
 TOOLS = {"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}
 JSON = (b"content-type", b"application/json")
@@ -92,7 +92,7 @@ def test_b0_the_gate_is_wired_by_one_line_and_asks_whom_the_environment_names(
         app = Starlette(routes=[Route("/chat", lambda _: PlainTextResponse("reached"), methods=["POST"])])
         app.add_middleware(AbuseGateMiddleware)  # type: ignore[arg-type]
         reply = asyncio.run(post(app, chat(HARMLESS), path="/chat"))
-        # The rules find nothing in it: whoever said so is the model.
+        # The rules find nothing in it: only the model says so.
         assert (reply.status, reply.decision) == (403, "deny")
         assert len(provider.requests) == 1
 
@@ -137,7 +137,7 @@ def test_b3_a_random_key_gives_a_client_no_new_start() -> None:
     asyncio.run(run())
 
 
-def test_b4_nobody_is_locked_out_by_somebody_who_writes_their_address() -> None:
+def test_b4_a_forged_address_locks_no_other_client_out() -> None:
     gate = gated(Handler())
     victim = ("203.0.113.9", 1)
 
@@ -211,7 +211,7 @@ def quarantined(clock: Clock, **parts: Any) -> AbuseGateMiddleware:
     return gate
 
 
-def test_b7_nobody_is_told_to_come_back_at_once() -> None:
+def test_b7_retry_after_is_never_zero() -> None:
     clock = Clock()
     gate = quarantined(clock)
     for left in (100.0, 1.0, 0.5, 0.001):
@@ -293,7 +293,7 @@ def test_b12_adapters_that_wait_do_so_at_the_same_time() -> None:
 
     class Slow:
         def assess(self, _: object) -> str:
-            together.wait()  # nobody gets past before all five are here
+            together.wait()  # none goes on before all five are here
             return "safe"
 
     gate = gated(Handler(), adapter=Slow(), settings=AbuseSettings(verdict_timeout_s=20))
@@ -394,10 +394,10 @@ def test_b18_no_answer_is_never_an_approval(fault: str, times: int) -> None:
             reply = asyncio.run(post(gate, chat(HARMLESS)))
             assert (reply.status, reply.code) == (403, "unclear")
         assert handler.bodies == []
-        # By default the API stays up, and says that nobody looked.
+        # By default the API stays up, and says that the request is unclear.
         open_gate = gated(handler, adapter=adapter)
         assert asyncio.run(post(open_gate, chat(HARMLESS))).decision == "unclear"
-        # What the rules call unsafe stays so, whoever is down.
+        # What the rules call unsafe stays unsafe, whatever is down.
         assert asyncio.run(post(open_gate, chat(ATTACK))).status == 403
         adapter.close()
 
@@ -426,7 +426,7 @@ def test_b20_a_limit_holds_however_the_body_comes() -> None:
     assert handler.bodies == []
 
 
-def test_b21_there_is_one_ladder_and_nobody_is_outside_it() -> None:
+def test_b21_there_is_one_ladder_and_no_client_is_outside_it() -> None:
     metrics = Metrics()
     gate = gated(Handler(), fetch=unsafe, metrics=metrics)
     first = gate._ladder
@@ -443,11 +443,11 @@ def test_b21_there_is_one_ladder_and_nobody_is_outside_it() -> None:
     assert len(list(metrics.gated.samples())) <= 12
 
 
-def test_b22_nothing_blocks_the_loop_and_no_secret_is_everybody_s() -> None:
+def test_b22_nothing_blocks_the_loop_and_no_secret_is_public() -> None:
     released = threading.Event()
 
     class Stuck:
-        """A journal whose disk hangs."""
+        """A journal on a disk that hangs."""
 
         def enqueue(self, records: Any, *, durable: bool) -> Any:
             released.wait(20)

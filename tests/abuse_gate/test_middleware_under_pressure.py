@@ -1,4 +1,4 @@
-"""Those who try to wear the gate out: crowds, bodies held back, files nobody can read, names that are no names."""
+"""Clients that try to wear the gate out: crowds, bodies held back, unreadable files, principals that are no names."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     release.set()
 
 
-def test_one_client_s_crowd_of_large_bodies_keeps_nobody_else_from_being_read(stuck: threading.Event) -> None:
+def test_one_client_s_crowd_of_large_bodies_does_not_delay_other_clients(stuck: threading.Event) -> None:
     handler = Handler()
     gate = gated(handler, adapter=LocalRuleAdapter(metrics=Metrics(), timeout_ms=20_000))
 
@@ -114,7 +114,7 @@ def test_rules_of_our_own_that_break_are_no_verifier_that_is_down(monkeypatch: p
 
 
 class Down(Client):
-    """A provider that nobody can reach."""
+    """A provider that cannot be reached."""
 
     timeout_s = 20.0
 
@@ -129,7 +129,7 @@ class Keys:
     instant = True
 
     def key(self, tenant: str) -> str:
-        # Nobody's key is looked for under a client's name.
+        # No key is looked up under a client's name.
         return "" if tenant else "key"
 
 
@@ -161,7 +161,7 @@ def test_a_remote_verifier_s_rules_are_our_own(stuck: threading.Event) -> None:
     assert handler.bodies == []
 
 
-def test_whoever_is_asked_is_told_whose_request_it_is() -> None:
+def test_a_verifier_is_told_who_sent_the_request() -> None:
     asked: list[Request] = []
 
     async def fetch(request: Request) -> str:
@@ -175,16 +175,16 @@ def test_whoever_is_asked_is_told_whose_request_it_is() -> None:
             await post(gate, chat(HARMLESS), user=user)
 
     asyncio.run(run())
-    ann, again, bob, nobody = (request.whom for request in asked)
+    ann, again, bob, anonymous = (request.whom for request in asked)
     assert ann == again
-    assert len({ann, bob, nobody}) == 3
-    assert all(len(bytes.fromhex(each.replace("/", ""))) == 16 for each in (ann, bob, nobody))
+    assert len({ann, bob, anonymous}) == 3
+    assert all(len(bytes.fromhex(each.replace("/", ""))) == 16 for each in (ann, bob, anonymous))
 
 
 # --- neighbours
 
 
-def test_a_neighbour_s_crowd_locks_nobody_out_who_is_signed_in() -> None:
+def test_a_neighbour_s_crowd_does_not_lock_out_signed_in_users() -> None:
     waited: list[float] = []
 
     async def run() -> None:
@@ -201,7 +201,7 @@ def test_a_neighbour_s_crowd_locks_nobody_out_who_is_signed_in() -> None:
         crowd = [asyncio.ensure_future(post(gate, chat(HARMLESS))) for _ in range(80)]
         refused = [await each for each in islice(asyncio.as_completed(crowd), 48)]
         assert {(each.status, each.code) for each in refused} == {(429, "slowed")}
-        # All places are taken. These are somebody's who has done nothing, and at the same address.
+        # All places are taken. These requests come from an innocent user at the same address.
         full.set()
         innocent = await asyncio.gather(*(post(gate, chat(HARMLESS), user="alice") for _ in range(40)))
         assert {(each.status, each.decision) for each in innocent} == {(200, "allow")}
@@ -209,7 +209,7 @@ def test_a_neighbour_s_crowd_locks_nobody_out_who_is_signed_in() -> None:
         await asyncio.gather(*crowd)
 
     asyncio.run(run())
-    # They have waited their moment, as everybody there.
+    # They have waited their moment, as all clients there.
     assert waited == [2.0] * (32 + 40)
 
 
@@ -232,7 +232,7 @@ def slow_body(body: bytes) -> tuple[Any, asyncio.Event]:
 
 @pytest.mark.parametrize(("strikes", "status", "code"), [(3, 403, "tools-locked"), (6, 429, "quarantined")])
 @pytest.mark.parametrize("stale", [0.0, 1000.0])
-def test_whoever_is_banned_while_their_body_is_under_way_is_banned(
+def test_a_client_banned_while_its_body_arrives_is_refused(
     strikes: int, status: int, code: str, stale: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(abuse_gate, "STALE_S", stale)
@@ -257,7 +257,7 @@ def test_whoever_is_banned_while_their_body_is_under_way_is_banned(
     assert handler.bodies == []
 
 
-def test_whoever_is_banned_while_they_are_judged_is_banned() -> None:
+def test_a_client_banned_while_its_request_is_judged_is_refused() -> None:
     handler = Handler()
 
     async def run() -> Reply:
@@ -338,7 +338,7 @@ def test_a_body_is_let_go_when_the_application_has_it() -> None:
         assert len(message["body"]) > 1000
         del message
         held.append(gate._bodies.held)
-        assert gone, "somebody still holds the body while the answer is sent"
+        assert gone, "the body is still held while the answer is sent"
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
@@ -360,7 +360,7 @@ def test_a_body_is_let_go_when_the_application_has_it() -> None:
     assert held[1] == gate._bodies.held == 0
 
 
-def test_many_open_streams_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_open_streams_keep_no_other_client_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body_pool, "MAX_HELD_BYTES", 10_000)
 
     async def run() -> None:
@@ -385,7 +385,7 @@ def test_many_open_streams_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> N
     asyncio.run(run())
 
 
-# --- attachments that nobody could read
+# --- attachments that could not be read
 
 
 class Poor:
@@ -404,7 +404,7 @@ async def safe(_: Request) -> str:
     return "safe"
 
 
-def test_an_attachment_that_nobody_could_read_is_not_passed_on_unless_somebody_says_so() -> None:
+def test_an_unreadable_attachment_is_not_passed_on_unless_the_settings_allow_it() -> None:
     handler, metrics = Handler(), Metrics()
     body = upload("a.zip", b"PK\x05\x06" + b"\0" * 18)
     for fetch in (None, safe):
@@ -430,7 +430,7 @@ def test_words_that_are_unsafe_are_a_strike_whatever_came_along_with_them() -> N
     assert replies[-1].mode == "execute_locked"
 
 
-def test_an_unread_attachment_counts_against_nobody() -> None:
+def test_an_unread_attachment_is_no_strike() -> None:
     gate = gated(Handler(), inspector=Poor())
 
     async def run() -> Reply:
@@ -523,7 +523,7 @@ def test_no_incident_is_told_that_the_journal_does_not_have() -> None:
 
 
 @pytest.mark.parametrize("name", [42, UUID(int=7), 0])
-def test_a_number_is_somebody(name: Any) -> None:
+def test_a_number_is_a_principal(name: Any) -> None:
     gate = gated(Handler())
 
     async def run() -> list[Reply]:

@@ -1,4 +1,4 @@
-"""The parts of an abuse gate that nobody has given it: from its settings, and from the environment."""
+"""The parts of an abuse gate that the application does not give: made from the settings and the environment."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from lockgate.verifiers.adapters import VerifierAdapter
 
 LOG = logging.getLogger("lockgate.abuse_gate")
-# What reads PDF files, and how it is installed.
+# The package that reads PDF files, and how to install it.
 PDF_READER, INSTALL_PDF_READER = "pypdf", "pip install 'lockgate[documents]'"
 
 
 def parts_from_environment(
     journal: JournalWriter | None, gate: Gate | None
 ) -> tuple[AbuseSettings, JournalWriter | None, Gate]:
-    """The settings in force here, with the journal and the rules of the configuration where none are given."""
+    """Return the settings in force, and the journal and gate, made from the configuration if they are not given."""
     from lockgate import assemble
 
     found = assemble.settings_from_environment()
@@ -43,13 +43,14 @@ def parts_from_environment(
 
 
 def adapter_from_environment() -> VerifierAdapter:
+    """Return the adapter that `VERIFIER_ADAPTER` names."""
     from lockgate.verifiers.adapters import resolve_adapter_from_env
 
     return resolve_adapter_from_env()
 
 
 def checked_identity(settings: AbuseSettings, given: Identity | None, principal: Principal | None) -> Identity:
-    """The one that was given, unless it would leave out what the settings say; else one of the settings."""
+    """Return the given identity, or one from the settings; raise InvalidConfig if it contradicts the settings."""
     if given is None:
         return Identity.from_settings(settings, principal)
     if principal is not None:
@@ -72,7 +73,7 @@ def ladder_from_settings(settings: AbuseSettings, metrics: Metrics) -> Ladder:
 
 
 def shared_store_from_settings(settings: AbuseSettings) -> ValkeyStrikes | None:
-    """The store that several gates share, if there is one."""
+    """Return the store that several gates share, or None."""
     if settings.store == "memory":
         return None
     from lockgate.abuse_gate.stores.strikes_valkey import ValkeyStrikes
@@ -83,7 +84,7 @@ def shared_store_from_settings(settings: AbuseSettings) -> ValkeyStrikes | None:
 
 
 def ban_file_from_settings(settings: AbuseSettings, *, make: bool = True) -> SqliteBans | None:
-    """The file that bans are kept in, if one is named."""
+    """Return the bans file, or None if the settings name none."""
     if not settings.bans_file:
         return None
     from lockgate.abuse_gate.stores.bans_sqlite import SqliteBans
@@ -99,7 +100,7 @@ def inspector_from_settings(settings: AbuseSettings, gate: Gate) -> Inspector:
         LOG.warning(
             "PDF files cannot be read here, and requests that carry one are %s: %s", becomes, INSTALL_PDF_READER
         )
-    # Within the time for the whole verdict: what one document says counts, also when another takes too long.
+    # Within the time for the whole verdict: a document that is read counts, even if another one takes too long.
     total_s = min(InspectionLimits().total_s, settings.verdict_timeout_s * 0.8)
     limits = InspectionLimits(
         timeout_s=min(InspectionLimits().timeout_s, total_s), total_s=total_s, document_bytes=settings.max_body_bytes
@@ -108,4 +109,5 @@ def inspector_from_settings(settings: AbuseSettings, gate: Gate) -> Inspector:
 
 
 def can_read_pdf() -> bool:
+    """Return whether the package that reads PDF files is installed."""
     return find_spec(PDF_READER) is not None

@@ -1,14 +1,14 @@
 """Words that read like an attack and may be none where they stand.
 
-The rules are made for text that an agent reads: a page that says `do not tell the user` is after somebody. Those whom a
-model works for may say so, and people talk about attacks without making one. Nobody can tell all of these apart, so
-two questions are asked, after the rules alone have called a request unsafe:
+The rules are made for text that an agent reads: a page that says `do not tell the user` is an attack. An operator may
+say so to the model, and people talk about attacks without making one. A program cannot tell all of these apart. So it
+asks two questions after the rules alone have called a request unsafe:
 
-1. `without_house_rules`: what a system turn says about itself (`never reveal these instructions`). A sentence goes only
-   if every word of it is from a closed list, so that there is no room in it for anything else. If the rest is not
-   unsafe, neither is the request. A system turn is one: no tool's description, and nobody's words but its sender's.
-2. `without_framed`: what is quoted, translated, taken back, or not to be mentioned. This is a guess, and lets nothing
-   pass: if the rest is not unsafe, the request is refused as ever, but is no strike. After a few in a row it is.
+1. `remove_house_rules`: sentences by which a system turn protects itself (`never reveal these instructions`). A
+   sentence goes only if every word of it is from a closed list, so that it has no room for anything else. If the rest
+   is not unsafe, neither is the request. Only the sender's own system turn counts, and no tool's description.
+2. `remove_mentions`: words that are quoted, translated, taken back, or not to be mentioned. This is a guess, so no
+   request passes for it. If the rest is not unsafe, the request is refused, but is no strike. After a few it is one.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Final
 
 from lockgate.abuse_gate.request.normalize import NormalizedRequest
 
-# Longer texts than people write by hand are not looked at again, nor longer sentences.
+# Texts and sentences longer than people write by hand get no second look.
 MAX_CHARACTERS: Final = 65_536
 MAX_SENTENCE: Final = 240
 
-# --- 1. Matched against a whole sentence with single spaces, in which there is nothing but these words.
+# --- 1. Matched against a whole sentence with single spaces, which may have no other words than these.
 
 _ABOUT_IT: Final = (
     r"(?:(?:any|all|some|parts?|the contents?|the text|the details|any part|anything) of |about |anything about )?"
@@ -93,10 +93,10 @@ _HOUSE_RULES: Final = re.compile(
     rf" (?:in|inside|within|from) {_PAPER}"
     rf"(?: that (?:tells?|asks?|instructs?) you to (?:change your (?:behaviou?r|role|instructions)|{_ORDER}))?"
     r")[.!]?",
-    # Of other letters some are the same as these where case is ignored.
+    # ASCII: some other letters equal these if case is ignored.
     re.IGNORECASE | re.ASCII,
 )
-# With what stands between them, which stays.
+# Keeps the separators, which stay in the text.
 _SENTENCES: Final = re.compile(r"((?<=[.!?])[ \t]+|\r?\n)")
 
 # --- 2. Guesses.
@@ -144,12 +144,12 @@ _SHELL_LINE: Final = re.compile(r"\b(?:curl|wget)\b[^\n|]{0,300}\|\s?(?:sudo )?(
 
 
 def remove_house_rules(found: NormalizedRequest) -> NormalizedRequest | None:
-    """The request without the sentences of its system turns that are wholly of known words; None if there are none."""
+    """Return the request without the house rules of its system turns; None if it has none."""
     return _change_turns(found, ("system",), _strip_house_rules)
 
 
 def remove_mentions(found: NormalizedRequest) -> NormalizedRequest | None:
-    """The request without what its sender seems only to talk about; None if there is nothing of that kind."""
+    """Return the request without words that seem only to mention an attack; None if it has none."""
     return _change_turns(found, ("system", "user", "agent"), _strip_mentions)
 
 

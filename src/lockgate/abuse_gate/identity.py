@@ -1,14 +1,14 @@
-"""Who sent a request, as subjects that cannot be chosen by whoever sends it.
+"""The sender of a request, as subjects that the sender cannot choose.
 
-1. The principal: whom the application's own authentication found, as it stands in the ASGI scope. Never a header:
-   what a client writes down as its key or name is a new one for each request, or somebody else's.
-2. The network: the connection's address, an IPv4 one by itself, an IPv6 one as its /64, of which anybody has 2^64.
-   X-Forwarded-For counts only where the connection comes from a configured proxy, and is read from the right, where
-   that proxy wrote: what stands further left was sent by the client.
+1. The principal: the user that the application's own authentication found, from the ASGI scope. Never a header: a
+   client could send a new name with each request, or another user's name.
+2. The network: the connection's address. An IPv4 address by itself; of an IPv6 address its /64, since each client has
+   2^64 addresses. X-Forwarded-For counts only if the connection comes from a configured proxy. It is read from the
+   right, where that proxy wrote; the client wrote the values further left.
 
-Of IPv6 a customer has many networks. Where something is shared out, all of a /48 have one share, see `wide`.
+An IPv6 customer has many networks. Where something is shared out, all of a /48 have one share, see `customer_key`.
 
-Both are kept as HMACs. A plain hash of an address is no secret: all of IPv4 is hashed in half an hour.
+Both are kept as HMACs. A plain hash of an address is no secret: all of IPv4 can be hashed in half an hour.
 """
 
 from __future__ import annotations
@@ -33,36 +33,36 @@ Principal = Callable[[Scope], Name | None]
 _Address = IPv4Address | IPv6Address
 
 MIN_SECRET = 32
-# In the list of proxies: a connection without an address, which is a unix socket, is the proxy's.
+# In the list of proxies: a connection without an address, as over a unix socket, comes from the proxy.
 UNIX = "unix"
-# Nobody has so many proxies in a row; the list is the client's to make long.
+# No deployment has so many proxies in a row; a client can make the list long.
 MAX_HOPS = 32
 _MAX_ADDRESS = 64
-# Addresses and names whose work is not done again.
+# How many addresses and names the caches hold.
 MAX_REMEMBERED = 4096
 _MAX_REMEMBERED_CHARACTERS = 256
 _IPV6_SUFFIX = "/64"
-# Letters of a network's key that are its customer's.
+# How many letters of a network's key are the same for all networks of its customer.
 _CUSTOMER_KEY_LETTERS = 16
-# Where a translator stands before the server, every IPv4 client would else be in one and the same /64.
+# Behind a NAT64 translator, all IPv4 clients would share one /64 otherwise.
 _TRANSLATED = IPv6Network("64:ff9b::/96")
 
 
 class Unidentified(LockgateError):
-    """The application's own code could not say who a request is from. It must not pass as nobody's."""
+    """The application's code failed to identify the sender. The request must not pass as unauthenticated."""
 
 
 class AmbiguousCredential(Unidentified):
-    """What a request says about who sent it could be taken for more than one thing. It is the client's fault."""
+    """The client sent a credential that can be read in more than one way."""
 
 
 class Identity:
-    """Requests to subjects. The secret is the same for all workers that are to count together.
+    """Finds the subjects of a request. Workers that count together need the same secret.
 
-    `from_settings` is the way to make one: it leaves nothing out that the settings say.
+    Make one with `from_settings`, which applies all of the settings.
     """
 
-    # Whether somebody has made sure of who a principal is before the gate is asked.
+    # Whether the application has verified the principal before the gate sees the request.
     is_verified = True
 
     def __init__(self, secret: bytes, principal: Principal | None = None, trusted_proxies: Sequence[str] = ()) -> None:
@@ -73,39 +73,38 @@ class Identity:
             )
         if iscoroutinefunction(principal):
             raise InvalidConfig(
-                "the function that says who asks must not be async: there is nobody to wait for it",
-                hint="find out in a middleware before the gate, and look it up in the scope here",
+                "the principal function must not be async: the gate does not await it",
+                hint="authenticate in a middleware before the gate, and read the user from the scope here",
             )
         self._keyed = hmac.new(secret, digestmod=sha256)
-        # Most requests are from somebody who was here a moment ago.
+        # Most requests come from a recent client.
         self._remembered = lru_cache(MAX_REMEMBERED)(self._hash_subject)
         self._principal = principal or principal_from_scope
         self._trusted = frozenset(trusted_proxies)
         self._unix = UNIX in trusted_proxies
         self._proxies = tuple(_parse_proxy(each) for each in trusted_proxies if each != UNIX)
-        self._trusts_nobody = not trusted_proxies
 
     @staticmethod
     def from_settings(settings: AbuseSettings, principal: Principal | None = None) -> Identity:
-        """With the secret and the proxies of the settings; `principal` says who asks, by the scope."""
+        """Return an Identity with the settings' secret and proxies; `principal` finds the user in the scope."""
         return Identity(settings.secret or urandom(MIN_SECRET), principal, settings.trusted_proxies)
 
     def matches_settings(self, settings: AbuseSettings) -> bool:
-        """Whether it has the secret that these settings name, and trusts the proxies that they name."""
+        """Return whether it has the secret of these settings, and trusts their proxies."""
         keyed = hmac.new(settings.secret, digestmod=sha256) if settings.secret else self._keyed
         same = hmac.compare_digest(keyed.digest(), self._keyed.digest())
         return same and self._trusted.issuperset(settings.trusted_proxies)
 
     def subjects(self, scope: Scope) -> tuple[Subject, ...]:
-        """The principal, if somebody is signed in, and the network. Unidentified when the application's code fails."""
+        """Return the principal, if a user is signed in, and the network; raise Unidentified if `principal` fails."""
         try:
             name: object = self._principal(scope)
         except AmbiguousCredential:
             raise
         except Exception as error:
             raise Unidentified(
-                f"who a request is from could not be found out: {type(error).__name__}",
-                hint="return None for a request that nobody is signed in to",
+                f"the sender of a request could not be identified: {type(error).__name__}",
+                hint="return None for a request without a signed-in user",
             ) from error
         if type(name) is not str and name is not None:
             name = _principal_text(name)
@@ -113,13 +112,13 @@ class Identity:
         return (self._subject_from_value(PRINCIPAL, name), network) if name else (network,)
 
     def _subject_from_value(self, kind: str, value: str) -> Subject:
-        # By type: a subclass may claim to be equal to anybody.
+        # By type: a subclass of str may claim to be equal to another user's name.
         known = type(value) is str and len(value) <= _MAX_REMEMBERED_CHARACTERS
         return self._remembered(kind, value) if known else self._hash_subject(kind, value)
 
     def _hash_subject(self, kind: str, value: str) -> Subject:
         keyed = self._keyed.copy()
-        # The kind has no zero byte in it, so that a principal called like an address is not that network.
+        # The zero byte keeps a principal that is named like an address apart from that network.
         keyed.update(kind.encode() + b"\0" + value.encode("utf-8", "surrogatepass"))
         key = keyed.hexdigest()[:32]
         if kind == NETWORK and value.endswith(_IPV6_SUFFIX):
@@ -127,19 +126,16 @@ class Identity:
         return Subject(kind, key)
 
     def network_from_scope(self, scope: Scope) -> str:
-        """The network that a request comes from, as a text that is the same for all of it."""
+        """Return the network that a request comes from, as a text that all of its addresses share."""
         client = scope.get("client")
         given = client[0] if client else None
-        if self._trusts_nobody and type(given) is str and len(given) <= _MAX_ADDRESS:
-            # As below, where nobody is trusted.
-            return network_from_address(given)
         peer = parse_address(given)
         nearest = peer
         if self.trusts_address(peer):
             for hop in _forwarded_hops(scope.get("headers") or ()):
                 address = parse_address(hop)
                 if address is None:
-                    # Not from a proxy that knows what it does; what stands left of it is worth nothing either.
+                    # No proxy of ours wrote this; the values further left are worthless, too.
                     break
                 nearest = address
                 if not self.trusts_address(address):
@@ -147,36 +143,36 @@ class Identity:
         return _network_text(nearest)
 
     def trusts_address(self, address: _Address | None) -> bool:
-        """Whether a proxy of ours has this address; None is a socket file."""
+        """Return whether a trusted proxy has this address; None stands for a socket file."""
         if address is None:
             return self._unix
         return any(address in proxy for proxy in self._proxies)
 
 
 def customer_key(key: str) -> str:
-    """What a network's key begins with: the same for all networks that one customer has."""
+    """Return the beginning of a network's key, which all networks of one customer share."""
     return key[:_CUSTOMER_KEY_LETTERS]
 
 
 def customer_network(network: str) -> str:
-    """The network that a network of `network_of` is a part of, where one customer has many."""
+    """Return the customer's whole network for a network of `network_from_scope`; an IPv4 one is its own."""
     return _ipv6_customer(network) if network.endswith(_IPV6_SUFFIX) else network
 
 
 def _ipv6_customer(network: str) -> str:
-    # Providers give a customer a /56 or a /48, of which each is free to make 2^16 networks.
+    # Providers give a customer a /56 or a /48, with up to 2^16 networks.
     address = int(IPv6Address(network.removesuffix(_IPV6_SUFFIX)))
     return f"{IPv6Address(address >> 80 << 80)}/48"
 
 
 def _principal_text(name: object) -> str:
-    """A name as text: numbers and UUIDs are what most applications know their users by."""
+    """Return a name as text: many applications identify users by numbers or UUIDs."""
     if isinstance(name, str):
         return str.__str__(name)
     if isinstance(name, Name) and not isinstance(name, bool):
         return str(name)
     if hasattr(name, "close"):
-        name.close()  # a coroutine that nobody will wait for
+        name.close()  # a coroutine that is never awaited
     raise Unidentified(
         f"a principal must be text, a whole number, a UUID or None, not {quoted(type(name).__name__)}",
         hint="every request is refused until then: no object, no bytes, and nothing that has to be awaited",
@@ -184,10 +180,10 @@ def _principal_text(name: object) -> str:
 
 
 def principal_from_scope(scope: Scope) -> Name | None:
-    """Whom the application's authentication has put into the scope, by the two customs there are.
+    """Return the user that the application's authentication has put into the scope.
 
-    `scope["user"]` of Starlette's AuthenticationMiddleware and its like, if it is authenticated; and
-    `scope["state"]["principal"]`, for a middleware of one's own.
+    That is `scope["user"]`, as Starlette's AuthenticationMiddleware sets it, if it is authenticated, or
+    `scope["state"]["principal"]`, for an application's own middleware.
     """
     user = scope.get("user")
     if user is not None and getattr(user, "is_authenticated", False) is True:
@@ -195,14 +191,14 @@ def principal_from_scope(scope: Scope) -> Name | None:
             try:
                 name = getattr(user, attribute, None)
             except NotImplementedError:
-                continue  # Starlette's own users have no identity until somebody gives them one
+                continue  # Starlette's own users have no identity unless the application adds one
             if isinstance(name, Name) and not isinstance(name, bool) and name != "":
                 return str(name)
-        # Nobody, although somebody is signed in, would be a way out of every ban.
+        # To treat a signed-in user as unauthenticated would be a way out of every ban.
         raise LookupError("an authenticated user without a name")
     state = scope.get("state")
     name = state.get("principal") if type(state) is dict or isinstance(state, Mapping) else None
-    # Whatever else it is, whoever asked says so: zero is a user's number, and False is a mistake.
+    # Other values go to the caller, which checks them: zero is a user's number, and False is a mistake.
     return None if name == "" else name
 
 
@@ -211,19 +207,19 @@ def _parse_proxy(text: str) -> Any:
         network = ip_network(text)
     except (TypeError, ValueError):
         raise InvalidConfig(
-            f"{quoted(text)} is no trusted proxy",
+            f"{quoted(text)} is not an address of a proxy",
             hint=f"give an address or a network without host bits, such as 10.0.0.0/8, or `{UNIX}`",
         ) from None
     if network.prefixlen == 0:
         raise InvalidConfig(
-            f"{quoted(text)} would trust everybody's X-Forwarded-For, and so let everybody be anybody",
+            f"{quoted(text)} would trust every client's X-Forwarded-For, so each client could pose as any other",
             hint="name the networks your proxies are in",
         )
     return network
 
 
 def _forwarded_hops(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[str]:
-    """The hops of X-Forwarded-For from the right; several headers of the name are one list, in their order."""
+    """Yield the hops of X-Forwarded-For from the right; several such headers are one list, in their order."""
     left = MAX_HOPS
     for name, value in reversed([*headers]):
         if name.lower() == b"x-forwarded-for":
@@ -235,7 +231,7 @@ def _forwarded_hops(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[str]:
 
 
 def parse_address(text: object) -> _Address | None:
-    """An address, with a port or without, or None."""
+    """Return the address in a text, with or without a port; None if there is none."""
     if not isinstance(text, str) or len(text) > _MAX_ADDRESS:
         return None
     if text.startswith("["):
@@ -256,12 +252,13 @@ def parse_address(text: object) -> _Address | None:
 
 @lru_cache(MAX_REMEMBERED)
 def network_from_address(text: str) -> str:
+    """Return the network of an address, as `network_from_scope` does without proxies."""
     return _network_text(parse_address(text))
 
 
 def _network_text(address: _Address | None) -> str:
-    # Without an address all are one network. That can slow them, and no more; to count nobody would be to let whoever
-    # finds a way to have no address do as they like.
+    # All clients without an address are one network, which can be slowed. Not to count them would free every attacker
+    # who finds a way to have no address.
     if address is None:
         return "unknown"
     if isinstance(address, IPv4Address):

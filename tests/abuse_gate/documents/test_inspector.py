@@ -303,7 +303,7 @@ HOSTILE = {
     "a macro": docx(PARAGRAPH, parts={"word/vbaProject.bin": b"\xd0\xcf\x11\xe0" + bytes(100)}),
     "no zip": b"PK\x03\x04" + b"word/document" + b"PK\x05\x06" + b"\x00" * 40,
     "a flate bomb": flate_bomb(),
-    "more boxes than anybody looks at": pdf(PAGE + "1 1 1 1 re f " * 5000 + line(HARMLESS, y=600, before="1 g")),
+    "more boxes than are looked at": pdf(PAGE + "1 1 1 1 re f " * 5000 + line(HARMLESS, y=600, before="1 g")),
     "no PDF": b"%PDF-1.7\n" + b"\x00" * 100,
     "a page tree in a circle": pdf("").replace(b"/Kids [", b"/Kids [6 0 R 5 0 R 4 0 R 3 0 R "),
     "a form in itself": pdf(PAGE + "/X1 Do", form="/X1 Do").replace(
@@ -316,7 +316,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in HOSTILE.items()])
-def test_a_hostile_file_is_unread_and_hurts_nobody(data: bytes, inspector: Inspector, scanner: Scanner) -> None:
+def test_a_hostile_file_is_unread_and_does_no_harm(data: bytes, inspector: Inspector, scanner: Scanner) -> None:
     found = look(inspector, data)
     assert "artifact:unread" in found.rule_hits
     assert not found.complete
@@ -358,7 +358,7 @@ def test_a_late_worker_is_ended_and_the_next_document_gets_another(scanner: Scan
     asyncio.run(check())
 
 
-def test_nobody_waits_longer_than_the_whole_may_take(scanner: Scanner) -> None:
+def test_no_upload_waits_longer_than_the_whole_may_take(scanner: Scanner) -> None:
     async def check() -> None:
         inspector = Inspector(InspectionLimits(timeout_s=60, total_s=0.001), scanner=scanner)
         found = await inspector.inspect([Upload(str(number), "", pdf(PAGE), "pdf") for number in range(20)])
@@ -465,7 +465,7 @@ def test_a_worker_that_died_in_between_is_replaced(scanner: Scanner) -> None:
     process.kill()
     process.wait(timeout=30)
     assert look(inspector, html(P)).complete
-    # Nobody closes it: it ends with what held it.
+    # It is never closed: it ends with its owner.
     left = inspector._idle[0]._process
     del inspector
     gc.collect()

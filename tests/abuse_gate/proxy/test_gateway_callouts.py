@@ -1,4 +1,4 @@
-"""Callouts without a gateway: what Envoy and LiteLLM send, and what somebody sends who only says so."""
+"""Callouts without a gateway: what Envoy and LiteLLM send, and what an attacker sends in their place."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_request_without_a_body_needs_none() -> None:
     assert ask(envoy(), b"", path="/ext_authz/v1/models", headers=[], client=ENVOY, method="GET").status == 200
 
 
-def test_whom_envoy_authenticated_is_quarantined_and_nobody_else() -> None:
+def test_the_user_that_envoy_authenticated_is_quarantined_and_no_other() -> None:
     app = envoy(settings=ladder(tier1_threshold=1, tier2_threshold=2, network_threshold=100))
     mallory, alice = (b"x-user", b"mallory"), (b"x-user", b"alice")
     near = (b"x-forwarded-for", b"203.0.113.9")
@@ -122,7 +122,7 @@ def test_whom_envoy_authenticated_is_quarantined_and_nobody_else() -> None:
     assert checked(app, chat(HARMLESS), near).status == 200
 
 
-def test_a_name_that_stands_there_twice_is_nobody_s() -> None:
+def test_a_name_that_is_given_twice_is_refused() -> None:
     app = envoy()
     assert checked(app, chat(HARMLESS), (b"x-user", b"alice"), (b"X-User", b"bob")).code == "bad-credential"
     assert checked(app, chat(HARMLESS), (b"x-user", b"alice"), (b"X-User", b"alice")).status == 200
@@ -215,7 +215,7 @@ def test_a_key_that_is_written_oddly_is_refused_and_not_a_new_client(value: str)
 @pytest.mark.parametrize(
     "value", ["Basic YW5uOng=", "Basic YQ==", f"Bearer {TOKEN_OF_ANN}", "Bearer a.b.c", "Bearer sk-or_v1~x", "Key YQ=="]
 )
-def test_keys_as_they_are_issued_are_somebody_s(value: str) -> None:
+def test_keys_as_providers_issue_them_are_principals(value: str) -> None:
     identity = HeaderIdentity(SECRET, key_header="authorization")
     assert len(identity.subjects(scope(headers=[(b"authorization", value.encode())]))) == 2
 
@@ -364,7 +364,7 @@ def test_an_attack_is_found_wherever_it_stands(changed: dict[str, object]) -> No
     assert ruling(guarded(litellm(), described(**changed)))["action"] == "BLOCKED"
 
 
-def test_a_key_s_holder_is_quarantined_and_nobody_else_is_slowed() -> None:
+def test_a_key_s_holder_is_quarantined_and_no_other_client_is_slowed() -> None:
     app = litellm(settings=ladder(tier1_threshold=1, tier2_threshold=2, network_threshold=1))
     for _ in range(2):
         assert "unsafe" in ruling(guarded(app, described(ATTACK, key="k1")))["blocked_reason"]
@@ -396,7 +396,7 @@ def test_a_tool_s_words_are_not_the_client_s() -> None:
     assert ruling(guarded(app, described())) == {"action": "NONE"}
 
 
-def test_what_stands_in_a_message_where_nobody_reads_words_is_said_all_the_same() -> None:
+def test_text_under_a_setting_key_of_a_message_is_still_read_elsewhere() -> None:
     text = ATTACK.replace(" ", "-").rstrip(".")
     said = described(structured_messages=[{"role": "user", "content": HARMLESS, "id": text}], texts=[text])
     assert ruling(guarded(litellm(), said))["action"] == "BLOCKED"

@@ -132,7 +132,7 @@ Serve = Callable[..., int]
 
 @pytest.fixture(scope="module")
 def ending() -> Iterator[list[threading.Thread]]:
-    """Servers that were told to end; nobody waits for each."""
+    """Servers that were told to end; the test does not wait for each."""
     threads: list[threading.Thread] = []
     yield threads
     for thread in threads:
@@ -287,7 +287,7 @@ def test_a_request_and_its_answer_pass_as_they_are(upstream: Callable[..., There
 
 
 def test_events_pass_one_by_one(upstream: Callable[..., There], serve: Serve) -> None:
-    """Each is sent only when the one before has arrived: had anybody waited for more, nothing would."""
+    """Each is sent only when the one before has arrived: a proxy that waits for more would pass on nothing."""
     arrived = [threading.Event() for _ in range(3)]
 
     def answer(peer: Peer) -> None:
@@ -495,7 +495,7 @@ def tricked() -> Iterator[tuple[There, int]]:
 
 
 @pytest.mark.parametrize("trick", TRICKS)
-def test_a_request_that_can_be_read_in_two_ways_is_nobody_s(tricked: tuple[There, int], trick: str) -> None:
+def test_a_request_that_can_be_read_in_two_ways_is_refused(tricked: tuple[There, int], trick: str) -> None:
     there, port = tricked
     with Client(port) as client:
         client.say(TRICKS[trick])
@@ -517,7 +517,7 @@ def test_equal_lengths_are_one(upstream: Callable[..., There], serve: Serve) -> 
     assert head.count(b"content-length: 2") == 1
 
 
-def test_what_an_upstream_says_too_much_is_nobody_s_answer(upstream: Callable[..., There], serve: Serve) -> None:
+def test_surplus_bytes_of_an_upstream_answer_no_other_client(upstream: Callable[..., There], serve: Serve) -> None:
     def answer(peer: Peer) -> None:
         while peer.request()[0]:
             peer.say(
@@ -594,7 +594,7 @@ def test_an_answer_that_is_cut_short_does_not_look_whole(
         peer.say(b"HTTP/1.1 200 OK\r\n", framing, b"\r\n\r\n5\r\nhello\r\n")
         if ends == "stalls":
             peer.to.recv(1)
-        # Never silent for long, and never done: nobody but the limit on the whole ends it.
+        # Never silent for long, and never done: only the limit on the whole ends it.
         while ends == "drips":
             peer.say(b"1\r\nx\r\n")
             time.sleep(0.05)
@@ -692,7 +692,7 @@ def test_an_exchange_may_take_longer_than_a_head(upstream: Callable[..., There],
 # --- TLS, health, settings
 
 
-def test_a_certificate_nobody_has_signed_is_no_upstream(upstream: Callable[..., There], serve: Serve) -> None:
+def test_an_upstream_with_an_unsigned_certificate_is_refused(upstream: Callable[..., There], serve: Serve) -> None:
     there = upstream(context=_tls_context())
     heard = said(serve(f"https://127.0.0.1:{there.port}"), once(body=chat(HARMLESS)))
     assert heard.startswith(b"HTTP/1.1 502 ")

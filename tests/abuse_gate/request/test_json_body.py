@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from lockgate.abuse_gate.request.json_body import (
@@ -14,6 +16,7 @@ from lockgate.abuse_gate.request.json_body import (
     read_json,
     read_leniently,
 )
+from lockgate.abuse_gate.request.normalize import NormalizedRequest, normalize
 
 
 @pytest.mark.parametrize(
@@ -62,3 +65,32 @@ def test_a_lenient_parser_refuses_what_applications_disagree_about(text: str, re
     with pytest.raises(UnreadableRequest) as caught:
         read_leniently(text)
     assert caught.value.refused.reason == reason
+
+
+@pytest.mark.parametrize("around", ["", " ", "\n\t \r", "\x0b", "\xa0", "\ufeff", "x", "{}", ",", "\x00"], ids=ascii)
+@pytest.mark.parametrize("value", ['{"a": 1}', "[1]", "1", '"a"', "", "{", '{"a": 1'])
+def test_json_is_what_the_standard_decoder_takes_for_it(value: str, around: str) -> None:
+    for text in (value, around + value, value + around, around + value + around):
+        try:
+            expected = json.JSONDecoder().decode(text)
+        except ValueError:
+            with pytest.raises(UnreadableRequest):
+                read_json(text)
+        else:
+            assert read_json(text) == expected
+
+
+@pytest.mark.parametrize("opens", ["[", '{"a":'])
+@pytest.mark.parametrize(("depth", "reads"), [(64, True), (65, False)])
+def test_depth_is_counted_whatever_the_brackets(opens: str, depth: int, reads: bool) -> None:  # noqa: FBT001
+    closes = {"[": "]", '{"a":': "}"}[opens]
+    found = normalize_json((opens * depth + "1" + closes * depth).encode())
+    assert (found == RefusedRequest(400, "too-deep")) is not reads
+
+
+def test_brackets_that_are_no_depth_are_no_depth() -> None:
+    assert isinstance(normalize_json(json.dumps([["["] * 40, [{}] * 40]).encode()), NormalizedRequest)
+
+
+def normalize_json(body: bytes) -> NormalizedRequest | RefusedRequest:
+    return normalize(body, "application/json")

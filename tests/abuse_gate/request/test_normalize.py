@@ -168,7 +168,7 @@ def test_anthropic_messages_with_results_and_documents() -> None:
         ("user", "Compare."),
     ]
     assert [upload.kind for upload in found.uploads] == ["pdf"]
-    # Somebody fetches that address later, and nobody here has seen what is there.
+    # The provider fetches that address later, and the gate has not seen its content.
     assert found.flags == ("opaque",)
 
 
@@ -186,7 +186,7 @@ def test_tokens_instead_of_words_cannot_be_read(prompt: object) -> None:
     assert read({"model": "m", "prompt": prompt}).flags == ("opaque",)
 
 
-def test_a_shape_nobody_knows_is_read_all_the_same() -> None:
+def test_an_unknown_shape_is_read_all_the_same() -> None:
     found = read({"a": [{"b": {"c": INJECTION}}, 7, None], INJECTION[:40]: 1})
     assert said(found) == [("request", f"{INJECTION}\n{INJECTION[:40]}")]
 
@@ -211,7 +211,7 @@ def test_what_a_tool_brought_stays_a_tools_whatever_roles_are_in_it() -> None:
     assert {turn.kind for turn in found.turns} == {"text"}
 
 
-def test_a_role_nobody_knows_is_not_trusted() -> None:
+def test_an_unknown_role_is_not_trusted() -> None:
     assert said(read({"messages": [{"role": "retriever", "content": "text"}]})) == [("document:retriever", "text")]
 
 
@@ -474,7 +474,7 @@ def test_the_payload_is_one_that_adapters_take() -> None:
     ]
 
 
-def test_an_upload_that_nobody_reported_on_is_not_safe(scanner: Scanner) -> None:
+def test_an_upload_without_a_report_is_not_safe(scanner: Scanner) -> None:
     found = NormalizedRequest((), (Upload("a", "", b"x", "binary"),))
     assert LocalRuleAdapter(scanner=scanner).assess(payload_from_request(found)) == "unclear"
 

@@ -152,7 +152,7 @@ USING: list[Any] = [
     {"input": "x", "parameters": {"retrieval": True}},
     {"messages": [HI], "options": {"extra": {"commands": ["bash"]}}},
     {"messages": [HI], "chat_template_kwargs": {"xlam": [{"name": "bash"}]}},
-    # A result, and nobody's words after it.
+    # A result, and no words after it.
     {"messages": [HI, {"role": "tool", "tool_call_id": "c1", "content": "x"}, {"role": "user", "content": ""}]},
     {"messages": [HI, {"role": "tool", "tool_call_id": "c1", "content": "x"}, {"role": "user", "content": " . "}]},
     {"messages": [HI, {"role": "tool", "tool_call_id": "c1", "content": "x"}, {"role": "system", "content": "on"}]},

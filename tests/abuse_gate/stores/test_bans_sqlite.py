@@ -69,13 +69,13 @@ def test_only_what_is_new_is_handed_out(bans: SqliteBans) -> None:
 
 def test_many_are_handed_out_in_pages(bans: SqliteBans, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(abuse_bans, "PAGE", 10)
-    everybody = [(Subject(PRINCIPAL, f"{number:032x}"), SharedRecord((), 900, 0)) for number in range(25)]
-    bans.keep(everybody, NOW)
+    banned = [(Subject(PRINCIPAL, f"{number:032x}"), SharedRecord((), 900, 0)) for number in range(25)]
+    bans.keep(banned, NOW)
     seen, number, more = list(bans.since(0, NOW).bans), bans.since(0, NOW).number, True
     while more:
         page, number, more = bans.since(number, NOW)
         seen += page
-    assert seen == everybody
+    assert seen == banned
 
 
 def test_a_shorter_ban_changes_nothing(path: Path, bans: SqliteBans) -> None:

@@ -37,7 +37,7 @@ class Table:
         return standing_from_record(self.kept.get(who), who.kind, now, self.settings)[0]
 
 
-def test_whoever_does_nothing_wrong_takes_no_room() -> None:
+def test_a_client_without_strikes_takes_no_room() -> None:
     table = Table()
     for number in range(5000):
         assert table.kept.get(subject(number)) == StrikeRecord()
@@ -73,7 +73,7 @@ def test_a_subject_takes_less_than_a_kilobyte() -> None:
 
 
 def test_a_flood_of_networks_pushes_no_principal_out() -> None:
-    """Whoever has an IPv6 network has 2^16 or 2^32 of them, and could else have their own strikes forgotten."""
+    """An IPv6 customer has 2^16 or 2^32 networks, and could have its own strikes forgotten with them."""
     table = Table()
     table.strike(subject(1), times=2)
     for number in range(5000):

@@ -170,7 +170,7 @@ async def _nothing(nonce: str, writer: asyncio.StreamWriter) -> bytes:
 
 
 async def _drip(nonce: str, writer: asyncio.StreamWriter) -> bytes:
-    # Each byte is in time, for whoever counts from the one before.
+    # Each byte is in time, counted from the one before.
     for byte in resp(answer(nonce)):
         writer.write(bytes([byte]))
         await writer.drain()
@@ -209,7 +209,7 @@ def test_a_server_that_is_not_there_is_no_answer() -> None:
     assert asyncio.run(ask()) is None
 
 
-def test_after_three_failures_nobody_waits_and_one_tries_again_later() -> None:
+def test_after_three_failures_no_request_waits_and_one_tries_again_later() -> None:
     now = [0.0]
     fake = Fake(replying(b"-ERR no\r\n", b"-ERR no\r\n", b"-ERR no\r\n", lambda nonce: resp(answer(nonce))))
 

@@ -284,3 +284,17 @@ def test_a_deep_value_is_refused_without_being_walked() -> None:
     assert parse_payload({"prompt_text": "", "debug": {"sources": [{"type": "pdf", "meta": {"a": deep}}]}}).sources
     while deep:  # taken apart here: freeing it in one go would exhaust the stack
         deep = deep.pop()  # type: ignore[assignment]
+
+
+def test_a_name_that_claims_to_be_one_of_ours_is_looked_at() -> None:
+    class Ours(str):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __hash__(self) -> int:
+            return hash("block")
+
+    with pytest.raises(InvalidPayload):
+        parse_payload({"prompt_text": "", "policy_context": {"block_mode": Ours("a name with spaces")}})

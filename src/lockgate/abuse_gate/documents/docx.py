@@ -1,7 +1,7 @@
-"""What a Word document says: on the page, and in all the places of its archive that no page shows.
+"""The text of a Word document: on the page, and in all parts of its archive that no page shows.
 
-The XML is read piece by piece by expat, out of a decompressor that is stopped at a number of bytes: neither is ever
-asked for a whole. A document type is refused, and with it every entity: no word processor writes one.
+expat reads the XML in pieces, out of a decompressor that stops at a number of bytes; neither ever holds a whole part. A
+document type is refused, and with it every entity: no word processor writes one.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ MAX_DEPTH: Final = 256
 MAX_STYLES: Final = 5000
 _CHUNK: Final = 65_536
 
-# Pictures and fonts are passed over here, if they are none of the things that hold words.
+# Pictures and fonts, which hold no words.
 _NO_WORDS: Final = re.compile(r"(?:\w+/)?(?:media|fonts)/[^/]+|docprops/thumbnail\.\w+", re.IGNORECASE)
-# Objects of other programs, and a printer's settings.
+# Objects of other programs, and settings of a printer.
 _EMBEDDED: Final = re.compile(
     r"(?:\w+/)?(?:embeddings/[^/]+\.bin|printersettings/[^/]+\.bin|activex/[^/]+\.bin)", re.IGNORECASE
 )
 _PRINTER: Final = re.compile(r"printersettings/[^/]+\.bin", re.IGNORECASE)
 _XML: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*+<|\xff\xfe<\x00|\xfe\xff\x00<|<\x00|\x00<")
 _STYLES: Final = re.compile(rb"<(?:\w+:)?styles[\s>]")
-# So many words in an attribute are no name of anything.
+# So many words in an attribute are no name.
 _MANY_WORDS: Final = re.compile(r"\b(?:[^\W\d_]{2,}+[^\w\s]{0,3}+\s++){3}[^\W\d_]{2}")
 _FALSE: Final = ("0", "false", "off", "none")
-# 914,400 to the inch: further out than any sheet is wide.
+# 914,400 are an inch: further out than any sheet is wide.
 _FAR_EMU: Final = 20_000_000
 
 
 class DocumentTooLarge(Exception):
-    """A limit of ours was reached: what is left stays unread."""
+    """The document is over a limit; the rest stays unread."""
 
 
 class _TextFormat(NamedTuple):
-    """How a run of text is to look, as far as it can hide: None where nothing is said."""
+    """The format of a run of text, as far as it can hide the text; None where the document does not say."""
 
     vanish: bool | None = None
     color: str | None = None
@@ -54,6 +54,7 @@ class _TextFormat(NamedTuple):
 
 
 def read_docx(data: bytes, found: ExtractedText, most_bytes: int) -> None:
+    """Read all text of a Word document, unpacking at most so many bytes."""
     left = [most_bytes]
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         entries = archive.infolist()
@@ -61,20 +62,20 @@ def read_docx(data: bytes, found: ExtractedText, most_bytes: int) -> None:
         if len(entries) > MAX_ENTRIES:
             raise DocumentTooLarge
         names = [entry.filename for entry in entries]
-        # Two entries of one name: a word processor opens one, we the other.
+        # Two entries of one name: a word processor may open the other one.
         if len(set(names)) != len(names):
             found.complete = False
         heads = {entry.filename: _read_start(archive, entry) for entry in entries if not entry.is_dir()}
         styles: dict[str, _TextFormat] = {}
         for name, head in heads.items():
-            # By what is in it: which part is which is written in lists that we need not believe.
+            # By its content: the archive's own list of parts may lie.
             if _XML.match(head) and _STYLES.search(head.replace(b"\x00", b"")):
                 reader = _StyleReader()
                 _read_part(archive, name, reader, left, found)
                 styles |= reader.resolve_styles()
         if not any(name.lower().startswith("word/document") for name in names):
             found.complete = False
-        # Every part is read, whatever it is called.
+        # Every part is read, whatever its name.
         for name in sorted(heads, key=lambda name: name != "word/document.xml"):
             if _XML.match(heads[name]):
                 aside = name.lower().startswith(("docprops/", "customxml/")) or name.lower().endswith(".rels")
@@ -87,17 +88,17 @@ def read_docx(data: bytes, found: ExtractedText, most_bytes: int) -> None:
             elif heads[name].startswith(b"PK\x03\x04"):
                 _read_nested_archive(archive, name, left, found)
             elif _EMBEDDED.fullmatch(name) and not is_text(heads[name]):
-                # An object of another program, or what a printer was told. Its words are what can be seen of it.
+                # An object of another program, or a printer's settings: only its words are read.
                 found.count("attachments", int("printer" not in name.lower()))
                 found.hide("metadata", _read_words(archive, name, left))
             elif heads[name]:
-                # A document inside the document, a macro, anything: not opened. Its words are what can be seen of it.
+                # An embedded document or a macro is not opened: only its words are read.
                 found.complete = False
                 found.hide("metadata", printable_words(heads[name], _CHUNK)[0])
 
 
 def _read_nested_archive(outer: zipfile.ZipFile, name: str, left: list[int], found: ExtractedText) -> None:
-    """An archive in the archive, as a chart has its numbers in one: its parts are read, but for archives in it."""
+    """Read the parts of an archive inside the archive, such as a chart's workbook, but no archive inside that."""
     inside = _read_bytes(outer, name, left)
     with zipfile.ZipFile(io.BytesIO(inside)) as archive:
         entries = [entry for entry in archive.infolist() if not entry.is_dir()]
@@ -137,7 +138,7 @@ def _read_start(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
 
 
 def _read_part(archive: zipfile.ZipFile, name: str, reader: _XmlReader, left: list[int], found: ExtractedText) -> None:
-    """One part; what is wrong in it does not keep the others from being read."""
+    """Read one part; an error in it does not keep the others from being read."""
     try:
         _parse_xml(archive, name, reader, left)
     except expat.ExpatError:
@@ -198,7 +199,7 @@ def _is_on(given: dict[str, str]) -> bool:
 
 
 class _StyleReader(_XmlReader):
-    """The faces that `styles.xml` gives to its styles."""
+    """Reads the formats of the styles in `styles.xml`."""
 
     def __init__(self) -> None:
         self._faces: dict[str, _TextFormat] = {}
@@ -227,7 +228,7 @@ class _StyleReader(_XmlReader):
         found = {}
         for style, face in self._faces.items():
             under, steps = self._based_on.get(style), 0
-            # A style can be based on itself, by way of others.
+            # Styles can be based on each other in a circle.
             while under in self._faces and steps < 16:
                 face = face.over(self._faces[under])
                 under, steps = self._based_on.get(under), steps + 1
@@ -250,18 +251,18 @@ def _apply_format(face: _TextFormat, name: str, given: dict[str, str]) -> _TextF
     return face
 
 
-# Whose faces lie over each other, from the sheet up.
+# Elements with a format of their own, from the outermost.
 _LEVELS: Final = ("tbl", "tc", "p", "r")
 
 
 class _TextReader(_XmlReader):
-    """The text of one part, run by run; `where` is set for parts that are not the page."""
+    """Reads the text of one part, run by run; `where` is set for parts that are not the page."""
 
     def __init__(self, found: ExtractedText, styles: dict[str, _TextFormat], where: str) -> None:
         self._found = found
         self._styles = styles
         self._where = where
-        # One face for each level that is open: a cell inside a cell is another one.
+        # One format for each open level: a cell inside a cell has its own.
         self._faces: list[tuple[str, _TextFormat]] = []
         self._tags: list[str] = []
         self._deleted = 0
@@ -277,7 +278,7 @@ class _TextReader(_XmlReader):
             level, face = self._faces[-1]
             self._faces[-1] = (level, face.over(self._styles.get(given.get("val", ""), _TextFormat())))
         elif name in ("vanish", "specVanish", "color", "sz", "shd", "highlight") and self._faces:
-            # What is said of a paragraph's mark (rPr inside pPr) is not said of its text.
+            # The format of a paragraph's mark (rPr inside pPr) does not apply to its text.
             if not (name != "shd" and self._faces[-1][0] == "p"):
                 level, face = self._faces[-1]
                 self._faces[-1] = (level, _apply_format(face, name, given))
@@ -359,7 +360,7 @@ class _TextReader(_XmlReader):
 
 
 def _symbol_character(code: str) -> str:
-    """A letter by its number; those of fonts of symbols lie higher up by so much."""
+    """Return a character by its number; symbol fonts have theirs 0xF000 higher."""
     number = int(code, 16) if re.fullmatch("[0-9A-Fa-f]{1,5}", code) else 0
     number = number - 0xF000 if 0xF000 <= number <= 0xF0FF else number
     return chr(number) if 0x20 <= number < 0xD800 or 0xE000 <= number < 0x110000 else ""

@@ -1,7 +1,7 @@
-"""What an HTML page says, to those who look at it and to those who read its source.
+"""The text of an HTML page, as people see it and as programs read its source.
 
-Styles are read as far as they can hide something: of the element, of a `<style>` with simple selectors, inherited.
-Where a page leaves doubt (a gradient behind a text, a rule for print) the text counts as visible, and is read as that.
+Styles are read as far as they can hide text: of the element, of a `<style>` with simple selectors, inherited. If it is
+uncertain (a gradient behind a text, a rule for print), the text counts as visible.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _INLINE: Final = frozenset(
     "a abbr b bdi bdo big cite code data del dfn em font i img ins kbd label mark q s samp small span strike strong sub"
     " sup time tt u var wbr".split()
 )
-# An opening tag that closes an open one of these.
+# An opening tag closes an open one of these.
 _CLOSES: Final = {
     "li": {"li"},
     "dt": {"dt", "dd"},
@@ -35,16 +35,17 @@ _SAID_IN: Final = ("alt", "title", "aria-label", "aria-description", "placeholde
 
 
 class _TextLook(NamedTuple):
-    """How text looks here; a colour or paper of None is one we cannot know. `how` is the way it is hidden."""
+    """How text looks here; None is an unknown colour. `how` is the way in which the text is hidden."""
 
     color: tuple[int, int, int] | None = (0, 0, 0)
     paper: tuple[int, int, int] | None = (255, 255, 255)
     size_px: float = 16.0
     how: str = ""
-    flows: bool = False  # in the line of what is around it, whatever its tag
+    flows: bool = False  # inline, whatever its tag
 
 
 def read_html(text: str, found: ExtractedText) -> None:
+    """Read all text of an HTML page."""
     page = _PageParser(found)
     page.feed(text)
     page.close()
@@ -61,7 +62,7 @@ class _PageParser(HTMLParser):
         self._run: list[str] = []
         self._run_how = ""
 
-    # --- what the parser sees
+    # --- called by the parser
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
@@ -79,7 +80,7 @@ class _PageParser(HTMLParser):
                 given["value"]
             )
         for name, value in given.items():
-            # Made for scripts, or for nobody: anything can stand there.
+            # Attributes for scripts can hold any text.
             words = name not in _SAID_IN and name not in ("class", "style", "content", "value") and _WORDS.search(value)
             if words or (name.startswith("data-") and " " in value):
                 self._found.hide("alt", value)
@@ -91,7 +92,7 @@ class _PageParser(HTMLParser):
         self._open.append((tag, look))
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        # HTML has no such tags but for the void ones: the slash is ignored.
+        # HTML ignores the slash of tags that are not void.
         self.handle_starttag(tag, attrs)
 
     def handle_endtag(self, tag: str) -> None:
@@ -108,7 +109,7 @@ class _PageParser(HTMLParser):
         tag, look = self._open[-1]
         if tag == "style":
             self._read_style_sheet(data)
-            # A style can write text of its own.
+            # A style sheet can add text to the page.
             self._found.hide("script", data)
             return
         if tag == "script":
@@ -189,7 +190,7 @@ class _PageParser(HTMLParser):
 
     def _read_style_sheet(self, css: str) -> None:
         css = re.sub(r"/\*.*?\*/", " ", css, flags=re.DOTALL)
-        # What stands inside `@media` holds for some readers only.
+        # Rules inside `@media` hold for some readers only.
         depth, start, inside, selectors, at_rule = 0, 0, 0, "", False
         for brace in re.finditer(r"[{}]", css):
             if brace[0] == "{":
@@ -209,8 +210,8 @@ class _PageParser(HTMLParser):
         if not style:
             return
         for selector in selectors.split(","):
-            # Only the element itself: what must stand around it is taken as given, which can hide too much, never
-            # too little. A selector with a state (`:hover`) is not how the page looks at first.
+            # Only the last element counts: we assume that the others match, which can hide too much, never too little.
+            # A selector with a state (`:hover`) is not how the page looks at first.
             last = re.split(r"[\s>+~]+", selector.strip())[-1]
             compound = re.fullmatch(r"([\w-]*|\*)((?:[.#][\w-]+)*)", last)
             if compound is None:

@@ -1,8 +1,8 @@
-"""What a PDF says: what its pages show, what they only hold, and what stands beside them.
+"""The text of a PDF: what its pages show, what they only contain, and texts beside the pages.
 
-pypdf turns the bytes of a page into operators and the operators into text. In between we follow what the operators do
-to the pen (colour, size, place, ink) and to the paper, and let each text through twice: once for what an eye can see,
-and, where a page has any, once for what none can.
+pypdf turns a page into operators, and operators into text. In between we track what the operators do to the pen
+(colour, size, place, ink) and to the paper. Each page is read once for visible text, and once for each way in which
+text on it is hidden.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lockgate.abuse_gate.documents.extracted_text import ExtractedText
 MAX_PAINTED: Final = 4000
 # A point is a 72nd of an inch.
 _TINY_POINTS: Final = 1.5
-# So many steps to the left in a line, or up the page, are more than columns and notes take.
+# Columns and notes take fewer steps to the left in a line, or up the page.
 _BACKWARDS: Final = 4
 
 _Matrix = tuple[float, float, float, float, float, float]
@@ -28,6 +28,7 @@ _WHITE: Final[_Color] = (1, 1, 1)
 
 
 def read_pdf(data: bytes, found: ExtractedText, most_pages: int) -> None:
+    """Read all text of a PDF, of at most so many pages."""
     from pypdf import PdfReader
 
     skipped = _SkipDetector()
@@ -56,7 +57,7 @@ def read_pdf(data: bytes, found: ExtractedText, most_pages: int) -> None:
 
 
 class _SkipDetector(logging.Handler):
-    """pypdf goes on where it cannot read something, and only a line in a log says so."""
+    """Notices that pypdf has skipped something, which it only logs."""
 
     any = False
 
@@ -74,13 +75,13 @@ def _read_page(page: Any, found: ExtractedText) -> None:
         found.hide("alt", text)
     if canvas.overfull:
         found.complete = False
-    # A scanned page: a picture of it, and what was recognised there, drawn without ink. That is how it is read.
+    # A scanned page: a picture, and the recognised text drawn without ink. That text is what people read.
     if ways == {"invisible"} and canvas.pictured and None not in canvas.hows:
         found.show(_extract_text(page, _PageCanvas(page), lambda _how: True))
         return
     found.show(visible)
     if canvas.backwards >= _BACKWARDS:
-        # Drawn in another order than an eye goes: read once more by the places on the page.
+        # Drawn in another order than people read: read it once more by the places on the page.
         found.show(str(page.extract_text(extraction_mode="layout")))
     for how in sorted(ways):
         found.hide(how, _extract_text(page, _PageCanvas(page, canvas.covered), lambda its, how=how: its == how))  # type: ignore[misc]
@@ -96,7 +97,7 @@ def _extract_text(page: Any, canvas: _PageCanvas, wanted: Callable[[str | None],
 
 
 def _read_off_page_texts(reader: Any, found: ExtractedText) -> None:
-    """Texts of the file that are on none of its pages."""
+    """Read the texts of the file that are on none of its pages."""
     for key, value in dict(reader.metadata or {}).items():
         if isinstance(value, str) and not str(key).endswith("Date"):
             found.hide("metadata", value)
@@ -129,7 +130,7 @@ class _Box(NamedTuple):
 
 
 class _Pen(NamedTuple):
-    """What q saves and Q brings back."""
+    """The graphics state that `q` saves and `Q` restores."""
 
     ctm: _Matrix = _SAME
     color: _Color | None = (0, 0, 0)
@@ -143,18 +144,18 @@ class _Pen(NamedTuple):
 
 
 class _PageCanvas:
-    """Follows one page; `hows` has one entry for each text that was drawn, None for what can be seen."""
+    """Tracks one page; `hows` has one entry for each drawn text: how it is hidden, or None if it is visible."""
 
     def __init__(self, page: Any, covered: frozenset[int] = frozenset()) -> None:
         left, bottom, right, top = (float(side) for side in page.mediabox)
         self._sheet = _Box(min(left, right), min(bottom, top), max(left, right), max(bottom, top), _WHITE)
         self.hows: list[str | None] = []
         self.images = 0
-        self.instead: list[str] = []  # what is copied and read aloud in place of what is drawn
-        self.backwards = 0  # steps against the way an eye goes
+        self.instead: list[str] = []  # texts that are copied and read aloud in place of drawn ones
+        self.backwards = 0  # steps against the reading direction
         self._last: tuple[float, float] | None = None
-        self.overfull = False  # more was painted than we look at
-        self.pictured = False  # by one picture, for the most part
+        self.overfull = False  # more was painted than MAX_PAINTED
+        self.pictured = False  # one picture covers at least half of it
         self.wanted: Callable[[str | None], bool] = lambda _how: True
         self._known_covered = covered
         self._over: set[int] = set()
@@ -172,10 +173,10 @@ class _PageCanvas:
 
     @property
     def covered(self) -> frozenset[int]:
-        """The numbers of texts that were drawn over afterwards."""
+        """The numbers of texts that were painted over afterwards."""
         return frozenset(self._over)
 
-    # --- what pypdf tells
+    # --- called by pypdf
 
     def before(self, operator: bytes, operands: Any, _cm: Any, _tm: Any) -> None:
         self._taken = None
@@ -194,7 +195,7 @@ class _PageCanvas:
             try:
                 act(operands)
             except (TypeError, ValueError, IndexError, KeyError, AttributeError):
-                # Not what the operator takes: a viewer ignores it, and so do we.
+                # Invalid operands: viewers ignore them, and so do we.
                 return
 
     def after(self, operator: bytes, operands: Any, _cm: Any, _tm: Any) -> None:
@@ -238,14 +239,14 @@ class _PageCanvas:
             return "invisible"
         if abs(size) < _TINY_POINTS or abs(pen.width) < 5:
             return "tiny"
-        # What is cut off is as far away as what is off the sheet; a letter's height of it may be seen.
+        # Clipped text counts as off the page, with a margin of one letter's height.
         if not self._sheet.holds(x, y, size) or (pen.clip is not None and not pen.clip.holds(x, y, size)):
             return "off_page"
-        # The middle of a letter, not the line it stands on: a bar behind a text ends below it.
+        # The middle of a letter, not its baseline: a bar behind a text ends below it.
         middle = _transform(across, shift + pen.size * 0.2, pen.rise + pen.size * 0.3)
         if pen.mode in (0, 2, 4, 6) and pen.color is not None:
             paper = self._color_under(*middle)
-            # Text drawn with an outline as well has the outline's colour too: left to be read as visible.
+            # Text with an outline also has the outline's colour, and counts as visible.
             if pen.mode in (0, 4) and paper is not None and _are_similar_colors(pen.color, paper):
                 return "color"
         self._seen.append((number, *middle))
@@ -372,7 +373,7 @@ class _PageCanvas:
         self._pen = self._pen._replace(color=(0, 0, 0))
 
     def _op_sc(self, operands: Any) -> None:
-        # Whichever space the numbers are in: one, three and four of them are nearly always what they look like.
+        # In any colour space: one, three and four numbers are nearly always grey, RGB and CMYK.
         act = {1: self._op_g, 3: self._op_rg, 4: self._op_k}.get(len(operands))
         if act is None or not all(isinstance(one, int | float) for one in operands):
             self._pen = self._pen._replace(color=None)

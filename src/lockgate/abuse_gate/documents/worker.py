@@ -1,8 +1,8 @@
-"""The process in which documents are taken apart: `Inspector` starts it, and ends it when it takes too long.
+"""The process that reads documents: `Inspector` starts it, and kills it when it takes too long.
 
-It reads one request after another from its standard input and answers each on its standard output. Each document gets
-a process of its own, a fork of this one, that may use so much memory and processor time, may open no file and start no
-process, and is gone with its document. Where there is no fork, the whole worker is what the Inspector ends.
+It reads requests from its standard input and answers each on its standard output. Each document gets a process of its
+own, a fork of this one, with limits on memory and processor time. It may open no file and start no process, and ends
+with its document. Without fork, the Inspector ends the whole worker.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ _UNREAD = b'{"complete": false, "visible": [], "hidden": [], "stats": {}}'
 
 
 def main() -> None:
+    """Answer requests until standard input ends."""
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
     _import_readers()
     while True:
@@ -37,12 +38,12 @@ def main() -> None:
 
 
 def _import_readers() -> None:
-    """Whatever reading a document may import, now: afterwards no file can be opened any more."""
+    """Import all modules that reading may need: afterwards the process can open no file."""
     for name in ("encodings", "pypdf", "zipfile", "html"):
         with suppress(ImportError):
             package = import_module(name)
             for module in walk_packages(getattr(package, "__path__", ()), f"{name}."):
-                # Some are for other systems, some for libraries that are not here.
+                # Some are for other systems, some need libraries that are not installed.
                 with suppress(ImportError):
                     import_module(module.name)
 
@@ -51,9 +52,9 @@ def _answer_in_fork(limits: dict[str, Any], data: bytes) -> bytes:
     readable, writable = os.pipe()
     child = os.fork()
     if child == 0:
-        # Nothing below may return: it would answer in the parent's place.
+        # The child must never return: it would answer in the parent's place.
         try:
-            # Nor may what is written below reach anybody but this process.
+            # Nor may a hostile parser write to the parent's pipes.
             for number in (readable, 0, 1):
                 os.close(number)
             _confine(limits)
@@ -86,7 +87,7 @@ def _confine(limits: dict[str, Any]) -> None:
     at_most(resource.RLIMIT_FSIZE, 0)
     at_most(resource.RLIMIT_CPU, int(limits["cpu_s"]))
     at_most(resource.RLIMIT_AS, int(limits["memory_bytes"]))
-    # Also for root, which no limit on processes binds: nothing can be opened, so nothing can be run.
+    # Root ignores the limit on processes; without open files it cannot start one either.
     at_most(resource.RLIMIT_NOFILE, 0)
     at_most(resource.RLIMIT_NPROC, 0)
 
@@ -97,13 +98,14 @@ def _extract_answer(limits: dict[str, Any], data: bytes) -> bytes:
         extract(limits["kind"], data, found, limits)
     except KeyboardInterrupt:
         raise
-    except BaseException:  # noqa: BLE001 - whatever a hostile file brings about: what was read until then, and no more
+    except BaseException:  # noqa: BLE001 - the edge to the parsers: a hostile file may raise anything; keep what was read
         found.complete = False
     said = {"complete": found.complete, "visible": found.visible, "hidden": found.hidden, "stats": found.stats}
     return json.dumps(said).encode("ascii")
 
 
 def extract(kind: str, data: bytes, found: ExtractedText, limits: dict[str, Any]) -> None:
+    """Read all text of a document."""
     if kind == "pdf":
         read_pdf(data, found, int(limits["pages"]))
     elif kind == "docx":
@@ -113,7 +115,7 @@ def extract(kind: str, data: bytes, found: ExtractedText, limits: dict[str, Any]
 
 
 def read_frame(stream: BinaryIO, most: int = 2**31) -> bytes | None:
-    """The next message, or None at the end: eight bytes of its length, and as many."""
+    """Return the next message, or None at the end: eight bytes with its length, then its bytes."""
     head = stream.read(8)
     if len(head) < 8:
         return None
@@ -125,5 +127,6 @@ def read_frame(stream: BinaryIO, most: int = 2**31) -> bytes | None:
 
 
 def write_frame(stream: BinaryIO, body: bytes) -> None:
+    """Write a message as `read_frame` reads it."""
     stream.write(len(body).to_bytes(8, "big") + body)
     stream.flush()

@@ -1,4 +1,4 @@
-"""What bytes are: by what they begin with first, and by what their sender calls them only then."""
+"""The kind of a file, by its first bytes, and only then by its name and declared type; and bytes as text."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
-# Opaque: nobody here looks into them.
+# Opaque: the gate does not read them.
 MEDIA: Final = ("image", "audio", "video")
-# What the inspector reads.
+# The kinds that the inspector reads.
 READABLE: Final = ("pdf", "docx", "html", "text")
 
 _MAGIC: Final = (
@@ -26,7 +26,7 @@ _MAGIC: Final = (
     (b"ID3", "audio"),
     (b"fLaC", "audio"),
     (b"OggS", "audio"),
-    # Frames of MPEG's layers and of AAC, which begin without a head.
+    # Frames of MPEG audio and AAC, which have no header.
     *((bytes((0xFF, second)), "audio") for second in (0xFB, 0xFA, 0xF3, 0xF2, 0xE3, 0xE2, 0xF1, 0xF9)),
     (b"#!AMR", "audio"),
     (b"\x1aE\xdf\xa3", "video"),
@@ -41,9 +41,9 @@ _TYPES: Final = {
     "text/html": "html",
     "application/xhtml+xml": "html",
 }
-# What texts without a word about it are written in, where it is not UTF-8. All decode the letters of ASCII alike.
+# Charsets of texts that name none and are not UTF-8. All of them contain ASCII.
 OLDER_CHARSETS: Final = ("cp1252", "shift_jis", "gb18030", "euc_kr", "big5", "cp1251", "koi8-r")
-# Those that people send; a codec by a stranger's choice may take the square of the size, or be none for text.
+# The charsets in use. Another codec of a client's choice may take quadratic time, or be none for text.
 _CHARSETS: Final = frozenset(
     "utf-8 utf-16 utf-16-le utf-16-be utf-32 utf-32-le utf-32-be utf-7 ascii iso8859-1 iso8859-2 iso8859-5 iso8859-7"
     " iso8859-9 iso8859-15 cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 koi8-r koi8-u shift_jis cp932"
@@ -65,8 +65,8 @@ _MARKUP: Final = (
 
 def detect_kind(data: bytes, content_type: str = "", name: str = "") -> str:
     """`pdf`, `docx`, `html`, `text`, `image`, `audio`, `video`, `archive` or `binary`."""
-    # A file can be two things at once, so what can hold words is asked about first: a picture with a PDF behind its
-    # first bytes opens as a PDF, and an archive is read from its end.
+    # A file can be of two kinds at once, so kinds that hold words come first: a picture with a PDF behind its first
+    # bytes opens as a PDF, and an archive is read from its end.
     if b"%PDF-" in data[:1024]:
         return "pdf"
     if b"PK\x05\x06" in data[-65_600:]:
@@ -74,7 +74,7 @@ def detect_kind(data: bytes, content_type: str = "", name: str = "") -> str:
     if data[:4] == b"PK\x03\x04":
         return "archive"
     declared = content_type.partition(";")[0].strip().lower()
-    # Whatever it begins with: a picture has bytes that no text has.
+    # Before the first bytes: a picture has bytes that no text has.
     if is_text(data):
         start = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:64].lower()
         named = name.lower().endswith((".html", ".htm", ".xhtml"))
@@ -91,12 +91,12 @@ def detect_kind(data: bytes, content_type: str = "", name: str = "") -> str:
         return {b"M4A ": "audio", b"avif": "image", b"heic": "image"}.get(data[8:12], "video")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or declared.startswith("text/"):
         return "html" if _TYPES.get(declared) == "html" else "text"
-    # What its sender calls a picture is one only if it begins like one: nobody looks into pictures.
+    # The client's word does not make a file a picture: the gate does not read pictures.
     return "binary"
 
 
 def is_text(data: bytes) -> bool:
-    """Whether people could have written it: UTF-8, or letters of an older charset and nothing that steers a machine."""
+    """Return whether people could have written it: UTF-8, or an older charset without control characters."""
     if b"\x00" in data:
         return False
     return _is_utf8(data) or not data.translate(None, _NO_CONTROLS)
@@ -107,7 +107,7 @@ _NO_CONTROLS: Final = bytes(byte for byte in range(256) if byte >= 0x20 or byte 
 
 
 def known_charset(name: str) -> str:
-    """The name of the codec for a charset that people use, else nothing."""
+    """Return the codec of a charset in use, else an empty text."""
     try:
         known = codecs.lookup(name).name if name.isascii() and 0 < len(name) < 40 else ""
     except LookupError:
@@ -119,13 +119,13 @@ def known_charset(name: str) -> str:
 
 
 def possible_texts(data: bytes, charset: str = "") -> tuple[list[str], bool]:
-    """A text in every way in which somebody may read it, and whether it is whole in the way that it says itself.
+    """Return a text in every way an application may read it, and whether it is valid in its declared charset.
 
-    Two bytes at the front can make a text of others out of it, for those who believe them. So can a charset.
+    A byte order mark or a declared charset can make another text of the same bytes, for readers that believe them.
     """
     odd = b"\x00" in data or data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     if not odd and charset in ("", "utf-8"):
-        # Nearly all.
+        # Nearly all texts.
         try:
             return [data.decode("utf-8").removeprefix("\ufeff")], True
         except UnicodeError:
@@ -138,34 +138,33 @@ def possible_texts(data: bytes, charset: str = "") -> tuple[list[str], bool]:
                 found[data.decode(name).removeprefix("\ufeff")] = None
     whole = bool(found)
     if odd:
-        # Without its zeros UTF-16 is ASCII again, whichever way round it is.
+        # Without its zeros UTF-16 is ASCII again, in either byte order.
         found[data.replace(b"\x00", b"").decode("utf-8", "replace").removeprefix("\ufeff").lstrip("\ufffd")] = None
         if detected.startswith("utf-8"):
             found[data.decode("utf-16-le", "replace")] = None
     elif not _is_utf8(data):
-        # As a decoder reads it that is told no charset, or does not believe it.
+        # As a decoder without a charset reads it.
         found[data.decode("latin-1")] = None
-        # And as one that goes on behind bytes that are none.
+        # And as a decoder that skips invalid bytes.
         found[decode_utf8_leniently(data)] = None
     return list(found), whole
 
 
 def decode_utf8_leniently(data: bytes) -> str:
-    """UTF-8, whatever else is in it: a byte that is none takes nothing away from all others.
+    """Return bytes as UTF-8, with half a surrogate pair for each invalid byte.
 
-    Halves of pairs stand for such bytes, since the scanner reads across those: one decoder leaves such bytes out and
-    another puts a sign there.
+    The scanner reads across those, as some decoders leave invalid bytes out and others put a sign there.
     """
     return data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
 
 
-# What a person could read among bytes that are no text; also where each letter takes two bytes.
+# Runs of printable characters among other bytes, also with two bytes for each character.
 _WORDS = re.compile(rb"[\x20-\x7e\t\r\n]{6,}+|(?:[\x20-\x7e\t\r\n]\x00){6,}+")
 _STEP: Final = 65_536
 
 
 def printable_words(data: bytes, most: int) -> tuple[str, bool]:
-    """What a reader that knows nothing of a file's format sees in it, and whether that is all of it."""
+    """Return the printable words in a file of any format, and whether that is all of them."""
     pieces: list[str] = []
     size = 0
     for piece in _printable_runs(data):
@@ -177,7 +176,7 @@ def printable_words(data: bytes, most: int) -> tuple[str, bool]:
 
 
 def _printable_runs(data: bytes) -> Iterator[str]:
-    # In steps: a search in one go would keep every other thread waiting. What is cut by a step is whole in the next.
+    # In steps: one long search would block all other threads. A word that a step cuts is whole in the next one.
     for start in range(0, len(data), _STEP):
         for match in _WORDS.finditer(data[start : start + _STEP + 1024]):
             yield match[0].replace(b"\x00", b"").decode("ascii")
@@ -188,7 +187,7 @@ _ONLY_BASE64 = re.compile(r"[A-Za-z0-9+/_-]*+={0,2}+")
 
 
 def decode_base64(text: str) -> bytes | None:
-    """The bytes, as a lenient decoder reads them too; None for what is no base64 but words."""
+    """Return the bytes as a lenient decoder reads them; None if the text is words and no base64."""
     plain = text.translate({ord("-"): "+", ord("_"): "/"}).rstrip("=\r\n\t ")
     kept = _NOT_BASE64.sub("", plain)
     if len(plain) - len(kept) > len(plain) // 16:
@@ -200,7 +199,7 @@ def decode_base64(text: str) -> bytes | None:
 
 
 def is_base64(text: str) -> bool:
-    """Whether it is base64 as programs write it, with no room for words: in one line, or in lines of one length."""
+    """Return whether a text is base64 as programs write it, without room for words: one line, or equal lines."""
     if _ONLY_BASE64.fullmatch(text):
         return True
     lines = text.split()
@@ -213,31 +212,32 @@ def is_base64(text: str) -> bool:
     )
 
 
-# What is no file, though a decoder that skips what it does not know makes bytes of it.
+# Texts that are no file, although a lenient decoder makes bytes of them.
 _ADDRESS = re.compile(r"https?://[^\s\"<>]{1,8000}+", re.IGNORECASE)
 _HASH = re.compile(r"(?:[0-9a-z-]{1,16}[:-])?[0-9a-fA-F]{64,256}+")
 _TOKEN = re.compile(r"eyJ[A-Za-z0-9_-]{8,4000}+\.[A-Za-z0-9_-]{8,8000}+\.[A-Za-z0-9_-]{0,2000}+")
 _SHORT: Final = 1024
-# Files of kinds that hold others: short or not, they are files.
+# First bytes of packed files: they are files even if they are short.
 _PACKED: Final = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"7z\xbc\xaf", b"Rar!", b"\x28\xb5\x2f\xfd", b"\xd0\xcf\x11\xe0")
 
 
 def is_web_address(text: str) -> bool:
+    """Return whether a text is one http or https address."""
     return _ADDRESS.fullmatch(text) is not None
 
 
 def is_plain_token(text: str) -> bool:
-    """Whether it is a hash or a signed token, as programs write them."""
+    """Return whether a text is a hash or a signed token."""
     return _HASH.fullmatch(text) is not None or _TOKEN.fullmatch(text) is not None
 
 
 def is_short_and_opaque(text: str, data: bytes) -> bool:
-    """Whether letters that nobody calls a file are too few for one: an id, a path, a cursor, a key."""
+    """Return whether a text that is not declared a file is too short for one: an id, a path, a cursor, a key."""
     return len(text) <= _SHORT and not data.startswith(_PACKED)
 
 
 def could_be_letters(data: bytes) -> bool:
-    """Whether bytes that came as base64 are none that anybody would send: it was letters, perhaps."""
+    """Return whether decoded bytes are no text: perhaps the base64 was a word."""
     return b"\x00" in data or not _is_utf8(data)
 
 

@@ -1,4 +1,4 @@
-"""A multipart body to its parts, strictly: where two parsers could see different parts, it is refused."""
+"""Divides a multipart body into its parts, strictly: it refuses a body in which two parsers see different parts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MultipartPart(NamedTuple):
 
 
 def parse_parameters(header: str) -> tuple[str, dict[str, str]] | None:
-    """A header's value and its parameters, both in lower case but for the parameters' values; None for any oddity."""
+    """Return a header's value and parameters, with names in lower case; None if it is malformed."""
     value = _VALUE.match(header)
     if value is None:
         return None
@@ -34,7 +34,7 @@ def parse_parameters(header: str) -> tuple[str, dict[str, str]] | None:
     while at < len(header):
         parameter = _PARAMETER.match(header, at)
         if parameter is None:
-            # A last semicolon with nothing behind it is common, and says nothing.
+            # A trailing semicolon is common and harmless.
             return (value[1].lower(), found) if not header[at:].strip("; \t") else None
         name = parameter[1].lower()
         if name in found:
@@ -47,7 +47,7 @@ def parse_parameters(header: str) -> tuple[str, dict[str, str]] | None:
 
 
 def split_parts(body: bytes, boundary: str) -> tuple[list[MultipartPart], bytes]:
-    """The parts, and what stands around them, which some parsers do not skip."""
+    """Return the parts, and the text around them, which some parsers do not skip."""
     if _BOUNDARY.fullmatch(boundary) is None:
         raise UnreadableRequest("bad-multipart")
     mark = b"--" + boundary.encode("ascii")
@@ -80,7 +80,7 @@ def _parse_part(piece: bytes) -> MultipartPart:
     if len(head) > MAX_PART_HEADER_BYTES:
         raise UnreadableRequest("bad-multipart")
     headers = _parse_headers(head)
-    # Deprecated, ignored by most and obeyed by some: the same part would be two texts.
+    # Deprecated; most parsers ignore it and some obey it, so one part would be two texts.
     if headers.get("content-transfer-encoding", "binary").strip().lower() not in ("7bit", "8bit", "binary"):
         raise UnreadableRequest("bad-multipart")
     disposition = parse_parameters(headers.get("content-disposition", "attachment"))
@@ -100,7 +100,7 @@ def _parse_headers(head: bytes) -> dict[str, str]:
     for line in head.split(b"\r\n") if head else ():
         name, colon, value = line.partition(b":")
         key = name.decode("latin-1").lower()
-        # A folded line, a bare line end, a header given twice: each has parsers that disagree about it.
+        # Parsers disagree about folded lines, bare line ends and repeated headers.
         if not colon or re.fullmatch(_WORD, key) is None or key in found or b"\n" in value or b"\r" in value:
             raise UnreadableRequest("bad-multipart")
         try:

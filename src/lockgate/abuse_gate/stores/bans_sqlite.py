@@ -1,10 +1,10 @@
-"""Bans in a file that the workers of one host share: they outlive a restart, and a shared store that is down.
+"""Bans in a SQLite file that the workers of one host share: they survive a restart, and a shared store that is down.
 
-The file holds HMACs and times, nothing else. Its times are the wall clock's, for no other outlives a reboot; what is
-handed out is how long a ban lasts still, and never longer than its cooldown: a clock that was put back, or a hand that
-wrote a date of its own, cannot make one last for ever.
+The file holds HMACs and times, nothing else. Its times are wall-clock times, because no other clock survives a reboot.
+A ban never lasts longer than its cooldown, so neither a clock that was set back nor an edited date can make it last
+for ever.
 
-Nothing is held open between two calls: a fork, a thread or a file that was put in its place is then no special case.
+No connection stays open between two calls, so a fork, a thread or a replaced file is no special case.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from lockgate.core.requests.strikes import LIFTED, PRINCIPAL, LadderSettings, Sh
 from lockgate.runtime.private_files import PrivateFileKind
 from lockgate.runtime.sqlite_file import DatabaseKind, SqliteFile
 
-# A clock that was wrong for an hour must not have erased what it thought was over.
+# Ended bans are kept this long: a clock that was wrong for an hour must not erase bans.
 _SPARED_S = 86_400.0
-# Read at once: whoever takes them in holds up an event loop meanwhile.
+# Read at once: learning them blocks the event loop meanwhile.
 PAGE = 1000
 _KEY = re.compile(r"[0-9a-f]{32}")
-# In place of the end of a quarantine: a person has lifted it, at the time that is the lock's end.
+# In place of the end of a quarantine: an operator lifted it, at the time in the lock's column.
 _LIFTED = -1.0
 
 _TABLES = """
@@ -46,14 +46,13 @@ _KIND = DatabaseKind(
     pragmas=(("synchronous", "FULL"), ("trusted_schema", "OFF")),
     # A request waits for this, and the write of another worker takes a millisecond or two.
     busy_s=0.5,
-    start_over="move the file away to begin anew: the bans in it are then forgotten when the workers restart",
+    start_over="move the file away to start with a new one: its bans are forgotten when the workers restart",
 )
 _SELECT = "SELECT number, key, locked_until, quarantined_until FROM bans"
 
 
 class BanPage(NamedTuple):
-    """Bans in force and those that were LIFTED, the number of the newest row seen, which is where to go on from, and
-    whether there are more."""
+    """Bans in force and LIFTED ones, the number of the newest row seen, and whether there are more."""
 
     bans: tuple[tuple[Subject, SharedRecord], ...]
     number: int
@@ -61,9 +60,9 @@ class BanPage(NamedTuple):
 
 
 class SqliteBans:
-    """Who is banned, and until when. The file is made at once: a place that will not do is found at the start.
+    """The banned principals, and until when. It creates the file at once, so that a bad place is found at the start.
 
-    Not by whoever only wants to look (`make` is False): the file of a gate is there already, or is another.
+    With `make=False`, for a caller that only looks, the file has to be there already.
     """
 
     def __init__(self, path: Path, settings: LadderSettings, *, make: bool = True) -> None:
@@ -76,18 +75,18 @@ class SqliteBans:
             pass
 
     def since(self, number: int, now_s: float) -> BanPage:
-        """The next bans in force that were written after that number; `now_s` is the wall clock."""
+        """Return the next page of bans in force that were written after that number; `now_s` is the wall clock."""
         with self._file.connection() as db:
             newest = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'bans'").fetchone()
             if newest is None or newest[0] < number:
-                number = 0  # a file that was put in this one's place, with numbers of its own
+                number = 0  # another file has replaced this one, with numbers of its own
             rows = db.execute(f"{_SELECT} WHERE number > ? ORDER BY number LIMIT ?", (number, PAGE)).fetchall()
             bans = [(Subject(PRINCIPAL, row[1]), self._ban_from_row(row, now_s)) for row in rows]
         news = tuple((each, known) for each, known in bans if known != SharedRecord())
         return BanPage(news, rows[-1][0] if rows else number, len(rows) == PAGE)
 
     def keep(self, bans: Sequence[tuple[Subject, SharedRecord]], now_s: float) -> None:
-        """Have them on disk when this returns. A ban that is there and lasts longer stays as it is."""
+        """Write the bans durably. A longer ban in the file stays as it is."""
         with self._file.connection() as db:
             db.execute("BEGIN IMMEDIATE")
             try:
@@ -106,13 +105,13 @@ class SqliteBans:
             db.execute("COMMIT")
 
     def lift(self, key: str, now_s: float) -> bool:
-        """Whether there was a ban of this principal, which then is none any more: to all who look from now on."""
+        """Lift the ban of this principal for all workers; return whether there was one."""
         with self._file.connection() as db:
             db.execute("BEGIN IMMEDIATE")
             row = db.execute(f"{_SELECT} WHERE key = ?", (key,)).fetchone()
             banned = row is not None and self._ban_from_row(row, now_s) not in (SharedRecord(), LIFTED)
             if banned:
-                # Replaced, not deleted: its number tells the workers, which have it in their memories.
+                # Replaced, not deleted: the new number tells the workers, which have the ban in memory.
                 db.execute(
                     "INSERT OR REPLACE INTO bans (key, locked_until, quarantined_until) VALUES (?, ?, ?)",
                     (key, now_s, _LIFTED),
@@ -124,20 +123,20 @@ class SqliteBans:
         row = db.execute(f"{_SELECT} WHERE key = ?", (key,)).fetchone()
         there = self._ban_from_row(row, now_s) if row else SharedRecord()
         if there == LIFTED:
-            # Who has not heard yet that a ban was lifted tells of it still.
+            # A worker that has not heard of the lift yet still reports the ban.
             known, there = self._begun_since(row[2], known, now_s), SharedRecord()
         longer = SharedRecord((), max(known.locked_s, there.locked_s), max(known.quarantined_s, there.quarantined_s))
-        # Within a second it is the same ban, heard of from another side: writing it again would wake every worker.
+        # Within a second it is the same ban, reported by another worker: writing it again would wake every worker.
         if longer.locked_s - there.locked_s < 1 and longer.quarantined_s - there.quarantined_s < 1:
             return
-        # Replaced, not updated: a new number is what the others look for.
+        # Replaced, not updated: the other workers look for new numbers.
         db.execute(
             "INSERT OR REPLACE INTO bans (key, locked_until, quarantined_until) VALUES (?, ?, ?)",
             (key, now_s + longer.locked_s, now_s + longer.quarantined_s),
         )
 
     def _begun_since(self, lifted_at: float, known: SharedRecord, now_s: float) -> SharedRecord:
-        """Of these bans those that began after that time; when in doubt they did."""
+        """Return the bans that began after that time; in doubt they did."""
 
         def left(seconds: float, mode: Standing) -> float:
             tiers = (
@@ -160,7 +159,7 @@ class SqliteBans:
             or not isinstance(locked_until, float)
             or not isinstance(quarantined_until, float)
         ):
-            raise sqlite3.DatabaseError("a row that is no ban")
+            raise sqlite3.DatabaseError("a row is not a ban")
         if quarantined_until == _LIFTED:
             return LIFTED
         locked_s, quarantined_s = (

@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterator
 
 from lockgate.core.requests.strikes import KINDS, PRINCIPAL, LadderSettings, StrikeRecord, Subject
 
-# What is known of nobody; those of whom nothing is known have this very one.
+# The record of every subject that is not in the table: this very object.
 NO_RECORD = StrikeRecord()
-# What is forgotten at once when nothing but bans is left to forget.
+# The share of bans that is forgotten at once if only bans are left to forget: one in so many.
 _SHARE = 100
 
 
 class MemoryStrikes:
     """Records by subject, at most `max_subjects` of each kind; a subject without strikes or a ban takes no room.
 
-    Each kind has its own room: whoever has an IPv6 network has as many networks as they like, and could else push out
-    the strikes of a principal. Where there is no room, the subject whose last strike is longest ago is forgotten;
-    active bans come last, those that end soonest first, and may take three quarters of the room: with all of it full
-    of bans nobody's first strike would be kept. `evicted` is called for each that was forgotten before its time.
+    Each kind has its own room: an attacker with many IPv6 networks could push out the strikes of principals otherwise.
+    If there is no room, the table forgets the subject with the oldest last strike. Active bans come last, those that
+    end soonest first. They may take three quarters of the room, so that first strikes are still kept. It calls
+    `evicted` for each subject that is forgotten early.
 
     Not safe for threads: its owner is one event loop.
     """
@@ -27,8 +27,8 @@ class MemoryStrikes:
     def __init__(self, settings: LadderSettings, evicted: Callable[[str], None] = lambda _: None) -> None:
         self._settings = settings
         self._evicted = evicted
-        # In the order of the last strike, oldest first; a plain dict would look for its first entry among all that it
-        # had before. Keys as bytes: half the size.
+        # In the order of the last strike, oldest first; finding the first entry of a plain dict takes time in
+        # proportion to its deleted ones. Keys as bytes: half the size.
         self._struck: dict[str, OrderedDict[bytes, StrikeRecord]] = {kind: OrderedDict() for kind in KINDS}
         self._banned: OrderedDict[bytes, StrikeRecord] = OrderedDict()
         self._most_bans = max(1, settings.max_subjects * 3 // 4)
@@ -38,7 +38,7 @@ class MemoryStrikes:
 
     @property
     def has_bans(self) -> bool:
-        """Whether anybody might be banned: False says that nobody is."""
+        """Whether the table holds any ban."""
         return bool(self._banned)
 
     def get(self, subject: Subject) -> StrikeRecord:
@@ -68,7 +68,7 @@ class MemoryStrikes:
 
     def _make_room(self, kind: str, now: float) -> None:
         struck = self._struck[kind]
-        # The front is the oldest: what no longer counts is all there, and goes faster than new ones come.
+        # The oldest are in front. Two go for each new one, so expired records never pile up.
         for table in (struck, self._banned) if kind == PRINCIPAL else (struck,):
             for _ in range(2):
                 oldest = next(iter(table), None)
@@ -84,14 +84,14 @@ class MemoryStrikes:
                 self._evicted("evicted")
 
     def _drop_bans(self, now: float) -> None:
-        """Move those that have ended to the others; if there are none, forget those that end soonest."""
+        """Move ended bans to the strikes; if there are still too many, forget those that end soonest."""
         for key in [key for key, record in self._banned.items() if record.ends() <= now]:
             record = self._banned.pop(key)
             if self._still_counts(record, now):
                 self._struck[PRINCIPAL][key] = record
         over = len(self._banned) - self._most_bans
         if over > 0:
-            # Several at once: looking through all of them for each one would be the attacker's work done for them.
+            # Several at once: sorting all of them for each one would do the attacker's work.
             soonest = sorted(self._banned, key=lambda key: self._banned[key].ends())
             for key in soonest[: over + self._most_bans // _SHARE]:
                 del self._banned[key]

@@ -1,14 +1,14 @@
-"""Strikes and bans that several workers and hosts share, in Valkey, or anything else that speaks its protocol.
+"""Strikes and bans that several workers and hosts share, in Valkey or another server with its protocol.
 
-One script is all that is ever run there. It is told what a worker has to tell, and answers what the others know, in
-one step that nothing comes between. Whatever is told may be told again: a strike has an id and counts once, and of
-two ends of a ban the later one stands. So a call whose answer was lost is simply made again with the next request.
+The server runs one script. A worker reports its news to it, and gets what the others know, in one atomic step. Every
+report can be repeated: a strike has an id and counts once, and of two ends of a ban the later one stands. So a call
+with a lost answer is simply repeated with the next request.
 
-Bans also go onto a list, and every answer carries those that were put on it since the last one: each worker knows all
-of them by the time the server is gone. A worker remembers which server it talks to by a name the first one gave it;
-a server without that name, or whose list is shorter than it was, has lost its data and is told everything again.
+Bans also go onto a list, and every answer carries the new ones: when the server goes down, each worker knows all of
+them. The first worker gives the server a name. A server without that name, or with a shorter list, has lost its data,
+and the workers report everything again.
 
-The server's clock is the only one. All times that travel are ages and seconds left.
+Only the server's clock counts. All times in messages are ages and seconds left.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
     from valkey.asyncio import Valkey
     from valkey.commands.core import AsyncScript
 
-# All of a call: waiting for a connection, making one, asking and hearing.
+# For a whole call: waiting for a connection, connecting, asking and reading.
 DEADLINE_S = 0.05
-# Three calls in a row without an answer, and for a second nobody waits for one.
+# After three calls in a row without an answer, no request asks for a second.
 LIMITS = CircuitLimits(failures=3, open_s=1.0, lease_s=5.0)
 MAX_CONNECTIONS = 16
-# Bans told per answer; a worker that starts late hears of the rest with the next ones.
+# Bans per answer; a worker that starts late gets the rest with the next answers.
 MAX_BANS = 100
 _FIELDS = {Standing.EXECUTE_LOCKED: "l", Standing.FULL_QUARANTINE: "q"}
 _LEFT = {"l": "locked_s", "q": "quarantined_s"}
 _BANS = "{lockgate:abuse}:bans"
-# For a person who waits, and no request.
+# For an operator at a command, not for a request.
 _PATIENCE_S = 5.0
 
 # KEYS: the server's name, the list of bans, then one hash for each subject told about: `l` and `q` are the ends of its
@@ -154,7 +154,7 @@ return 1
 
 
 class ValkeyStrikes:
-    """A server that all workers with the same secret share. Never raises once it is made: no answer is None."""
+    """A server that all workers with the same secret share. `exchange` never raises: it returns None if it fails."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class ValkeyStrikes:
     ) -> None:
         self._url, self._settings = url, settings
         self._deadline_s, self._limits, self._clock = deadline_s, limits, clock
-        # Where a password stands in the address it must not get into a message.
+        # The address may hold a password, so no message quotes it.
         try:
             from valkey.asyncio.connection import parse_url
 
@@ -203,7 +203,7 @@ class ValkeyStrikes:
         }
 
     async def exchange(self, told: Sequence[StrikeReport]) -> SharedStrikes | None:
-        """Tell the others, and hear from them; None when there was no answer in time, or one that cannot be."""
+        """Report to the others and return what they know; None if no valid answer came in time."""
         self._circuit, ticket = admit(self._circuit, self._clock(), self._limits)
         if ticket is None:
             return None
@@ -213,14 +213,14 @@ class ValkeyStrikes:
                 heard = await self._ask(told)
             result = CallResult.SUCCESS
             return heard
-        except Exception:  # noqa: BLE001  # whatever a server can do to us, requests are judged by what is known here
+        except Exception:  # noqa: BLE001 - the edge to the server: without it, each process judges alone
             result = CallResult.FAILURE
             return None
         finally:
             self._circuit = settle(self._circuit, ticket, result, self._clock(), self._limits)
 
     async def bans(self) -> dict[str, SharedRecord]:
-        """Every ban in force, by its principal's key, for a person; raises where there is no answer."""
+        """Return every ban in force by its principal's key, for an operator; raise if the server does not answer."""
         await self._script_for_this_loop()
         client = cast(Any, self._client)
         async with asyncio.timeout(_PATIENCE_S):
@@ -237,7 +237,7 @@ class ValkeyStrikes:
         return found
 
     async def lift(self, key: str) -> None:
-        """Have nobody know of this principal's bans any more; raises where there is no answer."""
+        """Lift this principal's bans for all workers; raise if the server does not answer."""
         await self._script_for_this_loop()
         client = cast(Any, self._client)
         longest = max(self._settings.cooldown_s(mode) for mode in _FIELDS)
@@ -270,7 +270,7 @@ class ValkeyStrikes:
         keys = ["{lockgate:abuse}:name", _BANS, *(_subject_key(*each.subject) for each in told)]
         async with self._free:
             reply = await script(keys=keys, args=[json.dumps(asked), nonce])
-        # A reply to another question, on a connection that somebody left in the middle, would lift or make bans.
+        # A connection that was cancelled in the middle could give the reply to another question, with other bans.
         if reply[0] != nonce or len(reply[2]) != len(told):
             await self.close()
             raise ValueError("a reply to something else")
@@ -291,18 +291,18 @@ class ValkeyStrikes:
             ),
             forgot,
         )
-        # Replies may arrive in another order than they were made.
+        # Replies may arrive out of order.
         self._name, self._cursor = name, "0" if forgot else max(cursor, self._cursor, key=int)
         return heard
 
     async def _script_for_this_loop(self) -> AsyncScript:
-        """The script at this event loop's client: connections are of no use to another, such as a forked child's."""
+        """Return the script on a client of this event loop: another loop cannot use its connections."""
         home = asyncio.get_running_loop()
         if self._client is None or self._home is not home:
             from valkey.asyncio import Valkey
 
             await self.close()
-            # The client would take a certificate for any host, unless the address says otherwise.
+            # The client does not check the host of a certificate by default.
             tls: dict[str, Any] = {"ssl_check_hostname": True} if self._url.startswith(("valkeys:", "rediss:")) else {}
             self._client = Valkey.from_url(self._url, decode_responses=True, **tls)
             self._script = self._client.register_script(SCRIPT)
