@@ -66,35 +66,53 @@ def read_docx(data: bytes, found: ExtractedText, most_bytes: int) -> None:
         if len(set(names)) != len(names):
             found.complete = False
         heads = {entry.filename: _read_start(archive, entry) for entry in entries if not entry.is_dir()}
-        styles: dict[str, _TextFormat] = {}
-        for name, head in heads.items():
-            # By its content: the archive's own list of parts may lie.
-            if _XML.match(head) and _STYLES.search(head.replace(b"\x00", b"")):
-                reader = _StyleReader()
-                _read_part(archive, name, reader, left, found)
-                styles |= reader.resolve_styles()
+        styles = _read_styles(archive, heads, left, found)
         if not any(name.lower().startswith("word/document") for name in names):
             found.complete = False
         # Every part is read, whatever its name.
         for name in sorted(heads, key=lambda name: name != "word/document.xml"):
             if _XML.match(heads[name]):
-                aside = name.lower().startswith(("docprops/", "customxml/")) or name.lower().endswith(".rels")
-                where = "comment" if "comments" in name.lower() else "metadata" if aside else ""
-                reader_of_text = _TextReader(found, styles, where)
-                _read_part(archive, name, reader_of_text, left, found)
-                reader_of_text.end_run()
-            elif _NO_WORDS.fullmatch(name) and not is_text(heads[name]):
-                found.count("images", int("media/" in name.lower()))
-            elif heads[name].startswith(b"PK\x03\x04"):
-                _read_nested_archive(archive, name, left, found)
-            elif _EMBEDDED.fullmatch(name) and not is_text(heads[name]):
-                # An object of another program, or a printer's settings: only its words are read.
-                found.count("attachments", int("printer" not in name.lower()))
-                found.hide("metadata", _read_words(archive, name, left))
-            elif heads[name]:
-                # An embedded document or a macro is not opened: only its words are read.
-                found.complete = False
-                found.hide("metadata", printable_words(heads[name], _CHUNK)[0])
+                reader = _TextReader(found, styles, _place_of(name.lower()))
+                _read_part(archive, name, reader, left, found)
+                reader.end_run()
+            else:
+                _read_other_part(archive, name, heads[name], left, found)
+
+
+def _read_styles(
+    archive: zipfile.ZipFile, heads: dict[str, bytes], left: list[int], found: ExtractedText
+) -> dict[str, _TextFormat]:
+    styles: dict[str, _TextFormat] = {}
+    for name, head in heads.items():
+        # By its content: the archive's own list of parts may lie.
+        if _XML.match(head) and _STYLES.search(head.replace(b"\x00", b"")):
+            reader = _StyleReader()
+            _read_part(archive, name, reader, left, found)
+            styles |= reader.resolve_styles()
+    return styles
+
+
+def _place_of(name: str) -> str:
+    """Return where the text of a part stands; an empty text for the page."""
+    if "comments" in name:
+        return "comment"
+    return "metadata" if name.startswith(("docprops/", "customxml/")) or name.endswith(".rels") else ""
+
+
+def _read_other_part(archive: zipfile.ZipFile, name: str, head: bytes, left: list[int], found: ExtractedText) -> None:
+    """Read a part that is no XML."""
+    if _NO_WORDS.fullmatch(name) and not is_text(head):
+        found.count("images", int("media/" in name.lower()))
+    elif head.startswith(b"PK\x03\x04"):
+        _read_nested_archive(archive, name, left, found)
+    elif _EMBEDDED.fullmatch(name) and not is_text(head):
+        # An object of another program, or a printer's settings: only its words are read.
+        found.count("attachments", int("printer" not in name.lower()))
+        found.hide("metadata", _read_words(archive, name, left))
+    elif head:
+        # An embedded document or a macro is not opened: only its words are read.
+        found.complete = False
+        found.hide("metadata", printable_words(head, _CHUNK)[0])
 
 
 def _read_nested_archive(outer: zipfile.ZipFile, name: str, left: list[int], found: ExtractedText) -> None:
@@ -253,6 +271,8 @@ def _apply_format(face: _TextFormat, name: str, given: dict[str, str]) -> _TextF
 
 # Elements with a format of their own, from the outermost.
 _LEVELS: Final = ("tbl", "tc", "p", "r")
+_STYLE_TAGS: Final = ("rStyle", "pStyle")
+_FORMAT_TAGS: Final = ("vanish", "specVanish", "color", "sz", "shd", "highlight")
 
 
 class _TextReader(_XmlReader):
@@ -274,24 +294,17 @@ class _TextReader(_XmlReader):
         self._tags.append(name)
         if name in _LEVELS:
             self._faces.append((name, _TextFormat()))
-        elif name in ("rStyle", "pStyle") and self._faces:
-            level, face = self._faces[-1]
-            self._faces[-1] = (level, face.over(self._styles.get(given.get("val", ""), _TextFormat())))
-        elif name in ("vanish", "specVanish", "color", "sz", "shd", "highlight") and self._faces:
-            # The format of a paragraph's mark (rPr inside pPr) does not apply to its text.
-            if not (name != "shd" and self._faces[-1][0] == "p"):
-                level, face = self._faces[-1]
-                self._faces[-1] = (level, _apply_format(face, name, given))
+        elif self._faces and name in (*_STYLE_TAGS, *_FORMAT_TAGS):
+            self._change_format(name, given)
         elif name in ("del", "moveFrom"):
             self._deleted += 1
         elif name == "anchor":
             self._away.append(0)
-        elif name == "docPr" or name == "cNvPr":
+        elif name in ("docPr", "cNvPr"):
             for key in ("descr", "title"):
-                if given.get(key):
-                    self._found.hide("alt", given[key])
-        elif name == "docVar" and given.get("val"):
-            self._found.hide("metadata", given["val"])
+                self._found.hide("alt", given.get(key, ""))
+        elif name == "docVar":
+            self._found.hide("metadata", given.get("val", ""))
         elif name == "sym":
             self.text(_symbol_character(given.get("char", "")))
         elif name in ("tab", "br", "cr"):
@@ -299,6 +312,14 @@ class _TextReader(_XmlReader):
         for key, value in given.items():
             if key not in ("descr", "title") and _MANY_WORDS.search(value):
                 self._found.hide("field" if key == "instr" else "metadata", value)
+
+    def _change_format(self, name: str, given: dict[str, str]) -> None:
+        level, face = self._faces[-1]
+        if name in _STYLE_TAGS:
+            self._faces[-1] = (level, face.over(self._styles.get(given.get("val", ""), _TextFormat())))
+        elif name == "shd" or level != "p":
+            # The format of a paragraph's mark (rPr inside pPr) does not apply to its text.
+            self._faces[-1] = (level, _apply_format(face, name, given))
 
     def end(self, name: str) -> None:
         if self._tags:

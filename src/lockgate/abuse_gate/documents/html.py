@@ -34,6 +34,9 @@ _WORDS: Final = re.compile(r"\b(?:[^\W\d_]{2,}+[^\w\s]{0,3}+\s++){3}[^\W\d_]{2}"
 _SAID_IN: Final = ("alt", "title", "aria-label", "aria-description", "placeholder", "summary", "srcdoc", "label")
 
 
+_Rgb = tuple[int, int, int]
+
+
 class _TextLook(NamedTuple):
     """How text looks here; None is an unknown colour. `how` is the way in which the text is hidden."""
 
@@ -70,26 +73,29 @@ class _PageParser(HTMLParser):
             self.end_run()
             self._close_for(tag)
         look = self._look_of(tag, given)
-        for name in _SAID_IN:
-            if given.get(name):
-                self._found.hide("alt", given[name])
-        if tag == "meta" and given.get("content"):
-            self._found.hide("metadata", given["content"])
-        if tag == "input" and given.get("value"):
-            self._found.hide("field", given["value"]) if given.get("type") == "hidden" else self.handle_data(
-                given["value"]
-            )
-        for name, value in given.items():
-            # Attributes for scripts can hold any text.
-            words = name not in _SAID_IN and name not in ("class", "style", "content", "value") and _WORDS.search(value)
-            if words or (name.startswith("data-") and " " in value):
-                self._found.hide("alt", value)
+        self._read_attributes(tag, given)
         if tag in _VOID:
             return
         if len(self._open) > MAX_DEPTH:
             self._found.complete = False
             return
         self._open.append((tag, look))
+
+    def _read_attributes(self, tag: str, given: dict[str, str]) -> None:
+        for name, value in given.items():
+            if name in _SAID_IN:
+                self._found.hide("alt", value)
+            elif name not in ("class", "style", "content", "value"):
+                # Attributes for scripts can hold any text.
+                if _WORDS.search(value) or (name.startswith("data-") and " " in value):
+                    self._found.hide("alt", value)
+        if tag == "meta":
+            self._found.hide("metadata", given.get("content", ""))
+        if tag == "input" and given.get("value"):
+            if given.get("type") == "hidden":
+                self._found.hide("field", given["value"])
+            else:
+                self.handle_data(given["value"])
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         # HTML ignores the slash of tags that are not void.
@@ -250,12 +256,7 @@ def _apply_style(look: _TextLook, style: dict[str, str], how: str) -> _TextLook:
     if not style:
         return look._replace(how=how)
     color, paper, size = look.color, look.paper, look.size_px
-    if "background-image" in style or "background" in style or "background-color" in style:
-        given = style.get("background-color") or style.get("background", "")
-        if "background-image" in style and style["background-image"] != "none":
-            paper = None
-        elif given.split()[:1] not in (["none"], ["transparent"], ["inherit"], ["initial"], []):
-            paper = _parse_color(given)
+    paper = _paper_under(style, paper)
     if "color" in style:
         value = style["color"]
         if value == "transparent" or re.search(r"(?:rgba|hsla?)\([^)]*[,/]\s*0?\.?0+%?\s*\)", value):
@@ -269,28 +270,41 @@ def _apply_style(look: _TextLook, style: dict[str, str], how: str) -> _TextLook:
     return _TextLook(color, paper, size, how)
 
 
+def _paper_under(style: dict[str, str], inherited: _Rgb | None) -> _Rgb | None:
+    """Return the colour behind a text; None for a picture."""
+    if style.get("background-image", "none") != "none":
+        return None
+    given = style.get("background-color") or style.get("background", "")
+    if given.split()[:1] in (["none"], ["transparent"], ["inherit"], ["initial"], []):
+        return inherited
+    return _parse_color(given)
+
+
 def _hiding_way(style: dict[str, str]) -> str:
     if style.get("display") == "none" or style.get("visibility") in ("hidden", "collapse"):
         return "display_none"
     opacity = _parse_number(style.get("opacity", "1"))
     if opacity is not None and opacity < 0.05:
         return "transparent"
-    moved = [style.get(name, "") for name in ("left", "top", "right", "bottom")]
-    if style.get("position") in ("absolute", "fixed", "relative") and any(_is_far_away(value) for value in moved):
-        return "screen_reader"
-    if any(_is_far_away(style.get(name, "")) for name in ("text-indent", "margin-left", "margin-top")):
-        return "screen_reader"
+    return "screen_reader" if _is_moved_away(style) or _is_clipped(style) else ""
+
+
+def _is_moved_away(style: dict[str, str]) -> bool:
+    positioned = style.get("position") in ("absolute", "fixed", "relative")
+    names = ("left", "top", "right", "bottom") if positioned else ()
+    if any(_is_far_away(style.get(name, "")) for name in (*names, "text-indent", "margin-left", "margin-top")):
+        return True
     transform = style.get("transform", "")
-    if re.search(r"scale[xy3d]*\(\s*0*\.?0*\s*[,)]", transform) or re.search(r"-\d{4,}px", transform):
-        return "screen_reader"
-    if re.search(r"rect\(\s*[01](?:px)?[\s,]+[01]", style.get("clip", "")) or re.search(
-        r"inset\(\s*(?:50|100)%|circle\(\s*0", style.get("clip-path", "")
-    ):
-        return "screen_reader"
+    return re.search(r"scale[xy3d]*\(\s*0*\.?0*\s*[,)]|-\d{4,}px", transform) is not None
+
+
+def _is_clipped(style: dict[str, str]) -> bool:
+    if re.search(r"rect\(\s*[01](?:px)?[\s,]+[01]", style.get("clip", "")):
+        return True
+    if re.search(r"inset\(\s*(?:50|100)%|circle\(\s*0", style.get("clip-path", "")):
+        return True
     small = [_parse_number(style.get(name, "")) for name in ("width", "height", "max-height", "max-width")]
-    if "hidden" in style.get("overflow", "") and any(value is not None and value <= 1 for value in small):
-        return "screen_reader"
-    return ""
+    return "hidden" in style.get("overflow", "") and any(value is not None and value <= 1 for value in small)
 
 
 def _is_far_away(value: str) -> bool:

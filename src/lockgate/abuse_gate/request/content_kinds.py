@@ -80,19 +80,27 @@ def detect_kind(data: bytes, content_type: str = "", name: str = "") -> str:
         named = name.lower().endswith((".html", ".htm", ".xhtml"))
         markup = _TYPES.get(declared) == "html" or named or start.startswith(_MARKUP)
         return "html" if markup or b"<html" in data[:4096].lower() else "text"
-    for magic, kind in _MAGIC:
-        if data.startswith(magic):
-            return kind
-    if data[:4] == b"RIFF" and data[8:12] in (b"WEBP", b"WAVE", b"AVI "):
-        return {b"WEBP": "image", b"WAVE": "audio"}.get(data[8:12], "video")
-    if data[:4] == b"FORM" and data[8:12] in (b"AIFF", b"AIFC"):
-        return "audio"
-    if data[4:8] == b"ftyp":
-        return {b"M4A ": "audio", b"avif": "image", b"heic": "image"}.get(data[8:12], "video")
+    media = _media_kind(data)
+    if media:
+        return media
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or declared.startswith("text/"):
         return "html" if _TYPES.get(declared) == "html" else "text"
     # The client's word does not make a file a picture: the gate does not read pictures.
     return "binary"
+
+
+def _media_kind(data: bytes) -> str:
+    """Return the kind of a media file by its first bytes; an empty text if it is none."""
+    for magic, kind in _MAGIC:
+        if data.startswith(magic):
+            return kind
+    if data[:4] == b"RIFF":
+        return {b"WEBP": "image", b"WAVE": "audio", b"AVI ": "video"}.get(data[8:12], "")
+    if data[:4] == b"FORM" and data[8:12] in (b"AIFF", b"AIFC"):
+        return "audio"
+    if data[4:8] == b"ftyp":
+        return {b"M4A ": "audio", b"avif": "image", b"heic": "image"}.get(data[8:12], "video")
+    return ""
 
 
 def is_text(data: bytes) -> bool:

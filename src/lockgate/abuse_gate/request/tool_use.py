@@ -156,15 +156,23 @@ def _is_plain_entry(name: str, value: object) -> bool:
         return value in _NO_CHOICE
     if name in ("model", "models"):
         return all(isinstance(one, str) and not _ACTING.search(one) for one in _as_list(value))
-    if name in _NAMES["chats"] or (name in ("input", "message") and isinstance(value, list | dict)):
-        return _is_plain_chat(_as_list(value))
     if name in _NAMES["systems"]:
         return isinstance(value, str) or (isinstance(value, dict) and _classify_message(value) == _SAYS)
-    if name in _WORDS and (isinstance(value, str) or (name != "text" and isinstance(value, list))):
-        return _are_plain_words(value, name)
+    spoken = _is_plain_talk(name, value)
+    if spoken is not None:
+        return spoken
     if isinstance(value, dict | list):
         return _is_plain_object(name, value)
     return name in _VALUES and name not in _NAMES["labels"] and _is_value(value)
+
+
+def _is_plain_talk(name: str, value: object) -> bool | None:
+    """Return whether messages or words have no tools; None if the name stands for neither here."""
+    if name in _NAMES["chats"] or (name in ("input", "message") and isinstance(value, list | dict)):
+        return _is_plain_chat(_as_list(value))
+    if name in _WORDS and (isinstance(value, str) or (name != "text" and isinstance(value, list))):
+        return _are_plain_words(value, name)
+    return None
 
 
 def _is_plain_object(name: str, value: dict[str, object] | list[object]) -> bool:
