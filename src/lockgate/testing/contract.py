@@ -1,4 +1,4 @@
-"""The contract every verifier adapter has to keep, as a suite that any adapter can be run against."""
+"""The contract of verifier adapters, as a suite to run against any adapter."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PAYLOADS: Final[tuple[Mapping[str, Any], ...]] = (
     },
 )
 
-# What comes out of somebody's request when nobody looked. None of it may be cleared.
+# What a request may turn into without checks. None of it may be cleared.
 NO_PAYLOADS: Final[tuple[object, ...]] = (
     {},
     {"prompt_text": None},
@@ -104,7 +104,7 @@ def check_adapter(
     5. A provider that answers is believed: without this an adapter that always shrugs would pass.
     6. A provider that misbehaves never yields `safe`, an exception or a late answer; a timeout yields `unclear`; and
        each is counted as an error.
-    7. On a running event loop `assess` does not wait for anybody.
+    7. On a running event loop `assess` does not wait.
     8. A cancelled `assess_async` is cancelled at once and leaves the adapter working.
     9. The key is in no `repr`.
     """
@@ -145,7 +145,7 @@ def _check_answers(remote: Callable[[str], VerifierAdapter], limit_s: float) -> 
     with LoopbackProvider() as provider, _open_adapter(lambda: remote(provider.url)) as adapter:
         verdict = _assess(adapter, CALM, limit_s)
         _require(verdict == "safe", f"the provider cleared an ordinary text, the adapter said {verdict}")
-        _require(bool(provider.requests), "the adapter said safe and asked nobody")
+        _require(bool(provider.requests), "the adapter said safe and did not ask the provider")
         provider.say, provider.flagged, provider.scores = "unsafe", True, {"illicit": 0.99}
         verdict = _assess(adapter, CALM, limit_s)
         _require(verdict == "unsafe", f"the provider said unsafe, the adapter {verdict}")
@@ -155,7 +155,7 @@ def _check_fault(
     remote: Callable[[str], VerifierAdapter], fault: str, limit_s: float, errors: Callable[[], float] | None
 ) -> None:
     # 6
-    # An adapter that waits for ever is waited for no longer than this.
+    # The longest wait for an adapter that hangs.
     patience_s = 2 * limit_s
     with (
         LoopbackProvider(fault=fault, patience_s=patience_s) as provider,
@@ -215,7 +215,7 @@ def _open_adapter(make: Callable[[], VerifierAdapter]) -> Iterator[VerifierAdapt
             close()
 
 
-# Everybody gets a payload of their own: an adapter that changes one must not spoil it for those who come after.
+# Each call gets its own copy: an adapter that changes a payload must not spoil it for the next call.
 def _assess(adapter: VerifierAdapter, payload: Any, limit_s: float, fault: str = "") -> str:
     payload = deepcopy(payload)
     before = repr(payload)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import gzip
 import json
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -29,7 +29,7 @@ DRIP_S: Final = 0.02
 
 
 class Exchange:
-    """One request on one connection, and every way of answering it that a fault may want."""
+    """One request on one connection, and all ways in which a fault may answer it."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -50,12 +50,12 @@ class Exchange:
         await self.writer.drain()
 
     async def wait(self) -> None:
-        """Until the client goes away."""
+        """Wait until the client closes the connection."""
         while await self.reader.read(1 << 16):
             pass
 
     async def drip(self, first: bytes, drop: bytes) -> None:
-        """`drop` one byte at a time until the client goes away."""
+        """Send `drop` one byte at a time until the client closes the connection."""
         await self.send(first)
         gone = asyncio.ensure_future(self.wait())
         try:
@@ -67,7 +67,7 @@ class Exchange:
             gone.cancel()
 
     async def flood(self, first: bytes, wave: bytes) -> None:
-        """`wave` again and again, as fast as it is taken, until the client goes away or the cap is reached."""
+        """Send `wave` again and again until the client closes the connection or the cap is reached."""
         await self.send(first)
         for _ in range(MAX_REPLY_BYTES // len(wave)):
             await self.send(wave)
@@ -76,8 +76,8 @@ class Exchange:
         await self.send(_response(body, status, **headers))
 
     def reset(self) -> None:
-        """Close so that the other side sees a reset, not an end."""
-        # Windows wants two shorts here, everybody else two ints.
+        """Close with a reset instead of an end."""
+        # Windows wants two shorts here, other systems two ints.
         linger = struct.pack("hh" if hasattr(socket, "SO_EXCLUSIVEADDRUSE") else "ii", 1, 0)
         self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         self.writer.transport.abort()
@@ -108,7 +108,7 @@ FAULT_TABLE: dict[str, ProviderFault] = {}
 
 
 def _named_fault(what: str, *, at_once: bool = False, url: str = "") -> Callable[[Act], Act]:
-    """Known from here on by the function's own name."""
+    """Register the fault under the function's own name."""
 
     def keep(act: Act) -> Act:
         FAULT_TABLE[act.__name__.replace("_", "-")] = ProviderFault(what, act, at_once, url)
@@ -125,7 +125,7 @@ def _add_response(name: str, what: str, data: bytes | Callable[[Exchange], bytes
 
 
 def _add_bent_reply(name: str, what: str, bend: Callable[[Exchange], object]) -> None:
-    """A good reply, 200, after `bend` changed it."""
+    """Register a good reply, status 200, that `bend` has changed."""
 
     async def act(exchange: Exchange) -> None:
         bend(exchange)
@@ -141,11 +141,11 @@ async def _never(_: Exchange) -> None:
 PLAIN_PORT: Final = "https://127.0.0.1:{plain}"
 
 FAULT_TABLE["dns-failure"] = ProviderFault("a host name that does not resolve", _never, url="https://loopback.invalid")
-FAULT_TABLE["refused"] = ProviderFault("a port nobody listens on", _never, url="http://127.0.0.1:{closed}")
+FAULT_TABLE["refused"] = ProviderFault("a port without a listener", _never, url="http://127.0.0.1:{closed}")
 FAULT_TABLE["never-accepted"] = ProviderFault("a listener whose queue is full", _never, url="http://127.0.0.1:{full}")
 
 
-@_named_fault("a certificate for the right name that nobody vouches for", url="https://127.0.0.1:{tls}")
+@_named_fault("a certificate for the right name that no authority signed", url="https://127.0.0.1:{tls}")
 async def tls_self_signed(exchange: Exchange) -> None:
     await exchange.reply(exchange.good)
 
@@ -160,7 +160,7 @@ async def tls_alert(exchange: Exchange) -> None:
     await exchange.send(bytes.fromhex("15030300020228"))
 
 
-@_named_fault("a handshake nobody answers", at_once=True, url=PLAIN_PORT)
+@_named_fault("a handshake without an answer", at_once=True, url=PLAIN_PORT)
 async def tls_hang(exchange: Exchange) -> None:
     await exchange.wait()
 
@@ -337,7 +337,7 @@ async def echo(exchange: Exchange) -> None:
     await exchange.reply(error_reply(exchange.dialect, 401), 401, **sent, www_authenticate=challenge)
 
 
-@_named_fault("a perfect answer, and behind it a second one for whoever asks next")
+@_named_fault("a perfect answer, and behind it a second one for the next question")
 async def second_reply(exchange: Exchange) -> None:
     await exchange.send(_response(exchange.good) * 2)
     await exchange.wait()
@@ -379,16 +379,14 @@ def _framing_faults() -> None:
         "a chunk size beyond every integer",
         lambda x: _head(transfer_encoding="chunked") + b"f" * 40 + b"\r\n" + good(x),
     )
-    _add_response(
-        "coding-unknown", "a transfer coding nobody knows", lambda x: _head(transfer_encoding="rot13") + good(x)
-    )
+    _add_response("coding-unknown", "an unknown transfer coding", lambda x: _head(transfer_encoding="rot13") + good(x))
     _add_response("empty", "an end where an answer should be", b"")
     _add_response("garbage", "bytes that are not HTTP", bytes(range(256)) * 4)
     _add_response("http-0.9", "a bare body, without status line or headers", good)
     _add_response(
         "http-9", "a version of HTTP that does not exist", lambda x: _response(x.good).replace(b"/1.1", b"/9.9")
     )
-    _add_response("http-2", "HTTP/2 frames nobody asked for", bytes.fromhex("000000040000000000") * 8)
+    _add_response("http-2", "HTTP/2 frames without an upgrade", bytes.fromhex("000000040000000000") * 8)
     _add_response("status-word", "a status that is no number", lambda x: _response(x.good, "fine"))
     _add_response("status-four-digits", "a status of four digits", lambda x: _response(x.good, 2000))
     _add_response("header-without-colon", "a header line without a colon", b"HTTP/1.1 200 OK\r\nnonsense\r\n\r\n")
@@ -415,7 +413,7 @@ def _encoded(body: bytes, coding: str) -> bytes:
     return _response(body, content_encoding=coding)
 
 
-@functools.cache
+@cache
 def _gzip_bomb() -> bytes:
     return gzip.compress(b" " * (8 << 20))
 
@@ -447,7 +445,7 @@ def _status_faults() -> None:
     _add_response("status-206", "a perfect answer said to be only a part", lambda x: _response(x.good, 206))
     _add_response("status-204", "204, and so no body", b"HTTP/1.1 204 No Content\r\n\r\n")
     _add_response("status-304", "304, as if something were cached", b"HTTP/1.1 304 Not Modified\r\n\r\n")
-    # The trap answers well, and `trapped` counts: whoever follows is caught twice, with a key in hand.
+    # The trap answers well and counts in `trapped`: a client that follows sends its key there.
     for code in (301, 302, 303, 307, 308):
         _add_response(
             f"redirect-{code}",
@@ -570,7 +568,7 @@ def _set_path(holder: Any, path: Sequence[str | int], value: object) -> None:
 
 
 def _field_faults() -> None:
-    """The wrong thing at each field an answer is read from, the answer itself left intact wherever it can be."""
+    """Register a wrong value for each field that an answer is read from; the rest of the answer stays intact."""
 
     def at(name: str, what: str, where: Callable[[Dialect], tuple[str | int, ...]], value: object) -> None:
         _add_bent_reply(
@@ -611,7 +609,7 @@ def _field_faults() -> None:
     at("words-object", "the asked-for object itself, not as text", words, lambda x: json.loads(said(x)))
     at("words-empty", "empty words", words, "")
     at("words-text", "`false` as text; to a model's words, a word", words, "false")
-    # A field said twice: readers disagree about which one counts, so neither does.
+    # A duplicate field: readers disagree about which one counts, so neither does.
     _add_response(
         "said-twice",
         "the list of answers twice in one object, the last one perfect",
@@ -625,7 +623,7 @@ def _field_faults() -> None:
 
 
 def _contradicting_answer(exchange: Exchange) -> object:
-    """A second answer beside the first, and against it."""
+    """Return a second answer that contradicts the first."""
     other = json.loads(json.dumps(exchange.good))
     _set_path(
         other,
@@ -635,94 +633,107 @@ def _contradicting_answer(exchange: Exchange) -> object:
     return other[exchange.dialect.answers][0]
 
 
+# What a model says instead of the asked-for object: a text, or a function of the question's nonce.
+_SAYINGS: Final[tuple[tuple[str, str, str | Callable[[str], str]], ...]] = (
+    ("prose", "prose for the asked-for object", "Sure! This text is safe."),
+    ("safe", "the bare word `safe`", "safe"),
+    ("not-sure", "`NOT SURE`", "NOT SURE"),
+    ("fenced", "the object in a Markdown fence", lambda n: f"```json\n{_safe(n)}\n```"),
+    ("behind", "the object behind a sentence", lambda n: f"Here you are: {_safe(n)}"),
+    ("trailing", "the object before a sentence", lambda n: f"{_safe(n)} I am sure."),
+    ("twice", "the object twice", lambda n: _safe(n) * 2),
+    ("two-minds", "an `unsafe` object and a `safe` one", lambda n: f"{verdict_object('unsafe', n)}\n{_safe(n)}"),
+    ("extra-key", "the object with a key more", lambda n: verdict_object("safe", n, reason="harmless")),
+    ("duplicate-key", "the verdict twice in one object", lambda n: '{"verdict": "unsafe", ' + _safe(n)[1:]),
+    ("wrong-nonce", "another question's nonce", lambda n: verdict_object("safe", n[::-1] + "0")),
+    ("no-nonce", "no nonce", '{"verdict": "safe"}'),
+    ("empty-nonce", "an empty nonce", verdict_object("safe", "")),
+    ("nonce-null", "null for the nonce", verdict_object("safe", None)),
+    ("nonce-list", "a list for the nonce", lambda n: verdict_object("safe", [n])),
+    ("capitals", "`SAFE` for the verdict", lambda n: verdict_object("SAFE", n)),
+    ("blank", "`safe` with a blank behind it", lambda n: verdict_object("safe ", n)),
+    ("zero-width", "`safe` with a zero-width space in it", lambda n: verdict_object("sa\u200bfe", n)),
+    ("look-alike", "`safe` with a Cyrillic letter", lambda n: verdict_object("s\u0430fe", n)),
+    ("verdict-true", "true for the verdict", lambda n: verdict_object(True, n)),
+    ("verdict-list", "a list for the verdict", lambda n: verdict_object(["safe"], n)),
+    ("verdict-unknown", "an unknown verdict", lambda n: verdict_object("allow", n)),
+    ("list", "the object in a list", lambda n: f"[{_safe(n)}]"),
+    ("nested", "the object in an object", lambda n: f'{{"answer": {_safe(n)}}}'),
+    ("text-in-text", "the object as a JSON string", lambda n: json.dumps(_safe(n))),
+    ("single-quotes", "the object with single quotes", lambda n: _safe(n).replace('"', "'")),
+    ("cut", "the object without its last brace", lambda n: _safe(n)[:-1]),
+    ("long", "the object behind 50,000 blanks", lambda n: " " * 50_000 + _safe(n)),
+    ("deep", "words of 5,000 open lists", "[" * 5_000),
+    ("surrogate", "half a surrogate pair", lambda n: _safe(n) + "\ud83d"),
+)
+
+
+def _safe(nonce: str) -> str:
+    return verdict_object("safe", nonce)
+
+
+def _say(exchange: Exchange, text: str | Callable[[str], str]) -> None:
+    if exchange.dialect is not MODERATIONS:
+        _set_path(exchange.good, exchange.dialect.words, text(exchange.nonce) if callable(text) else text)
+
+
+def _cut_short(exchange: Exchange) -> None:
+    if exchange.dialect.stop:
+        _set_path(exchange.good, exchange.dialect.stop, exchange.dialect.cut)
+
+
+def _stop_by_filter(exchange: Exchange) -> None:
+    if exchange.dialect.stop:
+        _set_path(exchange.good, exchange.dialect.stop, exchange.dialect.stopped)
+
+
+def _stop_oddly(exchange: Exchange, value: object) -> None:
+    if exchange.dialect.stop:
+        _set_path(exchange.good, exchange.dialect.stop, value)
+
+
+def _refuse(exchange: Exchange) -> None:
+    refusal = "I cannot help with that."
+    if exchange.dialect in (CHAT, AZURE):
+        exchange.good["choices"][0]["message"] |= {"content": None, "refusal": refusal}
+    elif exchange.dialect is MESSAGES:
+        details = {"type": "refusal", "category": "cyber", "explanation": None}
+        exchange.good |= {"content": [], "stop_reason": "refusal", "stop_details": details}
+
+
+def _refuse_and_answer(exchange: Exchange) -> None:
+    if exchange.dialect in (CHAT, AZURE):
+        exchange.good["choices"][0]["message"]["refusal"] = "I cannot help with that."
+    elif exchange.dialect is MESSAGES:
+        exchange.good["stop_reason"] = "refusal"
+
+
+def _call_tool(exchange: Exchange) -> None:
+    if exchange.dialect in (CHAT, AZURE):
+        function = {"name": "verdict", "arguments": exchange.good["choices"][0]["message"]["content"]}
+        called = [{"id": "call_loopback", "type": "function", "function": function}]
+        exchange.good["choices"][0]["message"] |= {"content": None, "tool_calls": called}
+        exchange.good["choices"][0]["finish_reason"] = "tool_calls"
+    elif exchange.dialect is MESSAGES:
+        asked = {"verdict": "safe", "nonce": exchange.nonce}
+        exchange.good["content"] = [{"type": "tool_use", "id": "toolu_loopback", "name": "verdict", "input": asked}]
+        exchange.good["stop_reason"] = "tool_use"
+
+
 def _words_faults() -> None:
-    def says(name: str, what: str, text: str | Callable[[str], str]) -> None:
-        def bend(exchange: Exchange) -> None:
-            if exchange.dialect is not MODERATIONS:
-                _set_path(exchange.good, exchange.dialect.words, text(exchange.nonce) if callable(text) else text)
-
-        _add_bent_reply(f"says-{name}", what, bend)
-
-    def exact(nonce: str) -> str:
-        return verdict_object("safe", nonce)
-
-    says("prose", "prose for the asked-for object", "Sure! This text is safe.")
-    says("safe", "the bare word `safe`", "safe")
-    says("not-sure", "`NOT SURE`", "NOT SURE")
-    says("fenced", "the object in a Markdown fence", lambda n: f"```json\n{exact(n)}\n```")
-    says("behind", "the object behind a sentence", lambda n: f"Here you are: {exact(n)}")
-    says("trailing", "the object before a sentence", lambda n: f"{exact(n)} I am sure.")
-    says("twice", "the object twice", lambda n: exact(n) * 2)
-    says("two-minds", "an `unsafe` object and a `safe` one", lambda n: f"{verdict_object('unsafe', n)}\n{exact(n)}")
-    says("extra-key", "the object with a key more", lambda n: verdict_object("safe", n, reason="harmless"))
-    says("duplicate-key", "the verdict twice in one object", lambda n: '{"verdict": "unsafe", ' + exact(n)[1:])
-    says("wrong-nonce", "somebody else's nonce", lambda n: verdict_object("safe", n[::-1] + "0"))
-    says("no-nonce", "no nonce", '{"verdict": "safe"}')
-    says("empty-nonce", "an empty nonce", verdict_object("safe", ""))
-    says("nonce-null", "null for the nonce", verdict_object("safe", None))
-    says("nonce-list", "a list for the nonce", lambda n: verdict_object("safe", [n]))
-    says("capitals", "`SAFE` for the verdict", lambda n: verdict_object("SAFE", n))
-    says("blank", "`safe` with a blank behind it", lambda n: verdict_object("safe ", n))
-    says("zero-width", "`safe` with a zero-width space in it", lambda n: verdict_object("sa\u200bfe", n))
-    says("look-alike", "`safe` with a Cyrillic letter", lambda n: verdict_object("s\u0430fe", n))
-    says("verdict-true", "true for the verdict", lambda n: verdict_object(True, n))
-    says("verdict-list", "a list for the verdict", lambda n: verdict_object(["safe"], n))
-    says("verdict-unknown", "a verdict nobody knows", lambda n: verdict_object("allow", n))
-    says("list", "the object in a list", lambda n: f"[{exact(n)}]")
-    says("nested", "the object in an object", lambda n: f'{{"answer": {exact(n)}}}')
-    says("text-in-text", "the object as a JSON string", lambda n: json.dumps(exact(n)))
-    says("single-quotes", "the object with single quotes", lambda n: exact(n).replace('"', "'"))
-    says("cut", "the object without its last brace", lambda n: exact(n)[:-1])
-    says("long", "the object behind 50,000 blanks", lambda n: " " * 50_000 + exact(n))
-    says("deep", "words of 5,000 open lists", "[" * 5_000)
-    says("surrogate", "half a surrogate pair", lambda n: exact(n) + "\ud83d")
-
-    def cut(exchange: Exchange) -> None:
-        if exchange.dialect.stop:
-            _set_path(exchange.good, exchange.dialect.stop, exchange.dialect.cut)
-
-    def stopped(exchange: Exchange) -> None:
-        if exchange.dialect.stop:
-            _set_path(exchange.good, exchange.dialect.stop, exchange.dialect.stopped)
-
-    def odd_stop(exchange: Exchange, value: object) -> None:
-        if exchange.dialect.stop:
-            _set_path(exchange.good, exchange.dialect.stop, value)
-
-    def refuse(exchange: Exchange) -> None:
-        refusal = "I cannot help with that."
-        if exchange.dialect in (CHAT, AZURE):
-            exchange.good["choices"][0]["message"] |= {"content": None, "refusal": refusal}
-        elif exchange.dialect is MESSAGES:
-            details = {"type": "refusal", "category": "cyber", "explanation": None}
-            exchange.good |= {"content": [], "stop_reason": "refusal", "stop_details": details}
-
-    def refuse_and_say(exchange: Exchange) -> None:
-        if exchange.dialect in (CHAT, AZURE):
-            exchange.good["choices"][0]["message"]["refusal"] = "I cannot help with that."
-        elif exchange.dialect is MESSAGES:
-            exchange.good["stop_reason"] = "refusal"
-
-    def call(exchange: Exchange) -> None:
-        if exchange.dialect in (CHAT, AZURE):
-            function = {"name": "verdict", "arguments": exchange.good["choices"][0]["message"]["content"]}
-            called = [{"id": "call_loopback", "type": "function", "function": function}]
-            exchange.good["choices"][0]["message"] |= {"content": None, "tool_calls": called}
-            exchange.good["choices"][0]["finish_reason"] = "tool_calls"
-        elif exchange.dialect is MESSAGES:
-            asked = {"verdict": "safe", "nonce": exchange.nonce}
-            exchange.good["content"] = [{"type": "tool_use", "id": "toolu_loopback", "name": "verdict", "input": asked}]
-            exchange.good["stop_reason"] = "tool_use"
-
-    _add_bent_reply("says-refusal", "a refusal as this wire format has it", refuse)
-    _add_bent_reply("says-refusal-too", "the asked-for object, marked as a refusal", refuse_and_say)
-    _add_bent_reply("says-cut-short", "the asked-for object, marked as cut short", cut)
-    _add_bent_reply("says-filtered", "the asked-for object, marked as stopped by the provider's filter", stopped)
+    for name, what, text in _SAYINGS:
+        _add_bent_reply(f"says-{name}", what, partial(_say, text=text))
+    _add_bent_reply("says-refusal", "a refusal as this wire format has it", _refuse)
+    _add_bent_reply("says-refusal-too", "the asked-for object, marked as a refusal", _refuse_and_answer)
+    _add_bent_reply("says-cut-short", "the asked-for object, marked as cut short", _cut_short)
     _add_bent_reply(
-        "says-odd-stop", "the asked-for object, ended for a reason nobody knows", lambda x: odd_stop(x, "tired")
+        "says-filtered", "the asked-for object, marked as stopped by the provider's filter", _stop_by_filter
     )
-    _add_bent_reply("says-number-stop", "the asked-for object, ended for the reason 7", lambda x: odd_stop(x, 7))
-    _add_bent_reply("says-tool-call", "a tool call nobody offered", call)
+    _add_bent_reply(
+        "says-odd-stop", "the asked-for object, ended for an unknown reason", lambda x: _stop_oddly(x, "tired")
+    )
+    _add_bent_reply("says-number-stop", "the asked-for object, ended for the reason 7", lambda x: _stop_oddly(x, 7))
+    _add_bent_reply("says-tool-call", "a tool call without an offered tool", _call_tool)
 
 
 def _rating_faults() -> None:

@@ -26,8 +26,8 @@ MAX_RECORDED: Final = 20_000
 Say = Callable[[Json], str]
 
 
-# A certificate for `localhost` and 127.0.0.1, valid until 2126, that nobody vouches for, and its key. The key is public
-# on purpose: whoever accepts this certificate has switched verification off.
+# A self-signed certificate for `localhost` and 127.0.0.1, valid until 2126, and its key. The key is public on purpose:
+# a client that accepts this certificate has switched verification off.
 _CERTIFICATE: Final = (
     "MIIBmDCCAT6gAwIBAgIUOxj7uLHwLZ/Ev8pJjAw/7D57ZmMwCgYIKoZIzj0EAwIwFDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTExNTA1NDg0"
     "MVoYDzIxMjYxMDIyMDU0ODQxWjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAASkgR/EembxqIz6Gmlvtm7X"
@@ -53,7 +53,7 @@ class Recorded(NamedTuple):
     def json(self) -> Any:
         return json.loads(self.body)
 
-    # The headers hold a key and the body somebody's text; a failing assertion prints this.
+    # The headers hold a key and the body a user's text; a failing assertion prints this.
     def __repr__(self) -> str:
         return f"Recorded({self.method} {self.path}, {len(self.body)} bytes)"
 
@@ -71,7 +71,7 @@ class LoopbackProvider:
     faults are in the place itself (a closed port, a TLS port): read `url` again after setting one.
 
     All of these may be changed while it runs. `requests` holds what arrived, complete; `trapped` counts the requests
-    that came because somebody followed a redirect.
+    that came because a client followed a redirect.
 
     It lives in one daemon thread and ends with its `with` block, or with `close()`, at the latest after `lifetime_s`. A
     connection ends when the client goes away, at the latest after `patience_s`.
@@ -150,7 +150,7 @@ class LoopbackProvider:
         if self._thread is None:
             return
         if self._loop is not None and self._stop is not None and self._thread.is_alive():
-            with contextlib.suppress(RuntimeError):  # its lifetime ended between the question and the call
+            with contextlib.suppress(RuntimeError):  # its lifetime has just ended
                 self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
         self._ports = {}
@@ -176,7 +176,7 @@ class LoopbackProvider:
 
     async def _serve(self, ready: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
-        # What goes wrong in a connection here is what the client was meant to meet; it is nobody's log line.
+        # Errors in a connection are the fault under test, and not logged.
         self._loop.set_exception_handler(lambda *_: None)
         self._stop = asyncio.Event()
         plain = await asyncio.start_server(self._serve_connection, "127.0.0.1", 0, backlog=1024)
@@ -196,8 +196,8 @@ class LoopbackProvider:
             await self._end_all()
 
     async def _end_all(self) -> None:
-        # A connection that was just accepted belongs to nobody until its task has run once: cancelled before that, its
-        # socket would be left to the garbage collector.
+        # The task of a new connection must run once: cancelled before that, it would leave its socket to the garbage
+        # collector.
         for _ in range(3):
             await asyncio.sleep(0)
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
@@ -279,7 +279,7 @@ class LoopbackProvider:
             said = self.say(asked) if callable(self.say) else self.say or "safe"
             if said in {"safe", "unsafe", "unclear"}:
                 said = verdict_object(said, exchange.nonce)
-        except Exception as error:  # noqa: BLE001 close() raises it, in the thread of whoever wrote it
+        except Exception as error:  # noqa: BLE001 close() raises it in the caller's thread
             self._broken = self._broken or error
             await exchange.reply(error_reply(dialect, 500), 500)
             return False

@@ -59,7 +59,7 @@ class ScriptedVerifier:
         tenant: str = "",
         timeout_s: float | None = None,  # noqa: ARG002
     ) -> Outcome:
-        # Here and not above: whoever scripts an adapter should not have to load the client.
+        # Imported here: a script for an adapter does not need the client.
         from lockgate.verifiers.client import Outcome
 
         with self._lock:
