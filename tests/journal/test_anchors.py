@@ -191,7 +191,7 @@ def test_a_repository_can_neither_run_anything_nor_change_what_is_kept(tree: Pat
 
 
 @git_only
-def test_whoever_commits_at_the_same_moment_is_not_undone(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_at_the_same_moment_is_not_undone(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     send(GitAnchor(tree, "git"), 1)
     real = GitAnchor._run_git
 
@@ -350,7 +350,7 @@ def test_a_silent_server_ends_in_time() -> None:
 
 
 def test_tls_is_checked() -> None:
-    """The certificate of the test server is nobody's: refused, unless it is trusted on purpose."""
+    """No authority signed the test server's certificate: it is refused unless it is trusted on purpose."""
     theirs = loopback._tls_context()
     with answering(OK, tls=theirs) as (address, heard), pytest.raises(OSError, match="certificate"):
         send(Webhook(address), 1)

@@ -187,7 +187,7 @@ def test_threads_that_wait_share_one_commit(log: Journal, store: Watched) -> Non
     assert whole(store, found) == 34
 
 
-def test_the_cheaper_way_is_taken_only_when_nobody_needs_the_other(log: Journal, store: Watched) -> None:
+def test_the_cheaper_way_is_taken_only_when_no_caller_needs_the_other(log: Journal, store: Watched) -> None:
     log.append([record()], durable=True)
     store.commits.clear()
     log.append([record()], durable=False)
@@ -215,11 +215,11 @@ def test_a_store_that_fails_acknowledges_nothing_and_may_recover(log: Journal, s
     (receipt,) = log.append([record()], durable=True)
     assert receipt.index == (6 if kept else 2)
     log.checkpoint()
-    # What was stored and not acknowledged is in the log, as what it is: a record nobody relied on.
+    # A record that was stored and not acknowledged is in the log; no caller relied on it.
     assert whole(store, acknowledged(receipt)) == receipt.index + 1
 
 
-def test_a_writer_that_is_interrupted_holds_nobody_up(
+def test_a_writer_that_is_interrupted_holds_up_no_other_thread(
     log: Journal, store: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.append([record()], durable=True)
@@ -270,7 +270,7 @@ def test_a_place_is_given_at_once_and_nothing_is_written_for_it(log: Journal, st
 
 
 @pytest.mark.usefixtures("_quiet")
-def test_what_nobody_waits_for_is_stored_with_the_next_or_at_the_end(log: Journal, store: Watched) -> None:
+def test_records_that_no_caller_waits_for_are_stored_with_the_next_or_at_the_end(log: Journal, store: Watched) -> None:
     bodies = [record() for _ in range(3)]
     log.enqueue(bodies[:1], durable=False)
     (receipt,) = log.append(bodies[1:2], durable=False)
@@ -427,7 +427,7 @@ def test_a_signer_that_fails_signs_nothing_and_stops_nothing_at_first(
         assert "canary" not in str(failed.value) + log.problem
         log.append([record()], durable=True)
         assert newest(store).size == 2
-        # Without heads nobody could tell what happens to the log: not for long.
+        # Without heads a change to the log cannot be detected, so that appends soon fail.
         now[0] += journal.MAX_UNSIGNED_S + 1
         with pytest.raises(JournalUnavailable, match="could not be signed"):
             log.append([record()], durable=True)
@@ -547,7 +547,7 @@ def test_a_log_that_went_back_is_refused_for_good(log: Journal, store: Watched) 
     new, store._log = store._log, old
     with pytest.raises(JournalDamaged, match="the log went back: it had 3 records, now it has 2"):
         log.append([record()], durable=True)
-    # As far as this process knows, whoever did that may still be at it.
+    # As far as this process knows, the attacker may still be at work.
     store._log = new
     with pytest.raises(JournalDamaged):
         log.append([record()], durable=True)
@@ -596,7 +596,7 @@ def test_a_bit_that_flipped_in_the_store_is_not_signed(log: Journal, store: Watc
 
 
 @pytest.mark.usefixtures("_quiet")
-def test_a_head_by_nobody_is_not_believed(store: Watched, log: Journal) -> None:
+def test_a_head_by_an_unknown_key_is_not_believed(store: Watched, log: Journal) -> None:
     log.append([record()], durable=True)
     evil = keys.signer_from_seed(NAME, b"\3" * 32)
     kept = store._log.kept
@@ -675,11 +675,11 @@ def test_a_process_without_the_new_key_appends_no_more_until_it_has_it(store: Wa
     assert whole(store) == 5
 
 
-# What somebody without the key puts behind the newest head
+# Records that an attacker without the key appends behind the newest head
 
 
 def forge(store: MemoryLog | SqliteLog, fields: dict[str, object], **changes: object) -> None:
-    """As somebody would who can write the store, and knows how we do it."""
+    """Append as an attacker would who can write the store and knows its format."""
     body = encode_record(fields)
     with store.writing(durable=True) as log:
         shard = log.current()
@@ -737,7 +737,7 @@ def test_what_was_put_behind_the_newest_head_without_the_key_is_never_signed(
 
 @pytest.mark.usefixtures("_quiet")
 def test_a_forged_tail_is_not_built_on(log: Journal, store: Watched) -> None:
-    """Whoever appends seals what was there before as well."""
+    """An append also seals what was there before."""
     log.append([record()], durable=True)
     forge(store, approval_record(**begun(), session="s", id="a1", state="granted", digest="0" * 64, who="the boss"))
     with pytest.raises(JournalDamaged, match="written without its key"):
@@ -763,7 +763,7 @@ def test_a_rotation_that_the_key_has_not_signed_is_not_followed(log: Journal, st
 
 
 @pytest.mark.usefixtures("_quiet")
-def test_a_log_whose_newest_shard_is_gone_is_not_gone_on_with(store: Watched) -> None:
+def test_a_log_without_its_newest_shard_is_not_continued(store: Watched) -> None:
     with Journal(store, signer(), verify=keys.verify) as log:
         log.append([record()], durable=True)
         log.rotate(signer(NEXT))
@@ -774,7 +774,7 @@ def test_a_log_whose_newest_shard_is_gone_is_not_gone_on_with(store: Watched) ->
 
 
 @pytest.mark.usefixtures("_quiet")
-def test_nothing_is_swept_that_somebody_without_the_key_has_marked(log: Journal, store: Watched) -> None:
+def test_nothing_is_swept_that_was_marked_without_the_key(log: Journal, store: Watched) -> None:
     """Just after everything was found in order."""
     log.append([record()] * 9, durable=True)
     log.checkpoint()
@@ -796,7 +796,7 @@ def test_a_head_kept_under_another_size_is_told_as_that(log: Journal, store: Wat
 
 
 @pytest.mark.usefixtures("_quiet")
-def test_whoever_closes_signs_for_those_who_ended_without(store: Watched, log: Journal) -> None:
+def test_closing_signs_for_processes_that_ended_without(store: Watched, log: Journal) -> None:
     """A worker process of multiprocessing ends at once, and leaves its records to its parent."""
     log.append([record()], durable=True)
     log.checkpoint()
@@ -849,7 +849,7 @@ def test_retention_deletes_bodies_and_leaves_every_proof(store: Watched) -> None
         assert log.prune(retention_days=30) == {}
         log.checkpoint()
         with store.reading() as view:
-            # The first record of a shard says whose it is, and stays.
+            # The first record of a shard names its key, and stays.
             assert [at for at, _ in view.bodies(1, 0, 99)] == [0, 6, 7]
         for receipt in receipts:
             proof = log.prove(receipt.index)
@@ -914,7 +914,7 @@ def test_a_clock_that_is_wrong_deletes_nothing(store: Watched, caplog: pytest.Lo
 
 
 @pytest.mark.usefixtures("_quiet")
-def test_a_log_that_lay_still_for_long_is_pruned_a_day_later_or_when_somebody_says_so(store: Watched) -> None:
+def test_a_log_that_lay_still_for_long_is_pruned_a_day_later_or_on_command(store: Watched) -> None:
     now = [1_000_000_000.0]
     with Journal(store, signer(), verify=keys.verify, clock=lambda: now[0], retention_days=30) as log:
         problems = []
@@ -1194,7 +1194,7 @@ def test_when_a_head_was_made_makes_no_record_old(store: Watched) -> None:
 @pytest.mark.usefixtures("_quiet")
 @pytest.mark.parametrize("leaf", [False, True])
 def test_a_record_that_was_made_to_look_old_is_not_deleted(store: Watched, *, leaf: bool) -> None:
-    """Its leaf could be put back afterwards, and nobody would know."""
+    """Its leaf could be put back afterwards without a trace."""
     log = young(store)
     log.append([record(at_s=1_000_000_000.0)], durable=True)
     log.checkpoint()

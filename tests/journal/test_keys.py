@@ -232,7 +232,7 @@ def test_a_signature_has_one_spelling() -> None:
 
 
 def test_a_key_that_fits_every_message_fits_none() -> None:
-    """Points of small order: with such a key, a signature that nobody made holds for one message in eight or more."""
+    """Points of small order: with such a key, a made-up signature verifies for one message in eight or more."""
     small = [
         "0000000000000000000000000000000000000000000000000000000000000000",
         "0100000000000000000000000000000000000000000000000000000000000000",

@@ -151,12 +151,12 @@ def test_a_held_head_beyond_the_newest_is_not(log: Snapshot) -> None:
         frontier = Frontier.from_bytes(shard.edge)
         frontier.append(b"c" * 32)
         assert change.append(shard, [LogRow(b"c" * 32, b"x")], frontier.to_bytes(), [], b"")
-    # The records are there; that their head is not can only be somebody's doing.
+    # The records are there and their head is gone: only an attacker can have done that.
     with store.reading() as log, pytest.raises(JournalDamaged, match="one of 3 records is held, the log's is of 2"):
         check_held_head(log, head(3, frontier.root()), keys.verify)
 
 
-def test_a_held_head_by_nobody_says_nothing(log: Snapshot, roots: dict[int, bytes]) -> None:
+def test_a_held_head_by_an_unknown_key_says_nothing(log: Snapshot, roots: dict[int, bytes]) -> None:
     evil = keys.signer_from_seed(NAME, b"\3" * 32)
     note = sign_note(Checkpoint(NAME, 256, roots[256]).text, evil.key, evil.sign).to_bytes()
     with pytest.raises(JournalUnavailable, match="not the log's own"):

@@ -440,7 +440,7 @@ def test_how_long_a_place_is_left_alone() -> None:
         made._send_waiting()
         delays.append(made._delay_until_next_s(now[0]))
     assert delays == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, MAX_RETRY_S, MAX_RETRY_S, MAX_RETRY_S]
-    made._thread = threading.current_thread()  # nobody else takes turns here
+    made._thread = threading.current_thread()  # no other thread takes turns here
     made.hurry(5.0)
     assert made._delay_until_next_s(now[0]) == WAITED_RETRY_S
     now[0] += 6
@@ -470,7 +470,7 @@ def test_a_problem_is_said_once_and_its_end_too(caplog: pytest.LogCaptureFixture
     ]
 
 
-def test_a_slow_place_holds_up_nobody(journal: Journal) -> None:
+def test_a_slow_target_holds_up_no_other(journal: Journal) -> None:
     """The place does not answer at all; recording, signing and the other place go on."""
     slow, quick = Scripted(), Scripted()
     slow.open.clear()
@@ -590,7 +590,7 @@ def test_one_witness_of_two_is_enough(strictly: Strictly) -> None:
     assert strict.enqueue([b"record"], durable=True)()[0].index == 1
 
 
-def test_a_witness_that_hangs_holds_nobody_longer_than_said(strictly: Strictly) -> None:
+def test_a_witness_that_hangs_holds_a_ruling_no_longer_than_configured(strictly: Strictly) -> None:
     sink = Scripted()
     sink.open.clear()
     strict, _ = strictly(sink, strict_s=0.3)
@@ -608,7 +608,7 @@ def test_a_head_of_another_log_covers_nothing(strictly: Strictly) -> None:
         strict.enqueue([b"record"], durable=True)()
 
 
-def test_a_journal_that_fails_says_so_before_anybody_waits(journal: Journal, strictly: Strictly) -> None:
+def test_a_journal_that_fails_says_so_before_a_caller_waits(journal: Journal, strictly: Strictly) -> None:
     strict, made = strictly(Scripted())
     journal.close()
     with pytest.raises(JournalUnavailable, match="closed"):

@@ -376,7 +376,7 @@ def test_what_is_held_already_stays_held_and_says_so(failure: str, opened: Make)
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_step_whose_end_cannot_be_recorded_is_not_finished(failure: str, opened: Make) -> None:
+def test_a_step_is_not_finished_if_its_end_cannot_be_recorded(failure: str, opened: Make) -> None:
     journal = Scripted(failure)
     session = opened(journal)
     for step in (session.step("look", supervision="unsupervised"), session.step("sum up")):
@@ -434,7 +434,7 @@ def test_while_the_journal_hangs_no_ruling_leaves_and_the_loop_goes_on(opened: M
         for _ in range(50):
             await asyncio.sleep(0.001)
             assert not waiting.done()
-            # Nobody holds what the loop needs.
+            # No thread holds what the loop needs.
             session.add("more", source="user")
         journal.go_on.set()
         return await waiting
@@ -484,7 +484,7 @@ def test_after_a_failure_the_next_record_owns_up(opened: Make) -> None:
         assert acts == [True, False, True, False, False, True, True], failure
         kept = [parse_record(each) for each in journal.kept]
         if failure.startswith(("stores", "gives")) and failure != "gives no function":
-            # Stored all the same: owned up to none the less, for nobody could know.
+            # The record was stored; the gap is recorded all the same, because the recorder cannot know.
             assert {each["seq"] for each in kept} == set(range(1, len(kept) + 1))
         gaps = [(each["first"], each["last"]) for each in kept if each["kind"] == "gap"]
         assert gaps[0] == (2, 2), failure
@@ -494,7 +494,7 @@ def test_after_a_failure_the_next_record_owns_up(opened: Make) -> None:
 
 
 def test_a_number_lost_below_a_stored_one_is_owned_up_to_at_once(opened: Make) -> None:
-    """The session may never be asked again: without this its run would end with a hole that nobody explains."""
+    """The session may get no more calls: without this its run would end with an unexplained hole."""
     for slow, quick in (("hangs and fails", "fine"), ("hangs", "fails")):
         journal = Scripted(slow, quick)
         session = opened(journal)

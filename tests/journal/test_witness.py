@@ -176,7 +176,7 @@ def test_no_changed_byte_gets_a_cosignature(witness: Witness) -> None:
     witness.add_checkpoint(body)
 
 
-def test_whoever_is_behind_is_told_the_size(server: WitnessServer) -> None:
+def test_a_log_that_is_behind_is_told_the_size(server: WitnessServer) -> None:
     post(server, LOG.asks(0, 20))
     for body in (LOG.asks(0, 21), LOG.asks(19, 21), LOG.asks(21, 21), LOG.asks(0, 19)):
         assert post(server, body) == (409, "text/x.tlog.size", b"20\n")
@@ -313,7 +313,7 @@ def test_a_connection_serves_several_requests(server: WitnessServer) -> None:
             reply.read()
 
 
-def test_a_slow_body_ends_with_its_time_and_holds_nobody_up(witness: Witness) -> None:
+def test_a_slow_body_ends_with_its_time_and_holds_up_no_other(witness: Witness) -> None:
     with WitnessServer(witness, request_s=1.0, connections=2) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()

@@ -218,7 +218,7 @@ def main() -> int:
     if arguments.kind == "once":
         return 10 + once(arguments.place)
     hasten()
-    # Loaded once here and not by each fork, whose short life would be spent on it.
+    # Loaded once here: each fork would spend its short life on it.
     made = signer()
     assert keys.verify(made.key.public, b"", made.sign(b""))
     opened(arguments.kind, arguments.place)

@@ -94,7 +94,7 @@ def head(leaves: Sequence[bytes], by: keys.Ed25519Signer, *, origin: str | None 
 
 @dataclass(frozen=True)
 class Log:
-    """A journal as it lies in a store: what an attacker who can write there may change."""
+    """A journal as it lies in a store, where an attacker who can write it may change it."""
 
     rows: tuple[ExportRow, ...]
     heads: tuple[bytes, ...]

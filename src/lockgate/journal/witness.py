@@ -22,7 +22,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import BoundedSemaphore, Lock, Thread
@@ -104,13 +104,12 @@ class Witness:
             raise _folder_unusable(folder, (error.strerror or "").lower()) from error
         # Two processes could each cosign another history. The system releases the lock when this process ends.
         self._lock = _lock_file(folder / "witness.lock")
-        try:
+        with ExitStack() as failed:
+            failed.callback(self.close)
             self._signer = _load_or_create_key(folder / "witness.key", name)
             for origin in self._logs:
                 self._load_newest(origin)
-        except BaseException:
-            self.close()
-            raise
+            failed.pop_all()
 
     @property
     def key(self) -> PublicKey:

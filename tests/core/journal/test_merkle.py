@@ -214,7 +214,7 @@ def test_a_tree_cannot_begin_with_a_larger_one(old: int, size: int) -> None:
 
 
 def test_only_complete_subtrees_are_asked_for() -> None:
-    """They never change as the tree grows, so whoever keeps them need not forget any."""
+    """They never change as the tree grows, so a store may keep them all."""
     asked: set[tuple[int, int]] = set()
 
     def hash_of(level: int, index: int) -> bytes:

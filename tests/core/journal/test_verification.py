@@ -65,7 +65,7 @@ def test_there_are_at_least_eighteen_kinds() -> None:
     assert len({kind.name for kind in KINDS}) == len(KINDS) >= 18
 
 
-def test_a_log_nobody_touched_is_sound() -> None:
+def test_an_untouched_log_is_sound() -> None:
     for held in ([], [HELD_OLDER], [HELD_NEWEST], [HELD_NEWEST, HELD_OLDER]):
         report = GENUINE.audited(held=held)
         assert (report.sound, report.faults, report.remarks) == (True, [], [])
@@ -138,7 +138,7 @@ def said_of(name: str) -> str:
         ("flip a verdict that no earlier head covers", "something in records 30–39 was changed, put in or taken out"),
         ("write a key twice, for readers who take the first", "record 14 is none: the key `action` stands twice"),
         ("add a field", "has a field too many, `note`"),
-        ("append a record nobody signed", "record 40 not covered by the signed head of 40: put in behind it"),
+        ("append an unsigned record", "record 40 not covered by the signed head of 40: put in behind it"),
         ("replace the log by one signed with a new key", "not signed by the key"),
         (
             "roll back to an older signed head",
@@ -262,7 +262,7 @@ def test_a_cosigned_head_of_another_history_is_found() -> None:
     for kind in KINDS:
         if not kind.alone:
             assert not witnessed(seen(HELD_NEWEST), log=kind.made()).sound, kind.name
-    # A cosignature makes no head of ours of somebody else's.
+    # A cosignature does not turn another log's head into ours.
     other = signer(NEXT, 2)
     assert not witnessed(seen(head([], other))).sound
 
@@ -404,7 +404,7 @@ def test_a_gap_record_excuses_nothing_but_what_it_names() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.sets(st.integers(1, 12), min_size=1), st.lists(st.tuples(st.integers(1, 12), st.integers(1, 12)), max_size=3))
-def test_holes_are_what_nobody_recorded_and_nobody_owned_up_to(seen: set[int], gaps: list[tuple[int, int]]) -> None:
+def test_holes_are_numbers_without_a_record_or_a_gap(seen: set[int], gaps: list[tuple[int, int]]) -> None:
     excused = {number for first, last in gaps for number in range(first, last + 1)}
     owned = [gap(first, last, 20 + at) for at, (first, last) in enumerate(gaps)]
     # The gap records come last and count on from the end, with 13 to 19 owned up to as well.
@@ -424,7 +424,7 @@ def test_a_fault_says_which_records_it_is_about() -> None:
     assert (FaultKind.MISSING, 35, 39) in spans["truncate: drop the last 5 records"]
     assert (FaultKind.ROLLED_BACK, 35, 39) in spans["truncate: drop the last 5 records"]
     assert (FaultKind.MISSING, 14, 14) in spans["delete one record"]
-    assert (FaultKind.UNSIGNED, 40, 40) in spans["append a record nobody signed"]
+    assert (FaultKind.UNSIGNED, 40, 40) in spans["append an unsigned record"]
     assert (FaultKind.REWRITTEN, 30, 39) in spans["flip a verdict that no earlier head covers"]
     assert (FaultKind.DELETED, 14, 14) in spans["delete one record's bytes, as retention would"]
 
@@ -547,7 +547,7 @@ def test_nothing_stands_behind_a_rotation() -> None:
 
 
 def test_a_rotation_to_no_key_is_told() -> None:
-    last = record.rotation_record(run=run(3), seq=1, ts_ms=BASE_MS + 2_000, salt=salt(2), next_vkey="nobody")
+    last = record.rotation_record(run=run(3), seq=1, ts_ms=BASE_MS + 2_000, salt=salt(2), next_vkey="no key")
     assert whats(alone([record.encode_record(last)])) == {FaultKind.SHARD}
 
 

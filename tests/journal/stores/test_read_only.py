@@ -1,4 +1,4 @@
-"""A log's file, only looked at: whoever it belongs to, whatever is in it, and nothing of ours is left behind."""
+"""A log's file opened for reading: of any owner, with any content, and without a trace left behind."""
 
 from __future__ import annotations
 
@@ -113,11 +113,11 @@ def test_a_log_that_others_open_write_and_close_is_still_the_one_that_was_looked
     assert counted(path) == 1801
     with Journal(SqliteLog(path), signer(), verify=keys.verify) as journal:
         journal.append([record()], durable=True)
-    assert sorted(path.parent.iterdir()) == [path], "whoever is last tidies up"
+    assert sorted(path.parent.iterdir()) == [path], "the last to close it removes the other files"
 
 
 class Refusing(LogFile):
-    """In a folder where nothing can be made, whoever runs this."""
+    """A log in a folder where no file can be created, even by root."""
 
     def _connect(self, how: str) -> sqlite3.Connection:
         if "immutable" not in how:
@@ -176,7 +176,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("others", ["a link", "another's folder"])
-def test_whose_file_it_is_does_not_matter(path: Path, tmp_path: Path, others: str) -> None:
+def test_the_owner_of_the_file_does_not_matter(path: Path, tmp_path: Path, others: str) -> None:
     """The journal refuses both, for what it writes there could be changed; for a look they are as good as any."""
     written(path).close()
     if others == "a link":

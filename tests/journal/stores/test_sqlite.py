@@ -1,4 +1,4 @@
-"""The log's file: whose it may be, and what becomes of one that is moved, replaced, rolled back or written into."""
+"""The log's file: its owner and mode, and a file that is moved, replaced, rolled back or changed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def put(path: Path, count: int = 3) -> bytes:
 
 
 def change(path: Path, *statements: str) -> None:
-    """As somebody with an editor for databases would, the triggers out of their way."""
+    """Change the file as an attacker with a database editor would, without the triggers."""
     db = sqlite3.connect(path, isolation_level=None)
     triggers = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
     for name, _ in triggers:
@@ -260,7 +260,7 @@ def test_a_log_rolled_back_while_it_is_open_is_refused(log: Journal, path: Path,
             appended_and_signed(log)
 
 
-def test_a_log_rolled_back_while_nobody_looks_is_found_by_a_held_head(path: Path, tmp_path: Path) -> None:
+def test_a_log_rolled_back_while_it_is_closed_is_found_by_a_held_head(path: Path, tmp_path: Path) -> None:
     put(path)
     old = copied(path, tmp_path / "old")
     held = put(path, 5)
@@ -288,7 +288,7 @@ def test_a_held_head_that_is_in_the_log_is_fine(path: Path) -> None:
         assert whole(log.store) == 7
 
 
-# Written into, by somebody who is not the journal
+# Changed by another program than the journal
 
 EVIL = keys.signer_from_seed("example.com/log", b"\7" * 32)
 FORGED = sign_note(Checkpoint("example.com/log", 4, b"\0" * 32).text, EVIL.key, EVIL.sign).to_bytes().hex()
@@ -469,7 +469,7 @@ def test_what_a_trigger_swallows_is_not_acknowledged(log: Journal, path: Path, t
 def test_a_child_of_a_process_that_could_not_let_go_is_refused(
     log: Journal, path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """Forked by whoever is in a transaction: what SQLite knows of the file goes along, and its locks do not."""
+    """The process forks inside a transaction: the child inherits SQLite's memory of the file, but not its locks."""
     log.append([record()], durable=True)
     store = log.store
     assert isinstance(store, SqliteLog)
@@ -500,7 +500,7 @@ def test_a_child_of_a_process_that_could_not_let_go_is_refused(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_fork_does_not_wait_where_nobody_is_in_a_transaction(log: Journal) -> None:
+def test_a_fork_does_not_wait_if_no_thread_is_in_a_transaction(log: Journal) -> None:
     log.append([record()], durable=True)
     began = monotonic()
     child = os.fork()

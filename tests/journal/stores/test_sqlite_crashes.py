@@ -326,7 +326,7 @@ def test_processes_that_begin_together_make_one_log(tmp_path: Path) -> None:
     assert whole(store, found) == 61
     with store.reading() as log:
         head = log.newest(1)
-    # Whoever was last to leave has signed for everybody.
+    # The last process to close the log has signed for all.
     assert head is not None
     assert head.size == 61
     assert [file.name for file in place.parent.iterdir()] == ["log.db"]

@@ -154,7 +154,7 @@ def test_a_closed_shard_takes_no_more_records(store: Store) -> None:
 
 
 def test_nothing_is_appended_to_a_tree_that_is_not_there(store: Store) -> None:
-    """Somebody else has appended, or put another log of the same size there."""
+    """Another process has appended, or put another log of the same size there."""
     first = begun(store, b"a")
     with store.writing(durable=True) as log:
         newer = add(log, b"b")
@@ -379,7 +379,7 @@ def test_rotation_and_retention_while_others_write(again: Again) -> None:
     assert verify_inclusion(kept.index, head.size, kept.leaf_hash, proof.hashes, head.root)
     for journal in (first, second):
         journal.close()
-    # Whoever held an early head finds it in the log.
+    # A head that was kept early on is found in the log.
     with Journal(again(), signer("example.com/log/2"), verify=keys.verify, held=[early, last]) as later:
         later.append([record()], durable=True)
     assert stored(again())

@@ -10,7 +10,7 @@ waits for the lock that the lost one held, and then looks for its last leaf.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -220,29 +220,25 @@ class PostgresLog:
     def reading(self) -> Iterator[PostgresLogReader]:
         with self._translate_errors():
             db = self._begin_snapshot()
-            try:
+            with ExitStack() as unneeded:
+                unneeded.callback(close_quietly, db)
                 if not self._has_tables(db):
                     raise self._refusal("holds no log")
                 yield PostgresLogReader(db)
                 db.execute("ROLLBACK")
-            except BaseException:
-                close_quietly(db)
-                raise
-            if len(self._idle) < _MAX_IDLE_READERS:
-                self._idle.append(db)
-            else:
-                close_quietly(db)
+                if len(self._idle) < _MAX_IDLE_READERS:
+                    unneeded.pop_all()
+                    self._idle.append(db)
 
     @contextmanager
     def writing(self, *, durable: bool) -> Iterator[PostgresLogWriter]:  # noqa: ARG002  # everything is
         with self._lock, self._translate_errors():
             db = self._begin_locked()
             change = PostgresLogWriter(db)
-            try:
+            with ExitStack() as failed:
+                failed.callback(self._roll_back, db)
                 yield change
-            except BaseException:
-                self._roll_back(db)
-                raise
+                failed.pop_all()
             self._commit(db, change)
 
     def tidy(self) -> None:
@@ -281,9 +277,8 @@ class PostgresLog:
         if db is not None:
             try:
                 self._begin(db)
-            except BaseException as error:
-                if not isinstance(error, OperationalError) or not db.broken:
-                    self._roll_back(db)
+            except OperationalError:
+                if not db.broken:
                     raise
                 # The server was restarted, or a proxy closed the idle connection.
                 close_quietly(db)
@@ -291,19 +286,18 @@ class PostgresLog:
                 return db
         self._db = db = self._connect()
         self._create_tables(db)
-        try:
-            self._begin(db)
-        except BaseException:
-            self._roll_back(db)
-            raise
+        self._begin(db)
         return db
 
     def _begin(self, db: Connection[Any]) -> None:
-        with db.pipeline():
-            db.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-            row = db.execute("SELECT version FROM lockgate_log FOR UPDATE").fetchone()
-        if row is None or row[0] != _VERSION:
-            raise self._refusal("was made by another version of lockgate")
+        with ExitStack() as failed:
+            failed.callback(self._roll_back, db)
+            with db.pipeline():
+                db.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+                row = db.execute("SELECT version FROM lockgate_log FOR UPDATE").fetchone()
+            if row is None or row[0] != _VERSION:
+                raise self._refusal("was made by another version of lockgate")
+            failed.pop_all()
 
     def _commit(self, db: Connection[Any], change: PostgresLogWriter) -> None:
         from psycopg import Error
@@ -311,8 +305,7 @@ class PostgresLog:
         try:
             db.execute("COMMIT")
         except Error as error:
-            close_quietly(db)
-            self._db = None
+            self._discard(db)
             if change.last is None or not self._was_committed(*change.last):
                 raise error
 
@@ -327,11 +320,16 @@ class PostgresLog:
     def _roll_back(self, db: Connection[Any]) -> None:
         from psycopg import Error
 
-        try:
-            db.execute("ROLLBACK")
-        except Error:
-            close_quietly(db)
-            self._db = None
+        # A broken connection has nothing to roll back; the next transaction replaces it.
+        if not db.broken:
+            try:
+                db.execute("ROLLBACK")
+            except Error:
+                self._discard(db)
+
+    def _discard(self, db: Connection[Any]) -> None:
+        close_quietly(db)
+        self._db = None
 
     def _connect(self) -> Connection[Any]:
         return open_connection(self._conninfo, "a log in PostgreSQL needs", LockgateError, self._refusal)
@@ -345,16 +343,14 @@ class PostgresLog:
     def _create_tables(self, db: Connection[Any]) -> None:
         if self._has_tables(db):
             return
-        db.execute("BEGIN")
-        try:
+        with ExitStack() as failed:
+            failed.callback(self._discard, db)
+            db.execute("BEGIN")
             db.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
             if not self._has_tables(db):
                 db.execute(_SCHEMA)
             db.execute("COMMIT")
-        except BaseException:
-            close_quietly(db)
-            self._db = None
-            raise
+            failed.pop_all()
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from time import sleep
 
@@ -221,15 +221,14 @@ class LogFile:
     def _connect(self, how: str) -> sqlite3.Connection:
         uri = f"{self.path.absolute().as_uri()}?{how}"
         db = sqlite3.connect(uri, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-        try:
+        with ExitStack() as failed:
+            failed.callback(db.close)
             db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_BYTES)
             for name, value in (("trusted_schema", "OFF"), ("query_only", "ON"), ("cell_size_check", "ON")):
                 db.execute(f"PRAGMA {name} = {value}")
             db.execute("BEGIN")
             db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        except BaseException:
-            db.close()
-            raise
+            failed.pop_all()
         return db
 
     def _check_is_log(self, db: sqlite3.Connection) -> None:
