@@ -33,7 +33,7 @@ from lockgate.runtime import postgres
 
 
 def _contract() -> Iterator[tuple[str, Callable[..., None]]]:
-    spec = spec_from_file_location("log_contract", TESTS / "stores" / "test_log_contract.py")
+    spec = spec_from_file_location("log_contract", TESTS / "journal" / "stores" / "test_stores_contract.py")
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)

@@ -41,8 +41,8 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
-SESSIONS = _module(TESTS / "stores" / "test_sessions.py")
-APPROVALS = _module(TESTS / "stores" / "test_approvals.py")
+SESSIONS = _module(TESTS / "sessions" / "stores" / "test_stores_contract.py")
+APPROVALS = _module(TESTS / "gate" / "test_approvals_contract.py")
 HOSTED = _module(HERE.parent / "test_hosting.py")
 LOG = _module(HERE / "test_log_postgres.py")
 server, hurried, host, other = LOG.server, APPROVALS.hurried, HOSTED.host, HOSTED.other
