@@ -1,4 +1,4 @@
-"""What every store of approvals promises, whoever keeps it where."""
+"""What every store of approvals promises."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_the_first_answer_counts(store: Store, *, yes: bool) -> None:
 def test_an_answer_that_comes_too_late_is_a_no(store: Store) -> None:
     store.ask(question())
     assert say(store, question(), now_s=400.0) is ApprovalState.EXPIRED
-    # Every time: whoever asks again asks a person again.
+    # Every time: a caller that asks again asks a person again.
     assert [store.take(call(), 401.0 + at).state for at in range(3)] == [ApprovalState.EXPIRED] * 3
     assert store.ask(question(2, at_s=410.0)) == question(2).id
     assert store.take(call(), 411.0).state is ApprovalState.WAITING
@@ -210,7 +210,9 @@ def test_a_yes_that_was_not_used_in_time_is_gone(store: Store) -> None:
 def test_a_clock_that_goes_back_revives_nothing(store: Store) -> None:
     store.ask(question())
     say(store, question())
-    assert store.take(call(other=1), 500.0).state is ApprovalState.UNKNOWN  # somebody looked when it had expired
+    assert (
+        store.take(call(other=1), 500.0).state is ApprovalState.UNKNOWN
+    )  # another call was looked up when it had expired
     assert store.take(call(), 200.0).state is ApprovalState.EXPIRED
 
 
@@ -257,7 +259,7 @@ ELSEWHERE = [
 ]
 
 
-def test_a_no_stands_whatever_is_read_and_whoever_rules(store: Store) -> None:
+def test_a_no_stands_whatever_is_read_and_in_every_process(store: Store) -> None:
     assert not store.denies("s1")
     store.ask(question(1))
     assert not store.denies("s1")
@@ -271,7 +273,7 @@ def test_a_no_stands_whatever_is_read_and_whoever_rules(store: Store) -> None:
         assert (took.state, took.id, took.needs_a_person) == (ApprovalState.DENIED, question(1).id, True)
         assert took.answered is not None
         assert tuple(took.answered) == (False, "ana", 150.0, "why")
-        # Nobody is asked again.
+        # No person is asked again.
         assert store.ask(question(10 + at, bound, at_s=160.0 + at)) == question(1).id
     assert store.waiting(170.0) == []
     for other in (call(session="s2"), call(n=2)):
@@ -354,7 +356,7 @@ def test_a_no_outlives_its_question_and_not_its_session_by_much(store: Store) ->
     assert (took.state, took.id, took.answered and took.answered.who) == (ApprovalState.DENIED, question(1).id, "ana")
     assert store.take(call(n=2), now_s).state is ApprovalState.EXPIRED
     if isinstance(store, SqliteApprovals):
-        # Whatever another session does meanwhile. Nobody knows when one ends: after so long a silence it has.
+        # Whatever another session does meanwhile. The store cannot know when one ends: after so long a silence it has.
         store.take(call(session="s2"), now_s + MARKED_S)
         assert store.denies("s1")
         store.take(call(session="s2"), now_s + MARKED_S * 1.1)
@@ -453,7 +455,7 @@ def test_new_untrusted_text_voids_what_is_open(store: Store) -> None:
     say(store, question(2, call(n=2)))
     assert store.void("s1", 160.0) == 2
     assert store.void("s1", 160.0) == 0
-    assert store.void("nobody", 160.0) == 0
+    assert store.void("unknown", 160.0) == 0
     assert say(store, question(1, call(n=1)), now_s=161.0) is ApprovalState.VOIDED
     assert store.take(call(n=2), 161.0).state is ApprovalState.VOIDED
     assert len(store.waiting(161.0)) == 2

@@ -113,7 +113,7 @@ def test_it_expires_as_a_no(store: Store, now: Iterator[list[float]]) -> None:
     assert late.approval not in ("", first.approval)
 
 
-def test_no_model_speaks_for_somebody_who_did_not_answer(store: Store, now: Iterator[list[float]]) -> None:
+def test_no_model_speaks_for_a_person_who_did_not_answer(store: Store, now: Iterator[list[float]]) -> None:
     clock = next(now)
     session = opened(store)
     ask(session)

@@ -208,7 +208,7 @@ def test_an_unclear_supervisor_pauses_high_risk(broken: Opinion | Exception) -> 
     assert said(decision)[-1] == (3, "unclear") or isinstance(broken, Triage)
 
 
-@pytest.mark.parametrize("supervisor", [None, SILENT], ids=["nobody", "silent"])
+@pytest.mark.parametrize("supervisor", [None, SILENT], ids=["none", "silent"])
 @pytest.mark.parametrize(
     ("triage", "says"),
     [
@@ -216,7 +216,7 @@ def test_an_unclear_supervisor_pauses_high_risk(broken: Opinion | Exception) -> 
         (SILENT, "no judge has cleared it, so this call pauses"),
         (None, "no judge has cleared it, so this call pauses"),
     ],
-    ids=["suspicious", "silent", "nobody"],
+    ids=["suspicious", "silent", "none"],
 )
 def test_the_explanation_says_what_the_judge_said(
     triage: Opinion | None, supervisor: Opinion | None, says: str
@@ -506,7 +506,7 @@ def test_threads_share_a_question_too() -> None:
     assert len(triage.asked) == 1
 
 
-def test_whoever_waits_for_a_caller_that_goes_away_is_not_left_waiting() -> None:
+def test_a_caller_that_waits_for_another_that_goes_away_gets_an_answer() -> None:
     class Slow(Judge):
         async def opine_async(self, inquiry: Inquiry) -> Opined:
             await asyncio.sleep(0.1)

@@ -85,7 +85,7 @@ def test_what_the_person_was_shown_is_what_was_asked(
     assert all(passage.before + passage.text + passage.after == POISON for passage in shown.passages)
 
 
-def test_a_no_and_nobodys_answer_hold_it(store: Store, started: Callable[..., Session], clock: list[float]) -> None:
+def test_a_no_and_a_missing_answer_hold_it(store: Store, started: Callable[..., Session], clock: list[float]) -> None:
     session = started()
     answer(store, session.check("send_email", CALL), yes=False)
     assert [said(session.check("send_email", CALL)) for _ in range(3)] == [("PAUSE", "denied")] * 3
@@ -263,7 +263,7 @@ def test_forty_executors_one_runs(
     assert len({decision.approval for decision in decisions if decision.action != "CONTINUE"}) == 1
 
 
-def test_arguments_that_cannot_be_bound_pause_with_nobody_asked(
+def test_arguments_that_cannot_be_bound_pause_and_no_person_is_asked(
     started: Callable[..., Session], clock: list[float]
 ) -> None:
     held = started().check("send_email", CALL | {"body": "\ud800"})
@@ -272,7 +272,7 @@ def test_arguments_that_cannot_be_bound_pause_with_nobody_asked(
     assert (held.action, held.approval) == ("PAUSE", "")
 
 
-def test_a_store_that_fails_pauses_with_nobody_asked(tmp_path: Path, scanner: Scanner) -> None:
+def test_a_store_that_fails_pauses_and_no_person_is_asked(tmp_path: Path, scanner: Scanner) -> None:
     (tmp_path / "approvals.db").mkdir()
     gate = Gate(scanner=scanner, approvals=SqliteApprovals(tmp_path / "approvals.db"))
     session = gate.session(goal="Write Mira when her parcel arrives")

@@ -183,7 +183,7 @@ def test_a_place_that_cannot_be_used_costs_the_count_and_nothing_else(path: Path
         assert (path.parent / "elsewhere").read_text() == "mine\n"
 
 
-def test_a_ruling_that_cannot_be_counted_stops_nobody(path: Path) -> None:
+def test_a_ruling_that_cannot_be_counted_is_still_returned(path: Path) -> None:
     kept = FileLedger(path)
     kept.note(None, 1, "send", ASKED)  # type: ignore[arg-type]
     kept.note("s", 1, "send", object())  # type: ignore[arg-type]
@@ -229,7 +229,7 @@ def test_the_file_is_put_aside_when_it_is_full(path: Path) -> None:
 
 
 @posix
-def test_whoever_comes_second_to_put_the_file_aside_leaves_the_new_one_alone(path: Path) -> None:
+def test_the_second_process_to_rotate_leaves_the_new_file_alone(path: Path) -> None:
     kept = FileLedger(path)
     kept.note("s", 1, "send", ASKED)
     first, second = os.open(path, os.O_RDWR), os.open(path, os.O_RDWR)

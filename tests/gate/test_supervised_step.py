@@ -395,7 +395,7 @@ def test_a_call_begun_while_the_step_is_judged_is_not_covered_by_the_answer(run:
     assert Cause.UNDECLARED_CALL in [trigger.cause for trigger in step.triggers]
 
 
-def test_a_step_waits_for_its_own_calls_from_before_anybody_hears_of_them(run: Make) -> None:
+def test_a_step_waits_for_its_own_calls_from_before_a_watcher_hears_of_them(run: Make) -> None:
     agent = run(YES)
     step = started(agent)
     inside = Barrier(2, timeout=20)
@@ -472,7 +472,7 @@ def test_the_pipeline_knows_that_a_person_is_needed() -> None:
 
 @pytest.mark.parametrize("assessment", [FINE, WORRIED])
 @pytest.mark.parametrize("says", [YES, NO, Unreadable(), None])
-def test_nobody_but_a_person_ends_a_step_that_needs_one(
+def test_only_a_person_ends_a_step_that_needs_one(
     run: Make, says: Opinion | None, assessment: dict[str, object]
 ) -> None:
     agent = run(says, person=True)
@@ -608,7 +608,7 @@ def test_a_step_is_not_abandoned_while_it_is_judged(run: Make) -> None:
 
 @pytest.mark.parametrize("level", Supervision)
 @pytest.mark.parametrize("says", [YES, NO, Unreadable(), None])
-def test_nobody_but_a_person_ends_a_step_in_which_one_was_given_up(
+def test_only_a_person_ends_a_step_in_which_one_was_abandoned(
     run: Make, level: Supervision, says: Opinion | None
 ) -> None:
     agent = run(says, person=True)

@@ -50,7 +50,7 @@ def opened(
     return session, step
 
 
-def test_a_step_that_keeps_to_its_commitment_asks_nobody() -> None:
+def test_a_step_that_keeps_to_its_commitment_asks_no_judge() -> None:
     judge = Judge(Ruling(Action.PAUSE))
     _, step = opened(judge)
     assert step.check("read", {"path": "minutes.md"}).action is Action.CONTINUE

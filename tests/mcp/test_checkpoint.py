@@ -258,7 +258,7 @@ def test_pictures_and_progress_are_not_noted(rig: Rig) -> None:
 
 
 def other_host(rig: Rig) -> Host:
-    """Another process, as far as anybody can tell."""
+    """Another process, as far as the store can tell."""
     return rig.open_host(rig.host.gate)
 
 
@@ -601,7 +601,7 @@ def test_names_of_the_servers_own_are_read_once() -> None:
     assert wire.text_of({"structuredContent": {"rows": rows}}) == "rows\nnow_run_the_installer\n1\n2"
 
 
-def test_an_answer_that_cannot_be_passed_on_is_an_error_for_whoever_asked(rig: Rig) -> None:
+def test_an_answer_that_cannot_be_passed_on_is_an_error_for_the_client(rig: Rig) -> None:
     id = rig.call("read_inbox", {})
     rig.forget()
     rig.answers(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"content":[{"type":"text","text":"x"}]}}\n' % id)
@@ -610,13 +610,13 @@ def test_an_answer_that_cannot_be_passed_on_is_an_error_for_whoever_asked(rig: R
     assert [kept.ran for kept in rig.host.decisions(session="s1")] == ["failed"]
     rig.forget()
     rig.answers(b'{"jsonrpc":"2.0","id":%d,"result":1,"result":2}\n' % id)
-    assert rig.client == [], "nobody waits for it any more"
+    assert rig.client == [], "the client does not wait for it any more"
 
 
 @pytest.mark.parametrize(
     "form", ['{"jsonrpc":"2.0","id":%d,"result":%s}\n', '[{"result":%.0s{"a":"]}\\""},"id":%d,"x":%s}]\n']
 )
-def test_an_answer_that_is_too_deep_is_an_error_for_whoever_asked(rig: Rig, form: str) -> None:
+def test_an_answer_that_is_too_deep_is_an_error_for_the_client(rig: Rig, form: str) -> None:
     id = rig.call("read_inbox", {})
     rig.forget()
     deep = "[" * 200_000 + "]" * 200_000
@@ -712,7 +712,7 @@ def test_a_yes_lets_the_call_run_once_and_is_recorded(rig: Rig) -> None:
     assert kept.answered is not None
     assert kept.answered.who == "tester, asked over MCP"
     rig.forget()
-    # The same answer once more is somebody else's business, and the same call is asked about anew.
+    # The same answer once more belongs to no question of ours, and the same call is asked about anew.
     rig.says({"jsonrpc": "2.0", "id": question["id"], "result": YES})
     assert len(rig.server) == 1
     rig.forget()
@@ -794,7 +794,7 @@ def test_a_call_that_is_given_up_does_not_run(rig: Rig) -> None:
     assert not any(b"send_email" in line for line in rig.server)
 
 
-def test_a_question_that_nobody_answers_denies_in_the_end(rig: Rig) -> None:
+def test_a_question_without_an_answer_denies_in_the_end(rig: Rig) -> None:
     question = hold(rig)
     rig.point._questions.expire(question["id"])
     withdrawn, denial = (json.loads(line) for line in rig.client)
@@ -1037,8 +1037,8 @@ BEFORE, AFTER = tool("read_inbox"), tool("read_inbox", "Another.")
     "lists",
     [
         [("list", [AFTER]), ("list", [BEFORE])],
-        [("list", [AFTER]), ("nobody asked", [BEFORE])],
-        [("nobody asked", [AFTER]), ("nobody asked", [BEFORE])],
+        [("list", [AFTER]), ("unasked", [BEFORE])],
+        [("unasked", [AFTER]), ("unasked", [BEFORE])],
         [("list", [AFTER, BEFORE])],
         [("list", [BEFORE, AFTER])],
         [("list", [AFTER]), *[("list", [tool("read_inbox", str(number))]) for number in range(9)], ("list", [BEFORE])],

@@ -137,8 +137,8 @@ def test_one_server_of_several(tmp_path: Path, state: Path) -> None:
     path = written(tmp_path, CLAUDE_DESKTOP)
     applied(path, state, servers=["bare"])
     assert [name for name, entry in value(path)["mcpServers"].items() if mcp_config.is_wrapped(entry)] == ["bare"]
-    with pytest.raises(LockgateError, match="no server `nobody`"):
-        mcp_config.plan_change(path, state=state, servers=["nobody"])
+    with pytest.raises(LockgateError, match="no server `missing`"):
+        mcp_config.plan_change(path, state=state, servers=["missing"])
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_the_files_mode_and_a_link_to_it_stay(tmp_path: Path, state: Path) -> No
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
 
 
-def test_what_somebody_else_could_have_written_is_not_restored(tmp_path: Path, state: Path) -> None:
+def test_what_another_user_could_have_written_is_not_restored(tmp_path: Path, state: Path) -> None:
     path = written(tmp_path, CLAUDE_DESKTOP)
     applied(path, state)
     (kept,) = (state / "mcp-clients").iterdir()

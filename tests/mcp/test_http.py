@@ -255,7 +255,7 @@ def test_what_a_server_says_of_a_failure_reaches_the_client(rig: Rig) -> None:
     assert answer["error"]["data"] == {"supported": ["x"]}
 
 
-def test_nobody_there(rig: Rig) -> None:
+def test_a_server_that_does_not_listen(rig: Rig) -> None:
     remote = HttpServer("http://127.0.0.1:9/mcp", [], rig.came.put)
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     remote.send(wire.line_of(message), message)
@@ -273,7 +273,7 @@ def test_a_modern_request_is_given_up_by_closing_its_stream(rig: Rig) -> None:
         handler.wfile.write(b'data: {"jsonrpc":"2.0","method":"notifications/begun"}\n\n')
         handler.wfile.flush()
         begun.set()
-        # Nothing more comes from whoever hangs up.
+        # Nothing more comes from a server that hangs up.
         with suppress(ConnectionError):
             assert handler.connection.recv(1) == b""
         gone.set()

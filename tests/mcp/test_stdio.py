@@ -244,7 +244,7 @@ def test_a_call_that_was_passed_on_is_on_record_even_if_the_pump_is_killed_right
 ) -> None:
     settings = load_settings(environ=environment, cwd=Path(environment["HOME"]), check_pattern=assemble.check_pattern)
     server = start("--name", "mail", "--session", "killed")
-    # The first is stored at once; those after it wait until somebody has time.
+    # Each is stored before its call is forwarded.
     assert server.call("read_inbox", folder="x")
     server.send(
         b'{"jsonrpc":"2.0","id":99,"method":"tools/call","params":{"name":"read_and_kill","arguments":{"n":1}}}\n'

@@ -57,7 +57,7 @@ def host(gate: Gate, again: Callable[[], SessionStore]) -> Host:
 
 @pytest.fixture
 def other(gate: Gate, again: Callable[[], SessionStore]) -> Host:
-    """Another process, as far as anybody can tell."""
+    """Another process, as far as the store can tell."""
     return Host(gate, again())
 
 
@@ -123,7 +123,7 @@ def test_a_block_is_kept_once_for_its_key_and_what_it_says(host: Host, other: Ho
     first = host.add("s", "text", source="tool:x", key="k")
     assert other.add("s", "text", source="tool:x", key="k") == first
     assert len(host.blocks("s")) == 2
-    # Whoever uses a key twice, or somebody else's first, hides nothing.
+    # A client that uses a key twice, or another client's key first, hides nothing.
     second = other.add("s", POISON, source="tool:x", key="k")
     assert (second.id, second.content) == ("b0003", POISON)
     assert host.add("s", POISON, source="tool:x", key="k") == second
@@ -168,7 +168,7 @@ def test_a_stricter_mode_holds_everywhere_at_once(host: Host, other: Host) -> No
 # A context that is not known.
 
 
-def test_a_session_that_nobody_opened_needs_a_person_for_what_is_high_risk(host: Host, other: Host) -> None:
+def test_a_session_that_was_never_opened_needs_a_person_for_what_is_high_risk(host: Host, other: Host) -> None:
     held = host.check("s", "send_email", MAIL)
     assert held.decision.action is Action.PAUSE
     assert rules(held) == {"cap:context-unknown"}
@@ -214,7 +214,7 @@ def test_what_a_host_knows_against_a_call_sends_it_up(host: Host) -> None:
 
 
 class Clocks:
-    """A clock on the wall, which anybody can set, and one that nobody can."""
+    """A wall clock, which can be set, and a steady clock, which cannot."""
 
     def __init__(self) -> None:
         self.now, self.ticks = 1e9, 50.0
@@ -243,7 +243,7 @@ def test_a_session_that_was_forgotten_goes_on_as_one_that_is_not_known(
     clocks.passes(31)
     assert clocks.host(gate, again()).prune(30) == 0
     assert later.prune(30) == 1
-    # Nor is it one that begins, whoever opens it.
+    # Nor is it one that begins, whichever client opens it.
     assert not later.open("s", goal="Answer ana@example.com").context_known
     assert rules(later.check("s", "send_email", MAIL)) == {"cap:context-unknown"}
 
@@ -347,7 +347,7 @@ def test_who_was_there_before_its_plug_has_said_nothing(host: Host, other: Host)
     assert rules(host.check("s", "send_email", MAIL)) == {"cap:context-unknown"}
 
 
-def test_a_subagent_of_nobody_is_not_known(host: Host) -> None:
+def test_a_subagent_without_its_parent_has_an_unknown_context(host: Host) -> None:
     host.open("child", parent="gone", goal="x")
     assert rules(host.check("child", "send_email", MAIL)) == {"cap:context-unknown"}
     with pytest.raises(InvalidCall):
@@ -398,7 +398,7 @@ def test_what_could_not_be_added_may_have_been_read(gate: Gate, again: Callable[
     assert len(host.blocks("s")) == 2
 
 
-def test_what_one_could_not_add_every_process_knows_of(gate: Gate, again: Callable[[], SessionStore]) -> None:
+def test_what_one_host_could_not_add_every_process_learns_of(gate: Gate, again: Callable[[], SessionStore]) -> None:
     broken = Broken(again())
     host, other = Host(gate, broken), Host(gate, again())  # type: ignore[arg-type]
     for each in (host, other):
@@ -421,7 +421,7 @@ def test_what_one_could_not_add_every_process_knows_of(gate: Gate, again: Callab
     assert rules(other.check("s", "send_email", {"to": "bob@example.com"})) != {"cap:context-unknown"}
 
 
-def test_what_nobody_could_note_is_kept_as_soon_as_that_can_be(gate: Gate, again: Callable[[], SessionStore]) -> None:
+def test_a_lost_block_is_kept_as_soon_as_the_store_works(gate: Gate, again: Callable[[], SessionStore]) -> None:
     broken = Broken(again())
     host, other = Host(gate, broken), Host(gate, again())  # type: ignore[arg-type]
     host.open("s", goal="Answer ana@example.com")

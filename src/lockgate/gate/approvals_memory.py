@@ -33,9 +33,9 @@ from lockgate.core.ruling.approvals import (
 
 
 class MemoryApprovals:
-    """Questions to a person, answered by whoever holds this object. Safe for several threads.
+    """Questions to a person, answered by the program that holds this object. Safe for several threads.
 
-    `record` is told of every change before anybody else is; where it raises, the change is taken back.
+    `record` gets every change before it takes effect; where it raises, the change is taken back.
     """
 
     def __init__(self, *, record: RecordChanges | None = None) -> None:
@@ -47,9 +47,9 @@ class MemoryApprovals:
         self._lock = Lock()
 
     def ask(self, pending: PendingApproval) -> str:
-        """Keep the question; the id under which the call waits, an earlier one's if the same call waits already.
+        """Keep the question; return the id under which the call waits, an earlier one if the same call waits already.
 
-        Empty when there are too many: the call then pauses with nobody asked.
+        Return an empty id when too many are open: the call then pauses, and no person is asked.
         """
         with self._transaction() as changed:
             self._expire_old(pending.created_s, changed)
@@ -69,7 +69,7 @@ class MemoryApprovals:
             return known or pending.id
 
     def answer(self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "") -> AnswerResult:
-        """Record a person's answer if it is the first, in time, and to what has this digest."""
+        """Record a person's answer if it is the first, in time, and about the call of this digest."""
         said = parse_answer(yes, who, reason, now_s)
         with self._transaction() as changed:
             self._expire_old(said.at_s, changed)
@@ -91,7 +91,7 @@ class MemoryApprovals:
             return heard
 
     def take(self, bound: BoundCall, now_s: float) -> TakeResult:
-        """Hand a yes to this very call out, once."""
+        """Return what is answered to this call; a yes is handed out once."""
         now_s = parse_time(now_s)
         with self._transaction() as changed:
             self._expire_old(now_s, changed)
@@ -106,12 +106,12 @@ class MemoryApprovals:
             return said
 
     def denies(self, session: str) -> bool:
-        """Whether a no stands for anything in this session."""
+        """Return whether a person has said no to anything in this session."""
         with self._lock:
             return any(mark.no is not None for mark in self._marks.get(session, {}).values())
 
     def void(self, session: str, now_s: float) -> int:
-        """End every open question of a session, answered or not; how many there were."""
+        """End every open question of a session, answered or not; return how many there were."""
         now_s = parse_time(now_s)
         with self._transaction() as changed:
             self._expire_old(now_s, changed)
@@ -124,11 +124,11 @@ class MemoryApprovals:
             return len(ended)
 
     def waiting(self, now_s: float) -> list[PendingApproval]:
-        """What waits for an answer, oldest first."""
+        """Return the questions that wait for an answer, oldest first."""
         return [each.pending for each in self.every(now_s) if each.state is ApprovalState.WAITING]
 
     def every(self, now_s: float) -> list[Approval]:
-        """Everything that is still kept, oldest first."""
+        """Return everything that is still kept, oldest first."""
         now_s = parse_time(now_s)
         with self._lock:
             return [expire_if_due(each, now_s) for each in self._kept.values()]
@@ -140,7 +140,7 @@ class MemoryApprovals:
             return None if approval is None else expire_if_due(approval, now_s)
 
     def find(self, start: str) -> list[str]:
-        """The ids that begin so, at most three; an id that is given whole is only itself."""
+        """Return at most three ids that begin so; a complete id matches only itself."""
         with self._lock:
             if start in self._kept:
                 return [start]
@@ -151,7 +151,7 @@ class MemoryApprovals:
 
     @contextmanager
     def _transaction(self) -> Iterator[list[Approval]]:
-        """One change, whole or not at all; what is put into the list is recorded before it holds."""
+        """Make one change, whole or not at all; the changes in the list are recorded before they take effect."""
         changed: list[Approval] = []
         with self._lock:
             if self._record is None:
@@ -172,6 +172,6 @@ class MemoryApprovals:
         changed += [each for id, each in self._kept.items() if each is not before[id]]
         ended = [each for each in self._kept.values() if each.state not in OPEN_STATES]
         old = [each for each in ended if each.ended_s < now_s - KEPT_S]
-        # That there was a no, or a question, is in the marks: asking a thousand other things does not undo it.
+        # The marks remember each no and each question: an agent cannot undo one by asking a thousand other things.
         for each in (*ended[: max(0, len(ended) - MAX_KEPT)], *old):
             self._kept.pop(each.pending.id, None)

@@ -1,4 +1,4 @@
-"""Approvals in PostgreSQL: whoever asks and whoever answers may be on different machines."""
+"""Approvals in PostgreSQL: the host that asks and the person who answers may be on different machines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lockgate.gate.approvals_sqlite import START_OVER, TABLES, SqliteApprovals, 
 from lockgate.runtime.postgres import Postgres
 
 _VERSION = 1
-# "lkga": whoever changes something holds this lock.
+# "lkga": a writer holds this lock.
 _LOCK = 0x6C6B6761
 
 
@@ -50,7 +50,7 @@ class PostgresApprovals(SqliteApprovals):
 
     @contextmanager
     def _report_damage(self) -> Iterator[None]:
-        """What says of a row that it is none."""
+        """Turn the error about a damaged row into ours."""
         try:
             yield
         except sqlite3.Error as error:

@@ -1,7 +1,7 @@
 """Approvals in a file that several processes share: the agent's host asks, a person's command answers.
 
-Nothing is held open between two calls: a fork, a thread or a file that was put in its place is then no special case.
-Whoever can write the file can approve, so it is used only where nobody but its owner can write it or its folder.
+Nothing stays open between two calls, so a fork, a thread or a replaced file is no special case. A process that can
+write the file can approve, so the file is used only if its owner alone can write it and its folder.
 """
 
 from __future__ import annotations
@@ -114,9 +114,9 @@ class SqliteApprovals:
         self._record = record
 
     def ask(self, pending: PendingApproval) -> str:
-        """Keep the question on disk; the id under which the call waits, an earlier one's if it waits already.
+        """Keep the question on disk; return the id under which the call waits, an earlier one if it waits already.
 
-        Empty when there are too many: the call then pauses with nobody asked.
+        Return an empty id when too many are open: the call then pauses, and no person is asked.
         """
         self._create_file()
         with self._transaction(pending.created_s, pending.session) as (db, changed):
@@ -144,7 +144,7 @@ class SqliteApprovals:
             return known or pending.id
 
     def answer(self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "") -> AnswerResult:
-        """Record a person's answer if it is the first, in time, and to what has this digest."""
+        """Record a person's answer if it is the first, in time, and about the call of this digest."""
         said = parse_answer(yes, who, reason, now_s)
         if not is_approval_id(id) or not self._file_exists():
             return AnswerResult(False, ApprovalState.UNKNOWN)
@@ -166,7 +166,7 @@ class SqliteApprovals:
             return heard
 
     def take(self, bound: BoundCall, now_s: float) -> TakeResult:
-        """Hand a yes to this very call out, once; it is spent on disk before the caller hears of it."""
+        """Return what is answered to this call; a yes is handed out once, and is spent on disk before that."""
         now_s = parse_time(now_s)
         if not self._file_exists():
             return TakeResult(ApprovalState.UNKNOWN)
@@ -181,7 +181,7 @@ class SqliteApprovals:
             return said
 
     def denies(self, session: str) -> bool:
-        """Whether a no stands for anything in this session."""
+        """Return whether a person has said no to anything in this session."""
         if not _is_text(session) or not self._file_exists():
             return False
         with self._connection() as db:
@@ -189,7 +189,7 @@ class SqliteApprovals:
             return found.fetchone() is not None
 
     def void(self, session: str, now_s: float) -> int:
-        """End every open question of a session, answered or not; how many there were."""
+        """End every open question of a session, answered or not; return how many there were."""
         now_s = parse_time(now_s)
         if not _is_text(session) or not self._file_exists():
             return 0
@@ -204,7 +204,7 @@ class SqliteApprovals:
             return ended.rowcount
 
     def waiting(self, now_s: float) -> list[PendingApproval]:
-        """What waits for an answer, oldest first."""
+        """Return the questions that wait for an answer, oldest first."""
         return [
             each.pending
             for each in self._read_approvals(now_s, "WHERE state = 'waiting'")
@@ -212,7 +212,7 @@ class SqliteApprovals:
         ]
 
     def every(self, now_s: float) -> list[Approval]:
-        """Everything that is still kept, oldest first."""
+        """Return everything that is still kept, oldest first."""
         return self._read_approvals(now_s, "")
 
     def get(self, id: str, now_s: float) -> Approval | None:
@@ -220,14 +220,14 @@ class SqliteApprovals:
         return found[0] if found else None
 
     def find(self, start: str) -> list[str]:
-        """The ids that begin so, at most three; an id that is given whole is only itself."""
+        """Return at most three ids that begin so; a complete id matches only itself."""
         # What is no text to SQLite begins no id; and an id has only letters and digits.
         if not start.isascii() or not self._file_exists():
             return []
         with self._connection() as db:
             if db.execute("SELECT 1 FROM approvals WHERE id = ?", (start,)).fetchone():
                 return [start]
-            # Not LIKE: a `%` that somebody typed would be every id.
+            # Not LIKE: a `%` that the operator typed would match every id.
             found = db.execute(
                 "SELECT id FROM approvals WHERE substr(id, 1, ?) = ? ORDER BY number LIMIT 3", (len(start), start)
             )
@@ -285,14 +285,14 @@ class SqliteApprovals:
             ),
         )
         if done.rowcount != 1:
-            # Cannot be while the lock is held; if it ever is, nobody may act on what was read.
+            # Cannot happen while the lock is held. If it ever does, the caller must not act on what was read.
             raise sqlite3.DatabaseError("a question changed while it was locked")
 
     @contextmanager
     def _transaction(
         self, now_s: float, session: str = ""
     ) -> Iterator[tuple[sqlite3.Connection, list[ApprovalChange]]]:
-        """One change, whole or not at all, with everybody else kept out from the first read on.
+        """Make one change, whole or not at all, with every other writer kept out from the first read on.
 
         `session` is the one that was heard of, if any: what a person said to it is not forgotten. What is put into the
         list is recorded before it holds.
@@ -338,7 +338,7 @@ def expire_old(db: sqlite3.Connection, now_s: float, session: str) -> list[Appro
     db.execute(f"UPDATE approvals SET state = 'expired', ended_s = :now WHERE {over}", at)  # noqa: S608
     db.execute(f"DELETE FROM approvals WHERE NOT {_OPEN} AND ended_s < ?", (now_s - KEPT_S,))  # noqa: S608
     db.execute(
-        # That there was a no, or a question, is in the marks: asking a thousand other things does not undo it.
+        # The marks remember each no and each question: an agent cannot undo one by asking a thousand other things.
         f"DELETE FROM approvals WHERE NOT {_OPEN} AND number <= "  # noqa: S608
         f"(SELECT number FROM approvals WHERE NOT {_OPEN} ORDER BY number DESC LIMIT 1 OFFSET ?)",
         (MAX_KEPT,),

@@ -115,7 +115,7 @@ class FileLedger:
             os.close(handle)
 
     def _open_file(self) -> int:
-        # Without O_NONBLOCK a named pipe in its place would hang us until somebody reads from it.
+        # Without O_NONBLOCK a named pipe in its place would block us until another process reads from it.
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
         for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
             flags |= getattr(os, name, 0)
@@ -126,9 +126,9 @@ class FileLedger:
             return os.open(self.path, flags, 0o600)
 
     def _rotate(self, handle: int) -> None:
-        """Make room for a new file. The lock is the full file itself: whoever comes second finds another in its place.
+        """Make room for a new file. The lock is the full file itself: a second process finds another file in its place.
 
-        Nobody waits for it: a process that was stopped with the lock in its hand must not stop the others.
+        No process waits for the lock: one that was stopped while it held the lock must not stop the others.
         """
         with suppress(OSError):
             if _flock is not None:

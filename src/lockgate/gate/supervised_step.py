@@ -6,9 +6,9 @@
               that goes around the step is seen all the same.
 4. Finish.    Not while a call has no ruling yet or a step inside is open. The self-assessment and the calls are
               compared with the commitment, without a model. Nothing found: CONTINUE. Anything: the supervisor
-              (Tier 3), who is shown the calls, and nobody's answer is PAUSE.
-5. Person.    A `supervised-human` step needs a person's yes besides, whatever was found and whoever was asked; so does
-              a step in which another one was abandoned before anybody looked at it.
+              (Tier 3), which is shown the calls. Without an answer the step pauses.
+5. Person.    A `supervised-human` step also needs a person's yes, whatever the supervisor said. So does a step in which
+              another one was abandoned before it was looked at.
 
 The goal of a step is often an agent's own words: it is shown to judges as such, and makes no value of a call wanted.
 """
@@ -54,7 +54,7 @@ from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Reason, Ri
 
 
 class CallWatcher(Protocol):
-    """Who hears of the calls of a run.
+    """Hears of the calls of a run.
 
     Of one call `begun`, `ruled` and `failed` get the very same `leaves`: two calls of one tool at once are told apart
     by nothing else. A call that Tier 1 settles at once may be told of by `ruled` alone. None of them raises.
@@ -67,7 +67,7 @@ class CallWatcher(Protocol):
         """A call has its ruling."""
 
     def on_failed(self, tool: str, leaves: Sequence[Leaf]) -> None:
-        """A call will not get one: the check was cancelled, or broke."""
+        """A call gets no ruling: the check was cancelled, or failed."""
 
 
 class SupervisedRun(Protocol):
@@ -87,8 +87,8 @@ class SupervisedRun(Protocol):
     def watch_calls(self, watcher: CallWatcher) -> Callable[[], None]:
         """Tell the watcher of each call, values uncut, until the returned function is called.
 
-        Told are the calls that go through `check`, whoever makes them, and not what goes through `rule`. It is told
-        under no lock of the run's: a watcher may ask to be forgotten there and then.
+        It hears of the calls that go through `check`, from any caller, and not of what goes through `rule_on`. No lock
+        of the run is held meanwhile, so a watcher may call the returned function there and then.
         """
 
     def rule_on(self, ask: Ask, *, judged: bool = True) -> Decision:
@@ -156,7 +156,7 @@ class Step:
             high_risk_tools=run.policy.high_risk_tools, compared=self.supervision is not Supervision.UNSUPERVISED
         )
         self._seen = sha256()
-        # Calls without a ruling: those made through the step, from before anybody else knows of them, and all others.
+        # Calls without a ruling: those made through the step, counted before a watcher hears of them, and all others.
         self._making = 0
         self._begun: list[tuple[str, Sequence[Leaf]]] = []
         self._person = False
@@ -184,7 +184,7 @@ class Step:
         return self._state.value
 
     def restore_state(self, state: str) -> None:
-        """Take over how the step stands, as it was settled elsewhere: by another process, or before this one began."""
+        """Take over the state of the step that another process, or an earlier one, has settled."""
         with self._lock:
             self._state = StepState(state)
         self._let_go_of()
@@ -200,8 +200,8 @@ class Step:
     def abandon(self) -> None:
         """Give the step up, and those inside it: no more calls, and no end.
 
-        What nobody looked at does not go away with it: unless all of it was unsupervised, the step around it needs a
-        person's yes from here on.
+        Unreviewed work does not go away with it: unless all of it was unsupervised, the step around it needs a person's
+        yes from here on.
         """
         with ExitStack() as locks:
             every = list(self._lock_tree(locks))
@@ -290,7 +290,7 @@ class Step:
             raise InvalidCall(f"cannot {what} step {quoted(self.goal)}: it is {self._state.value}")
 
     def _adopt(self, child: Step) -> str:
-        """Answer for a step inside from here on: its name."""
+        """Answer for a step inside from here on; return its name."""
         with self._lock:
             self._expect(StepState.OPEN, "start another step in")
             self._started += 1
@@ -299,7 +299,7 @@ class Step:
             return f"{self.name}.{self._started}"
 
     def _lock_tree(self, locks: ExitStack) -> Iterator[Step]:
-        """This step and all those inside it that are not finished, none of which changes meanwhile."""
+        """Yield this step and all unfinished steps inside it, each with its lock held."""
         locks.enter_context(self._lock)
         yield self
         for child in self._children:
@@ -307,14 +307,14 @@ class Step:
 
     @property
     def _has_unreviewed_work(self) -> bool:
-        """Whether something in here should have been looked at and was given up instead."""
+        """Whether supervised work in here was abandoned before it was looked at."""
         return self.abandoned and (
             self.supervision is not Supervision.UNSUPERVISED
             or any(child._has_unreviewed_work for child in self._children)
         )
 
     def _hold_or_count_call(self) -> Decision | None:
-        """Why a call is not even asked about: an error where the host is wrong, a PAUSE where the agent has to wait."""
+        """Return the PAUSE where the agent has to wait; raise where the host is wrong; else count the call."""
         with self._lock:
             if self._state in (StepState.HELD, StepState.JUDGED):
                 why = f"the step is {self._state.value}, so its calls pause"
@@ -338,7 +338,7 @@ class Step:
             self._begun.append((tool, leaves))
 
     def _note_ruled_call(self, tool: str, leaves: Sequence[Leaf], decision: Decision | None) -> None:
-        """A call of this session, made through the step or around it; one without a ruling was tried all the same."""
+        """Note a call of this session, made through the step or around it, with or without a ruling."""
         values = tuple((leaf.argument, leaf.text) for leaf in leaves)
         past = PastCall(tool, values, "no ruling", 0, "")
         if decision is not None:
@@ -350,7 +350,7 @@ class Step:
             self._begun = [each for each in self._begun if each[0] != tool or each[1] is not leaves]
 
     def _start_finish(self, assessment: SelfAssessment) -> FinishQuestion:
-        """4. The question, and its answer where nobody has to be asked for it."""
+        """4. Return the question, with its answer where neither a judge nor a person has to be asked."""
         policy = self._run.policy
         with self._lock:
             if self._state is not StepState.HELD:
@@ -413,7 +413,7 @@ class Step:
             yield Finding(UNSHOWN, "acts", 0, 0, "raw", unshown)
 
     def _shown_arguments(self, assessment: SelfAssessment, given_up: Sequence[str]) -> dict[str, object]:
-        """What judges and people are shown of the step, and what an approval is bound to; the calls come first."""
+        """Return what judges and people are shown of the step, and what an approval is bound to; calls come first."""
         shown: dict[str, object] = {
             "step": self.name,
             "goal": self.goal,
@@ -456,14 +456,14 @@ class Step:
         return ruling
 
     def _let_go_of(self) -> None:
-        # Not under the step's lock: the session has one of its own, and tells us of calls from under nobody's.
+        # Not under the step's lock: the session has a lock of its own, and holds none while it tells of calls.
         if self.finished:
             self._watch.forget()
 
 
 class FinishQuestion(NamedTuple):
-    """What the end of a step hangs on: `unasked` is the ruling where nobody has to be asked, else `judged` says whether
-    a model is. `calls` is how many calls were made by then; None where another one makes no difference.
+    """What the end of a step depends on: `unasked` is the ruling where no judge and no person has to be asked, else
+    `judged` says whether a model is. `calls` counts the calls made by then; None where another one makes no difference.
     """
 
     ask: Ask
@@ -473,7 +473,7 @@ class FinishQuestion(NamedTuple):
 
 
 class StepWatcher:
-    """A step's ear in its run, which does not keep the step alive: one that was dropped is heard of no more."""
+    """Tells a step of the calls of its run, without keeping the step alive."""
 
     __slots__ = ("_step", "forget")
 

@@ -3,7 +3,7 @@
 Clients keep the same list under different names: `mcpServers` (Claude Desktop, Claude Code, Cursor, Windsurf),
 `servers` (VS Code), `context_servers` (Zed). Only the entries themselves are written anew; every other byte stays,
 comments too. What an entry was is kept in the state folder, so that taking us out restores it to the letter; an entry
-that somebody has changed since is taken apart instead, and means the same as before.
+that was changed since is taken apart instead, and means the same as before.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def wrap_entry(name: str, entry: Mapping[str, object], ours: Sequence[str]) -> S
     if not isinstance(environment, dict):
         return "its env is no object"
     sent: list[str] = []
-    # A value may be a secret, and everybody on the machine can read the arguments of a process.
+    # A value may be a secret, and every user of the machine can read the arguments of a process.
     values = {f"{_VALUE}{number}": value for number, value in enumerate(headers.values(), 1)}
     for variable, header in zip(values, headers, strict=True):
         sent += ["--header", f"{header}: ${variable}"]

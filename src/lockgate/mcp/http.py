@@ -158,7 +158,7 @@ class HttpServer:
         ) as response:
             if under_way is not None:
                 under_way.answer.append(response)
-                # Whoever gave it up before could not hang up yet.
+                # The client may have cancelled before there was a response to close.
                 if under_way.given_up.is_set():
                     return "given up"
             status, kind = response.status_code, response.headers.get("content-type", "").partition(";")[0].strip()
@@ -213,7 +213,7 @@ class HttpServer:
         except InvalidCall:
             message = None
         if message is None:
-            # Not for us to repair: whoever reads it next says what is wrong with it.
+            # Not repaired here: the checkpoint says what is wrong with it.
             self._deliver(data.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n")
             return [wire.id_key(id) for id in wire.ids_answered_by(data)]
         items = [item for item in (message if isinstance(message, list) else [message]) if isinstance(item, dict)]

@@ -85,10 +85,10 @@ Message = dict[str, object]
 
 
 def read_strictly(line: bytes) -> object:
-    """What the client sent, if everybody who could read it reads the same; InvalidCall if not.
+    """Return what the client sent if every parser reads the same in it; raise InvalidCall if not.
 
-    What runs is what was checked: a second key of the same name, a number that is none, a carriage return that some
-    servers take for the end of a message are each a way to say one thing to us and another to the server.
+    An attacker could say one thing to us and another to the server: by a second key of the same name, by a number that
+    JSON does not have, or by a carriage return that some servers take for the end of a message.
     """
     try:
         text = line.decode("utf-8")
@@ -100,9 +100,9 @@ def read_strictly(line: bytes) -> object:
 
 
 def read_loosely(line: bytes) -> object:
-    """What the server sent, read as the most forgiving client would; InvalidCall for what no client can read.
+    """Return what the server sent, read as the most forgiving client would; raise InvalidCall if no client can read it.
 
-    Nobody's call runs by it, and a text that we could not read and the client could would go unseen.
+    No call runs by it. A text that the client can read and we cannot would go unseen.
     """
     text = line.decode("utf-8", "replace")
     if "\r" in text.rstrip("\r\n"):
@@ -111,7 +111,7 @@ def read_loosely(line: bytes) -> object:
 
 
 def ids_answered_by(line: bytes) -> list[object]:
-    """The ids that a message which is not passed on may have answered: whoever asked must not wait for ever."""
+    """Return the ids that a withheld message may have answered: the client must not wait for ever."""
     try:
         said = json.loads(_outer_levels(line.decode("utf-8", "replace")), strict=False)
     except (ValueError, RecursionError):

@@ -19,7 +19,7 @@ from lockgate.core.errors import LockgateError, quoted
 
 # What a pipe holds. Much more at a time would cost a mapping of memory for every message.
 _READ = 1 << 16
-# Longer than what anybody sends on purpose; a line without an end must not fill the memory.
+# Longer than any honest message; a line without an end must not fill the memory.
 MAX_LINE = 256 * 1024 * 1024
 # How long a server may take to end by itself when its client has gone, and then to obey.
 GRACE_S = 5.0
@@ -71,7 +71,7 @@ class MessagePipe:
                 while left:
                     left = left[os.write(self._fd, left) :]
             except OSError:
-                # Whoever read it has gone.
+                # The reader has gone.
                 self.broken = True
 
     def close(self) -> None:
@@ -83,9 +83,9 @@ class MessagePipe:
 
 
 def start_server(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    """The server, with pipes of ours; what it says on standard error goes where ours goes.
+    """Start the server with pipes to us; its standard error goes where ours goes.
 
-    What the environment says to us is not for it: there may be tokens in it, and whoever has one can speak for others.
+    Our own environment variables are left out: they may hold tokens that would let the server act for its user.
     """
     environment = {name: value for name, value in os.environ.items() if not name.upper().startswith("LOCKGATE_")}
     pipe = subprocess.PIPE
@@ -164,7 +164,7 @@ def _watch_client(child: subprocess.Popen[bytes], fd: int, reader: Thread) -> No
 
 
 def _end_server(child: subprocess.Popen[bytes], to_server: MessagePipe) -> None:
-    """End the server as the protocol wants it: close its input, wait, tell it, wait, make it."""
+    """End the server as the protocol wants it: close its input, wait, send SIGTERM, wait, send SIGKILL."""
     to_server.close()
     for tell in (child.terminate, child.kill):
         with suppress(subprocess.TimeoutExpired):

@@ -1,8 +1,7 @@
 """What a server said its tools were when they were first seen, kept: a tool that changes afterwards is found out.
 
 One file per server, which is its name and the command or address it is reached by, so that another command is another
-server. What it holds is the user's word about what the server may offer: it is read only while nobody else could have
-written it.
+server. The file holds what the user lets the server offer: it is read only if no other user can have written it.
 
 1. Seen first.  A tool's name, title, description, schemas and annotations are pinned as they are. One whose name
                 can be taken for that of another waits for a person from the beginning.
@@ -158,13 +157,13 @@ class ToolPins:
         return pin is not None and pin.accepted and pin.tool.digest == tool.digest
 
     def has_changed(self, name: str) -> bool:
-        """Whether this tool, or one that it could be taken for, is not what was pinned, and nobody has accepted it."""
+        """Return whether this tool, or one it could be taken for, differs from its pin, not accepted by a person."""
         if not self._unaccepted:
             return False
         look = appearance_of(name)
         if look not in self._unaccepted:
             return False
-        # Somebody may have accepted it meanwhile.
+        # A person may have accepted it meanwhile.
         self._read()
         self._unaccepted.clear()
         self._find_unaccepted()
@@ -277,7 +276,7 @@ def pinned_servers(folder: Path) -> list[tuple[Path, str]]:
 
 
 def description_text(tool: McpTool) -> str:
-    """What a tool's description says to whoever reads it: titles and descriptions, also those inside its schemas."""
+    """Return what a tool's description says to a model: titles and descriptions, also those inside its schemas."""
     return "\n".join(text for field, text in _strings(tool.fields) if field in ("title", "description"))
 
 

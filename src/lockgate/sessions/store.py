@@ -1,4 +1,4 @@
-"""What a place that keeps sessions has to promise."""
+"""What a store of sessions has to promise."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lockgate.core.sessions.session_entries import (
 class SessionStore(Protocol):
     """Where sessions are kept. Safe for several threads and several processes.
 
-    What a call has acknowledged outlives the process. `seq` rises over all sessions, and nobody can read an entry
+    What a call has acknowledged outlives the process. `seq` rises over all sessions, and no process can read an entry
     before every one with a lower `seq` can be read. What cannot be read or kept is SessionsUnavailable.
     """
 

@@ -44,7 +44,7 @@ def store(path: Path) -> Iterator[SqliteSessions]:
         yield store
 
 
-def test_nobody_else_can_read_the_file(store: SqliteSessions, path: Path) -> None:
+def test_only_the_owner_can_read_the_file(store: SqliteSessions, path: Path) -> None:
     store.append((1,), [BLOCK])
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     for ending in ("", "-wal", "-shm"):
@@ -140,7 +140,7 @@ def test_who_waits_in_a_row_waits_no_longer_than_one(store: SqliteSessions, monk
 
 
 class Contended:
-    """A lock that somebody lets go of while one waits."""
+    """A lock that another thread releases while one waits."""
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: FBT001, FBT002
         return blocking
@@ -207,7 +207,7 @@ def test_a_forked_child_goes_on_by_itself(store: SqliteSessions) -> None:
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_that_was_forked_in_the_middle_of_a_read_is_refused(store: SqliteSessions, tmp_path: Path) -> None:
     store.append((1,), [BLOCK])
-    # Nobody uses it: but the reader may hold a lock that all of SQLite shares.
+    # No thread uses it, but the reader may hold a lock that all of SQLite shares.
     log = SqliteLog(tmp_path / "log.db")
     with log.writing(durable=False):
         pass

@@ -1,4 +1,4 @@
-"""What every store of sessions promises, whoever keeps them where; `tests/hosts` runs it over PostgreSQL."""
+"""What every store of sessions promises; `tests/hosts` runs it over PostgreSQL."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_key_that_was_used_before_hides_nothing(store: SessionStore) -> None:
     for entry, put in ((block("two", "k"), other), (block("one", "k"), first)):
         (more,) = store.append((number,), [entry]) or []
         assert (more.seq, more.again) == (put.seq, True)
-    # Another source for the same text is something else too; and nobody can take all the names a text may get.
+    # Another source for the same text is something else too; and no attacker can take all the names a text may get.
     told = SessionEntry(EntrySort.BLOCK, 100.0, "k", encode_text("one"), '["user",null,null,[]]')
     assert not (store.append((number,), [told]) or [])[0].again
     third = block("three", "k")
@@ -155,7 +155,7 @@ def test_the_same_key_is_ruled_on_anew_each_time(store: SessionStore) -> None:
     assert not store.set_outcome("s2", "k", "ran")
 
 
-def test_last_tells_whether_anybody_else_was_there(store: SessionStore, again: Callable[[], SessionStore]) -> None:
+def test_last_tells_whether_another_writer_was_there(store: SessionStore, again: Callable[[], SessionStore]) -> None:
     mine, parent = new(store).number, new(store, "p").number
     (first,) = store.append((mine, parent), [ruling("d1")]) or []
     assert first.last == 0
@@ -251,7 +251,7 @@ def test_a_forgotten_session_is_gone_with_all_that_was_read(store: SessionStore)
     assert store.ruling("d1") is None
     assert store.append((old,), [block()]) is None
     assert ids(store) == ["d2"]
-    # Its number is nobody else's, ever; and who goes on with it does not begin.
+    # Its number is never given again, and a client that goes on with it does not begin a session.
     again = new(store, "old")
     assert again.number > young
     assert not again.context_known

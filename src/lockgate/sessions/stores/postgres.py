@@ -1,7 +1,7 @@
 """Sessions in PostgreSQL, for several instances: any of them can answer for any session.
 
-Every commit waits for the server's disk with everybody else kept out. So whoever comes meanwhile leaves what is to be
-kept in a list, and the next one to get its turn commits it all at once.
+Every commit waits for the server's disk with every other writer kept out. So a thread that comes meanwhile leaves its
+entries in a list, and the next thread to get its turn commits them all at once.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from lockgate.runtime.postgres import BUSY_S, Postgres
 from lockgate.sessions.stores.sql import TABLES, Database, SqlSessions
 
 _VERSION = 2
-# "lkgs": whoever keeps something holds this lock.
+# "lkgs": a writer holds this lock.
 _LOCK = 0x6C6B6773
 _AT_ONCE = 64
 
 
 class AppendJob:
-    """Something that somebody waits for."""
+    """Entries that a thread waits for to be kept."""
 
     def __init__(self, sessions: Sequence[int], entries: Sequence[SessionEntry]) -> None:
         self.sessions, self.entries = sessions, entries
@@ -48,12 +48,12 @@ class PostgresSessions(SqlSessions):
     def _reset(self) -> None:
         self._process = os.getpid()
         self._waiting: list[AppendJob] = []
-        # Owner: whoever commits.
+        # Held by the thread that commits.
         self._turn = Lock()
 
     def append(self, sessions: Sequence[int], entries: Sequence[SessionEntry]) -> list[EntryPlace] | None:
         if os.getpid() != self._process:
-            # In a forked child: nobody here will open the lock, and what waits is kept by others.
+            # In a forked child: no thread here releases the lock, and the parent keeps what waits.
             self._reset()
         job = AppendJob(sessions, entries)
         self._waiting.append(job)
@@ -61,7 +61,7 @@ class PostgresSessions(SqlSessions):
             if not self._turn.acquire(timeout=max(0.0, job.until - monotonic())):
                 with suppress(ValueError):
                     self._waiting.remove(job)
-                # Somebody may be keeping it just now: it counts as not kept, as where a connection breaks.
+                # Another thread may be keeping it just now: it counts as not kept, as where a connection breaks.
                 raise self._database.busy_error()
             try:
                 if not job.done:
@@ -94,11 +94,11 @@ class PostgresSessions(SqlSessions):
                     self._commit([job], patience_s)
                 return
             if not begun:
-                # Whoever waits for the others tries by itself, as long as it still may.
+                # The threads that wait for the others try by themselves, as long as they still may.
                 self._waiting[:0] = jobs[1:]
                 del jobs[1:]
             for job in jobs:
-                # Whoever left it there is told, also when whoever should have kept it was interrupted.
+                # The waiting thread gets an error, also when the committing thread was interrupted.
                 job.error = error if isinstance(error, Exception) else SessionsUnavailable("keeping was interrupted")
             if not own:
                 raise
@@ -120,6 +120,6 @@ class PostgresSessions(SqlSessions):
 
     def _insert(self, db: Database, columns: str, values: Sequence[object]) -> int:
         places = ", ".join("?" * len(values))
-        # Under the lock: nobody else gets a number until this one can be read.
+        # Under the lock: no other writer gets a number until this one can be read.
         found = db.execute(f"INSERT INTO entries ({columns}) VALUES ({places}) RETURNING seq", values)  # noqa: S608
         return int(found.fetchone()[0])

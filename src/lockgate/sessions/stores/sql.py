@@ -1,6 +1,6 @@
-"""Sessions in tables: what is asked of them, in words that SQLite and PostgreSQL both understand.
+"""Sessions in tables: the statements that SQLite and PostgreSQL both understand.
 
-Whoever has the tables says how a transaction begins and ends, and how an entry gets the next number.
+A subclass says how a transaction begins and ends, and how an entry gets the next number.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class SqlSessions:
         return self._read_connection()
 
     def _insert(self, db: Database, columns: str, values: Sequence[object]) -> int:
-        """Put an entry into its table; the number it got, which nobody has had before."""
+        """Insert an entry; return its number, which no other entry has had."""
         raise NotImplementedError
 
     def create(self, info: SessionInfo) -> SessionInfo:
@@ -148,7 +148,7 @@ class SqlSessions:
             db.execute(f"INSERT INTO sessions ({columns}) VALUES ({places})", values)  # noqa: S608
             made = self._select_session(db, info.id)
             if made is None:
-                raise SessionsUnavailable("the sessions do not keep what is put into them")
+                raise SessionsUnavailable("the session store lost a row it just wrote")
             return made
 
     @staticmethod
@@ -200,8 +200,8 @@ class SqlSessions:
     def _find_duplicate(db: Database, number: int, entry: SessionEntry) -> tuple[tuple[int, int] | None, str]:
         """The same entry where it is there under its key already; else the key to keep it under.
 
-        Hosts use keys twice, and whoever knows the next one could use it first: what says something else is kept
-        whatever its key, under another that the same text finds again.
+        Hosts use keys twice, and an attacker who knows the next key could use it first. So an entry that says something
+        else is kept all the same, under another key that the same text finds again.
         """
         if entry.ruled is not None or not entry.key:
             return None, entry.key
@@ -219,7 +219,7 @@ class SqlSessions:
         return None, ""
 
     def read_entries(self, sessions: Sequence[int], after: int, *, rulings_after: int = 0) -> list[SessionRow]:
-        # From the beginning it may be much: then nobody who writes waits for it.
+        # From the beginning it may be much: then no writer waits for it.
         with self._quick_read_connection() if after else self._read_connection() as db:
             if db is None:
                 return []
@@ -346,7 +346,7 @@ class SqlSessions:
             for number, id in gone:
                 db.execute("DELETE FROM entries WHERE session = ?", (number,))
                 db.execute("DELETE FROM sessions WHERE number = ?", (number,))
-                # Whoever goes on with it must not pass for one that begins.
+                # A client that goes on with it must not pass for one that begins a session.
                 db.execute("INSERT INTO forgotten VALUES (?, ?) ON CONFLICT (id) DO NOTHING", (_digest(id), before))
             return len(gone)
 
@@ -374,7 +374,7 @@ def _digest(session: str) -> str:
 
 
 def _clamp(number: int) -> int:
-    """As large as a column can be, and as somebody's cursor need not be."""
+    """Return the number cut to what a column can hold: a client's cursor may be any integer."""
     return max(0, min(int(number), 2**62))
 
 
