@@ -265,7 +265,7 @@ def pairs(found: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def meant(text: str) -> object:
-    """The object a reply holds for somebody who reads JSON with care; None when there is none."""
+    """The object a reply holds for a careful reader of JSON; None when there is none."""
     try:
         return json.loads(text, object_pairs_hook=pairs, parse_constant=lambda _: None)
     except (ValueError, RecursionError):
@@ -323,7 +323,7 @@ def test_100_000_mutated_replies_accept_nothing_but_the_exact_object() -> None:
 
 
 @pytest.mark.parametrize("stage", [Stage.TRIAGE, Stage.TRIAGE_AGAIN])
-def test_who_saw_only_parts_clears_nobody(stage: Stage) -> None:
+def test_a_judge_that_saw_only_parts_clears_no_call(stage: Stage) -> None:
     no, yes = ("NO", "YES") if stage is Stage.TRIAGE_AGAIN else (CLEAR, SUSPICIOUS)
     assert parse_opinion(stage, no, NONCE, case()) == Triage(suspicious=False)
     assert parse_opinion(stage, no, NONCE, case(truncated=True)) == Triage(suspicious=True)

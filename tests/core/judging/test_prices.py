@@ -65,7 +65,7 @@ def test_an_unknown_cost_is_not_a_zero(model: str) -> None:
     assert cost_usd(model, 1000, 10) is None
 
 
-def test_a_count_that_nobody_gave_is_an_unknown_cost() -> None:
+def test_a_missing_count_is_an_unknown_cost() -> None:
     assert cost_usd("anthropic/claude-haiku-5-5", 0, 0) is None
     assert cost_usd("compatible/local", 0, 0, {"compatible/local": (0.0, 0.0)}) == 0.0
     assert cost_usd("embedded/judge", 0, 0) == 0.0

@@ -77,7 +77,7 @@ def test_ordinary_text_is_safe(text: str, scanner: Scanner) -> None:
 def test_every_reading_counts(text: str, verdict: str, scanner: Scanner) -> None:
     found = view_payload(Payload(text), scanner)
     assert found.verdict == verdict
-    assert found.spans, "whoever is asked must be shown where"
+    assert found.spans, "the verifier must be shown where"
     assert all(0 <= start <= end <= len(text) for start, end in found.spans)
 
 
@@ -226,7 +226,7 @@ def test_no_answer_clears_what_the_rules_call_unsafe_and_every_reason_is_known(a
         assert weighed.verdict != "safe" or weighed.why is None
 
 
-def test_nobody_looked() -> None:
+def test_a_request_that_was_not_looked_at() -> None:
     assert verdict_without_answer(None, NoAnswerReason.INTERNAL) == ("unclear", "internal", NoAnswerReason.INTERNAL)
 
 

@@ -147,12 +147,12 @@ def test_a_ticket_counts_once() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_any_history_keeps_one_probe_and_never_locks_anybody_out_for_good(data: st.DataObject) -> None:
+def test_any_history_keeps_one_probe_and_never_locks_a_caller_out_for_good(data: st.DataObject) -> None:
     circuit, now = Circuit(), 0.0
     out: list[tuple[Ticket, float]] = []
     for _ in range(data.draw(st.integers(1, 60))):
         now += data.draw(st.sampled_from([0.0, 0.25, 1.0, 4.75, 5.0, 30.0, 60.0]))
-        # Leases are longer than calls: whoever is out for that long is gone.
+        # Leases are longer than calls: a holder that is out for that long is gone.
         out = [(ticket, since) for ticket, since in out if now - since < LIMITS.lease_s]
         if out and data.draw(st.booleans()):
             ticket, _ = out.pop(data.draw(st.integers(0, len(out) - 1)))

@@ -198,7 +198,7 @@ def test_the_digest_is_of_what_was_said_and_not_of_how() -> None:
     assert payload_digest(Payload("\ud800")) != payload_digest(Payload("\ufffd"))
 
 
-def test_the_digest_gives_no_secret_away_to_somebody_who_tries_them_all() -> None:
+def test_the_digest_gives_no_secret_away_to_a_reader_who_tries_them_all() -> None:
     digests = {payload_digest(Payload(f"my card PIN is {pin:04d}")) for pin in range(0, 10_000, 97)}
     assert len(digests) == 1
     assert payload_digest(Payload("write to a@b.example")) == payload_digest(Payload("write to c@d.example"))

@@ -68,7 +68,7 @@ def test_strikes_leave_the_window_one_by_one() -> None:
 def test_a_strike_during_a_ban_begins_it_again_and_none_ever_shortens_it() -> None:
     record = add_strike(strikes(0, 0, 0, 0, 0), PRINCIPAL, 500, SETTINGS)
     assert remaining_s(record, 500) == (900, 3600)
-    # Later strikes that are too few to ban anybody leave the ban as it is.
+    # Later strikes that are too few for a ban leave the ban as it is.
     assert add_strike(record, PRINCIPAL, 2000, SETTINGS).quarantined_until == record.quarantined_until
 
 
@@ -199,7 +199,7 @@ def test_nothing_that_happens_lifts_a_ban_before_its_end(events: list[tuple[floa
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.floats(1e-9, 86_400), st.floats(0, 1, exclude_max=True))
-def test_nobody_is_told_to_come_back_too_early_or_in_no_time(left: float, chance: float) -> None:
+def test_no_client_is_told_to_come_back_too_early_or_in_no_time(left: float, chance: float) -> None:
     seconds = retry_after_s(left, chance)
     assert max(1, left - 1e-6) <= seconds <= ceil(left) * 1.1 + 1
 

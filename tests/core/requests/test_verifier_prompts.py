@@ -27,7 +27,7 @@ NONCE = "0f8a3c5d7e9b1a2c4d6e8f0a1b3c5d7e"
 
 
 def recovered(user: str, nonce: str) -> list[str]:
-    """The pieces of a question as whoever answers it is told to read them."""
+    """The pieces of a question as the verifier is told to read them."""
     return [json.loads(line[len(nonce) + 1 :]) for line in user.split("\n") if line.startswith(f"{nonce} ")]
 
 
@@ -76,7 +76,7 @@ def test_for_images_only_flags_and_statistics_go_out() -> None:
 
 
 def test_the_hash_does_not_give_away_what_was_removed() -> None:
-    """Whoever gets a text with only a number missing, and its hash, could try all numbers."""
+    """A verifier that gets a text with only a number missing, and its hash, could try all numbers."""
     first, _ = build_assess_question(Payload("My SSN is 123-45-6789, ok?"), [], [], NONCE)
     other, _ = build_assess_question(Payload("My SSN is 321-54-9876, ok?"), [], [], NONCE)
     assert first == other
@@ -210,7 +210,7 @@ def test_twenty_thousand_hostile_texts_stay_behind_the_fence() -> None:
         redacted = redacted._replace(text=re.sub("[\ud800-\udfff]", "\ufffd", redacted.text))
         pieces = cut_excerpts(redacted, [(3, 9)], budget=budget).pieces
         assert recovered(question.user, NONCE) == list(pieces)
-        # One line of facts, one that says what follows, the pieces, the end: nobody added or split a line.
+        # One line of facts, one that says what follows, the pieces, the end: no line was added or split.
         lines = question.user.splitlines()
         assert len(lines) == 3 + len(pieces)
         assert all(line.isprintable() for line in lines)

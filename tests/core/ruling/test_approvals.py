@@ -254,7 +254,7 @@ def test_no_part_can_run_into_the_next() -> None:
         ({"policy_hash": "sha256:q", "context": "sha256:d"}, True),
     ],
 )
-def test_a_no_is_about_the_call_whatever_was_read_and_whoever_rules(change: dict[str, str], *, same: bool) -> None:
+def test_a_no_is_about_the_call_in_every_context_and_under_every_policy(change: dict[str, str], *, same: bool) -> None:
     assert (BOUND._replace(**change).call_key == BOUND.call_key) == same
 
 

@@ -34,7 +34,7 @@ LOW = ("read", "glob", "grep", "read_file", "list_files", "search_inbox")
 
 
 def settle(ask: Ask, policy: Policy) -> Decision:
-    """The ruling when there is nobody above Tier 1."""
+    """The ruling when there is no judge above Tier 1."""
     ruling: Decision | Ask = ask
     while isinstance(ruling, Ask):
         ruling = resume(ruling, None, policy)
@@ -285,7 +285,9 @@ def test_outside_paranoid_mode_a_low_risk_tool_is_never_escalated(
 
 @pytest.mark.parametrize("low", Action)
 @pytest.mark.parametrize("high", [Action.PAUSE, Action.REORIENT])
-def test_a_call_nobody_judged_ends_as_the_policy_says_for_its_risk(ask: AskGate, low: Action, high: Action) -> None:
+def test_a_call_that_no_judge_settled_ends_as_the_policy_says_for_its_risk(
+    ask: AskGate, low: Action, high: Action
+) -> None:
     policy = {"mode": "paranoid", "on_unclear_low": low, "on_unclear_high": high}
     assert ask(CALM, "read", {}, **policy).action is low
     assert ask(CALM, "bash", {}, **policy).action is high

@@ -264,7 +264,7 @@ def test_a_word_becomes_the_member_that_is_compared_by_identity() -> None:
     assert policy.on_unclear_low is Action.PAUSE
 
 
-def test_what_nobody_could_judge_pauses_when_the_risk_is_high() -> None:
+def test_a_call_that_no_judge_settled_pauses_when_the_risk_is_high() -> None:
     assert Policy().on_unclear(Risk.HIGH) is Action.PAUSE
     assert Policy().on_unclear(Risk.LOW) is Action.CONTINUE
     assert Policy(on_unclear_high=Action.REORIENT).on_unclear(Risk.HIGH) is Action.REORIENT

@@ -1,4 +1,4 @@
-"""What belongs to whoever holds an agent: no spelling lets the agent do it, and ordinary work never comes near it."""
+"""Calls that touch Lockgate itself: no spelling lets the agent make them, and ordinary work never comes near them."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_the_files_of_the_gate_are_known(command: str) -> None:
         "cat expense_approvals.dbf",
     ],
 )
-def test_what_answers_nobody_is_let_be(command: str) -> None:
+def test_a_command_that_answers_no_approval_is_let_be(command: str) -> None:
     assert own(command) == set()
 
 
@@ -220,7 +220,7 @@ def test_the_word_that_switches_hooks_off_counts_anywhere() -> None:
         "docs/claude/settings.md",
     ],
 )
-def test_other_files_are_anybodys(path: str) -> None:
+def test_other_files_are_free_to_use(path: str) -> None:
     guide = "cp hooks.json ~/.claude/settings.json\nrm .claude/settings.local.json\ncurl localhost:8000/v1/approvals\n"
     assert written(path, guide) == set()
     assert written(".gitignore", ".claude/settings.local.json\n") == set()

@@ -1,18 +1,18 @@
 """What a judge is shown of an escalated call, as a value: bounded, without secrets, and open about what is missing.
 
 1. Secrets are taken out of every text before it is cut, so that no border leaves half of one behind. Addresses, names,
-   paths and accounts stay: whoever judges where something goes has to see where it goes.
+   paths and accounts stay: a judge of where something goes has to see where it goes.
 2. The goal, the call, the findings and the origins come first, each within a share of the budget.
 3. What is left of it goes to the blocks. Every flagged block has its part, the most telling ones the largest: around
    each place something was found in, and its head and its tail. Where even that is too much, its findings tell of it.
 4. What untrusted text remains has the rest: as many blocks whole as possible, of the others the head and the tail.
 
-Whatever could matter and is not shown makes the case `truncated`: a part of any untrusted text that the call could
+What could matter and is not shown makes the case `truncated`: a part of any untrusted text that the call could
 come from, flagged or not, since rules do not see every order. An attacker chooses how long his text is, so a judge of
 half a text must not be easier to convince than a judge of all of it.
 
 Reading a block is slow and its text does not change, so what was cut out of it is kept for the next call. A case is
-made of a `Snapshot`, which is quick to take: the rest needs nobody's lock.
+made of a `ContextSnapshot`, which is quick to take: the rest needs no lock.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class ContextSnapshot(NamedTuple):
 
 
 def take_snapshot(context: Context) -> ContextSnapshot:
-    """The blocks as they are now, under whatever lock guards the context."""
+    """Return the blocks as they are now. The caller holds the lock that guards the context."""
     return ContextSnapshot(tuple(context.blocks), dict(context.positions))
 
 
@@ -95,7 +95,7 @@ class Excerpt(NamedTuple):
     empty as well, or when a block before it has the same digest: what was read twice is shown once.
 
     `digest` is the hash of the text without its secrets, as far as it was read: that of the original would let
-    whoever guesses a short secret check the guess.
+    a reader who guesses a short secret check the guess.
     """
 
     block: str
@@ -108,7 +108,7 @@ class Excerpt(NamedTuple):
 
 
 class JudgeCase(NamedTuple):
-    """Everything a judge is told. The lines are sentences of ours; what they quote stands in them as JSON strings.
+    """Everything a judge is told. The lines are Lockgate's sentences; what they quote stands in them as JSON strings.
 
     `truncated` says that something which could matter is not shown, `left_out` what it is. `withheld` says that words
     went with a secret where no rule found anything: the judge is told, and may clear the call all the same. Ordinary
@@ -140,9 +140,9 @@ class JudgeCase(NamedTuple):
 def build_case(
     ask: Ask, context: BlockLookup, policy: Policy, *, goal: str, history: Sequence[PastCall], budget: int | None = None
 ) -> JudgeCase:
-    """The case for whoever the call waits for; `budget` is how many characters of a prompt all of it may take.
+    """Return the case for the judge that the call waits for; `budget` bounds its characters in a prompt.
 
-    Given a `Snapshot` it may take its time on any thread; a `Context` must not change meanwhile.
+    Given a `ContextSnapshot` it may take its time on any thread; a `Context` must not change meanwhile.
     """
     top = ask.stage is Stage.SUPERVISOR
     if budget is None:
@@ -284,7 +284,7 @@ _FAMILIES: Mapping[str, str] = {
     "cap:": "a limit was reached, so a part was not looked at",
     "step:undeclared_call": "a call was made that the agent had not declared",
     "step:unshown_calls": "not all that the agent did is shown",
-    "step:abandoned_step": "a step inside this one was given up before anybody looked at it",
+    "step:abandoned_step": "a step inside this one was given up before a judge looked at it",
     "step:needs-a-person": "only a person can end this step",
     "step:": "what the agent itself says of the step",
     "scope:": "the call goes beyond the declared scope, or cannot be compared with it",

@@ -3,12 +3,12 @@
 The rules find *where* a call's values stand in untrusted text; whether that is a stranger's order or the very thing the
 user wanted is for a judge to say. A judge that reads single passages gets the telling ones, at most `MAX_WINDOWS`:
 
-1. around the orders that values, or the tool itself, were found in, and around recipients that nobody asked for;
+1. around the orders that values, or the tool itself, were found in, and around unasked recipients;
 2. around what speaks to a model rather than to a reader.
 
-What else stands in a session that somebody has poisoned says nothing about this call, and is not shown. Whoever plants
-more orders than there are windows must not choose which of them is read: where one found no room, the evidence is not
-`whole`, and clears nobody.
+What else stands in a poisoned session says nothing about this call, and is not shown. An attacker who plants more
+orders than there are windows must not choose which of them is read: where one found no room, the evidence is not
+`is_complete`, and clears no call.
 
 `FACTS` are numbers from 0 to 1 that mean something by themselves, so that few of them weighed against each other are a
 judgement that can be explained.
@@ -94,7 +94,7 @@ class _Known(Protocol):
 
 
 def collect_evidence(ask: Ask, context: _Known, goal: str) -> Evidence:
-    """The evidence for one call, at a bounded cost, whatever was read. A `Context` must not change meanwhile."""
+    """Return the evidence for one call, at a bounded cost. A `Context` must not change meanwhile."""
     untrusted = {block.id for block in context.blocks if block.trust is Trust.UNTRUSTED}
     windows, whole = _windows(ask, context, untrusted)
     leaves = flatten_arguments(ask.call.arguments)[0][:_MAX_LEAVES]
@@ -128,7 +128,7 @@ _NEAR = 200
 def _order_speaks_to_machine(ask: Ask, untrusted: set[str]) -> bool:
     """Whether the order that this call carries out also speaks to the machine: claims to be its master, asks it to keep
     something from people, or the like. That is no request among people, however a model reads it. A rule is found once
-    in a text, where it first holds: whatever comes after that may be spoken to as well.
+    in a text, where it first holds: the text behind it may speak to the machine as well.
     """
     orders = [origin for origin in ask.origins if origin.order and not origin.known]
     return any(
@@ -223,7 +223,7 @@ def _windows(ask: Ask, context: _Known, untrusted: set[str]) -> tuple[tuple[str,
         high = min(high, low + _WINDOW + REACH)
         found.append((place.block, low, high))
         text, said = plain_text(_trim_to_words(content, low, high)), plain_text(place.said)
-        # What was hidden in a code stands there for nobody to read: what it says comes first.
+        # A reader does not see what is hidden in a code: what it says comes first.
         texts[text if said[:_SHOWN].lower() in text.lower() else f"{said} {text}"[: _WINDOW + REACH]] = None
     texts.pop("", None)
     return tuple(texts), True

@@ -1,8 +1,9 @@
 """The judges' questions in words, and their replies back into opinions, strictly.
 
-Nothing an attacker writes may look like ours. He may write blocks, sources, the agent's arguments and, through what the
-agent copies, much of everything else: so every value of a case stands on one line, behind a nonce that nobody could
-know when it was written and a label of ours, as JSON in which nothing is invisible, ends the line, or is the nonce.
+Nothing an attacker writes may look like Lockgate's own lines. The attacker may write blocks, sources, the agent's
+arguments and, through what the agent copies, much of everything else. So every value of a case stands on one line,
+behind a label and a nonce that is drawn afterwards, as JSON in which nothing is invisible, ends the line, or is the
+nonce.
 
 A reply counts only if it is exactly what was asked for. What follows from it then can only become stricter:
 

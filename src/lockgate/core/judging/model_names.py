@@ -11,7 +11,7 @@ from lockgate.core.errors import InvalidConfig, quoted
 
 # Who can be asked; the names of the adapters, without `none` and `embedded`.
 PROVIDERS = ("anthropic", "openai", "azure", "compatible")
-# Names of no provider's model: the judge that comes with Lockgate, and nobody at all.
+# Names of no provider's model: the judge that comes with Lockgate, and no judge at all.
 EMBEDDED, NO_JUDGE = "embedded", "none"
 MAX_ALIASES = 100
 
@@ -33,7 +33,7 @@ class ModelName(NamedTuple):
 
 
 # A short name means a kind of model, not a version: it moves when a newer one of its kind is out, and the changelog
-# says so. Whoever wants one version for good spells it out.
+# says so. An operator who wants one version for good spells it out.
 ALIASES: Mapping[str, ModelName] = MappingProxyType(
     {
         "claude-haiku": ModelName("anthropic", "claude-haiku-5-5"),
@@ -102,7 +102,7 @@ def _hint(name: str, overrides: Mapping[str, str]) -> str:
     from difflib import get_close_matches
 
     known = sorted({*overrides, *ALIASES})
-    # Comparing takes time quadratic in the length, and no name of ours is long.
+    # Comparing takes time quadratic in the length, and no short name is long.
     near = get_close_matches(name[:60].lower(), known, n=2)
     meant = f"did you mean {' or '.join(f'`{each}`' for each in near)}? " if near else ""
     for start, provider in _USUAL:

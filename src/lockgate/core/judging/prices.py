@@ -1,4 +1,4 @@
-"""What a judge's answer costs: list prices as data, each with where it was read. A price nobody knows stays unknown."""
+"""What a judge's answer costs: list prices as data, each with where it was read. An unknown price stays unknown."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def cost_usd(
     *,
     on: str = PRICES_DATE,
 ) -> float | None:
-    """What this many tokens cost on the day `on`, or None where nobody knows: an unknown cost is never a zero.
+    """Return what this many tokens cost on the day `on`, or None where the price is unknown: that is never a zero.
 
-    A question always has tokens, so none reported is a count that nobody gave, unless the model costs nothing.
+    A question always has tokens, so none reported is a missing count, unless the model costs nothing.
     """
     if provider_model.startswith("embedded/"):
         return 0.0

@@ -64,8 +64,8 @@ _ALONE: Final[Mapping[str, str]] = {"safe": NO_FINDINGS, "unsafe": RULES, "uncle
 class RulesView(NamedTuple):
     """What the rules say: the verdict they would give alone, what they found, and where in `prompt_text`.
 
-    `unread` says that something came along which nobody has looked into: no verifier sees it either. `rules` holds
-    names of ours only, so that it can be logged whatever a client sends.
+    `unread` says that something came along which was not looked into: no verifier sees it either. `rules` holds only
+    Lockgate's own names, so that it can be logged for any request.
     """
 
     verdict: Verdict
@@ -80,7 +80,7 @@ class RulesView(NamedTuple):
 
 
 class WeighedVerdict(NamedTuple):
-    """A verdict with its reason; `why` is set when somebody should have answered and did not."""
+    """A verdict with its reason; `why` is set when a verifier should have answered and did not."""
 
     verdict: Verdict
     reason: str
@@ -111,7 +111,7 @@ def view_payload(payload: Payload, scanner: Scanner) -> RulesView:
 
 
 def view_from_scan(payload: Payload, scan: Scan | None) -> RulesView:
-    """The view on a payload whose text was looked at; where nothing was found there and it is plain, it is safe."""
+    """Return the view on a payload from the scan of its text; without findings a plain payload is safe."""
     # 1. and 2., the text.
     loud: list[str] = []
     quiet: list[str] = []
@@ -177,7 +177,7 @@ def weigh_answer(view: RulesView, answer: Answer, *, nonce: str, whole: bool) ->
 
 
 def verdict_without_answer(view: RulesView | None, why: NoAnswerReason) -> WeighedVerdict:
-    """Step 4: nobody answered, or nobody could be asked; `view` is None when not even the rules could look."""
+    """Step 4: no verifier answered or could be asked; `view` is None when not even the rules could look."""
     if view is not None and view.verdict == "unsafe":
         return WeighedVerdict("unsafe", RULES, why)
     return WeighedVerdict("unclear", why.value, why)

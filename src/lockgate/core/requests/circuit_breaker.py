@@ -1,7 +1,7 @@
 """The circuit breaker as values: who may call a provider that has been failing, and when.
 
-1. Closed: everybody may call. `failures` in a row open it, and any success starts the count again.
-2. Open: nobody may, until `open_s` have passed, or as long as a rate limit asked for.
+1. Closed: every caller may call. `failures` in a row open it, and any success starts the count again.
+2. Open: no caller may, until `open_s` have passed, or as long as a rate limit asked for.
 3. Half open: one caller may, and holds the probe. Its success closes the circuit, its failure opens it again, and
    when it is cancelled the next caller gets the probe.
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-# A client with a failing circuit per tenant must not grow with the names somebody invents.
+# A client with a failing circuit per tenant must not grow with the names that callers invent.
 MAX_CIRCUITS = 10_000
 
 
@@ -72,7 +72,7 @@ def admit(circuit: Circuit, now: float, limits: CircuitLimits) -> tuple[Circuit,
         return circuit, Ticket(circuit.generation)
     if is_refusing(circuit, now):
         return circuit, None
-    # A new generation for every probe: one whose lease ran out cannot speak for the one that followed it.
+    # A new generation for every probe: a probe that lost its lease cannot speak for the next one.
     generation = circuit.generation + 1
     probing = Circuit(generation=generation, open_until=circuit.open_until, probe_until=now + limits.lease_s)
     return probing, Ticket(generation, probe=True)
@@ -112,7 +112,7 @@ _FRESH = Circuit()
 class Circuits:
     """The circuits of one client, by key: at most `most` of them, the least recently used forgotten first.
 
-    A circuit that is as good as new takes no room, so tenants whose calls go well cost nothing, however many there
+    A circuit that is as good as new takes no room, so tenants with working calls cost nothing, however many there
     are. Forgetting one that is open costs a few calls until it opens again. Not safe for threads: the owner locks.
     """
 

@@ -1,7 +1,7 @@
 """Incident ids: 128 bits as 26 characters that sort by time (the ULID form), for a header, a record and a person.
 
-48 bits are the time in milliseconds, 80 are random: nobody who has seen one can name another, and two that meet by
-chance in the same millisecond need about a million million of them in it.
+48 bits are the time in milliseconds, 80 are random: a client that has seen one cannot guess another. Two of the same
+millisecond collide only when about a million million are drawn in it.
 """
 
 from __future__ import annotations

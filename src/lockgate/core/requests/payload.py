@@ -23,7 +23,7 @@ PII_RULESETS = ("default", "hipaa", "ferpa", "custom")
 MAX_PROMPT_CHARACTERS = 1024 * 1024
 MAX_FLAGS, MAX_SOURCES, MAX_RULE_HITS, MAX_META = 64, 64, 64, 32
 MAX_NAME = 64
-# Counts of bytes, lines or pages; a larger number is somebody's number, not a statistic.
+# Counts of bytes, lines or pages; a larger number is an account or a phone number, not a statistic.
 _MOST = 10**12
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")
@@ -109,7 +109,7 @@ def parse_payload(value: Mapping[str, object]) -> Payload:
 def payload_digest(payload: Payload, custom: Sequence[str] = ()) -> str:
     """The payload as one SHA-256 in hexadecimal, for logs: the same for the same content, however it was written.
 
-    Of the redacted prompt: whoever reads the log and knows the rest of a text would find the PIN in it by trying all.
+    Of the redacted prompt: a reader of the log who knows the rest of a text could find the PIN in it by trying all.
     """
     said = {
         "modalities": payload.modalities,
@@ -170,7 +170,7 @@ def _sources(value: object, names: _Names) -> tuple[PayloadSource, ...]:
 
 
 class _Names:
-    """Collects every name that was read and is not ours: names go into logs, so none may turn out to be a secret."""
+    """Collects every name that the caller chose: names go into logs, so none may turn out to be a secret."""
 
     def __init__(self) -> None:
         self.seen: dict[str, str] = {}
@@ -192,7 +192,7 @@ class _Names:
         return tuple(dict.fromkeys(self.one(item, where) for item in listed)) if listed else ()
 
     def statistics(self, value: object, where: str) -> tuple[tuple[str, int | float | bool | str], ...]:
-        """Numbers, flags and short identifiers under names; whatever else a host put there is left out."""
+        """Return the numbers, flags and short identifiers under names; leave everything else out."""
         body = _object(value, f"`{where}`")
         if len(body) > MAX_META:
             _refuse(f"`{where}` has {len(body):,} entries, more than {MAX_META}", "send counts, not content")
@@ -256,7 +256,7 @@ def _refuse_unknown_keys(body: Mapping[object, object], known: tuple[str, ...], 
 
 
 def _shown_key(key: object) -> str:
-    # A key is the caller's own word, unless somebody turned content into keys: then it would do for a secret.
+    # A key is the caller's own word, unless a host turned content into keys: then it may be a secret.
     if isinstance(key, str) and re.fullmatch("[A-Za-z_]{1,32}", key) and not _has_secret(f"secret={key}"):
         return f" {quoted(key)}"
     return ""

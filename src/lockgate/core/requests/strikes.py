@@ -1,10 +1,10 @@
-"""The abuse ladder as values: what unsafe requests cost whoever sent them.
+"""The abuse ladder as values: what unsafe requests cost the client that sent them.
 
 1. Every unsafe request is a strike, against the principal who sent it and against the network it came from.
 2. A principal with `tier1_threshold` strikes in the window is in `tier1_mode` for `tier1_cooldown_s`, and likewise for
    tier 2. A strike during a cooldown begins it again; when it ends, strikes still in the window count on.
 3. A network with `network_threshold` of them is slowed, more with each, for as long as they are in the window. It is
-   never locked out: others live behind the same address, and would be locked out by whoever wanted them to be.
+   never locked out: others live behind the same address, and an attacker could lock them out.
 
 All that is known of a subject only grows towards suspicion: two records are merged by the later end of each ban, so
 that hearing twice, late, or from several sides about the same thing changes nothing, and no order of events lifts one.
@@ -121,7 +121,7 @@ class SharedRecord(NamedTuple):
     quarantined_s: float = 0.0
 
 
-# What is told of a subject whose bans a person has lifted: everything that was known of it is to be forgotten.
+# A person has lifted the subject's bans: the other workers forget everything they knew of it.
 LIFTED = SharedRecord((), -1.0, -1.0)
 
 
@@ -171,7 +171,7 @@ def recent_strikes(record: StrikeRecord, now: float, settings: LadderSettings) -
 
 
 def merge_shared(record: StrikeRecord, known: SharedRecord, now: float, settings: LadderSettings) -> StrikeRecord:
-    """The record with what others know of the same subject. Whoever knows of more strikes is right about them."""
+    """Return the record with what other workers know of the same subject. The side that knows more strikes is right."""
     strikes = recent_strikes(record, now, settings)
     theirs = tuple(sorted(now - max(0.0, age) for age in known.strikes if age < settings.window_s))
     if len(theirs) >= len(strikes):

@@ -1,8 +1,8 @@
 """Questions for a model in words, and its reply back into a verdict, strictly.
 
-Nothing an attacker writes may look like ours. His text stands on lines of its own, each one JSON string behind a nonce
-he cannot know: no line break, quote or invisible character in it is written as such, and neither is the nonce. A reply
-counts only if it is the one object that was asked for, with that nonce in it.
+Nothing an attacker writes may look like Lockgate's own lines. The attacker's text stands on lines of its own, each one
+JSON string behind a nonce that is drawn afterwards. No line break, quote or invisible character in it is written as
+such, and neither is the nonce. A reply counts only if it is the one object that was asked for, with that nonce in it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lockgate.core.redaction.spans import replace_half_pairs
 from lockgate.core.requests.payload import Payload
 
 MAX_REPLY_CHARACTERS = 200
-# Below `low` no category is in doubt; from `high` on one is as good as flagged. In between nobody is sure.
+# Below `low` no category is in doubt; from `high` on one is as good as flagged. In between the answer is unclear.
 LOW_SCORE, HIGH_SCORE = 0.2, 0.8
 MAX_LISTED = 32
 
@@ -60,7 +60,7 @@ def build_assess_question(
     budget: int = 8000,
     custom: Sequence[str] = (),
 ) -> tuple[Question, bool]:
-    """The question whether a request is safe, and whether whoever answers it sees all of the text.
+    """Return the question whether a request is safe, and whether the verifier sees all of the text.
 
     `findings` are rule ids and `spans` where in the prompt they were found. The nonce must be fresh and unguessable.
     """
@@ -136,7 +136,7 @@ _VERDICTS: Mapping[str, Verdict] = {"safe": "safe", "unsafe": "unsafe", "unclear
 def verdict_from_scores(scored: Rating, *, low: float = LOW_SCORE, high: float = HIGH_SCORE) -> Verdict:
     """A rating endpoint's opinion as a verdict: sure of harm, sure of none, or neither.
 
-    Only its own flag and whole, sensible scores count: an empty list of categories clears nobody.
+    Only its own flag and whole, sensible scores count: an empty list of categories clears no request.
     """
     if scored.flagged:
         return "unsafe"

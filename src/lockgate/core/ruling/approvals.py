@@ -7,7 +7,7 @@
 3. Answered. The first answer counts, while the question lives, and only for the digest that was shown. A no answers
             every open question about the same call.
 4. Taken.   A yes is handed out once. A no stands for the rest of the session.
-5. Ended.   What expired, was used or was voided stays so, whatever the clock does next.
+5. Ended.   What expired, was used or was voided stays so, even when the clock is set back.
 
 The stores keep these values and apply these steps under their own locks; nothing here has a clock or a file.
 """
@@ -27,12 +27,12 @@ from lockgate.core.errors import InvalidCall, quoted
 from lockgate.core.strict_json import InvalidJson, JsonReader
 from lockgate.core.vocabulary import Decision, Finding, Origin
 
-# What nobody can read on a screen nobody can approve: above these a call is not offered to a person.
+# A person cannot approve what does not fit a screen: above these a call is not offered to a person.
 MAX_ARGUMENTS = 1 << 18
 MAX_DEPTH = 64
 MAX_VALUES = 100_000
 MAX_NAME = 1_000
-# Python refuses to print longer integers where an operator has set its lowest limit; ours must not depend on that.
+# With its lowest limit set, Python refuses to print longer integers; this limit must not depend on that setting.
 MAX_INTEGER_BITS = 2_048
 # An agent must not be able to bury one question under others, nor to fill the disk with them.
 MAX_WAITING_PER_SESSION = 32
@@ -97,7 +97,7 @@ class BoundCall(NamedTuple):
 
     @property
     def call_key(self) -> str:
-        """What a no is about: this call of this session, whatever is read and whichever policy rules.
+        """What a no is about: this call of this session, in every context and under every policy.
 
         A step is denied by its name: what an agent says of the same step in other words is the same matter.
         """
@@ -288,10 +288,10 @@ def _cut(text: str, limit: int = _MOST_TEXT) -> str:
 def describe_call(bound: BoundCall) -> str:
     """The call in one line: the values that say where it goes first, each by its name and the kind of place it is.
 
-    Made from what would run, not from what anybody said of it. Values are JSON and as their author wrote them: whoever
-    shows the line has to make them visible.
+    It is made from what would run, not from what the agent says of it. Values are JSON as their author wrote them; the
+    caller that shows the line has to make invisible characters visible.
     """
-    # Where arguments go is known to the rules, which nobody needs who only asks or answers.
+    # Imported here: a process that only asks or answers does not need the rules.
     from lockgate.core.ruling.arguments import sink_from_argument
 
     arguments = arguments_from_canonical(bound.arguments)
@@ -368,7 +368,7 @@ class PendingApproval:
 
 
 class ApprovalAnswer(NamedTuple):
-    """Who said what, when, and why if they gave a reason. The name is what they claim, not what anybody proved."""
+    """Who said what, when, and why if they gave a reason. The name is a claim, not proved."""
 
     yes: bool
     who: str
@@ -387,7 +387,7 @@ class Approval:
 
 
 class ApprovalChange(NamedTuple):
-    """What became of a question, for the record: whoever keeps questions tells of each before it takes effect."""
+    """What became of a question, for the record: a store reports each change before it takes effect."""
 
     session: str
     id: str
@@ -398,7 +398,7 @@ class ApprovalChange(NamedTuple):
 
 def change_from_approval(approval: Approval) -> ApprovalChange:
     pending, said = approval.pending, approval.answered
-    # Nobody but a person says yes or no; that it was used, voided or expired is nobody's word.
+    # Only a person says yes or no; used, voided and expired are not a person's answer.
     who = said.who if said is not None and approval.state in (ApprovalState.GRANTED, ApprovalState.DENIED) else ""
     return ApprovalChange(pending.session, pending.id, approval.state, pending.digest, who)
 
@@ -426,8 +426,8 @@ class TakeResult(NamedTuple):
     """What a caller may do: run the call when `state` is `granted`, once, and not otherwise.
 
     `denied` stands for the session. `expired` and `voided` mean that a person was asked and has not said no: the next
-    question is theirs too. `unknown` means that nobody was asked about this call; `used` that somebody was, said yes,
-    and that it has run. `differs` says why a yes that is there does not fit: `session`, `tool`, `arguments`, `policy`
+    question is theirs too. `unknown` means that no person was asked about this call; `used` that one said yes, and
+    that it has run. `differs` says why a yes that is there does not fit: `session`, `tool`, `arguments`, `policy`
     or `context`.
     """
 
@@ -494,16 +494,16 @@ def deny_same_call(others: Iterable[Approval], said: ApprovalAnswer) -> list[App
     return [
         replace(each, state=ApprovalState.DENIED, answered=said, ended_s=said.at_s)
         if each.state is ApprovalState.WAITING
-        # Somebody's yes stays on record as what it was.
+        # A person's yes stays on record as what it was.
         else replace(each, state=ApprovalState.VOIDED, ended_s=said.at_s)
         for each in ended
     ]
 
 
-def has_room(waiting: int, ours: int, marks: int) -> bool:
-    """2. Whether one more question fits: `waiting` are all that are open, `ours` this session's, `marks` its calls."""
-    most = MAX_WAITING - NEWCOMERS if ours else MAX_WAITING
-    return waiting < most and ours < MAX_WAITING_PER_SESSION and marks < MAX_MARKS
+def has_room(waiting: int, in_session: int, marks: int) -> bool:
+    """2. Return whether one more question fits: `waiting` are open in all, `in_session` and `marks` in this session."""
+    most = MAX_WAITING - NEWCOMERS if in_session else MAX_WAITING
+    return waiting < most and in_session < MAX_WAITING_PER_SESSION and marks < MAX_MARKS
 
 
 def find_existing_id(pending: PendingApproval, mark: ApprovalMark | None, asked: Iterable[Approval]) -> str:
@@ -517,7 +517,7 @@ def find_existing_id(pending: PendingApproval, mark: ApprovalMark | None, asked:
 def take_approval(
     bound: BoundCall, mark: ApprovalMark | None, asked: Sequence[Approval], near: Iterable[Approval], now_s: float
 ) -> tuple[TakeResult, Approval | None]:
-    """4. What whoever wants to run the call is told, and the question as it has to be kept from now on, if changed.
+    """4. Return what a caller that wants to run the call may do, and the question as it is from now on, if changed.
 
     `mark` and `asked` are what is known of this matter, in the order it was asked; `near` open questions about others,
     which may be meant for this call and do not fit. All are aged to now. A yes that is taken takes the mark with it.
@@ -565,7 +565,7 @@ def _closest_difference(bound: BoundCall, near: Iterable[Approval]) -> tuple[str
 
 
 def details_to_json(shown: ShownDetails) -> str:
-    """ASCII, so that half a surrogate pair in somebody's text is no trouble for whoever keeps it."""
+    """Return the details as ASCII JSON, so that a store can hold half a surrogate pair in a text."""
     return json.dumps(details_to_dict(shown), ensure_ascii=True, separators=(",", ":"))
 
 

@@ -75,7 +75,7 @@ class Context:
         self.encoded: list[BlockNote] = []
         self.tool_orders: dict[str, ToolOrders] = {}
         self.value_places = ValuePlacesCache()
-        # Whether the agent may have read more than is here: a run that somebody else began, and did not tell of.
+        # Whether the agent may have read more than is here: another process began the run, and its blocks are missing.
         self.has_unknown_history = False
 
     def add(
@@ -127,7 +127,7 @@ class Context:
         held = default_trust(source, user_trust=self._user_trust) if trust is None else trust
         parents = [self.blocks[self.positions[parent]].trust for parent in tainted_by]
         if trust is None and origin == "agent" and self.readings:
-            # An agent's own words are made of everything it has read, whatever it says they are made of.
+            # An agent's own words are made of everything it has read, even when it names other parents.
             parents.append(Trust.UNTRUSTED)
         held = min([held, *parents])
         if kind is None or (parents and held is Trust.UNTRUSTED):
@@ -199,7 +199,7 @@ class Context:
         return self._scanner.has_match(note.found[0].rule, passage)
 
     def locate_finding(self, note: BlockNote) -> Finding:
-        """What was noted, with where exactly it stands: looked for when somebody first asks, and then kept."""
+        """Return the finding of a note with its exact place, which is looked for at the first call and remembered."""
         if isinstance(note.found, Finding):
             return note.found
         key = (note.block, note.rule)

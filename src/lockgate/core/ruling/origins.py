@@ -2,7 +2,7 @@
 
 A value that stands in the goal is the user's own. A value that stands only in untrusted text may still be ordinary:
 agents copy addresses, ids and names from what they read all day. What is not ordinary is a value that stands in (or
-beside) a sentence that gives orders, or a tool whose verb and object such a sentence names, when the goal asked for
+beside) a sentence that gives orders, or a tool that such a sentence names by verb and object, when the goal asked for
 neither. Those are the signals below; all of them escalate, none of them blocks.
 
 All comparisons are made on folded words (lower case, no punctuation, quoting or wrapping), so that a value survives
@@ -179,7 +179,7 @@ class OriginTrace(NamedTuple):
     """What the origins of a call say: where each piece stands, what drives it, and which passages it is related to.
 
     `related` are the passages that a value of this call fills a sink from: the block they stand in, and from where to
-    where. A block whose order names the tool is related as a whole.
+    where. A block with an order that names the tool is related as a whole.
     """
 
     origins: tuple[Origin, ...] = ()

@@ -41,7 +41,7 @@ from lockgate.core.ruling.tool_risk import may_reach_any_address, tool_risk
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Reason, Risk
 
-# Findings whose rule starts with one of these hold a call, and no model's answer releases it.
+# A finding of a rule that starts with one of these holds a call, and no model's answer releases it.
 HARD_RULES = (
     "cap:arguments",
     "cap:context-unknown",
@@ -187,7 +187,7 @@ def _risk_of_call(call: ToolCall, policy: Policy, text: str) -> Risk:
 
 
 def _check_scope(review: _Review) -> None:
-    """0. Collect what crosses the border of a declared scope, in every mode and whatever was read."""
+    """0. Collect what crosses the border of a declared scope, in every mode and context."""
     scope = review.policy.research_scope
     if not scope:
         return

@@ -28,13 +28,13 @@ class Policy:
     """What is in force for a session; equal policies have equal hashes, and any change gives another.
 
     Lists are kept sorted and without repetitions, words given as text become members of their enumeration: a mode
-    that only compares equal to `paranoid` would be missed by every `is`. Whatever is weaker than the defaults
-    allow is a field of its own whose name starts with `unsafe_`.
+    that only compares equal to `paranoid` would be missed by every `is`. What is weaker than the defaults
+    allow is a field of its own, with a name that starts with `unsafe_`.
     """
 
     mode: Mode = Mode.DEFAULT
     # What research mode is for, in the operator's words: the judges read it, so only the operator may write it.
-    # It may hold several scopes (core/scope.py: `both`), and then what is inside all of them is inside.
+    # It may hold several scopes (`combine_scopes`), and then what is inside all of them is inside.
     research_scope: str = ""
     user_trust: Trust = Trust.TRUSTED
     additional_patterns: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ class Policy:
         return self._tools
 
     def on_unclear(self, risk: Risk) -> Action:
-        """What happens to a flagged call that nobody could judge."""
+        """Return what happens to a flagged call that no judge could settle."""
         if self.unsafe_continue_on_unclear:
             return Action.CONTINUE
         return self.on_unclear_low if risk is Risk.LOW else self.on_unclear_high
@@ -154,7 +154,7 @@ def tighten(base: Policy, **asked: object) -> Policy:
     would come out weaker keeps the base's value: `loosened` says which those are.
     """
     if asked.get("research_scope") == "":
-        del asked["research_scope"]  # whoever names no scope leaves the base's as it is
+        del asked["research_scope"]  # an empty scope leaves the base's as it is
     return combine_strictest(base, change_policy(base, **asked))
 
 
@@ -199,7 +199,7 @@ def _model(value: object, name: str) -> str:
 
 
 def _whole_number(value: object, name: str, most: int) -> None:
-    # True is an int to Python; a window of one block is not what somebody who wrote `true` meant.
+    # True is an int to Python; an operator who wrote `true` did not mean a window of one block.
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         raise InvalidConfig(f"{name} must be a whole number from 0 to {most:,}")
 
@@ -239,7 +239,7 @@ def _patterns(values: object) -> tuple[str, ...]:
 
 
 def _tool_names(values: object) -> tuple[str, ...]:
-    # Letter case stays: core/tools.py reads the words of `sendEmail` from it, and folds both sides itself.
+    # Letter case stays: `tool_risk` reads the words of `sendEmail` from it, and folds both sides itself.
     names = tuple(sorted({name.strip() for name in _texts(values, "additional_high_risk_tools")}))
     if "" in names:
         raise InvalidConfig("an empty tool name in additional_high_risk_tools", hint="remove it")

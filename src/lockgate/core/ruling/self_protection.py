@@ -1,7 +1,7 @@
-"""What in a call is the part of whoever holds the agent: an answer to the gate's own question, its files, its hooks.
+"""Calls that touch Lockgate itself: an answer to the gate's own question, its files, its hooks.
 
-These rules count whatever has been read, and no model clears them. Almost no call comes near them, so a quick look for
-a few words decides whether there is anything to match.
+These rules count even before anything untrusted was read, and no model clears them. Almost no call comes near them, so
+a quick look for a few words decides whether there is anything to match.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Supervised steps as values: how much supervision, what the agent said it would do, what it says it did.
 
-Both texts are the agent's, and an agent that has been hijacked writes whatever gets it through. So neither can clear
+Both texts are the agent's, and a hijacked agent writes what gets it through. So neither can clear
 anything: a commitment is only ever compared *against* what was seen, an admission in the assessment counts and a
-reassurance does not, and calls that were not declared count whatever the agent says of them. What follows from a
+reassurance does not, and an undeclared call counts, no matter what the agent says of it. What follows from a
 trigger is one more look, never one less: each call is judged as if there were no step.
 """
 
@@ -160,10 +160,10 @@ class Trigger(NamedTuple):
 def reconcile(
     commitment: Commitment | None, assessment: SelfAssessment, acts: ActingCalls, *, abandoned: Sequence[str] = ()
 ) -> tuple[Trigger, ...]:
-    """What does not fit together, without asking anybody. Nothing that the agent writes removes a trigger.
+    """Return what does not fit together, without asking a judge. Nothing that the agent writes removes a trigger.
 
     `acts` has heard of all calls since the step began, those that were held included: a call that was tried tells as
-    much. `abandoned` are the goals of steps inside that nobody looked at.
+    much. `abandoned` are the goals of inner steps that no judge looked at.
     """
     found = [Trigger(Cause.CONCERNS_RAISED, concern) for concern in assessment.concerns]
     if not assessment.met:
@@ -299,7 +299,7 @@ def call_to_argument(act: ActingCall) -> dict[str, object]:
     return told
 
 
-# What cannot be taken back, reaches others, or runs whatever it is given. Words of a name, not their synonyms: all of
+# What cannot be taken back, reaches others, or runs its arguments. Words of a name, not their synonyms: all of
 # these would make every tool grave.
 _GRAVE = frozenset(
     """
@@ -429,7 +429,7 @@ def _stems(entry: str) -> set[str]:
 
 
 def findings_from_triggers(triggers: Sequence[Trigger]) -> tuple[Finding, ...]:
-    """Triggers as findings, for the tier above and for whoever reads its ruling."""
+    """Return triggers as findings, for the tier above and for the readers of its ruling."""
     where = {
         Cause.UNDECLARED_CALL: "acts",
         Cause.EXCESS_ASSUMPTIONS: "commitment",

@@ -162,7 +162,7 @@ _JOINS = _word_set("and then or plus also nor to")
 _PARTICLES = (("in",), ("out",), ("off",), ("up",))
 
 # Where the address is an argument, the answer is not the only thing that travels. Name lookups count: a host name
-# reaches the name server of whoever owns the domain.
+# reaches the name server of the domain's owner.
 _ADDRESSES = _word_set("""
     url uri href link webpage website site page http https html web internet browser domain host hostname dns endpoint
     webhook rss
@@ -419,7 +419,7 @@ _CATALOGUE: dict[str, _KnownTool] = {
     ),
 }
 
-# What the seed's names ask for, for hosts whose names hold no verb of their own (`terminal`, `Task`).
+# What the seed's names ask for: some hosts give such a tool a name without a verb (`terminal`, `Task`).
 _SEED_INTENT: Mapping[str, tuple[str, str]] = {
     "bash": ("run", "command"),
     "write": ("write", "file"),
@@ -687,7 +687,7 @@ _NOT_OBJECTS = _JOINS | _word_set("""
 """)
 
 
-# A tool that manages something does whatever its arguments say: any everyday action on the object is a request for it.
+# A tool that manages something does what its arguments say: any everyday action on the object is a request for it.
 _ANYTHING = _word_set("manage handle administer operate control process perform maintain")
 _ANY_ACTION = _word_set("create update delete schedule cancel move redirect set enable disable")
 

@@ -151,7 +151,7 @@ class WordIndex:
         return known
 
     def find_orders_near(self, places: Sequence[int]) -> Iterator[Order]:
-        """Yield the orders whose cue stands near one of these places, each once; both go from front to back.
+        """Yield the orders with a cue near one of these places, each once; both go from front to back.
 
         An order past MAX_ORDERS is not read: its places are passed over, and `capped` is set.
         """
@@ -184,7 +184,7 @@ class WordIndex:
             first = bisect_left(places, chunk * _CHUNK - reach, first)
 
     def find_orders_by_verb(self, verbs: frozenset[bytes], things: frozenset[bytes]) -> Iterator[Order]:
-        """Yield the orders whose own verb is one of these, with one of the things close behind it."""
+        """Yield the orders with one of these verbs as their own, and one of the things close behind it."""
         lower = self.prepared
         for verb in verbs:
             at = lower.find(verb)
@@ -195,7 +195,7 @@ class WordIndex:
                 at = lower.find(verb, at + len(verb))
 
     def _order_with_verb(self, verb: bytes, at: int) -> Order | None:
-        """Return the order whose verb stands here, if a cue says that one begins."""
+        """Return the order with its verb here, if a cue says that one begins."""
         start = max(0, at - _BEFORE_VERB)
         # A cue ends at its verb or at the first letters behind it.
         for cue in self._scanner.find_cues(self.part.data[start : at + len(verb) + 12]):
@@ -351,7 +351,7 @@ class ValuePlaces:
 
 def _find_word_by_word(index: WordIndex, candidate: Candidate, low: int, high: int) -> tuple[int, int] | None:
     """Return the bytes of a window in which the value stands word by word, though not as the argument writes it."""
-    # No pattern here: between two words an attacker may put whatever makes a pattern think for minutes.
+    # No pattern here: between two words an attacker may put text that makes a pattern run for minutes.
     wanted, count, length = list(candidate.words), len(candidate.words), len(candidate.needle) * 4 + 64
     first, window = wanted[0], index.spaced[low:high]
     start = window.find(first)

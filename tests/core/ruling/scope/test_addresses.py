@@ -323,7 +323,7 @@ def hosts_seen_by_others(url: str) -> list[str]:
             host = urlsplit(spelled).hostname or ""
         except ValueError:
             continue
-        # Somebody can own a name only if its last part is one; what stands before that can be anything.
+        # A name can be registered only if its last part is one; what stands before that can be anything.
         if ":" in host or re.fullmatch("[a-z0-9-]+", host.rstrip(".").rpartition(".")[2]):
             seen.append(host)
     return seen

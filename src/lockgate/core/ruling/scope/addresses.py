@@ -53,7 +53,7 @@ _BARE_IPV6 = re.compile(r"(?i)(?<![\w:.])(?<![\w)\]]\[)((?:[0-9a-f]{0,4}:){2,7}[
 _HOST_ARGUMENTS = frozenset(
     "url urls uri uris host hosts hostname hostnames domain domains endpoint webhook proxy href website".split()
 )
-# Arguments whose dotted values are hardly ever addresses. The tool's author names its arguments, not the attacker.
+# In these arguments a dotted value is hardly ever an address. The tool's author names them, not the attacker.
 _OTHER_ARGUMENTS = frozenset(
     """
     path paths file files filename filenames filepath dir directory folder glob pattern regex extension module modules

@@ -39,7 +39,7 @@ _LOCAL_PROGRAMS = frozenset(
     dirname realpath
     """.split()
 )
-# Programs that may connect, and whose dotted words are modules, keys and resources more often than machines.
+# Programs that may connect; their dotted words are modules, keys and resources more often than machines.
 _OTHER_PROGRAMS = frozenset(
     """
     python python2 python3 py ipython pytest tox nox coverage mypy ruff black isort pip pip3 pipx uv poetry conda
@@ -109,7 +109,7 @@ def shell_levels(text: str, *, fetches: bool) -> Iterator[tuple[int, HostLevel]]
 class _CommandLine:
     """One command line, read token by token.
 
-    `program` is the program whose words are being read, `shells` whether it is one that runs other commands, and
+    `program` is the program that the words belong to, `shells` whether it is one that runs other commands, and
     `wrapped` whether a wrapper such as `sudo` stands before it.
     """
 
