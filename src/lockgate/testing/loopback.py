@@ -190,16 +190,24 @@ class LoopbackProvider:
                 await asyncio.wait_for(self._stop.wait(), self._lifetime_s)
         finally:
             for server in (plain, tls):
-                server.close()
+                await self._close_server(server)
             for sock in (closed, full, *fillers):
                 sock.close()
             await self._end_all()
 
-    async def _end_all(self) -> None:
+    async def _close_server(self, server: asyncio.Server) -> None:
+        # asyncio forgets the socket of a connection that it accepted just before its server was closed. So we accept no
+        # more, let asyncio finish with those that it has, and close the server then.
+        with contextlib.suppress(NotImplementedError):  # Windows, where only the server can stop accepting
+            for sock in server.sockets:
+                asyncio.get_running_loop().remove_reader(sock.fileno())
         # The task of a new connection must run once: cancelled before that, it would leave its socket to the garbage
         # collector.
         for _ in range(3):
             await asyncio.sleep(0)
+        server.close()
+
+    async def _end_all(self) -> None:
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             for writer in self._open:
                 writer.transport.abort()
