@@ -22,6 +22,9 @@ from lockgate.core.redaction.spans import (
     mark_limit,
 )
 from lockgate.core.text.confusables import is_wordlike
+from lockgate.core.word_lists import read_sections
+
+_WORDS = read_sections(__package__, "credential_words.txt")
 
 
 def find_credentials(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
@@ -39,44 +42,24 @@ def find_credentials(text: str, low: str, marks: frozenset[str]) -> Iterator[Sen
 
 # --- keys of well-known shapes
 
-_WORD, _URLSAFE, _DOTTED = "[A-Za-z0-9]", "[A-Za-z0-9_-]", "[A-Za-z0-9._-]"
 
-
-def _shape(prefix: str, alphabet: str, least: int, *, most: int | None = None) -> tuple[str, re.Pattern[str]]:
-    return prefix, re.compile(f"{alphabet}{{{least},{'' if most is None else most}}}")
+def _key_shapes(where: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Return the prefixes that count there, each with the pattern of the rest of the key."""
+    shapes: list[tuple[str, re.Pattern[str]]] = []
+    for section, prefixes in read_sections(__package__, "key_prefixes.txt").items():
+        place, alphabet, count = section.rsplit(" ", 2)
+        if place == where:
+            least, _, most = count.removesuffix("+").partition("-")
+            body = re.compile(f"{alphabet}{{{least},{most}}}")
+            shapes += [(prefix, body) for prefix in prefixes]
+    return tuple(shapes)
 
 
 # Prefixes that mean nothing else: they need no word boundary, so a key glued to a word is found too.
-_PLAIN_SHAPES = (
-    *(_shape(p, _URLSAFE, 16) for p in ("sk-proj-", "sk-ant-", "sk-or-v1-", "sk-svcacct-", "sk-admin-", "glpat-")),
-    *(_shape(f"gh{kind}_", _WORD, 20) for kind in "pousr"),
-    _shape("github_pat_", "[A-Za-z0-9_]", 20),
-    *(_shape(f"{owner}_{mode}_", _WORD, 8) for owner in ("sk", "pk", "rk") for mode in ("live", "test")),
-    *(_shape(f"xox{kind}-", _URLSAFE, 10) for kind in "abceoprs"),
-    *(_shape(p, _WORD, 16, most=16) for p in ("akia", "asia", "abia", "acca", "aroa", "aida", "agpa", "anpa")),
-    _shape("aiza", _URLSAFE, 30),
-    _shape("ya29.", _DOTTED, 20),
-    _shape("gocspx-", _URLSAFE, 20),
-    _shape("whsec_", "[A-Za-z0-9+/=_-]", 16),
-    _shape("age-secret-key-1", _WORD, 30),
-    _shape("hooks.slack.com/services/", "[A-Za-z0-9/_-]", 20),
-    _shape("discord.com/api/webhooks/", "[A-Za-z0-9/_-]", 30),
-    _shape("nrak-", _WORD, 20),
-    _shape("pmak-", "[A-Za-z0-9-]", 24),
-    _shape("atatt3", "[A-Za-z0-9=_-]", 40),
-    _shape("sntrys_", "[A-Za-z0-9+/=_-]", 30),
-    *(_shape(p, _WORD, 24) for p in ("shpat_", "shpca_", "shppa_", "shpss_", "dop_v1_", "doo_v1_", "dor_v1_", "dapi")),
-    *(_shape(p, _URLSAFE, 20) for p in ("lin_api_", "pscale_tkn_", "pscale_pw_", "lsv2_pt_", "lsv2_sk_", "sq0atp-")),
-    *(_shape(p, _URLSAFE, 20) for p in ("glsa_", "glptt-", "gldt-", "glrt-", "glcbt-", "glsoat-", "figd_", "sbp_")),
-)
+_PLAIN_SHAPES = _key_shapes("anywhere")
 # Short prefixes also end or begin ordinary words (`risk-…`, `sk-learn`): these need a word boundary before them, and
 # behind them characters that no word has.
-_SHORT_SHAPES = (
-    *(_shape(p, _URLSAFE, 16) for p in ("sk-", "rk-", "pk-", "key-", "xai-", "pplx-", "tvly-", "pypi-", "xapp-")),
-    *(_shape(p, _WORD, 20) for p in ("hf_", "npm_", "gsk_", "r8_", "fw_", "ntn_", "secret_", "rubygems_", "glc_")),
-    *(_shape(p, _DOTTED, 20) for p in ("sg.", "hvs.", "hvb.", "hvr.", "dp.pt.", "dp.st.", "sl.")),
-    *(_shape(p, "[0-9A-Fa-f]", 32, most=32) for p in ("ac", "sk")),
-)
+_SHORT_SHAPES = _key_shapes("at a boundary")
 _TELEGRAM = re.compile(r"(?<![0-9])[0-9]{8,10}:[A-Za-z0-9_-]{35}(?![A-Za-z0-9])")
 _JWT = re.compile(r"[A-Za-z0-9_-]{9,}+(?:\.[A-Za-z0-9_-]*+){0,4}")
 
@@ -361,15 +344,7 @@ _NUMERIC = (
 )
 _LABEL = re.compile(f"(?P<numeric>{_NUMERIC})|(?P<strong>{_STRONG})|(?P<weak>{_WEAK})")
 # The beginnings of the labels above, which are searched for first.
-_LABEL_MARKS = frozenset(
-    """
-    pass pwd pw kennwort contrase senha mot wachtwoord hasło пароль Пароль 密码 密碼 パスワード 비밀번호 암호
-    client secret token api access private auth account master signing encryption shared storage
-    licen service sess subscription webhook credential jsessionid csrf xsrf sig hmac conn dsn x-amz-
-    jwt oauth recovery backup activation invite login sid key pat bearer pin cvv cvc otp tan one
-    security verification confirmation 2fa mfa
-    """.split()
-)
+_LABEL_MARKS = frozenset(_WORDS["label marks"])
 _AFTER_LABEL = re.compile(
     r"[\w.-]{0,32}(?:\[[\w\"'-]{0,32}\])?[\"'`\\\])*]{0,4}\s{0,4}(?:=>|->|:=|={1,2}|[:：＝>|])[>\s]{0,4}"
 )
@@ -389,13 +364,7 @@ _QUOTED = re.compile(
 _BARE = re.compile(r"[^\s\"'`<>“”«»]{1,256}+")
 _REST_OF_IT = re.compile(r"[^\s\"'`<>“”«»]*+")
 _REST_OF_QUERY = re.compile(r"[^\s\"'`<>“”«»&#]*+")
-_ORDINARY = frozenset(
-    """
-    true false null none nil undefined string str text bytes int integer number bool boolean object array required
-    optional empty missing invalid expired hidden yes no the a an my your our this that it is not and or must should
-    can will please see enter here above below reset forgot forgotten change changed new old wrong correct incorrect
-    """.split()
-)
+_ORDINARY = frozenset(_WORDS["ordinary values"])
 # Code that fetches the value, and stand-ins: they hold no secret.
 _CODE = re.compile(
     r"[A-Za-z_][\w.]*[(\[].*|\$\{?[A-Za-z_]\w*\}?|\{\{?.*|<[^<>]{1,64}>?|%\(?[A-Za-z_]+\)?[sd]?%?|[*•.xX#_-]+|\(.*|\[.*",
@@ -474,18 +443,7 @@ _IN_QUERY = re.compile(r"[?&][\w.%-]*$")
 _KEY_AFTER = re.compile(r"[ \t]{1,4}([A-Za-z0-9]{20,256})(?![\w/.-])")
 # A passphrase is made of words from a list, and of none that sentences are made of.
 _PASSPHRASE = re.compile(r"[a-z]{3,12}(?:[ -][a-z]{3,12}){3,8}(?![a-z])")
-_IN_SENTENCES = frozenset(
-    """
-    the and for not you your our with from this that these those have has had was were will would shall should must may
-    might can could are been being them they their there here then than when where what which who whom whose why how
-    into onto over under about after before between during without within again also only just very such some any each
-    every all both more most other another same one two three four five six seven eight nine ten please enter choose
-    set use used using see let make made ask asked tell send get got give given keep kept change changed reset forgot
-    forgotten required optional contain contains least characters letters digits numbers symbols long short strong weak
-    new old current incorrect wrong valid invalid missing empty expired expires day days hours minutes first
-    last next never always does did done but out off now later via per
-    """.split()
-)
+_IN_SENTENCES = frozenset(_WORDS["sentence words"])
 
 
 def _passphrase_at(text: str, at: int) -> tuple[int, int] | None:
