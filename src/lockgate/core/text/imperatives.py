@@ -64,32 +64,8 @@ _PARTICLES = (
     r"run\s{1,4}(?:sudo|pip3?|npm|npx|yarn|pnpm|uvx?|git|rm|mv|cp|curl|wget|python3?|bash|sh|zsh|make|docker|kubectl|"
     r"chmod|chown|cat|ssh|scp|cargo|go|node|brew|apt|apt-get|dnf|yum|systemctl|crontab|cd|\./\S)"
 )
-# The words that open a request, and the commonest imperatives, in other languages. A cue may stand anywhere: it has no
-# effect unless the call carries what stands beside it.
-_LATIN_CUES = (
-    "por favor|env[ií][ea]|transfier[ea]|borr[ae]|elimin[ae]|ejecut[ae]|visit[ae]|descarg(?:a|ue)|compart[ae]|"
-    "reenv[ií][ea]|instal[ae]|abr[ae]|pag(?:a|ue)|cambi[ae]|"
-    "veuillez|s'il vous plaît|merci de|envoy(?:ez|er)|transf[eé]r(?:ez|er)|supprim(?:ez|er)|ex[eé]cut(?:ez|er)|ouvrez|"
-    "cliquez|t[eé]l[eé]charg(?:ez|er)|partag(?:ez|er)|achet(?:ez|er)|pay(?:ez|er)|install(?:ez|er)|ajout(?:ez|er)|"
-    "bitte|sende|senden sie|schick(?:e|en)|überweis(?:e|en)|lösch(?:e|en)|führ(?:e|en)|öffn(?:e|en)|besuch(?:e|en)|"
-    "lad(?:e|en) sie|teil(?:e|en) sie|kauf(?:e|en)|bezahl(?:e|en)|installier(?:e|en)|leit(?:e|en) sie|"
-    "envi(?:e|ar)|transfira|apag(?:ue|ar)|execut(?:e|ar)|abr(?:a|ir)|baix(?:e|ar)|compartilh(?:e|ar)|"
-    "per favore|invi[ai]|trasferisc[ai]|cancell[ai]|esegu[ia]|apr[ia]|scaric(?:a|hi)|condivid[ia]|install[ai]|"
-    "alstublieft|graag|stuur|verwijder|voer|betaal|klik|"
-    "proszę|wyślij|usuń|wykonaj|otwórz|pobierz|zapłać|zainstaluj|udostępnij|"
-    "lütfen|gönder(?:in|iniz)?|silin|çalıştır(?:ın)?|indir(?:in)?|satın al(?:ın)?|ödeyin|paylaş(?:ın)?|"
-    "mand(?:a|e|ami)|env[ií]ame|schick|envoie|transmettez|prześlij|skicka|lähetä|pošlete|trimiteți|"
-    "vui lòng|hãy|gửi|xóa|tolong|silakan|mohon|kirim(?:kan)?|hapus|jalankan|unduh|bayar"
-)
-_OTHER_CUES = (
-    "пожалуйста|отправь|переведи|перешли|удали|выполни|откро[ий]|запусти|скача[ий]|установи|оплати|"
-    "будь ласка|надішл|видал[иі]|викона[ий]|відкри|завантаж|"
-    "请|發送|发送|转账|轉帳|删除|刪除|执行|執行|打开|打開|访问|下载|下載|分享|购买|支付|安装|安裝|转发|轉發|务必|"
-    "ください|下さい|送信し|送って|削除し|実行し|開いて|転送し|"
-    "하세요|해주세요|해 주세요|하십시오|보내|삭제|실행|설치|"
-    "στείλ|שלח|ส่ง|寄到|寄给|送付|"
-    "يرجى|من فضلك|الرجاء|أرسل|ارسل|احذف|قم ب|افتح|نفذ|कृपया|भेजें|भेजो|हटाएं|चलाएं|खोलें"
-)
+# Orders in other languages. A cue may stand anywhere: it has no effect unless the call carries what stands beside it.
+_CUES = read_sections(__package__, "order_cues.txt")
 
 
 def _either(words: Iterable[str]) -> str:
@@ -128,7 +104,7 @@ def cue_patterns() -> tuple[tuple[str, bool], ...]:
     # only: logs write such verbs with a capital.
     address = rf"(?:\b(?:{plain}|open|load|click)\s{{1,4}}[\"'`<(]{{0,2}}(?:https?:|www\.|[/~]/?\w))"
     reader = rf"(?i:\b(?:{_READERS})\b)"
-    elsewhere = rf"(?i:\b(?:{_LATIN_CUES})\b|{_OTHER_CUES})"
+    elsewhere = rf"(?i:\b(?:{'|'.join(_CUES['Latin script'])})\b|{'|'.join(_CUES['other scripts'])})"
     return (
         (after_stop, False),
         (at_line, False),

@@ -26,6 +26,7 @@ from lockgate.core.text.confusables import (
     remove_invisible,
 )
 from lockgate.core.text.encodings import CODES, COMPRESSED, JWT, DecodedRun, EncodedRun
+from lockgate.core.word_lists import read_sections
 
 MAX_DEPTH = 3
 # Output beyond this is not read, and `capped` says so: a kilobyte of base64 can hold a megabyte of spaces.
@@ -80,24 +81,29 @@ class TextReadings:
 
 # --- 1. gates
 
-# Pieces of these words, once encoded, give a short base64 or hexadecimal text away; the commonest come first.
-_WORDS = """
-    the and all you your are not this that with from have will must should tell any please for in of on is it to
-    do send ion ing ent ess ter now new user don't system prompt message instruction instructions previous prior
-    above ignore forget disregard override email password secret token key file files delete run execute command
-    into as by be or at an follow following task context assistant model data account transfer money url http
-    https com org curl bash sudo rm cat echo python sh write read call tool function code access information
-    important before after when what which there their them then than can could would make only also other first
-    reply answer question about without
-""".split()
+_WORDS = read_sections(__package__, "common_words.txt")
 
 
-def _triples(words: list[str]) -> list[str]:
+def _triples(words: Iterable[str]) -> list[str]:
     return sorted({f" {word} "[i : i + 3] for word in words for i in range(len(word))})
 
 
-_COMMON = _triples(_WORDS[:45])
-_TRIPLES = [*_triples(_WORDS), "://", "//w", "tp:", "s:/", "p:/", " | ", "| b", "/et", "tc/", " -r", ", a", ". T"]
+_COMMON = _triples(_WORDS["commonest"])
+_TRIPLES = [
+    *_triples((*_WORDS["commonest"], *_WORDS["others"])),
+    "://",
+    "//w",
+    "tp:",
+    "s:/",
+    "p:/",
+    " | ",
+    "| b",
+    "/et",
+    "tc/",
+    " -r",
+    ", a",
+    ". T",
+]
 _WRITTEN = {0: "|"} | {i: chr(i) if chr(i).isalnum() and i < 128 else f"\\x{i:02x}" for i in range(1, 256)}
 
 
