@@ -288,7 +288,7 @@ def hostile_places(secret: str) -> list[Any]:
 
 
 class Quoting(dict[str, Any]):
-    """A payload whose every error quotes it."""
+    """A payload that every error message about it quotes."""
 
     def __init__(self, secret: str) -> None:
         super().__init__()
@@ -405,7 +405,7 @@ def test_nothing_is_told_of_what_goes_wrong(name: str, scanner: Scanner) -> None
 
 
 class Telling:
-    """A secret manager whose errors tell everything."""
+    """A secret manager that tells everything in its errors."""
 
     def __init__(self, secret: str) -> None:
         self.secret = secret

@@ -105,7 +105,7 @@ def test_any_other_source_is_untrusted_even_when_users_are_trusted(source: str) 
 
 
 @pytest.mark.parametrize("user_trust", Trust)
-def test_the_users_trust_is_a_setting_and_nobody_elses_changes_with_it(user_trust: Trust) -> None:
+def test_the_users_trust_is_a_setting_and_no_other_trust_changes_with_it(user_trust: Trust) -> None:
     assert default_trust("user:alice", user_trust=user_trust) is user_trust
     for source, trust in DEFAULT_TRUST.items():
         if source != "user":
@@ -243,7 +243,7 @@ def test_diamonds_upon_diamonds_do_not_unfold_without_end(width: int) -> None:
     st.integers(0, 12).map(str),
     st.integers(0, 8),
 )
-def test_any_graph_gives_a_bounded_tree_whose_branches_repeat_nothing(
+def test_any_graph_gives_a_bounded_tree_without_repetition_on_a_branch(
     parents: dict[str, list[str]], start: str, depth: int
 ) -> None:
     def walk(tree: Lineage, path: tuple[str, ...]) -> None:

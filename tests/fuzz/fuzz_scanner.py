@@ -1,4 +1,4 @@
-"""Fuzz target: a session that reads any text and makes any call of pieces of it gets a ruling whose places exist."""
+"""Fuzz target: a session that reads any text and makes any call of pieces of it gets a ruling, and its places exist."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ WAYS = {
 }
 
 
-# Without it these could be any number, word or hash, and so could be a name.
+# Without their surroundings these could be any number, word, hash or name.
 ONLY_LABELLED = frozenset(
     ("hex", "letters", "small letters", "bare phone", "social", "option", "wifi", "passcode", "passphrase")
 )

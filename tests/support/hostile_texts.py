@@ -18,7 +18,7 @@ ENDS = (
 
 
 def recovered(user: str) -> list[tuple[str, object]]:
-    """What a prompt says, read by a reader who knows only its form: anything that is not of it fails."""
+    """Return what a prompt says, read by its form alone; anything that does not fit the form fails."""
     lines = user.split("\n")
     assert user.splitlines() == lines, "something in there ends a line"
     assert lines[-1] in ENDS

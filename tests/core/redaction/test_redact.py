@@ -348,7 +348,7 @@ def test_an_order_in_pieces_or_in_code_is_known_to_be_unseen(text: str) -> None:
 
 
 def test_an_ordinary_secret_leaves_nothing_unread() -> None:
-    # These are words, or longer than an order that somebody encoded.
+    # These are words, or longer than an encoded order.
     large = {"private-key", "putty", "passphrase"}
     ordinary = [canary for canary in Maker(10).canaries(1000) if canary.kind not in large]
     unread = [canary.kind for canary in ordinary if redact(canary.text).unread]
@@ -558,14 +558,14 @@ def _seconds(text: str, tries: int) -> float:
     ("shapes", "size", "most"), [(PLAIN_SHAPES, 3_900, 10), (PLAIN_SHAPES, SLICE, 10), (OTHER_SHAPES, 3_900, 20)]
 )
 def test_no_text_costs_many_times_what_prose_costs(shapes: dict[str, str], size: int, most: int) -> None:
-    with patch.object(marks, "SHORT", SLICE + 1):
+    with patch.object(marks, "SHORT_TEXT", SLICE + 1):
         prose = _seconds(_filled(PROSE, size), 5)
     costs = {name: _seconds(_filled(unit, size), 2) / prose for name, unit in shapes.items()}
     assert {name: round(cost) for name, cost in costs.items() if cost > most} == {}
 
 
 def test_a_long_text_is_read_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One step of the interpreter over a megabyte would keep the loop of whoever asks waiting."""
+    """One step of the interpreter over a megabyte would keep the caller's event loop waiting."""
     sizes: list[int] = []
     views = redaction._readings_of
     monkeypatch.setattr(redaction, "_readings_of", lambda text: sizes.append(len(text)) or views(text))

@@ -194,7 +194,7 @@ NOT_ORDERS = [
     "import os",
     "print(x)",
     "if x: pass",
-    # what somebody did, does or is
+    # what a person did, does or is
     "The report was sent to Bob.",
     "Bob sends reports on Fridays.",
     "I sent the report.",

@@ -121,11 +121,11 @@ def test_prose_has_no_shape(shape: str) -> None:
 def test_what_is_removed_is_what_all_searches_would_remove(text: str, ruleset: str) -> None:
     text = f"{LONG}{text}{LONG}"
     with (
-        patch.object(marks, "SHORT", len(text) * 9),
+        patch.object(marks, "SHORT_TEXT", len(text) * 9),
         patch.object(personal, "_NATIONAL_LEAST", 0),
         patch.object(personal, "_PHONE_LEAST", 0),
-        patch.object(redaction, "_wraps", redaction._WRAP.finditer),
-        patch.object(redaction, "_codes", redaction._CODES.finditer),
+        patch.object(redaction, "_find_wraps", redaction._WRAP.finditer),
+        patch.object(redaction, "_find_codes", redaction._CODES.finditer),
     ):
         every = redact(text, ruleset)
     assert redact(text, ruleset) == every

@@ -406,7 +406,7 @@ def test_a_pattern_the_engine_cannot_take_is_an_error_with_a_hint(pattern: str, 
     assert f"`{pattern}` cannot be used: " in caught.value.message
     assert not caught.value.message.endswith(".")
     assert hint in caught.value.hint
-    # The engine's own switches say nothing to whoever writes a pattern.
+    # The engine's own switches say nothing to the author of a pattern.
     assert "hs_" not in caught.value.message
 
 
