@@ -146,7 +146,7 @@ def spoil_digest(file: Path) -> None:
 
 
 def spoil_head(file: Path) -> None:
-    file.write_bytes(b"somebody else's rules" + file.read_bytes())
+    file.write_bytes(b"another user's rules" + file.read_bytes())
 
 
 def truncate(file: Path) -> None:
@@ -170,11 +170,11 @@ def let_the_group_write(file: Path) -> None:
     file.chmod(0o660)
 
 
-def let_everybody_write(file: Path) -> None:
+def let_all_users_write(file: Path) -> None:
     file.chmod(0o602)
 
 
-def let_everybody_write_the_folder(file: Path) -> None:
+def let_all_users_write_the_folder(file: Path) -> None:
     file.parent.chmod(0o777)
 
 
@@ -208,8 +208,8 @@ MISCHIEF = [
     garbage_with_a_right_digest,
     be_a_folder,
     pytest.param(let_the_group_write, marks=posix_only),
-    pytest.param(let_everybody_write, marks=posix_only),
-    pytest.param(let_everybody_write_the_folder, marks=posix_only),
+    pytest.param(let_all_users_write, marks=posix_only),
+    pytest.param(let_all_users_write_the_folder, marks=posix_only),
     pytest.param(let_the_group_write_the_folder, marks=posix_only),
     pytest.param(link_to_the_file, marks=posix_only),
     pytest.param(link_to_the_folder, marks=posix_only),
@@ -259,8 +259,8 @@ def test_a_folder_we_cannot_write_costs_only_time(workshop: Workshop, folder: Pa
     assert workshop.made == (2, 0)
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that nobody can write")
-def test_a_file_system_nobody_can_write_costs_only_time(workshop: Workshop) -> None:
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a read-only file system")
+def test_a_read_only_file_system_costs_only_time(workshop: Workshop) -> None:
     assert works(make(Path("/proc/self/lockgate")))
     assert workshop.made == (1, 0)
 

@@ -49,7 +49,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def audited(settings: Settings) -> AuditReport:
-    """The journal as whoever has only its files and its first public key would see it."""
+    """The journal as an auditor with only its files and its first public key sees it."""
     files = assemble.journal_files(settings)
     assert isinstance(files.log, Path)
     with SqliteLog(files.log).reading() as log:
@@ -452,7 +452,7 @@ def test_a_child_does_not_wait_for_a_thread_that_is_not_there(settings: Settings
 
 
 def test_strict_rulings_wait_for_the_witness(settings: Settings) -> None:
-    """Nobody listens there: the record is stored, and does not count."""
+    """No witness listens there: the record is stored, and does not count."""
     vkey = keys.signer_from_seed("example.com/witness", bytes(32), kind=4).key.vkey
     strict = AuditSettings(strict=True, strict_seconds=0.5, witnesses=(f"http://127.0.0.1:9/ {vkey}",))
     session = assemble.gate_from_settings(replace(settings, audit=strict)).session()
@@ -474,7 +474,7 @@ def test_strict_rulings_wait_for_the_witness(settings: Settings) -> None:
     assert audited(settings).sound
 
 
-def test_strict_questions_do_not_wait_for_the_witness_with_everybody_locked_out(settings: Settings) -> None:
+def test_strict_questions_do_not_wait_for_the_witness_with_all_writers_locked_out(settings: Settings) -> None:
     vkey = keys.signer_from_seed("example.com/witness", bytes(32), kind=4).key.vkey
     strict = AuditSettings(strict=True, strict_seconds=60, witnesses=(f"http://127.0.0.1:9/ {vkey}",))
     strictly = replace(settings, audit=strict)

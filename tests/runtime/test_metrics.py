@@ -206,6 +206,6 @@ def test_a_fork_while_the_lock_is_held_leaves_the_child_counting() -> None:
     else:
         os.kill(child, 9)
         os.waitpid(child, 0)
-        pytest.fail("the child waits for a lock that nobody holds")
+        pytest.fail("the child waits for a lock that no thread holds")
     assert os.waitstatus_to_exitcode(status) == 0
     assert made.requests.value("openai", "safe") == 0

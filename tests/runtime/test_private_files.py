@@ -1,4 +1,4 @@
-"""Files that are their owner's word: used only where nobody else can have written them, and made whole."""
+"""Private files: used only if no other user can have written them, and created whole."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_what_cannot_be_finished_is_not_there(path: Path, error: BaseException) 
 
 
 @posix
-def test_nobody_else_can_read_what_is_made_whatever_the_mask(path: Path) -> None:
+def test_no_other_user_can_read_a_new_file_whatever_the_umask(path: Path) -> None:
     before = os.umask(0)
     try:
         make(path)

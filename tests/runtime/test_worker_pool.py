@@ -32,7 +32,7 @@ def test_work_gives_its_result_or_raises_its_error() -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_an_exit_in_a_thread_ends_nobody_else(error: type[BaseException]) -> None:
+def test_an_exit_in_a_thread_ends_no_other(error: type[BaseException]) -> None:
     def leave() -> None:
         raise error
 
@@ -114,10 +114,10 @@ def test_what_was_given_up_before_it_began_is_not_done() -> None:
     assert done == [2]
 
 
-# --- everybody has a turn
+# --- every client has a turn
 
 
-def test_whoever_has_less_waits_behind_one_piece_of_each_and_not_behind_a_crowd() -> None:
+def test_a_client_with_few_jobs_waits_behind_one_of_each_and_not_behind_a_crowd() -> None:
     gate = threading.Event()
     order: list[str] = []
     lane = WorkerPool(1, max_jobs=100)
@@ -132,7 +132,7 @@ def test_whoever_has_less_waits_behind_one_piece_of_each_and_not_behind_a_crowd(
     assert order[4:] == [f"crowd {n}" for n in range(2, 50)], "and each of them in the order in which it came"
 
 
-def test_a_full_lane_has_room_for_whoever_has_less() -> None:
+def test_a_full_pool_has_room_for_a_client_with_few_jobs() -> None:
     gate = threading.Event()
     lane = WorkerPool(1, max_jobs=10)
     crowd = [lane.submit(lambda: gate.wait(10), "crowd") for _ in range(10)]
@@ -150,7 +150,7 @@ def test_a_full_lane_has_room_for_whoever_has_less() -> None:
     assert lane.run(lambda: "room again", 5, "crowd") == "room again"
 
 
-def test_a_full_lane_of_equals_takes_nobody_s_place() -> None:
+def test_a_full_pool_of_equals_evicts_no_job() -> None:
     gate = threading.Event()
     lane = WorkerPool(1, max_jobs=5)
     waiting = [lane.submit(lambda: gate.wait(10), f"tenant {number}") for number in range(5)]
@@ -160,7 +160,7 @@ def test_a_full_lane_of_equals_takes_nobody_s_place() -> None:
     assert [future.result(5)() for future in waiting] == [True] * 5
 
 
-def test_nobody_has_more_than_its_share_of_the_threads() -> None:
+def test_no_client_has_more_than_its_share_of_the_threads() -> None:
     gate = threading.Event()
     lane = WorkerPool(4, max_jobs=100, per_client=2)
     hanging = [lane.submit(lambda: gate.wait(10), "crowd") for _ in range(20)]

@@ -176,7 +176,7 @@ def test_no_environment_gives_anything_but_settings_or_a_refusal(environ: dict[s
         {"on_unclear": None},
         {"on_unread": "refuse"},
         {"override_mode": "Clarify"},
-        {"outside_strikes": "nobody"},
+        {"outside_strikes": "none"},
         {"websockets": "allow"},
         {"pii_ruleset": "zzz"},
         {"max_body_bytes": -1},

@@ -603,7 +603,7 @@ def test_a_pyproject_named_by_the_operator_must_have_our_table(place: Place) -> 
     assert place.refusal(explicit=other) == ("pyproject.toml: has no [tool.lockgate] table\nhint: name another file")
 
 
-def test_somebody_elses_pyproject_is_not_read(place: Place) -> None:
+def test_a_pyproject_without_our_table_is_not_read(place: Place) -> None:
     for text in ("[tool.other]\nx = 1", "[broken", "[tool.other]\nname = 'for lockgate users'"):
         place.write(place.pyproject, text)
         assert place.load().policy == Policy()
@@ -661,7 +661,7 @@ def test_an_operators_file_that_others_can_write_is_refused(place: Place, mode: 
 
 
 @posix
-def test_a_project_file_may_be_written_by_anybody_as_it_can_only_tighten(place: Place) -> None:
+def test_a_project_file_may_be_written_by_any_user_as_it_can_only_tighten(place: Place) -> None:
     place.write(place.project, '[security]\nmode = "paranoid"').chmod(0o666)
     assert place.load().policy.mode is Mode.PARANOID
 

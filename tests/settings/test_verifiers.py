@@ -81,7 +81,7 @@ def refusal(adapter: str = "openai", *, without: str = "", **more: str) -> str:
 # --- ordinary days
 
 
-def test_an_empty_environment_asks_nobody() -> None:
+def test_an_empty_environment_asks_no_provider() -> None:
     assert verifier_settings_from_env({}) == VerifierSettings()
 
 
@@ -130,7 +130,7 @@ def test_a_compatible_endpoint_needs_no_key() -> None:
     made = settings("compatible")
     assert not made.key_needed
     assert made.keys.key("") == ""
-    assert settings("compatible", VERIFIER_API_KEY=SECRET).keys.key("anybody") == SECRET
+    assert settings("compatible", VERIFIER_API_KEY=SECRET).keys.key("any") == SECRET
 
 
 def test_keys_from_elsewhere_need_no_variable() -> None:
@@ -156,7 +156,7 @@ def test_keys_from_elsewhere_need_no_variable() -> None:
         ("VERIFIER_EXCERPT_CHARACTERS", ["0", "199", "200001", "many"]),
     ],
 )
-def test_a_number_that_is_none_or_out_of_bounds_is_refused_whoever_is_asked(name: str, values: list[str]) -> None:
+def test_a_number_that_is_none_or_out_of_bounds_is_refused_for_every_adapter(name: str, values: list[str]) -> None:
     for value in values:
         for adapter in ("none", "openai"):
             assert refusal(adapter, **{name: value}).startswith(f"{name} must be a")
@@ -187,7 +187,7 @@ def test_quotes_that_a_file_of_variables_has_kept_are_named(value: str) -> None:
     assert "OPENAI_BASE_URL has quotes" in refusal(OPENAI_BASE_URL="'https://api.openai.com/v1'")
 
 
-def test_a_model_that_nobody_named_is_asked_for_in_words() -> None:
+def test_a_missing_model_is_asked_for_in_words() -> None:
     assert refusal("anthropic", without="ANTHROPIC_VERIFIER_MODEL") == (
         "VERIFIER_ADAPTER `anthropic` needs ANTHROPIC_VERIFIER_MODEL\n"
         "hint: set it: the model that verifies, by Anthropic's own name for it; a small, fast one will do"
@@ -376,7 +376,7 @@ def test_a_file_of_patterns_has_a_size(tmp_path: Path) -> None:
         settings(VERIFIER_CUSTOM_REDACTIONS_FILE=str(key_file(tmp_path, "#" * 70_000)))
 
 
-def test_files_that_nobody_reads_are_not_looked_at() -> None:
+def test_files_of_other_adapters_are_not_looked_at() -> None:
     made = verifier_settings_from_env({"VERIFIER_CA_FILE": "/nowhere", "VERIFIER_CUSTOM_REDACTIONS_FILE": "/nowhere"})
     assert made == VerifierSettings()
 
@@ -422,7 +422,7 @@ def test_an_endpoint_outside_the_list_is_refused(endpoint: str, allowed: str) ->
     assert "is not among VERIFIER_ALLOWED_ENDPOINTS" in said
 
 
-def test_the_list_holds_for_an_endpoint_nobody_set() -> None:
+def test_the_list_holds_for_a_default_endpoint() -> None:
     assert "api.openai.com" in refusal(VERIFIER_ALLOWED_ENDPOINTS="eu.api.openai.com")
 
 
@@ -480,7 +480,7 @@ def test_blanks_around_a_key_are_not_part_of_it() -> None:
     assert settings(OPENAI_API_KEY=f" {SECRET}\n").keys.key("") == SECRET
 
 
-def test_a_tenant_has_its_own_key_or_everybody_s() -> None:
+def test_a_tenant_has_its_own_key_or_the_default_one() -> None:
     keys = settings(OPENAI_API_KEY__acme="acme-key", OPENAI_API_KEY__b_2="b-key").keys
     assert (keys.key("acme"), keys.key("b_2"), keys.key("")) == ("acme-key", "b-key", SECRET)
     # The name has to be exactly that: what is folded could be two tenants.
@@ -670,7 +670,7 @@ def test_an_odd_path_is_refused_in_words(path: str) -> None:
 
 
 @posix_only
-def test_a_file_that_anybody_can_read_is_worth_a_warning(tmp_path: Path) -> None:
+def test_a_file_that_any_user_can_read_is_worth_a_warning(tmp_path: Path) -> None:
     # Docker mounts its secrets so: refusing would refuse Docker.
     file = key_file(tmp_path)
     assert key_file_warning(file) == ("", "")
@@ -683,7 +683,7 @@ def test_a_file_that_anybody_can_read_is_worth_a_warning(tmp_path: Path) -> None
 
 @posix_only
 def test_a_file_of_another_user_is_used_and_worth_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Docker Compose mounts a secret with the owner it has on the host, whoever the container runs as."""
+    """Docker Compose mounts a secret with the owner it has on the host, whichever user the container has."""
     file = key_file(tmp_path)
     if os.geteuid() == 0:
         os.chown(file, 1000, 1000)
@@ -701,7 +701,7 @@ def test_a_file_of_another_user_is_used_and_worth_a_warning(tmp_path: Path, monk
 
 @posix_only
 def test_of_a_file_on_a_read_only_mount_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As /run/secrets is: nobody here can change the file, its mode or its owner."""
+    """As /run/secrets is: no user here can change the file, its mode or its owner."""
     file = key_file(tmp_path)
     file.chmod(0o666)
     assert "can be written by any user" in file_refusal(file)
@@ -746,7 +746,7 @@ def test_reading_a_file_leaves_no_handle_open(tmp_path: Path) -> None:
 # --- slips of the pen
 
 
-def test_a_variable_nobody_reads_is_named() -> None:
+def test_an_unknown_variable_is_named() -> None:
     environ = {"VERIFIER_TIMEOUT": "1", "VERIFIER_TIMEOUT_MS": "20", "VERIFIER_API_KEY_FILE": "x", "PATH": "y"}
     environ |= {"VERIFIER_API_KEY__acme": "k", "VERIFIER_API_KEY_FILE__acme": "f", "VERIFIER_\x1b[31m": "z"}
     assert unknown_variables(environ) == ("VERIFIER_TIMEOUT", "VERIFIER_\N{REPLACEMENT CHARACTER}[31m")

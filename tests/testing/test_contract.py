@@ -1,4 +1,4 @@
-"""The tools for tests, tested: a fault that does nothing and a contract that passes everybody would prove nothing."""
+"""The tools for tests, tested: an idle fault, or a contract that passes every adapter, would prove nothing."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ def test_an_echo_sends_back_what_it_was_sent() -> None:
     assert (reply.headers["x-sent-authorization"], reply.headers["x-sent-x-api-key"]) == ("Bearer key", "k")
 
 
-def test_whoever_follows_a_redirect_is_caught() -> None:
+def test_a_client_that_follows_a_redirect_is_caught() -> None:
     with LoopbackProvider(fault="redirect-307") as provider:
         connection = http.client.HTTPConnection(provider.url.removeprefix("http://"), timeout=5)
         connection.request("POST", "/v1/messages", json.dumps(ASKED))
@@ -401,7 +401,7 @@ def test_a_scripted_client_echoes_the_nonce_of_the_question() -> None:
 
 
 class Shrug:
-    """Keeps the contract as far as it can without asking anybody."""
+    """Keeps the contract as far as it can without asking a provider."""
 
     def assess(self, payload: Mapping[str, Any]) -> Verdict:
         return "unclear"
@@ -472,7 +472,7 @@ def test_the_contract_names_what_was_broken(adapter: Callable[[], Shrug], compla
     assert str(broken.value).startswith(complaint)
 
 
-def test_an_adapter_that_changes_its_payloads_changes_nobody_else_s() -> None:
+def test_an_adapter_that_changes_its_payloads_changes_no_others() -> None:
     before = repr((contract.PAYLOADS, contract.CALM))
     with pytest.raises(AssertionError, match="the payload was changed"):
         check_adapter(Changes)
@@ -544,6 +544,6 @@ def test_the_contract_catches_what_one_writes_first(adapter: Any, faults: list[s
     assert str(broken.value).startswith(complaint)
 
 
-def test_an_error_nobody_counted_is_noticed() -> None:
+def test_an_uncounted_error_is_noticed() -> None:
     with pytest.raises(AssertionError, match="an error was not counted: status-401"):
         check_adapter(Shrug, remote=TimesOut, deadline_s=1.0, faults=["status-401"], errors=lambda: 7.0)

@@ -473,7 +473,7 @@ def test_every_question_has_a_nonce_of_its_own(scanner: Scanner) -> None:
     assert len({question.system + question.user for question, _, _ in client.asked}) == 3
 
 
-def test_a_provider_of_somebody_s_own_makes_no_new_label(make: Make, metrics: Metrics) -> None:
+def test_a_foreign_provider_makes_no_new_label(make: Make, metrics: Metrics) -> None:
     adapter = make(NoAnswer(NoAnswerReason.DEADLINE), name="mine\nforged{} 1")
     assert adapter.examine(PLAIN).provider == "other"
     assert "forged" not in metrics.render() + repr(adapter)
@@ -588,14 +588,14 @@ def test_an_interrupt_is_the_caller_s_own(make: Make) -> None:
 
 def test_a_tenant_s_key_is_looked_up_for_every_request(make: Make) -> None:
     client = Scripted(SAFE)
-    current = {"acme": "one", "": "everybody"}
+    current = {"acme": "one", "": "default"}
     adapter = make(client=client, keys=Source(lambda tenant: current[tenant]))
     adapter.assess(PLAIN, tenant="acme")
     current["acme"] = "two"
     asyncio.run(adapter.assess_async(PLAIN, tenant="acme"))
     adapter.assess(PLAIN)
     assert adapter.examine(PLAIN, tenant="stranger").reason == "no-key"
-    assert [(key, tenant) for _, key, tenant in client.asked] == [("one", "acme"), ("two", "acme"), ("everybody", "")]
+    assert [(key, tenant) for _, key, tenant in client.asked] == [("one", "acme"), ("two", "acme"), ("default", "")]
 
 
 @pytest.mark.parametrize(
@@ -697,13 +697,13 @@ def test_a_provider_that_hangs_is_left_alone_although_keys_take_their_time(
 
 
 def test_invented_tenants_are_no_way_round_an_open_circuit(hanging: Callable[..., RemoteAdapter]) -> None:
-    adapter = hanging(VerifierKeys("everybody", {"acme": "its-own"}))
+    adapter = hanging(VerifierKeys("default", {"acme": "its-own"}))
     reasons = [adapter.examine(PLAIN, tenant=f"tenant-{number}").reason for number in range(12)]
     # On a slow machine a caller leaves before its timeout is counted, or has no time left to be told that it is open.
     assert reasons[:5] == ["deadline"] * 5
     assert set(reasons) == {"deadline", "circuit-open"}
     assert reasons.count("circuit-open") >= 3
-    assert adapter.examine(PLAIN, tenant="acme").reason == "deadline", "whoever has its own has its own circuit"
+    assert adapter.examine(PLAIN, tenant="acme").reason == "deadline", "a tenant with its own key has its own circuit"
 
 
 def test_a_source_that_hangs_for_one_tenant_has_threads_left_for_the_others(make: Make) -> None:
@@ -724,7 +724,7 @@ def test_a_source_that_hangs_for_one_tenant_has_threads_left_for_the_others(make
         gate.set()
 
 
-def test_a_source_that_hangs_for_everybody_takes_no_more_threads_than_it_may(
+def test_a_source_that_hangs_for_all_tenants_takes_no_more_threads_than_it_may(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lanes, "IDLE_S", 0.1)
@@ -867,7 +867,7 @@ def idle(adapter: Any) -> None:
 
 
 @pytest.mark.parametrize("name", DEAR)
-def test_a_dear_text_costs_the_deadline_at_most_and_holds_up_nobody_s_loop(
+def test_a_dear_text_costs_the_deadline_at_most_and_holds_up_no_loop(
     name: str, scanner: Scanner, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
@@ -900,8 +900,8 @@ def test_custom_redaction_without_patterns_is_not_wholly_read(make: Make) -> Non
     assert adapter.examine(PLAIN).verdict == "safe"
 
 
-def test_dear_texts_of_one_client_keep_nobody_s_ordinary_text_waiting(make: Make) -> None:
-    """All of one tenant, which is how they come when nobody says whose they are.
+def test_dear_texts_of_one_client_keep_no_ordinary_text_waiting(make: Make) -> None:
+    """All of one tenant, which is how requests without a tenant come.
 
     Measured in the time that this process uses, so that a busy machine does not count.
     """
@@ -1049,8 +1049,8 @@ def test_a_text_that_takes_too_long_to_read_costs_the_deadline(make: Make, monke
         gate.set()
 
 
-def test_what_nobody_waits_for_any_more_is_not_done(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a burst of texts that take seconds to read would be read long after everybody has left."""
+def test_a_job_without_a_waiting_caller_is_not_done(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a burst of texts that take seconds to read would be read long after the callers have left."""
     gate = threading.Event()
     read: list[int] = []
 
@@ -1090,7 +1090,7 @@ def test_a_cancelled_caller_is_cancelled_and_leaves_everything_working(
 
     asyncio.run(leave())
     gc.collect()
-    assert list(metrics.requests.samples()) == [], "nobody was told anything"
+    assert list(metrics.requests.samples()) == [], "nothing was counted"
     assert list(recwarn) == []
     assert ask(make(SAFE), PLAIN).verdict == "safe"
 
@@ -1230,7 +1230,7 @@ def test_a_tracer_that_raises_changes_no_verdict(make: Make, monkeypatch: pytest
     assert ask(make(SAFE), PLAIN).verdict == "safe"
 
 
-def test_whoever_begins_to_collect_spans_later_gets_them(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_collector_that_is_installed_later_gets_spans(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -1302,7 +1302,7 @@ def test_each_adapter_is_made_from_its_variables(name: str, environ: dict[str, s
 
 def test_the_process_s_own_environment_is_the_default(home: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", home["HOME"])
-    monkeypatch.setenv("VERIFIER_ADAPTER", "nobody")
+    monkeypatch.setenv("VERIFIER_ADAPTER", "unheard-of")
     with pytest.raises(InvalidConfig, match="unknown VERIFIER_ADAPTER"):
         lockgate.resolve_adapter_from_env()
 

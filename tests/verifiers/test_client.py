@@ -427,7 +427,7 @@ def test_a_server_that_takes_most_of_the_time_every_time_is_heard_every_time(
     client.close()
 
 
-def test_whoever_is_not_let_in_is_tried_again(hasty: Client, ask: Callable[..., Outcome]) -> None:
+def test_a_refused_connection_is_tried_again(hasty: Client, ask: Callable[..., Outcome]) -> None:
     """A connection is not a question: the first one has a share of the time only."""
     with LoopbackProvider(fault="never-accepted") as provider:
         in_time(lambda: ask(hasty, Words(provider.url)), 400 + LATE_MS, NoAnswerReason.DEADLINE, attempts=2)
@@ -445,7 +445,7 @@ def test_with_less_time_the_answer_comes_in_less_time(hasty: Client, ask: Callab
 
 
 @pytest.mark.parametrize("timeout_s", [0.0, -1.0, float("nan"), float("-inf")])
-def test_without_any_time_nobody_is_asked(client: Client, ask: Callable[..., Outcome], timeout_s: float) -> None:
+def test_without_any_time_no_provider_is_asked(client: Client, ask: Callable[..., Outcome], timeout_s: float) -> None:
     with Server() as server:
         for _ in range(6):
             outcome = ask(client, Words(server.url), timeout_s=timeout_s)
@@ -470,7 +470,7 @@ def test_a_timeout_counts_against_a_provider_that_had_a_fair_time(ask: Callable[
 def test_a_handshake_that_never_comes_costs_the_deadline_and_leaves_no_file(
     hasty: Client, ask: Callable[..., Outcome]
 ) -> None:
-    # Nobody reads: the greeting is not a request, so the server just waits.
+    # The client does not read: the greeting is not a request, so the server just waits.
     with Server() as server:
         provider = Words(server.url.replace("http:", "https:"))
         ask(hasty, provider)
@@ -515,7 +515,7 @@ def test_a_resolver_that_hangs_costs_the_deadline(
     assert soon(lambda: "lockgate-lookup" not in threads())
 
 
-def test_a_resolver_that_answers_late_serves_everybody_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resolver_that_answers_late_serves_all_waiting_callers(monkeypatch: pytest.MonkeyPatch) -> None:
     real = socket.getaddrinfo
     asked = Counter[str]()
 
@@ -691,7 +691,7 @@ def opened(client: Client, server: Server, key: str = "key") -> None:
         assert why(client.ask(Words(server.url), QUESTION, key)) is NoAnswerReason.SERVER_ERROR
 
 
-def test_five_failures_open_the_circuit_and_nobody_waits_any_more(client: Client, ask: Callable[..., Outcome]) -> None:
+def test_five_failures_open_the_circuit_and_no_caller_waits(client: Client, ask: Callable[..., Outcome]) -> None:
     with Server(says(reply(500))) as server:
         opened(client, server)
         sent = len(server.requests)
@@ -715,7 +715,7 @@ def test_keys_models_endpoints_and_providers_have_circuits_of_their_own(client: 
 
 
 def test_tenants_who_share_a_key_share_its_circuit(client: Client, ask: Callable[..., Outcome]) -> None:
-    """Or a name that nobody had before would be a way round what a provider asked for."""
+    """Else a new tenant name would be a way round what a provider asked for."""
     with Server(says(reply(429, "retry-after: 30"))) as server:
         reasons = Counter(why(ask(client, Words(server.url), tenant=f"tenant {number}")) for number in range(20))
         assert reasons == {NoAnswerReason.RATE_LIMITED: 1, NoAnswerReason.CIRCUIT_OPEN: 19}
@@ -1259,7 +1259,7 @@ def test_a_server_that_floods_does_not_hold_up_the_others(flood: str) -> None:
 
 
 def test_a_cancelled_caller_is_cancelled_and_everything_stays_well() -> None:
-    # Nobody here waits for an answer, or has to wait for a place, however slow the machine.
+    # No caller here waits for an answer or a place, however slow the machine.
     client = Client(timeout_ms=20_000, in_flight=200)
 
     async def impatient(url: str, after: float) -> None:
@@ -1322,7 +1322,7 @@ def test_a_loop_that_is_closed_with_a_call_in_flight_does_no_harm(
         asking = loop.create_task(client.ask_async(Words(server.url), QUESTION, "key", timeout_s=0.4))
         loop.run_until_complete(asyncio.sleep(0.05))
         loop.close()
-        time.sleep(0.5)  # past the deadline: the answer is delivered to nobody
+        time.sleep(0.5)  # past the deadline: the answer finds no caller
         server.handle = says(OK)
         assert client.ask(Words(server.url), QUESTION, "key").answer == ModelText("safe")
         asking.cancel = lambda *_: False  # type: ignore[method-assign,assignment]
@@ -1353,7 +1353,7 @@ def test_close_ends_the_thread_and_the_connections_and_answers_who_waits(ask: Ca
 
 
 @needs_proc
-def test_a_client_nobody_uses_any_more_is_gone_with_its_thread() -> None:
+def test_an_unused_client_is_gone_with_its_thread() -> None:
     before = files()
     with Server() as server:
         for _ in range(5):
@@ -1370,7 +1370,7 @@ def test_a_client_that_was_never_used_has_no_thread() -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
-def test_a_dead_loop_is_replaced_and_nobody_waits_for_it(client: Client, error: type[BaseException]) -> None:
+def test_a_dead_loop_is_replaced_and_no_caller_waits_for_it(client: Client, error: type[BaseException]) -> None:
     def die() -> None:
         raise error
 

@@ -1,4 +1,4 @@
-"""The wire formats against code nobody here wrote: the providers' own clients, and their own types.
+"""The wire formats against foreign code: the providers' own clients, and their own types.
 
 Each official client is asked the same question as our provider, both over the loopback, and what arrived is compared
 field by field. Then the official client reads the loopback's replies, with its own strict validation switched on, and

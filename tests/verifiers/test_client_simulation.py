@@ -1,7 +1,7 @@
 """The client in virtual time: outages of every kind, callers who are cancelled at any moment, hours in a second.
 
 Everything is the real thing except the clock, the threads and the network: the client runs on a loop whose time passes
-only when nobody has anything to do, so that a seed gives the same history every time. In half of the histories it is
+only when no task can run, so that a seed gives the same history every time. In half of the histories it is
 asked through adapters, whose texts and keys take their time. `soak.py` runs more of it.
 """
 
@@ -56,7 +56,7 @@ class _NoFiles(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None:
-            raise AssertionError("everybody waits for nothing")
+            raise AssertionError("all tasks wait, and no timer is set")
         self.now += max(0.0, timeout)
         return []
 
@@ -256,7 +256,7 @@ class Watched(Circuits):
         if ticket is not None:
             self.out[key, ticket] += 1
             if before.open_until is not None and now < before.open_until:
-                self.report.violations.append("somebody was let through an open circuit")
+                self.report.violations.append("a question was let through an open circuit")
             if ticket.probe:
                 self.report.probes += 1
                 if sum(count for (other, held), count in self.out.items() if other == key and held.probe) > 1:

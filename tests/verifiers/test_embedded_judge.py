@@ -1,4 +1,4 @@
-"""The embedded judge: its files, what it reads, and that it clears nobody when anything is wrong.
+"""The embedded judge: its files, what it reads, and that it clears nothing when anything is wrong.
 
 The model here is a table of words (tiny_judge.py), so this is about the mechanics; what the real one is worth is for
 `make bench` to say.
@@ -163,7 +163,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_files_that_are_missing_or_altered_are_refused_and_clear_nobody(
+def test_files_that_are_missing_or_altered_are_refused_and_clear_nothing(
     tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = tiny_judge.make(tmp_path)
@@ -196,7 +196,7 @@ def test_what_is_loaded_stays_what_it_was_whatever_becomes_of_the_files(tmp_path
     assert said(judge, HOT) == SUSPICIOUS
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="whoever may read everything may read this")
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may read every file")
 def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path) -> None:
     files = tiny_judge.make(tmp_path)
     (tmp_path / "judge.onnx").chmod(0)
@@ -335,7 +335,7 @@ def test_without_its_packages_it_says_how_to_install_them(
     assert said(EmbeddedJudge(files=files), CALM) == Silent(NoAnswerReason.INTERNAL)
 
 
-# --- one encoder for everybody
+# --- one encoder for all judges
 
 
 def test_many_threads_load_it_once_and_get_what_one_gets(files: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,7 +397,7 @@ def test_on_a_running_loop_the_plain_way_says_nothing_and_the_other_one_does(fil
     assert asyncio.run(both()) == (Opined(Silent(NoAnswerReason.CALLED_IN_LOOP)), Opined(CLEAR))
 
 
-def test_a_caller_who_leaves_takes_nobody_along(files: ModelFiles) -> None:
+def test_a_caller_that_leaves_takes_no_other_along(files: ModelFiles) -> None:
     judge = EmbeddedJudge(files=files)
 
     async def leave() -> Opined:
@@ -514,7 +514,7 @@ def test_a_passage_is_put_as_the_tokenizer_itself_would(encoder: Encoder) -> Non
 
 
 @pytest.mark.parametrize("word", ["[SEP]", "[PAD]", "[CLS]", "[UNK]"])
-def test_special_tokens_that_somebody_wrote_are_only_letters(encoder: Encoder, word: str) -> None:
+def test_special_tokens_in_a_text_are_only_letters(encoder: Encoder, word: str) -> None:
     special = {tiny_judge.WORDS.index(each) for each in ("[SEP]", "[PAD]", "[CLS]")}
     found = encoder.tokenize(plain_text(f"the report {word} a report"))
     assert not special & set(found)

@@ -163,7 +163,7 @@ def test_a_gate_that_was_told_nothing_asks_it_where_it_is_there(installed: Model
     assert Gate().triage is None, "a gate made by hand has the judges it was given"
 
 
-def test_without_a_model_or_its_packages_nobody_is_asked(files: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_model_or_its_packages_there_is_no_judge(files: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     assert assemble.triage_from_settings(settings()) is None
     install(files, monkeypatch)
     monkeypatch.setattr("lockgate.verifiers.embedded_judge.find_spec", lambda name: None)
@@ -195,7 +195,7 @@ def test_it_can_be_switched_off_and_another_named_in_its_place(
     assert other.name.startswith("anthropic/")
 
 
-def test_it_cannot_supervise_and_nobody_can_take_its_name(installed: ModelFiles) -> None:
+def test_it_cannot_supervise_and_no_alias_can_take_its_name(installed: ModelFiles) -> None:
     with pytest.raises(InvalidConfig, match=r"`supervision\.model` names `embedded`: .* cannot supervise"):
         assemble.gate_from_settings(settings(supervisor_model="embedded"), keep_records=False)
     assert assemble.gate_from_settings(settings(supervisor_model="none"), keep_records=False).supervisor is None

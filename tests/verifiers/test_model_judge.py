@@ -106,7 +106,7 @@ def test_a_filter_and_a_rating_are_no_opinions(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("stage", [Stage.TRIAGE, Stage.TRIAGE_AGAIN])
-def test_a_judge_of_half_a_case_clears_nobody(stage: Stage) -> None:
+def test_a_judge_of_half_a_case_clears_no_call(stage: Stage) -> None:
     asked, _ = judge(ModelText("NO" if stage is Stage.TRIAGE_AGAIN else CLEAR))
     assert both(asked, stage, CASE._replace(truncated=True)).opinion == Triage(suspicious=True)
 
@@ -170,7 +170,7 @@ def broken(tenant: str) -> str:
 
 @pytest.mark.parametrize("instant", [False, True])
 @pytest.mark.parametrize("fetch", [broken, lambda _: "", lambda _: "two words", lambda _: None, lambda _: "k\r\nx: y"])
-def test_without_a_key_nobody_is_asked(fetch: Callable[[str], object], instant: object) -> None:
+def test_without_a_key_no_provider_is_asked(fetch: Callable[[str], object], instant: object) -> None:
     manager = Manager(fetch)
     manager.instant = instant  # type: ignore[attr-defined]
     asked, client = judge(ModelText(CLEAR), keys=manager)

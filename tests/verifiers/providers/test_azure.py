@@ -132,7 +132,7 @@ ANNOTATIONS = [
     (noted(custom_blocklists=[{"id": "ours", "filtered": False}]), SAID),
     (noted(hate={"filtered": False, "severity": "low"}), SAID),
     (annotated(choice={"content_filter_results": {"hate": CLEAN}}), SAID),
-    # Whoever objects, under whatever name and wherever.
+    # Any filter that objects, under any name and in any place.
     (noted(new_category={"filtered": True}), ProviderBlock("content_filter")),
     (noted(new_category={"filtered": False, "detected": True}, hate={"filtered": True}), ProviderBlock("hate")),
     (noted(custom_blocklists={"filtered": True, "details": []}), ProviderBlock("custom_blocklists")),

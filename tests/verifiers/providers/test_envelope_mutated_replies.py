@@ -1,4 +1,4 @@
-"""A hundred thousand replies that somebody has been at, in every wire format: what still clears a text is still whole.
+"""A hundred thousand mutated replies, in every wire format: one that still clears a text is still whole.
 
 Each goes the way of a real one: the provider reads it, and the rules for verdicts weigh what it read. What comes out as
 `safe` is held against a second reading of the same bytes, written here and for this only.
@@ -99,7 +99,7 @@ def asked_for(text: str) -> bool:
 
 
 def objections(value: object, name: str = "") -> Iterator[object]:
-    """Whatever a filter says against it, or says so that nobody knows what it says."""
+    """A filter's objection, or filter notes that cannot be read."""
     if isinstance(value, dict):
         yield from (value[flag] for flag in ("filtered", "detected", "blocked") if value.get(flag) is True)
         if name in ("content_filter_results", "content_filter_result"):
@@ -244,7 +244,7 @@ SPOILS: list[Callable[[Random, Dialect, bytes], bytes]] = [spoiled_bytes, spoile
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_no_reply_that_somebody_has_been_at_clears_a_text(name: str) -> None:
+def test_no_mutated_reply_clears_a_text(name: str) -> None:
     provider, dialect = FORMATS[name]
     whole = json.dumps(good(dialect)).encode()
     assert cleared(provider, whole)

@@ -120,7 +120,7 @@ REPLIES = [
         NoAnswer(NoAnswerReason.MALFORMED_REPLY),
     ),
     (reply({"output_text": '{"verdict": "safe"}'}), NoAnswer(NoAnswerReason.MALFORMED_REPLY)),
-    # Nobody asked for two.
+    # One was asked for.
     (
         reply({"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "{}"}}] * 2}),
         NoAnswer(NoAnswerReason.MALFORMED_REPLY),
