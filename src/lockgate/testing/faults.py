@@ -497,6 +497,9 @@ def _body_faults() -> None:
         ("word", "safe"),
     ):
         _add_response(f"body-{name}", f"200 with the body `{text}`", _response(text.encode()))
+
+
+def _json_faults() -> None:
     _add_response("deep-lists", "JSON 30,000 lists deep", _response(b"[" * 30_000 + b"]" * 30_000))
     _add_response("deep-objects", "JSON 9,000 objects deep", _response(b'{"a":' * 9_000 + b"1" + b"}" * 9_000))
     _add_response(
@@ -762,6 +765,7 @@ def _rating_faults() -> None:
 _framing_faults()
 _status_faults()
 _body_faults()
+_json_faults()
 _field_faults()
 _words_faults()
 _rating_faults()
