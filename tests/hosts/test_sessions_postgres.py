@@ -43,7 +43,7 @@ def _module(path: Path) -> ModuleType:
 
 SESSIONS = _module(TESTS / "sessions" / "stores" / "test_stores_contract.py")
 APPROVALS = _module(TESTS / "gate" / "test_approvals_contract.py")
-HOSTED = _module(HERE.parent / "test_hosting.py")
+HOSTED = _module(TESTS / "sessions" / "test_host.py")
 LOG = _module(HERE / "test_log_postgres.py")
 server, hurried, host, other = LOG.server, APPROVALS.hurried, HOSTED.host, HOSTED.other
 # What only a file can do has no place here.

@@ -19,13 +19,13 @@ from functools import partial
 from logging import getLogger
 from threading import Event, Lock, Thread, current_thread
 from time import monotonic, time
-from typing import TypedDict
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError, quoted
 from lockgate.core.journal.merkle import Frontier, Tile, leaf_hash
 from lockgate.core.journal.record import (
     MAX_RECORD,
     SALT,
+    RecordNumber,
     encode_record,
     opening_record,
     prune_record,
@@ -88,15 +88,6 @@ class AppendTicket:
         self.weight, self.durable = weight, durable
         self.receipts: tuple[Receipt, ...] | None = None
         self.error: JournalUnavailable | None = None
-
-
-class OwnRecordNumber(TypedDict):
-    """The fields with which every record of the journal's own begins."""
-
-    run: str
-    seq: int
-    ts_ms: int
-    salt: bytes
 
 
 class Journal:
@@ -348,9 +339,9 @@ class Journal:
         self._store_head(log, shard, frontier, seal.signer)
         return CheckedHead(shard.number, frontier)
 
-    def _next_number(self) -> OwnRecordNumber:
+    def _next_number(self) -> RecordNumber:
         self._seq += 1
-        return OwnRecordNumber(run=self._run, seq=self._seq, ts_ms=self._now_ms(), salt=os.urandom(SALT))
+        return RecordNumber(run=self._run, seq=self._seq, ts_ms=self._now_ms(), salt=os.urandom(SALT))
 
     @contextmanager
     def _new_run_on_failure(self) -> Iterator[None]:

@@ -19,13 +19,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from threading import Lock
 from time import time
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 from lockgate.core.errors import JournalUnavailable, JournalUncosigned, LockgateError
 from lockgate.core.journal import record
 from lockgate.core.journal.merkle import leaf_hash
-from lockgate.core.journal.record import MAX_BLOCKS, SALT, encode_record, ruling_bytes, sha256_hex
+from lockgate.core.journal.record import MAX_BLOCKS, SALT, RecordNumber, encode_record, ruling_bytes, sha256_hex
 from lockgate.core.strict_json import PORTABLE, check_limits
 from lockgate.core.vocabulary import Block, Decision, Receipt, Trust
 from lockgate.runtime.failures import report_failure
@@ -61,15 +61,6 @@ def writer_without_witness(journal: JournalWriter) -> JournalWriter:
     """Return the journal that does not wait for a witness; for a journal without witnesses that is itself."""
     plain: JournalWriter = getattr(journal, "unwitnessed", journal)
     return plain
-
-
-class RecordNumber(TypedDict):
-    """The fields with which every record begins."""
-
-    run: str
-    seq: int
-    ts_ms: int
-    salt: bytes
 
 
 Build = Callable[[Callable[[], RecordNumber]], Iterable[bytes]]

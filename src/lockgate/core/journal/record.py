@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
+from typing import TypedDict
 
 from lockgate.core.errors import InvalidRecord, quoted
 from lockgate.core.journal.signed_notes import MAX_NOTE
@@ -36,6 +37,15 @@ NOT_RUN = "not-run"
 
 
 Fields = Mapping[str, object]
+
+
+class RecordNumber(TypedDict):
+    """The fields with which every record begins."""
+
+    run: str
+    seq: int
+    ts_ms: int
+    salt: bytes
 
 
 # The bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from lockgate.core.sessions.ledger_lines import LedgerEntry, LedgerPasses
@@ -110,8 +110,8 @@ class _AnswerCounts:
             self.answers,
             self.cached,
             self.unclear,
-            _percentile(times, 50),
-            _percentile(times, 95),
+            percentile(times, 50) if times else None,
+            percentile(times, 95) if times else None,
             self.tokens_in,
             self.tokens_out,
             self.cost,
@@ -236,9 +236,9 @@ def _rank_rules(fates: Mapping[str, Counter[str]]) -> tuple[RuleEscalations, ...
     return tuple(sorted(rows, key=lambda row: (-row.cleared, -row.alone, row.upheld, row.rule)))
 
 
-def _percentile(ordered: list[float], percent: int) -> float | None:
-    """Return the percentile by nearest rank, which is a measured value; None for an empty list."""
-    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)] if ordered else None
+def percentile(ordered: Sequence[float], percent: int) -> float:
+    """Return the percentile of a sorted list by nearest rank, which is a measured value."""
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
 def report_to_dict(found: CostReport) -> dict[str, object]:

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidCall, quoted
-from lockgate.core.sessions.cost_report import fate_of
+from lockgate.core.sessions.cost_report import fate_of, percentile
 from lockgate.core.sessions.ledger_lines import LedgerEntry as Counted
 from lockgate.core.strict_json import PORTABLE, check_limits
 from lockgate.core.text.scanner import MAX_TEXT
@@ -466,14 +466,9 @@ def _bucket_from_counts(
     at: float, times: Sequence[array[float]], actions: Mapping[str, int], costs: list[float]
 ) -> StatsBucket:
     latency = {
-        tier: (_percentile(ordered, 50), _percentile(ordered, 99))
+        tier: (percentile(ordered, 50), percentile(ordered, 99))
         for tier, ordered in enumerate(map(sorted, times), 1)
         if ordered
     }
     counts = {action.value: actions.get(action, 0) for action in Action}
     return StatsBucket(at, (len(times[0]), len(times[1]), len(times[2])), counts, latency, costs[0])
-
-
-def _percentile(ordered: Sequence[float], percent: int) -> float:
-    """Return the percentile by nearest rank, which is a measured value."""
-    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
