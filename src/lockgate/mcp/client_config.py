@@ -100,16 +100,7 @@ def plan_change(
             kept[now] = was
             changes.append(f"{named}: behind lockgate")
         shown = shown[: place.start] + now + shown[place.end :]
-    missing = [name for name in servers if name not in found]
-    if missing:
-        raise LockgateError(
-            f"{quoted(path, 200)} has no server {quoted(missing[0])}", hint="names count as they are written"
-        )
-    if not found:
-        raise LockgateError(
-            f"{quoted(path, 200)} names no MCP server",
-            hint=f"looked for {', '.join('.'.join(each) for each in _LISTS)}",
-        )
+    _refuse_missing(path, servers, found)
     after = shown.encode("utf-8")
     if before.startswith(b"\xef\xbb\xbf"):
         after = b"\xef\xbb\xbf" + after
@@ -123,6 +114,19 @@ def plan_change(
         kept,
         state,
     )
+
+
+def _refuse_missing(path: Path, servers: Sequence[str], found: set[str]) -> None:
+    missing = [name for name in servers if name not in found]
+    if missing:
+        raise LockgateError(
+            f"{quoted(path, 200)} has no server {quoted(missing[0])}", hint="names count as they are written"
+        )
+    if not found:
+        raise LockgateError(
+            f"{quoted(path, 200)} names no MCP server",
+            hint=f"looked for {', '.join('.'.join(each) for each in _LISTS)}",
+        )
 
 
 def apply_plan(plan: ClientConfigPlan) -> None:
