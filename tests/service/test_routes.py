@@ -512,7 +512,7 @@ def test_an_unexpected_error_is_said_without_its_words(
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a user's secret")
 
-    monkeypatch.setattr(house, "check", broken)
+    monkeypatch.setattr(house, "check_async", broken)
     reply = ask("POST", "/v1/sessions/s1/checks", {"tool": "bash", "arguments": {}})
     assert (reply.status, reply.code) == (500, "internal")
     assert "secret" not in reply.body.decode() + caplog.text
