@@ -80,15 +80,19 @@ def _find_keys(text: str, low: str, marks: frozenset[str]) -> Iterator[Sensitive
                     if _is_keylike(match[0], strict=strict):
                         yield SensitiveSpan("api-key", at, end)
                 at = low.find(prefix, end)
+    yield from _find_signed_tokens(text, low, marks)
+    if _TELEGRAM_SHAPE in marks:
+        for match in _TELEGRAM.finditer(text):
+            yield SensitiveSpan("api-key", *match.span())
+
+
+def _find_signed_tokens(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
     at = low.find(_JWT_MARK) if _JWT_MARK in marks else -1
     while at >= 0:
         match = _JWT.match(text, at)
         if match and "." in match[0] and len(match[0]) >= 24:
             yield SensitiveSpan("jwt", *match.span())
         at = low.find(_JWT_MARK, match.end() if match else at + 3)
-    if _TELEGRAM_SHAPE in marks:
-        for match in _TELEGRAM.finditer(text):
-            yield SensitiveSpan("api-key", *match.span())
 
 
 def _is_keylike(body: str, *, strict: bool) -> bool:
@@ -126,7 +130,17 @@ def _find_private_keys(text: str, low: str, marks: frozenset[str]) -> Iterator[S
 
     Only base64 counts as a key: between two such lines an attacker could otherwise hide a page of orders.
     """
-    # PuTTY's own format names the number of lines instead.
+    yield from _find_putty_keys(text, low, marks)
+    if _PRIVATE_MARK not in marks or _PRIVATE_MARK not in low:
+        return
+    begins = [match.span() for match in _BEGIN.finditer(text)]
+    ends = [match.span() for match in _END.finditer(text)]
+    yield from _keys_after_begin(text, begins, ends)
+    yield from _keys_before_end(text, ends)
+
+
+def _find_putty_keys(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
+    # PuTTY's own format names the number of lines and has no BEGIN and END lines.
     at = low.find(_PUTTY_MARK) if _PUTTY_MARK in marks else -1
     while at >= 0:
         lines = _PUTTY_LINES.match(text, at)
@@ -134,10 +148,9 @@ def _find_private_keys(text: str, low: str, marks: frozenset[str]) -> Iterator[S
         if lines:
             yield SensitiveSpan("private-key", *lines.span(1))
         at = low.find(_PUTTY_MARK, at)
-    if _PRIVATE_MARK not in marks or _PRIVATE_MARK not in low:
-        return
-    begins = [match.span() for match in _BEGIN.finditer(text)]
-    ends = [match.span() for match in _END.finditer(text)]
+
+
+def _keys_after_begin(text: str, begins: list[tuple[int, int]], ends: list[tuple[int, int]]) -> Iterator[SensitiveSpan]:
     done = 0
     for number, (start, body) in enumerate(begins):
         if start < done:
@@ -153,6 +166,9 @@ def _find_private_keys(text: str, low: str, marks: frozenset[str]) -> Iterator[S
             if lines and (last := _LAST_LINE.match(text, done)):
                 done = last.end()
         yield SensitiveSpan("private-key", start, done)
+
+
+def _keys_before_end(text: str, ends: list[tuple[int, int]]) -> Iterator[SensitiveSpan]:
     done = 0
     for start, end in ends:
         # The BEGIN line was cut off: the key is the lines before the END line, back to the first that is not base64.
@@ -623,15 +639,17 @@ def _find_header_values(text: str, low: str, marks: frozenset[str]) -> Iterator[
             if ":" in decode_run(match[1]):
                 yield SensitiveSpan("token", *match.span(1))
     if _COOKIE_MARK in marks and _COOKIE_MARK in low:
-        for match in _COOKIE.finditer(text):
-            for crumb in _CRUMB.finditer(match[1]):
-                if crumb[1].lower() in _COOKIE_ATTRIBUTES or _is_placeholder(crumb[2]):
-                    continue
-                value = crumb[2].rstrip("\\)}]")
-                if value:
-                    yield SensitiveSpan(
-                        "cookie", match.start(1) + crumb.start(2), match.start(1) + crumb.start(2) + len(value)
-                    )
+        yield from _find_cookies(text)
+
+
+def _find_cookies(text: str) -> Iterator[SensitiveSpan]:
+    for match in _COOKIE.finditer(text):
+        for crumb in _CRUMB.finditer(match[1]):
+            if crumb[1].lower() in _COOKIE_ATTRIBUTES or _is_placeholder(crumb[2]):
+                continue
+            if value := crumb[2].rstrip("\\)}]"):
+                start = match.start(1) + crumb.start(2)
+                yield SensitiveSpan("cookie", start, start + len(value))
 
 
 def _is_authorization(match: re.Match[str], value: str) -> bool:

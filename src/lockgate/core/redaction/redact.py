@@ -740,10 +740,11 @@ def cut_excerpts(redacted: Redacted, spans: Sequence[tuple[int, int]], *, budget
         begin = max(0, min((start + min(end, start + width) - width) // 2, len(text) - width))
         windows.append((begin, begin + width))
         left -= width
-    return Excerpts(tuple(text[start:end] for start, end in _merge_windows(windows)), False)
+    return Excerpts(tuple(text[start:end] for start, end in merge_windows(windows)), False)
 
 
-def _merge_windows(windows: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def merge_windows(windows: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the windows in order, with those that touch made one."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(windows):
         if merged and start <= merged[-1][1]:
