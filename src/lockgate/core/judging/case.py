@@ -494,92 +494,133 @@ def _places(ask: Ask, block: str) -> list[tuple[int, int]]:
 def _excerpts(
     ask: Ask, context: BlockLookup, policy: Policy, budget: int, missing: _LeftOut
 ) -> tuple[tuple[Excerpt, ...], bool]:
-    shown: dict[str, tuple[ShownParts, bool]] = {}
-    room = max(budget, 0)
-    first = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
-    # What the user said later says what is wanted now, and an attacker's text must not push it out.
-    for block in [block for block in context.blocks[first:] if _is_user_message(block)][-_MAX_SAID:]:
-        parts = _cut_block(block, (), budget // 8 // _MAX_SAID)
-        shown[block.id] = parts, False
-        room -= _OWN_LINE + parts.written_size
-    # 3. The flagged blocks.
-    flagged = _flagged_blocks(ask, context)
-    missing.count(len(flagged) - MAX_BLOCKS, "of the flagged blocks altogether", matters=True)
-    told = {block.id for block in flagged}
-    flagged = flagged[:MAX_BLOCKS]
-    # A text that was read twice is shown once.
-    twins: dict[str, list[Block]] = {}
-    for block in flagged:
-        twins.setdefault(block.digest, []).append(block)
-    flagged = [blocks[0] for blocks in twins.values()]
-    room = max(room - _OWN_LINE * min(len(told), MAX_BLOCKS), 0)
-    full = flagged[: room // _LEAST_SHARE]
-    for block in flagged[len(full) :]:
-        shown[block.id] = ShownParts((), False), True
-        rules = dict.fromkeys(found.rule for found in ask.findings if found.where == block.id)
-        what = ", ".join(list(rules)[:4]) or "values of the call come from it"
-        missing.note(f"all of block {quote(block.id, 80)}: {what}", matters=True)
-    ordered = {origin.block for origin in ask.origins if origin.order and not origin.known}
-    shares = share_budget(
-        [_block_weight(block, room) for block in full], [2 if block.id in ordered else 1 for block in full], room
-    )
-    partly = 0
-    for block, share in zip(full, shares, strict=True):
-        places = [place for twin in twins[block.digest] for place in _places(ask, twin.id)]
-        parts = _cut_block(block, places, share)
-        shown[block.id] = parts, True
-        partly += not parts.whole
-        room -= parts.written_size
-    missing.count(partly, "of the flagged blocks, in part", matters=True)
-    # 4. The other untrusted texts, each once, the latest first where there are too many.
-    others = {
-        block.digest: block
-        for block in context.blocks[first:]
-        if block.trust is Trust.UNTRUSTED and block.id not in told and block.digest not in twins
-    }
-    chosen: list[Block] = []
-    left, needs = room, []
-    for block in sorted(others.values(), key=lambda block: -context.positions[block.id]):
-        if len(shown) + len(chosen) >= MAX_BLOCKS or left < _OWN_LINE + LINE_OVERHEAD:
-            break
-        need = _block_weight(block, room)
-        if left >= _OWN_LINE + min(need, _LEAST_SHARE):
-            left -= _OWN_LINE + min(need, _LEAST_SHARE)
-            chosen.append(block)
-            needs.append(need)
-    partly = 0
-    shares = share_budget(needs, [1] * len(chosen), max(0, room - _OWN_LINE * len(chosen)))
-    for block, share in zip(chosen, shares, strict=True):
-        parts = _cut_block(block, _places(ask, block.id), share)
-        shown[block.id] = parts, False
-        partly += not parts.whole
-    missing.count(partly, "of the untrusted blocks in which nothing was found, in part", matters=True)
-    missing.count(len(others) - len(chosen), "of the untrusted blocks in which nothing was found", matters=True)
-    for same in twins.values():
-        for block in same[1:]:
-            shown[block.id] = shown[same[0].id]
-    excerpts = []
-    digests: set[str] = set()
-    for name in sorted(shown, key=context.positions.__getitem__):
-        block, (parts, found) = context.blocks[context.positions[name]], shown[name]
-        digest = sha256("\0".join(parts.pieces).encode("utf-8")).hexdigest() if parts.pieces else ""
-        pieces = () if digest in digests else parts.pieces
-        digests.add(digest)
-        excerpts.append(
-            Excerpt(
-                remove_secrets(name[:_MAX_NAME]).text,
-                remove_secrets(block.source[:_MAX_NAME]).text,
-                block.trust.word,
-                digest,
-                pieces,
-                parts.whole,
-                found,
-            )
-        )
-    unread = {found for parts, found in shown.values() if parts.unread}
+    """3. and 4. Return the blocks that are shown, and whether words went with a secret in a flagged one."""
+    chooser = _ExcerptChooser(ask, context, policy, budget, missing)
+    chooser.add_user_messages()
+    chooser.add_flagged()
+    chooser.add_others()
+    chooser.add_twins()
+    unread = {found for parts, found in chooser.shown.values() if parts.unread}
     if False in unread:
         missing.withhold("words that were removed together with secrets, where nothing was found")
-    return tuple(excerpts), True in unread
+    return chooser.excerpts(), True in unread
+
+
+class _ExcerptChooser:
+    """Spends a budget on blocks; the methods are called in the order in which they stand.
+
+    `shown` has, by id, the parts of a block that are shown and whether it is flagged. `twins` has the flagged blocks by
+    their digest: a text that was read twice is shown once.
+    """
+
+    def __init__(self, ask: Ask, context: BlockLookup, policy: Policy, budget: int, missing: _LeftOut) -> None:
+        self._ask = ask
+        self._context = context
+        self._missing = missing
+        self._budget = budget
+        self._room = max(budget, 0)
+        first = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
+        self._recent = context.blocks[first:]
+        self._flagged_ids: set[str] = set()
+        self._twins: dict[str, list[Block]] = {}
+        self.shown: dict[str, tuple[ShownParts, bool]] = {}
+
+    def add_user_messages(self) -> None:
+        """Add what the user said: it says what is wanted now, and an attacker's text must not push it out."""
+        for block in [block for block in self._recent if _is_user_message(block)][-_MAX_SAID:]:
+            parts = _cut_block(block, (), self._budget // 8 // _MAX_SAID)
+            self.shown[block.id] = parts, False
+            self._room -= _OWN_LINE + parts.written_size
+
+    def add_flagged(self) -> None:
+        """3. Add the flagged blocks, those with orders with the larger share."""
+        flagged = _flagged_blocks(self._ask, self._context)
+        self._missing.count(len(flagged) - MAX_BLOCKS, "of the flagged blocks altogether", matters=True)
+        self._flagged_ids = {block.id for block in flagged}
+        for block in flagged[:MAX_BLOCKS]:
+            self._twins.setdefault(block.digest, []).append(block)
+        distinct = [blocks[0] for blocks in self._twins.values()]
+        self._room = max(self._room - _OWN_LINE * min(len(flagged), MAX_BLOCKS), 0)
+        full = distinct[: self._room // _LEAST_SHARE]
+        for block in distinct[len(full) :]:
+            self._leave_out(block)
+        ordered = {origin.block for origin in self._ask.origins if origin.order and not origin.known}
+        needs = [_block_weight(block, self._room) for block in full]
+        shares = share_budget(needs, [2 if block.id in ordered else 1 for block in full], self._room)
+        partly = 0
+        for block, share in zip(full, shares, strict=True):
+            places = [place for twin in self._twins[block.digest] for place in _places(self._ask, twin.id)]
+            parts = _cut_block(block, places, share)
+            self.shown[block.id] = parts, True
+            partly += not parts.whole
+            self._room -= parts.written_size
+        self._missing.count(partly, "of the flagged blocks, in part", matters=True)
+
+    def _leave_out(self, block: Block) -> None:
+        """Name a flagged block, and what was found in it, without any of its text."""
+        self.shown[block.id] = ShownParts((), False), True
+        rules = dict.fromkeys(found.rule for found in self._ask.findings if found.where == block.id)
+        what = ", ".join(list(rules)[:4]) or "values of the call come from it"
+        self._missing.note(f"all of block {quote(block.id, 80)}: {what}", matters=True)
+
+    def add_others(self) -> None:
+        """4. Add the other untrusted texts, each once, the latest first where there are too many."""
+        others = {
+            block.digest: block
+            for block in self._recent
+            if block.trust is Trust.UNTRUSTED and block.id not in self._flagged_ids and block.digest not in self._twins
+        }
+        chosen = self._choose_others(others.values())
+        needs = [need for _, need in chosen]
+        shares = share_budget(needs, [1] * len(chosen), max(0, self._room - _OWN_LINE * len(chosen)))
+        partly = 0
+        for (block, _), share in zip(chosen, shares, strict=True):
+            parts = _cut_block(block, _places(self._ask, block.id), share)
+            self.shown[block.id] = parts, False
+            partly += not parts.whole
+        nothing_found = "of the untrusted blocks in which nothing was found"
+        self._missing.count(partly, f"{nothing_found}, in part", matters=True)
+        self._missing.count(len(others) - len(chosen), nothing_found, matters=True)
+
+    def _choose_others(self, others: Iterable[Block]) -> list[tuple[Block, int]]:
+        """Return the blocks that have room for a least share, with what each would take as a whole."""
+        chosen: list[tuple[Block, int]] = []
+        left = self._room
+        for block in sorted(others, key=lambda block: -self._context.positions[block.id]):
+            if len(self.shown) + len(chosen) >= MAX_BLOCKS or left < _OWN_LINE + LINE_OVERHEAD:
+                break
+            need = _block_weight(block, self._room)
+            if left >= _OWN_LINE + min(need, _LEAST_SHARE):
+                left -= _OWN_LINE + min(need, _LEAST_SHARE)
+                chosen.append((block, need))
+        return chosen
+
+    def add_twins(self) -> None:
+        """Add the flagged blocks with a text that is shown already."""
+        for first, *same in self._twins.values():
+            for block in same:
+                self.shown[block.id] = self.shown[first.id]
+
+    def excerpts(self) -> tuple[Excerpt, ...]:
+        """Return what was added, in the order in which the agent read it; equal texts are written once."""
+        context, excerpts = self._context, []
+        digests: set[str] = set()
+        for name in sorted(self.shown, key=context.positions.__getitem__):
+            block, (parts, found) = context.blocks[context.positions[name]], self.shown[name]
+            digest = sha256("\0".join(parts.pieces).encode("utf-8")).hexdigest() if parts.pieces else ""
+            excerpts.append(
+                Excerpt(
+                    remove_secrets(name[:_MAX_NAME]).text,
+                    remove_secrets(block.source[:_MAX_NAME]).text,
+                    block.trust.word,
+                    digest,
+                    () if digest in digests else parts.pieces,
+                    parts.whole,
+                    found,
+                )
+            )
+            digests.add(digest)
+        return tuple(excerpts)
 
 
 def _is_user_message(block: Block) -> bool:
