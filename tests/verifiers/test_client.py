@@ -729,7 +729,7 @@ def test_nothing_of_a_key_is_kept_with_its_circuit(client: Client) -> None:
     assert len(kept) == 1
     assert "canary" not in repr(kept)
     parts = ("compatible", "m", server.url, "sk-canary-5d41402abc4b2a76")
-    code = f"from lockgate.verifiers.client import _named; print(_named(*{parts!r}).hex())"
+    code = f"from lockgate.verifiers.client import _hashed_id; print(_hashed_id(*{parts!r}).hex())"
     assert run(code).stdout.strip() not in ("", kept[0].hex()), "it is another one in every process"
 
 

@@ -270,7 +270,7 @@ def test_an_answer_that_is_no_number_later_on_is_silence(
             answer[0, column] = value
             return [answer]
 
-    monkeypatch.setattr(loaded, "_find_session", Odd())
+    monkeypatch.setattr(loaded, "_session", Odd())
     judge = EmbeddedJudge(files=files)
     monkeypatch.setattr(judge, "_encoder", lambda: loaded)
     assert said(judge, CALM) == Silent(NoAnswerReason.INTERNAL)
