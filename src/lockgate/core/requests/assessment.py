@@ -107,30 +107,45 @@ _NOTHING: Final = RulesView("safe")
 
 
 def view_payload(payload: Payload, scanner: Scanner) -> RulesView:
+    """Return what the rules say about a payload."""
     return view_from_scan(payload, scanner.scan_or_none(payload.prompt_text))
 
 
 def view_from_scan(payload: Payload, scan: Scan | None) -> RulesView:
     """Return the view on a payload from the scan of its text; without findings a plain payload is safe."""
-    # 1. and 2., the text.
+    # Rules that alone make a request unsafe, rules that make it unclear, and where in the text they hit.
     loud: list[str] = []
     quiet: list[str] = []
     spans: list[tuple[int, int]] = []
+    # 1. and 2., the text.
     if scan is not None:
-        for part, hit in _hits(scan):
-            rule = hit.rule
-            if rule.scope is Scope.ARGUMENTS or rule.id in TOO_BROAD:
-                continue
-            (loud if rule.scope is Scope.AGENT else quiet).append(rule.id)
-            spans.append(_span(part, hit.end))
-        for part in scan.parts:
-            if part.encoded:
-                quiet.append(f"encoded:{part.how}")
-                spans.append((part.start, part.end))
-        quiet += [f"cap:{limit}" for limit in scan.capped]
+        _view_text(scan, loud, quiet, spans)
     if not loud and not quiet and payload.is_plain:
         return _NOTHING
     # 1. and 2., what came with it.
+    unread = _view_sources(payload, loud, quiet)
+    # 3. Nothing.
+    verdict: Verdict = "unsafe" if loud else "unclear" if quiet else "safe"
+    rules = tuple(dict.fromkeys((*loud, *quiet)))[:_MOST_RULES]
+    return RulesView(verdict, rules, tuple(dict.fromkeys(spans))[:_MOST_SPANS], unread)
+
+
+def _view_text(scan: Scan, loud: list[str], quiet: list[str], spans: list[tuple[int, int]]) -> None:
+    for part, hit in _hits(scan):
+        rule = hit.rule
+        if rule.scope is Scope.ARGUMENTS or rule.id in TOO_BROAD:
+            continue
+        (loud if rule.scope is Scope.AGENT else quiet).append(rule.id)
+        spans.append(_span(part, hit.end))
+    for part in scan.parts:
+        if part.encoded:
+            quiet.append(f"encoded:{part.how}")
+            spans.append((part.start, part.end))
+    quiet += [f"cap:{limit}" for limit in scan.capped]
+
+
+def _view_sources(payload: Payload, loud: list[str], quiet: list[str]) -> bool:
+    """Add what earlier steps report; return whether a modality came along that none of them reports on."""
     hits = [hit.lower() for source in payload.sources for hit in source.rule_hits]
     if any(hit.startswith("inj:") for hit in hits):
         loud.append("ingress:injection")
@@ -142,10 +157,7 @@ def view_from_scan(payload: Payload, scan: Scan | None) -> RulesView:
     unread = any(modality not in reported for modality in payload.modalities if modality != "text")
     if unread:
         quiet.append("ingress:unread")
-    # 3. Nothing.
-    verdict: Verdict = "unsafe" if loud else "unclear" if quiet else "safe"
-    rules = tuple(dict.fromkeys((*loud, *quiet)))[:_MOST_RULES]
-    return RulesView(verdict, rules, tuple(dict.fromkeys(spans))[:_MOST_SPANS], unread)
+    return unread
 
 
 def weigh_answer(view: RulesView, answer: Answer, *, nonce: str, whole: bool) -> WeighedVerdict:

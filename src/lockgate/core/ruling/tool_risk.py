@@ -515,9 +515,18 @@ def _judge_words(words: tuple[str, ...]) -> _NameRisk:
     if acts:
         later = tuple(word for word in words[at + 1 :] if word in _ACTS and word != acts)
         return _high_risk(f"{quoted(acts)} acts", acts, *later, at=at)
-    look, rest = words[at], words[at + 1 :]
+    return (
+        _find_second_verb(words, at)
+        or _find_address(words, at)
+        or _find_secret(words, at)
+        or _find_vague_verb(words, at)
+        or _NameRisk(Risk.LOW, f"{quoted(words[at])} only looks, and no other word acts", at=at)
+    )
 
-    # 4. A second verb.
+
+def _find_second_verb(words: tuple[str, ...], at: int) -> _NameRisk | None:
+    """4. A second verb."""
+    look, rest = words[at], words[at + 1 :]
     if not _JOINS.isdisjoint(words[:at]):
         return _high_risk(f"something else is done before {quoted(look)}", at=at)
     second = next((word for word in rest if word in _ACTS), "") or _joined_act(words, at)
@@ -525,23 +534,32 @@ def _judge_words(words: tuple[str, ...]) -> _NameRisk:
         return _high_risk(f"{quoted(look)} looks, but {quoted(second)} acts", second, at=at)
     if len(rest) == 1 and look not in _ONLY_LOOKS and rest[0] in (_MAY_ACT if look == "list" else _VERB_BEFORE_NOUN):
         return _high_risk(f"{quoted(look)} may be a thing here that {quoted(rest[0])} acts on", rest[0], at=at)
+    return None
 
-    # 5. An address of the caller's choosing.
-    address = next((word for word in words if _is_address(word, look)), "")
-    if address:
-        return _high_risk(f"{quoted(address)} may be an address of the caller's choosing", "visit", at=at)
 
-    # 6. Secrets.
+def _find_address(words: tuple[str, ...], at: int) -> _NameRisk | None:
+    """5. An address of the caller's choosing."""
+    address = next((word for word in words if _is_address(word, words[at])), "")
+    if not address:
+        return None
+    return _high_risk(f"{quoted(address)} may be an address of the caller's choosing", "visit", at=at)
+
+
+def _find_secret(words: tuple[str, ...], at: int) -> _NameRisk | None:
+    """6. Secrets."""
     secret = next((word for word in words if word in _SECRETS), "")
-    if secret and look != "count":
-        return _high_risk(f"{quoted(secret)} is a secret", at=at)
+    return _high_risk(f"{quoted(secret)} is a secret", at=at) if secret and words[at] != "count" else None
 
-    # 7. A vague verb.
-    if look in _LOOKS_VAGUELY:
-        things = _NOUNS - _TOO_VAGUE.get(look, frozenset())
-        if rest[:1] in _PARTICLES or things.isdisjoint(map(_singular, rest or words[:at])):
-            return _high_risk(f"{quoted(look)} is vague, and what it is done to is not known", look, at=at)
-    return _NameRisk(Risk.LOW, f"{quoted(look)} only looks, and no other word acts", at=at)
+
+def _find_vague_verb(words: tuple[str, ...], at: int) -> _NameRisk | None:
+    """7. A vague verb."""
+    look, rest = words[at], words[at + 1 :]
+    if look not in _LOOKS_VAGUELY:
+        return None
+    things = _NOUNS - _TOO_VAGUE.get(look, frozenset())
+    if rest[:1] in _PARTICLES or things.isdisjoint(map(_singular, rest or words[:at])):
+        return _high_risk(f"{quoted(look)} is vague, and what it is done to is not known", look, at=at)
+    return None
 
 
 def _is_address(word: str, look: str) -> bool:
