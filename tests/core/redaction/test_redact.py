@@ -2,20 +2,18 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import string
 import time
 from random import Random
 from unittest.mock import patch
 
 import pytest
-from canaries import SPELLINGS, Canary, Maker, leaks, plain, with_luhn
+from canaries import SPELLINGS, Canary, Maker, leaks, plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidPattern
 from lockgate.core.redaction import redact as redaction
-from lockgate.core.redaction.personal_data import is_luhn_valid
 from lockgate.core.redaction.redact import RULESETS, SLICE, Excerpts, Redacted, cut_excerpts, redact
 from lockgate.core.redaction.spans import KINDS, PLACEHOLDER
 from lockgate.core.text import pattern_set as marks
@@ -24,15 +22,6 @@ KEY = "sk-proj-abcDEF123456ghiJKL789mno"
 
 
 # --- what goes
-
-
-def test_letters_drawn_at_random_are_secrets_behind_a_label_and_keys_anywhere() -> None:
-    """One in a hundred may read like words."""
-    maker = Maker(13)
-    for kind in ("letters", "small letters", "generated", "generated small", "base32"):
-        made = [maker.kinds[kind]() for _ in range(200)]
-        left = [secret for secret in made if secret in redact(maker.surrounded(kind, secret)).text]
-        assert len(left) <= 2, (kind, left)
 
 
 def test_a_thousand_planted_secrets_are_gone_in_every_spelling() -> None:
@@ -63,31 +52,6 @@ def test_a_key_wrapped_over_lines_is_gone_and_the_next_line_is_not(glue: str) ->
             assert not [part for part in parts[:-1] if len(plain(part)) > 5 and part in out], (kind, width)
             assert out.startswith("Please look at this:\n")
             assert out.endswith("Thanks a lot, Bob.")
-
-
-@pytest.mark.parametrize("spell", [str.upper, str.lower, str.swapcase])
-def test_a_key_in_the_wrong_case_is_still_a_key(spell: object) -> None:
-    maker = Maker(6)
-    for kind in ("openai", "anthropic", "aws", "github", "slack", "stripe", "gitlab"):
-        secret = maker.kinds[kind]()
-        assert plain(spell(secret)) not in plain(redact(f"use {spell(secret)} now").text), kind  # type: ignore[operator]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "https://alice:s3cr3t@host.example/path",
-        "https://alice:p/w0rd@host.example",
-        "postgres://svc:Zx9!kk@db.example:5432/app",
-        "https://ghp_0123456789abcdefghijABCDEFGHIJ456789@code.example/x.git",
-        "redis://:hunter2@cache.example:6379/0",
-        "HTTPS://ALICE:S3CR3T@HOST.EXAMPLE/",
-    ],
-)
-def test_no_user_or_password_stays_in_an_address(text: str) -> None:
-    out = redact(text).text
-    assert re.search(r"s3cr3t|w0rd|zx9|ghp_|hunter2", out, re.IGNORECASE) is None
-    assert "host.example" in out.lower() or "db." in out or "code." in out or "cache." in out
 
 
 @pytest.mark.parametrize(
@@ -126,37 +90,6 @@ def test_secrets_and_personal_data_go_and_what_stands_around_them_stays(text: st
     assert out.removed
     assert left in out.text
     assert out.text != text
-
-
-def test_a_private_key_goes_whole_cut_off_at_either_end_or_not_ended() -> None:
-    body = "\n".join(Maker(8).some(64) for _ in range(3))
-    begin, end = "-----BEGIN OPENSSH PRIVATE KEY-----", "-----END OPENSSH PRIVATE KEY-----"
-    for text in (f"{begin}\n{body}\n{end}", f"{begin}\n{body}", f"{body}\n{end}", f"{begin} {body} {end}"):
-        for spelled in (text, text.replace("\n", "\\n"), text.replace("\n", "\r\n"), text.replace("\n", "\n> ")):
-            out = redact(f"Here:\n{spelled}\nand that was it").text
-            assert not any(line[:20] in out for line in body.split("\n"))
-            assert "Here:" in out
-            assert "and that was it" in out
-
-
-@pytest.mark.parametrize(
-    ("ruleset", "text"),
-    [
-        ("hipaa", "MRN: 00123456"),
-        ("hipaa", "DOB 03/14/1962"),
-        ("hipaa", "date of birth: March 14, 1962"),
-        ("hipaa", "member ID: W123456789"),
-        ("hipaa", "admitted on 2024-03-02"),
-        ("hipaa", "connected from 203.0.113.9"),
-        ("ferpa", "student id 20231234"),
-        ("ferpa", "born 14 March 2008"),
-        ("ferpa", "mother's maiden name: Smithson"),
-        ("ferpa", "GPA: 3.42"),
-    ],
-)
-def test_a_rule_set_adds_its_own(ruleset: str, text: str) -> None:
-    assert redact(text, ruleset).removed
-    assert redact(text, "default").removed == ()
 
 
 def test_every_kind_that_is_removed_is_a_known_one() -> None:
@@ -234,18 +167,6 @@ def test_ordinary_lines_stay_as_they_are_together() -> None:
     assert redact(text).text == text
     columns = "\n".join(f"{n:08d}  {n * 7919 % 100000:05d}" for n in range(40_000_000, 40_002_000, 13))
     assert redact(columns).text == columns
-
-
-def test_luhn_tells_cards_from_lookalikes() -> None:
-    random = Random(4)
-    kept = 0
-    for _ in range(300):
-        number = with_luhn("4" + "".join(random.choices("0123456789", k=14)))
-        assert is_luhn_valid(number)
-        assert redact(f"card {number}.").text == "card [redacted:card]."
-        wrong = number[:-1] + str((int(number[-1]) + random.randint(1, 9)) % 10)
-        kept += redact(f"ref {wrong}.").text == f"ref {wrong}."
-    assert kept == 300
 
 
 # --- imitations, and redaction as a hiding place
