@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from lockgate import assemble
-from lockgate.cli.stats import MAX_LINE_BYTES, draw_bar, parse_since
+from lockgate.cli.stats import MAX_LINE_BYTES, draw_bar
+from lockgate.cli.times import parse_since
 from lockgate.core.errors import LockgateError
 from lockgate.core.sessions.ledger_lines import entry_from_decision, format_lines, pass_from_decision
 from lockgate.core.vocabulary import Action, Decision, Finding, Ran, Reason, Risk

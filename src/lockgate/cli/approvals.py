@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -17,8 +16,23 @@ from datetime import datetime
 from time import time
 from typing import TYPE_CHECKING
 
+from rich.text import Text
+
+from lockgate import assemble
 from lockgate.cli.exit_codes import Exit
+from lockgate.cli.terminal import excerpt, make_console, make_visible
+from lockgate.cli.user import user_name
 from lockgate.core.errors import JournalUnavailable, LockgateError, quoted
+from lockgate.core.ruling.approvals import (
+    FINISH,
+    OPEN_STATES,
+    ApprovalState,
+    approval_to_dict,
+    arguments_from_canonical,
+    describe_call,
+)
+from lockgate.core.ruling.tool_risk import explain_risk
+from lockgate.core.text.confusables import LOOKALIKES, fold_to_latin
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -70,8 +84,6 @@ def describe(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from lockgate import assemble
-
     _refuse_idle_options(args)
     settings = assemble.settings_from_environment(args.config)
     # An answer enters the journal in the same step in which it is stored, and has no effect without that.
@@ -124,17 +136,11 @@ def _find_approval(store: SqliteApprovals, args: argparse.Namespace) -> Approval
 
 
 def _print_list(store: SqliteApprovals, args: argparse.Namespace) -> Exit:
-    from lockgate.core.ruling.approvals import OPEN_STATES
-
     kept = [each for each in store.every(time()) if args.all or each.state in OPEN_STATES]
     if args.json:
         for each in kept:
             _print_json(_as_json(each))
         return Exit.CLEAR
-    from rich.text import Text
-
-    from lockgate.cli.terminal import excerpt, make_console
-
     screen = make_console()
     if not kept:
         screen.print(Text("nothing is kept" if args.all else "no call waits for a person"))
@@ -150,8 +156,6 @@ def _print_list(store: SqliteApprovals, args: argparse.Namespace) -> Exit:
 
 
 def _answer_approval(store: SqliteApprovals, approval: Approval, args: argparse.Namespace) -> Exit:
-    from lockgate.core.ruling.approvals import ApprovalState
-
     yes, pending = args.what == "approve", approval.pending
     who = user_name() if args.who is None else args.who
     if yes and not args.yes and approval.state is ApprovalState.WAITING:
@@ -178,9 +182,6 @@ def _answer_approval(store: SqliteApprovals, approval: Approval, args: argparse.
 
 
 def _outcome_text(heard: AnswerResult, pending: PendingApproval, who: str) -> str:
-    from lockgate.cli.terminal import excerpt
-    from lockgate.core.ruling.approvals import ApprovalState
-
     if heard.counted:
         until = f", once, before {_format_time(pending.expires_s)}" if heard.state is ApprovalState.GRANTED else ""
         done = (
@@ -227,8 +228,6 @@ def _print_and_exit(text: str, code: Exit) -> Exit:
 
 
 def _as_json(approval: Approval) -> dict[str, object]:
-    from lockgate.core.ruling.approvals import approval_to_dict
-
     return approval_to_dict(approval)
 
 
@@ -239,12 +238,6 @@ def _print_json(value: dict[str, object]) -> None:
 
 def _draw(approval: Approval, *, full: bool) -> bool:
     """The whole question on the screen; whether every character of the call is there."""
-    from rich.text import Text
-
-    from lockgate.cli.terminal import make_console, make_visible
-    from lockgate.core.ruling.approvals import FINISH, arguments_from_canonical, describe_call
-    from lockgate.core.ruling.tool_risk import explain_risk
-
     screen = make_console()
     pending, shown = approval.pending, approval.pending.shown
     screen.print(Text.assemble(("approval  ", "dim"), (pending.id, "bold"), f"  {_state_text(approval)}"))
@@ -301,16 +294,12 @@ def _draw(approval: Approval, *, full: bool) -> bool:
 
 
 def _answer_line(said: ApprovalAnswer) -> str:
-    from lockgate.cli.terminal import make_visible
-
     because = f": {make_visible(said.reason)}" if said.reason else ""
     return f"{'yes' if said.yes else 'no'} by {make_visible(said.who)} at {_format_time(said.at_s)}{because}"
 
 
 def _print_behind_bar(screen: Console, label: str, lines: list[str], *, most: int | None = None) -> None:
     """Somebody's lines, each folded to the screen, each piece behind the bar."""
-    from rich.text import Text
-
     width = max(10, screen.width - _LABEL - len(_BAR))
     drawn = 0
     for line in lines:
@@ -352,8 +341,6 @@ def _break_lines(line: str) -> Iterator[str]:
 
     Without the mark a text could continue with what looks like the end of itself and another argument.
     """
-    from lockgate.cli.terminal import make_visible
-
     done = 0
     for found in _BREAK.finditer(line):
         yield ("↳ " if done else "") + _count_blanks(make_visible(line[done : found.end()]))
@@ -363,8 +350,6 @@ def _break_lines(line: str) -> Iterator[str]:
 
 
 def _spell_out(text: str) -> str:
-    from lockgate.cli.terminal import make_visible
-
     return _count_blanks(make_visible(text))
 
 
@@ -387,8 +372,6 @@ def _all_texts(value: object) -> Iterator[str]:
 
 def _lookalike_notes(texts: list[str]) -> list[str]:
     """Words that read as Latin and are not: a person cannot see the difference, the tool will."""
-    from lockgate.core.text.confusables import LOOKALIKES, fold_to_latin
-
     notes: list[str] = []
     for text in texts:
         if text.isascii():
@@ -407,8 +390,6 @@ def _lookalike_notes(texts: list[str]) -> list[str]:
 
 
 def _state_text(approval: Approval) -> str:
-    from lockgate.core.ruling.approvals import OPEN_STATES
-
     if approval.state in OPEN_STATES:
         left = max(0.0, approval.pending.expires_s - time())
         return f"{approval.state.value}, {_format_remaining(left)} left"
@@ -427,14 +408,3 @@ def _format_time(seconds: float) -> str:
         return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
     except (OverflowError, OSError, ValueError):
         return f"{seconds:.0f}"
-
-
-def user_name() -> str:
-    """The account this runs as, by its number: variables that name another are no proof of anything."""
-    with suppress(ImportError, KeyError):
-        import pwd
-
-        return pwd.getpwuid(os.getuid()).pw_name
-    import getpass
-
-    return getpass.getuser()

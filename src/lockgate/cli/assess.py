@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
+import os
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rich.text import Text
+
+from lockgate import assemble
 from lockgate.cli.exit_codes import Exit
+from lockgate.cli.reasons import REASON_TEXTS
+from lockgate.cli.terminal import format_duration, make_console, make_visible
+from lockgate.core.errors import InvalidPayload, LockgateError, quoted, suggest_closest
+from lockgate.core.requests.payload import parse_payload
+from lockgate.core.strict_json import InvalidJson, JsonFault, JsonReader
+from lockgate.settings.verifiers import ADAPTERS, verifier_settings_from_env
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
@@ -52,8 +63,6 @@ def describe(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from lockgate.core.requests.payload import parse_payload
-
     value, form = _read_request(args)
     # An adapter never raises and would call it `unclear`; whoever typed it would rather know what is wrong with it.
     parse_payload(value)
@@ -66,12 +75,6 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def _assess(value: Mapping[str, Any], args: argparse.Namespace) -> Assessment:
-    import logging
-    import os
-
-    from lockgate import assemble
-    from lockgate.settings.verifiers import verifier_settings_from_env
-
     # The verdict says what the log would; on a terminal it would say it twice.
     logging.getLogger("lockgate").addHandler(logging.NullHandler())
     environ = dict(os.environ)
@@ -85,14 +88,10 @@ def _assess(value: Mapping[str, Any], args: argparse.Namespace) -> Assessment:
 
 
 def _adapters() -> tuple[str, ...]:
-    from lockgate.settings.verifiers import ADAPTERS
-
     return ADAPTERS
 
 
 def _check_word(word: str, what: str, words: tuple[str, ...]) -> str:
-    from lockgate.core.errors import LockgateError, quoted, suggest_closest
-
     if word not in words:
         hint = suggest_closest(word.lower(), words) or f"use {', '.join(words)}"
         raise LockgateError(f"unknown {what} {quoted(word)}", hint=hint)
@@ -101,8 +100,6 @@ def _check_word(word: str, what: str, words: tuple[str, ...]) -> str:
 
 def _read_request(args: argparse.Namespace) -> tuple[Mapping[str, Any], str]:
     """The payload, and how what was given was read."""
-    from lockgate.core.errors import LockgateError
-
     form = "" if args.form is None else _check_word(args.form, "form", ("payload", "text"))
     if args.text is not None and args.file is not None:
         raise LockgateError("--text and a file were both given", hint="give one of them")
@@ -119,8 +116,6 @@ def _read_request(args: argparse.Namespace) -> tuple[Mapping[str, Any], str]:
 
 def _check_typed(text: str) -> str:
     """The option's value; a byte that is not text arrives as half a surrogate pair, which nobody could read."""
-    from lockgate.core.errors import LockgateError
-
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -129,8 +124,6 @@ def _check_typed(text: str) -> str:
 
 
 def _read_input(name: str | None) -> str:
-    from lockgate.core.errors import LockgateError, quoted
-
     if name is None and sys.stdin.isatty():
         raise LockgateError("nothing to assess", hint='lockgate assess FILE, --text "…", or standard input')
     if name in (None, STDIN):
@@ -151,9 +144,6 @@ def _read_input(name: str | None) -> str:
 
 def _parse_payload_json(text: str, *, required: bool) -> Mapping[str, Any] | None:
     """The JSON object in the text if it is a payload, or is to be one; None for what is simply text."""
-    from lockgate.core.errors import InvalidPayload, quoted
-    from lockgate.core.strict_json import InvalidJson, JsonFault, JsonReader
-
     try:
         value = JsonReader(floats="all", allow_duplicate_keys=True).read(text)
     except InvalidJson as error:
@@ -178,11 +168,6 @@ _STYLES = {"safe": "bold green", "unclear": "bold yellow", "unsafe": "bold red"}
 
 
 def _draw(found: Assessment, form: str) -> None:
-    from rich.text import Text
-
-    from lockgate.cli.reasons import REASON_TEXTS
-    from lockgate.cli.terminal import format_duration, make_console, make_visible
-
     told = REASON_TEXTS[found.reason]
     screen = make_console()
     head = Text.assemble(

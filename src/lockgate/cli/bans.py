@@ -17,9 +17,15 @@ from hashlib import sha256
 from time import time
 from typing import TYPE_CHECKING, TypeVar
 
+from lockgate import assemble
+from lockgate.abuse_gate import defaults as wiring
+from lockgate.abuse_gate.identity import Identity
 from lockgate.cli.exit_codes import Exit
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
+from lockgate.core.requests.incident_ids import is_incident_id
 from lockgate.core.requests.strikes import LIFTED, SharedRecord
+from lockgate.journal.recorder import record_assessment
+from lockgate.settings.abuse_gate import abuse_settings_from_env
 
 if TYPE_CHECKING:
     from lockgate.abuse_gate.stores.bans_sqlite import SqliteBans
@@ -31,9 +37,6 @@ _HASH_PREFIX = re.compile("[0-9a-f]{12,32}")
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from lockgate import assemble
-    from lockgate.settings.abuse_gate import abuse_settings_from_env
-
     if args.envoy or args.litellm or args.upstream is not None:
         raise LockgateError("`bans` stands in front of nothing", hint="leave --upstream, --envoy and --litellm out")
     found = assemble.settings_from_environment(args.config)
@@ -57,8 +60,6 @@ def run(args: argparse.Namespace) -> Exit:
         return Exit.FLAGGED
     journal = assemble.journal_from_settings(found)
     if journal is not None:
-        from lockgate.journal.recorder import record_assessment
-
         # Recorded before it is done, as everything else: a ban that is gone and nobody knows why is worse than none.
         digest = sha256(keys[0].encode("ascii")).hexdigest()
         who_asks = f"lockgate-gate-bans:uid-{os.getuid()}" if hasattr(os, "getuid") else "lockgate-gate-bans"
@@ -72,8 +73,6 @@ class _BanStores:
     """Where the settings say that bans are kept: in a file, in a shared store, or both."""
 
     def __init__(self, settings: AbuseSettings) -> None:
-        from lockgate.abuse_gate import defaults as wiring
-
         self._store: ValkeyStrikes | None = wiring.shared_store_from_settings(settings)
         # Not made here: a name that is misspelt would be an empty list of bans.
         self._bans: SqliteBans | None = wiring.ban_file_from_settings(settings, make=False)
@@ -109,9 +108,6 @@ async def _await_store(store: ValkeyStrikes, asked: Awaitable[T]) -> T:
 
 def _matching_keys(who: str, settings: AbuseSettings, banned: dict[str, SharedRecord]) -> list[str]:
     """The one that is meant: by what a list calls them, or by their name."""
-    from lockgate.abuse_gate.identity import Identity
-    from lockgate.core.requests.incident_ids import is_incident_id
-
     if not who:
         raise LockgateError("--lift needs somebody", hint="a principal, or what `lockgate gate bans` calls them")
     if is_incident_id(who):

@@ -6,14 +6,22 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lockgate import assemble
 from lockgate.cli.exit_codes import Exit
+from lockgate.cli.terminal import make_console
+from lockgate.cli.trace_replay import replay_traces, trace_sources
+from lockgate.core.errors import LockgateError, quoted, suggest_closest
+from lockgate.core.ruling.policy import tighten
+from lockgate.core.vocabulary import Mode
+from lockgate.core.wire import decision_to_dict
+from lockgate.gate.gate import Gate
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
     from lockgate.cli.trace_replay import TraceRuling
-    from lockgate.gate.gate import Gate
 
 _HELP = """\
 A trace is JSON Lines: what entered an agent's context, and the calls it wanted to make, in order.
@@ -44,8 +52,6 @@ def describe(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from lockgate.cli.trace_replay import replay_traces, trace_sources
-
     traces = trace_sources(args.traces, sys.stdin)
     gate = _make_gate(args)
     show, finish = _json_printer() if args.json else tree_printer()
@@ -58,14 +64,6 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def _make_gate(args: argparse.Namespace) -> Gate:
-    from dataclasses import replace
-
-    from lockgate import assemble
-    from lockgate.core.errors import LockgateError, quoted, suggest_closest
-    from lockgate.core.ruling.policy import tighten
-    from lockgate.core.vocabulary import Mode
-    from lockgate.gate.gate import Gate
-
     words = [mode.value for mode in Mode]
     if args.mode is not None and args.mode not in words:
         hint = suggest_closest(args.mode, words) or f"use {', '.join(words)}"
@@ -86,8 +84,6 @@ Printer = tuple[Callable[["TraceRuling"], None], Callable[[], None]]
 
 
 def _json_printer() -> Printer:
-    from lockgate.core.wire import decision_to_dict
-
     def show(ruling: TraceRuling) -> None:
         # ASCII only: a bidirectional control in a JSON string would still act on the terminal that shows it.
         value = {
@@ -106,7 +102,6 @@ def _json_printer() -> Printer:
 def tree_printer() -> Printer:
     """Draws each ruling as a tree, and a line about all of them at the end."""
     from lockgate.cli import ruling_tree as tree
-    from lockgate.cli.terminal import make_console
 
     screen = make_console()
     shown: list[TraceRuling] = []

@@ -6,7 +6,12 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
+from rich.text import Text
+
+from lockgate import assemble
 from lockgate.cli.exit_codes import Exit
+from lockgate.cli.terminal import make_console, make_visible
+from lockgate.settings.config import SYSTEM_FILE
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
@@ -33,8 +38,6 @@ def describe(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from lockgate import assemble
-
     settings = assemble.settings_from_environment(args.config)
     if args.what == "validate":
         assemble.models_from_settings(settings)
@@ -66,10 +69,6 @@ def _as_json(settings: Settings, *, show: bool) -> dict[str, object]:
 
 
 def _draw_settings(settings: Settings) -> None:
-    from rich.text import Text
-
-    from lockgate.cli.terminal import make_console, make_visible
-
     screen = make_console()
     rows = [(each.key, make_visible(each.value), make_visible(each.origin)) for each in settings.list_values()]
     # A long list of patterns must not push every other origin off the screen.
@@ -90,9 +89,6 @@ def _print_valid(settings: Settings) -> None:
 
 
 def _file_lines(settings: Settings) -> list[str]:
-    from lockgate.cli.terminal import make_visible
-    from lockgate.settings.config import SYSTEM_FILE
-
     lines = [
         f"{source.role.value} file {make_visible(str(source.file))}: {make_visible(source.unused) or 'read'}"
         for source in settings.sources

@@ -9,17 +9,21 @@ from dataclasses import dataclass
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING
 
+from rich.text import Text
+
+from lockgate import assemble
+from lockgate.cli import ruling_tree as tree
 from lockgate.cli.exit_codes import Exit
+from lockgate.cli.terminal import make_console, make_visible
 from lockgate.core.errors import LockgateError
+from lockgate.core.text.rules import RULES
 from lockgate.core.vocabulary import Action, Block, Decision
+from lockgate.gate.gate import Gate
+from lockgate.verifiers.embedded_judge import EmbeddedJudge
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from lockgate.cli.parser import Parser
     from lockgate.core.text.scanner import Scanner
-    from lockgate.gate.gate import Gate
-    from lockgate.verifiers.embedded_judge import EmbeddedJudge
 
 _HELP = """\
 Plays a recorded session of an agent: ordinary calls, a poisoned page, then the call it asks for.
@@ -116,12 +120,6 @@ def describe(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from rich.text import Text
-
-    from lockgate.cli.terminal import make_console
-    from lockgate.core.text.rules import RULES
-    from lockgate.gate.gate import Gate
-
     screen = make_console()
 
     def show(name: str, text: Text) -> None:
@@ -158,12 +156,8 @@ def run(args: argparse.Namespace) -> Exit:
 
 def _load_judge() -> EmbeddedJudge | None:
     """The embedded judge, if it is installed and whole."""
-    from lockgate import assemble
-
     if not assemble.is_embedded_installed():
         return None
-    from lockgate.verifiers.embedded_judge import EmbeddedJudge
-
     judge = EmbeddedJudge()
     # Whatever is wrong with it is told by `lockgate doctor`.
     try:
@@ -176,9 +170,6 @@ def _load_judge() -> EmbeddedJudge | None:
 
 def _load_scanner() -> Scanner:
     """The built-in rules, from the cache if they are there: compiling them is the one thing here that takes a while."""
-    from lockgate import assemble
-    from lockgate.core.text.rules import RULES
-
     try:
         folder = assemble.settings_from_environment(None).cache_dir
     except LockgateError:
@@ -196,16 +187,10 @@ def _warm_up(gate: Gate) -> None:
 
 
 def _reading_text(block: Block, event: DemoReading) -> Text:
-    from rich.text import Text
-
-    from lockgate.cli.terminal import make_visible
-
     return Text.assemble((f"{block.id} {block.source}, {block.trust.word}: ", "dim"), make_visible(event.shown))
 
 
 def _ruling_text(event: DemoCall, decision: Decision) -> Text:
-    from lockgate.cli import ruling_tree as tree
-
     text = tree.call_text(event.tool, event.arguments)
     text.append("\n").append_text(tree.verdict_line(decision))
     if decision.action is not Action.CONTINUE:

@@ -3,15 +3,40 @@
 from __future__ import annotations
 
 import argparse
+import logging
+import os
+import re
+import signal
+import socket
 import sys
 from importlib.util import find_spec
+from os import urandom
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lockgate import assemble
+from lockgate.abuse_gate.identity import parse_address
+from lockgate.abuse_gate.middleware import AbuseGateMiddleware
+from lockgate.abuse_gate.proxy.gateway_callouts import (
+    ExtAuthz,
+    HeaderIdentity,
+    LiteLLMGuardrail,
+    LiteLLMIdentity,
+    allow_all,
+)
+from lockgate.abuse_gate.proxy.server import make_server, with_health_check
+from lockgate.cli import bans
 from lockgate.cli.exit_codes import Exit
+from lockgate.cli.parser import parse_whole_number
+from lockgate.cli.terminal import make_visible
+from lockgate.core.errors import InvalidConfig, LockgateError, quoted
+from lockgate.gate.gate import Gate
+from lockgate.settings.abuse_gate import abuse_settings_from_env
+from lockgate.settings.key_files import read_key_file
+from lockgate.settings.verifiers import verifier_settings_from_env
 
 if TYPE_CHECKING:
     from lockgate.abuse_gate.identity import Identity
-    from lockgate.abuse_gate.middleware import AbuseGateMiddleware
     from lockgate.abuse_gate.proxy.reverse_proxy import Upstream
     from lockgate.cli.parser import Parser
     from lockgate.runtime.asgi import App
@@ -81,13 +106,7 @@ def describe(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    import logging
-
-    from lockgate.core.errors import InvalidConfig
-
     if args.what == "bans":
-        from lockgate.cli import bans
-
         return bans.run(args)
     for package in ("httpx2", "uvicorn"):
         if find_spec(package) is None:
@@ -101,19 +120,6 @@ def run(args: argparse.Namespace) -> Exit:
 
 def _make_app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str, Identity]:
     """The application, its settings, what is said about it when it listens, and who knows whom it trusts."""
-    from os import urandom
-
-    from lockgate import assemble
-    from lockgate.abuse_gate.proxy.gateway_callouts import (
-        ExtAuthz,
-        HeaderIdentity,
-        LiteLLMGuardrail,
-        LiteLLMIdentity,
-        allow_all,
-    )
-    from lockgate.core.errors import InvalidConfig
-    from lockgate.settings.abuse_gate import abuse_settings_from_env
-
     _refuse_idle_options(args)
     upstream = _read_upstream(args) if args.upstream is not None else None
     token = _read_token() if args.litellm else ""
@@ -167,11 +173,6 @@ def _make_app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str, Identi
 
 
 def _make_middleware(app: App, settings: AbuseSettings, identity: Identity, found: Settings) -> AbuseGateMiddleware:
-    from lockgate import assemble
-    from lockgate.abuse_gate.middleware import AbuseGateMiddleware
-    from lockgate.gate.gate import Gate
-    from lockgate.settings.verifiers import verifier_settings_from_env
-
     scanner = assemble.scanner_from_settings(found)
     return AbuseGateMiddleware(
         app,
@@ -188,14 +189,6 @@ class _Ended(Exception):
 
 
 def _serve_app(app: App, args: argparse.Namespace, told: str, identity: Identity, *, head_bytes: int) -> None:
-    import signal
-    import socket
-
-    from lockgate.abuse_gate.identity import parse_address
-    from lockgate.abuse_gate.proxy.server import make_server, with_health_check
-    from lockgate.cli.terminal import make_visible
-    from lockgate.core.errors import LockgateError, quoted
-
     try:
         family = socket.AF_INET6 if ":" in args.host else socket.AF_INET
         made = socket.create_server((args.host, args.port), family=family, backlog=2048)
@@ -248,8 +241,6 @@ def _read_upstream(args: argparse.Namespace) -> Upstream:
 
 def _refuse_idle_options(args: argparse.Namespace) -> None:
     """An option that would do nothing is a mistake about what this does."""
-    from lockgate.core.errors import LockgateError
-
     if args.lift is not None:
         raise LockgateError("--lift says nothing without `bans`", hint="lockgate gate bans --lift WHO")
     if not (args.envoy or args.litellm or args.upstream is not None):
@@ -267,12 +258,6 @@ def _refuse_idle_options(args: argparse.Namespace) -> None:
 
 
 def _read_token() -> str:
-    import os
-    from pathlib import Path
-
-    from lockgate.core.errors import InvalidConfig
-    from lockgate.settings.key_files import read_key_file
-
     token, file = (os.environ.get(name, "").strip() for name in (TOKEN, f"{TOKEN}_FILE"))
     if token and file:
         raise InvalidConfig(f"{TOKEN} and {TOKEN}_FILE are both set", hint="unset one of them")
@@ -286,10 +271,6 @@ def _read_token() -> str:
 
 
 def _parse_header_name(text: str) -> str:
-    import re
-
-    from lockgate.core.errors import LockgateError, quoted
-
     if text and not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]{0,63}", text):
         raise LockgateError(f"{quoted(text)} is no name of a header", hint="for example x-user")
     return text
@@ -305,9 +286,3 @@ def _parse_count(text: str) -> int:
 
 def _parse_seconds(text: str) -> float:
     return float(parse_whole_number(text, 1, 86_400))
-
-
-def parse_whole_number(text: str, least: int, most: int) -> int:
-    if not text.isascii() or not text.isdigit() or not least <= int(text[:9]) <= most:
-        raise argparse.ArgumentTypeError(f"must be a whole number from {least:,} to {most:,}")
-    return int(text)

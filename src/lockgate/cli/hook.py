@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from lockgate.claude_code.hook_command import main
+
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
 
@@ -40,6 +42,4 @@ def describe(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lockgate.claude_code.hook_command import main
-
     return main([args.host, *(["--url", args.url] if args.url else []), *(["--http"] if args.http else [])])

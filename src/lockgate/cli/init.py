@@ -9,11 +9,23 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.text import Text
+
+from lockgate import assemble
+from lockgate.claude_code import hook_command as hook
+from lockgate.claude_code import settings_file as claude_code
+from lockgate.claude_code.hook_command import DEFAULT_URL, HookFailure, is_proxied, parse_url
+from lockgate.claude_code.settings_file import LEAST_VERSION, HookForm
+from lockgate.cli.doctor import claude_code as claude_code_checks
 from lockgate.cli.exit_codes import Exit
+from lockgate.cli.terminal import make_console, make_visible
 from lockgate.core.errors import LockgateError, quoted
+from lockgate.mcp import client_config as mcp_config
+from lockgate.runtime import json_edit as json_text
+from lockgate.service.auth import FILES, VARIABLES, check_token, make_token
+from lockgate.service.http import Caller
 
 if TYPE_CHECKING:
-    from lockgate.claude_code.settings_file import HookForm
     from lockgate.cli.parser import Parser
     from lockgate.settings.config import Settings
 
@@ -74,9 +86,6 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def _init_claude_code(args: argparse.Namespace) -> Exit:
-    from lockgate import assemble
-    from lockgate.claude_code import settings_file as claude_code
-
     scope, cwd = args.scope or "user", Path.cwd()
     path = claude_code.settings_path(scope, cwd=cwd, environ=os.environ)
     home = Path(os.path.expanduser("~"))
@@ -106,10 +115,6 @@ def _init_claude_code(args: argparse.Namespace) -> Exit:
 
 
 def _hook_form(scope: str, settings: Settings, *, command: bool, url: str) -> HookForm:
-    from lockgate.claude_code.settings_file import HookForm
-    from lockgate.service.auth import FILES, VARIABLES, check_token, make_token
-    from lockgate.service.http import Caller
-
     url = _check_url(url, command=command or scope == "project") or _default_url(settings, scope)
     if scope == "project":
         # Other machines have it elsewhere, and their own service and token.
@@ -130,8 +135,6 @@ def _hook_form(scope: str, settings: Settings, *, command: bool, url: str) -> Ho
 
 
 def _default_url(settings: Settings, scope: str) -> str:
-    from lockgate.claude_code.hook_command import DEFAULT_URL
-
     host = settings.server.host
     # A port of this machine's is nothing for everybody's file.
     return (
@@ -141,8 +144,6 @@ def _default_url(settings: Settings, scope: str) -> str:
 
 def _check_url(url: str, *, command: bool) -> str:
     """The address that was given, if it is one; nothing where none was."""
-    from lockgate.claude_code.hook_command import HookFailure, parse_url
-
     if not url:
         return ""
     try:
@@ -159,8 +160,6 @@ def _check_url(url: str, *, command: bool) -> str:
 
 def _hook_program() -> list[str]:
     """The command that asks, with its words: no other of its name, and no variable, comes in between."""
-    from lockgate.claude_code import hook_command as hook
-
     if sys.executable and Path(hook.__file__).is_file():
         return [sys.executable, "-I", "-S", str(Path(hook.__file__).absolute())]
     return ["lockgate", "hook"]
@@ -168,9 +167,6 @@ def _hook_program() -> list[str]:
 
 def _conflict_notes(cwd: Path) -> list[str]:
     """What in Claude Code's settings here would keep the hooks from being asked, or from being heard."""
-    from lockgate.claude_code import settings_file as claude_code
-    from lockgate.runtime import json_edit as json_text
-
     notes = []
     places = [claude_code.settings_path(scope, cwd=cwd, environ=os.environ) for scope in ("user", "project", "local")]
     for number, path in enumerate(dict.fromkeys(map(os.path.realpath, places))):
@@ -191,10 +187,7 @@ def _conflict_notes(cwd: Path) -> list[str]:
 
 
 def _refuse_old_claude_code() -> None:
-    from lockgate.claude_code.settings_file import LEAST_VERSION
-    from lockgate.cli.doctor.claude_code import installed_version
-
-    found = installed_version()
+    found = claude_code_checks.installed_version()
     if found and found < LEAST_VERSION:
         raise LockgateError(
             f"Claude Code {'.'.join(map(str, found))} runs a call whose hook has failed",
@@ -203,11 +196,8 @@ def _refuse_old_claude_code() -> None:
 
 
 def _next_step_notes(scope: str, form: HookForm) -> list[str]:
-    from lockgate.claude_code.hook_command import is_proxied
-    from lockgate.cli.doctor.claude_code import service_answers
-
     notes = []
-    if not service_answers(form.url):
+    if not claude_code_checks.service_answers(form.url):
         notes.append(
             f"nothing answers at {form.url}, and without the service Claude Code runs no tool: start it with"
             " `lockgate serve`; one that listens elsewhere needs `port` under [server] in config.toml, or --url here"
@@ -225,8 +215,6 @@ def _next_step_notes(scope: str, form: HookForm) -> list[str]:
 
 
 def _init_mcp(args: argparse.Namespace) -> Exit:
-    from lockgate.mcp import client_config as mcp_config
-
     if args.scope or args.command or args.url:
         raise LockgateError("--user, --project, --local, --command and --url are for claude-code")
     if not args.file:
@@ -260,10 +248,6 @@ def _confirm_change(args: argparse.Namespace, path: str, diff: str, *, empty: bo
 
 
 def _show_diff(path: str, diff: str) -> None:
-    from rich.text import Text
-
-    from lockgate.cli.terminal import make_console, make_visible
-
     screen = make_console()
     screen.print(Text(make_visible(path), "bold"), soft_wrap=True)
     for line in diff.splitlines()[2:]:

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from rich.text import Text
+
+from lockgate import assemble
 from lockgate.cli.exit_codes import Exit
+from lockgate.cli.terminal import format_count, format_duration, make_console, make_visible
+from lockgate.core.errors import LockgateError
+from lockgate.verifiers import embedded_judge as embedded
+from lockgate.verifiers.embedded_judge import INSTALL, NAMES
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
@@ -38,10 +48,6 @@ def describe(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from lockgate import assemble
-    from lockgate.core.errors import LockgateError
-    from lockgate.verifiers import embedded_judge as embedded
-
     if (args.file is None) is (args.what == "score"):
         raise LockgateError(
             "score needs a text" if args.what == "score" else "report reads no file",
@@ -62,18 +68,11 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def _read_input(name: str) -> str:
-    import sys
-    from pathlib import Path
-
     data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     return data.decode("utf-8", "replace")
 
 
 def _print_score(judge: EmbeddedJudge, about: JudgeDescription, text: str, *, as_json: bool) -> Exit:
-    from time import perf_counter
-
-    from lockgate.cli.terminal import format_count, format_duration
-
     judge.verify()
     judge.read_text("")  # loaded before the clock starts
     began = perf_counter()
@@ -107,8 +106,6 @@ def _as_json(about: JudgeDescription, preset: str, absent: list[str]) -> dict[st
 
 
 def _names() -> tuple[str, ...]:
-    from lockgate.verifiers.embedded_judge import NAMES
-
     return NAMES
 
 
@@ -135,11 +132,6 @@ def measured_rows(about: JudgeDescription) -> Iterator[MeasuredRow]:
 
 
 def _draw_report(about: JudgeDescription, preset: str, absent: list[str]) -> None:
-    from rich.text import Text
-
-    from lockgate.cli.terminal import make_console, make_visible
-    from lockgate.verifiers.embedded_judge import INSTALL
-
     screen = make_console()
 
     def say(line: str, style: str = "") -> None:

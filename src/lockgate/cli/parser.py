@@ -21,3 +21,10 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise LockgateError(message, hint=f"{self.prog} --help lists the options")
+
+
+def parse_whole_number(text: str, least: int, most: int) -> int:
+    """Return the whole number in an option; raise argparse's error when it is outside the bounds."""
+    if not text.isascii() or not text.isdigit() or not least <= int(text[:9]) <= most:
+        raise argparse.ArgumentTypeError(f"must be a whole number from {least:,} to {most:,}")
+    return int(text)

@@ -8,20 +8,28 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from rich.text import Text
+
+from lockgate import assemble
 from lockgate.claude_code import transcripts
 from lockgate.cli.exit_codes import Exit
-from lockgate.cli.replay import choose_files, parse_age, projects_folder, show_progress, transcripts_by_session
+from lockgate.cli.replay import choose_files, projects_folder, show_progress, transcripts_by_session
+from lockgate.cli.ruling_tree import call_text
 from lockgate.cli.terminal import excerpt, format_count, make_console, make_visible
+from lockgate.cli.times import parse_age
 from lockgate.core.errors import LockgateError
 from lockgate.core.sessions.session_entries import MAX_PAGE, StoredRuling
 from lockgate.core.vocabulary import Action
+from lockgate.core.wire import SCHEMA
+from lockgate.gate.gate import Gate
+from lockgate.sessions import Host
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
-    from lockgate.sessions import Host
 
 _HELP = """\
 Compares what ran with the rulings that are kept: calls that ran without one, calls that ran although
@@ -118,10 +126,6 @@ def run(args: argparse.Namespace) -> Exit:
 
 def _open_host(config: str | None) -> Host:
     """The kept rulings; nothing is made where there are none."""
-    from lockgate import assemble
-    from lockgate.gate.gate import Gate
-    from lockgate.sessions import Host
-
     settings = assemble.settings_from_environment(config)
     state = settings.state_dir
     if not settings.server.database and (state is None or not os.path.exists(state / "sessions.db")):
@@ -201,8 +205,6 @@ def _gap_from_ruling(gap: Gap, kept: StoredRuling) -> CallGap:
 
 
 def _print_json(report: ReconcileReport) -> None:
-    from lockgate.core.wire import SCHEMA
-
     for found in report.gaps:
         value: dict[str, object] = {
             "gap": found.gap.value,
@@ -229,12 +231,6 @@ def _print_json(report: ReconcileReport) -> None:
 
 
 def _draw(report: ReconcileReport) -> None:
-    from datetime import datetime
-
-    from rich.text import Text
-
-    from lockgate.cli.ruling_tree import call_text
-
     screen = make_console()
     for gap in Gap:
         some = [found for found in report.gaps if found.gap is gap]

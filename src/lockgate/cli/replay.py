@@ -11,20 +11,34 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
+from time import time
 from typing import TYPE_CHECKING
 
+from rich import box
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from lockgate import assemble
 from lockgate.claude_code import transcripts
 from lockgate.cli.exit_codes import Exit
+from lockgate.cli.ruling_tree import ACTION_STYLES, call_text
+from lockgate.cli.scanned_files import FileFilter, SkippedFile, walk_files
 from lockgate.cli.terminal import excerpt, format_count, make_console, make_visible
+from lockgate.cli.times import parse_age
+from lockgate.cli.trace_replay import replay_traces
 from lockgate.core.errors import InvalidTrace, LockgateError, printable, quoted
+from lockgate.core.judging.model_names import EMBEDDED
+from lockgate.core.ruling.finding_catalogue import entry_for
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.vocabulary import Action, Decision
+from lockgate.core.wire import SCHEMA, decision_to_dict
 from lockgate.gate.gate import Gate
 from lockgate.gate.ruler import Ruler
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from lockgate.cli.parser import Parser
 
@@ -47,7 +61,6 @@ Exit code 0: every call would have run; 1: some would have waited or been turned
 # What the seed expects of the tiers: most calls end at the first, and few need the last.
 TARGETS = (80, 15, 5)
 _MOST_SHOWN = 20
-_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +167,6 @@ def run(args: argparse.Namespace) -> Exit:
 
 def choose_files(paths: Sequence[str], age_s: float | None) -> tuple[list[str], list[str]]:
     """The files to read, and those that were left out with why."""
-    from time import time
-
-    from lockgate.cli.scanned_files import FileFilter, SkippedFile, walk_files
-
     where = list(paths) or [_existing_projects_folder()]
     files: list[str] = []
     skipped: list[str] = []
@@ -195,20 +204,8 @@ def _existing_projects_folder() -> str:
     return path
 
 
-def parse_age(text: str | None) -> float | None:
-    if text is None:
-        return None
-    number, unit = text[:-1], text[-1:]
-    if unit not in _UNITS or not number.isdecimal() or len(number) > 6:
-        raise LockgateError(f"--since takes an age, not {quoted(text)}", hint="for example 90m, 12h, 7d or 4w")
-    return int(number) * _UNITS[unit]
-
-
 def _make_gate(config: str | None, *, ask: bool) -> Gate:
     """A gate that keeps nothing; of the judges only the one that runs here, unless models may be asked."""
-    from lockgate import assemble
-    from lockgate.core.judging.model_names import EMBEDDED
-
     settings = assemble.settings_from_environment(config)
     if ask:
         return assemble.gate_from_settings(settings, keep_records=False)
@@ -244,8 +241,6 @@ def _is_trace(file: str) -> bool:
 
 
 def _replay_trace(file: str, gates: Sequence[Gate], report: ReplayReport) -> Iterator[ReplayedCall]:
-    from lockgate.cli.trace_replay import replay_traces
-
     first = report.sessions
     # One policy after the other, a call of each at a time: both read the same file.
     for rulings in zip(*(replay_traces(gate, (file,)) for gate in gates), strict=True):
@@ -335,8 +330,6 @@ def show_progress(files: Sequence[str], doing: str) -> Iterator[Callable[[str], 
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
     sizes = {file: os.stat(file).st_size for file in files}
     columns = (TextColumn(doing), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=make_console(sys.stderr), transient=True) as bar:
@@ -345,8 +338,6 @@ def show_progress(files: Sequence[str], doing: str) -> Iterator[Callable[[str], 
 
 
 def _print_json(report: ReplayReport) -> None:
-    from lockgate.core.wire import SCHEMA, decision_to_dict
-
     for ruled in report.held:
         value: dict[str, object] = {
             "file": ruled.file,
@@ -387,8 +378,6 @@ def _print_json(report: ReplayReport) -> None:
 
 
 def _draw(report: ReplayReport, *, every: bool, asked: bool) -> None:
-    from rich.text import Text
-
     screen = make_console()
     head = f"{format_count(report.calls, 'call')} of {format_count(report.sessions, 'session')}"
     screen.print(Text.assemble((head, "bold"), ("" if report.complete else "  (interrupted: what came so far)", "red")))
@@ -408,9 +397,6 @@ def _draw(report: ReplayReport, *, every: bool, asked: bool) -> None:
 
 
 def _tier_table(report: ReplayReport) -> Table:
-    from rich import box
-    from rich.table import Table
-
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for title in ("", "tier 1", "tier 2", "tier 3", "would run", "a person asked", "turned back"):
         table.add_column(title, justify="left" if not title else "right")
@@ -428,10 +414,6 @@ def _percentage(part: int, whole: int) -> str:
 
 
 def _draw_rules(screen: Console, rules: Counter[str], name: str) -> None:
-    from rich.text import Text
-
-    from lockgate.core.ruling.finding_catalogue import entry_for
-
     if not rules:
         return
     screen.print(Text(f"why{f', by {make_visible(name)}' if name else ''}", style="bold"))
@@ -446,8 +428,6 @@ def _draw_rules(screen: Console, rules: Counter[str], name: str) -> None:
 
 
 def _draw_held(screen: Console, report: ReplayReport, held: Sequence[ReplayedCall], title: str, *, every: bool) -> None:
-    from rich.text import Text
-
     if not held:
         screen.print(Text(f"no {title}", style="green"))
         return
@@ -462,12 +442,6 @@ def _draw_held(screen: Console, report: ReplayReport, held: Sequence[ReplayedCal
 
 
 def _call_line(ruled: ReplayedCall, report: ReplayReport) -> object:
-    from datetime import datetime
-
-    from rich.text import Text
-
-    from lockgate.cli.ruling_tree import call_text
-
     when = "" if ruled.at is None else datetime.fromtimestamp(ruled.at).strftime("%Y-%m-%d %H:%M  ")  # noqa: DTZ006
     agent = f" agent {excerpt(ruled.agent, 20)}" if ruled.agent else ""
     ran = {"ran": "ran then", "failed": "ran then, and failed", "not-run": "did not run then"}.get(
@@ -478,10 +452,6 @@ def _call_line(ruled: ReplayedCall, report: ReplayReport) -> object:
 
 
 def _decision_line(name: str, decision: Decision) -> object:
-    from rich.text import Text
-
-    from lockgate.cli.ruling_tree import ACTION_STYLES
-
     return Text.assemble(
         "    ",
         (f"{make_visible(name)}: " if name else "", "dim"),

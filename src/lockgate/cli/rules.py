@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
 from lockgate.cli.exit_codes import Exit
+from lockgate.cli.terminal import format_count, make_console, make_visible
+from lockgate.core.errors import LockgateError, quoted, suggest_closest
+from lockgate.core.ruling.finding_catalogue import ENTRIES, find_entry
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
@@ -44,9 +51,6 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def _choose_entries(rule: str | None, family: str | None) -> Sequence[CatalogueEntry]:
-    from lockgate.core.errors import LockgateError, quoted, suggest_closest
-    from lockgate.core.ruling.finding_catalogue import ENTRIES, find_entry
-
     if rule is not None:
         found = find_entry(rule)
         if found is None:
@@ -62,12 +66,6 @@ def _choose_entries(rule: str | None, family: str | None) -> Sequence[CatalogueE
 
 
 def _draw_list(entries: Sequence[CatalogueEntry]) -> None:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    from lockgate.cli.terminal import format_count, make_console, make_visible
-
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("rule", no_wrap=True, style="magenta")
     table.add_column("counts in", no_wrap=True, style="cyan")
@@ -80,11 +78,6 @@ def _draw_list(entries: Sequence[CatalogueEntry]) -> None:
 
 
 def _draw_entry(entry: CatalogueEntry) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from lockgate.cli.terminal import make_console, make_visible
-
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")

@@ -12,9 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from lockgate import assemble
 from lockgate.cli.exit_codes import Exit
+from lockgate.cli.sarif import sarif_from_report
 from lockgate.cli.scanned_files import MAX_BYTES, FileFilter, SkippedFile, read_text, walk_files
 from lockgate.cli.terminal import excerpt, format_count, make_console, make_visible
+from lockgate.core.ruling.context import Context
+from lockgate.core.wire import SCHEMA
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
@@ -98,8 +105,6 @@ def describe(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from lockgate import assemble
-
     found = list(walk_files(args.paths, FileFilter(tuple(args.include), tuple(args.exclude))))
     scanner = assemble.scanner_from_settings(assemble.settings_from_environment(args.config))
     report = ScanReport(skipped=[each for each in found if isinstance(each, SkippedFile)])
@@ -111,8 +116,6 @@ def run(args: argparse.Namespace) -> Exit:
         report.complete = True
     finally:
         if args.sarif:
-            from lockgate.cli.sarif import sarif_from_report
-
             print(json.dumps(sarif_from_report(report), indent=2))
         elif args.json:
             print(json.dumps(_as_json(report), indent=2))
@@ -123,8 +126,6 @@ def run(args: argparse.Namespace) -> Exit:
 
 def scan_file(path: str, scanner: Scanner, report: ScanReport, *, max_bytes: int, strict: bool, named: bool) -> None:
     """Read one file as an untrusted block, and note what a session would note about it."""
-    from lockgate.core.ruling.context import Context
-
     text = read_text(path, max_bytes, named=named)
     if isinstance(text, SkippedFile):
         report.skipped.append(text)
@@ -173,16 +174,12 @@ def _show_progress(files: list[str]) -> Iterator[Iterable[str]]:
     if not sys.stderr.isatty():
         yield files
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     columns = (TextColumn("scanning"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=make_console(sys.stderr), transient=True) as bar:
         yield bar.track(files)
 
 
 def _as_json(report: ScanReport) -> dict[str, object]:
-    from lockgate.core.wire import SCHEMA
-
     return {
         "schema": SCHEMA,
         "findings": [{name: getattr(hit, name) for name in ScanHit.__slots__} for hit in report.hits],
@@ -195,8 +192,6 @@ def _as_json(report: ScanReport) -> dict[str, object]:
 
 
 def _draw(report: ScanReport) -> None:
-    from rich.text import Text
-
     screen = make_console()
     places = [f"{hit.line}:{hit.column}" for hit in report.hits]
     place_width = max((len(place) for place in places), default=0)

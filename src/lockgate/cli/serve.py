@@ -3,24 +3,44 @@
 from __future__ import annotations
 
 import argparse
+import logging
+import os
+import signal
+import socket
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from errno import EADDRINUSE
+from http.client import HTTPConnection, HTTPException
 from importlib.util import find_spec
+from ipaddress import ip_address
+from pathlib import Path
+from select import select
+from tempfile import TemporaryDirectory
+from threading import Thread, Timer
 from typing import TYPE_CHECKING, NamedTuple
 
+from lockgate import assemble
+from lockgate.abuse_gate.proxy.server import make_server
 from lockgate.cli.exit_codes import Exit
+from lockgate.cli.parser import parse_whole_number
+from lockgate.cli.terminal import make_visible
+from lockgate.cli.user import user_name
+from lockgate.core.errors import InvalidConfig, LockgateError, quoted
+from lockgate.service.app import Api
+from lockgate.service.auth import Tokens, door_for_port, has_person_token
+from lockgate.service.http import busy_problem
+from lockgate.service.login_codes import LoginCodes
+from lockgate.service.request_counts import RequestCounts, label_of
+from lockgate.service.routes import ROUTES
+from lockgate.settings.verifiers import verifier_settings_from_env
 
 if TYPE_CHECKING:
-    from pathlib import Path
-    from socket import socket
-    from threading import Timer
     from types import FrameType
 
     from lockgate.cli.parser import Parser
-    from lockgate.service.auth import Door, Tokens
-    from lockgate.service.login_codes import LoginCodes
+    from lockgate.service.auth import Door
     from lockgate.settings.config import Settings
 
 _HELP = """\
@@ -88,7 +108,7 @@ class _ServePlan(NamedTuple):
     tokens: Tokens
     codes: LoginCodes
     door: Door
-    listening: socket
+    listening: socket.socket
     url: str
     workers: int
     connections: int
@@ -96,9 +116,6 @@ class _ServePlan(NamedTuple):
 
 
 def run(args: argparse.Namespace) -> Exit:
-    import logging
-    from threading import Timer
-
     plan = _make_plan(args)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
     with plan.listening:
@@ -120,15 +137,6 @@ def _say_slow() -> None:
 
 
 def _make_plan(args: argparse.Namespace) -> _ServePlan:
-    import os
-    import socket
-
-    from lockgate import assemble
-    from lockgate.core.errors import InvalidConfig, LockgateError, quoted
-    from lockgate.service.auth import Tokens, door_for_port, has_person_token
-    from lockgate.service.login_codes import LoginCodes
-    from lockgate.settings.verifiers import verifier_settings_from_env
-
     if find_spec("uvicorn") is None:
         raise InvalidConfig("`lockgate serve` needs the package `uvicorn`", hint="pip install 'lockgate[server]'")
     settings = assemble.settings_from_environment(args.config)
@@ -181,8 +189,6 @@ def _make_plan(args: argparse.Namespace) -> _ServePlan:
 
 def _is_lockgate_service(address: str, port: int) -> bool:
     """Whether whoever has this port answers as the service does."""
-    from http.client import HTTPConnection, HTTPException
-
     client = HTTPConnection(address, port, timeout=_ASK_S)
     try:
         client.request("GET", "/healthz", headers={"Host": f"127.0.0.1:{port}"})
@@ -194,8 +200,6 @@ def _is_lockgate_service(address: str, port: int) -> bool:
 
 
 def _is_loopback(address: str) -> bool:
-    from ipaddress import ip_address
-
     if address == "localhost":
         return True
     try:
@@ -205,10 +209,6 @@ def _is_loopback(address: str) -> bool:
 
 
 def _refuse_outside(address: str, allowed: tuple[str, ...], token_set: bool) -> None:  # noqa: FBT001 - found out, not chosen
-    from ipaddress import ip_address
-
-    from lockgate.core.errors import InvalidConfig, quoted
-
     if not token_set:
         raise InvalidConfig(
             f"listening on {quoted(address)} lets other machines in, and no token was set",
@@ -227,9 +227,6 @@ def _refuse_outside(address: str, allowed: tuple[str, ...], token_set: bool) -> 
 
 
 def _make_announcer(plan: _ServePlan, slow: Timer, *, opens: bool) -> Callable[[], None]:
-    from lockgate.cli.terminal import make_visible
-    from lockgate.core.errors import LockgateError
-
     def announce() -> None:
         slow.cancel()
         several = f", {plan.workers} workers" if plan.workers > 1 else ""
@@ -260,18 +257,6 @@ def _serve_until_signal(
     plan: _ServePlan, counts_folder: Path | None, ready: Callable[[], None], *, warns: bool
 ) -> Exit:
     """Serve until a signal comes, then finish what is under way and sign the journal. One of all workers `tells`."""
-    import signal
-
-    from lockgate import assemble
-    from lockgate.abuse_gate.proxy.server import make_server
-    from lockgate.cli.approvals import user_name
-    from lockgate.cli.terminal import make_visible
-    from lockgate.service.app import Api
-    from lockgate.service.http import busy_problem
-    from lockgate.service.request_counts import RequestCounts, label_of
-    from lockgate.service.routes import ROUTES
-    from lockgate.settings.verifiers import verifier_settings_from_env
-
     adapter = assemble.adapter_from_settings(
         verifier_settings_from_env(),
         assemble.scanner_from_settings(plan.settings),
@@ -326,11 +311,6 @@ def _serve_until_signal(
 
 def _supervise_workers(plan: _ServePlan, announce: Callable[[], None], slow: Timer) -> Exit:
     """Several workers on one socket, each a process. One that dies is replaced; a connection it had not taken stays."""
-    import os
-    import signal
-    from pathlib import Path
-    from tempfile import TemporaryDirectory
-
     alive_read, alive_write = os.pipe()
     workers: dict[int, _WorkerProcess] = {}
     before = signal.signal(signal.SIGTERM, _raise_terminated)
@@ -362,11 +342,6 @@ def _start_worker(
     plan: _ServePlan, folder: Path, workers: dict[int, _WorkerProcess], alive: tuple[int, int], *, warns: bool = False
 ) -> None:
     """One more worker, known by a pipe: it says when it is ready, and its end is the pipe's."""
-    import os
-    import signal
-    from threading import Thread
-    from time import monotonic
-
     told_read, told_write = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -375,7 +350,7 @@ def _start_worker(
     pid = os.fork()
     if pid:
         os.close(told_write)
-        workers[told_read] = _WorkerProcess(pid, monotonic())
+        workers[told_read] = _WorkerProcess(pid, time.monotonic())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
         return
     code: int = Exit.BROKEN
@@ -406,9 +381,6 @@ def _start_worker(
 
 def _exit_code_of(work: Callable[[], Exit]) -> int:
     """A worker's exit code; what is wrong is said by whoever says it for every command."""
-    from lockgate.cli.terminal import make_visible
-    from lockgate.core.errors import LockgateError
-
     try:
         return work()
     except LockgateError as error:
@@ -427,14 +399,9 @@ def _watch_workers(
     alive: tuple[int, int],
     announce: Callable[[], None],
 ) -> Exit:
-    import logging
-    import os
-    from select import select
-    from time import monotonic, sleep
-
     log = logging.getLogger("lockgate.serve")
     starting = set(workers)
-    young, last_s = 0, monotonic()
+    young, last_s = 0, time.monotonic()
     while True:
         for pipe in select(list(workers), [], [])[0]:
             if os.read(pipe, 1):
@@ -451,7 +418,7 @@ def _watch_workers(
                 return Exit(code) if code in set(Exit) else Exit.BROKEN
             starting.discard(pipe)
             log.warning("a worker ended and is replaced: pid=%d code=%d", worker.pid, code)
-            now_s = monotonic()
+            now_s = time.monotonic()
             if now_s - last_s > _CALM_S:
                 young = 0
             last_s = now_s
@@ -460,7 +427,7 @@ def _watch_workers(
                 if young > _MOST_YOUNG:
                     log.error("workers keep dying: giving up")
                     return Exit.BROKEN
-                sleep(min(4.0, 0.25 * 2**young))
+                time.sleep(min(4.0, 0.25 * 2**young))
             _start_worker(plan, folder, workers, alive)
 
 
@@ -469,18 +436,12 @@ def _nothing() -> None:
 
 
 def _parse_port(text: str) -> int:
-    from lockgate.cli.gate import parse_whole_number
-
     return parse_whole_number(text, 0, 65_535)
 
 
 def _parse_workers(text: str) -> int:
-    from lockgate.cli.gate import parse_whole_number
-
     return parse_whole_number(text, 1, 64)
 
 
 def _parse_count(text: str) -> int:
-    from lockgate.cli.gate import parse_whole_number
-
     return parse_whole_number(text, 1, 100_000)

@@ -5,23 +5,33 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from errno import EISDIR
+from time import time
 from typing import TYPE_CHECKING, BinaryIO
 
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from lockgate import assemble
 from lockgate.cli.exit_codes import Exit
+from lockgate.cli.terminal import format_count, format_duration, make_console, make_visible
+from lockgate.cli.times import parse_since
 from lockgate.core.errors import LockgateError, quoted
+from lockgate.core.judging.prices import PRICES_DATE, cost_usd, find_price, parse_prices
+from lockgate.core.sessions.cost_report import EXPECTED, report_to_dict, summarize_costs
+from lockgate.core.sessions.ledger_lines import LedgerPasses, parse_ledger_line
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from lockgate.cli.parser import Parser
     from lockgate.core.judging.prices import OwnPrice
     from lockgate.core.sessions.cost_report import CostReport, JudgeCosts
-    from lockgate.core.sessions.ledger_lines import LedgerEntry, LedgerPasses
+    from lockgate.core.sessions.ledger_lines import LedgerEntry
     from lockgate.core.vocabulary import Ran
     from lockgate.settings.config import Settings
 
@@ -45,7 +55,6 @@ _SHORT_BAR = 24
 # From this width on the tuning list also says who cleared a call.
 _WIDE = 100
 _AFTER = ("upheld", "open", "alone")
-_UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 class _ReadCounts:
@@ -77,11 +86,6 @@ def describe(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from time import time
-
-    from lockgate.core.judging.prices import parse_prices
-    from lockgate.core.sessions.cost_report import summarize_costs
-
     since_s = 0.0 if args.since is None else parse_since(args.since, time())
     settings = None if args.files and args.config is None else _settings(args)
     configured = {} if settings is None else parse_prices(settings.supervision.prices)
@@ -101,25 +105,7 @@ def run(args: argparse.Namespace) -> Exit:
     return Exit.CLEAR
 
 
-def parse_since(text: str, now_s: float) -> float:
-    """A moment: a day or a time of the local clock, or how long ago."""
-    from datetime import datetime
-
-    ago = re.fullmatch(r"([0-9]{1,6})([mhdw])", text)
-    if ago is not None:
-        return max(0.0, now_s - int(ago[1]) * _UNITS[ago[2]])
-    try:
-        return max(0.0, datetime.fromisoformat(text).timestamp())
-    except (ValueError, OverflowError, OSError):
-        raise LockgateError(
-            f"{quoted(text)} is no time",
-            hint="write 2026-11-01, 2026-11-01T09:30, or 30m, 12h, 7d, 4w for that long ago",
-        ) from None
-
-
 def _settings(args: argparse.Namespace) -> Settings:
-    from lockgate import assemble
-
     return assemble.settings_from_environment(args.config)
 
 
@@ -133,8 +119,6 @@ def _ledger_files(args: argparse.Namespace, settings: Settings | None) -> tuple[
             if name != STDIN:
                 os.stat(name)
         return tuple(args.files), ""
-    from lockgate import assemble
-
     ledger = assemble.ledger_from_settings(settings)
     if ledger is None:
         raise LockgateError(
@@ -145,8 +129,6 @@ def _ledger_files(args: argparse.Namespace, settings: Settings | None) -> tuple[
 
 
 def _read_entries(files: tuple[str, ...], since_s: float, read: _ReadCounts) -> Iterator[LedgerEntry | LedgerPasses]:
-    from lockgate.core.sessions.ledger_lines import parse_ledger_line
-
     for number, name in enumerate(files):
         for line in _lines(name):
             read.lines += 1
@@ -161,8 +143,6 @@ def _read_entries(files: tuple[str, ...], since_s: float, read: _ReadCounts) -> 
 
 
 def _count_rulings(entry: LedgerEntry | LedgerPasses) -> int:
-    from lockgate.core.sessions.ledger_lines import LedgerPasses
-
     return len(entry.latencies_us) if isinstance(entry, LedgerPasses) else 1
 
 
@@ -187,7 +167,6 @@ def _split_lines(stream: BinaryIO) -> Iterator[bytes | None]:
 
 def _cost_function(own: Mapping[str, OwnPrice]) -> Callable[[Ran], float | None]:
     """An answer is counted at what it was when it was given, unless a price was named now or none was known then."""
-    from lockgate.core.judging.prices import cost_usd
 
     def cost(ran: Ran) -> float | None:
         if ran.cached:
@@ -200,15 +179,11 @@ def _cost_function(own: Mapping[str, OwnPrice]) -> Callable[[Ran], float | None]
 
 
 def _today() -> str:
-    from datetime import UTC, datetime
-
     return datetime.now(UTC).date().isoformat()
 
 
 def _model_prices(found: CostReport, own: Mapping[str, OwnPrice]) -> list[dict[str, object]]:
     """The price of every model that was asked, as the table or the command line has it today."""
-    from lockgate.core.judging.prices import find_price
-
     listed: list[dict[str, object]] = []
     for name in dict.fromkeys(each.by for each in found.judges if each.by):
         row = find_price(name, on=_today())
@@ -219,9 +194,6 @@ def _model_prices(found: CostReport, own: Mapping[str, OwnPrice]) -> list[dict[s
 
 
 def _as_dict(found: CostReport, own: Mapping[str, OwnPrice], read: _ReadCounts, since_s: float) -> dict[str, object]:
-    from lockgate.core.judging.prices import PRICES_DATE
-    from lockgate.core.sessions.cost_report import report_to_dict
-
     return {
         **report_to_dict(found),
         "since": since_s or None,
@@ -232,10 +204,6 @@ def _as_dict(found: CostReport, own: Mapping[str, OwnPrice], read: _ReadCounts, 
 
 
 def _draw(found: CostReport, own: Mapping[str, OwnPrice], read: _ReadCounts, place: str) -> None:
-    from rich.text import Text
-
-    from lockgate.cli.terminal import format_count, make_console, make_visible
-
     screen = make_console()
     if not found.rulings:
         where = f" in {make_visible(place)}" if place else ""
@@ -253,11 +221,6 @@ def _draw(found: CostReport, own: Mapping[str, OwnPrice], read: _ReadCounts, pla
 
 
 def _draw_funnel(screen: Console, found: CostReport) -> None:
-    from rich.text import Text
-
-    from lockgate.cli.terminal import format_count
-    from lockgate.core.sessions.cost_report import EXPECTED
-
     when = f", {_format_clock(found.first_s)} to {_format_clock(found.last_s)}" if found.last_s else ""
     screen.print(
         Text.assemble(
@@ -293,10 +256,6 @@ def draw_bar(share: float, expected: float, length: int = _BAR, *, plain: bool =
 
 
 def _draw_tiers(screen: Console, found: CostReport) -> None:
-    from rich.text import Text
-
-    from lockgate.cli.terminal import make_visible
-
     table = _make_table("tier", "asked", "cached", "unclear", "p50", "p95")
     for each in found.judges:
         several = sum(other.tier == each.tier for other in found.judges) > 2
@@ -310,11 +269,6 @@ def _draw_tiers(screen: Console, found: CostReport) -> None:
 
 
 def _draw_costs(screen: Console, found: CostReport, own: Mapping[str, OwnPrice]) -> None:
-    from rich.text import Text
-
-    from lockgate.cli.terminal import format_count, make_visible
-    from lockgate.core.judging.prices import PRICES_DATE
-
     judges = [each for each in found.judges if each.by]
     if not judges:
         screen.print(Text("no judge was asked, so nothing was spent"))
@@ -355,8 +309,6 @@ def _draw_costs(screen: Console, found: CostReport, own: Mapping[str, OwnPrice])
 
 
 def _print_labelled(screen: Console, label: str, text: str, style: str = "") -> None:
-    from rich.text import Text
-
     screen.print(Text.assemble((f"{label:20}", "dim"), (text, style)), soft_wrap=True)
 
 
@@ -367,10 +319,6 @@ def _format_cost(judged: JudgeCosts) -> str:
 
 
 def _draw_rules(screen: Console, found: CostReport) -> None:
-    from rich.text import Text
-
-    from lockgate.cli.terminal import format_count, make_visible
-
     if not found.rules:
         return
     wide = screen.width >= _WIDE
@@ -387,9 +335,6 @@ def _draw_rules(screen: Console, found: CostReport) -> None:
 
 
 def _make_table(first: str, *columns: str) -> Table:
-    from rich import box
-    from rich.table import Table
-
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column(first, overflow="fold")
     for column in columns:
@@ -414,8 +359,6 @@ def _format_price(usd: object) -> str:
 
 
 def _format_time(us: float | None) -> str:
-    from lockgate.cli.terminal import format_duration
-
     if us is None:
         return "-"
     if us < 1_000_000:
@@ -425,8 +368,6 @@ def _format_time(us: float | None) -> str:
 
 
 def _format_clock(at_s: float) -> str:
-    from datetime import UTC, datetime
-
     try:
         return datetime.fromtimestamp(at_s, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
     except (ValueError, OverflowError, OSError):

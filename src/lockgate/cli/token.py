@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING
 
+from lockgate import assemble
 from lockgate.cli.exit_codes import Exit
+from lockgate.cli.terminal import make_visible
+from lockgate.core.errors import InvalidConfig, LockgateError
+from lockgate.service.auth import FILES, VARIABLES, check_token, make_token
+from lockgate.service.http import Caller
+from lockgate.service.login_codes import LoginCodes
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
@@ -44,15 +51,6 @@ def describe(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    import os
-
-    from lockgate import assemble
-    from lockgate.cli.terminal import make_visible
-    from lockgate.core.errors import InvalidConfig, LockgateError
-    from lockgate.service.auth import FILES, VARIABLES, check_token, make_token
-    from lockgate.service.http import Caller
-    from lockgate.service.login_codes import LoginCodes
-
     who = Caller.AGENT if args.agent else Caller.PERSON
     if args.url and args.agent:
         raise LockgateError("an agent's token does not open the page", hint="leave --agent out")

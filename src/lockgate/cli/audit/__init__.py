@@ -8,10 +8,14 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from lockgate.cli.audit.open_log import had_log, place_from_args
+from lockgate.cli.exit_codes import Exit
+from lockgate.cli.terminal import make_visible
+from lockgate.core.errors import JournalDamaged, JournalUnavailable
+from lockgate.journal.stores.read_only import NotALog
+
 if TYPE_CHECKING:
-    from lockgate.cli.exit_codes import Exit
     from lockgate.cli.parser import Parser
-    from lockgate.core.errors import JournalUnavailable
 
 _HELP = """\
 The journal holds every ruling, every answer of a person and every change of policy or key, signed.
@@ -93,10 +97,6 @@ def _common_options(parser: Parser, *, log: bool = True, as_json: bool = True) -
 
 def _runner_for(name: str) -> Callable[[argparse.Namespace], Exit]:
     def run(args: argparse.Namespace) -> Exit:
-        from lockgate.cli.exit_codes import Exit
-        from lockgate.cli.terminal import make_visible
-        from lockgate.core.errors import JournalDamaged, JournalUnavailable
-
         try:
             done: Exit = getattr(import_module(f"lockgate.cli.audit.{_MODULES[name]}"), name)(args)
         except JournalUnavailable as error:
@@ -115,10 +115,6 @@ def _runner_for(name: str) -> Callable[[argparse.Namespace], Exit]:
 
 
 def _is_damage(error: JournalUnavailable, args: argparse.Namespace) -> bool:
-    from lockgate.cli.audit.open_log import had_log, place_from_args
-    from lockgate.core.errors import JournalDamaged
-    from lockgate.journal.stores.read_only import NotALog
-
     if isinstance(error, NotALog):
         return had_log(place_from_args(args), named=bool(args.log))
     return isinstance(error, JournalDamaged)

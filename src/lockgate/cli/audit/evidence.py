@@ -6,12 +6,20 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from lockgate.cli.audit.maintain import open_journal
 from lockgate.cli.audit.open_log import choose_shard, log_from_args, read_body, read_key, read_rows, read_witness_key
 from lockgate.cli.exit_codes import Exit
-from lockgate.core.errors import JournalDamaged, LockgateError, quoted
+from lockgate.cli.terminal import format_count, make_visible
+from lockgate.core.errors import InvalidNote, JournalDamaged, LockgateError, quoted
+from lockgate.core.journal.exports import export_lines
+from lockgate.core.journal.merkle import leaf_hash
+from lockgate.core.journal.signed_notes import open_proof, parse_note, parse_proof, verify_signatures
+from lockgate.journal import keys
+from lockgate.journal.log import newest_head, prove_inclusion
 from lockgate.runtime.private_files import open_replacement
 
 if TYPE_CHECKING:
@@ -23,12 +31,7 @@ _HINT = "lockgate audit verify says more"
 
 
 def head(args: argparse.Namespace) -> Exit:
-    from lockgate.journal import keys
-    from lockgate.journal.log import newest_head
-
     if args.sign:
-        from lockgate.cli.audit.maintain import open_journal
-
         with open_journal(args) as (_, journal):
             journal.checkpoint()
     with log_from_args(args).reading() as view:
@@ -38,9 +41,6 @@ def head(args: argparse.Namespace) -> Exit:
 
 
 def prove(args: argparse.Namespace) -> Exit:
-    from lockgate.journal import keys
-    from lockgate.journal.log import prove_inclusion
-
     if args.check is not None:
         return _check_proof(args)
     if args.index is None:
@@ -59,8 +59,6 @@ def prove(args: argparse.Namespace) -> Exit:
 
 def _record_bytes(view: Snapshot, shard: Shard, index: int) -> bytes:
     """The bytes of a record that the proof is for: what stands in their place is not handed on as proved."""
-    from lockgate.core.journal.merkle import leaf_hash
-
     body = read_body(view, shard, index)
     if (index, leaf_hash(body)) != next(view.leaves(shard.number, index, index + 1), None):
         raise JournalDamaged(f"record {index} was changed: its bytes do not hash to its leaf", hint=_HINT)
@@ -68,12 +66,6 @@ def _record_bytes(view: Snapshot, shard: Shard, index: int) -> bytes:
 
 
 def _check_proof(args: argparse.Namespace) -> Exit:
-    from lockgate.cli.terminal import make_visible
-    from lockgate.core.errors import InvalidNote
-    from lockgate.core.journal.merkle import leaf_hash
-    from lockgate.core.journal.signed_notes import open_proof, parse_note, parse_proof, verify_signatures
-    from lockgate.journal import keys
-
     if args.record is None or args.key is None:
         raise LockgateError("--check needs --record and --key", hint="the proof, the record and the key it is of")
     if args.index is not None or args.out is not None:
@@ -98,8 +90,6 @@ def _check_proof(args: argparse.Namespace) -> Exit:
 
 
 def export(args: argparse.Namespace) -> Exit:
-    from lockgate.cli.terminal import format_count, make_visible
-
     with log_from_args(args).reading() as view:
         numbered = list(enumerate(view.shards(), 1))
         if args.shard:
@@ -136,20 +126,12 @@ def _refuse_changed(view: Snapshot, shard: Shard) -> None:
 
 def _lines_of_export(view: Snapshot, shard: Shard) -> Iterator[bytes]:
     """Up to the newest head: what it does not cover yet nobody could verify."""
-    from itertools import islice
-
-    from lockgate.core.journal.exports import export_lines
-    from lockgate.journal import keys
-    from lockgate.journal.log import newest_head
-
     note, covered = newest_head(view, shard, keys.verify)
     return export_lines(note, _check_rows(islice(read_rows(view, shard), covered.size), covered.size))
 
 
 def _check_rows(found: Iterable[ExportRow], size: int) -> Iterator[ExportRow]:
     """These rows, as long as they are all there and each hashes to its leaf."""
-    from lockgate.core.journal.merkle import leaf_hash
-
     count = 0
     for row in found:
         if row.at != count:

@@ -12,9 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lockgate import assemble
 from lockgate.cli.audit.open_log import POSTGRES, log_from_args, open_log, refuse_password
 from lockgate.cli.exit_codes import Exit
+from lockgate.cli.terminal import format_count, make_visible
+from lockgate.cli.user import user_name
 from lockgate.core.errors import LockgateError, quoted
+from lockgate.journal import keys as key_files
+from lockgate.journal.witness import PORT, run_witness
 
 if TYPE_CHECKING:
     from lockgate.assemble import JournalFiles
@@ -26,8 +31,6 @@ _MOST_DAYS = 365_250
 
 
 def prune(args: argparse.Namespace) -> Exit:
-    from lockgate.cli.terminal import make_visible
-
     days = _retention_days(args)
     _confirm(args, f"delete the contents of all records older than {days} days?")
     with open_journal(args) as (_, journal):
@@ -42,8 +45,6 @@ def prune(args: argparse.Namespace) -> Exit:
 
 
 def _retention_days(args: argparse.Namespace) -> int:
-    from lockgate import assemble
-
     days = args.days
     if days is None:
         days = assemble.settings_from_environment(args.config).audit.retention_days
@@ -61,8 +62,6 @@ def _retention_days(args: argparse.Namespace) -> int:
 def keys(args: argparse.Namespace) -> Exit:
     if args.rotate:
         return _rotate_key(args)
-    from lockgate.cli.terminal import format_count, make_visible
-
     for name in ("yes", "who"):
         if getattr(args, name):
             raise LockgateError(f"--{name} has no effect without rotate")
@@ -81,9 +80,6 @@ def keys(args: argparse.Namespace) -> Exit:
 
 
 def _rotate_key(args: argparse.Namespace) -> Exit:
-    from lockgate.cli.terminal import make_visible
-    from lockgate.journal import keys as key_files
-
     _confirm(args, "close this shard of the log and go on under a new key?")
     with open_journal(args) as (files, journal):
         path = files.next_key()
@@ -119,8 +115,6 @@ def _rotate_key(args: argparse.Namespace) -> Exit:
 @contextmanager
 def open_journal(args: argparse.Namespace) -> Iterator[tuple[JournalFiles, Journal]]:
     """The journal, to write to, where one is: a new log, or a new key, is not what anybody wants here."""
-    from lockgate import assemble
-
     settings = assemble.settings_from_environment(args.config)
     if args.log:
         refuse_password(args.log)
@@ -140,8 +134,6 @@ def open_journal(args: argparse.Namespace) -> Iterator[tuple[JournalFiles, Journ
 
 
 def _actor_name(args: argparse.Namespace) -> str:
-    from lockgate.cli.approvals import user_name
-
     return user_name() if args.who is None else str(args.who)[:200]
 
 
@@ -156,10 +148,6 @@ def _confirm(args: argparse.Namespace, question: str) -> None:
 
 
 def witness(args: argparse.Namespace) -> Exit:
-    from lockgate import assemble
-    from lockgate.cli.terminal import make_visible
-    from lockgate.journal.witness import PORT, run_witness
-
     folder = Path(args.state) if args.state else None
     if folder is None:
         state = assemble.settings_from_environment(args.config).state_dir

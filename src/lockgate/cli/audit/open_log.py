@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from lockgate.core.errors import InvalidConfig, InvalidNote, LockgateError, quoted
 from lockgate.core.journal.exports import HEADER, ExportRow, read_export
+from lockgate.core.journal.signed_notes import COSIGNATURE, parse_checkpoints, parse_vkey
 from lockgate.core.journal.verification import AuditedShard as AuditedShard
+from lockgate.journal import keys
+from lockgate.journal.stores.read_only import LogFile, NotALog
 from lockgate.settings.journal_paths import path_beside_log
 
 if TYPE_CHECKING:
@@ -57,6 +60,7 @@ def place_from_args(args: argparse.Namespace) -> LogPlace:
         with suppress(InvalidConfig):
             key = None if args.log.startswith(POSTGRES) else path_beside_log(Path(args.log), ".key")
         return LogPlace(args.log, key)
+    # Late: an auditor who names a log needs neither a configuration nor the gate.
     from lockgate import assemble
 
     files = assemble.journal_files(assemble.settings_from_environment(args.config))
@@ -89,8 +93,6 @@ def open_log(name: str) -> ReadableLog:
         from lockgate.journal.stores.postgres import PostgresLog
 
         return PostgresLog(name)
-    from lockgate.journal.stores.read_only import LogFile, NotALog
-
     if not os.path.lexists(name):
         raise NotALog(
             f"there is no journal in {quoted(name, 200)}",
@@ -107,8 +109,6 @@ def is_export(name: str) -> bool:
         return True
     if name.startswith(POSTGRES):
         return False
-    from lockgate.journal.stores.read_only import NotALog
-
     mode = os.stat(name).st_mode
     if stat.S_ISDIR(mode):
         raise LockgateError(f"{quoted(name, 200)} is a folder", hint="name the log, or the exports in it")
@@ -222,9 +222,6 @@ def read_body(view: Snapshot, shard: Shard, index: int) -> bytes:
 
 def read_key(given: str) -> PublicKey:
     """A public key, given as itself or as the file it stands in."""
-    from lockgate.core.journal.signed_notes import parse_vkey
-    from lockgate.journal import keys
-
     if "+" in given and not os.path.exists(given):
         return parse_vkey(given)
     with open(given, "rb") as file:
@@ -236,8 +233,6 @@ def read_key(given: str) -> PublicKey:
 
 def read_witness_key(text: str) -> PublicKey:
     """The public key of a witness: one of a log is another kind, and would match no cosignature."""
-    from lockgate.core.journal.signed_notes import COSIGNATURE
-
     key = read_key(text)
     if key.kind != COSIGNATURE:
         raise LockgateError(
@@ -249,8 +244,6 @@ def read_witness_key(text: str) -> PublicKey:
 
 def read_held_heads(name: str) -> tuple[list[bytes], str]:
     """The heads in a file, one or as many as an anchor has appended; and what else is wrong with it."""
-    from lockgate.core.journal.signed_notes import parse_checkpoints
-
     with open(name, "rb") as file:
         data = file.read(_MOST_HELD + 1)
     if len(data) > _MOST_HELD:

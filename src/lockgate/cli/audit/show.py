@@ -13,15 +13,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import sleep, time
 from typing import TYPE_CHECKING, NamedTuple
 
+from rich.text import Text
+
+import lockgate
 from lockgate.cli.audit.open_log import END, choose_shard, log_from_args, read_body, read_rows
 from lockgate.cli.exit_codes import Exit
-from lockgate.core.errors import InvalidRecord, LockgateError, quoted
+from lockgate.cli.terminal import excerpt, format_count, make_console, make_visible
+from lockgate.cli.times import format_time, parse_since
+from lockgate.core.errors import InvalidRecord, LockgateError, quoted, suggest_closest
 from lockgate.core.journal.merkle import leaf_hash
-from lockgate.core.journal.record import label, parse_record
+from lockgate.core.journal.ocsf import finding_from_record
+from lockgate.core.journal.record import KINDS, label, parse_record
+from lockgate.core.vocabulary import Action, Reason
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
 
     from lockgate.journal.log import Shard, Snapshot
 
@@ -188,8 +194,6 @@ class _RecordPrinter:
         self._print(found)
 
     def finish(self) -> Exit:
-        from lockgate.cli.terminal import format_count
-
         if not self.count and self._for_people:
             print("no such record")
         sys.stdout.flush()
@@ -201,11 +205,6 @@ class _RecordPrinter:
 
 
 def _filter_from_args(args: argparse.Namespace) -> RecordFilter:
-    from lockgate.cli.stats import parse_since
-    from lockgate.core.errors import suggest_closest
-    from lockgate.core.journal.record import KINDS
-    from lockgate.core.vocabulary import Action, Reason
-
     words = (
         ("action", args.action, [each.value for each in Action]),
         ("reason", args.reason, [each.value for each in Reason]),
@@ -255,9 +254,6 @@ def json_line(found: StoredRecord) -> str:
 
 def ocsf_line(found: StoredRecord) -> str:
     """An event of OCSF, or nothing for a record that is none."""
-    import lockgate
-    from lockgate.core.journal.ocsf import finding_from_record
-
     if found.wrong:
         return ""
     event = finding_from_record(
@@ -275,10 +271,6 @@ def ocsf_line(found: StoredRecord) -> str:
 
 def screen_printer(*, whole: bool) -> Callable[[StoredRecord], None]:
     """Prints records, one on each line under the name of their shard, or with everything that is in them."""
-    from rich.text import Text
-
-    from lockgate.cli.terminal import make_console, make_visible
-
     screen = make_console()
     shard: list[str] = []
 
@@ -303,8 +295,6 @@ def _print_line(screen: Console, text: Text) -> None:
 
 
 def record_line(found: StoredRecord) -> Text:
-    from rich.text import Text
-
     if found.wrong:
         return Text.assemble(f"{found.at:>7}  ", (_fault_text(found), "bold red"))
     fields = found.fields
@@ -323,10 +313,6 @@ def record_line(found: StoredRecord) -> Text:
 
 def print_record(screen: Console, found: StoredRecord) -> None:
     """One record with everything that is in it."""
-    from rich.text import Text
-
-    from lockgate.cli.terminal import make_visible
-
     screen.print(Text.assemble((make_visible(f"{found.origin} {found.at}"), "bold")), soft_wrap=True)
     if found.wrong:
         screen.print(Text(_fault_text(found), "bold red"), soft_wrap=True)
@@ -389,8 +375,6 @@ def _by_text(fields: Mapping[str, object]) -> str:
 
 
 def _visible_excerpt(text: object, limit: int = 60) -> str:
-    from lockgate.cli.terminal import excerpt
-
     return excerpt(str(text), limit)
 
 
@@ -398,13 +382,3 @@ def _shorten(text: str, limit: int = 18) -> str:
     """A name in a column: a hash by its beginning."""
     text = text[:14] + "…" if text.startswith("sha256:") else text
     return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-def format_time(ts_ms: object) -> str:
-    from datetime import UTC, datetime
-
-    try:
-        at = datetime.fromtimestamp(int(str(ts_ms)) / 1000, UTC).astimezone()
-    except (ValueError, OverflowError, OSError):
-        return "an odd time        "
-    return at.strftime("%Y-%m-%d %H:%M:%S")

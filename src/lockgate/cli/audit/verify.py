@@ -12,6 +12,9 @@ from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, NamedTuple
 
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
 from lockgate.cli.audit.open_log import (
     STDIN,
     LogPlace,
@@ -26,15 +29,23 @@ from lockgate.cli.audit.open_log import (
     shards_from_log,
 )
 from lockgate.cli.exit_codes import Exit
+from lockgate.cli.terminal import format_count, make_console, make_visible
+from lockgate.cli.times import format_time
 from lockgate.core.errors import InvalidNote, JournalDamaged, LockgateError, quoted
+from lockgate.core.journal.merkle import HASH
+from lockgate.core.journal.signed_notes import parse_checkpoint, parse_note, parse_vkey
+from lockgate.core.journal.verification import AuditReport, FaultKind, audit
+from lockgate.core.vocabulary import Receipt
+from lockgate.journal import keys
+from lockgate.journal.signing import Seal
+from lockgate.journal.stores.read_only import NotALog, WrittenMeanwhile
+from lockgate.settings.journal_paths import list_key_files
 
 if TYPE_CHECKING:
     from lockgate.cli.audit.open_log import OpenedShards
     from lockgate.core.journal.exports import ExportRow
     from lockgate.core.journal.signed_notes import PublicKey
     from lockgate.core.journal.verification import AuditedShard as AuditedShard
-    from lockgate.core.journal.verification import AuditReport
-    from lockgate.core.vocabulary import Receipt
     from lockgate.journal.log import Snapshot
 
 # How often a log is looked at that is written to meanwhile, where nothing keeps it still.
@@ -60,9 +71,6 @@ class _Expectations(NamedTuple):
 
 
 def verify(args: argparse.Namespace) -> Exit:
-    from lockgate.core.journal.verification import AuditReport, FaultKind
-    from lockgate.journal.stores.read_only import NotALog, WrittenMeanwhile
-
     held, wrong = _read_held_files(args.held)
     asked = _Expectations(
         held,
@@ -117,8 +125,6 @@ def _audit_log_once(
     args: argparse.Namespace, place: LogPlace, asked: _Expectations
 ) -> tuple[_Expectations, AuditReport]:
     """One look at a log, and at the cosigned head beside it."""
-    from lockgate.core.journal.verification import FaultKind
-
     notes, wrong, remark = _read_cosigned_head(place)
     asked = asked._replace(held=[*asked.held, *notes], beside=notes)
     with open_log(place.log).reading() as view:
@@ -161,10 +167,6 @@ def _read_cosigned_head(place: LogPlace) -> tuple[list[bytes], list[str], list[s
 
 def _seal_fault(place: LogPlace, view: Snapshot) -> str:
     """Where the private key is at hand: why the end of the log is not the work of somebody who has it."""
-    from lockgate.journal import keys
-    from lockgate.journal.signing import Seal
-    from lockgate.settings.journal_paths import list_key_files
-
     shards = view.shards()
     for path in list_key_files(place.key) if place.key is not None and shards else ():
         try:
@@ -181,9 +183,6 @@ def _seal_fault(place: LogPlace, view: Snapshot) -> str:
 
 def _choose_key(args: argparse.Namespace, beside: Path | None, opened: OpenedShards) -> tuple[PublicKey, str]:
     """The key to verify with, and where it is from."""
-    from lockgate.core.journal.signed_notes import parse_vkey
-    from lockgate.journal import keys
-
     if args.key:
         key = read_key(args.key)
         if key.vkey in opened.vkeys[1:]:
@@ -208,9 +207,6 @@ def _choose_key(args: argparse.Namespace, beside: Path | None, opened: OpenedSha
 
 
 def _parse_receipt(text: str) -> Receipt:
-    from lockgate.core.journal.merkle import HASH
-    from lockgate.core.vocabulary import Receipt
-
     origin, _, rest = text.rpartition(":")
     origin, _, index = origin.rpartition(":")
     try:
@@ -227,9 +223,6 @@ def _parse_receipt(text: str) -> Receipt:
 def _run_audit(
     opened: OpenedShards, asked: _Expectations, key: PublicKey, *, live: bool = False, odd: Sequence[str] = ()
 ) -> AuditReport:
-    from lockgate.core.journal.verification import audit
-    from lockgate.journal import keys
-
     with _show_progress(opened) as shards:
         return audit(
             shards,
@@ -249,10 +242,6 @@ def _show_progress(opened: OpenedShards) -> Iterator[Sequence[AuditedShard]]:
     if not sys.stderr.isatty():
         yield opened.shards
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from lockgate.cli.terminal import make_console
-
     columns = (TextColumn("verifying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=make_console(sys.stderr), transient=True) as bar:
         task = bar.add_task("", total=opened.size)
@@ -295,11 +284,6 @@ def _print_report(report: AuditReport, asked: _Expectations, *, as_json: bool) -
 
 
 def _draw(report: AuditReport, asked: _Expectations, limits: Sequence[str]) -> None:
-    from rich.text import Text
-
-    from lockgate.cli.audit.show import format_time
-    from lockgate.cli.terminal import format_count, make_console, make_visible
-
     screen = make_console()
 
     def say(label: str, style: str, text: str, after: str = "") -> None:
@@ -343,9 +327,6 @@ def _draw(report: AuditReport, asked: _Expectations, limits: Sequence[str]) -> N
 
 def _cosigned_head_lines(asked: _Expectations) -> Iterator[str]:
     """What the head beside the log shows, where it was held against it."""
-    from lockgate.cli.terminal import format_count
-    from lockgate.core.journal.signed_notes import parse_checkpoint, parse_note
-
     for note in asked.beside:
         head = parse_checkpoint(parse_note(note).text)
         yield f"a cosigned head of {format_count(head.size, 'record')} of {head.origin}, held against the log" + (
@@ -355,8 +336,6 @@ def _cosigned_head_lines(asked: _Expectations) -> Iterator[str]:
 
 def _unproved_claims(report: AuditReport, asked: _Expectations) -> list[str]:
     """What a sound log would still not show, with what it was held against."""
-    from lockgate.core.journal.signed_notes import parse_checkpoint, parse_note
-
     limits: list[str] = []
     if asked.key_from == "beside":
         limits.append("that the key is the right one: it was read from beside the log, where both could be replaced")

@@ -3,21 +3,53 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
+import logging
+import os
+import platform
+import stat
+import sys
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from threading import Thread
+from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from rich.text import Text
+
+import lockgate
+from lockgate import assemble
+from lockgate.abuse_gate import defaults as wiring
 from lockgate.cli.exit_codes import Exit
+from lockgate.cli.reasons import REASON_TEXTS
+from lockgate.cli.terminal import format_duration, make_console, make_visible
+from lockgate.core.errors import LockgateError, quoted
+from lockgate.core.judging.case import JudgeCase
+from lockgate.core.judging.evidence import FACTS, Evidence
+from lockgate.core.ruling.opinions import Ruling, Silent, Triage
+from lockgate.core.ruling.pipeline import Stage
+from lockgate.core.vocabulary import Action
+from lockgate.gate.judge import Inquiry
+from lockgate.journal.keys import verify
+from lockgate.journal.log import find_shard, newest_head
+from lockgate.runtime.private_files import writable_by_others
+from lockgate.settings.config import Settings
+from lockgate.settings.key_files import is_key, key_file_warning
+from lockgate.settings.verifiers import unknown_variables, verifier_settings_from_env
+from lockgate.verifiers import embedded_judge as embedded
+from lockgate.verifiers.adapters import RemoteAdapter
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lockgate.cli.parser import Parser
     from lockgate.core.questions import Answer, HttpReply, HttpRequest, Question
     from lockgate.core.ruling.opinions import Opinion
-    from lockgate.core.ruling.pipeline import Stage
-    from lockgate.settings.config import Settings
     from lockgate.settings.verifiers import VerifierSettings
     from lockgate.verifiers.adapters import Assessment, KeySource
     from lockgate.verifiers.client import Provider
@@ -96,8 +128,6 @@ def checks(
     config: str | None = None, *, offline: bool = False, keys: str | None = None, tenant: str = ""
 ) -> Iterator[Check]:
     """Every check in turn; none is left out because another failed, unless there is nothing left to look at."""
-    from lockgate.settings.config import Settings
-
     yield _check_installation()
     read: list[Settings] = []
     yield _run_check("configuration", lambda: _check_configuration(config, read))
@@ -136,10 +166,6 @@ def checks(
 
 
 def _claude_code_checks(config: str | None) -> Iterator[Check]:
-    import os
-    from pathlib import Path
-
-    from lockgate import assemble
     from lockgate.cli.doctor import claude_code as wiring
 
     yield _check_installation()
@@ -148,8 +174,6 @@ def _claude_code_checks(config: str | None) -> Iterator[Check]:
 
 def _run_check(name: str, look: Callable[[], Check]) -> Check:
     """What the check found; one that breaks has found something too."""
-    from lockgate.core.errors import LockgateError
-
     try:
         return look()
     except LockgateError as error:
@@ -160,17 +184,11 @@ def _run_check(name: str, look: Callable[[], Check]) -> Check:
 
 
 def _check_installation() -> Check:
-    import platform
-
-    import lockgate
-
     version = f"{platform.python_implementation()} {platform.python_version()}"
     return Check("installation", CheckState.OK, f"lockgate {lockgate.__version__}, {version}, {platform.machine()}")
 
 
 def _check_configuration(path: str | None, read: list[Settings]) -> Check:
-    from lockgate import assemble
-
     settings = assemble.settings_from_environment(path)
     read.append(settings)
     files = [str(source.file) for source in settings.sources if source.file is not None and not source.unused]
@@ -180,8 +198,6 @@ def _check_configuration(path: str | None, read: list[Settings]) -> Check:
 def _check_engine(settings: Settings) -> Check:
     """Each rule has to find its own example, through the very database that would be used."""
     import hyperscan
-
-    from lockgate import assemble
 
     scanner = assemble.scanner_from_settings(settings)
     blind = [
@@ -202,10 +218,6 @@ def _check_engine(settings: Settings) -> Check:
 
 def _check_cache(settings: Settings) -> Check:
     """A cache that cannot be used costs seconds at every start, and is never a danger: at most a warning."""
-    import os
-
-    from lockgate.runtime.private_files import writable_by_others
-
     folder = settings.cache_dir
     if folder is None:
         return Check(
@@ -246,11 +258,6 @@ def _check_cache(settings: Settings) -> Check:
 
 def _check_state(settings: Settings) -> Check:
     """Where rulings are counted and calls wait for a person: whoever can write it can approve."""
-    import os
-    import time
-
-    from lockgate import assemble
-
     folder = settings.state_dir
     lost = "no person can be asked, and rulings are not counted"
     if folder is None:
@@ -273,12 +280,6 @@ def _check_state(settings: Settings) -> Check:
 
 def _check_journal(settings: Settings) -> Check:
     """Where rulings are recorded: without it high-risk calls pause."""
-    import os
-
-    from lockgate import assemble
-    from lockgate.journal.keys import verify
-    from lockgate.journal.log import find_shard, newest_head
-
     audit = settings.audit
     # What is wrong with the settings, or with the place, is said in an exception.
     if assemble.journal_from_settings(settings) is None:
@@ -311,11 +312,6 @@ def _check_journal(settings: Settings) -> Check:
 
 
 def _privacy_problem(path: Path, *, folder: bool) -> Check | None:
-    import os
-    import stat
-
-    from lockgate.runtime.private_files import writable_by_others
-
     try:
         status = os.lstat(path)
     except FileNotFoundError:
@@ -338,12 +334,6 @@ def _privacy_problem(path: Path, *, folder: bool) -> Check | None:
 
 
 def _check_clock(reported: list[str]) -> Check:
-    import os
-    import time
-    from email.utils import parsedate_to_datetime
-
-    import lockgate
-
     theirs = None
     if reported:
         try:
@@ -355,8 +345,6 @@ def _check_clock(reported: list[str]) -> Check:
 
 def check_from_clocks(now: float, installed: float, theirs: float | None = None) -> Check:
     """A clock is wrong when it shows a time before these files existed, or another time than the endpoint's."""
-    from datetime import UTC, datetime, timedelta
-
     shown = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=max(0.0, now))
     said, hint = f"{shown:%Y-%m-%d %H:%M} UTC", "set the clock, best by NTP: certificates and expiries depend on it"
     # A day of slack: archives carry times without a zone.
@@ -369,11 +357,6 @@ def check_from_clocks(now: float, installed: float, theirs: float | None = None)
 
 
 def _check_adapter(chosen: list[VerifierSettings], *, keys_elsewhere: bool) -> Check:
-    import os
-
-    from lockgate import assemble
-    from lockgate.settings.verifiers import unknown_variables, verifier_settings_from_env
-
     settings = verifier_settings_from_env(keys_elsewhere=keys_elsewhere)
     said = "none: the built-in rules answer"
     if settings.adapter == "embedded":
@@ -402,9 +385,7 @@ def _adapter_summary(settings: VerifierSettings) -> str:
 
 
 def _check_extras(adapter: str, settings: Settings) -> Check:
-    from importlib.util import find_spec
-
-    there = {name: find_spec(name) is not None for name in ("httpx2", "opentelemetry")}
+    there = {name: importlib.util.find_spec(name) is not None for name in ("httpx2", "opentelemetry")}
     listed = ", ".join(f"{name} {'is' if here else 'is not'} installed" for name, here in there.items())
     policy = settings.policy
     judges = [name for name in (policy.triage_model, policy.supervisor_model) if name not in ("", "none", "embedded")]
@@ -417,10 +398,6 @@ def _check_extras(adapter: str, settings: Settings) -> Check:
 
 def _check_documents(settings: Settings) -> Check:
     """Whether the abuse gate can read PDF files; who has set it up should know that it cannot."""
-    import os
-
-    from lockgate.abuse_gate import defaults as wiring
-
     if wiring.can_read_pdf():
         return Check("documents", CheckState.OK, "the abuse gate reads PDF, DOCX, HTML and text files")
     used = bool(settings.abuse_gate) or any(name.startswith("ABUSE_") for name in os.environ)
@@ -430,8 +407,6 @@ def _check_documents(settings: Settings) -> Check:
 
 def _check_embedded(adapter: str, settings: Settings) -> Check:
     """Whether the judge without a network is there and whole; nobody has to have it who does not name it."""
-    from lockgate.verifiers import embedded_judge as embedded
-
     named = "embedded" in (adapter, settings.policy.triage_model)
     absent = embedded.missing_packages()
     if absent and embedded.shipped_files().pin and not named:
@@ -452,8 +427,6 @@ def _check_embedded(adapter: str, settings: Settings) -> Check:
 
 
 def _check_key(settings: VerifierSettings) -> Check:
-    from lockgate.settings.key_files import key_file_warning
-
     keys = settings.keys
     if not keys:
         return Check("key", CheckState.OK, f"none, and {settings.adapter} does not need one")
@@ -469,11 +442,6 @@ def _check_key(settings: VerifierSettings) -> Check:
 
 def _check_custom_key(spec: str, tenant: str, verifier: VerifierSettings, found: list[KeySource]) -> Check:
     """The key that a program's own source gives, asked for as the adapter asks: in a thread, which may hang."""
-    from concurrent.futures import Future
-    from threading import Thread
-
-    from lockgate.settings.key_files import is_key
-
     source = _load_key_source(spec)
     future: Future[object] = Future()
 
@@ -505,12 +473,6 @@ def _check_custom_key(spec: str, tenant: str, verifier: VerifierSettings, found:
 
 def _load_key_source(spec: str) -> KeySource:
     """The object that `module:name` names, or a new one of the class; its module is imported."""
-    import os
-    import sys
-    from importlib import import_module
-
-    from lockgate.core.errors import LockgateError, quoted
-
     module, colon, name = spec.partition(":")
     hint = "write it as module:name; the module has to be importable from here"
     if not (colon and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))):
@@ -535,11 +497,6 @@ def _check_endpoint(
     verifier: VerifierSettings, settings: Settings, tenant: str, source: list[KeySource], reported: list[str]
 ) -> Check:
     """One question through the very adapter that requests would go through."""
-    import logging
-
-    from lockgate import assemble
-    from lockgate.verifiers.adapters import RemoteAdapter
-
     # The line below says what the log would.
     logging.getLogger("lockgate").addHandler(logging.NullHandler())
     adapter = assemble.adapter_from_settings(
@@ -559,9 +516,6 @@ def _check_endpoint(
 
 
 def _check_judges(settings: Settings, reported: list[str], *, read: bool, offline: bool) -> Iterator[Check]:
-    from lockgate import assemble
-    from lockgate.core.ruling.pipeline import Stage
-
     policy = settings.policy
     for name, key, model, stage, timeout_s in (
         ("triage", assemble.TRIAGE_KEY, policy.triage_model, Stage.TRIAGE, None),
@@ -597,13 +551,6 @@ class _ConfiguredJudge(NamedTuple):
 
 def _check_judge(judge: _ConfiguredJudge, settings: Settings, reported: list[str], *, offline: bool) -> Check:
     """One harmless case through the very judge that a gate would ask."""
-    import logging
-    from time import perf_counter
-
-    from lockgate import assemble
-    from lockgate.core.judging.case import JudgeCase
-    from lockgate.gate.judge import Inquiry
-
     chosen = assemble.judge_settings(settings, judge.model)
     where = f"{chosen.adapter}/{chosen.model} at {chosen.endpoint}"
     if chosen.key_needed and not chosen.keys.key():
@@ -624,15 +571,6 @@ def _check_judge(judge: _ConfiguredJudge, settings: Settings, reported: list[str
 
 def _check_embedded_judge(settings: Settings) -> Check:
     """One harmless call through the embedded judge; it is no endpoint, and is asked with --offline as well."""
-    import logging
-    from time import perf_counter
-
-    from lockgate import assemble
-    from lockgate.core.judging.case import JudgeCase
-    from lockgate.core.judging.evidence import FACTS, Evidence
-    from lockgate.core.ruling.pipeline import Stage
-    from lockgate.gate.judge import Inquiry
-
     logging.getLogger("lockgate").addHandler(logging.NullHandler())
     judge = assemble.embedded_from_settings(settings)
     judge.verify()
@@ -645,11 +583,6 @@ def _check_embedded_judge(settings: Settings) -> Check:
 
 
 def check_from_opinion(name: str, opinion: Opinion, where: str, took_s: float) -> Check:
-    from lockgate.cli.reasons import REASON_TEXTS
-    from lockgate.cli.terminal import format_duration
-    from lockgate.core.ruling.opinions import Ruling, Silent, Triage
-    from lockgate.core.vocabulary import Action
-
     took = format_duration(took_s * 1e6)
     match opinion:
         case Triage(suspicious=False) | Ruling(action=Action.CONTINUE):
@@ -695,9 +628,6 @@ class DateRecorder:
 
 
 def check_from_assessment(found: Assessment, endpoint: str) -> Check:
-    from lockgate.cli.reasons import REASON_TEXTS
-    from lockgate.cli.terminal import format_duration
-
     took = format_duration(found.latency_ms * 1000)
     if found.reason == "provider" and found.verdict == "safe":
         return Check("endpoint", CheckState.OK, f"{endpoint} answered in {took}")
@@ -718,10 +648,6 @@ _STYLES = {CheckState.OK: "green", CheckState.WARN: "bold yellow", CheckState.FA
 
 
 def _line_printer() -> Callable[[Check], None]:
-    from rich.text import Text
-
-    from lockgate.cli.terminal import make_console, make_visible
-
     screen = make_console()
 
     def show(check: Check) -> None:

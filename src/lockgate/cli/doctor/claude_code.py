@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import socket
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
+from lockgate.claude_code import settings_file as claude_code
+from lockgate.claude_code.hook_command import PATH, HookFailure, ask_service, is_proxied, parse_url
+from lockgate.claude_code.settings_file import EVENTS, LEAST_VERSION, parse_version, settings_path, steering_settings
 from lockgate.cli.doctor import Check, CheckState
 from lockgate.core.errors import LockgateError, quoted
+from lockgate.runtime import json_edit as json_text
 
 if TYPE_CHECKING:
     from lockgate.settings.config import Settings
@@ -52,11 +59,6 @@ def managed_folder() -> Path:
 
 def installed_version() -> tuple[int, ...]:
     """The version of the `claude` that a shell here would start; empty where there is none, or it does not say."""
-    import shutil
-    import subprocess
-
-    from lockgate.claude_code.settings_file import parse_version
-
     program = shutil.which("claude")
     if program is None:
         return ()
@@ -71,10 +73,6 @@ def installed_version() -> tuple[int, ...]:
 
 def service_answers(url: str) -> bool:
     """Whether anything listens there."""
-    import socket
-
-    from lockgate.claude_code.hook_command import HookFailure, parse_url
-
     try:
         with socket.create_connection(parse_url(url), timeout=2):
             return True
@@ -101,8 +99,6 @@ def checks(settings: Settings, cwd: Path, environ: Mapping[str, str]) -> Iterato
 
 
 def _check_proxies(found: list[WiredHook], environ: Mapping[str, str]) -> Iterator[Check]:
-    from lockgate.claude_code.hook_command import HookFailure, is_proxied
-
     for url in sorted({str(each.hook.get("url", "")) for each in found if each.hook.get("type") == "http"}):
         try:
             through = is_proxied(environ, url)
@@ -115,8 +111,6 @@ def _check_proxies(found: list[WiredHook], environ: Mapping[str, str]) -> Iterat
 
 
 def _check_version() -> Check:
-    from lockgate.claude_code.settings_file import LEAST_VERSION
-
     found = installed_version()
     least = ".".join(map(str, LEAST_VERSION))
     if not found:
@@ -132,8 +126,6 @@ def _check_version() -> Check:
 
 
 def _check_files(cwd: Path, environ: Mapping[str, str], found: list[WiredHook]) -> Iterator[Check]:
-    from lockgate.claude_code.settings_file import settings_path
-
     managed = managed_folder() / "managed-settings.json"
     places = {scope: settings_path(scope, cwd=cwd, environ=environ) for scope in ("user", "project", "local")}
     only_managed = fixed = False
@@ -165,9 +157,6 @@ def _check_files(cwd: Path, environ: Mapping[str, str], found: list[WiredHook]) 
 
 
 def _read_hooks(path: Path) -> tuple[dict[str, object], list[WiredHook]] | None:
-    from lockgate.claude_code import settings_file as claude_code
-    from lockgate.runtime import json_edit as json_text
-
     text = claude_code.read_settings(path)
     if not text.strip():
         return None
@@ -179,8 +168,6 @@ def _check_file(
     name: str, path: Path, settings: Mapping[str, object], hooks: list[WiredHook], *, only_managed: bool
 ) -> Check:
     """What one file says about hooks, ours or not."""
-    from lockgate.claude_code.settings_file import steering_settings
-
     if settings.get("disableAllHooks") not in (None, False):
         return Check(name, CheckState.FAIL, f"{path} disables all hooks", "take `disableAllHooks` out of it")
     if name in ("project", "local") and (led := steering_settings(settings)):
@@ -208,10 +195,6 @@ def _check_file(
 
 def _hook_problem(each: WiredHook) -> str:
     """What is wrong with one hook of ours, in words."""
-    import shutil
-
-    from lockgate.claude_code.settings_file import EVENTS
-
     wire = EVENTS.get(each.event)
     if wire is not None and wire.blocks and each.hook.get("onFailure") != "block":
         return "its failure does not block: `onFailure` is missing"
@@ -229,8 +212,6 @@ def _hook_problem(each: WiredHook) -> str:
 
 
 def _check_events(found: list[WiredHook]) -> Check:
-    from lockgate.claude_code.settings_file import EVENTS
-
     if not found:
         return Check("hooks", CheckState.FAIL, "Claude Code does not ask Lockgate", "lockgate init claude-code")
     missing = [event for event in EVENTS if not any(each.event == event for each in found)]
@@ -267,8 +248,6 @@ def _is_tool_name(name: str) -> bool:
 
 
 def _service_url(found: list[WiredHook], settings: Settings) -> str:
-    from lockgate.claude_code.hook_command import PATH
-
     for each in found:
         url = str(each.hook.get("url", ""))
         if url.endswith(PATH):
@@ -304,8 +283,6 @@ def _check_canaries(found: list[WiredHook], url: str, environ: Mapping[str, str]
 
 
 def _check_canary(name: str, ask: _Ask) -> Check:
-    from lockgate.claude_code.hook_command import HookFailure
-
     try:
         return _send_canary(name, ask)
     except (HookFailure, OSError, ValueError) as error:
@@ -356,8 +333,6 @@ def _make_event(name: str, session: str, **said: object) -> dict[str, object]:
 
 
 def _ask_http(url: str, body: bytes, environ: Mapping[str, str]) -> object:
-    from lockgate.claude_code.hook_command import ask_service
-
     # Nobody is at the terminal, as far as this goes: a question would be no answer here.
     told = {name: value for name, value in environ.items() if not name.startswith("CLAUDE_CODE_")}
     return json.loads(ask_service(url, body, told, monotonic() + _TIMEOUT_S))
@@ -373,8 +348,6 @@ def _ask_command(hook: Mapping[str, object], body: bytes, environ: Mapping[str, 
 
 
 def _run_hook(hook: Mapping[str, object], body: bytes, environ: Mapping[str, str]) -> tuple[int, bytes]:
-    import subprocess
-
     args = hook.get("args")
     words = [str(hook.get("command")), *map(str, args if isinstance(args, list) else [])]
     told = {name: value for name, value in environ.items() if not name.startswith("CLAUDE_CODE_")}
