@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
@@ -90,6 +91,10 @@ def log_from_args(args: argparse.Namespace) -> ReadableLog:
 def open_log(name: str) -> ReadableLog:
     """The log of this name, only to be looked at."""
     if name.startswith(POSTGRES):
+        if find_spec("psycopg") is None:
+            raise InvalidConfig(
+                "a log in PostgreSQL needs the package `psycopg`", hint="pip install 'lockgate[postgres]'"
+            )
         from lockgate.journal.stores.postgres import PostgresLog
 
         return PostgresLog(name)
