@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lockgate.cli.parser import Parser
-    from lockgate.core.ruling.approvals import AnswerResult, Approval, ApprovalAnswer, PendingApproval
+    from lockgate.core.ruling.approvals import AnswerResult, Approval, ApprovalAnswer, PendingApproval, ShownDetails
     from lockgate.gate.approvals_sqlite import SqliteApprovals
 
 _HELP = """\
@@ -256,6 +256,16 @@ def _draw(approval: Approval, *, full: bool) -> bool:
     screen.print(Text.assemble((f"{'why':{_LABEL}}", "dim"), make_visible(why)))
     if shown.explanation:
         _print_behind_bar(screen, "", [make_visible(shown.explanation)])
+    _draw_grounds(screen, shown)
+    if approval.answered is not None:
+        _print_behind_bar(screen, "answered", [_answer_line(approval.answered)])
+    _draw_meaning(screen, pending)
+    screen.print(Text.assemble((f"{'digest':{_LABEL}}", "dim"), pending.digest), soft_wrap=True)
+    return not left_out
+
+
+def _draw_grounds(screen: Console, shown: ShownDetails) -> None:
+    """Print what each tier said, where the values came from, and the findings."""
     if shown.tiers:
         _print_behind_bar(
             screen, "tiers", [f"{said.tier}, {_spell_out(said.by)}: {_spell_out(said.said)}" for said in shown.tiers]
@@ -274,8 +284,10 @@ def _draw(approval: Approval, *, full: bool) -> bool:
         _print_behind_bar(screen, "finding", [f"{make_visible(found.rule)} in {make_visible(found.where)}{excerpt}"])
     if shown.left_out:
         screen.print(Text(f"{'':{_LABEL}}and {shown.left_out:,} more findings and origins"))
-    if approval.answered is not None:
-        _print_behind_bar(screen, "answered", [_answer_line(approval.answered)])
+
+
+def _draw_meaning(screen: Console, pending: PendingApproval) -> None:
+    """Print what the call would do, and what a yes and a no mean."""
     step = pending.tool == FINISH
     # The end of a step is no tool, so its name says nothing about what it could do.
     named = [] if step else [make_visible(f"by its name: {explain_risk(pending.tool)}")]
@@ -289,8 +301,6 @@ def _draw(approval: Approval, *, full: bool) -> bool:
     )
     for at, line in enumerate(Text(meaning).wrap(screen, max(20, screen.width - _LABEL))):
         screen.print(Text.assemble((f"{'' if at else 'meaning':{_LABEL}}", "dim"), line))
-    screen.print(Text.assemble((f"{'digest':{_LABEL}}", "dim"), pending.digest), soft_wrap=True)
-    return not left_out
 
 
 def _answer_line(said: ApprovalAnswer) -> str:

@@ -6,8 +6,6 @@ import argparse
 import logging
 import os
 import re
-import signal
-import socket
 import sys
 from importlib.util import find_spec
 from os import urandom
@@ -27,6 +25,7 @@ from lockgate.abuse_gate.proxy.gateway_callouts import (
 from lockgate.abuse_gate.proxy.server import make_server, with_health_check
 from lockgate.cli import bans
 from lockgate.cli.exit_codes import Exit
+from lockgate.cli.listening import listening_error, open_listening_socket, socket_place, until_terminated
 from lockgate.cli.parser import parse_whole_number
 from lockgate.cli.terminal import make_visible
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
@@ -184,50 +183,23 @@ def _make_middleware(app: App, settings: AbuseSettings, identity: Identity, foun
     )
 
 
-class _Ended(Exception):
-    """Somebody has told the server to end."""
-
-
 def _serve_app(app: App, args: argparse.Namespace, told: str, identity: Identity, *, head_bytes: int) -> None:
     try:
-        family = socket.AF_INET6 if ":" in args.host else socket.AF_INET
-        made = socket.create_server((args.host, args.port), family=family, backlog=2048)
-        # The loop sends without delay only on a socket that says it is TCP's: an answer in two parts would else wait
-        # for the client's acknowledgement of the first, 40 ms on a connection that is kept.
-        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=made.detach())
+        listening = open_listening_socket(args.host, args.port)
     except (OSError, UnicodeError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else "no such address"
-        raise LockgateError(
-            f"cannot listen on {quoted(args.host)} port {args.port}: {why.lower()}", hint="--host and --port say where"
-        ) from None
-    host, port = listening.getsockname()[:2]
-    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-    def ready() -> None:
-        print(make_visible(f"lockgate gate: http://{place} {told}"), flush=True)
-
-    def end(*_: object) -> None:
-        raise _Ended
-
+        raise listening_error(error, args.host, args.port) from None
+    host, port = socket_place(listening)
     serving = make_server(
         with_health_check(app),
         connections=args.connections,
-        # LiteLLM is one client, and everybody's.
+        # LiteLLM is one client that carries every user's requests.
         each=args.connections_each or (args.connections if args.litellm else None),
         trusts=lambda address: identity.trusts_address(parse_address(address)),
         head_bytes=head_bytes,
-        ready=ready,
+        ready=lambda: print(make_visible(f"lockgate gate: http://{host}:{port} {told}"), flush=True),
     )
-    # The server ends in good order, and then sends itself the signal once more. Left to itself that would end the
-    # process at once, and what the journal has yet to tell others would stay untold.
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        with listening:
-            serving.run(sockets=[listening])
-    except _Ended:
-        pass
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with listening, until_terminated():
+        serving.run(sockets=[listening])
 
 
 def _read_upstream(args: argparse.Namespace) -> Upstream:

@@ -257,24 +257,23 @@ def _repin(args: argparse.Namespace) -> Exit:
     ]
     if args.name and not found:
         raise LockgateError(f"nothing is pinned of a server {quoted(args.name)}", hint="lockgate mcp --repin shows all")
-    code, told = Exit.CLEAR, False
-    for path, name in found:
-        pins = mcp_pins.ToolPins(path, name)
-        if args.forget:
-            told = True
-            if _confirm(f"forget what is pinned of {name or path.name}", yes=args.yes):
-                pins.forget()
-                print("forgotten")
-            continue
-        waiting = pins.waiting()
-        if pins.unreadable:
-            raise LockgateError(pins.unreadable, hint="look at it; lockgate mcp --repin --forget begins anew")
-        if waiting:
-            told = True
-            code = max(code, _accept_changes(pins, name, waiting, yes=args.yes))
-    if not told:
+    codes = [_repin_server(mcp_pins.ToolPins(path, name), name or path.name, args) for path, name in found]
+    if not any(code is not None for code in codes):
         print("no tool has changed since it was pinned")
-    return code
+    return max((code for code in codes if code is not None), default=Exit.CLEAR)
+
+
+def _repin_server(pins: ToolPins, name: str, args: argparse.Namespace) -> Exit | None:
+    """Forget or accept the pins of one server; return None where nothing waits."""
+    if args.forget:
+        if _confirm(f"forget what is pinned of {name}", yes=args.yes):
+            pins.forget()
+            print("forgotten")
+        return Exit.CLEAR
+    waiting = pins.waiting()
+    if pins.unreadable:
+        raise LockgateError(pins.unreadable, hint="look at it; lockgate mcp --repin --forget begins anew")
+    return _accept_changes(pins, name, waiting, yes=args.yes) if waiting else None
 
 
 def _accept_changes(pins: ToolPins, name: str, waiting: Sequence[ToolPin], *, yes: bool) -> Exit:

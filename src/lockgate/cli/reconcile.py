@@ -29,6 +29,8 @@ from lockgate.gate.gate import Gate
 from lockgate.sessions import Host
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from lockgate.cli.parser import Parser
 
 _HELP = """\
@@ -136,53 +138,69 @@ def _open_host(config: str | None) -> Host:
 
 
 def _compare_transcript(host: Host, whose: transcripts.Transcript, report: ReconcileReport, began: float) -> None:
+    """Compare one transcript with the stored rulings of its session, into the report."""
     name = f"{whose.session}/{whose.agent}" if whose.agent else whose.session
-    calls: dict[str, transcripts.Call] = {}
-    results: list[transcripts.Result] = []
     try:
-        for entry in transcripts.read_transcript(whose.path):
-            if isinstance(entry, transcripts.Call):
-                calls[entry.id] = entry
-            elif isinstance(entry, transcripts.Result):
-                results.append(entry)
-            elif isinstance(entry, transcripts.UnreadableLine):
-                report.unreadable += 1
+        calls, ran = _read_transcript(whose.path, report)
     except OSError as error:
         report.skipped.append(f"{whose.path}: {(error.strerror or 'cannot be read').lower()}")
         return
-    ran = [result for result in results if result.outcome != "not-run"]
-    # Names that a host of ours would never have given are names that it never told of.
+    # A host of ours never opens a session under such a name, so the store cannot hold it.
     known = host.session(name) if name.isprintable() and len(name) <= 200 else None
-    if known is None:
-        for result in ran:
-            if result.at is not None and result.at < began:
-                report.earlier += 1
-            else:
-                call = calls.get(result.id) or transcripts.Call(result.id, result.tool, {}, result.at)
-                report.gaps.append(CallGap(Gap.UNWATCHED, name, call.id, call.tool, call.arguments, call.at))
-        return
-    report.sessions += 1
     rulings: dict[str, StoredRuling] = {}
-    for kept in _all_rulings(host, session=name):
-        # The newest first: a call that was held, approved and asked again ran by its last ruling.
-        rulings.setdefault(kept.key, kept)
+    if known is not None:
+        report.sessions += 1
+        for kept in _all_rulings(host, session=name):
+            # The newest comes first: a call that was held, approved and asked again ran by its last ruling.
+            rulings.setdefault(kept.key, kept)
+    since, unruled = (began, Gap.UNWATCHED) if known is None else (known.created_at, Gap.UNRULED)
     for result in ran:
         call = calls.get(result.id) or transcripts.Call(result.id, result.tool, {}, result.at)
         ruling = rulings.get(result.id)
-        if ruling is None:
-            if result.at is not None and result.at < known.created_at:
-                report.earlier += 1
-            else:
-                report.gaps.append(CallGap(Gap.UNRULED, name, call.id, call.tool, call.arguments, call.at))
-        elif ruling.decision.action is not Action.CONTINUE:
-            if result.by_a_person:
-                report.answered += 1
-            else:
-                report.gaps.append(CallGap(Gap.RAN_ANYWAY, name, call.id, call.tool, call.arguments, call.at, ruling))
-        elif result.id in calls and ruling.whole and (call.tool, call.arguments) != (ruling.tool, ruling.arguments):
-            report.gaps.append(CallGap(Gap.CHANGED, name, call.id, call.tool, call.arguments, call.at, ruling))
+        if ruling is None and result.at is not None and result.at < since:
+            report.earlier += 1
+        elif ruling is None:
+            report.gaps.append(CallGap(unruled, name, call.id, call.tool, call.arguments, call.at))
         else:
-            report.matched += 1
+            _compare_call(name, call if result.id in calls else None, result, ruling, report)
+
+
+def _read_transcript(
+    path: str, report: ReconcileReport
+) -> tuple[dict[str, transcripts.Call], list[transcripts.Result]]:
+    """Return the calls of a transcript by their id, and the results of those that ran."""
+    calls: dict[str, transcripts.Call] = {}
+    ran: list[transcripts.Result] = []
+    for entry in transcripts.read_transcript(path):
+        if isinstance(entry, transcripts.Call):
+            calls[entry.id] = entry
+        elif isinstance(entry, transcripts.Result) and entry.outcome != "not-run":
+            ran.append(entry)
+        elif isinstance(entry, transcripts.UnreadableLine):
+            report.unreadable += 1
+    return calls, ran
+
+
+def _compare_call(
+    session: str,
+    call: transcripts.Call | None,
+    result: transcripts.Result,
+    ruling: StoredRuling,
+    report: ReconcileReport,
+) -> None:
+    """Hold one call that ran against its ruling; `call` is None where the transcript has only its result."""
+    shown = call or transcripts.Call(result.id, result.tool, {}, result.at)
+    if ruling.decision.action is not Action.CONTINUE:
+        if result.by_a_person:
+            report.answered += 1
+            return
+        gap = Gap.RAN_ANYWAY
+    elif call is not None and ruling.whole and (call.tool, call.arguments) != (ruling.tool, ruling.arguments):
+        gap = Gap.CHANGED
+    else:
+        report.matched += 1
+        return
+    report.gaps.append(CallGap(gap, session, shown.id, shown.tool, shown.arguments, shown.at, ruling))
 
 
 def _held_calls_that_ran(host: Host) -> Iterator[StoredRuling]:
@@ -232,17 +250,7 @@ def _print_json(report: ReconcileReport) -> None:
 
 def _draw(report: ReconcileReport) -> None:
     screen = make_console()
-    for gap in Gap:
-        some = [found for found in report.gaps if found.gap is gap]
-        if not some:
-            continue
-        screen.print(Text(f"{gap.value}: {format_count(len(some), 'call')}", style="bold red"))
-        for found in sorted(some, key=lambda each: each.at or 0.0):
-            when = "" if found.at is None else datetime.fromtimestamp(found.at).strftime("%Y-%m-%d %H:%M  ")  # noqa: DTZ006
-            line = Text.assemble((f"  {when}", "dim"), call_text(found.tool, found.arguments))
-            ruled = "" if found.ruling is None else f", {found.ruling.decision.action.value} {found.ruling.id}"
-            line.append(f"  {excerpt(found.session, 60)}{ruled}", style="dim")
-            screen.print(line, soft_wrap=True)
+    _draw_gaps(screen, report)
     if not report.gaps:
         what = "everything that ran was ruled on, and was to run" if report.matched else "nothing to compare"
         screen.print(Text(what, style="bold green" if report.matched else "bold"))
@@ -261,3 +269,17 @@ def _draw(report: ReconcileReport) -> None:
         screen.print(Text(f"{format_count(report.unreadable, 'line')} could not be read, and left out", style="yellow"))
     for each in report.skipped:
         print(f"lockgate: warning: left out {make_visible(each)}", file=sys.stderr)
+
+
+def _draw_gaps(screen: Console, report: ReconcileReport) -> None:
+    for gap in Gap:
+        some = [found for found in report.gaps if found.gap is gap]
+        if not some:
+            continue
+        screen.print(Text(f"{gap.value}: {format_count(len(some), 'call')}", style="bold red"))
+        for found in sorted(some, key=lambda each: each.at or 0.0):
+            when = "" if found.at is None else datetime.fromtimestamp(found.at).strftime("%Y-%m-%d %H:%M  ")  # noqa: DTZ006
+            line = Text.assemble((f"  {when}", "dim"), call_text(found.tool, found.arguments))
+            ruled = "" if found.ruling is None else f", {found.ruling.decision.action.value} {found.ruling.id}"
+            line.append(f"  {excerpt(found.session, 60)}{ruled}", style="dim")
+            screen.print(line, soft_wrap=True)

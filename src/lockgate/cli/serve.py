@@ -24,6 +24,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from lockgate import assemble
 from lockgate.abuse_gate.proxy.server import make_server
 from lockgate.cli.exit_codes import Exit
+from lockgate.cli.listening import (
+    Terminated,
+    listening_error,
+    open_listening_socket,
+    raise_terminated,
+    socket_place,
+    until_terminated,
+)
 from lockgate.cli.parser import parse_whole_number
 from lockgate.cli.terminal import make_visible
 from lockgate.cli.user import user_name
@@ -37,7 +45,7 @@ from lockgate.service.routes import ROUTES
 from lockgate.settings.verifiers import verifier_settings_from_env
 
 if TYPE_CHECKING:
-    from types import FrameType
+    from uvicorn import Server
 
     from lockgate.cli.parser import Parser
     from lockgate.service.auth import Door
@@ -153,27 +161,10 @@ def _make_plan(args: argparse.Namespace) -> _ServePlan:
         if args.open_metrics:
             raise LockgateError("--open-metrics is for loopback only", hint="give the scraper a token")
     tokens = Tokens(settings.state_dir, os.environ)
-    try:
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        made = socket.create_server((address, port), family=family, backlog=2048)
-        # The loop sends without delay only on a socket that says it is TCP's; an answer in two parts would else wait
-        # for the client's word that it has the first: 40 ms.
-        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=made.detach())
-    except (OSError, UnicodeError) as error:
-        if isinstance(error, OSError) and error.errno == EADDRINUSE and _is_lockgate_service(address, port):
-            raise LockgateError(
-                f"a lockgate serve runs on {quoted(address)} port {port} already",
-                hint="use that one (`lockgate token --url` opens its page), or --port for another",
-            ) from None
-        # Without what Python adds to it.
-        why = error.strerror.partition(" (")[0] if isinstance(error, OSError) and error.strerror else "no such address"
-        raise LockgateError(
-            f"cannot listen on {quoted(address)} port {port}: {why.lower()}", hint="--host and --port say where"
-        ) from None
-    host, port = listening.getsockname()[:2]
-    name = f"[{host}]" if ":" in host else host
+    listening = _listen(address, port)
+    name, port = socket_place(listening)
     # Loopback has more addresses than the three with names.
-    names = (*server.allowed_hosts, *([f"{name}:{port}"] if _is_loopback(host) else []))
+    names = (*server.allowed_hosts, *([f"{name}:{port}"] if _is_loopback(name.strip("[]")) else []))
     return _ServePlan(
         settings=settings,
         tokens=tokens,
@@ -185,6 +176,18 @@ def _make_plan(args: argparse.Namespace) -> _ServePlan:
         connections=args.connections,
         open_metrics=args.open_metrics,
     )
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    try:
+        return open_listening_socket(address, port)
+    except (OSError, UnicodeError) as error:
+        if isinstance(error, OSError) and error.errno == EADDRINUSE and _is_lockgate_service(address, port):
+            raise LockgateError(
+                f"a lockgate serve runs on {quoted(address)} port {port} already",
+                hint="use that one (`lockgate token --url` opens its page), or --port for another",
+            ) from None
+        raise listening_error(error, address, port) from None
 
 
 def _is_lockgate_service(address: str, port: int) -> bool:
@@ -245,18 +248,10 @@ def _make_announcer(plan: _ServePlan, slow: Timer, *, opens: bool) -> Callable[[
     return announce
 
 
-class _Terminated(Exception):
-    """Somebody has told us to end."""
-
-
-def _raise_terminated(_signal: int, _frame: FrameType | None) -> None:
-    raise _Terminated
-
-
 def _serve_until_signal(
     plan: _ServePlan, counts_folder: Path | None, ready: Callable[[], None], *, warns: bool
 ) -> Exit:
-    """Serve until a signal comes, then finish what is under way and sign the journal. One of all workers `tells`."""
+    """Serve until a signal arrives, finish the requests under way and sign the journal; one worker of all `warns`."""
     adapter = assemble.adapter_from_settings(
         verifier_settings_from_env(),
         assemble.scanner_from_settings(plan.settings),
@@ -265,12 +260,9 @@ def _serve_until_signal(
     host = assemble.host_from_settings(plan.settings)
     can = host.ready()
     if warns and not (can.sessions and can.journal):
-        # It serves all the same: what cannot be kept is not let run, and /readyz says so.
-        print(
-            make_visible(f"lockgate: warning: {can.why}; until that is mended, high-risk calls wait"),
-            file=sys.stderr,
-            flush=True,
-        )
+        # It serves all the same: calls that cannot be recorded do not run, and /readyz says so.
+        warning = f"lockgate: warning: {can.why}; until that is mended, high-risk calls wait"
+        print(make_visible(warning), file=sys.stderr, flush=True)
     api = Api(
         host,
         plan.tokens,
@@ -283,44 +275,45 @@ def _serve_until_signal(
         counts=RequestCounts(map(label_of, ROUTES), folder=counts_folder),
         stopping=lambda: serving.should_exit,
     )
+    serving = _make_server(plan, api, ready)
+
+    def close() -> None:
+        host.close()
+        assemble.close_journals()
+
+    with until_terminated(close):
+        serving.run(sockets=[plan.listening])
+    return Exit.CLEAR
+
+
+def _make_server(plan: _ServePlan, api: Api, ready: Callable[[], None]) -> Server:
     serving = make_server(
         api,
         connections=plan.connections,
-        # All agents of this machine are one network: there is nobody to share with.
+        # All agents of this machine share one network: none of them gets a smaller share.
         each=plan.connections if _is_loopback(plan.listening.getsockname()[0]) else None,
         head_bytes=_HEAD_BYTES,
         ready=ready,
         too_many=busy_problem().answer.body,
     )
-    # One more than we let in: what the server says by itself is not in our words.
+    # One more than our own limit: uvicorn's own refusal would not be JSON.
     serving.config.limit_concurrency = plan.connections + 1
     serving.config.timeout_graceful_shutdown = GRACE_S
-    # The server ends in good order, and then sends itself the signal once more: what is to be closed still is.
-    before = signal.signal(signal.SIGTERM, _raise_terminated)
-    try:
-        serving.run(sockets=[plan.listening])
-    except _Terminated:
-        pass
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        host.close()
-        assemble.close_journals()
-        signal.signal(signal.SIGTERM, before)
-    return Exit.CLEAR
+    return serving
 
 
 def _supervise_workers(plan: _ServePlan, announce: Callable[[], None], slow: Timer) -> Exit:
     """Several workers on one socket, each a process. One that dies is replaced; a connection it had not taken stays."""
     alive_read, alive_write = os.pipe()
     workers: dict[int, _WorkerProcess] = {}
-    before = signal.signal(signal.SIGTERM, _raise_terminated)
+    before = signal.signal(signal.SIGTERM, raise_terminated)
     with TemporaryDirectory(prefix="lockgate-") as folder:
         try:
             for _ in range(plan.workers):
                 _start_worker(plan, Path(folder), workers, (alive_read, alive_write), warns=not workers)
             slow.start()
             return _watch_workers(plan, Path(folder), workers, (alive_read, alive_write), announce)
-        except (_Terminated, KeyboardInterrupt):
+        except (Terminated, KeyboardInterrupt):
             return Exit.CLEAR
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -16,6 +16,7 @@ from lockgate.service.login_codes import LoginCodes
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
+    from lockgate.settings.config import Settings
 
 _HELP = """\
 Prints the token that opens the service and its page, and nothing else; makes it if there is none yet.
@@ -72,12 +73,13 @@ def run(args: argparse.Namespace) -> Exit:
         # They would give whoever has one the new token.
         codes.forget()
     token = given or make_token(settings.state_dir / FILES[who], who, instead=args.rotate)
-    if args.url:
-        server = settings.server
-        name = f"[{server.host}]" if ":" in server.host else server.host
-        place = "127.0.0.1" if server.host in ("0.0.0.0", "::") else name  # noqa: S104 - what others listen on
-        url = os.environ.get("LOCKGATE_URL", "").strip().rstrip("/") or f"http://{place}:{server.port}"
-        print(make_visible(f"{url}/#code={codes.make()}"))
-    else:
-        print(token)
+    print(make_visible(f"{_service_url(settings)}/#code={codes.make()}") if args.url else token)
     return Exit.CLEAR
+
+
+def _service_url(settings: Settings) -> str:
+    """Return where a browser on this machine reaches the service."""
+    server = settings.server
+    name = f"[{server.host}]" if ":" in server.host else server.host
+    place = "127.0.0.1" if server.host in ("0.0.0.0", "::") else name  # noqa: S104 - what others listen on
+    return os.environ.get("LOCKGATE_URL", "").strip().rstrip("/") or f"http://{place}:{server.port}"

@@ -94,11 +94,10 @@ def replay_traces(gate: Gate, traces: Sequence[str]) -> Iterator[TraceRuling]:
             if number == 0:
                 raise  # there is nothing to read from
             raise InvalidTrace(f"{name}: line {number}: {error.message}", hint=error.hint) from None
-        if number == 0:
-            raise InvalidTrace(f"{name}: the trace is empty", hint="lockgate check --help shows a trace")
         if calls == 0:
             # A check that checked nothing must not look like a pass.
-            raise InvalidTrace(f"{name}: no call in this trace", hint="lockgate check --help shows a trace")
+            why = "no call in this trace" if number else "the trace is empty"
+            raise InvalidTrace(f"{name}: {why}", hint="lockgate check --help shows a trace")
 
 
 def _read_events(trace: str) -> Iterator[tuple[int, Event]]:

@@ -86,21 +86,10 @@ def verify(args: argparse.Namespace) -> Exit:
         if len(args.names) > max(1, len(exports)):
             raise LockgateError("one log, or exports of one, are verified at a time", hint="a log holds all its shards")
         if exports:
-            with ExitStack() as stack:
-                opened = shards_from_exports(exports, stack)
-                key, key_from = _choose_key(args, None, opened)
-                asked = asked._replace(key=key, key_from=key_from)
-                report = _run_audit(opened, asked, key)
+            asked, report = _audit_exports(args, exports, asked)
         else:
             place = place_from_args(args)
-            for left in reversed(range(_TRIES)):
-                try:
-                    asked, report = _audit_log_once(args, place, asked)
-                    break
-                except WrittenMeanwhile:
-                    if not left:
-                        raise
-                    sleep(_LOOK_S)
+            asked, report = _audit_log(args, place, asked)
     except NotALog as error:
         # Where a log was, that it is none any more is what was done to it. Elsewhere somebody named the wrong file.
         place = place if place.log or not args.names else place_from_args(args)
@@ -119,6 +108,29 @@ def _read_held_files(names: Iterable[str]) -> tuple[list[bytes], list[str]]:
     """The heads in these files, and what is wrong with these."""
     found = [read_held_heads(name) for name in names]
     return [note for notes, _ in found for note in notes], [wrong for _, wrong in found if wrong]
+
+
+def _audit_exports(
+    args: argparse.Namespace, names: Sequence[str], asked: _Expectations
+) -> tuple[_Expectations, AuditReport]:
+    """Audit exports of one log, the oldest first."""
+    with ExitStack() as stack:
+        opened = shards_from_exports(names, stack)
+        key, key_from = _choose_key(args, None, opened)
+        asked = asked._replace(key=key, key_from=key_from)
+        return asked, _run_audit(opened, asked, key)
+
+
+def _audit_log(args: argparse.Namespace, place: LogPlace, asked: _Expectations) -> tuple[_Expectations, AuditReport]:
+    """Audit a log, and begin again while another process writes to a file that no lock protects."""
+    for left in reversed(range(_TRIES)):
+        try:
+            return _audit_log_once(args, place, asked)
+        except WrittenMeanwhile:
+            if not left:
+                raise
+            sleep(_LOOK_S)
+    raise AssertionError("the last try returns or raises")
 
 
 def _audit_log_once(

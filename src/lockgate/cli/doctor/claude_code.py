@@ -259,12 +259,10 @@ def _service_url(found: list[WiredHook], settings: Settings) -> str:
 
 
 def _check_canaries(found: list[WiredHook], url: str, environ: Mapping[str, str]) -> Iterator[Check]:
-    """One session through every event, as each wired hook would be asked."""
-    http = next((each.hook for each in found if each.event == "PreToolUse" and each.hook.get("type") == "http"), None)
-    command = next(
-        (each.hook for each in found if each.event == "PreToolUse" and each.hook.get("type") == "command"), None
-    )
-    start = next((each.hook for each in found if each.event == "SessionStart"), None)
+    """Send one session through every event, as each wired hook would be asked."""
+    http = _find_hook(found, "PreToolUse", "http")
+    command = _find_hook(found, "PreToolUse", "command")
+    start = _find_hook(found, "SessionStart", "command")
     if http is not None:
         headers = http.get("headers")
         token = str(headers.get("Authorization", "") if isinstance(headers, dict) else "").removeprefix("Bearer ")
@@ -272,14 +270,23 @@ def _check_canaries(found: list[WiredHook], url: str, environ: Mapping[str, str]
         yield _check_canary("canary", lambda body: _ask_http(url, body, told))
     if command is not None:
         yield _check_canary("canary (command)", lambda body: _ask_command(command, body, environ))
-    elif start is not None and start.get("type") == "command":
-        body = json.dumps(_make_event("SessionStart", "lockgate-doctor", source="resume")).encode()
-        code, _ = _run_hook(start, body, environ)
-        said = "SessionStart's command tells the service" if code == 0 else f"SessionStart's command ends with {code}"
-        hint = "" if code == 0 else "without it every session counts as one that nobody knows"
-        yield Check("session start", CheckState.OK if code == 0 else CheckState.FAIL, said, hint)
+    elif start is not None:
+        yield _check_session_start(start, environ)
     if http is None and command is None:
         yield _check_canary("canary", lambda body: _ask_http(url, body, environ))
+
+
+def _find_hook(found: list[WiredHook], event: str, kind: str) -> Mapping[str, object] | None:
+    return next((each.hook for each in found if each.event == event and each.hook.get("type") == kind), None)
+
+
+def _check_session_start(start: Mapping[str, object], environ: Mapping[str, str]) -> Check:
+    body = json.dumps(_make_event("SessionStart", "lockgate-doctor", source="resume")).encode()
+    code, _ = _run_hook(start, body, environ)
+    if code == 0:
+        return Check("session start", CheckState.OK, "SessionStart's command tells the service")
+    hint = "without it the service treats every session as unattended"
+    return Check("session start", CheckState.FAIL, f"SessionStart's command ends with {code}", hint)
 
 
 def _check_canary(name: str, ask: _Ask) -> Check:
