@@ -294,7 +294,7 @@ def test_anything_else_records_nothing(
 
 
 @pytest.mark.parametrize("screen", [True, False])
-def test_without_a_terminal_nobody_is_asked(
+def test_without_a_terminal_no_question_is_asked(
     run: Run, store: SqliteApprovals, monkeypatch: pytest.MonkeyPatch, *, screen: bool
 ) -> None:
     pending = ask(store)
@@ -339,10 +339,10 @@ def test_who_answers_is_the_user_unless_said_otherwise(
 
 def test_deny_needs_no_question(run: Run, store: SqliteApprovals) -> None:
     pending = ask(store)
-    ended = run("approvals", "deny", "3f9a", "--who", "bo", "--reason", "nobody asked for this")
+    ended = run("approvals", "deny", "3f9a", "--who", "bo", "--reason", "I did not ask for this")
     assert (ended.code, ended.out) == (0, f"denied: this call will not run\nrecorded as bo\n{pending.digest}\n")
     shown = run("approvals", "show", "3f9a").out
-    assert ": nobody asked for this" in shown
+    assert ": I did not ask for this" in shown
     late = run("approvals", "approve", pending.id, "--yes")
     assert late.code == 1
     assert late.out.startswith("too late: denied by bo at 20")

@@ -114,7 +114,7 @@ def head(log: Path, run: Run) -> str:
 
 
 def changed(log: Path, *statements: str) -> None:
-    """The log as somebody changes it who can write the file; the triggers stop nobody."""
+    """Change the log as an attacker who can write the file; the triggers do not stop one."""
     with closing(sqlite3.connect(log)) as db:
         triggers = db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
         for name, _ in triggers:
@@ -250,7 +250,7 @@ def test_a_rolled_back_log_is_found_by_what_was_kept(run: Run, log: Path, vkey: 
         "DELETE FROM heads WHERE size = 10",
         "UPDATE shards SET edge = signed_edge",
     )
-    # The edge is a seat belt: whoever rolls a log back makes it fit.
+    # The edge alone proves little: an attacker who rolls a log back makes it fit.
     with closing(sqlite3.connect(log)) as db:
         from lockgate.core.journal.merkle import Frontier
 
@@ -300,7 +300,7 @@ def test_what_a_killed_process_left_unsigned_is_a_note_and_can_be_signed(run: Ru
     assert ended.out.startswith("sound      11 records, all of them as they were signed")
 
 
-def test_what_somebody_without_the_key_put_at_the_end_is_a_fault_where_the_key_is(
+def test_what_an_attacker_without_the_key_put_at_the_end_is_a_fault_where_the_key_is(
     run: Run, log: Path, tmp_path: Path
 ) -> None:
     from lockgate.core.journal.merkle import Frontier
@@ -310,7 +310,7 @@ def test_what_somebody_without_the_key_put_at_the_end_is_a_fault_where_the_key_i
         frontier = Frontier()
         for (hash_,) in db.execute("SELECT hash FROM leaves ORDER BY number"):
             frontier.append(hash_)
-        body = a_ruling(11, tool="granted_by_nobody")
+        body = a_ruling(11, tool="granted_by_no_person")
         frontier.append(leaf_hash(body))
         db.execute("INSERT INTO bodies VALUES (1, 11, ?)", (body,))
         db.execute("INSERT INTO leaves VALUES (1, 11, ?)", (leaf_hash(body),))
@@ -435,7 +435,7 @@ def test_a_log_that_is_none_any_more_is_broken_and_not_a_typing_mistake(
         ended = run("audit", *argv)
         assert (ended.code, ended.out) == (1, ""), (argv, ended)
         assert ended.err.startswith("lockgate: broken: ")
-    # Elsewhere, and with nothing that says a log should be there, it is a file of somebody's.
+    # Without a key beside it, it is just a wrong file.
     if log.exists():
         copy = tmp_path / "copy.db"
         copy.write_bytes(log.read_bytes())
@@ -506,7 +506,7 @@ def test_a_log_without_a_shard_is_empty(run: Run, tmp_path: Path) -> None:
     for argv in (["head"], ["export"]):
         ended = run("audit", *argv)
         assert (ended.code, "the log is empty" in ended.err) == (2, True), ended
-    # It is never left with a key: somebody has emptied it.
+    # An emptied log beside its key is tampering.
     ended = run("audit", "keys", "rotate", "--yes")
     assert (ended.code, "the journal that it signed is gone" in ended.err) == (2, True), ended
 
@@ -562,7 +562,7 @@ def test_mistakes_are_named_and_mended(run: Run, log: Path, vkey: str, head: str
         (["verify", "empty"], "`empty` is empty"),
         (["verify", "text"], "`text` is neither a log nor an export of one"),
         (["verify", str(log), str(log)], "one log, or exports of one, are verified at a time"),
-        (["verify", "--key", "nobody+x+y"], "`nobody+x+y` is no verifier key"),
+        (["verify", "--key", "unknown+x+y"], "`unknown+x+y` is no verifier key"),
         (["verify", "--key", "nowhere"], "no such file or directory: `nowhere`"),
         (["verify", "--held", "nowhere"], "no such file or directory: `nowhere`"),
         (["verify", "--receipt", "7"], "`7` is no receipt"),
@@ -574,7 +574,7 @@ def test_mistakes_are_named_and_mended(run: Run, log: Path, vkey: str, head: str
         (["show", "--since", "yesterday"], "`yesterday` is no time"),
         (["show", "11"], f"there is no record 11 in `{NAME}`"),
         (["show", "1", "--tool", "x"], "an INDEX leaves nothing to filter or follow"),
-        (["show", "1", "--shard", "nobody"], "the log has no shard `nobody`"),
+        (["show", "1", "--shard", "unknown"], "the log has no shard `unknown`"),
         (["show", "--shard", NAME], "--shard has no effect without an INDEX"),
         (["show", "--json", "--format", "ocsf"], "--json and --format cannot both be had"),
         (["prove"], "an INDEX is needed"),
@@ -650,7 +650,7 @@ def test_records_are_shown_oldest_first_and_cannot_act(run: Run, log: Path) -> N
         (["--kind", "ruling", "--limit", "2"], [8, 9]),
         (["--since", "2027-01-15T08:06+00:00"], [6, 7, 8, 9]),
         (["--until", "2027-01-15T08:02+00:00"], [0, 1]),
-        (["--session", "nobody"], []),
+        (["--session", "unknown"], []),
     ],
 )
 def test_filters_show_what_fits_and_nothing_else(run: Run, log: Path, argv: list[str], shown: list[int]) -> None:
@@ -834,7 +834,7 @@ def test_exports_are_verified_like_the_log(run: Run, log: Path, vkey: str, head:
     assert run("audit", "verify", "-", "--key", vkey, stdin=data[:-1]).code == 1
     Path("long.export").write_bytes(data[:-1] + b"x" * 200_000)
     assert run("audit", "verify", "long.export", "--key", vkey).code == 1
-    # Nobody else's business, and never over another file.
+    # Private to this user, and never over another file.
     assert os.name != "posix" or Path("out/0001.export").stat().st_mode & 0o077 == 0
     assert run("audit", "export", "--out", "out").code == 2
     assert Path("out/0001.export").read_bytes() == data

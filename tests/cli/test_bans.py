@@ -51,7 +51,7 @@ def ban(file: Path, who: Subject) -> None:
 
 
 def test_bans_are_listed_and_lifted_by_name_or_by_what_the_list_calls_them(run: Run, file: Path) -> None:
-    assert run("gate", "bans").out == "nobody is banned\n"
+    assert run("gate", "bans").out == "no client is banned\n"
     alice, bob = named("alice"), named("bob")
     ban(file, alice)
     ban(file, bob)
@@ -63,7 +63,7 @@ def test_bans_are_listed_and_lifted_by_name_or_by_what_the_list_calls_them(run: 
     assert (lifted.code, lifted.out) == (0, f"lifted: {alice.key[:12]}; gates hear of it within a second or two\n")
     assert alice.key[:12] not in run("gate", "bans").out
     assert run("gate", "bans", "--lift", bob.key[:12]).code == 0
-    assert run("gate", "bans").out == "nobody is banned\n"
+    assert run("gate", "bans").out == "no client is banned\n"
     again = run("gate", "bans", "--lift", "alice")
     assert (again.code, again.err) == (1, "lockgate: `alice` is not banned\n")
 
@@ -72,12 +72,12 @@ def test_bans_are_listed_and_lifted_by_name_or_by_what_the_list_calls_them(run: 
     ("argv", "words"),
     [
         (["gate", "bans", "--lift", "01M7F7J5VMTYRY88TXC9FMV8H3"], "an incident says what was blocked"),
-        (["gate", "bans", "--lift", ""], "--lift needs somebody"),
-        (["gate", "bans", "--envoy"], "`bans` stands in front of nothing"),
-        (["gate", "--lift", "alice", "--envoy"], "--lift says nothing without `bans`"),
+        (["gate", "bans", "--lift", ""], "--lift needs a client"),
+        (["gate", "bans", "--envoy"], "`bans` serves no requests"),
+        (["gate", "--lift", "alice", "--envoy"], "--lift has no effect without `bans`"),
         (["gate"], "what to stand in front of is missing"),
     ],
-    ids=["incident", "nobody", "place", "alone", "nothing"],
+    ids=["incident", "no client", "place", "alone", "nothing"],
 )
 def test_what_cannot_be_done_is_said(run: Run, file: Path, argv: list[str], words: str) -> None:
     ended = run(*argv)
@@ -94,7 +94,7 @@ def test_a_file_that_is_not_there_is_not_made(run: Run, file: Path, monkeypatch:
     assert not (file.parent / "misspelt").exists()
 
 
-def test_whoever_is_not_found_may_be_under_another_secret(
+def test_a_client_that_is_not_found_may_be_under_another_secret(
     run: Run, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ban(file, named("alice"))
@@ -102,11 +102,11 @@ def test_whoever_is_not_found_may_be_under_another_secret(
     ended = run("gate", "bans", "--lift", "alice")
     assert ended.code == 1
     assert "`alice` is not banned" in ended.err
-    assert "1 others are" in ended.err
+    assert "lists 1 banned client;" in ended.err
     assert "ABUSE_SECRET" in ended.err
 
 
-def test_a_ban_that_was_lifted_is_not_written_again_by_whoever_has_not_heard(tmp_path: Path) -> None:
+def test_a_ban_that_was_lifted_is_not_written_again_by_a_gate_that_missed_it(tmp_path: Path) -> None:
     file, who, now_s = SqliteBans(tmp_path / "bans.db", SETTINGS), Subject(PRINCIPAL, "c" * 32), time.time()
     file.keep([(who, SharedRecord((), 800.0, 3000.0))], now_s)
     assert file.lift(who.key, now_s + 1)
@@ -152,7 +152,7 @@ def test_a_worker_that_knows_of_a_ban_hears_that_it_was_lifted_and_does_not_writ
                 break
             await asyncio.sleep(0.05)
             clock.now += 2
-        # The network's strikes are nobody's ban.
+        # Strikes of a network ban no client.
         assert judged.standing is Standing.SLOWED
         fresh = Ladder(SETTINGS, bans=SqliteBans(tmp_path / "bans.db", SETTINGS), clock=clock)
         assert (await fresh.standing(who)).standing is Standing.NORMAL

@@ -98,7 +98,7 @@ def test_a_misspelt_variable_is_named(run: Run, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("VERIFIER_TIMEOUT", "3")
     ended = run("doctor", "--offline")
     assert ended.code == 0
-    assert "warn  adapter        none: the built-in rules answer; nobody reads VERIFIER_TIMEOUT" in ended.out
+    assert "warn  adapter        none: the built-in rules answer; no adapter reads VERIFIER_TIMEOUT" in ended.out
     assert ended.out.endswith("nothing to fix, 1 to look at\n")
 
 
@@ -124,12 +124,12 @@ def test_where_only_tenants_have_keys_one_of_theirs_is_used(
         monkeypatch.setenv("VERIFIER_API_KEY__acme", KEY)
         ended = run("doctor")
         assert ended.code == 0
-        assert "ok    key            none for everybody, 1 for tenants" in ended.out
+        assert "ok    key            none for all tenants, 1 for tenants" in ended.out
         assert [each.headers["authorization"] for each in provider.requests] == [f"Bearer {KEY}"]
     assert KEY not in ended.out
 
 
-def test_offline_asks_nobody(run: Run, compatible: Callable[[str], None]) -> None:
+def test_offline_asks_no_endpoint(run: Run, compatible: Callable[[str], None]) -> None:
     with LoopbackProvider() as provider:
         compatible(provider.url)
         ended = run("doctor", "--offline", "--json")
@@ -189,7 +189,7 @@ def test_a_key_file_that_everybody_can_read_is_worth_a_warning(
     assert f"hint: chmod o-r {file}" in ended.out
     file.chmod(0o600)
     ended = run("doctor", "--offline")
-    assert "ok    key            one for everybody, 1 in files, read at each question" in ended.out
+    assert "ok    key            one for all tenants, 1 in files, read at each question" in ended.out
     assert KEY not in ended.out
     file.unlink()
     ended = run("doctor", "--offline")
@@ -280,7 +280,7 @@ def test_a_key_may_come_from_a_program_s_own_source(
     [
         ("my_secrets:Broken", "", "the source of keys raised RuntimeError"),
         ("my_secrets:Slow", "", "the source of keys did not answer in 0 s"),
-        ("my_secrets:vault", "nobody", "the source of keys raised KeyError"),
+        ("my_secrets:vault", "unknown", "the source of keys raised KeyError"),
         ("my_secrets:vault", "bad", "the source of keys gave something that is no key for tenant 'bad'"),
         ("my_secrets:nothing", "", "--keys `my_secrets:nothing` has no method `key(tenant)`"),
         ("my_secrets:gone", "", "--keys `my_secrets:gone` cannot be loaded: AttributeError"),
@@ -405,7 +405,7 @@ def test_judges_that_fail_are_explained(
             {"ANTHROPIC_API_KEY": KEY, "VERIFIER_ALLOWED_ENDPOINTS": "eu.example"},
             "ANTHROPIC_BASE_URL: `api.anthropic.com` is not among VERIFIER_ALLOWED_ENDPOINTS",
         ),
-        ("claude-haiku", {"ANTHROPIC_API_KEY__acme": KEY}, "there is no key for everybody"),
+        ("claude-haiku", {"ANTHROPIC_API_KEY__acme": KEY}, "there is no key for all tenants"),
     ],
 )
 def test_a_judge_that_could_not_be_asked_is_named_with_what_to_do(
@@ -452,9 +452,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_a_state_directory_is_made_by_whoever_needs_it(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_state_directory_is_made_when_it_is_needed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     ended = run("doctor", "--offline")
     assert f"ok    state          {tmp_path}/state/lockgate, which is made when it is needed" in ended.out
@@ -554,7 +552,7 @@ def test_a_cache_that_others_can_write_is_not_used_and_is_named(
     assert f"hint: chmod go-w {folder}" in ended.out
 
 
-def test_whoever_has_set_up_the_abuse_gate_hears_that_it_cannot_read_pdf_files(
+def test_a_user_of_the_abuse_gate_hears_that_it_cannot_read_pdf_files(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert states(run("doctor", "--offline", "--json").out)["documents"] == "ok"
@@ -648,7 +646,7 @@ def test_every_reason_makes_a_line(reason: str) -> None:
     assert check.said.startswith("https://api.example")
 
 
-def test_the_journal_is_made_by_whoever_needs_it(run: Run, state: Path) -> None:
+def test_the_journal_is_made_when_it_is_needed(run: Run, state: Path) -> None:
     found = {check["name"]: check for check in json.loads(run("doctor", "--json").out)["checks"]}["journal"]
     assert (found["state"], found["said"]) == (
         "ok",
@@ -682,7 +680,7 @@ def test_a_key_without_its_journal_has_to_be_looked_at(run: Run, state: Path) ->
     assert not (state / "journal.db").exists()
 
 
-def test_records_that_nobody_has_signed_are_told(run: Run, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_without_a_signature_are_told(run: Run, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from lockgate.journal import journal
 
     monkeypatch.setattr(journal, "CHECKPOINT_S", 600.0)

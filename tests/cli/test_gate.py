@@ -50,7 +50,7 @@ def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             ["--envoy"],
-            "--envoy needs ABUSE_TRUSTED_PROXIES: it says who the clients are, and not anybody may",
+            "--envoy needs ABUSE_TRUSTED_PROXIES: only a trusted proxy may say who the clients are",
             "name Envoy's address as it is seen from here, for example 127.0.0.1",
         ),
         (
@@ -58,9 +58,9 @@ def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
             "--litellm needs LOCKGATE_GATE_TOKEN, or LOCKGATE_GATE_TOKEN_FILE with the path of a file that holds it",
             "make one: python3 -c 'import secrets; print(secrets.token_urlsafe(32))'",
         ),
-        (["--litellm", "--ca-file", "x"], "--ca-file says nothing with --litellm", "leave it out"),
-        (["--envoy", "--forward-client"], "--forward-client says nothing with --envoy", "leave it out"),
-        (["--litellm", "--key-header", "x"], "--key-header says nothing with --litellm", "leave it out"),
+        (["--litellm", "--ca-file", "x"], "--ca-file has no effect with --litellm", "leave it out"),
+        (["--envoy", "--forward-client"], "--forward-client has no effect with --envoy", "leave it out"),
+        (["--litellm", "--key-header", "x"], "--key-header has no effect with --litellm", "leave it out"),
         (
             ["--upstream", "https://x.example", "--user-header", "x-user"],
             "a user header needs ABUSE_TRUSTED_PROXIES: any client can send one",

@@ -86,7 +86,7 @@ def test_another_form_takes_the_place_of_the_one_that_is_there() -> None:
     assert "lga_" not in add_hooks(add_hooks(THEIRS, HTTP), COMMAND)
 
 
-def test_only_ours_is_taken_out_of_a_group_that_somebody_has_shared() -> None:
+def test_only_ours_is_taken_out_of_a_group_that_has_other_hooks() -> None:
     ours = HTTP.hook("PreToolUse")
     theirs = [
         {"type": "command", "command": "lockgate-lint", "args": ["hook", "claude-code"]},
@@ -155,14 +155,14 @@ def _user(home: Path) -> Path:
     return Path(os.environ["HOME"]) / ".claude" / "settings.json"
 
 
-def test_nobody_to_ask_and_no_yes_changes_nothing(run: Run, home: Path) -> None:
+def test_without_a_terminal_and_yes_nothing_changes(run: Run, home: Path) -> None:
     ended = run("init", "claude-code")
     assert ended.code == 2
     assert "--yes" in ended.err
     assert not _user(home).exists()
 
 
-def test_it_writes_the_users_settings_for_nobody_else_to_read(run: Run, home: Path) -> None:
+def test_it_writes_the_users_settings_for_no_other_user_to_read(run: Run, home: Path) -> None:
     ended = run("init", "claude-code", "--yes")
     assert ended.code == 0, ended.err
     path = _user(home)

@@ -119,7 +119,7 @@ def test_input_that_is_closed_is_said(argv: list[str]) -> None:
     assert hint == "hint: name a file, or send something to standard input"
 
 
-def test_errors_that_nobody_hears_do_not_end_up_in_the_output() -> None:
+def test_errors_without_a_stream_do_not_end_up_in_the_output() -> None:
     Path("page.txt").write_text("nothing to see")
     ended = closed("2>&-", "scan", "page.txt")
     assert (ended.returncode, ended.stdout) == (0, b"0 findings; 1 file scanned\n")
@@ -151,7 +151,7 @@ def test_no_color_is_respected_on_a_terminal(spawn: Spawn, monkeypatch: pytest.M
     assert "\x1b" not in seen
 
 
-def test_ctrl_c_ends_a_question_that_nobody_answers(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_a_question_without_an_answer(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
     with LoopbackProvider(fault="hang") as provider:
         monkeypatch.setenv("VERIFIER_ADAPTER", "compatible")
         monkeypatch.setenv("VERIFIER_MODEL", "loopback")
@@ -166,7 +166,7 @@ def test_ctrl_c_ends_a_question_that_nobody_answers(spawn: Spawn, monkeypatch: p
     assert (process.returncode, out, err) == (130, b"", b"lockgate: interrupted\n")
 
 
-def test_a_scan_shows_its_progress_to_whoever_watches(spawn: Spawn) -> None:
+def test_a_scan_shows_its_progress_on_a_terminal(spawn: Spawn) -> None:
     for number in range(3):
         with open(f"{number}.txt", "w") as file:
             file.write("nothing to see")

@@ -61,7 +61,7 @@ def test_a_new_tool_with_a_known_name_is_shown_whole(run: Run, pins: ToolPins) -
     assert not pins.has_changed("Read")
 
 
-def test_nobody_is_there_to_be_asked(run: Run, pins: ToolPins) -> None:
+def test_without_a_terminal_repin_needs_yes(run: Run, pins: ToolPins) -> None:
     pins.record_listing([tool("read", "Reads.")])
     pins.record_listing([tool("read", "Reads all.")])
     ended = run("mcp", "--repin")
@@ -96,7 +96,7 @@ def test_what_cannot_be_read_is_said_and_can_be_forgotten(run: Run, pins: ToolPi
         (("--header", "A: b", "--", "x"), "no effect without --url"),
         (("--yes", "--", "x"), "no effect without --repin"),
         (("--repin", "--", "x"), "--repin takes"),
-        (("--repin", "--name", "nobody"), "nothing is pinned"),
+        (("--repin", "--name", "unknown"), "nothing is pinned"),
         (("--url", "nowhere"), "no http or https address"),
         (("--url", "https://a.example/", "--header", "A: $UNSET_VARIABLE"), "is not set"),
     ],

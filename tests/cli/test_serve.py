@@ -110,7 +110,7 @@ class _Other(_Healthy):
 @pytest.mark.parametrize(
     ("handler", "said"),
     [(_Healthy, "a lockgate serve runs on `127.0.0.1` port"), (_Other, "address already in use\n")],
-    ids=["ours", "somebody else's"],
+    ids=["ours", "another program's"],
 )
 def test_a_port_that_is_taken_says_by_whom(
     capsys: pytest.CaptureFixture[str], handler: type[BaseHTTPRequestHandler], said: str

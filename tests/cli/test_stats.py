@@ -22,7 +22,7 @@ Run = Callable[..., Any]
 
 TRIAGE, TOP = "anthropic/claude-haiku-5-5", "anthropic/claude-sonnet-5-5"
 PASS = Decision(Action.CONTINUE, 1, Reason.LOW_RISK_TOOL, Risk.LOW, latency_us=8.0)
-AT = datetime(2026, 11, 1, 9, 30).timestamp()  # noqa: DTZ001  # the clock of whoever reads it
+AT = datetime(2026, 11, 1, 9, 30).timestamp()  # noqa: DTZ001  # the reader's local clock
 
 
 def asked(*judged: Ran, action: Action, reason: Reason, rules: tuple[str, ...]) -> Decision:
@@ -160,7 +160,7 @@ def test_since_leaves_out_what_is_older_and_what_has_no_time(run: Run) -> None:
     Path("c").write_text(run("check", "--json", "-", stdin=TRACE).out)
     ended = run("stats", "--since", "2026-11-01", "l", "c")
     assert ended.out.startswith("1 ruling in 1 session, ")
-    assert "2 rulings left out by --since: nobody wrote down when" in ended.out
+    assert "2 rulings left out by --since: their time was not recorded" in ended.out
     assert json.loads(run("stats", "--json", "--since", "2026-11-01", "l", "c").out)["untimed_rulings"] == 2
 
 

@@ -1,7 +1,7 @@
-"""`lockgate approvals`: the calls that wait for a person, shown so that nothing in them can lie to that person.
+"""`lockgate approvals`: show and answer the calls that wait for a person.
 
-Everything on this screen that an agent or its reading wrote stands behind a bar, made visible character by character,
-and never begins a line: what stands at the left edge is ours.
+An attacker may have written any text of a call. Such text is printed behind a bar, with every character visible, and
+never begins a line, so it cannot imitate Lockgate's own words at the left edge.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ if TYPE_CHECKING:
     from lockgate.gate.approvals_sqlite import SqliteApprovals
 
 _HELP = """\
-Lists the calls that wait for a person, shows one with where its values came from, answers one.
-A yes lets exactly that call run, once, in that session, until it expires; a no stands.
+Lists the calls that wait for a person, shows where the values of one came from, and answers it.
+A yes lets exactly that call run, once, in that session, until it expires. A no is final.
 
 example:
   $ lockgate approvals list
   $ lockgate approvals show 3f9a1c20
   $ lockgate approvals approve 3f9a1c20
-  $ lockgate approvals deny 3f9a1c20 --reason "nobody asked for this"
+  $ lockgate approvals deny 3f9a1c20 --reason "I did not ask for this"
 
-An id may be shortened to what no other id begins with. `approve` shows the call and asks on the
-terminal. docs/how-to/approvals.md says more.
+An id may be shortened as long as only one id begins with it. `approve` shows the call and asks on
+the terminal. docs/how-to/approvals.md says more.
 Exit code 0: done, the answer counts; 1: the answer does not count, or was not given; 2: bad input.
 """
 
 _LABEL = 10
 _BAR = "│ "
 _SHORT_ID = 4
-# Longer values are shown by their beginning and end, and are not asked about until they have been shown whole.
+# Longer values are shown by their beginning and end, and cannot be approved until --full has shown them whole.
 _MOST_CHARACTERS = 6_000
-# A run of blanks this long is drawn as its length: what comes after it would be off the screen.
+# A run of blanks this long is printed as its length: an attacker could push the rest of a value off the screen.
 _BLANKS = re.compile(" {40,}")
 _TOKEN = re.compile(r"[^\s\"'<>(),;]+")
 _MOST_NOTES = 8
@@ -73,8 +73,8 @@ def describe(parser: Parser) -> None:
     words = ("list", "show", "approve", "deny")
     parser.add_argument("what", metavar="list|show|approve|deny", choices=words, help="what to do")
     parser.add_argument("id", nargs="?", metavar="ID", help="which call, as `list` names it")
-    parser.add_argument("--all", action="store_true", help="list what was answered or has ended, too")
-    parser.add_argument("--full", action="store_true", help="show long values whole")
+    parser.add_argument("--all", action="store_true", help="also list calls that were answered or have expired")
+    parser.add_argument("--full", action="store_true", help="show long values in full")
     parser.add_argument("--who", metavar="NAME", help="who answers; by default the user this runs as")
     parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the record")
     parser.add_argument("--yes", action="store_true", help="approve without asking; needs the whole ID")
@@ -86,7 +86,7 @@ def describe(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> Exit:
     _refuse_idle_options(args)
     settings = assemble.settings_from_environment(args.config)
-    # An answer enters the journal in the same step in which it is stored, and has no effect without that.
+    # The store records an answer in the journal in the same step; an answer that cannot be recorded does not count.
     journal = assemble.journal_from_settings(settings) if args.what in ("approve", "deny") else None
     store: SqliteApprovals = assemble.approvals_from_settings(settings, journal)
     if args.what == "list":
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def _refuse_idle_options(args: argparse.Namespace) -> None:
-    """An option that would do nothing was meant to do something."""
+    """Refuse an option that has no effect on this subcommand: the user expects one."""
     idle = [
         ("an ID", args.id is not None, ("show", "approve", "deny")),
         ("--all", args.all, ("list",)),
@@ -130,7 +130,7 @@ def _find_approval(store: SqliteApprovals, args: argparse.Namespace) -> Approval
     if approval is None:
         raise LockgateError(f"no call waits as {quoted(args.id)}", hint="lockgate approvals list names them")
     if args.yes and args.id != approval.pending.id:
-        # Nobody looks, and a shortened id may mean another call by now.
+        # No person looks at the call, and a shortened id may match another call by now.
         raise LockgateError("--yes needs the whole ID", hint=f"it is {approval.pending.id}, if that is the one")
     return approval
 
@@ -213,7 +213,7 @@ def _confirm() -> bool:
     with suppress(ImportError, OSError, ValueError):
         import termios
 
-        # What was typed before the question was on the screen is no answer to it.
+        # Drop what was typed before the question appeared: it is no answer to it.
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
     print("approve this call? Type yes: ", end="", flush=True)
     try:
@@ -237,7 +237,7 @@ def _print_json(value: dict[str, object]) -> None:
 
 
 def _draw(approval: Approval, *, full: bool) -> bool:
-    """The whole question on the screen; whether every character of the call is there."""
+    """Print the whole question; return whether every character of the call was printed."""
     screen = make_console()
     pending, shown = approval.pending, approval.pending.shown
     screen.print(Text.assemble(("approval  ", "dim"), (pending.id, "bold"), f"  {_state_text(approval)}"))
@@ -309,7 +309,7 @@ def _answer_line(said: ApprovalAnswer) -> str:
 
 
 def _print_behind_bar(screen: Console, label: str, lines: list[str], *, most: int | None = None) -> None:
-    """Somebody's lines, each folded to the screen, each piece behind the bar."""
+    """Print lines that an agent or attacker wrote, folded to the screen, each piece behind the bar."""
     width = max(10, screen.width - _LABEL - len(_BAR))
     drawn = 0
     for line in lines:
@@ -322,7 +322,7 @@ def _print_behind_bar(screen: Console, label: str, lines: list[str], *, most: in
 
 
 def _argument_lines(arguments: dict[str, object], *, full: bool) -> tuple[list[str], int]:
-    """The arguments as indented JSON with every character showing, and how many characters had no room."""
+    """Return the arguments as indented JSON with every character visible, and how many characters were left out."""
     lines: list[str] = []
     left_out = 0
     for line in json.dumps(arguments, indent=2, ensure_ascii=False).split("\n"):
@@ -347,9 +347,9 @@ _BREAK = re.compile(r"(?<!\\)(?:\\\\)*\\n")
 
 
 def _break_lines(line: str) -> Iterator[str]:
-    """One line of JSON as lines to read: broken after each `\\n` in it, which still shows, and marked as going on.
+    """Yield one line of JSON, broken after each visible `\\n` in it; later pieces are marked as continued.
 
-    Without the mark a text could continue with what looks like the end of itself and another argument.
+    Without the mark an attacker could write what looks like the end of a value and another argument.
     """
     done = 0
     for found in _BREAK.finditer(line):
@@ -368,7 +368,7 @@ def _count_blanks(text: str) -> str:
 
 
 def _all_texts(value: object) -> Iterator[str]:
-    """Every text in the arguments, names included."""
+    """Yield every text in the arguments, their names included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -381,7 +381,7 @@ def _all_texts(value: object) -> Iterator[str]:
 
 
 def _lookalike_notes(texts: list[str]) -> list[str]:
-    """Words that read as Latin and are not: a person cannot see the difference, the tool will."""
+    """Return a note for each word that looks Latin and is not: a person cannot see the difference."""
     notes: list[str] = []
     for text in texts:
         if text.isascii():

@@ -45,7 +45,7 @@ Exit code 0: safe; 1: unsafe or unclear; 2: bad input or settings.
 STDIN = "-"
 # A payload of the longest prompt, with every character of it escaped.
 MAX_BYTES = 16 * 1024 * 1024
-# An object with one of these keys is meant as a payload, and is refused rather than read as text when it is none.
+# An object with one of these keys is meant as a payload: if it is not a valid one, it is refused, not read as text.
 _MARKS = ("prompt_text", "modalities", "policy_context", "ingress_flags")
 
 
@@ -54,8 +54,8 @@ def describe(parser: Parser) -> None:
     parser.description = _HELP
     parser.add_argument("file", nargs="?", metavar="FILE", help="a payload or a text; - or none reads standard input")
     parser.add_argument("--text", metavar="TEXT", help="assess this text instead of a file")
-    parser.add_argument("--as", dest="form", metavar="FORM", help="payload or text, instead of judging by the look")
-    parser.add_argument("--adapter", metavar="NAME", help="ask this one, whatever VERIFIER_ADAPTER says")
+    parser.add_argument("--as", dest="form", metavar="FORM", help="payload or text, instead of guessing")
+    parser.add_argument("--adapter", metavar="NAME", help="use this adapter instead of VERIFIER_ADAPTER's")
     parser.add_argument("--tenant", metavar="NAME", default="", help="use this tenant's own key")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
@@ -64,7 +64,7 @@ def describe(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     value, form = _read_request(args)
-    # An adapter never raises and would call it `unclear`; whoever typed it would rather know what is wrong with it.
+    # An adapter never raises and would answer `unclear`; the user needs to know what is wrong with the payload.
     parse_payload(value)
     found = _assess(value, args)
     if args.json:
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def _assess(value: Mapping[str, Any], args: argparse.Namespace) -> Assessment:
-    # The verdict says what the log would; on a terminal it would say it twice.
+    # The verdict says what the log would say: on a terminal it would appear twice.
     logging.getLogger("lockgate").addHandler(logging.NullHandler())
     environ = dict(os.environ)
     if args.adapter is not None:
@@ -99,7 +99,7 @@ def _check_word(word: str, what: str, words: tuple[str, ...]) -> str:
 
 
 def _read_request(args: argparse.Namespace) -> tuple[Mapping[str, Any], str]:
-    """The payload, and how what was given was read."""
+    """Return the payload, and whether the input was read as a payload or as text."""
     form = "" if args.form is None else _check_word(args.form, "form", ("payload", "text"))
     if args.text is not None and args.file is not None:
         raise LockgateError("--text and a file were both given", hint="give one of them")
@@ -115,7 +115,7 @@ def _read_request(args: argparse.Namespace) -> tuple[Mapping[str, Any], str]:
 
 
 def _check_typed(text: str) -> str:
-    """The option's value; a byte that is not text arrives as half a surrogate pair, which nobody could read."""
+    """Return the option's value; raise if it is not UTF-8, which Python hands over as lone surrogates."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -143,7 +143,7 @@ def _read_input(name: str | None) -> str:
 
 
 def _parse_payload_json(text: str, *, required: bool) -> Mapping[str, Any] | None:
-    """The JSON object in the text if it is a payload, or is to be one; None for what is simply text."""
+    """Return the JSON object in the text if it is a payload, or must be one; None for plain text."""
     try:
         value = JsonReader(floats="all", allow_duplicate_keys=True).read(text)
     except InvalidJson as error:

@@ -1,8 +1,7 @@
-"""`lockgate gate bans`: who is locked or quarantined, and the one way to have them in again before their time.
+"""`lockgate gate bans`: list locked and quarantined clients, and lift a ban before it ends.
 
-Bans are kept by keyed hashes, so they are shown by these;
-`client=` in the gate's log, beside each incident, is the same.
-With the secret and a principal's name theirs can be found.
+Bans are stored under keyed hashes of the clients. The list shows these hashes; the gate's log has the same ones as
+`client=`. With ABUSE_SECRET, a ban can also be found by the principal's name.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from lockgate import assemble
 from lockgate.abuse_gate import defaults as wiring
 from lockgate.abuse_gate.identity import Identity
 from lockgate.cli.exit_codes import Exit
+from lockgate.cli.terminal import format_count
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
 from lockgate.core.requests.incident_ids import is_incident_id
 from lockgate.core.requests.strikes import LIFTED, SharedRecord
@@ -38,12 +38,12 @@ _HASH_PREFIX = re.compile("[0-9a-f]{12,32}")
 
 def run(args: argparse.Namespace) -> Exit:
     if args.envoy or args.litellm or args.upstream is not None:
-        raise LockgateError("`bans` stands in front of nothing", hint="leave --upstream, --envoy and --litellm out")
+        raise LockgateError("`bans` serves no requests", hint="leave --upstream, --envoy and --litellm out")
     found = assemble.settings_from_environment(args.config)
     settings = abuse_settings_from_env(table=found.abuse_gate)
     if settings.store == "memory" and not settings.bans_file:
         raise InvalidConfig(
-            "the gate keeps its bans in its own memory only, where nobody else can look",
+            "the gate keeps its bans in its own memory only, where this command cannot read them",
             hint="set ABUSE_BANS_FILE, or ABUSE_STORE; without them a restart of the gate lifts every ban",
         )
     kept = _BanStores(settings)
@@ -56,11 +56,14 @@ def run(args: argparse.Namespace) -> Exit:
         print(f"lockgate: {quoted(who)} is not banned", file=sys.stderr)
         if banned:
             found_by = "a name is found only with the ABUSE_SECRET of the gate"
-            print(f"hint: {len(banned)} others are, see `lockgate gate bans`; {found_by}", file=sys.stderr)
+            print(
+                f"hint: `lockgate gate bans` lists {format_count(len(banned), 'banned client')}; {found_by}",
+                file=sys.stderr,
+            )
         return Exit.FLAGGED
     journal = assemble.journal_from_settings(found)
     if journal is not None:
-        # Recorded before it is done, as everything else: a ban that is gone and nobody knows why is worse than none.
+        # Recorded before it is done: a ban must never vanish without a record of who lifted it.
         digest = sha256(keys[0].encode("ascii")).hexdigest()
         who_asks = f"lockgate-gate-bans:uid-{os.getuid()}" if hasattr(os, "getuid") else "lockgate-gate-bans"
         record_assessment(journal, digest, "unclear", f"ban-lifted:{keys[0][:12]}", reason="person", by=who_asks)
@@ -70,11 +73,11 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 class _BanStores:
-    """Where the settings say that bans are kept: in a file, in a shared store, or both."""
+    """The stores of bans that the settings name: a file, a shared store, or both."""
 
     def __init__(self, settings: AbuseSettings) -> None:
         self._store: ValkeyStrikes | None = wiring.shared_store_from_settings(settings)
-        # Not made here: a name that is misspelt would be an empty list of bans.
+        # The file must exist: a misspelt name would look like an empty list of bans.
         self._bans: SqliteBans | None = wiring.ban_file_from_settings(settings, make=False)
 
     def list_bans(self) -> dict[str, SharedRecord]:
@@ -99,7 +102,7 @@ class _BanStores:
 async def _await_store(store: ValkeyStrikes, asked: Awaitable[T]) -> T:
     try:
         return await asked
-    except Exception as error:  # noqa: BLE001 - whatever it was; the type only, as its words may hold the password
+    except Exception as error:  # noqa: BLE001 - the store's client may raise anything; its text may hold the password
         why = f"the shared store does not answer: {type(error).__name__}"
         raise LockgateError(why, hint="ABUSE_STORE says where it is") from None
     finally:
@@ -107,9 +110,9 @@ async def _await_store(store: ValkeyStrikes, asked: Awaitable[T]) -> T:
 
 
 def _matching_keys(who: str, settings: AbuseSettings, banned: dict[str, SharedRecord]) -> list[str]:
-    """The one that is meant: by what a list calls them, or by their name."""
+    """Return the key of the banned client that was named by its hash or its principal."""
     if not who:
-        raise LockgateError("--lift needs somebody", hint="a principal, or what `lockgate gate bans` calls them")
+        raise LockgateError("--lift needs a client", hint="give a principal, or a hash that `lockgate gate bans` lists")
     if is_incident_id(who):
         raise LockgateError(
             "an incident says what was blocked, and not who was banned",
@@ -126,7 +129,7 @@ def _matching_keys(who: str, settings: AbuseSettings, banned: dict[str, SharedRe
 
 def _print_bans(banned: dict[str, SharedRecord]) -> Exit:
     if not banned:
-        print("nobody is banned")
+        print("no client is banned")
     for key, known in sorted(banned.items(), key=lambda each: -max(each[1][1:])):
         mode = "full_quarantine" if known.quarantined_s > 0 else "execute_locked"
         left_s = known.quarantined_s or known.locked_s

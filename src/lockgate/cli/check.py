@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from lockgate.cli.trace_replay import TraceRuling
 
 _HELP = """\
-A trace is JSON Lines: what entered an agent's context, and the calls it wanted to make, in order.
-Each call is ruled on as its line is read; nothing is run. Models that the configuration names are asked.
+A trace is JSON Lines: what an agent read, and the calls it wanted to make, in order. Lockgate rules on
+each call and runs none of them. It asks the models that the configuration names.
 
 example:
   $ lockgate check - <<'END'
@@ -74,7 +74,7 @@ def _make_gate(args: argparse.Namespace) -> Gate:
     if args.mode is not None:
         policy = tighten(settings.policy, research_scope=args.scope, mode=args.mode)
         settings = replace(settings, policy=policy)
-    # A recorded call is not waiting for anybody, and says nothing about how this installation is used.
+    # A recorded call does not run, so no person is asked about it, and the installation's statistics leave it out.
     if args.rules_only:
         return Gate(settings.policy, scanner=assemble.scanner_from_settings(settings))
     return assemble.gate_from_settings(settings, keep_records=False)
@@ -100,7 +100,7 @@ def _json_printer() -> Printer:
 
 
 def tree_printer() -> Printer:
-    """Draws each ruling as a tree, and a line about all of them at the end."""
+    """Return a printer that draws each ruling as a tree, and a summary at the end."""
     from lockgate.cli import ruling_tree as tree
 
     screen = make_console()

@@ -1,4 +1,4 @@
-"""`lockgate config`: what is configured here, and where each value came from."""
+"""`lockgate config`: show the configuration and the source of each value, or validate it."""
 
 from __future__ import annotations
 

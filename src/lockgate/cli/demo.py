@@ -1,4 +1,4 @@
-"""`lockgate demo`: a recorded session, ruled on before your eyes."""
+"""`lockgate demo`: play a recorded session through the gate."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ GOAL = "Mira Lindqvist asks where her order is. Look up order 4711 and write her
 
 @dataclass(frozen=True, slots=True)
 class DemoReading:
-    """Something enters the context; `shown` is the part of it that the screen has room for."""
+    """A text that the agent reads; `shown` is the part that fits the screen."""
 
     source: str
     content: str
@@ -52,7 +52,7 @@ class DemoReading:
 
 @dataclass(frozen=True, slots=True)
 class DemoCall:
-    """The agent wants to make a call; `runs` is what a good gate would let happen."""
+    """A call that the agent wants to make; `runs` is whether the gate should let it run."""
 
     tool: str
     arguments: Mapping[str, object]
@@ -95,8 +95,8 @@ STORY: tuple[DemoReading | DemoCall, ...] = (
     ),
 )
 
-# The rules alone would have a person look at this, for one word in it. Nothing that was read asks for it, and that is
-# enough for a judge: it is played where there is one.
+# The rules alone would hold this call, for one word in it. A judge clears it, because no text that was read asks for
+# it: so it is played only if a judge is installed.
 FOR_THE_JUDGE = DemoCall(
     "add_note",
     {"order": 4711, "note": "She also asked how to reset her password; told her where the handbook has it."},
@@ -155,11 +155,11 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def _load_judge() -> EmbeddedJudge | None:
-    """The embedded judge, if it is installed and whole."""
+    """Return the embedded judge, or None if it is not installed or damaged."""
     if not assemble.is_embedded_installed():
         return None
     judge = EmbeddedJudge()
-    # Whatever is wrong with it is told by `lockgate doctor`.
+    # `lockgate doctor` says what is wrong with the judge; the demo plays without it.
     try:
         judge.verify()
         judge.read_text("ready?")
@@ -169,16 +169,16 @@ def _load_judge() -> EmbeddedJudge | None:
 
 
 def _load_scanner() -> Scanner:
-    """The built-in rules, from the cache if they are there: compiling them is the one thing here that takes a while."""
+    """Return the built-in rules, from the cache if possible: compiling them takes seconds."""
     try:
         folder = assemble.settings_from_environment(None).cache_dir
     except LockgateError:
-        folder = None  # the demo plays under the defaults, so a broken configuration is not its business
+        folder = None  # the demo uses the defaults, so a broken configuration does not matter
     return assemble.cached_scanner(RULES, folder)
 
 
 def _warm_up(gate: Gate) -> None:
-    """The first call of a tool fills caches that later ones find filled; an agent's host lives longer than that."""
+    """Fill the caches of each tool, so that the screen shows the times of a running host."""
     session = gate.session(goal="see to the tea")
     session.add("the kettle is on: please turn it off", source="tool:kettle")
     for event in STORY:

@@ -43,8 +43,9 @@ if TYPE_CHECKING:
     from lockgate.settings.config import Settings
 
 _HELP = """\
-Stands in front of an LLM API and passes on what the abuse gate lets through, both ways as it comes.
-Or answers gateways that ask: Envoy (ext_authz over HTTP) or LiteLLM (generic guardrail API).
+Runs the abuse gate as a reverse proxy in front of an LLM API; requests and answers are streamed.
+Or answers a gateway that asks about its requests: Envoy (ext_authz over HTTP) or LiteLLM (generic
+guardrail API).
 
 example:
   $ lockgate gate --upstream https://api.example.com
@@ -54,12 +55,12 @@ example:
   $ lockgate gate bans
   $ lockgate gate bans --lift alice
 
-Who is counted: without --key-header and --user-header only networks, which are slowed and never locked.
+Without --key-header and --user-header, clients are told apart by their network only: networks are slowed
+down, but never locked.
 docs/how-to/proxy.md, envoy.md and litellm.md say more; docs/reference/abuse-gate.md lists the settings.
-GET /healthz answers 204. Ends with Ctrl-C. `bans` lists who is locked or quarantined, in the file of bans
-and the shared store that the settings name; --lift takes a principal, what `bans` calls them, or `-` to
-read it from standard input. Exit code 1: there is no such ban. Exit code 2: options or settings that
-cannot be understood.
+GET /healthz answers 204. Ends with Ctrl-C. `bans` lists the locked and quarantined clients of the
+ban file and the shared store that the settings name; --lift takes a principal, a hash from that list, or
+`-` to read either from standard input. Exit code 1: there is no such ban; 2: bad options or settings.
 """
 
 TOKEN = "LOCKGATE_GATE_TOKEN"  # noqa: S105 - the name of a variable
@@ -68,16 +69,16 @@ TOKEN = "LOCKGATE_GATE_TOKEN"  # noqa: S105 - the name of a variable
 def describe(parser: Parser) -> None:
     parser.usage = "lockgate gate (--upstream URL | --envoy | --litellm | bans) [options]"
     parser.description = _HELP
-    parser.add_argument("what", nargs="?", choices=("bans",), metavar="bans", help="list who is banned, and lift a ban")
-    parser.add_argument("--lift", metavar="WHO", help="with `bans`: have this one come in again")
+    parser.add_argument("what", nargs="?", choices=("bans",), metavar="bans", help="list banned clients, or lift a ban")
+    parser.add_argument("--lift", metavar="WHO", help="with `bans`: lift the ban of this client")
     place = parser.add_mutually_exclusive_group()
-    place.add_argument("--upstream", metavar="URL", help="pass requests on to this server, and to no other")
+    place.add_argument("--upstream", metavar="URL", help="forward requests to this server only")
     place.add_argument("--envoy", action="store_true", help="answer Envoy, which is in ABUSE_TRUSTED_PROXIES")
     place.add_argument("--litellm", action="store_true", help=f"answer LiteLLM, which knows {TOKEN}")
     parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="listen here (127.0.0.1)")
     parser.add_argument("--port", metavar="N", type=_parse_port, default=8080, help="and on this port (8080); 0 is any")
-    parser.add_argument("--key-header", metavar="NAME", default="", help="each client has a key of its own in it")
-    parser.add_argument("--user-header", metavar="NAME", default="", help="a trusted proxy says in it who asks")
+    parser.add_argument("--key-header", metavar="NAME", default="", help="each client's API key header")
+    parser.add_argument("--user-header", metavar="NAME", default="", help="the header in which a proxy names the user")
     parser.add_argument(
         "--idle-timeout",
         metavar="SECONDS",
@@ -112,13 +113,13 @@ def run(args: argparse.Namespace) -> Exit:
             raise InvalidConfig(f"`lockgate gate` needs the package `{package}`", hint="pip install 'lockgate[server]'")
     app, settings, told, identity = _make_app(args)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
-    # Twice what the gate allows, so that it is the gate which says that a head is too large.
+    # Twice the gate's limit, so that the gate itself refuses a head that is too large.
     _serve_app(app, args, told, identity, head_bytes=2 * settings.max_header_bytes)
     return Exit.CLEAR
 
 
 def _make_app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str, Identity]:
-    """The application, its settings, what is said about it when it listens, and who knows whom it trusts."""
+    """Return the application, its settings, the text for its first line, and the identity that knows its proxies."""
     _refuse_idle_options(args)
     upstream = _read_upstream(args) if args.upstream is not None else None
     token = _read_token() if args.litellm else ""
@@ -126,13 +127,13 @@ def _make_app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str, Identi
     settings = abuse_settings_from_env(table=found.abuse_gate)
     if args.envoy and not settings.trusted_proxies:
         raise InvalidConfig(
-            "--envoy needs ABUSE_TRUSTED_PROXIES: it says who the clients are, and not anybody may",
+            "--envoy needs ABUSE_TRUSTED_PROXIES: only a trusted proxy may say who the clients are",
             hint="name Envoy's address as it is seen from here, for example 127.0.0.1",
         )
     secret = settings.secret or urandom(32)
     if args.litellm:
         keys = LiteLLMIdentity(secret, trusted_proxies=settings.trusted_proxies)
-        # Its description says most things twice, and escapes what the client did not.
+        # LiteLLM repeats most of the request in its description, and escapes it.
         max_bytes = 4 * settings.max_body_bytes + (1 << 16)
         gate = _make_middleware(allow_all, settings, keys, found)
         return (
@@ -212,9 +213,9 @@ def _read_upstream(args: argparse.Namespace) -> Upstream:
 
 
 def _refuse_idle_options(args: argparse.Namespace) -> None:
-    """An option that would do nothing is a mistake about what this does."""
+    """Refuse an option that has no effect here: the user expects one."""
     if args.lift is not None:
-        raise LockgateError("--lift says nothing without `bans`", hint="lockgate gate bans --lift WHO")
+        raise LockgateError("--lift has no effect without `bans`", hint="lockgate gate bans --lift WHO")
     if not (args.envoy or args.litellm or args.upstream is not None):
         raise LockgateError(
             "what to stand in front of is missing: --upstream, --envoy or --litellm",
@@ -226,7 +227,7 @@ def _refuse_idle_options(args: argparse.Namespace) -> None:
         given |= {"--key-header": args.key_header, "--user-header": args.user_header}
     for option, value in given.items():
         if value and args.upstream is None:
-            raise LockgateError(f"{option} says nothing with {place}", hint="leave it out")
+            raise LockgateError(f"{option} has no effect with {place}", hint="leave it out")
 
 
 def _read_token() -> str:

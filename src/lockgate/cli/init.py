@@ -1,4 +1,4 @@
-"""`lockgate init`: put Lockgate in front of Claude Code, or of a client's MCP servers, and take it away again."""
+"""`lockgate init`: put Lockgate in front of Claude Code or of a client's MCP servers, or remove it again."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from lockgate.settings.config import Settings
 
 _HELP = """\
-Writes Lockgate into the settings of an agent or a client. Shows what would change, asks, keeps everything else
-byte for byte, and leaves a copy of the file as it was. Run again it changes nothing; --remove takes out what it
-has put in.
+Writes Lockgate into the settings of an agent or a client. Shows the change, asks, keeps everything else byte
+for byte, and keeps a copy of the old file. Running it again changes nothing; --remove takes Lockgate out.
 
 example:
   $ lockgate init claude-code
@@ -41,10 +40,10 @@ example:
   $ lockgate init mcp .mcp.json
   $ lockgate init mcp claude_desktop_config.json --server github
 
-claude-code writes hooks into settings.json: --user (the default) for all of your sessions, --project for everybody
-who works in this folder, --local for you in this folder. Yours ask the service over HTTP, with the agent's token in
-the file, which only you can read; a project's is shared, so there a command asks, which holds no token. --command
-has the command ask in your own files too. The service is where [server] in your configuration says, or at --url.
+claude-code writes hooks into settings.json: --user (the default) for all of your sessions, --project for every
+user of this folder, --local for you in this folder. Your own hooks ask the service over HTTP, with the agent's token
+in the file, which only you can read. A project's file is shared, so its hooks run a command, which needs no token in
+it; --command does the same in your own files. The service is at the address under [server], or at --url.
 
 mcp puts `lockgate mcp` in front of each server that a client's configuration names.
 
@@ -61,7 +60,7 @@ def describe(parser: Parser) -> None:
     scopes = parser.add_mutually_exclusive_group()
     for scope, said in (
         ("user", "claude-code: all of your sessions (the default)"),
-        ("project", "claude-code: this folder, for everybody: the file is meant to be committed"),
+        ("project", "claude-code: this folder, for every user: commit the file"),
         ("local", "claude-code: this folder, for you"),
     ):
         scopes.add_argument(f"--{scope}", dest="scope", action="store_const", const=scope, help=said)
@@ -106,7 +105,7 @@ def _init_claude_code(args: argparse.Namespace) -> Exit:
         print(json.dumps({**said, "notes": notes}, indent=2))
         return Exit.CLEAR
     if plan.is_empty:
-        print(f"nothing to do: {plan.path} {'has no hook of ours' if args.remove else 'is as it should be'}")
+        print(f"nothing to do: {plan.path} {'has no Lockgate hook' if args.remove else 'is as it should be'}")
     else:
         print(f"changed {plan.path}" + (f"; as it was: {kept}" if kept else ""))
     for note in notes:
@@ -117,7 +116,7 @@ def _init_claude_code(args: argparse.Namespace) -> Exit:
 def _hook_form(scope: str, settings: Settings, *, command: bool, url: str) -> HookForm:
     url = _check_url(url, command=command or scope == "project") or _default_url(settings, scope)
     if scope == "project":
-        # Other machines have it elsewhere, and their own service and token.
+        # Other machines have another path, service and token.
         return HookForm("lockgate", url)
     token = ""
     if not command:
@@ -136,14 +135,14 @@ def _hook_form(scope: str, settings: Settings, *, command: bool, url: str) -> Ho
 
 def _default_url(settings: Settings, scope: str) -> str:
     host = settings.server.host
-    # A port of this machine's is nothing for everybody's file.
+    # A shared file cannot name a port of one machine.
     return (
         DEFAULT_URL if scope == "project" else f"http://{f'[{host}]' if ':' in host else host}:{settings.server.port}"
     )
 
 
 def _check_url(url: str, *, command: bool) -> str:
-    """The address that was given, if it is one; nothing where none was."""
+    """Return the address from --url; raise if it is no address, or would carry a token without encryption."""
     if not url:
         return ""
     try:
@@ -159,14 +158,14 @@ def _check_url(url: str, *, command: bool) -> str:
 
 
 def _hook_program() -> list[str]:
-    """The command that asks, with its words: no other of its name, and no variable, comes in between."""
+    """Return the hook's command line: isolated, so that no variable or program of the same name replaces it."""
     if sys.executable and Path(hook.__file__).is_file():
         return [sys.executable, "-I", "-S", str(Path(hook.__file__).absolute())]
     return ["lockgate", "hook"]
 
 
 def _conflict_notes(cwd: Path) -> list[str]:
-    """What in Claude Code's settings here would keep the hooks from being asked, or from being heard."""
+    """Return what in Claude Code's settings would disable or redirect our hooks."""
     notes = []
     places = [claude_code.settings_path(scope, cwd=cwd, environ=os.environ) for scope in ("user", "project", "local")]
     for number, path in enumerate(dict.fromkeys(map(os.path.realpath, places))):
@@ -177,7 +176,7 @@ def _conflict_notes(cwd: Path) -> list[str]:
             continue
         if settings.get("disableAllHooks") not in (None, False):
             notes.append(f"{path} disables all hooks, ours too: take `disableAllHooks` out of it")
-        # One's own variables are as one wants them; a folder's came with it.
+        # The user set their own variables; those of a folder came with the folder.
         if number and (names := claude_code.steering_settings(settings)):
             said = ", ".join(quoted(name) for name in names[:8])
             notes.append(
@@ -206,7 +205,7 @@ def _next_step_notes(scope: str, form: HookForm) -> list[str]:
     if form.token and is_proxied(os.environ, form.url):
         notes.append("HTTP_PROXY is set: Claude Code would ask us through it; set NO_PROXY=127.0.0.1 or use --command")
     if scope == "project":
-        notes.append("everybody who works here needs `lockgate` on their PATH and `lockgate serve` running")
+        notes.append("every user of this folder needs `lockgate` on their PATH and `lockgate serve` running")
     notes.append(
         "a folder's own settings can still switch hooks off: docs/how-to/claude-code.md says how to prevent it"
     )
@@ -235,11 +234,11 @@ def _init_mcp(args: argparse.Namespace) -> Exit:
 
 
 def _confirm_change(args: argparse.Namespace, path: str, diff: str, *, empty: bool) -> bool:
-    """Whether the change is wanted: shown first, and asked about at a terminal."""
+    """Show the change and return whether the user agrees."""
     if empty or args.yes:
         return True
     if args.json or not sys.stdin.isatty():
-        raise LockgateError(f"nobody is here to ask whether {quoted(path, 200)} may be changed", hint="add --yes")
+        raise LockgateError(f"no terminal to ask whether {quoted(path, 200)} may be changed", hint="add --yes")
     _show_diff(path, diff)
     try:
         return input("Change it? [y/N] ").strip().lower() in ("y", "yes")

@@ -1,4 +1,4 @@
-"""`lockgate judge`: the embedded judge, with what was measured, and its number for a text."""
+"""`lockgate judge`: describe the embedded judge, or score a text."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from lockgate.verifiers.embedded_judge import EmbeddedJudge, JudgeDescription
 
 _HELP = """\
-report  what the embedded judge is made of, and what each preset was measured at: how many attack calls
-        it kept, and how many ordinary ones it cleared
-score   its number for a text (a file, or - for standard input): does it carry a request that is foreign
-        to it? A number is no verdict: documents are full of requests to people
+report  the files of the embedded judge, and the measurements of each preset: the share of attack calls
+        it kept, and of ordinary calls it cleared
+score   the judge's score for a text (a file, or - for standard input): does it carry a request that is
+        foreign to it? A score is no verdict: documents are full of requests to people
 
 example:
   $ lockgate judge report
@@ -110,7 +110,7 @@ def _names() -> tuple[str, ...]:
 
 
 class MeasuredRow(NamedTuple):
-    """One set that it was measured on, and for each preset what was kept and cleared, as shares."""
+    """One data set of the measurements, with the shares that each preset kept and cleared."""
 
     name: str
     size: str

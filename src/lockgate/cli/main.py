@@ -1,4 +1,4 @@
-"""The `lockgate` command: reads the command line, runs one subcommand, turns every failure into a line and a code."""
+"""The `lockgate` command: run one subcommand, and turn every failure into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ TYPE_CHECKING = False  # what `typing` has, without the time it takes to load at
 if TYPE_CHECKING:
     from typing import Never
 
-# Each command is a file of this folder, and is imported only when it is asked for: hosts start us once per call.
+# Each command is a module of this folder, imported only when it runs: hosts start `lockgate` once per call.
 COMMANDS = {
     "check": "rule on the calls of a recorded session",
-    "scan": "look through files and folders for text that speaks to an agent",
+    "scan": "search files and folders for text that gives orders to an agent",
     "assess": "ask the configured verifier about a request",
-    "serve": "run the service that agents on this machine ask, with its page",
-    "token": "print or change the tokens of the service",
+    "serve": "run the local service that agents ask before each call, and its web page",
+    "token": "print or replace the tokens of the service",
     "init": "put Lockgate in front of Claude Code, or of a client's MCP servers",
-    "hook": "answer one event of a host, as its hooks call it",
-    "mcp": "stand between an MCP client and a server",
-    "replay": "rule on what agents did before, as today's policy would have",
+    "hook": "answer one event of Claude Code; its hooks call this",
+    "mcp": "check the tool calls between an MCP client and a server",
+    "replay": "rule on past sessions by today's policy",
     "reconcile": "compare what ran with what was ruled on",
-    "gate": "stand in front of an LLM API, or answer a gateway that asks about its requests",
+    "gate": "guard an LLM API against abuse, as a proxy or for a gateway",
     "approvals": "show and answer the calls that wait for a person",
     "audit": "verify, show and prove the journal of rulings",
-    "stats": "add up rulings: where they were settled, their time and cost, the rules to tune",
+    "stats": "sum up rulings: tiers, time, cost, and the rules to tune",
     "rules": "list the rules, or explain one",
     "config": "show or validate the configuration",
-    "judge": "what the embedded judge is, what it was measured at, and its number for a text",
+    "judge": "describe the embedded judge and its measurements, or score a text",
     "doctor": "check the installation, and say what to fix",
-    "demo": "play a session: ordinary calls, a poisoned page, the hijacked call",
+    "demo": "play a session: ordinary calls, a poisoned page, a hijacked call",
 }
 
 _EXITS = """\
@@ -54,9 +54,9 @@ exit codes:
 
 
 def make_parsers(with_options: Collection[str] = tuple(COMMANDS)) -> dict[str, Parser]:
-    """The parser of each command by its name, the one that knows them all under the empty name.
+    """Return the parser of each command by its name, and the top parser under the empty name.
 
-    Commands that are not `described` are known by their name alone: they cannot be run, and cost nothing.
+    Only commands in `with_options` are imported; the others are known by name and help line.
     """
     top = Parser(
         prog="lockgate",
@@ -79,11 +79,11 @@ def make_parsers(with_options: Collection[str] = tuple(COMMANDS)) -> dict[str, P
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; returns its exit code and never raises."""
+    """Run one command and return its exit code; never raise."""
     unheard = sys.stdout is None
     _open_streams()
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that lacks a character gets its number instead of stopping us half-way through a ruling.
+        # A character that the terminal's encoding lacks is printed as its number, rather than ending the command.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -103,13 +103,13 @@ def main(argv: list[str] | None = None) -> int:
         name = f": {quoted(os.fsdecode(error.filename))}" if isinstance(error.filename, str | bytes) else ""
         said = (error.strerror or type(error).__name__).lower()
         return _print_last_line(f"lockgate: error: {make_visible(said + name)}", Exit.INVALID)
-    except Exception as error:  # noqa: BLE001  # a traceback would end with 1, which means that a call was flagged
+    except Exception as error:  # noqa: BLE001  # a traceback exits with 1, which means that a call was flagged
         return _print_last_line(_describe_bug(error), Exit.BROKEN)
     return code
 
 
 class _ClosedInput(io.RawIOBase):
-    """Standard input where there is none: nobody sits there, and whoever reads it is told."""
+    """Stands in for a closed standard input: reading it raises an error for the user."""
 
     def readable(self) -> bool:
         return True
@@ -119,10 +119,10 @@ class _ClosedInput(io.RawIOBase):
 
 
 def _open_streams() -> None:
-    """Put something in the place of each standard stream that was closed before we began: Python has None there."""
+    """Replace each standard stream that was closed before the start, where Python has None."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
-            # Takes the stream's own number, the lowest that is free: else the next file would, and get what is printed.
+            # Occupies the stream's own descriptor: otherwise the next file opened would get it, and our output.
             handle = os.open(os.devnull, os.O_RDWR)
             closed = io.TextIOWrapper(io.BufferedReader(_ClosedInput()))
             setattr(sys, name, closed if name == "stdin" else open(handle, "w"))  # noqa: SIM115
@@ -140,10 +140,10 @@ def _run_command(argv: list[str]) -> int:
     try:
         args, unknown = make_parsers([wanted] if wanted else [])[""].parse_known_args(argv)
     except SystemExit as end:
-        # Only --help and --version leave this way, with what was asked for printed.
+        # Only --help and --version exit this way.
         return end.code if isinstance(end.code, int) else Exit.CLEAR
     if unknown:
-        # A command that takes no word where most take a file says how it wants one.
+        # Some commands take a file by an option only, and say so.
         meant = "" if unknown[0].startswith("-") else getattr(args, "meant", "")
         hint = meant or f"lockgate {args.command or ''}".rstrip() + " --help lists the options"
         raise LockgateError(f"unexpected {quoted(unknown[0])}", hint=hint)
@@ -153,7 +153,7 @@ def _run_command(argv: list[str]) -> int:
 
 
 def _print_last_line(line: str, code: Exit) -> int:
-    """What was printed so far goes out before the last line does, in that order."""
+    """Flush standard output, then print the last line to standard error, and return the code."""
     try:
         sys.stdout.flush()
         print(line, file=sys.stderr, flush=True)
@@ -172,7 +172,7 @@ def _describe_bug(error: Exception) -> str:
 
 
 def _discard_output() -> None:
-    # The interpreter flushes once more on its way out, and would complain about the same pipe again.
+    # The interpreter flushes again at exit, and would report the broken pipe a second time.
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

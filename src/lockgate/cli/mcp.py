@@ -1,4 +1,4 @@
-"""`lockgate mcp`: stand between an MCP client and one of its servers."""
+"""`lockgate mcp`: check the tool calls between an MCP client and one of its servers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from lockgate.mcp.tool_pins import ToolPin, ToolPins
 
 _HELP = """\
-Runs an MCP server (or reaches one by its URL) and passes everything between it and the client,
-byte for byte. Each tools/call is ruled on first; results, resources, prompts and descriptions are
-noted as text from outside. A call that may not run is answered with the reason.
+Runs an MCP server (or connects to one by its URL) and forwards everything between it and the
+client, byte for byte. Each tools/call is ruled on first; results, resources, prompts and descriptions
+are recorded as untrusted text. A call that may not run is answered with the reason.
 
 example:
   $ lockgate mcp -- npx -y @modelcontextprotocol/server-filesystem ~/notes
@@ -31,10 +31,10 @@ example:
   $ lockgate mcp --repin
   $ lockgate init mcp ~/.cursor/mcp.json
 
-In --header, $NAME is taken from the environment, so that no secret stands in a list of processes.
-Servers that one client starts share a session, unless --session says otherwise; so what one of them
-returned counts when another is called. --repin shows the tools that changed since they were pinned,
-and asks whether to accept them. docs/how-to/mcp.md says more.
+In --header, $NAME is read from the environment, so that no secret shows in the process list. Servers
+that one client starts share a session unless --session names another: text from one server counts
+when another is called. --repin shows the tools that changed since they were pinned, and asks whether
+to accept them. docs/how-to/mcp.md says more.
 Ends when the client or the server does. Exit code: the server's; 2: it could not be started.
 """
 
@@ -54,10 +54,10 @@ def describe(parser: Parser) -> None:
     )
     parser.add_argument("--ca-file", metavar="PATH", default="", help="with --url: trust these authorities only")
     parser.add_argument("--repin", action="store_true", help="show and accept tools that have changed")
-    parser.add_argument("--forget", action="store_true", help="with --repin: pin anew whatever is listed next")
+    parser.add_argument("--forget", action="store_true", help="with --repin: pin the tools of the next listing")
     parser.add_argument("--yes", action="store_true", help="with --repin: accept without asking")
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
-    # Everything from here on is the server's, its options and a second `--` too.
+    # The rest belongs to the server: its options, and a second `--` too.
     parser.add_argument("server", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the server's command")
     parser.set_defaults(run=run)
 
@@ -81,13 +81,13 @@ def run(args: argparse.Namespace) -> int:
 def _run_stdio(args: argparse.Namespace) -> int:
     from lockgate.mcp import stdio as mcp_stdio
 
-    # First of all, so that it starts while we do.
+    # The server starts first, and loads while we do.
     child = mcp_stdio.start_server(args.server)
     mcp_stdio.forward_signals(child)
     assert child.stdin is not None  # noqa: S101
     to_client, to_server = mcp_stdio.MessagePipe(_claim_stdout()), mcp_stdio.MessagePipe(os.dup(child.stdin.fileno()))
     child.stdin.close()
-    # Whoever has a message to pass on must not wait until whoever notes one is done.
+    # A thread that forwards a message must not wait for one that records another.
     sys.setswitchinterval(0.0005)
     parts = _load_parts_in_thread(args, args.server, or_else=child.kill)
     point = _checkpoint(args, parts, to_client=to_client, to_server=to_server)
@@ -125,7 +125,7 @@ def _run_http(args: argparse.Namespace) -> int:
                 point.from_client(line)
                 if to_client.broken:
                     break
-        # Whoever closes its side at once may still read what it asked for.
+        # A client that closes its input at once may still read the answers.
         remote.wait(0 if to_client.broken else mcp_stdio.GRACE_S)
         _raise_if_broken(parts)
         point.close()
@@ -137,7 +137,7 @@ def _run_http(args: argparse.Namespace) -> int:
 def _load_parts_in_thread(
     args: argparse.Namespace, reached_by: Sequence[str], *, or_else: Callable[[], None]
 ) -> Future[McpParts]:
-    """What calls are ruled with, put together while the server starts; what cannot be ends everything."""
+    """Build the gate's parts in a thread while the server starts; a failure ends the command."""
     import gc
     from concurrent.futures import Future
     from threading import Thread
@@ -147,10 +147,10 @@ def _load_parts_in_thread(
     def make() -> None:
         try:
             made = _make_parts(args, reached_by)
-            # What rules are made of stays: nobody's call should wait while it is looked through for rubbish.
+            # The compiled rules live as long as the process: freezing them keeps garbage collection out of calls.
             gc.freeze()
             parts.set_result(made)
-        except BaseException as error:  # noqa: BLE001  # told where the command ends
+        except BaseException as error:  # noqa: BLE001  # raised again where the command ends
             parts.set_exception(error)
             or_else()
 
@@ -198,7 +198,7 @@ def _checkpoint(
 
 
 def _claim_stdout() -> int:
-    """Our standard output for messages alone: whatever else is printed from here on goes to standard error."""
+    """Return a handle of standard output for MCP messages; send all other prints to standard error."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)
@@ -243,7 +243,7 @@ def _parse_header(text: str, environ: os._Environ[str]) -> tuple[str, str]:
 
 
 def _repin(args: argparse.Namespace) -> Exit:
-    """Show the tools that have changed, of one server or all, and accept them if a person says so."""
+    """Show the changed tools of one server or all, and accept them if the user agrees."""
     from lockgate import assemble
     from lockgate.mcp import tool_pins as mcp_pins
 
@@ -291,7 +291,7 @@ def _accept_changes(pins: ToolPins, name: str, waiting: Sequence[ToolPin], *, ye
             said = "is new, and its name can be taken for another" if new else "has changed"
             print(f"{make_visible(name)}: {make_visible(pin.tool.name)} {said}")
             was, now = (json.dumps(tool.fields, indent=2, ensure_ascii=False).split("\n") for tool in (before, after))
-            # Everything that the server wrote stands behind a bar, with every character showing.
+            # Text that the server wrote is printed behind a bar, with every character visible.
             for line in list(unified_diff([] if new else was, now, lineterm="", n=1))[2:]:
                 print(f"  │ {make_visible(line)}")
         if len(pin.waiting) > 1:
@@ -308,6 +308,6 @@ def _confirm(question: str, *, yes: bool) -> bool:
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise LockgateError("nobody is there to be asked", hint="say --yes once you have looked")
+        raise LockgateError("no terminal to ask on", hint="say --yes once you have looked")
     print(f"{question}? type yes: ", end="", flush=True)
     return sys.stdin.readline().strip() == "yes"

@@ -1,4 +1,4 @@
-"""Every reason an assessment can have, in words for people, with what to do where something can be done."""
+"""Every reason of an assessment in words, with advice."""
 
 from __future__ import annotations
 

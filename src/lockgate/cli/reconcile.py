@@ -1,4 +1,4 @@
-"""`lockgate reconcile`: what agents ran, held against what was ruled on."""
+"""`lockgate reconcile`: compare the calls that agents ran with the stored rulings."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
 
 _HELP = """\
-Compares what ran with the rulings that are kept: calls that ran without one, calls that ran although
-they were not to, and calls that ran with other arguments than were ruled on. It only reads.
+Compares the calls that ran with the stored rulings. Lists calls that ran without a ruling, against
+their ruling, or with other arguments than were ruled on. It only reads.
 
-PATH is a file or folder of Claude Code's transcripts; without one it is Claude Code's own folder. What
-other hosts told the service about their calls is looked at as well.
+PATH is a file or folder of Claude Code's transcripts; without one it is Claude Code's own folder. Calls
+that other hosts reported to the service are compared as well.
 
 examples:
   $ lockgate reconcile --since 1d
@@ -71,14 +71,14 @@ class CallGap:
 
 @dataclass(slots=True)
 class ReconcileReport:
-    """What was compared so far: complete at any moment, so that Ctrl-C loses nothing."""
+    """The comparison so far; valid at any moment, so that Ctrl-C loses nothing."""
 
     gaps: list[CallGap] = field(default_factory=list)
     sessions: int = 0
     matched: int = 0
-    # A person at the host let them run.
+    # Held calls that a person at the host let run.
     answered: int = 0
-    # Calls from before a plug was there.
+    # Calls from before Lockgate was installed.
     earlier: int = 0
     unreadable: int = 0
     skipped: list[str] = field(default_factory=list)
@@ -100,10 +100,10 @@ def run(args: argparse.Namespace) -> Exit:
     interrupted = False
     try:
         age_s = parse_age(args.since)
-        # Who uses other hosts only has no such folder, and their calls are looked at all the same.
+        # Without Claude Code there is no such folder; calls of other hosts are compared all the same.
         files, skipped = choose_files(args.paths, age_s) if args.paths or os.path.isdir(projects_folder()) else ([], [])
         report = ReconcileReport(skipped=skipped)
-        # The oldest ruling that is kept: what ran before it ran before Lockgate was there.
+        # Calls before the oldest stored ruling ran before Lockgate was installed.
         began = min((kept.at for kept in host.decisions(after=-1, limit=1)), default=0.0)
         try:
             with show_progress(files, "comparing") as advance:
@@ -127,7 +127,7 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def _open_host(config: str | None) -> Host:
-    """The kept rulings; nothing is made where there are none."""
+    """Open the stored rulings; raise, and create nothing, if there are none."""
     settings = assemble.settings_from_environment(config)
     state = settings.state_dir
     if not settings.server.database and (state is None or not os.path.exists(state / "sessions.db")):
@@ -145,7 +145,7 @@ def _compare_transcript(host: Host, whose: transcripts.Transcript, report: Recon
     except OSError as error:
         report.skipped.append(f"{whose.path}: {(error.strerror or 'cannot be read').lower()}")
         return
-    # A host of ours never opens a session under such a name, so the store cannot hold it.
+    # No session has such a name, so the store cannot hold it.
     known = host.session(name) if name.isprintable() and len(name) <= 200 else None
     rulings: dict[str, StoredRuling] = {}
     if known is not None:
@@ -204,7 +204,7 @@ def _compare_call(
 
 
 def _held_calls_that_ran(host: Host) -> Iterator[StoredRuling]:
-    """Held calls of hosts without transcripts that, by their own word, ran."""
+    """Yield held calls that ran, as hosts without transcripts reported them."""
     for action in (Action.PAUSE, Action.REORIENT):
         for kept in _all_rulings(host, action=action.value):
             if kept.host != _HOST and kept.ran in ("ran", "failed"):

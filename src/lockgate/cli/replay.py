@@ -1,4 +1,4 @@
-"""`lockgate replay`: what agents did before, ruled on by today's policy; nothing is run, kept or sent."""
+"""`lockgate replay`: rule on past sessions by today's policy; nothing is run, stored or sent."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
 
 _HELP = """\
-Reads what agents did, and rules on each of their calls as the gate would today: how many would have
-passed the rules, which would have waited for a person or been turned back, and why. It only reads: no
-call runs, nothing is recorded, and no model is asked unless you say so.
+Reads past sessions of agents, and rules on each call by today's policy: how many would pass, which
+would wait for a person or be turned back, and why. It only reads: no call runs, nothing is recorded,
+and no model is asked without --ask-models.
 
 PATH is a file or folder of Claude Code's transcripts, or of traces (docs/reference/trace.md). Without
 one it is Claude Code's own folder: $CLAUDE_CONFIG_DIR/projects, or ~/.claude/projects.
@@ -65,7 +65,7 @@ _MOST_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class ReplayedCall:
-    """One call with the ruling of each policy; `ran` is what became of it then, where the record says so."""
+    """One call with the ruling of each policy."""
 
     file: str
     session: str
@@ -80,7 +80,7 @@ class ReplayedCall:
 
 @dataclass(slots=True)
 class ReplayReport:
-    """What was replayed so far: complete at any moment, so that Ctrl-C loses nothing."""
+    """The replay so far; valid at any moment, so that Ctrl-C loses nothing."""
 
     policies: tuple[str, ...]
     sessions: int = 0
@@ -150,7 +150,7 @@ def run(args: argparse.Namespace) -> Exit:
     except KeyboardInterrupt:
         interrupted = True
     if report.complete and not report.calls:
-        # A replay of nothing must not look like a pass.
+        # A replay without calls must not look like a pass.
         why = report.skipped[0] if report.skipped else f"{format_count(report.unreadable, 'line')} could not be read"
         raise LockgateError(
             f"no call in {format_count(len(files), 'file')} ({printable(why, 300)})",
@@ -166,7 +166,7 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def choose_files(paths: Sequence[str], age_s: float | None) -> tuple[list[str], list[str]]:
-    """The files to read, and those that were left out with why."""
+    """Return the files to read, and those left out with the reason."""
     where = list(paths) or [_existing_projects_folder()]
     files: list[str] = []
     skipped: list[str] = []
@@ -189,7 +189,7 @@ def choose_files(paths: Sequence[str], age_s: float | None) -> tuple[list[str], 
 
 
 def projects_folder() -> str:
-    """Where Claude Code keeps its transcripts, for this user."""
+    """Return the folder of this user's Claude Code transcripts."""
     folder = os.environ.get("CLAUDE_CONFIG_DIR") or os.path.join(os.path.expanduser("~"), ".claude")
     return os.path.join(folder, "projects")
 
@@ -205,7 +205,7 @@ def _existing_projects_folder() -> str:
 
 
 def _make_gate(config: str | None, *, ask: bool) -> Gate:
-    """A gate that keeps nothing; of the judges only the one that runs here, unless models may be asked."""
+    """Return a gate that stores nothing; without `ask`, its only judge is the embedded one."""
     settings = assemble.settings_from_environment(config)
     if ask:
         return assemble.gate_from_settings(settings, keep_records=False)
@@ -215,7 +215,7 @@ def _make_gate(config: str | None, *, ask: bool) -> Gate:
 
 
 def replay_file(file: str, gates: Sequence[Gate], report: ReplayReport) -> None:
-    """Rule on every call of one file, into the report; a file that cannot be read is left out, and said so."""
+    """Rule on every call of one file, into the report; an unreadable file is reported as skipped."""
     try:
         ruled = _replay_trace(file, gates, report) if _is_trace(file) else _replay_transcript(file, gates, report)
         for each in ruled:
@@ -227,7 +227,7 @@ def replay_file(file: str, gates: Sequence[Gate], report: ReplayReport) -> None:
 
 
 def _is_trace(file: str) -> bool:
-    """Whether it is in our own format: its first line says so."""
+    """Return whether the file is a trace, by its first line."""
     with open(file, "rb") as stream:
         for data in iter(lambda: stream.readline(transcripts.MAX_LINE_BYTES), b""):
             if not data.strip():
@@ -242,7 +242,7 @@ def _is_trace(file: str) -> bool:
 
 def _replay_trace(file: str, gates: Sequence[Gate], report: ReplayReport) -> Iterator[ReplayedCall]:
     first = report.sessions
-    # One policy after the other, a call of each at a time: both read the same file.
+    # Each policy reads the file by itself, one call at a time.
     for rulings in zip(*(replay_traces(gate, (file,)) for gate in gates), strict=True):
         ruling = rulings[0]
         report.sessions = first + ruling.session
@@ -264,7 +264,7 @@ def _replay_transcript(file: str, gates: Sequence[Gate], report: ReplayReport) -
     for entry in _agent_entries(whose) if whose.agent else transcripts.read_transcript(file):
         if isinstance(entry, transcripts.UnreadableLine):
             report.unreadable += 1
-            # What stood there may have steered everything that follows.
+            # The unreadable text may have steered every later call.
             unknown = True
             for ruler in rulers:
                 ruler.context_known = False
@@ -295,9 +295,10 @@ def _replay_transcript(file: str, gates: Sequence[Gate], report: ReplayReport) -
 
 
 def _agent_entries(whose: transcripts.Transcript) -> Iterator[transcripts.Entry]:
-    """An agent's entries after what its session had read when it started it: its task may have come from any of that.
+    """Yield what the parent session had read before it started this agent, then the agent's own entries.
 
-    The task itself counts as what was asked for: giving it was a call, and was ruled on as one.
+    The agent's task may come from any text of the parent. The task itself counts as the goal: starting the agent was
+    a call, and was ruled on.
     """
     own = transcripts.read_transcript(whose.path)
     task = next(own, None)
@@ -320,13 +321,13 @@ def _agent_entries(whose: transcripts.Transcript) -> Iterator[transcripts.Entry]
 
 
 def _replace_surrogates(text: str) -> str:
-    """The text without halves of surrogate pairs, which no other program could have sent."""
+    """Return the text with lone surrogates replaced: no valid UTF-8 has them."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 @contextmanager
 def show_progress(files: Sequence[str], doing: str) -> Iterator[Callable[[str], None]]:
-    """A bar over the bytes on standard error, while somebody is watching there."""
+    """Yield a function that advances a progress bar, if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -463,7 +464,7 @@ def _decision_line(name: str, decision: Decision) -> object:
 
 
 def transcripts_by_session(files: Iterable[str]) -> dict[str, list[transcripts.Transcript]]:
-    """The transcripts by the session they belong to."""
+    """Return the transcripts by their session."""
     found: dict[str, list[transcripts.Transcript]] = {}
     for file in files:
         if not _is_trace(file):

@@ -1,4 +1,4 @@
-"""`lockgate rules`: every check of Tier 1, listed or explained."""
+"""`lockgate rules`: list the checks of Tier 1, or explain one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One ruling as a tree for people: what was asked, what was ruled, and the grounds, each with its place."""
+"""Draw one ruling as a tree: the call, the decision, and its grounds, each with its place."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def call_text(tool: str, arguments: Mapping[str, object]) -> Text:
 
 
 def origin_lines(origins: Sequence[Origin]) -> list[Text]:
-    """Where each value came from, those that an order names first, each order once with its values in »…«."""
+    """Return a line for each value's origin, ordered ones first, and each order once with its values in »…«."""
     groups: dict[tuple[str, str], list[Origin]] = {}
     for origin in _distinct_origins(origins):
         groups.setdefault((origin.block, origin.order), []).append(origin)
@@ -109,7 +109,7 @@ def _finding_line(found: Finding) -> Text:
 
 
 def _distinct_origins(origins: Sequence[Origin]) -> list[Origin]:
-    """The origins worth a line: a part of a value says nothing that the whole value does not."""
+    """Return the origins without those that are part of another value at the same place."""
     kept: list[Origin] = []
     for origin in sorted(origins, key=lambda each: (each.known, not each.order, -len(each.value))):
         if not any(
@@ -137,7 +137,7 @@ def _origin_line(origin: Origin) -> Text:
 
 
 def _mark_values(sentence: str, values: Sequence[str]) -> Text:
-    """The sentence with the values in »…«, which shows without colour too."""
+    """Return the sentence with the values in »…«, which is visible without colour too."""
     marked = Text('"', style="italic")
     rest = sentence
     while rest:

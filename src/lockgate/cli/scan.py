@@ -1,4 +1,4 @@
-"""`lockgate scan`: the block scanner over files and folders."""
+"""`lockgate scan`: search files and folders with the scanner's rules."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from lockgate.core.text.scanner import Scanner
 
 _HELP = """\
-Looks for text that speaks to an agent instead of its reader, and for hidden text, as Lockgate
-would if an agent read these files. For each file it shows the first hit of each rule.
+Looks for text that gives orders to an agent, and for hidden text, as Lockgate would if an agent read
+these files. For each file it shows the first hit of each rule.
 
 example:
   $ lockgate scan docs README.md --exclude '*.lock'
@@ -60,7 +60,7 @@ class ScanHit:
 
 @dataclass(slots=True)
 class ScanReport:
-    """What a scan has found so far: complete at any moment, so that Ctrl-C loses nothing."""
+    """The findings so far; valid at any moment, so that Ctrl-C loses nothing."""
 
     hits: list[ScanHit] = field(default_factory=list)
     skipped: list[SkippedFile] = field(default_factory=list)
@@ -125,7 +125,7 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def scan_file(path: str, scanner: Scanner, report: ScanReport, *, max_bytes: int, strict: bool, named: bool) -> None:
-    """Read one file as an untrusted block, and note what a session would note about it."""
+    """Scan one file as an untrusted block, as a session would, into the report."""
     text = read_text(path, max_bytes, named=named)
     if isinstance(text, SkippedFile):
         report.skipped.append(text)
@@ -170,7 +170,7 @@ def _line_and_column(starts: list[int], offset: int) -> tuple[int, int]:
 
 @contextmanager
 def _show_progress(files: list[str]) -> Iterator[Iterable[str]]:
-    """The files, with a bar on standard error while somebody is watching there."""
+    """Yield the files, with a progress bar if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield files
         return

@@ -1,4 +1,4 @@
-"""Files and folders to texts: everything under the named paths is either read or counted with the reason it was not."""
+"""Read the texts of files and folders; each file is read, or counted with the reason why not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SNIFFED = 8192
 
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
-    """A file, link or folder that was not read. `failed` when we wanted to and could not."""
+    """A file, link or folder that was not read; `failed` if it should have been."""
 
     path: str
     reason: str
@@ -27,7 +27,7 @@ class SkippedFile:
 
 @dataclass(frozen=True, slots=True)
 class FileFilter:
-    """Which files under a folder are wanted: a glob matches a file's name, or its path below that folder."""
+    """Which files of a folder to read: a glob matches a file's name, or its path below that folder."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class FileFilter:
 
 
 def walk_files(paths: Sequence[str], chosen: FileFilter) -> Iterator[str | SkippedFile]:
-    """Every file under the paths, in a stable order. Links inside a folder are not followed, so none can loop."""
+    """Yield every file under the paths, in a stable order; links in folders are not followed, so none can loop."""
     for path in paths:
         try:
             mode = os.stat(path).st_mode
@@ -85,12 +85,12 @@ def _walk_folder(top: str, chosen: FileFilter) -> Iterator[str | SkippedFile]:
 
 
 def read_text(path: str, max_bytes: int, *, named: bool = False) -> str | SkippedFile:
-    """A file's text, or why it has none. What is no UTF-8 is read all the same, with what is unreadable replaced.
+    """Return a file's text, or why it was not read. Bytes that are not UTF-8 are replaced.
 
-    A file that somebody `named` is read whatever it looks like, or has failed: to pass over it would call it clean.
+    A file that the user `named` is read as text, or counts as failed: skipping it would call it clean.
     """
     try:
-        # Opening a pipe or a device can wait for ever, or have an effect.
+        # Opening a pipe or a device can block for ever, or have side effects.
         if not stat.S_ISREG(os.stat(path).st_mode):
             return SkippedFile(path, "not a regular file", failed=named)
         with open(path, "rb") as file:

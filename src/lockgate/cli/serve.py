@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from lockgate.settings.config import Settings
 
 _HELP = """\
-Runs the service that agents on this machine ask before each tool call, and the page on which a person sees
-what happened and answers what is waiting.
+Runs the service that agents on this machine ask before each tool call, and the web page on which a person
+sees the rulings and answers the calls that wait.
 
 example:
   $ lockgate serve
@@ -67,8 +67,8 @@ everything, and `lockgate token --agent` the one for plugs, which cannot answer 
 Another address (--host) is refused unless you have set a token yourself, or one was made before, and
 `server.allowed_hosts` of the configuration names what clients call this machine.
 
-Sessions, rulings and the journal outlive it. On SIGTERM or Ctrl-C it finishes what is under way, signs the
-journal and ends; a worker that dies is replaced, and nothing that it acknowledged is lost.
+Sessions, rulings and the journal outlive it. On SIGTERM or Ctrl-C it finishes the requests under way, signs
+the journal and ends. A worker that dies is replaced, and nothing that it acknowledged is lost.
 
 environment:
   LOCKGATE_TOKEN, LOCKGATE_AGENT_TOKEN   use these tokens, and no files
@@ -77,15 +77,15 @@ GET /docs on the service lists its routes; docs/reference/service.md explains th
 run it. Exit code 0: ended as asked; 2: options or settings that cannot be used; 70: workers that keep dying.
 """
 
-# What is under way may be waiting for a supervisor's answer.
+# A request under way may wait for a supervisor's answer.
 GRACE_S = 45
 _HEAD_BYTES = 1 << 16
-# A worker that lives shorter than this is started again more slowly, and after so many times not at all.
+# A worker that dies sooner than this is restarted with a growing delay, and after so many deaths not at all.
 _YOUNG_S = 5.0
 _MOST_YOUNG = 5
-# After so long without a death, what was before counts no more.
+# After this time without a death, the count of deaths begins anew.
 _CALM_S = 60.0
-# How long a start may take before it says why.
+# A start that takes longer says why.
 _SLOW_S = 2.0
 _ASK_S = 3.0
 
@@ -110,7 +110,7 @@ def describe(parser: Parser) -> None:
 
 
 class _ServePlan(NamedTuple):
-    """Everything that is decided before a worker is started."""
+    """Everything that is decided before the first worker starts."""
 
     settings: Settings
     tokens: Tokens
@@ -134,7 +134,7 @@ def run(args: argparse.Namespace) -> Exit:
             if plan.workers == 1:
                 slow.start()
                 return _serve_until_signal(plan, None, announce, warns=True)
-            # Not before the workers are there: a child has no use for half a thread.
+            # The timer's thread starts after the forks: a child would inherit it half-alive.
             return _supervise_workers(plan, announce, slow)
         finally:
             slow.cancel()
@@ -148,7 +148,7 @@ def _make_plan(args: argparse.Namespace) -> _ServePlan:
     if find_spec("uvicorn") is None:
         raise InvalidConfig("`lockgate serve` needs the package `uvicorn`", hint="pip install 'lockgate[server]'")
     settings = assemble.settings_from_environment(args.config)
-    # Said once, and not by every worker.
+    # Reports bad settings once, before any worker does.
     verifier_settings_from_env()
     server = settings.server
     address = server.host if args.host is None else args.host
@@ -163,7 +163,7 @@ def _make_plan(args: argparse.Namespace) -> _ServePlan:
     tokens = Tokens(settings.state_dir, os.environ)
     listening = _listen(address, port)
     name, port = socket_place(listening)
-    # Loopback has more addresses than the three with names.
+    # Loopback has more addresses than 127.0.0.1, ::1 and localhost.
     names = (*server.allowed_hosts, *([f"{name}:{port}"] if _is_loopback(name.strip("[]")) else []))
     return _ServePlan(
         settings=settings,
@@ -191,7 +191,7 @@ def _listen(address: str, port: int) -> socket.socket:
 
 
 def _is_lockgate_service(address: str, port: int) -> bool:
-    """Whether whoever has this port answers as the service does."""
+    """Return whether the program on this port is a `lockgate serve`."""
     client = HTTPConnection(address, port, timeout=_ASK_S)
     try:
         client.request("GET", "/healthz", headers={"Host": f"127.0.0.1:{port}"})
@@ -211,7 +211,7 @@ def _is_loopback(address: str) -> bool:
         return False
 
 
-def _refuse_outside(address: str, allowed: tuple[str, ...], token_set: bool) -> None:  # noqa: FBT001 - found out, not chosen
+def _refuse_outside(address: str, allowed: tuple[str, ...], token_set: bool) -> None:  # noqa: FBT001 - a fact, not a choice
     if not token_set:
         raise InvalidConfig(
             f"listening on {quoted(address)} lets other machines in, and no token was set",
@@ -236,7 +236,7 @@ def _make_announcer(plan: _ServePlan, slow: Timer, *, opens: bool) -> Callable[[
         print(make_visible(f"lockgate serve: {plan.url}{several}"))
         code = ""
         if opens:
-            # Where none can be kept, the page asks for the token itself.
+            # Without a stored code, the page asks for the token.
             with suppress(LockgateError, OSError):
                 code = plan.codes.make()
         if code:
@@ -303,7 +303,7 @@ def _make_server(plan: _ServePlan, api: Api, ready: Callable[[], None]) -> Serve
 
 
 def _supervise_workers(plan: _ServePlan, announce: Callable[[], None], slow: Timer) -> Exit:
-    """Several workers on one socket, each a process. One that dies is replaced; a connection it had not taken stays."""
+    """Run several worker processes on one socket, and replace those that die; no waiting connection is lost."""
     alive_read, alive_write = os.pipe()
     workers: dict[int, _WorkerProcess] = {}
     before = signal.signal(signal.SIGTERM, raise_terminated)
@@ -334,11 +334,11 @@ class _WorkerProcess(NamedTuple):
 def _start_worker(
     plan: _ServePlan, folder: Path, workers: dict[int, _WorkerProcess], alive: tuple[int, int], *, warns: bool = False
 ) -> None:
-    """One more worker, known by a pipe: it says when it is ready, and its end is the pipe's."""
+    """Start one more worker with a pipe: a byte means that it is ready, the end of the pipe that it has died."""
     told_read, told_write = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
-    # A signal in between would end the child as if it were the parent.
+    # Until the child has its own handlers, a signal would run the parent's in it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
     pid = os.fork()
     if pid:
@@ -352,11 +352,11 @@ def _start_worker(
             os.close(number)
 
         def follow() -> None:
-            # Nobody writes there: it ends when the parent does, also when that was killed.
+            # The read ends when the parent does, even if the parent was killed.
             os.read(alive[0], 1)
             os.kill(os.getpid(), signal.SIGTERM)
 
-        # Ctrl-C reaches all of them: the parent passes it on, once.
+        # Ctrl-C reaches every process of the terminal; only the parent acts on it, and stops the workers.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
@@ -373,7 +373,7 @@ def _start_worker(
 
 
 def _exit_code_of(work: Callable[[], Exit]) -> int:
-    """A worker's exit code; what is wrong is said by whoever says it for every command."""
+    """Run a worker and return its exit code; print its error as `main` does for a command."""
     try:
         return work()
     except LockgateError as error:
@@ -407,7 +407,7 @@ def _watch_workers(
             worker = workers.pop(pipe)
             code = os.waitstatus_to_exitcode(os.waitpid(worker.pid, 0)[1])
             if pipe in starting and code > 0:
-                # It cannot start, and has said why: neither can the others.
+                # It cannot start, and has printed why; the others cannot either.
                 return Exit(code) if code in set(Exit) else Exit.BROKEN
             starting.discard(pipe)
             log.warning("a worker ended and is replaced: pid=%d code=%d", worker.pid, code)

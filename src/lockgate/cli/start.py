@@ -1,4 +1,4 @@
-"""Where the `lockgate` command begins: the form that a host starts before every tool call loads nothing else."""
+"""Start the `lockgate` command. `lockgate hook`, which a host starts before every tool call, loads nothing else."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 
 
 def main() -> int:
+    """Run the command line and return its exit code."""
     if sys.argv[1:2] == ["hook"] and not {"-h", "--help"} & set(sys.argv):
         from lockgate.claude_code.hook_command import main as hook
 

@@ -58,7 +58,7 @@ _AFTER = ("upheld", "open", "alone")
 
 
 class _ReadCounts:
-    """What was read beside the entries."""
+    """Counts of the lines that were read."""
 
     def __init__(self) -> None:
         self.lines = self.unreadable = self.untimed = 0
@@ -110,10 +110,10 @@ def _settings(args: argparse.Namespace) -> Settings:
 
 
 def _ledger_files(args: argparse.Namespace, settings: Settings | None) -> tuple[tuple[str, ...], str]:
-    """What to read, and where this installation's ledger would be when there is none yet."""
+    """Return the files to read, and the path of this installation's ledger, which may not exist yet."""
     if args.files or settings is None:
         for name in args.files:
-            # Said before anything is added up.
+            # Checked before anything is added up.
             if name != STDIN and os.path.isdir(name):
                 raise IsADirectoryError(EISDIR, os.strerror(EISDIR), name)
             if name != STDIN:
@@ -155,7 +155,7 @@ def _lines(name: str) -> Iterator[bytes | None]:
 
 
 def _split_lines(stream: BinaryIO) -> Iterator[bytes | None]:
-    """Lines that hold something; None for one that is too long to be a ruling."""
+    """Yield the non-empty lines; None for one that is too long to be a ruling."""
     while line := stream.readline(MAX_LINE_BYTES + 1):
         if len(line) > MAX_LINE_BYTES:
             while line and not line.endswith(b"\n"):
@@ -166,7 +166,7 @@ def _split_lines(stream: BinaryIO) -> Iterator[bytes | None]:
 
 
 def _cost_function(own: Mapping[str, OwnPrice]) -> Callable[[Ran], float | None]:
-    """An answer is counted at what it was when it was given, unless a price was named now or none was known then."""
+    """Return a function that prices an answer: by --price, else by its recorded cost, else by the table."""
 
     def cost(ran: Ran) -> float | None:
         if ran.cached:
@@ -183,7 +183,7 @@ def _today() -> str:
 
 
 def _model_prices(found: CostReport, own: Mapping[str, OwnPrice]) -> list[dict[str, object]]:
-    """The price of every model that was asked, as the table or the command line has it today."""
+    """Return today's price of every model that was asked, from --price or the table."""
     listed: list[dict[str, object]] = []
     for name in dict.fromkeys(each.by for each in found.judges if each.by):
         row = find_price(name, on=_today())
@@ -216,7 +216,7 @@ def _draw(found: CostReport, own: Mapping[str, OwnPrice], read: _ReadCounts, pla
     if read.unreadable:
         screen.print(Text(f"{format_count(read.unreadable, 'line')} could not be read", style="yellow"))
     if read.untimed:
-        said = f"{format_count(read.untimed, 'ruling')} left out by --since: nobody wrote down when"
+        said = f"{format_count(read.untimed, 'ruling')} left out by --since: their time was not recorded"
         screen.print(Text(said, style="yellow"))
 
 
@@ -248,7 +248,7 @@ def _draw_funnel(screen: Console, found: CostReport) -> None:
 
 
 def draw_bar(share: float, expected: float, length: int = _BAR, *, plain: bool = False) -> str:
-    """A bar for a share of all calls, with a mark where the seed expects it to end."""
+    """Return a bar for a share of all calls, with a mark at the expected share."""
     full, mark, empty = ("#", "|", ".") if plain else ("█", "┃", "·")
     drawn = [full if place < round(share * length) else empty for place in range(length)]
     drawn[min(length, max(1, round(expected * length))) - 1] = mark

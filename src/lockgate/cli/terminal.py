@@ -1,4 +1,4 @@
-"""Text for a terminal: whatever an attacker wrote arrives as characters to look at, never as something that acts.
+"""Text for a terminal: what an attacker wrote is shown, and never controls the terminal.
 
 Escape sequences could repaint a PAUSE as a CONTINUE, bidirectional controls could reorder it, invisible characters
 hide in it. Everything that is not plainly visible is therefore shown by its number.
@@ -24,12 +24,12 @@ _BLANK = frozenset(
 _SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 # More marks than any script stacks on one letter: they would be drawn over the lines above and below.
 _MOST_MARKS = 4
-# Wide enough for a sentence with its place, where nobody says how wide the reader is.
+# The width of output that goes to a file or a pipe.
 PIPE_WIDTH = 100
 
 
 def make_visible(text: str) -> str:
-    """The text on one line with every character showing: `\\x1b`, `\\u{200b}`, `\\n` for what would not."""
+    """Return the text on one line with every character visible: `\\x1b`, `\\u{200b}`, `\\n` for those that are not."""
     if text.isascii() and text.isprintable():
         return text
     from unicodedata import category
@@ -46,7 +46,7 @@ def make_visible(text: str) -> str:
 
 
 def excerpt(text: str, limit: int) -> str:
-    """The visible beginning of a text; cut before it is made visible, so that a long text costs nothing."""
+    """Return the visible beginning of a text; it is cut first, so that a long text costs little."""
     return make_visible(text[:limit]) + ("…" if len(text) > limit else "")
 
 
@@ -61,7 +61,7 @@ def format_count(number: int, noun: str) -> str:
 
 
 def make_console(stream: TextIO | None = None) -> Console:
-    """Where a command draws: colour on a terminal that wants it, nothing interpreted in what is drawn."""
+    """Return a console for a command: colour if the terminal wants it, and no markup in printed text."""
     from rich.console import Console
 
     class Screen(Console):
@@ -85,5 +85,5 @@ def make_console(stream: TextIO | None = None) -> Console:
         )
 
     drawn = made(colour=True)
-    # NO_COLOR is read by rich, which would still send bold and underline; somebody who sets it wants neither.
+    # With NO_COLOR, rich would still print bold and underlined text; a user who sets it wants neither.
     return made(colour=False) if drawn.no_color else drawn

@@ -11,7 +11,7 @@ _UNITS_S = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def parse_since(text: str, now_s: float) -> float:
-    """A moment: a day or a time of the local clock, or how long ago."""
+    """Return the Unix time of a local date or time, or of an age such as `7d`; raise if the text is neither."""
     ago = re.fullmatch(r"([0-9]{1,6})([mhdw])", text)
     if ago is not None:
         return max(0.0, now_s - int(ago[1]) * _UNITS_S[ago[2]])
@@ -25,6 +25,7 @@ def parse_since(text: str, now_s: float) -> float:
 
 
 def parse_age(text: str | None) -> float | None:
+    """Return an age such as `7d` in seconds; None for no text."""
     if text is None:
         return None
     number, unit = text[:-1], text[-1:]
@@ -34,6 +35,7 @@ def parse_age(text: str | None) -> float | None:
 
 
 def format_time(ts_ms: object) -> str:
+    """Return a time in milliseconds as local date and time; a forged record may hold any value."""
     try:
         at = datetime.fromtimestamp(int(str(ts_ms)) / 1000, UTC).astimezone()
     except (ValueError, OverflowError, OSError):

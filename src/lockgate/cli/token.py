@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lockgate.settings.config import Settings
 
 _HELP = """\
-Prints the token that opens the service and its page, and nothing else; makes it if there is none yet.
+Prints the token that opens the service and its page; makes one if there is none yet.
 
 example:
   $ lockgate token
@@ -27,15 +27,15 @@ example:
   $ lockgate token --url
   $ curl -H "Authorization: Bearer $(lockgate token)" http://127.0.0.1:7717/v1/decisions
 
-There are two. A person's can do everything: keep it from agents, it answers approvals. An agent's (--agent) can open
-sessions, speak for those, add what was read, check calls and tell outcomes; it cannot answer approvals, list or browse.
-Plugs use that one.
+There are two tokens. A person's token can do everything, approvals too: keep it from agents. An agent's token
+(--agent), for plugs, can open sessions, add what was read, check calls and report outcomes in them. It cannot answer
+approvals, list or browse.
 
 --url prints an address that opens the page of the service on this machine, once and within 5 minutes: a browser keeps
 every address, so the token is not in it. The service is looked for at LOCKGATE_URL, or where the configuration has it.
 
---rotate makes a new one. A running service takes it within a second, and the old one is worth nothing from then on.
-Where LOCKGATE_TOKEN or LOCKGATE_AGENT_TOKEN is set, that is the token, and no file is looked at.
+--rotate makes a new token. A running service takes it within a second and refuses the old one from then on.
+If LOCKGATE_TOKEN or LOCKGATE_AGENT_TOKEN is set, that is the token, and no file is read.
 
 Exit code 0: printed; 2: the file can be read by others, or cannot be made.
 """
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> Exit:
         )
     codes = LoginCodes(settings.state_dir)
     if args.rotate and who is Caller.PERSON:
-        # They would give whoever has one the new token.
+        # Outstanding codes would open the page with the new token.
         codes.forget()
     token = given or make_token(settings.state_dir / FILES[who], who, instead=args.rotate)
     print(make_visible(f"{_service_url(settings)}/#code={codes.make()}") if args.url else token)

@@ -1,4 +1,4 @@
-"""Traces through a gate: bytes of any origin in, one ruling per call out, each as soon as its line was read."""
+"""Replay traces through a gate: one ruling per call, as soon as its line was read."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class TraceRuling:
 
 
 def trace_sources(named: Sequence[str], stdin: TextIO) -> tuple[str, ...]:
-    """The traces to read: those named, or standard input when something is sent there."""
+    """Return the traces to read: those named, or standard input if it is not a terminal."""
     for name in named:
-        # Said before the rules are loaded, and before the traces that come first are ruled on.
+        # Checked before the rules are loaded and before earlier traces are ruled on.
         if name != STDIN and os.path.isdir(name):
             raise IsADirectoryError(EISDIR, os.strerror(EISDIR), name)
         if name != STDIN:
@@ -109,7 +109,7 @@ def _read_events(trace: str) -> Iterator[tuple[int, Event]]:
 
 
 def _numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers; of a line that is too long no more is read than shows that it is."""
+    """Yield lines with their numbers; raise for a line that is too long, without reading all of it."""
     number = 0
     while data := stream.readline(MAX_LINE_BYTES + 2):
         number += 1

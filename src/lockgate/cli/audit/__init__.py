@@ -41,7 +41,7 @@ example:
 Exit code 0: done, the log is sound; 1: the log is broken; 2: bad input.
 """
 
-# Where each of them is, imported when it is asked for.
+# The module of each subcommand, imported when that subcommand runs.
 _MODULES = {
     "verify": "verify",
     "show": "show",
@@ -75,10 +75,10 @@ def describe(parser: Parser) -> dict[str, Parser]:
         ("show", "show records, the newest last", _show_options),
         ("head", "print the newest signed head, to keep it elsewhere", _head_options),
         ("prove", "prove that a record is in the log, or check such a proof", _prove_options),
-        ("export", "write the log as text that anybody can verify", _export_options),
+        ("export", "write the log as text that an outsider can verify", _export_options),
         ("prune", "delete the contents of old records; their hashes stay", _prune_options),
-        ("keys", "list the log's public keys, or go on under a new one", _keys_options),
-        ("witness", "cosign the heads of other people's logs", _witness_options),
+        ("keys", "list the log's public keys, or change to a new one", _keys_options),
+        ("witness", "cosign the heads of logs of other users or machines", _witness_options),
     ):
         one = commands.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
         more(one)
@@ -100,7 +100,7 @@ def _runner_for(name: str) -> Callable[[argparse.Namespace], Exit]:
         try:
             done: Exit = getattr(import_module(f"lockgate.cli.audit.{_MODULES[name]}"), name)(args)
         except JournalUnavailable as error:
-            # Not as one says of input that cannot be understood: something was done to the log.
+            # Damage is a finding (exit code 1), not bad input (2).
             if not _is_damage(error, args):
                 raise
             sys.stdout.flush()
@@ -125,9 +125,9 @@ def _verify_options(parser: Parser) -> None:
     parser.epilog = """\
 Without a name, this installation's log is verified. Of several exports, name the oldest first.
 
-A log by itself proves that nobody without its key has changed it. Only a head, a receipt or a witness's
-cosignature that was kept elsewhere also proves that the holder of the key did not, and that nothing is
-missing at the end.
+A log by itself proves that only the holder of its key can have changed it. Only a head, a receipt or a
+witness's cosignature that was kept elsewhere also proves that the holder of the key did not, and that
+nothing is missing at the end.
 
 example:
   $ lockgate audit verify --held head.txt
@@ -159,8 +159,8 @@ Exit code 0: sound; 1: broken, and it says what was done to it; 2: bad input."""
 def _show_options(parser: Parser) -> None:
     parser.usage = "lockgate audit show [INDEX ...] [options]"
     parser.epilog = """\
-With an index, everything that is in that record; otherwise a line for each. Sessions and tools whose names
-are no plain names are recorded by their hash; ask for them by name all the same.
+With an index, shows everything in that record; otherwise one line per record. Unusual names of sessions and
+tools are recorded by their hash; filter by the name all the same.
 
 --format ocsf prints Detection Findings (class 2004) of OCSF 1.5.0, one on each line, for a SIEM.
 
@@ -168,8 +168,8 @@ example:
   $ lockgate audit show --action PAUSE --since 7d
   $ lockgate audit show --follow --format ocsf
 
-What is shown is what is stored, as long as it fits its own hash; `lockgate audit verify` says whether all of it
-is as it was. Exit code 0: shown; 1: a record was changed, or cannot be read; 2: bad input."""
+A record is shown as it is stored if it matches its hash; `lockgate audit verify` says whether the whole log is
+intact. Exit code 0: shown; 1: a record was changed, or cannot be read; 2: bad input."""
     parser.add_argument(
         "indexes", nargs="*", metavar="INDEX", type=_parse_number, help="only these, with all that they hold"
     )
@@ -185,7 +185,7 @@ is as it was. Exit code 0: shown; 1: a record was changed, or cannot be read; 2:
     parser.add_argument(
         "--limit", metavar="N", type=_parse_number, help="the newest N, 0 for all (default: 100, or all as JSON)"
     )
-    parser.add_argument("--follow", action="store_true", help="go on with what is recorded next, until Ctrl-C")
+    parser.add_argument("--follow", action="store_true", help="keep printing new records until Ctrl-C")
     parser.add_argument("--format", metavar="ocsf", choices=("ocsf",), help="print events for a SIEM")
     _common_options(parser)
 
@@ -193,9 +193,9 @@ is as it was. Exit code 0: shown; 1: a record was changed, or cannot be read; 2:
 def _head_options(parser: Parser) -> None:
     parser.usage = "lockgate audit head [options]"
     parser.epilog = """\
-Keep it where whoever can write the log cannot: `lockgate audit verify --held` holds the log against it.
---sign first signs what was recorded since the last head, as is left by a process that was killed; it takes the
-log's key.
+Keep it where the users who can write the log cannot: `lockgate audit verify --held` compares the log with it.
+--sign first signs the records since the last head, which a killed process may have left; it needs the log's
+key.
 
 example:
   $ lockgate audit head --out head.txt
@@ -210,8 +210,8 @@ Exit code 0: printed; 1: the log is broken; 2: bad input."""
 def _prove_options(parser: Parser) -> None:
     parser.usage = "lockgate audit prove INDEX [options], or lockgate audit prove --check FILE --record FILE"
     parser.epilog = """\
-A proof is a c2sp.org/tlog-proof: with the record's own bytes and the public key it shows, to somebody who
-has nothing else of the log, that the record is in it.
+A proof is a c2sp.org/tlog-proof. With the record's own bytes and the log's public key it shows an outsider,
+who has nothing else of the log, that the record is in it.
 
 example:
   $ lockgate audit prove 4711 --out 4711.proof --record 4711.json
@@ -246,8 +246,8 @@ example:
 def _prune_options(parser: Parser) -> None:
     parser.usage = "lockgate audit prune [options]"
     parser.epilog = """\
-Old records lose their contents; their hashes stay, so that the log can still be verified and every proof
-still holds. That they were deleted is recorded. Without --days, `retention_days` of the configuration counts.
+Old records lose their contents; their hashes stay, so the log can still be verified and every proof still
+holds. The deletion is recorded. Without --days, `retention_days` of the configuration applies.
 
 example:
   $ lockgate audit prune --days 365"""
@@ -260,13 +260,13 @@ example:
 def _keys_options(parser: Parser) -> None:
     parser.usage = "lockgate audit keys [rotate] [options]"
     parser.epilog = """\
-`rotate` closes the log's shard with a last signed head and goes on in a new shard under a new key, which the
-old one names. The old key's file is kept: nothing is signed with it any more.
+`rotate` closes the log's shard with a last signed head and continues in a new shard under a new key, which the
+old key signs. The old key's file is kept, but signs nothing more.
 
 example:
   $ lockgate audit keys
   $ lockgate audit keys rotate"""
-    parser.add_argument("rotate", nargs="?", metavar="rotate", choices=("rotate",), help="go on under a new key")
+    parser.add_argument("rotate", nargs="?", metavar="rotate", choices=("rotate",), help="change to a new key")
     parser.add_argument("--yes", action="store_true", help="rotate without asking")
     parser.add_argument("--who", metavar="NAME", help="who rotates; by default the user this runs as")
     _common_options(parser)
@@ -275,8 +275,8 @@ example:
 def _witness_options(parser: Parser) -> None:
     parser.usage = "lockgate audit witness --log VKEY [options]"
     parser.epilog = """\
-Run it as another user or on another machine than the log: whoever can rewrite the log then cannot make
-its witness agree. It prints its own public key, which the log's configuration names in `witnesses`.
+Run it as another user or on another machine than the log: an attacker who can rewrite the log then cannot
+make its witness agree. It prints its own public key, which the log's configuration names in `witnesses`.
 
 example:
   $ lockgate audit witness --log "$VKEY" --state /var/lib/lockgate-witness"""

@@ -1,4 +1,4 @@
-"""What is handed to somebody else: `lockgate audit head`, `prove` and `export`."""
+"""`lockgate audit head`, `prove` and `export`: evidence for an outsider."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def prove(args: argparse.Namespace) -> Exit:
 
 
 def _record_bytes(view: Snapshot, shard: Shard, index: int) -> bytes:
-    """The bytes of a record that the proof is for: what stands in their place is not handed on as proved."""
+    """Return the bytes of a proved record; raise if they do not match its leaf."""
     body = read_body(view, shard, index)
     if (index, leaf_hash(body)) != next(view.leaves(shard.number, index, index + 1), None):
         raise JournalDamaged(f"record {index} was changed: its bytes do not hash to its leaf", hint=_HINT)
@@ -76,7 +76,7 @@ def _check_proof(args: argparse.Namespace) -> Exit:
         data, body = file.read(_MOST_PROOF), record.read(_MOST_PROOF)
     try:
         proof = parse_proof(data)
-        # A record is one line, and an editor may have ended it.
+        # A record is one line; an editor may have added a newline.
         found = open_proof(proof, leaf_hash(body.removesuffix(b"\n")), key, keys.verify)
         if witness is not None and witness not in verify_signatures(
             parse_note(proof.checkpoint), [witness], keys.verify
@@ -119,19 +119,19 @@ def export(args: argparse.Namespace) -> Exit:
 
 
 def _refuse_changed(view: Snapshot, shard: Shard) -> None:
-    """Before the first byte is written: the half of an export would be one that somebody takes for the whole."""
+    """Raise if the shard was changed, before a byte is written: half an export could be taken for the whole."""
     for _ in _lines_of_export(view, shard):
         pass
 
 
 def _lines_of_export(view: Snapshot, shard: Shard) -> Iterator[bytes]:
-    """Up to the newest head: what it does not cover yet nobody could verify."""
+    """Return the lines of an export up to the newest head, which signs them; later records are not verifiable yet."""
     note, covered = newest_head(view, shard, keys.verify)
     return export_lines(note, _check_rows(islice(read_rows(view, shard), covered.size), covered.size))
 
 
 def _check_rows(found: Iterable[ExportRow], size: int) -> Iterator[ExportRow]:
-    """These rows, as long as they are all there and each hashes to its leaf."""
+    """Yield these rows; raise if one is missing or does not match its leaf."""
     count = 0
     for row in found:
         if row.at != count:
@@ -145,7 +145,7 @@ def _check_rows(found: Iterable[ExportRow], size: int) -> Iterator[ExportRow]:
 
 
 def _write_pieces(name: str | None, pieces: Iterable[bytes]) -> int:
-    """To a new file, whole or not at all, or to standard output; how many pieces it were."""
+    """Write to a new file, whole or not at all, or to standard output; return the number of pieces."""
     count = 0
 
     def into(file: BinaryIO) -> None:

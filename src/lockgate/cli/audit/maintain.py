@@ -1,4 +1,4 @@
-"""What changes the journal, with its key: `lockgate audit prune` and `keys`; and `witness`, for other people's."""
+"""`lockgate audit prune` and `keys`, which change the journal and need its key, and `witness`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lockgate.journal.journal import Journal
 
 
-# A thousand years: more does not fit into a time.
+# A thousand years: more does not fit into a datetime.
 _MOST_DAYS = 365_250
 
 
@@ -49,7 +49,7 @@ def _retention_days(args: argparse.Namespace) -> int:
     if days is None:
         days = assemble.settings_from_environment(args.config).audit.retention_days
         if not days:
-            raise LockgateError("the configuration keeps records for ever", hint="say how long with --days")
+            raise LockgateError("the configuration keeps records for ever", hint="give an age with --days")
     if days < 1:
         raise LockgateError("records must be kept for at least one day")
     if days > _MOST_DAYS:
@@ -90,7 +90,7 @@ def _rotate_key(args: argparse.Namespace) -> Exit:
         number = len(names) + 1
         while (name := f"{names[0]}.{number}") in names:
             number += 1
-        # On the disk before anything is signed with it.
+        # The key is on disk before it signs anything: a crash must not lose it.
         signer = key_files.create(path, name)
         try:
             last = journal.rotate(signer, who=_actor_name(args))
@@ -114,12 +114,12 @@ def _rotate_key(args: argparse.Namespace) -> Exit:
 
 @contextmanager
 def open_journal(args: argparse.Namespace) -> Iterator[tuple[JournalFiles, Journal]]:
-    """The journal, to write to, where one is: a new log, or a new key, is not what anybody wants here."""
+    """Open an existing journal for writing; raise rather than begin a new log or make a new key."""
     settings = assemble.settings_from_environment(args.config)
     if args.log:
         refuse_password(args.log)
     path = args.log if not args.log or args.log.startswith(POSTGRES) else os.path.abspath(args.log)
-    # What is deleted here is what was asked for, and not what the configuration of another log says.
+    # Only --days decides what is deleted here: the configuration may belong to another log.
     audit = replace(settings.audit, log_path=path or settings.audit.log_path, retention_days=0)
     settings = replace(settings, audit=audit)
     files = assemble.journal_files(settings)

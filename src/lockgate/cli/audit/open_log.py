@@ -1,4 +1,4 @@
-"""Where a journal is, and how it is read: a log in a file or a database, or exports of one. Nothing is written."""
+"""Find and open a journal for reading: a log in a file or a database, or exports of one."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 STDIN = "-"
 POSTGRES = ("postgresql://", "postgres://")
 _SQLITE = b"SQLite format 3\0"
-# Before and beyond every index there can be.
+# Below and above every possible index.
 START, END = -(2**63), 2**63 - 1
-# A record with its newline; what is longer is none, and is cut where the audit will see it.
+# A record with its newline. A longer line is no record: it is cut, and the audit reports it.
 _MOST_LINE = (1 << 16) + 2
 _MOST_HELD = 64 << 20
 _MOST_KEY = 4_096
 
 
 class ReadableLog(Protocol):
-    """A log that can be looked at, as often as one likes."""
+    """A log that can be read, any number of times."""
 
     def reading(self) -> AbstractContextManager[Snapshot]: ...
 
 
 class LogPlace(NamedTuple):
-    """Where a journal is: a path or a URL, and the file of its first key as far as it is known."""
+    """The place of a journal: a path or a URL, and the file of its first key if that is known."""
 
     log: str
     key: Path | None
@@ -53,11 +53,11 @@ class LogPlace(NamedTuple):
 
 
 def place_from_args(args: argparse.Namespace) -> LogPlace:
-    """The log that was named on the command line, for which no configuration is read; or this installation's."""
+    """Return the log named on the command line, without reading a configuration, or this installation's."""
     if args.log:
         refuse_password(args.log)
         key: Path | None = None
-        # A copy may have any name.
+        # A copy of a log may have any name, also one without a key file beside it.
         with suppress(InvalidConfig):
             key = None if args.log.startswith(POSTGRES) else path_beside_log(Path(args.log), ".key")
         return LogPlace(args.log, key)
@@ -69,14 +69,14 @@ def place_from_args(args: argparse.Namespace) -> LogPlace:
 
 
 def had_log(place: LogPlace, *, named: bool) -> bool:
-    """Whether a log has been in this place, so that what is there instead was put there; or nothing, taken away."""
+    """Return whether a log was in this place before: then a missing or foreign file there is tampering."""
     if place.key is not None and os.path.lexists(place.key):
         return True
     return not named and os.path.lexists(place.log)
 
 
 def refuse_password(log: str) -> None:
-    """Every user of a machine can read the command lines of all others."""
+    """Raise if the URL holds a password: every user of the machine can read command lines."""
     user = log.partition("://")[2].rpartition("@")[0]
     if log.startswith(POSTGRES) and (user.partition(":")[2] or "password=" in log.lower()):
         raise LockgateError(
@@ -89,7 +89,7 @@ def log_from_args(args: argparse.Namespace) -> ReadableLog:
 
 
 def open_log(name: str) -> ReadableLog:
-    """The log of this name, only to be looked at."""
+    """Return the log of this name, for reading only."""
     if name.startswith(POSTGRES):
         if find_spec("psycopg") is None:
             raise InvalidConfig(
@@ -109,7 +109,7 @@ def open_log(name: str) -> ReadableLog:
 
 
 def is_export(name: str) -> bool:
-    """Whether this is an export rather than a log; what is neither is an error."""
+    """Return whether this is an export rather than a log; raise if it is neither."""
     if name == STDIN:
         return True
     if name.startswith(POSTGRES):
@@ -128,7 +128,7 @@ def is_export(name: str) -> bool:
 
 
 class OpenedShards(NamedTuple):
-    """The shards of a log or of exports, for one pass; how many records there seem to be; the keys the log names."""
+    """The shards of a log or of exports, for one pass; the number of records it claims; the keys it names."""
 
     shards: Sequence[AuditedShard]
     size: int
@@ -157,7 +157,7 @@ def _audited_shard(view: Snapshot, shard: Shard) -> AuditedShard:
 
 
 def shards_from_exports(names: Sequence[str], stack: ExitStack) -> OpenedShards:
-    """Oldest first. Files are closed with the stack."""
+    """Open exports, the oldest first; the stack closes their files."""
     shards: list[AuditedShard] = []
     total = 0
     for name in names:
@@ -172,7 +172,7 @@ def shards_from_exports(names: Sequence[str], stack: ExitStack) -> OpenedShards:
 
 
 def _bounded_lines(file: BinaryIO) -> Iterator[bytes]:
-    """Lines, of which none is longer than a record may be: the rest of a longer one comes as the next."""
+    """Yield lines no longer than a record may be; the rest of a longer line comes as the next."""
     while line := file.readline(_MOST_LINE):
         yield line
 
@@ -183,7 +183,7 @@ def _claimed_size(head: bytes) -> int:
 
 
 def read_rows(view: Snapshot, shard: Shard, start: int = START, stop: int = END) -> Iterator[ExportRow]:
-    """Leaves and bodies side by side. A body without a leaf is handed on with none, for the audit to say so."""
+    """Yield leaves and bodies together; a body without a leaf has an empty one, which the audit reports."""
     bodies = view.bodies(shard.number, start, stop)
     body = next(bodies, None)
     for at, leaf in view.leaves(shard.number, start, stop):
@@ -201,7 +201,7 @@ def read_rows(view: Snapshot, shard: Shard, start: int = START, stop: int = END)
 
 
 def choose_shard(view: Snapshot, origin: str) -> Shard:
-    """The shard of this name; the newest for none."""
+    """Return the shard of this name, or the newest; raise if there is none."""
     shards = view.shards()
     found = next((each for each in reversed(shards) if origin in ("", each.origin)), None)
     if found is None:
@@ -214,7 +214,7 @@ def choose_shard(view: Snapshot, origin: str) -> Shard:
 
 
 def read_body(view: Snapshot, shard: Shard, index: int) -> bytes:
-    """The bytes of one record."""
+    """Return the bytes of one record; raise if it was deleted or never written."""
     at, data = next(view.bodies(shard.number, index, index + 1), (-1, b""))
     if at == index:
         return data
@@ -226,7 +226,7 @@ def read_body(view: Snapshot, shard: Shard, index: int) -> bytes:
 
 
 def read_key(given: str) -> PublicKey:
-    """A public key, given as itself or as the file it stands in."""
+    """Return a public key that was given as text or as a file."""
     if "+" in given and not os.path.exists(given):
         return parse_vkey(given)
     with open(given, "rb") as file:
@@ -237,7 +237,7 @@ def read_key(given: str) -> PublicKey:
 
 
 def read_witness_key(text: str) -> PublicKey:
-    """The public key of a witness: one of a log is another kind, and would match no cosignature."""
+    """Return the public key of a witness; raise for a log's key, which matches no cosignature."""
     key = read_key(text)
     if key.kind != COSIGNATURE:
         raise LockgateError(
@@ -248,7 +248,7 @@ def read_witness_key(text: str) -> PublicKey:
 
 
 def read_held_heads(name: str) -> tuple[list[bytes], str]:
-    """The heads in a file, one or as many as an anchor has appended; and what else is wrong with it."""
+    """Return the heads in a file that a person or an anchor kept, and what is wrong with the file."""
     with open(name, "rb") as file:
         data = file.read(_MOST_HELD + 1)
     if len(data) > _MOST_HELD:
@@ -256,6 +256,6 @@ def read_held_heads(name: str) -> tuple[list[bytes], str]:
     found = parse_checkpoints(data)
     if not found:
         return [], f"{quoted(name, 200)} holds no head"
-    # Only what a crash has cut off at the end may be passed over.
+    # Only a head at the end, cut off by a crash, may be ignored.
     whole = data.startswith(b"\n".join(found))
     return found, "" if whole else f"{quoted(name, 200)} holds something that is no head"

@@ -1,7 +1,7 @@
-"""Records of the journal for people, found from the newest back, and for programs, one JSON object each.
+"""`lockgate audit show`: records for people, one per line, and for programs, one JSON object each.
 
-What stands in a record is what was stored, by whoever could write there: every name is made visible, and nothing here
-says that it is true. That is for `lockgate audit verify`. Only what does not even fit the leaf beside it is told apart.
+An attacker who can write the log can write any record, so every name is made visible. Only `lockgate audit verify`
+proves records; here a record is marked as changed if it does not match the leaf beside it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LABEL = 16
 
 
 class StoredRecord(NamedTuple):
-    """One stored record: where it is, its leaf, and its fields or why it has none, or none to believe."""
+    """One stored record: its place, its leaf, and its fields, or why they cannot be shown."""
 
     origin: str
     at: int
@@ -50,7 +50,7 @@ class StoredRecord(NamedTuple):
 
 
 class RecordFilter(NamedTuple):
-    """What to show; whatever is empty lets everything pass."""
+    """Which records to show; an empty field matches all."""
 
     session: str = ""
     tool: str = ""
@@ -64,7 +64,7 @@ class RecordFilter(NamedTuple):
     def matches(self, found: StoredRecord) -> bool:
         fields = found.fields
         if found.wrong:
-            # Nobody can say that it would not have been one of them.
+            # An unreadable record may be one that was asked for.
             return True
         ts_ms = fields["ts_ms"]
         if not isinstance(ts_ms, int) or ts_ms < self.since_ms or (self.until_ms and ts_ms >= self.until_ms):
@@ -86,7 +86,7 @@ def record_from_row(shard: Shard, index: int, leaf: bytes, data: bytes) -> Store
     except InvalidRecord as error:
         return StoredRecord(shard.origin, index, leaf, {}, error.message, changed)
     if changed:
-        # Whoever changed it wants it to be read.
+        # The attacker who changed it wants its text to be read.
         return StoredRecord(shard.origin, index, leaf, {}, "its bytes do not hash to its leaf", changed)
     return StoredRecord(shard.origin, index, leaf, fields)
 
@@ -98,7 +98,7 @@ def _records_between(view: Snapshot, shard: Shard, start: int, stop: int) -> Ite
 
 
 def all_records(view: Snapshot, wanted: RecordFilter, after: Mapping[int, int] | None = None) -> Iterator[StoredRecord]:
-    """Oldest first, behind these indexes of each shard."""
+    """Yield matching records, the oldest first, after these indexes of each shard."""
     for shard in view.shards():
         for found in _records_between(view, shard, (after or {}).get(shard.number, -1) + 1, END):
             if wanted.matches(found):
@@ -106,7 +106,7 @@ def all_records(view: Snapshot, wanted: RecordFilter, after: Mapping[int, int] |
 
 
 def newest_records(view: Snapshot, wanted: RecordFilter, limit: int) -> list[StoredRecord]:
-    """The newest so many, oldest first; of a long log only the end is read."""
+    """Return the newest matching records, the oldest first; read only the end of a long log."""
     kept: list[StoredRecord] = []
     for shard in reversed(view.shards()):
         stop = _end_of_bodies(view, shard, END)
@@ -116,18 +116,18 @@ def newest_records(view: Snapshot, wanted: RecordFilter, limit: int) -> list[Sto
             for found in reversed(stored):
                 if wanted.matches(found) and len(kept) < limit:
                     kept.append(found)
-            # Retention leaves long stretches without a body, and a forger's index may be anywhere.
+            # Pruning leaves long ranges without a body, and a forged index may be anywhere.
             stop = start if stored else _end_of_bodies(view, shard, start)
     return kept[::-1]
 
 
 def last_indexes(view: Snapshot) -> dict[int, int]:
-    """The last index of each shard that has a record."""
+    """Return the last index of each shard that has a record."""
     return {shard.number: _end_of_bodies(view, shard, END) - 1 for shard in view.shards()}
 
 
 def _end_of_bodies(view: Snapshot, shard: Shard, stop: int) -> int:
-    """One behind the last index below this that has a body: what the log says of its size is not believed."""
+    """Return one more than the last index below `stop` with a body; the log's own claim of its size is not trusted."""
     low, high = 0, stop
     while low < high:
         middle = (low + high) // 2
@@ -176,7 +176,7 @@ def _leaf_at(view: Snapshot, shard: Shard, index: int) -> bytes:
 
 
 class _RecordPrinter:
-    """Prints what was found in the form that was asked for, and counts what was changed or could not be read."""
+    """Print records in the chosen form, and count those that were changed or cannot be read."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._for_people = not (args.json or args.format)
@@ -211,7 +211,7 @@ def _filter_from_args(args: argparse.Namespace) -> RecordFilter:
         ("kind", args.kind, list(KINDS)),
     )
     for name, given, known in words:
-        # Reasons of requests are of another list, which is not closed.
+        # Assessed requests have reasons of their own, and that list is open.
         if given and given not in known and not (name == "reason" and args.kind == "assess"):
             hint = suggest_closest(given, known) or f"use {', '.join(known)}"
             raise LockgateError(f"unknown {name} {quoted(given)}", hint=hint)
@@ -253,7 +253,7 @@ def json_line(found: StoredRecord) -> str:
 
 
 def ocsf_line(found: StoredRecord) -> str:
-    """An event of OCSF, or nothing for a record that is none."""
+    """Return a record as an OCSF event, or an empty text for a record that is no finding."""
     if found.wrong:
         return ""
     event = finding_from_record(
@@ -270,7 +270,7 @@ def ocsf_line(found: StoredRecord) -> str:
 
 
 def screen_printer(*, whole: bool) -> Callable[[StoredRecord], None]:
-    """Prints records, one on each line under the name of their shard, or with everything that is in them."""
+    """Return a printer of records: one line each under their shard's name, or all their fields."""
     screen = make_console()
     shard: list[str] = []
 
@@ -287,7 +287,7 @@ def screen_printer(*, whole: bool) -> Callable[[StoredRecord], None]:
 
 
 def _print_line(screen: Console, text: Text) -> None:
-    # On a terminal a record keeps to its line; elsewhere nothing is cut.
+    # On a terminal a record is cut to one line; elsewhere it is printed in full.
     if screen.is_terminal:
         screen.print(text, no_wrap=True, overflow="ellipsis")
     else:
@@ -301,7 +301,7 @@ def record_line(found: StoredRecord) -> Text:
     kind = str(fields["kind"])
     word = str(fields["action"]) if kind == "ruling" else kind
     session = _shorten(str(fields.get("session", "")))
-    # Last, for a narrow screen cuts the end off.
+    # The session is last: a narrow screen cuts the end off.
     return Text.assemble(
         (f"{found.at:>7}  ", "dim"),
         (f"{format_time(fields['ts_ms'])}  ", "cyan"),
@@ -312,7 +312,7 @@ def record_line(found: StoredRecord) -> Text:
 
 
 def print_record(screen: Console, found: StoredRecord) -> None:
-    """One record with everything that is in it."""
+    """Print one record with all its fields."""
     screen.print(Text.assemble((make_visible(f"{found.origin} {found.at}"), "bold")), soft_wrap=True)
     if found.wrong:
         screen.print(Text(_fault_text(found), "bold red"), soft_wrap=True)
@@ -331,7 +331,7 @@ def print_record(screen: Console, found: StoredRecord) -> None:
 
 
 def _summarize(kind: str, fields: Mapping[str, object]) -> str:
-    """What a record says, in a few words. Every text in it was made visible."""
+    """Return a record in a few words, with every text of it made visible."""
     rules = fields.get("rules")
     named = ", ".join(_shorten(str(rule), 40) for rule in rules) if isinstance(rules, list) else ""
     match kind:
@@ -379,6 +379,6 @@ def _visible_excerpt(text: object, limit: int = 60) -> str:
 
 
 def _shorten(text: str, limit: int = 18) -> str:
-    """A name in a column: a hash by its beginning."""
+    """Return a name cut to a column, and a hash by its first digits."""
     text = text[:14] + "…" if text.startswith("sha256:") else text
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,4 +1,4 @@
-"""`lockgate audit verify`: what was done to a log, and what the answer does not show."""
+"""`lockgate audit verify`: whether a log was changed, and what the answer does not prove."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from lockgate.core.journal.verification import AuditedShard as AuditedShard
     from lockgate.journal.log import Snapshot
 
-# How often a log is looked at that is written to meanwhile, where nothing keeps it still.
+# How often to read a log again that another process writes to while no lock keeps it still.
 _TRIES = 5
 _LOOK_S = 0.3
 _MOST_FAULTS = 25
@@ -56,9 +56,9 @@ _LABEL = 11
 
 
 class _Expectations(NamedTuple):
-    """What a log is held against. There is no key only where the log was in pieces before one was found.
+    """What a log is compared with. `key` is None only if the log was too damaged to name one.
 
-    `kept` is whether anything of it was kept elsewhere; `beside` is what of it was found beside the log.
+    `kept_elsewhere`: the user gave heads or receipts. `beside`: cosigned heads found beside the log.
     """
 
     held: list[bytes]
@@ -91,13 +91,13 @@ def verify(args: argparse.Namespace) -> Exit:
             place = place_from_args(args)
             asked, report = _audit_log(args, place, asked)
     except NotALog as error:
-        # Where a log was, that it is none any more is what was done to it. Elsewhere somebody named the wrong file.
+        # If a log was here before, its loss is tampering. Otherwise the user named the wrong file.
         place = place if place.log or not args.names else place_from_args(args)
         if not asked.kept_elsewhere and not had_log(place, named=bool(args.names)):
             raise
         report.add_fault(1, FaultKind.MISSING, f"the log is gone, or something else is in its place: {error.message}")
     except JournalDamaged as error:
-        # What stood before that place does not make it sound.
+        # The sound records before the damage do not make the log sound.
         report.add_fault(2, FaultKind.CHANGED, f"verification ended early: {error.message}")
     for said in wrong:
         report.add_fault(5, FaultKind.BAD_HELD_HEAD, said)
@@ -105,7 +105,7 @@ def verify(args: argparse.Namespace) -> Exit:
 
 
 def _read_held_files(names: Iterable[str]) -> tuple[list[bytes], list[str]]:
-    """The heads in these files, and what is wrong with these."""
+    """Return the heads in these files, and what is wrong with the files."""
     found = [read_held_heads(name) for name in names]
     return [note for notes, _ in found for note in notes], [wrong for _, wrong in found if wrong]
 
@@ -136,7 +136,7 @@ def _audit_log(args: argparse.Namespace, place: LogPlace, asked: _Expectations) 
 def _audit_log_once(
     args: argparse.Namespace, place: LogPlace, asked: _Expectations
 ) -> tuple[_Expectations, AuditReport]:
-    """One look at a log, and at the cosigned head beside it."""
+    """Audit a log once, with the cosigned head beside it."""
     notes, wrong, remark = _read_cosigned_head(place)
     asked = asked._replace(held=[*asked.held, *notes], beside=notes)
     with open_log(place.log).reading() as view:
@@ -163,9 +163,9 @@ def _old_spool_remarks(place: LogPlace) -> Iterator[str]:
 
 
 def _read_cosigned_head(place: LogPlace) -> tuple[list[bytes], list[str], list[str]]:
-    """The newest cosigned head, which the journal keeps beside the log: a log without it was taken back.
+    """Return the newest cosigned head, which the journal keeps beside the log: a log without it was rolled back.
 
-    Anybody could have put it there or taken it away, so that it shows what is missing, and never that nothing is.
+    An attacker can replace or remove this file, so it can show that records are missing, never that none are.
     """
     path = place.witnessed
     if path is None or not os.path.lexists(path):
@@ -178,7 +178,7 @@ def _read_cosigned_head(place: LogPlace) -> tuple[list[bytes], list[str], list[s
 
 
 def _seal_fault(place: LogPlace, view: Snapshot) -> str:
-    """Where the private key is at hand: why the end of the log is not the work of somebody who has it."""
+    """Return why the end of the log was not written with the private key, where that key can be read."""
     shards = view.shards()
     for path in list_key_files(place.key) if place.key is not None and shards else ():
         try:
@@ -194,7 +194,7 @@ def _seal_fault(place: LogPlace, view: Snapshot) -> str:
 
 
 def _choose_key(args: argparse.Namespace, beside: Path | None, opened: OpenedShards) -> tuple[PublicKey, str]:
-    """The key to verify with, and where it is from."""
+    """Return the key to verify with, and where it came from."""
     if args.key:
         key = read_key(args.key)
         if key.vkey in opened.vkeys[1:]:
@@ -206,7 +206,7 @@ def _choose_key(args: argparse.Namespace, beside: Path | None, opened: OpenedSha
         try:
             return keys.load(beside).key, "beside"
         except LockgateError:
-            # Another user's key cannot be read, and need not be: the log names its public half.
+            # Another user's private key cannot be read, and need not be: the log names its public half.
             pass
     if not opened.vkeys:
         raise LockgateError(
@@ -250,7 +250,7 @@ def _run_audit(
 
 @contextmanager
 def _show_progress(opened: OpenedShards) -> Iterator[Sequence[AuditedShard]]:
-    """The shards, with a bar on standard error while somebody is watching there."""
+    """Yield the shards, with a progress bar if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield opened.shards
         return
@@ -299,14 +299,14 @@ def _draw(report: AuditReport, asked: _Expectations, limits: Sequence[str]) -> N
     screen = make_console()
 
     def say(label: str, style: str, text: str, after: str = "") -> None:
-        """Everything behind a label of ours, so that nothing in it can begin a line."""
+        """Print text after our own label, so that text from the log cannot begin a line."""
         line = Text.assemble(make_visible(text), (f"  {after}" if after else "", "dim"))
         for at, piece in enumerate(line.wrap(screen, max(20, screen.width - _LABEL), overflow="fold")):
             piece.rstrip()
             screen.print(Text.assemble((f"{'' if at else label:<{_LABEL}}", style), piece), soft_wrap=True)
 
     if report.sound:
-        # A record that cannot be read would be a fault, so what is of no kind was deleted.
+        # An unreadable record is a fault, so in a sound log a record without a kind was deleted.
         gone = report.records - sum(report.kinds.values())
         deleted = f"; the contents of {gone:,} were deleted, as they say" if gone else ""
         waiting = report.records - sum(head.size for head in report.heads)
@@ -325,7 +325,7 @@ def _draw(report: AuditReport, asked: _Expectations, limits: Sequence[str]) -> N
         covers = f"{format_count(each.size, 'record')} of {each.origin} at {format_time(each.time_s * 1000)}"
         say("witness", "dim", f"{each.witness} cosigned {covers}")
     if asked.key is not None:
-        # On one line, to be copied.
+        # On one line, so that it can be copied.
         screen.print(Text.assemble((f"{'key':<{_LABEL}}", "dim"), make_visible(asked.key.vkey)), soft_wrap=True)
     if report.kinds:
         say("kinds", "dim", ", ".join(f"{count:,} {kind}" for kind, count in sorted(report.kinds.items())))
@@ -338,7 +338,7 @@ def _draw(report: AuditReport, asked: _Expectations, limits: Sequence[str]) -> N
 
 
 def _cosigned_head_lines(asked: _Expectations) -> Iterator[str]:
-    """What the head beside the log shows, where it was held against it."""
+    """Yield a line for each cosigned head that was found beside the log."""
     for note in asked.beside:
         head = parse_checkpoint(parse_note(note).text)
         yield f"a cosigned head of {format_count(head.size, 'record')} of {head.origin}, held against the log" + (
@@ -347,7 +347,7 @@ def _cosigned_head_lines(asked: _Expectations) -> Iterator[str]:
 
 
 def _unproved_claims(report: AuditReport, asked: _Expectations) -> list[str]:
-    """What a sound log would still not show, with what it was held against."""
+    """Return what a sound log still does not prove, given what it was compared with."""
     limits: list[str] = []
     if asked.key_from == "beside":
         limits.append("that the key is the right one: it was read from beside the log, where both could be replaced")

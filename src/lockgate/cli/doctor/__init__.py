@@ -1,4 +1,4 @@
-"""`lockgate doctor`: is everything here that Lockgate needs, and what to do about what is not."""
+"""`lockgate doctor`: check what Lockgate needs on this machine, and say how to fix it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from lockgate.verifiers.client import Provider
 
 _HELP = """\
-Looks at everything Lockgate needs here, and says what to do about what is wrong: the configuration,
+Checks everything that Lockgate needs here, and says how to fix what is wrong: the configuration,
 the engine, the cache, the state directory, the journal, the verifier's settings and key, the embedded
 judge, documents, the judges that the configuration names, the clock, and whether the endpoints answer.
 Keys are never shown. Each endpoint is asked one harmless question, or none with --offline.
@@ -66,14 +66,14 @@ example:
   $ lockgate doctor --keys myservice.secrets:Vault
   $ lockgate doctor --claude-code
 
---claude-code looks at Claude Code instead: its version, its settings, whether the service answers, and
-whether a hijacked call that is sent through every event is really stopped.
+--claude-code checks Claude Code instead: its version, its settings, whether the service answers, and
+whether a hijacked call is really stopped.
 --keys is for programs that give `resolve_adapter_from_env` a source of keys: it names that object, or
 a class to make one of, and imports its module.
 Exit code 0: nothing failed (a warning is no failure); 1: something has to be fixed.
 """
 
-# Nothing that any rule, filter or model has ever had a reason to mind.
+# A question that no rule, filter or model objects to.
 HARMLESS = "Hello, at what time do you open tomorrow?"
 MOST_SKEW_S = 60.0
 MOST_KEY_S = 10.0
@@ -87,7 +87,7 @@ class CheckState(StrEnum):
 
 
 class Check(NamedTuple):
-    """One thing that was looked at, how it is, and what to do about it."""
+    """One check: what was looked at, its state, and what to do about it."""
 
     name: str
     state: CheckState
@@ -127,7 +127,7 @@ def run(args: argparse.Namespace) -> Exit:
 def checks(
     config: str | None = None, *, offline: bool = False, keys: str | None = None, tenant: str = ""
 ) -> Iterator[Check]:
-    """Every check in turn; none is left out because another failed, unless there is nothing left to look at."""
+    """Yield every check in turn; one that needs a failed one is skipped with the reason."""
     yield _check_installation()
     read: list[Settings] = []
     yield _run_check("configuration", lambda: _check_configuration(config, read))
@@ -146,7 +146,7 @@ def checks(
     yield _run_check("embedded", lambda: _check_embedded(adapter, settings))
     reported: list[str] = []
     if adapter in ("none", "embedded"):
-        why = f"the adapter `{adapter}` asks nobody" if chosen else "the adapter's settings have to be fixed first"
+        why = f"the adapter `{adapter}` asks no endpoint" if chosen else "the adapter's settings have to be fixed first"
         yield Check("key", CheckState.SKIP, why)
         yield Check("endpoint", CheckState.SKIP, why)
     else:
@@ -173,12 +173,12 @@ def _claude_code_checks(config: str | None) -> Iterator[Check]:
 
 
 def _run_check(name: str, look: Callable[[], Check]) -> Check:
-    """What the check found; one that breaks has found something too."""
+    """Return what the check found; a check that raises has failed."""
     try:
         return look()
     except LockgateError as error:
         return Check(name, CheckState.FAIL, error.message, error.hint)
-    except Exception as error:  # noqa: BLE001  # the other checks may say why
+    except Exception as error:  # noqa: BLE001  # the other checks still run
         # Not its text: it may hold what was being read.
         return Check(name, CheckState.FAIL, f"could not be checked: {type(error).__name__}")
 
@@ -196,7 +196,7 @@ def _check_configuration(path: str | None, read: list[Settings]) -> Check:
 
 
 def _check_engine(settings: Settings) -> Check:
-    """Each rule has to find its own example, through the very database that would be used."""
+    """Check that each rule finds its own example in the compiled database that the gate uses."""
     import hyperscan
 
     scanner = assemble.scanner_from_settings(settings)
@@ -217,7 +217,7 @@ def _check_engine(settings: Settings) -> Check:
 
 
 def _check_cache(settings: Settings) -> Check:
-    """A cache that cannot be used costs seconds at every start, and is never a danger: at most a warning."""
+    """Check the cache of compiled rules; without it each start takes seconds longer, so it is at most a warning."""
     folder = settings.cache_dir
     if folder is None:
         return Check(
@@ -257,7 +257,7 @@ def _check_cache(settings: Settings) -> Check:
 
 
 def _check_state(settings: Settings) -> Check:
-    """Where rulings are counted and calls wait for a person: whoever can write it can approve."""
+    """Check the folder of approvals and statistics: a user who can write it can approve calls."""
     folder = settings.state_dir
     lost = "no person can be asked, and rulings are not counted"
     if folder is None:
@@ -272,16 +272,16 @@ def _check_state(settings: Settings) -> Check:
     for path in (folder, *kept):
         if problem := _privacy_problem(path, folder=path == folder):
             return problem
-    # What the store itself thinks of its file; it says so in an exception.
+    # The store checks its own file, and raises.
     waiting = assemble.approvals_from_settings(settings).waiting(time.time())
     count = f", {len(waiting)} call{'s' if len(waiting) != 1 else ''} waiting for a person" if waiting else ""
     return Check("state", CheckState.OK, f"{folder}{count}")
 
 
 def _check_journal(settings: Settings) -> Check:
-    """Where rulings are recorded: without it high-risk calls pause."""
+    """Check the journal: without it high-risk calls pause."""
     audit = settings.audit
-    # What is wrong with the settings, or with the place, is said in an exception.
+    # Wrong settings or a wrong place raise.
     if assemble.journal_from_settings(settings) is None:
         return Check(
             "journal", CheckState.WARN, "switched off: no ruling is recorded", "remove `security.audit.enabled`"
@@ -292,7 +292,7 @@ def _check_journal(settings: Settings) -> Check:
         f"{len(those)} {word}" for those, word in ((audit.witnesses, "witnesses"), (audit.anchors, "anchors")) if those
     ]
     told = f"heads go to {' and '.join(leaves)}" if leaves else "no head leaves this machine"
-    # A key without its log, or with another's, is as wrong as a log without its key.
+    # A key without its log, or with another log, is tampering.
     assemble.refuse_lost_log(files)
     if not isinstance(files.log, str) and not os.path.lexists(files.log):
         return Check("journal", CheckState.OK, f"{where}, which is made with the first ruling; {told}")
@@ -305,7 +305,7 @@ def _check_journal(settings: Settings) -> Check:
         log.close()
     said = f"{where}: {head.size} records under the newest signed head; {told}"
     if shard.size > head.size:
-        # A process that writes it now signs within a second: then this is gone at the next look.
+        # A running process signs within a second, so this may be gone at the next check.
         hint = "if no process writes it now: lockgate audit head --sign"
         return Check("journal", CheckState.WARN, f"{said}; {shard.size - head.size} more are not signed yet", hint)
     return Check("journal", CheckState.OK, said)
@@ -321,7 +321,7 @@ def _privacy_problem(path: Path, *, folder: bool) -> Check | None:
         return Check("state", CheckState.FAIL, f"{path} is not a {what}, and is not used", "move it away")
     if os.name != "posix":
         return None
-    # Not even root's will do: the stores take nothing but their own.
+    # The stores refuse files of any other user, root's too.
     if status.st_uid != os.geteuid():
         hint = "run this as the user whose agent asks"
         return Check("state", CheckState.FAIL, f"{path} belongs to another user, and is not used", hint)
@@ -339,12 +339,12 @@ def _check_clock(reported: list[str]) -> Check:
         try:
             theirs = parsedate_to_datetime(reported[0][:100]).timestamp()
         except (TypeError, ValueError, OverflowError):
-            theirs = None  # somebody's header: no date, no comparison
+            theirs = None  # the endpoint sent no valid date
     return check_from_clocks(time.time(), os.stat(lockgate.__file__).st_mtime, theirs)
 
 
 def check_from_clocks(now: float, installed: float, theirs: float | None = None) -> Check:
-    """A clock is wrong when it shows a time before these files existed, or another time than the endpoint's."""
+    """Return a failure if the clock is before the installation, and a warning if it differs from the endpoint's."""
     shown = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=max(0.0, now))
     said, hint = f"{shown:%Y-%m-%d %H:%M} UTC", "set the clock, best by NTP: certificates and expiries depend on it"
     # A day of slack: archives carry times without a zone.
@@ -370,11 +370,11 @@ def _check_adapter(chosen: list[VerifierSettings], *, keys_elsewhere: bool) -> C
         return Check(
             "adapter",
             CheckState.WARN,
-            f"{said}; nobody reads {', '.join(odd)}",
+            f"{said}; no adapter reads {', '.join(odd)}",
             "correct the name, or unset it; docs/reference/verifiers.md lists them all",
         )
     if settings.unsafe_http:
-        hint = "only for a network that nobody else is on: use https anywhere else"
+        hint = "only for a private network: use https anywhere else"
         return Check("adapter", CheckState.WARN, f"{said}, over plain http", hint)
     return Check("adapter", CheckState.OK, said)
 
@@ -397,7 +397,7 @@ def _check_extras(adapter: str, settings: Settings) -> Check:
 
 
 def _check_documents(settings: Settings) -> Check:
-    """Whether the abuse gate can read PDF files; who has set it up should know that it cannot."""
+    """Check that the abuse gate can read PDF files; warn only where the abuse gate is configured."""
     if wiring.can_read_pdf():
         return Check("documents", CheckState.OK, "the abuse gate reads PDF, DOCX, HTML and text files")
     used = bool(settings.abuse_gate) or any(name.startswith("ABUSE_") for name in os.environ)
@@ -406,7 +406,7 @@ def _check_documents(settings: Settings) -> Check:
 
 
 def _check_embedded(adapter: str, settings: Settings) -> Check:
-    """Whether the judge without a network is there and whole; nobody has to have it who does not name it."""
+    """Check that the embedded judge is installed and intact; it is optional unless the configuration names it."""
     named = "embedded" in (adapter, settings.policy.triage_model)
     absent = embedded.missing_packages()
     if absent and embedded.shipped_files().pin and not named:
@@ -434,25 +434,25 @@ def _check_key(settings: VerifierSettings) -> Check:
         why, hint = key_file_warning(file)
         if why:
             return Check("key", CheckState.WARN, f"{file} {why}", hint)
-    said = ["one for everybody" if keys.key() else "none for everybody"]
+    said = ["one for all tenants" if keys.key() else "none for all tenants"]
     said += [f"{len(keys.tenants)} for tenants"] if keys.tenants else []
     said += [f"{len(keys.files())} in files, read at each question"] if keys.files() else []
     return Check("key", CheckState.OK, ", ".join(said))
 
 
 def _check_custom_key(spec: str, tenant: str, verifier: VerifierSettings, found: list[KeySource]) -> Check:
-    """The key that a program's own source gives, asked for as the adapter asks: in a thread, which may hang."""
+    """Check the key from a program's own key source, asked in a thread as the adapter does, since it may hang."""
     source = _load_key_source(spec)
     future: Future[object] = Future()
 
     def fetch() -> None:
         try:
             future.set_result(source.key(tenant))
-        except BaseException as error:  # noqa: BLE001 - a manager's error may quote the key: its type is all we say
+        except BaseException as error:  # noqa: BLE001 - the key source is foreign code; its text may quote the key
             future.set_exception(RuntimeError(type(error).__name__))
 
     Thread(target=fetch, name="lockgate-key", daemon=True).start()
-    whose = f"tenant {tenant!r}" if tenant else "everybody"
+    whose = f"tenant {tenant!r}" if tenant else "all tenants"
     try:
         key = future.result(MOST_KEY_S)
     except TimeoutError:
@@ -472,19 +472,19 @@ def _check_custom_key(spec: str, tenant: str, verifier: VerifierSettings, found:
 
 
 def _load_key_source(spec: str) -> KeySource:
-    """The object that `module:name` names, or a new one of the class; its module is imported."""
+    """Import and return the object that `module:name` names, or an instance of the class."""
     module, colon, name = spec.partition(":")
     hint = "write it as module:name; the module has to be importable from here"
     if not (colon and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))):
         raise LockgateError(f"--keys {quoted(spec)} names no source of keys", hint=hint)
-    # Last: what lies in this folder must not take the place of anything that is installed.
+    # Last on the path: a file in this folder must not replace an installed module.
     sys.path.append(os.getcwd())
     try:
         found: object = import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
         source = found() if isinstance(found, type) else found
-    except Exception as error:  # noqa: BLE001 - somebody's module
+    except Exception as error:  # noqa: BLE001 - the user's own module may raise anything
         raise LockgateError(f"--keys {quoted(spec)} cannot be loaded: {type(error).__name__}", hint=hint) from None
     finally:
         sys.path.remove(os.getcwd())
@@ -496,8 +496,8 @@ def _load_key_source(spec: str) -> KeySource:
 def _check_endpoint(
     verifier: VerifierSettings, settings: Settings, tenant: str, source: list[KeySource], reported: list[str]
 ) -> Check:
-    """One question through the very adapter that requests would go through."""
-    # The line below says what the log would.
+    """Ask one harmless question through the adapter that requests use."""
+    # The check's own line says what the log would say.
     logging.getLogger("lockgate").addHandler(logging.NullHandler())
     adapter = assemble.adapter_from_settings(
         verifier,
@@ -508,7 +508,7 @@ def _check_endpoint(
     assert isinstance(adapter, RemoteAdapter)  # noqa: S101 - the caller has looked
     try:
         if not (tenant or source or verifier.keys.key()) and verifier.keys.tenants:
-            # Where every tenant has a key of its own and nobody else has any, one of theirs has to do.
+            # If only tenants have keys, ask with the first tenant's.
             tenant = verifier.keys.tenants[0]
         return check_from_assessment(adapter.examine({"prompt_text": HARMLESS}, tenant=tenant), verifier.endpoint)
     finally:
@@ -541,7 +541,7 @@ def _check_judges(settings: Settings, reported: list[str], *, read: bool, offlin
 
 
 class _ConfiguredJudge(NamedTuple):
-    """A judge as the configuration names it."""
+    """A judge that the configuration names."""
 
     name: str
     model: str
@@ -550,12 +550,12 @@ class _ConfiguredJudge(NamedTuple):
 
 
 def _check_judge(judge: _ConfiguredJudge, settings: Settings, reported: list[str], *, offline: bool) -> Check:
-    """One harmless case through the very judge that a gate would ask."""
+    """Ask the judge of the gate about one harmless call."""
     chosen = assemble.judge_settings(settings, judge.model)
     where = f"{chosen.adapter}/{chosen.model} at {chosen.endpoint}"
     if chosen.key_needed and not chosen.keys.key():
         return Check(
-            judge.name, CheckState.FAIL, f"{where}: there is no key for everybody", "judges use no tenant's key"
+            judge.name, CheckState.FAIL, f"{where}: there is no key for all tenants", "judges use no tenant's key"
         )
     if offline:
         return Check(judge.name, CheckState.OK, f"{where}; not asked: --offline")
@@ -570,7 +570,7 @@ def _check_judge(judge: _ConfiguredJudge, settings: Settings, reported: list[str
 
 
 def _check_embedded_judge(settings: Settings) -> Check:
-    """One harmless call through the embedded judge; it is no endpoint, and is asked with --offline as well."""
+    """Ask the embedded judge about one harmless call, with --offline too: it needs no network."""
     logging.getLogger("lockgate").addHandler(logging.NullHandler())
     judge = assemble.embedded_from_settings(settings)
     judge.verify()
@@ -604,7 +604,7 @@ def check_from_opinion(name: str, opinion: Opinion, where: str, took_s: float) -
 
 
 class DateRecorder:
-    """A provider that also notes what time its server says it is."""
+    """A provider that also notes the Date header of its server's replies."""
 
     def __init__(self, provider: Provider, dates: list[str]) -> None:
         self._provider = provider
@@ -639,7 +639,7 @@ def check_from_assessment(found: Assessment, endpoint: str) -> Check:
             "verdicts of this model will be worth little: choose another one",
         )
     told = REASON_TEXTS[found.reason]
-    # Everything else is as it should be, and it passes by itself.
+    # A rate limit ends by itself, and everything else works.
     state = CheckState.WARN if found.reason == "rate-limited" else CheckState.FAIL
     return Check("endpoint", state, f"{endpoint}: {found.reason}: {told.meaning} ({took})", told.advice)
 
