@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from audited_logs import BASE_MS, NAME, filled
 
 import lockgate
 from lockgate import assemble
@@ -19,6 +20,9 @@ from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import RULES, Rule
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.gate import shared_scanner
+from lockgate.journal import keys
+from lockgate.journal.journal import Journal
+from lockgate.journal.stores.sqlite import SqliteLog
 
 
 @dataclass(frozen=True)
@@ -101,3 +105,27 @@ def spawn() -> Callable[..., subprocess.Popen[bytes]]:
         return subprocess.Popen(command, env=os.environ.copy(), **streams)  # type: ignore[call-overload,no-any-return]
 
     return spawn
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """This installation's journal, closed, with record 0 and nine more."""
+    path = tmp_path / ".local" / "state" / "lockgate" / "journal.db"
+    signer = keys.create(path.with_suffix(".key"), NAME)
+    # The opening's time, like all others, is long before that of the rulings: the clock goes back nowhere.
+    with Journal(SqliteLog(path), signer, verify=keys.verify, clock=lambda: BASE_MS / 1000) as journal:
+        journal.append(filled()[:5], durable=False)
+        journal.checkpoint()
+        journal.append(filled()[5:], durable=True)
+    return path
+
+
+@pytest.fixture
+def vkey(log: Path) -> str:
+    return keys.load(log.with_suffix(".key")).key.vkey
+
+
+@pytest.fixture
+def head(log: Path, run: Run) -> str:
+    assert run("audit", "head", "--out", "head.txt").code == 0
+    return "head.txt"

@@ -29,35 +29,6 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_tokens_are_made_printed_and_changed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    def printed(*options: str) -> str:
-        assert main(["token", *options]) == 0
-        out, err = capsys.readouterr()
-        assert err == ""
-        return out
-
-    person, agent = printed(), printed("--agent")
-    assert person.startswith("lgp_")
-    assert agent.startswith("lga_")
-    assert printed() == person
-    assert printed("--rotate") != person
-    assert printed("--agent") == agent
-    assert (tmp_path / "lockgate" / "token").stat().st_mode & 0o777 == 0o600
-    assert sorted(path.name for path in (tmp_path / "lockgate").iterdir()) == ["agent-token", "token"]
-
-
-def test_a_token_of_the_environment_is_the_token(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOCKGATE_TOKEN", "t" * 24)
-    assert main(["token"]) == 0
-    assert capsys.readouterr().out == "t" * 24 + "\n"
-    assert main(["token", "--rotate"]) == 2
-    assert "LOCKGATE_TOKEN is set" in capsys.readouterr().err
-    monkeypatch.setenv("LOCKGATE_TOKEN", "short")
-    assert main(["token"]) == 2
-
-
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.7", "example.com"])
 def test_another_address_is_refused_without_a_token_or_a_name(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str

@@ -12,8 +12,6 @@ import pytest
 
 from lockgate import assemble
 from lockgate.cli.stats import MAX_LINE_BYTES, draw_bar
-from lockgate.cli.times import parse_since
-from lockgate.core.errors import LockgateError
 from lockgate.core.sessions.ledger_lines import entry_from_decision, format_lines, pass_from_decision
 from lockgate.core.vocabulary import Action, Decision, Finding, Ran, Reason, Risk
 from lockgate.gate.ledger import FileLedger
@@ -162,23 +160,6 @@ def test_since_leaves_out_what_is_older_and_what_has_no_time(run: Run) -> None:
     assert ended.out.startswith("1 ruling in 1 session, ")
     assert "2 rulings left out by --since: their time was not recorded" in ended.out
     assert json.loads(run("stats", "--json", "--since", "2026-11-01", "l", "c").out)["untimed_rulings"] == 2
-
-
-@pytest.mark.parametrize(("text", "ago"), [("30m", 1800), ("12h", 43_200), ("7d", 604_800), ("2w", 1_209_600)])
-def test_since_can_be_a_while_ago(text: str, ago: int) -> None:
-    assert parse_since(text, 2e6) == 2e6 - ago
-
-
-def test_since_can_be_a_moment() -> None:
-    assert parse_since("2026-11-01T09:30", 0) == AT
-    assert parse_since("1970-01-02T00:00:00+00:00", 0) == 86_400
-    assert parse_since("999999w", 5.0) == 0.0
-
-
-@pytest.mark.parametrize("text", ["", "yesterday", "7", "d", "-7d", "2026-13-01", "7 d", "9999999d"])
-def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(LockgateError, match="is no time"):
-        parse_since(text, 0)
 
 
 def test_a_price_can_be_named(run: Run) -> None:
