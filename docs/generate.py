@@ -44,10 +44,10 @@ _COUNTS_IN = {
 }
 _FAMILIES = {
     "override": "Text that wants the agent to drop its task, or to take another.",
-    "authority": "Text that claims to speak for somebody the agent obeys.",
+    "authority": "Text that claims to speak for a person the agent obeys.",
     "concealment": "Text that asks for something to be kept from the user.",
     "exfiltration": "Text and commands that carry data out.",
-    "execution": "Shell and code that runs what somebody else wrote, or destroys.",
+    "execution": "Shell and code that runs what an attacker wrote, or destroys data.",
     "credential": "Keys, passwords and where they are kept.",
     "markup": "Delimiters of prompts and chats, where no prompt or chat should be.",
     "tool": "Text that names tools and how to call them.",
