@@ -17,17 +17,20 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-hosts check bench docs fuzz soak clean
+.PHONY: help demo test test-python test-hosts check bench docs fuzz soak clean
 
 help: ## list these targets
 	@echo "usage: make TARGET [PYTHON=python3.12] [ARGS=…]"
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/runtime ## play a recorded session: ordinary calls, a poisoned page, the hijacked call
 	@$(BIN)/lockgate demo $(ARGS)
 
 test: check ## run check, then the tests (ARGS goes to pytest)
+	@$(MAKE) --no-print-directory test-python
+
+test-python: $(VENV)/dev ## run the tests alone, so with another Python too (PYTHON=python3.13 VENV=build/python3.13)
 ifeq ($(strip $(ARGS)),)
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(TIMED:%=--ignore=%)
 	$(BIN)/python -m pytest $(TIMED)

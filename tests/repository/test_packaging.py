@@ -23,6 +23,7 @@ import lockgate
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "lockgate"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+CLASSIFIERS = PROJECT["project"]["classifiers"]
 CONSTRAINTS = (ROOT / "constraints.txt").read_text(encoding="utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -176,6 +177,15 @@ def test_continuous_integration_runs_the_tests() -> None:
     script = ROOT / ".ci" / "run"
     assert script.stat().st_mode & stat.S_IXUSR
     assert "make test" in script.read_text(encoding="utf-8")
+
+
+def test_the_pythons_that_are_promised_are_run_and_named() -> None:
+    promised = re.findall(r"^Programming Language :: Python :: (3\.\d+)$", "\n".join(CLASSIFIERS), flags=re.MULTILINE)
+    (run,) = re.findall(r"^for version in (.+); do$", (ROOT / ".ci" / "run").read_text("utf-8"), flags=re.MULTILINE)
+    assert set(promised) <= set(run.split())
+    for page in ("README.md", "CONTRIBUTING.md"):
+        named = f"Python {', '.join(promised[:-1])} or {promised[-1]}"
+        assert named in (ROOT / page).read_text(encoding="utf-8")
 
 
 def test_every_target_explains_itself() -> None:
