@@ -494,7 +494,7 @@ def _broken(**parts: Any) -> Iterator[None]:
     [
         {"settle": _keeps_a_cancelled_probe, "admit": _has_endless_leases},
         {"settle": _closes_on_any_success},
-        {"admit": _lets_all_probe, "refuses": lambda c, now: _refuses(replace(c, probe_until=None), now)},
+        {"admit": _lets_all_probe, "is_refusing": lambda c, now: _refuses(replace(c, probe_until=None), now)},
     ],
     ids=["stuck half open", "stale success", "many probes"],
 )
