@@ -121,7 +121,7 @@ def combine_strictest(a: Policy, b: Policy) -> Policy:
 
     Of two scopes both hold. Models have no order: `a` keeps its own and takes those of `b` only where it has none.
     Fields that `b` left at their defaults count too, and a default can be the strictest value there is: to change a
-    few fields of a policy use `tightened`.
+    few fields of a policy use `tighten`.
     """
     scope = a.research_scope
     if b.research_scope not in ("", scope):
