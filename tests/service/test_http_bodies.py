@@ -132,7 +132,7 @@ def test_a_body_is_capped_while_it_comes_whatever_it_announces(ask: Asking) -> N
     reply = ask("POST", CHECK, messages=[HANG], headers={"Content-Length": str(1 << 30)})
     assert (reply.status, reply.code) == (413, "body-too-large")
     assert ask("POST", CHECK, data=b"{}", headers={"Content-Length": "9" * 5_000}).status == 413
-    assert ask.api._reading.held == 0
+    assert ask.api._body_budget.held == 0
 
 
 def test_a_large_block_fits_where_it_belongs(ask: Asking) -> None:
@@ -159,14 +159,14 @@ def test_a_client_that_leaves_in_the_middle_of_a_body_gets_nothing_and_does_noth
     half = {"type": "http.request", "body": b'{"tool": "x", "arguments": {}}', "more_body": True}
     assert ask("POST", CHECK, messages=[half, GONE]).status == 0
     assert ask("GET", "/v1/decisions").json["decisions"] == []
-    assert ask.api._reading.held == 0
+    assert ask.api._body_budget.held == 0
 
 
 def test_many_bodies_at_once_do_not_fill_the_memory(make: Callable[..., Asking]) -> None:
     ask = make(reading=quick(most_held=1_000))
     reply = ask("POST", CHECK, data=json.dumps({"tool": "x", "arguments": {"a": "x" * 2_000}}).encode())
     assert (reply.status, reply.code, reply.headers["retry-after"]) == (503, "busy", "1")
-    assert ask.api._reading.held == 0
+    assert ask.api._body_budget.held == 0
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_a_block_that_is_refused_makes_the_context_unknown(ask: Asking, sent: di
     assert ruled["action"] == "PAUSE"
     assert "cap:context-unknown" in [found["rule"] for found in ruled["findings"]]
     assert not ask("GET", "/v1/sessions/s1").json["context_known"]
-    assert ask.api._reading.held == 0
+    assert ask.api._body_budget.held == 0
 
 
 def test_a_bug_or_a_full_queue_does_not_hide_a_block_either(
@@ -243,7 +243,7 @@ def test_a_bug_or_a_full_queue_does_not_hide_a_block_either(
             raise Full
 
     with monkeypatch.context() as patch:
-        patch.setattr(ask.api, "_lane", Crowded())
+        patch.setattr(ask.api, "_store_pool", Crowded())
         assert ask("POST", "/v1/sessions/s2/blocks", data=b"{").status == 400
     assert ask("POST", "/v1/sessions/s2/checks", MAIL).json["action"] == "PAUSE"
 
@@ -278,14 +278,14 @@ def test_a_body_counts_until_it_is_done_with(ask: Asking, monkeypatch: pytest.Mo
     once = ask.host.add
 
     def add(*given: Any, **more: Any) -> Any:
-        held.append(ask.api._reading.held)
+        held.append(ask.api._body_budget.held)
         return once(*given, **more)
 
     monkeypatch.setattr(ask.host, "add", add)
     data = json.dumps({"content": "x" * 100_000, "source": "web:x"}).encode()
     assert ask("POST", BLOCK, data=data).status == 200
     assert held == [len(data)]
-    assert ask.api._reading.held == 0
+    assert ask.api._body_budget.held == 0
 
 
 def test_large_bodies_are_read_one_after_another_and_not_on_the_loop(

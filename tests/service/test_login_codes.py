@@ -104,8 +104,8 @@ def test_what_is_kept_of_a_code_is_not_the_code_and_is_private(tmp_path: Path) -
 
 def test_codes_cannot_be_tried_without_end(make: Callable[..., Asking], codes: LoginCodes) -> None:
     ask = make(codes=codes)
-    tried = [ask("POST", "/v1/exchange", {"code": "x"}, who=None).status for _ in range(app.MAX_EXCHANGES + 1)]
-    assert tried == [403] * app.MAX_EXCHANGES + [503]
+    tried = [ask("POST", "/v1/exchange", {"code": "x"}, who=None).status for _ in range(app.MAX_LOGIN_TRIES + 1)]
+    assert tried == [403] * app.MAX_LOGIN_TRIES + [503]
 
 
 def test_the_command_prints_an_address_without_the_token(

@@ -39,24 +39,24 @@ from lockgate.sessions import Host, Piece, StoredRuling
 HOST = "claude-code"
 MAX_BODY_BYTES = 32 * 1024 * 1024
 MAX_DEPTH = 64
-# How long a transcript that is being written is waited for, where a context has to be rebuilt from it.
+# How long to wait for a transcript that is still being written when a context has to be rebuilt from it.
 _WAIT_S, _WAITS = 0.05, 12
 _MAX_REMEMBERED = 10_000
 
 Answer = dict[str, object]
 
-# Calls that have the host say something to its model later, in the model's own words.
+# Tools by which the model schedules a later prompt to itself.
 _SCHEDULERS = ("ScheduleWakeup", "CronCreate", "RemoteTrigger", "SendMessage")
-# What these give back is what the model has written itself, beside a word that it was done.
+# These tools return what the model wrote itself, plus a confirmation.
 _OWN_WORDS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit", "TodoWrite", "ExitPlanMode", "EnterPlanMode"})
 _AGENTS = frozenset({"Agent", "Task"})
-# Without blanks: a name can be a sentence, and a model reads it.
+# Without blanks, because a model reads these names and a name could be a sentence.
 _PLAIN_SOURCE = re.compile(r"[\w./\\:@+~()\[\]-]{1,120}")
 _PLAIN_HOST = re.compile(r"(?:[a-z0-9.-]{1,200}|\[[0-9a-f:]{2,40}\])(?::[0-9]{1,5})?")
 
 
 class RefusedEvent(Exception):
-    """An event that cannot be understood: why, in our words, and whose it was if that much can be read."""
+    """An event that cannot be understood, with the reason; `session` is empty where it could not be read."""
 
     def __init__(self, why: str, session: str = "") -> None:
         super().__init__(why)
@@ -65,7 +65,7 @@ class RefusedEvent(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HookEvent:
-    """One event, read strictly: the parts that every one has, and the rest as it came."""
+    """One strictly parsed event: the fields that every event has, and the others as they came."""
 
     name: str
     session: str
@@ -74,7 +74,7 @@ class HookEvent:
 
     @property
     def session_or_agent(self) -> str:
-        """The session that this is about: an agent's own is inside of that which started it."""
+        """The session of this event; a subagent has its own, inside the session of the agent that started it."""
         return f"{self.session}/{self.agent}" if self.agent else self.session
 
     def text(self, key: str) -> str:
@@ -89,7 +89,7 @@ class HookEvent:
 
 
 class _RecentIds:
-    """Ids that something was done for; the oldest are forgotten."""
+    """A bounded set of recent ids; the oldest drop out."""
 
     def __init__(self) -> None:
         self._ids: OrderedDict[str, object] = OrderedDict()
@@ -102,7 +102,7 @@ class _RecentIds:
                 self._ids.popitem(last=False)
 
     def forget(self, id: str) -> bool:
-        """Whether it was there."""
+        """Remove an id and return whether it was there."""
         with self._lock:
             return self._ids.pop(id, self) is None
 
@@ -112,30 +112,33 @@ class _RecentIds:
 
 
 class _HookMemory:
-    """What is only worth remembering while a host lives: each has its own."""
+    """What the hooks of one host remember while its process lives."""
 
     def __init__(self) -> None:
-        self.news, self.recent, self.asked, self.turns = TranscriptFollower(), _RecentIds(), _RecentIds(), _RecentIds()
+        self.transcripts = TranscriptFollower()
+        self.kept_results = _RecentIds()
+        self.asked_calls = _RecentIds()
+        self.prompted_sessions = _RecentIds()
 
 
 _memories: WeakKeyDictionary[Host, _HookMemory] = WeakKeyDictionary()
-_remembering = Lock()
+_memories_lock = Lock()
 
 
 def _memory_of(host: Host) -> _HookMemory:
-    with _remembering:
+    with _memories_lock:
         return _memories.setdefault(host, _HookMemory())
 
 
 async def answer_event(host: Host, body: bytes, headers: Mapping[str, str]) -> Answer:
-    """What Claude Code is to be told about one of its events; never raises."""
+    """Return what Claude Code is told about one of its events; never raise."""
     try:
         event = parse_event(body)
     except RefusedEvent as refused:
         if refused.session:
             await asyncio.to_thread(host.mark_context_unknown, refused.session)
         said = f"Lockgate cannot read this event ({refused}), so nothing is let through."
-        # Whichever event it was: a call is denied, and a model that has read what we have not is stopped.
+        # A call is denied; for other events the agent is stopped, since its model may have read an unscanned text.
         return {"continue": False, "stopReason": said, **_deny(said)}
     try:
         if event.name == "PreToolUse":
@@ -148,7 +151,7 @@ async def answer_event(host: Host, body: bytes, headers: Mapping[str, str]) -> A
 
 
 def parse_event(body: bytes) -> HookEvent:
-    """The event in this body, or Refused."""
+    """Return the event in this body; raise RefusedEvent where there is none."""
     if len(body) > MAX_BODY_BYTES:
         raise RefusedEvent("it is too large")
     try:
@@ -182,7 +185,7 @@ def _is_deeper(value: object, most: int) -> bool:
     return True
 
 
-# The check
+# PreToolUse
 
 
 async def _check_call(host: Host, event: HookEvent, headers: Mapping[str, str]) -> Answer:
@@ -190,8 +193,8 @@ async def _check_call(host: Host, event: HookEvent, headers: Mapping[str, str]) 
     if not tool or not isinstance(arguments, dict):
         return _deny("Lockgate cannot read this call: it is not a name and an object, so it is not let through.")
     path = event.transcript
-    if path and _memory_of(host).turns.forget(event.session_or_agent):
-        # What came with the prompt is written a moment after it; a model takes longer than that, but not for certain.
+    if path and _memory_of(host).prompted_sessions.forget(event.session_or_agent):
+        # Claude Code writes attachments shortly after the prompt, but not always before the first call.
         for tried in range(_WAITS):
             if await asyncio.to_thread(context_files.reaches_call, path, call) or (
                 tried >= _WAITS // 2 and not is_written(path)
@@ -208,17 +211,17 @@ async def _check_call(host: Host, event: HookEvent, headers: Mapping[str, str]) 
     )
     kept = await host.check_async(event.session_or_agent, tool, arguments, key=call, findings=found)
     if call and kept.decision.approval:
-        _memory_of(host).asked.note(f"{event.session_or_agent} {call}")
+        _memory_of(host).asked_calls.note(f"{event.session_or_agent} {call}")
     return answer_from_ruling(kept, headers)
 
 
 def _catch_up(host: Host, event: HookEvent, path: str) -> bool:
-    """Take in what no event told, as far as the transcript shows it already; whether the context is known."""
+    """Add transcript entries that no event reported; return whether the context is known."""
     info = host.session(event.session_or_agent)
     if info is None:
         info = host.open(event.session_or_agent, host=HOST, parent=event.session if event.agent else "", known=False)
     if path:
-        _add_pieces(host, event.session_or_agent, _memory_of(host).news.new_pieces(path))
+        _add_pieces(host, event.session_or_agent, _memory_of(host).transcripts.new_pieces(path))
     return info.context_known
 
 
@@ -234,7 +237,7 @@ def _rebuild_session(host: Host, event: HookEvent, path: str, call: str) -> bool
 
 
 def answer_from_ruling(kept: StoredRuling, headers: Mapping[str, str]) -> Answer:
-    """A ruling as Claude Code takes it."""
+    """Return a ruling in the form that Claude Code expects."""
     decision = kept.decision
     if decision.action is Action.CONTINUE:
         return {}
@@ -249,7 +252,7 @@ def answer_from_ruling(kept: StoredRuling, headers: Mapping[str, str]) -> Answer
 
 
 def _reason_text(decision: Decision) -> str:
-    """The rule, and where the text came from that it found: names of ours, and a source only if it is plain."""
+    """Return the rule and the source of its text: our own rule names, and a source only if it has no blanks."""
     rules = dict.fromkeys([*(finding.rule for finding in decision.findings), decision.reason.value])
     shown = ", ".join([rule for rule in rules if _PLAIN_SOURCE.fullmatch(rule)][:3])
     origin = next((origin for origin in decision.origins if not origin.known), None)
@@ -261,7 +264,7 @@ def _reason_text(decision: Decision) -> str:
 
 
 def _permission(decision: Decision, headers: Mapping[str, str]) -> str:
-    """How a person answers."""
+    """Return how a person can answer."""
     place = headers.get("host", "")
     page = f"on the page http://{place}/ or " if _PLAIN_HOST.fullmatch(place) else ""
     if not decision.approval:
@@ -287,7 +290,7 @@ def _deny(reason: str) -> Answer:
 
 
 def _answer_failure(event: str, error: Exception) -> Answer:
-    """What follows where an event could not be dealt with. Not the error's text: it may hold what was being read."""
+    """Return the answer to an event whose handling failed, without the error's text: it may hold foreign content."""
     what = printable(error.message, 200) if isinstance(error, LockgateError) else type(error).__name__
     said = f"Lockgate could not keep this event ({what}). `lockgate doctor --claude-code` says more."
     if event in ("UserPromptSubmit", "UserPromptExpansion"):
@@ -298,7 +301,7 @@ def _answer_failure(event: str, error: Exception) -> Answer:
     return _deny(said) if event == "PreToolUse" else {}
 
 
-# What the events tell
+# All other events
 
 
 def _on_session_start(host: Host, event: HookEvent) -> Answer:
@@ -319,19 +322,19 @@ def _on_prompt(host: Host, event: HookEvent) -> Answer:
     if event.agent or is_machine(prompt) or _is_scheduled(host, prompt):
         _add_pieces(host, event.session_or_agent, [Piece(prompt, f"tool:{HOST}")])
         return {}
-    _memory_of(host).turns.note(event.session)
+    _memory_of(host).prompted_sessions.note(event.session)
     host.open(event.session, goal=prompt, host=HOST, known=False)
     _add_pieces(host, event.session, context_files.mentioned_pieces(prompt, cwd))
     return {}
 
 
 def _is_scheduled(host: Host, prompt: str) -> bool:
-    """Whether the agent has had this said to itself: then it is worth no more than what the agent had read."""
+    """Return whether the agent scheduled this prompt itself; such a prompt is untrusted."""
     said = " ".join(prompt.split())
     for tool in _SCHEDULERS:
         for kept in host.decisions(tool=tool, host=HOST, limit=50):
             texts = (" ".join(leaf.text.split()) for leaf in flatten_arguments(kept.arguments)[0])
-            # The host may say something around it; a name or a number in it is not what was said.
+            # The host may wrap the text. Very short texts match by accident, so they do not count.
             if any(text == said or (len(text) >= 16 and " " in text and text in said) for text in texts):
                 return True
     return False
@@ -358,7 +361,7 @@ def _on_tool_result(host: Host, event: HookEvent) -> Answer:
     if call:
         host.outcome(event.session_or_agent, call, "failed" if failed else "ran")
         # A person has let it run here: the same question must not be answered once more on the page.
-        if host.gate.approvals is not None and f"{event.session_or_agent} {call}" in _memory_of(host).asked:
+        if host.gate.approvals is not None and f"{event.session_or_agent} {call}" in _memory_of(host).asked_calls:
             host.gate.approvals.void(event.session_or_agent, time())
     return {}
 
@@ -372,20 +375,20 @@ def _keep_result(host: Host, event: HookEvent, tool: str, arguments: object, res
             host, event.session_or_agent, context_files.command_pieces(str(given.get("skill", "")), event.text("cwd"))
         )
     if call:
-        _memory_of(host).recent.note(f"{event.session_or_agent} {call}")
+        _memory_of(host).kept_results.note(f"{event.session_or_agent} {call}")
 
 
 def _response_text(tool: str, response: object) -> str:
-    """What a tool's reply tells the model that the model has not written itself."""
+    """Return the part of a tool's reply that the model did not write itself."""
     if isinstance(response, dict):
         if tool in _OWN_WORDS:
             return ""
         if tool in _AGENTS:
-            # An agent in the background has said nothing yet; the rest is what it was told.
+            # A background agent has reported nothing yet; the rest is its own task.
             return text_of(response.get("content"))
         file = response.get("file")
         if tool == "Read" and isinstance(file, dict) and isinstance(file.get("content"), str):
-            # Without the path and the numbers beside it: what is found is shown by its place in the text.
+            # Without path and line numbers: findings are offsets into the file's content.
             return str(file["content"])
     return text_of(response)
 
@@ -398,13 +401,13 @@ def _source_of(tool: str, arguments: Mapping[str, object]) -> str:
 
 
 def _on_batch_results(host: Host, event: HookEvent) -> Answer:
-    """Results that no event of their own has brought, before the model reads them."""
+    """Keep results that no event of their own reported, before the model reads them."""
     calls = event.said.get("tool_calls")
     for each in calls if isinstance(calls, list) else []:
         call, tool = each.get("tool_use_id"), each.get("tool_name")
         if not isinstance(call, str) or not isinstance(tool, str):
             raise InvalidBlock("a result without its call")
-        if f"{event.session_or_agent} {call}" in _memory_of(host).recent or tool in _OWN_WORDS | _AGENTS:
+        if f"{event.session_or_agent} {call}" in _memory_of(host).kept_results or tool in _OWN_WORDS | _AGENTS:
             continue
         if not _was_held(host, event.session_or_agent, call):
             _keep_result(host, event, tool, each.get("tool_input"), each.get("tool_response"), call)
@@ -412,7 +415,7 @@ def _on_batch_results(host: Host, event: HookEvent) -> Answer:
 
 
 def _was_held(host: Host, session: str, call: str) -> bool:
-    """Whether a call was not let run: then what came back is our own answer, which says nothing from outside."""
+    """Return whether a call was held: then its result is our own answer, which contains no outside text."""
     rulings = host.decisions(session=session, limit=200)
     return any(kept.key == call and kept.decision.action is not Action.CONTINUE for kept in rulings)
 
@@ -420,16 +423,16 @@ def _was_held(host: Host, session: str, call: str) -> bool:
 def _on_agent_start(host: Host, event: HookEvent) -> Answer:
     if not event.agent:
         return {}
-    # The event does not say what the agent was told; the call that started it was ruled on with those words.
+    # The event does not carry the subagent's task; the call that started it was ruled on with that text.
     tasks = [
         str(kept.arguments.get("prompt", ""))
         for tool in _AGENTS
         for kept in host.decisions(session=event.session, tool=tool, action=Action.CONTINUE.value, limit=8)
         if not kept.ran and kept.arguments.get("subagent_type", event.text("agent_type")) == event.text("agent_type")
     ]
-    # One that was started before is woken by the same event; what it had read then is not known here.
+    # The same event wakes an earlier subagent, and what that one had read is not known here.
     known = not context_files.is_written(event.transcript)
-    _memory_of(host).turns.note(event.session_or_agent)
+    _memory_of(host).prompted_sessions.note(event.session_or_agent)
     host.open(event.session_or_agent, host=HOST, parent=event.session, known=known)
     for task in dict.fromkeys(tasks):
         host.open(event.session_or_agent, goal=task, host=HOST, parent=event.session)

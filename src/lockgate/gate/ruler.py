@@ -1,9 +1,9 @@
 """Rules on the calls of one session: the pure pipeline, driven with a clock, a lock, judges, people and the journal.
 
-Steps 1 to 5 are Tier 1 and take microseconds (`lockgate.core.ruling.pipeline`). The others may wait:
+Steps 0 to 5 are Tier 1 and take microseconds (`lockgate.core.ruling.pipeline`). The others may wait:
 
 6. Triage, 7. supervisor.  Escalated calls only. A person's earlier answer to the very same call comes first.
-8. Person.                 A PAUSE is put to a person where the gate has approvals.
+8. No answer.              The policy rules. Then a PAUSE is put to a person where the gate has approvals.
 9. Record.                 No ruling is returned before it is in the journal.
 
 Steps 6 to 9 are one flow (`lockgate.runtime.flow`) that `check` and `check_async` drive, so the two cannot disagree.

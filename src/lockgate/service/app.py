@@ -1,10 +1,10 @@
 """The service as an ASGI application.
 
-What happens to a request, in this order, each step before the next has seen anything of it:
+What happens to a request; a later step runs only if the earlier ones passed:
 
-1. Host.    The request names an address of ours.
-2. Origin.  Nothing about it comes from another page.
-3. Token.   Whatever is under `/v1`, `/hooks` and `/metrics` takes a token, also what is not there.
+1. Host.    The request names one of the service's own addresses.
+2. Origin.  No browser header names a foreign page.
+3. Token.   Everything under `/v1`, `/hooks` and `/metrics` needs a token, unknown paths too.
 4. Route.   The path and the method are in the table, and the caller may use them.
 5. Body.    Counted and timed as it arrives, JSON, and what the route's schema says.
 6. Work.    Off the loop wherever a store is asked. Our own errors are answers; an unexpected error is 500.
@@ -72,9 +72,9 @@ HEADERS: tuple[Header, ...] = (
 )
 PRUNE_INTERVAL_S = 3_600.0
 _GUARDED = (b"/v1", b"/hooks", b"/metrics")
-# Where the page gets its token from has none yet.
-_EXCHANGE = b"/v1/exchange"
-MAX_EXCHANGES = 30
+# The page calls this endpoint to get its token, so it cannot have one yet.
+_LOGIN_PATH = b"/v1/exchange"
+MAX_LOGIN_TRIES = 30
 # Below this a body is read on the loop.
 _SMALL = 1 << 14
 # Problems that are over in a moment, or are not about what the body says: the client sends it again.
@@ -83,7 +83,7 @@ _INVALID = (InvalidBlock, InvalidCall, InvalidConfig, InvalidPattern, InvalidPay
 
 
 class ApprovalDesk(Protocol):
-    """Where the questions to people are kept."""
+    """The store of approvals, as far as people answer them."""
 
     def waiting(self, now_s: float) -> Sequence[PendingApproval]: ...
 
@@ -95,7 +95,7 @@ class ApprovalDesk(Protocol):
 
 
 class Api:
-    """The application. `stopping` says whether the server is about to end: streams end then, and nothing else does."""
+    """The application. While `stopping` is true, open streams are closed and other requests finish."""
 
     def __init__(
         self,
@@ -118,15 +118,15 @@ class Api:
         self.counts = counts or RequestCounts()
         self.routes = tuple(routes)
         self._tokens, self._door, self._open_metrics = tokens, door, open_metrics
-        self._reading = reading or BodyBudget()
+        self._body_budget = reading or BodyBudget()
         self.codes = codes or LoginCodes(None)
-        self._exchanges: deque[float] = deque(maxlen=MAX_EXCHANGES)
+        self._login_tries: deque[float] = deque(maxlen=MAX_LOGIN_TRIES)
         self._keep_days = keep_days
         self._table = RouteTable(routes)
-        # Stores wait for their disk and their locks, and each other: more threads would only wait as well.
-        self._lane = WorkerPool(16, max_jobs=2_048)
-        # Large bodies one after another: the parser keeps every other thread waiting while it reads one.
-        self._large = WorkerPool(1, max_jobs=256)
+        # Stores wait for disk and locks, so more threads would only wait as well.
+        self._store_pool = WorkerPool(16, max_jobs=2_048)
+        # Large bodies one after another: the JSON parser blocks every other thread while it reads one.
+        self._large_body_pool = WorkerPool(1, max_jobs=256)
         self.events = EventStream(self, stopping=stopping)
 
     @property
@@ -137,12 +137,12 @@ class Api:
         except KeyError:
             raise Problem(503, "unavailable", "the token cannot be read now") from None
 
-    def may_exchange(self) -> bool:
+    def may_try_login_code(self) -> bool:
         """Return whether one more code may be tried: guessing is hopeless, but each try reads the disk."""
         now_s = monotonic()
-        if len(self._exchanges) == MAX_EXCHANGES and now_s - self._exchanges[0] < 60.0:
+        if len(self._login_tries) == MAX_LOGIN_TRIES and now_s - self._login_tries[0] < 60.0:
             return False
-        self._exchanges.append(now_s)
+        self._login_tries.append(now_s)
         return True
 
     @property
@@ -166,7 +166,7 @@ class Api:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
-                # The journal is opened now and not by the first ruling; where it cannot be, rulings and /readyz say so.
+                # Open the journal now, not at the first ruling; if that fails, rulings and /readyz say so.
                 await self.run_heavy(partial(journal_proofs.journal_state, self.host.gate))
                 tasks = [
                     asyncio.create_task(self.counts.write_regularly()),
@@ -182,10 +182,10 @@ class Api:
                 return
 
     async def _prune_regularly(self) -> None:
-        """Forget old sessions once an hour, if they are to be forgotten at all."""
+        """Delete old sessions once an hour, where `keep_days` is set."""
         while self._keep_days > 0:
             await asyncio.sleep(PRUNE_INTERVAL_S)
-            # A store that fails now is asked again in an hour.
+            # After a store failure, try again in an hour.
             with suppress(LockgateError, Problem):
                 await self.run_heavy(partial(self.host.prune, self._keep_days))
 
@@ -224,14 +224,14 @@ class Api:
             if request is not None and route is not None and route.takes_in and problem.code not in _RETRIED_CODES:
                 await self._mark_context_unknown(request)
         except Exception as error:  # noqa: BLE001 - the caller hears that there is no ruling
-            # Not its own words, which may quote what was sent.
+            # Not the error's message, which may quote the request.
             LOG.error("a request failed: route=%s error=%s", route.path if route else "", _place_of(error))
             answer = Problem(500, "internal", "this is a bug in lockgate: nothing follows from it").answer
             if request is not None and route is not None and route.takes_in:
                 await self._mark_context_unknown(request)
         finally:
             if request is not None:
-                self._reading.release(request.held)
+                self._body_budget.release(request.held)
         # 7. Answer.
         status = answer.status if isinstance(answer, Answer) else 200
         self.counts.count_answer(route, status, perf_counter() - began)
@@ -246,7 +246,7 @@ class Api:
         if who is not None:
             return who
         open_to_all = self._open_metrics and path == b"/metrics"
-        if path == _EXCHANGE:
+        if path == _LOGIN_PATH:
             return Caller.WITHOUT_TOKEN
         if any(path == each or path.startswith(each + b"/") for each in _GUARDED) and not open_to_all:
             raise Problem(
@@ -259,10 +259,10 @@ class Api:
         return Caller.PERSON if open_to_all else Caller.WITHOUT_TOKEN
 
     async def _read_request_body(self, route: Route, request: Request, scope: Scope, receive: Receive) -> bool:
-        """Whether the body came to its end; what it says is then in the request."""
+        """Read the body into the request; return whether it arrived whole."""
         given: dict[str, str] = {}
         for name, value in scope["headers"]:
-            # The token has done its part.
+            # Handlers do not need the token.
             if name != b"authorization":
                 given[name.decode("latin-1")] = value.decode("latin-1")
         if given.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
@@ -270,11 +270,11 @@ class Api:
         length = given.get("content-length", "")
         if length.isdigit() and int(length[:20]) > route.most:
             raise Problem(413, "body-too-large", f"the body has more than {route.most:,} bytes")
-        data = await self._reading.read(receive, route.most)
+        data = await self._body_budget.read(receive, route.most)
         if data is None:
             return False
         request.held = len(data)
-        # A form can be sent by any page, JSON cannot: this is asked for even where the rest would do.
+        # Any page can send a form but not JSON: require the content type even where the body would parse.
         kind = given.get("content-type", "").partition(";")[0].strip().lower()
         if kind != JSON and (data or kind):
             raise Problem(415, "not-json", f"the body must be {JSON}", hint=f"content-type: {JSON}")
@@ -283,18 +283,18 @@ class Api:
             request.data = data
             return True
         read = partial(_read_body, route, data)
-        request.body = read() if len(data) < _SMALL else await self._off_loop(read, self._large)
+        request.body = read() if len(data) < _SMALL else await self._off_loop(read, self._large_body_pool)
         return True
 
     async def _mark_context_unknown(self, request: Request) -> None:
-        """What was refused the agent may have read all the same: who wrote it may have wanted it refused."""
+        """Mark the context unknown: the agent may have read the refused text, and an attacker may have wanted that."""
         doubt = partial(self.host.mark_context_unknown, request.params["session"])
         # An invalid session id is never ruled on, so there is nothing to mark.
         with suppress(InvalidCall):
             try:
                 await self._off_loop(doubt)
             except Problem:
-                # Rather now, with everybody waiting, than not at all.
+                # The pool is full: mark it here, blocking the loop, rather than lose the mark.
                 doubt()
 
     async def _run_handler(self, route: Route, request: Request) -> Answer | Stream:
@@ -313,14 +313,14 @@ class Api:
 
     async def _off_loop(self, work: Callable[[], Any], lane: WorkerPool | None = None) -> Any:
         try:
-            future = (lane or self._lane).submit(work)
+            future = (lane or self._store_pool).submit(work)
         except Full:
             raise busy_problem() from None
         outcome = await asyncio.wrap_future(future)
         return outcome()
 
     async def run_heavy(self, work: Callable[[], Any]) -> Any:
-        """What a store says, asked off the loop."""
+        """Run `work` in a thread and return its result."""
         return await self._off_loop(work)
 
     async def _send_stream(self, stream: Stream, receive: Receive, send: Send) -> None:
@@ -344,7 +344,7 @@ class Api:
 
 
 def _place_of(error: BaseException) -> str:
-    """What an error is and where it was raised, in words of ours only."""
+    """Return an error's type and where it was raised, without its message."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next

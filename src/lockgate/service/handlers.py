@@ -326,7 +326,7 @@ async def claude_code(api: Api, request: Request) -> object:
 
 def exchange_code(api: Api, request: Request) -> object:
     """Return the token to the browser that opened the page's address first; a foreign origin does not get this far."""
-    if not api.may_exchange():
+    if not api.may_try_login_code():
         raise busy_problem()
     if not api.codes.spend(request.body["code"]):
         raise Problem(

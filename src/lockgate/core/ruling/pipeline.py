@@ -153,7 +153,7 @@ def begin(
     *,
     flattened: tuple[list[Leaf], bool] | None = None,
 ) -> Decision | Ask:
-    """Take a call through steps 1 to 5: return Tier 1's ruling, or the question for the tiers above.
+    """Take a call through steps 0 to 5: return Tier 1's ruling, or the question for the tiers above.
 
     `flattened` is what `flatten_arguments` gave for the arguments, where the caller has it already.
     """
