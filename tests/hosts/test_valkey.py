@@ -48,7 +48,7 @@ DAY_MS = 86_400_000
 WORKER = """
 import asyncio, json, sys
 from pathlib import Path
-from lockgate.core.requests.circuit_breaker import Limits
+from lockgate.core.requests.circuit_breaker import CircuitLimits
 from lockgate.core.requests.strikes import *
 from lockgate.abuse_gate.ladder import Ladder
 from lockgate.abuse_gate.stores.bans_sqlite import SqliteBans
@@ -56,7 +56,7 @@ from lockgate.abuse_gate.stores.strikes_valkey import ValkeyStrikes
 
 async def main(url, bans):
     settings = LadderSettings()
-    store = ValkeyStrikes(url, settings, deadline_s=2.0, limits=Limits(3, 0.2, 5.0))
+    store = ValkeyStrikes(url, settings, deadline_s=2.0, limits=CircuitLimits(3, 0.2, 5.0))
     ladder = Ladder(settings, store, bans=SqliteBans(Path(bans), settings) if bans else None)
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):

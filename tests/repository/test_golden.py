@@ -30,6 +30,7 @@ import pytest
 
 import lockgate
 from lockgate.cli.main import main, make_parsers
+from lockgate.runtime.http_post import tls_context
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 SOURCE = Path(lockgate.__file__).resolve().parent
@@ -233,6 +234,8 @@ def _case(place: Place, serving: Callable[[], Service], paragraph: str) -> str:
                 patch.setenv(name, value)
             elif line.startswith("- "):
                 patch.setitem(sys.modules, line[2:], None)
+                # It looks for its package once per process.
+                tls_context.cache_clear()
             elif line.startswith("| ") or line == "|":
                 contents[now].append(line[2:])
             elif not line.startswith("#"):

@@ -321,7 +321,10 @@ class AbuseGateMiddleware:
     async def _ask_ladder(self, ask: Callable[..., Awaitable[T]], *about: object) -> T:
         """Return what the ladder answers; raise Stop if it fails, because a banned client could pass otherwise."""
         try:
-            return await ask(*about)
+            answer = await ask(*about)
+            if not isinstance(answer, ClientStanding | bool):
+                raise TypeError("a ladder answers with a standing, or whether the client waited")
+            return answer
         except Exception as error:  # noqa: BLE001 - the edge to a ladder, which may be the application's own
             self._report_failure("ladder", error)
             raise Stop("unavailable") from None

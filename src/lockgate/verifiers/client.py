@@ -444,7 +444,7 @@ class _Dispatcher:
             client_loop.background = self._open_background(
                 partial(_close, client_loop), partial(self._fail_all, client_loop)
             )
-        except (OSError, RuntimeError, MemoryError) as error:  # no more files, threads or memory
+        except Exception as error:  # noqa: BLE001 - an event loop policy of the application may raise anything
             _log.warning("the verifier's thread could not be started: %s", type(error).__name__)
             return None
         self._loop = client_loop

@@ -276,3 +276,14 @@ def test_writers_killed_at_random_lose_nothing_that_was_acknowledged(path: Path)
     report = json.loads(done.stdout)
     assert (report["kills"], report["lost"]) == (4, 0)
     assert report["acknowledged"] >= 4
+
+
+def test_notes_of_an_earlier_version_about_lost_texts_make_the_store_unavailable(path: Path) -> None:
+    """Sessions that lost a text would look clean, and their calls would pass."""
+    notes = path.with_name("sessions-doubted")
+    notes.mkdir(parents=True)
+    with closing(SqliteSessions(path)) as store:
+        store.create(SessionInfo("s"))
+    (notes / "0123").mkdir()
+    with closing(SqliteSessions(path)) as store, pytest.raises(SessionsUnavailable, match="sessions-doubted"):
+        store.create(SessionInfo("t"))

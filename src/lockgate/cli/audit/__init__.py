@@ -276,7 +276,7 @@ def _witness_options(parser: Parser) -> None:
     parser.usage = "lockgate audit witness --log VKEY [options]"
     parser.epilog = """\
 Run it as another user or on another machine than the log: an attacker who can rewrite the log then cannot
-make its witness agree. It prints its own public key, which the log's configuration names in `witnesses`.
+agree with it as its witness. It prints its own public key, which the log's configuration names in `witnesses`.
 
 example:
   $ lockgate audit witness --log "$VKEY" --state /var/lib/lockgate-witness"""

@@ -87,6 +87,7 @@ class SqliteSessions(SqlSessions):
     def _transaction(self, patience_s: float) -> Iterator[sqlite3.Connection]:
         db = self._file.open_writer(self._create_file)
         if db is not self._configured:
+            self._refuse_old_notes()
             self._configured, self._patience_s = db, 0.0
         try:
             if patience_s != self._patience_s:
@@ -104,6 +105,22 @@ class SqliteSessions(SqlSessions):
             raise
         # Afterwards: an entry in a file that is gone must not be acknowledged.
         self._file.refuse_replaced()
+
+    def _refuse_old_notes(self) -> None:
+        """Raise SessionsUnavailable if an earlier version noted here that it lost texts which agents had read.
+
+        Those sessions would look clean: this version keeps such marks in the file itself.
+        """
+        folder = self.path.with_name("sessions-doubted")
+        try:
+            notes = os.listdir(folder)
+        except FileNotFoundError:
+            return
+        if notes:
+            raise SessionsUnavailable(
+                f"`{folder.name}` beside the session file holds notes of an earlier version about lost texts",
+                hint="end the agents of that time, then remove the folder",
+            )
 
     def _take_turn(self) -> float:
         """Wait for the other threads; return how long the caller may still wait for other processes.
