@@ -37,7 +37,7 @@ from speed import GOAL, Call, Effort, Tick, half_low_calls, high_risk_calls
 from tables import Check, Row, Table, percent, share, time_text, times
 
 # The ways to tamper are the tests', which hold every one of them.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "core"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
 import tamperings
 
