@@ -27,6 +27,15 @@ def test_an_application_s_own_ladder_is_asked_every_time(way: str) -> None:
     assert asyncio.run(post(gate, chat(HARMLESS))).status == 429
 
 
+def test_an_own_ladder_that_answers_nothing_refuses_the_request() -> None:
+    class Silent(Ladder):
+        async def standing(self, subjects: Any) -> ClientStanding:
+            return None  # type: ignore[return-value]
+
+    gate = gated(Handler(), ladder=Silent(AbuseSettings().ladder, clock=Clock(), sleep=no_wait))
+    assert asyncio.run(post(gate, chat(HARMLESS))).status == 503
+
+
 def replies(*, waits: bool) -> list[tuple[int, str, str]]:
     """How one client fares on its way down the ladder; `waits`, and every part of a body has to be waited for."""
     gate = gated(Handler(), ladder=Ladder(AbuseSettings().ladder, clock=Clock(), sleep=no_wait, chance=lambda: 0.5))
