@@ -1,0 +1,125 @@
+"""What a tool call would do, as values: kinds of effects, how grave each is, and what it is aimed at.
+
+Provenance says where the words of a call came from; an effect says what happens when the call runs. A ruling needs
+both. Every kind stands in one table, `KINDS`, from which the reference page and its tests are made.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+from typing import NamedTuple
+
+
+class Severity(IntEnum):
+    """How grave an effect is when it happens for the wrong reason."""
+
+    LOOKS = 0
+    WORKS_HERE = 1
+    REACHES_OUT = 2
+    OPENS_A_DOOR = 3
+
+
+class Certainty(StrEnum):
+    """How sure the reading of a call is. A guess takes the highest severity that fits."""
+
+    SURE = "sure"
+    LIKELY = "likely"
+    GUESS = "guess"
+
+
+class Kind(NamedTuple):
+    """One kind of effect: its severity, what it does in words, and the words by which a goal asks for it.
+
+    `does` completes the sentence "this call …"; `{target}` stands for the target. `asked_by` are beginnings of words in
+    lower case; a goal that has one of them asks for this kind.
+    """
+
+    severity: Severity
+    does: str
+    asked_by: tuple[str, ...] = ()
+
+
+class Effect(NamedTuple):
+    """One thing that a call would do.
+
+    `target` is what it is aimed at: a host, path, package, remote, recipient, account, principal; empty when there is
+    none. `argument` names the argument it was read from, and `start` and `end` the span of its text.
+    """
+
+    kind: str
+    severity: Severity
+    target: str = ""
+    certainty: Certainty = Certainty.SURE
+    argument: str = ""
+    start: int = 0
+    end: int = 0
+
+
+def effect(
+    kind: str,
+    target: str = "",
+    *,
+    certainty: Certainty = Certainty.SURE,
+    argument: str = "",
+    span: tuple[int, int] = (0, 0),
+) -> Effect:
+    """Return an effect with the severity of its kind."""
+    return Effect(kind, KINDS[kind].severity, target, certainty, argument, *span)
+
+
+_LOOKS, _HERE, _OUT, _DOOR = Severity.LOOKS, Severity.WORKS_HERE, Severity.REACHES_OUT, Severity.OPENS_A_DOOR
+
+KINDS: dict[str, Kind] = {
+    # 0 looks
+    "looks": Kind(_LOOKS, "only looks"),
+    # 1 works here
+    "edits-project": Kind(_HERE, "changes `{target}` in the project"),
+    "writes-scratch": Kind(_HERE, "writes the scratch file `{target}`"),
+    "runs-project-task": Kind(_HERE, "runs `{target}`, a task of the project"),
+    "installs-known-package": Kind(_HERE, "installs what the project's manifests name"),
+    "commits": Kind(_HERE, "records changes in the local repository"),
+    "computes": Kind(_HERE, "runs a few lines of code that stay in the project"),
+    "asks-local": Kind(_HERE, "asks a server on this machine, `{target}`"),
+    "changes-own-note": Kind(_HERE, "keeps a note, task or label of the user's own"),
+    # 2 reaches out or stays
+    "requests": Kind(_OUT, "sends a request to `{target}`"),
+    "sends-data": Kind(_OUT, "sends data to `{target}`"),
+    "installs-package": Kind(_OUT, "installs `{target}`, which no manifest names"),
+    "uses-package-source": Kind(_OUT, "installs packages from `{target}`"),
+    "clones": Kind(_OUT, "fetches a repository from `{target}`"),
+    "pushes": Kind(_OUT, "pushes to `{target}`"),
+    "changes-remote": Kind(_OUT, "points the repository at `{target}`"),
+    "opens-port": Kind(_OUT, "lets other machines connect to `{target}`"),
+    "sends-message": Kind(_OUT, "sends a message to `{target}`"),
+    "publishes": Kind(_OUT, "publishes `{target}`"),
+    "shares": Kind(_OUT, "shares something with `{target}`"),
+    "pays": Kind(_OUT, "moves money to `{target}`"),
+    "orders": Kind(_OUT, "orders or books `{target}`"),
+    "changes-record": Kind(_OUT, "changes a record, `{target}`"),
+    "deletes-record": Kind(_OUT, "deletes `{target}`"),
+    "changes-service": Kind(_OUT, "changes the running service `{target}`"),
+    "embeds-remote-code": Kind(_OUT, "makes the project load code from `{target}`"),
+    "instructs-agent": Kind(_OUT, "gives another agent its orders"),
+    "runs-program": Kind(_OUT, "runs `{target}`, a program that Lockgate does not know"),
+    "unknown-act": Kind(_OUT, "does something that Lockgate cannot tell"),
+    # 3 opens a door
+    "runs-download": Kind(_DOOR, "runs what it downloads from `{target}`"),
+    "runs-decoded": Kind(_DOOR, "runs text that it decodes first"),
+    "reads-secret": Kind(_DOOR, "reads the secret `{target}`"),
+    "sends-secret": Kind(_DOOR, "sends the secret `{target}` away"),
+    "writes-startup-file": Kind(_DOOR, "changes `{target}`, which runs at every start"),
+    "schedules-job": Kind(_DOOR, "makes a command run later by itself"),
+    "installs-hook": Kind(_DOOR, "changes `{target}`, which tools run by themselves"),
+    "changes-pipeline": Kind(_DOOR, "changes `{target}`, which the build server runs"),
+    "changes-agent-file": Kind(_DOOR, "changes `{target}`, which agents obey"),
+    "grants-access": Kind(_DOOR, "gives `{target}` access"),
+    "changes-permissions": Kind(_DOOR, "changes who may use `{target}`"),
+    "disables-check": Kind(_DOOR, "switches off `{target}`, which protects"),
+    "changes-login": Kind(_DOOR, "changes how `{target}` logs in"),
+    "writes-outside": Kind(_DOOR, "writes `{target}`, outside the project"),
+    "deletes-outside": Kind(_DOOR, "deletes `{target}`, outside the project"),
+    "deletes-data": Kind(_DOOR, "destroys the data in `{target}`"),
+    "rewrites-history": Kind(_DOOR, "rewrites history that others share, `{target}`"),
+    "runs-as-root": Kind(_DOOR, "runs with the rights of the administrator"),
+    "unreadable": Kind(_DOOR, "runs a command that Lockgate cannot read"),
+}

@@ -1,0 +1,29 @@
+"""A tool call to its effects: the one door of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lockgate.core.ruling.arguments import Leaf, flatten_arguments
+from lockgate.core.ruling.effects.activity import NO_ACTIVITY, Activity
+from lockgate.core.ruling.effects.effect import Effect
+from lockgate.core.ruling.effects.project import NO_PROJECT, Project
+from lockgate.core.ruling.effects.tools import read_tool
+from lockgate.core.ruling.tool_call import ToolCall
+
+
+def effects_of(
+    call: ToolCall,
+    project: Project = NO_PROJECT,
+    activity: Activity = NO_ACTIVITY,
+    *,
+    leaves: Sequence[Leaf] | None = None,
+) -> tuple[Effect, ...]:
+    """Return what a call would do, the gravest effect first; never empty.
+
+    `leaves` are the call's flattened arguments, where the caller has them already.
+    """
+    if leaves is None:
+        leaves = flatten_arguments(call.arguments)[0]
+    effects = read_tool(call, leaves, project, activity)
+    return tuple(sorted(effects, key=lambda found: -found.severity))

@@ -1,0 +1,66 @@
+"""Where a path lies, and what a project's own files name."""
+
+from __future__ import annotations
+
+import pytest
+
+from lockgate.core.ruling.effects.project import Place, Project, normalize_path, package_name
+
+KNOWN = Project(
+    root="/w/shop", home="/home/ada", packages=frozenset({"left-pad"}), hosts=frozenset({"api.shop.example"})
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("src/a.py", Place.INSIDE),
+        ("./src/../b.py", Place.INSIDE),
+        ("/w/shop/src/a.py", Place.INSIDE),
+        ("../other/a.py", Place.OUTSIDE),
+        ("/w/shopping/a.py", Place.OUTSIDE),
+        ("/w/shop/../../etc/passwd", Place.SYSTEM),
+        ("/tmp/x.py", Place.SCRATCH),
+        ("/tmp/../etc/hosts", Place.SYSTEM),
+        ("/dev/null", Place.SCRATCH),
+        ("~/.bashrc", Place.HOME),
+        ("$HOME/.bashrc", Place.HOME),
+        ("/home/ada/.ssh/id_ed25519", Place.HOME),
+        ("/etc/hosts", Place.SYSTEM),
+        ("C:\\Windows\\system.ini", Place.SYSTEM),
+    ],
+)
+def test_a_path_is_located_from_the_project(path: str, place: Place) -> None:
+    assert KNOWN.locate(path) is place
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("src/a.py", Place.INSIDE),
+        ("../a.py", Place.OUTSIDE),
+        ("/srv/quill/client.py", Place.INSIDE),
+        ("/home/ada/work/a.py", Place.INSIDE),
+        ("/home/ada/.profile", Place.HOME),
+        ("/etc/hosts", Place.SYSTEM),
+        ("/", Place.SYSTEM),
+    ],
+)
+def test_without_a_folder_only_settings_and_the_system_are_outside(path: str, place: Place) -> None:
+    assert Project().locate(path) is place
+
+
+def test_a_relative_path_starts_from_the_folder_that_was_entered() -> None:
+    assert KNOWN.locate("id_rsa", "/home/ada/.ssh") is Place.HOME
+
+
+def test_a_package_has_one_name_in_all_its_spellings() -> None:
+    assert KNOWN.has_package("Left_Pad")
+    assert package_name("zope.interface") == "zope-interface"
+    assert KNOWN.has_host("API.shop.example.")
+    assert not KNOWN.has_host("shop.example")
+
+
+def test_a_normal_path_keeps_the_steps_out_of_a_relative_one() -> None:
+    assert normalize_path("a//b/./../../../c") == "../c"
+    assert normalize_path("/a/../../c") == "/c"
