@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidBlock, quoted
+from lockgate.core.ruling.effects.project import NO_PROJECT
 from lockgate.core.ruling.origins import TrustedText
 from lockgate.core.ruling.word_index import IndexedReading, ToolOrders, ValuePlacesCache, WordIndex
 from lockgate.core.text.rules import Scope
@@ -51,6 +52,7 @@ class Context:
         "encoded",
         "has_unknown_history",
         "positions",
+        "project",
         "readings",
         "tool_orders",
         "trusted_text",
@@ -77,6 +79,8 @@ class Context:
         self.value_places = ValuePlacesCache()
         # Whether the agent may have read more than is here: another process began the run, and its blocks are missing.
         self.has_unknown_history = False
+        # What the files of the folder that the agent works in name. It may make a value no news, and nothing more.
+        self.project = NO_PROJECT
 
     def add(
         self,
