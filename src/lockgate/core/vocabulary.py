@@ -154,6 +154,39 @@ class Origin(NamedTuple):
     known: bool = False
 
 
+class Severity(IntEnum):
+    """How grave an effect is when it happens for the wrong reason."""
+
+    LOOKS = 0
+    WORKS_HERE = 1
+    REACHES_OUT = 2
+    OPENS_A_DOOR = 3
+
+
+class Certainty(StrEnum):
+    """How sure the reading of a call is. A guess takes the highest severity that fits."""
+
+    SURE = "sure"
+    LIKELY = "likely"
+    GUESS = "guess"
+
+
+class Effect(NamedTuple):
+    """One thing that a call would do.
+
+    `target` is what it is aimed at: a host, path, package, remote, recipient, account, principal; empty when there is
+    none. `argument` names the argument it was read from, and `start` and `end` the span of its text.
+    """
+
+    kind: str
+    severity: Severity
+    target: str = ""
+    certainty: Certainty = Certainty.SURE
+    argument: str = ""
+    start: int = 0
+    end: int = 0
+
+
 class Ran(NamedTuple):
     """One tier's part in a ruling: what it said, who said it, and what that took.
 
@@ -184,6 +217,7 @@ class Receipt:
 class Decision(NamedTuple):
     """The gate's ruling on one call. `tier` is the highest tier the call reached; only CONTINUE lets it run.
 
+    `effects` is what the call would do, the gravest first; empty where the ruling did not depend on it.
     `correction` is what a REORIENT tells the agent, `approval` the id under which a person can answer a PAUSE,
     `receipt` where it stands in the journal; None when it is in none.
     """
@@ -198,6 +232,7 @@ class Decision(NamedTuple):
     correction: str = ""
     approval: str = ""
     judged: tuple[Ran, ...] = ()
+    effects: tuple[Effect, ...] = ()
     latency_us: float = 0.0
     receipt: Receipt | None = None
 

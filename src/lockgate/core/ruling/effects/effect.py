@@ -6,25 +6,11 @@ both. Every kind stands in one table, `KINDS`, from which the reference page and
 
 from __future__ import annotations
 
-from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
-
-class Severity(IntEnum):
-    """How grave an effect is when it happens for the wrong reason."""
-
-    LOOKS = 0
-    WORKS_HERE = 1
-    REACHES_OUT = 2
-    OPENS_A_DOOR = 3
-
-
-class Certainty(StrEnum):
-    """How sure the reading of a call is. A guess takes the highest severity that fits."""
-
-    SURE = "sure"
-    LIKELY = "likely"
-    GUESS = "guess"
+from lockgate.core.vocabulary import Certainty as Certainty
+from lockgate.core.vocabulary import Effect as Effect
+from lockgate.core.vocabulary import Severity as Severity
 
 
 class Kind(NamedTuple):
@@ -37,22 +23,6 @@ class Kind(NamedTuple):
     severity: Severity
     does: str
     asked_by: tuple[str, ...] = ()
-
-
-class Effect(NamedTuple):
-    """One thing that a call would do.
-
-    `target` is what it is aimed at: a host, path, package, remote, recipient, account, principal; empty when there is
-    none. `argument` names the argument it was read from, and `start` and `end` the span of its text.
-    """
-
-    kind: str
-    severity: Severity
-    target: str = ""
-    certainty: Certainty = Certainty.SURE
-    argument: str = ""
-    start: int = 0
-    end: int = 0
 
 
 def effect(
