@@ -13,7 +13,8 @@ class ToolCall(NamedTuple):
 
     `annotations` is what an MCP server says of its tool; it can only raise the risk. `findings` is what the host holds
     against the call: with any, the call counts as high-risk and is escalated. `key` is the host's own id of the call,
-    under which it asks again and reports the outcome; empty where the host has none.
+    under which it asks again and reports the outcome; empty where the host has none. `folder` is where a relative path
+    in the call starts from; empty where the host does not know it.
     """
 
     tool: str
@@ -21,3 +22,4 @@ class ToolCall(NamedTuple):
     annotations: Mapping[str, object] | None = None
     findings: Sequence[Finding] = ()
     key: str = ""
+    folder: str = ""

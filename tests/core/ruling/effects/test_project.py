@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate.core.ruling.effects.project import Place, Project, normalize_path, package_name
+from lockgate.core.ruling.effects.project import Place, Project, normalize_path, package_name, site_of_url
 
 KNOWN = Project(
     root="/w/shop", home="/home/ada", packages=frozenset({"left-pad"}), hosts=frozenset({"api.shop.example"})
@@ -64,3 +64,43 @@ def test_a_package_has_one_name_in_all_its_spellings() -> None:
 def test_a_normal_path_keeps_the_steps_out_of_a_relative_one() -> None:
     assert normalize_path("a//b/./../../../c") == "../c"
     assert normalize_path("/a/../../c") == "/c"
+
+
+def test_a_package_is_known_in_the_registry_that_the_project_has_it_from() -> None:
+    shop = Project(packages=frozenset({"npm:express"}))
+    assert shop.has_package("express")
+    assert shop.has_package("express", "npm")
+    assert not shop.has_package("express", "pypi")
+    assert KNOWN.has_package("left-pad", "pypi")
+
+
+@pytest.mark.parametrize(
+    ("url", "site"),
+    [
+        ("https://token:x@Packages.Shop.example:8443/simple/", "packages.shop.example"),
+        ("git@git.shop.example:team/shop.git", "git.shop.example"),
+        ("https://github.com/Ada/shop.git", "github.com/ada"),
+        ("git@github.com:ada/shop.git", "github.com/ada"),
+        ("git+ssh://git@github.com/ada/shop", "github.com/ada"),
+        ("https://github.com", ""),
+        ("https://files.pythonhosted.org/packages/x.whl", ""),
+        ("/srv/git/shop.git", ""),
+        ("../shop.git", ""),
+    ],
+)
+def test_a_url_is_known_by_its_host_and_on_a_shared_host_by_its_owner(url: str, site: str) -> None:
+    assert site_of_url(url) == site
+
+
+def test_a_shared_host_counts_only_with_the_owner_whom_the_project_names() -> None:
+    shop = Project(hosts=frozenset({"github.com/ada"}))
+    assert shop.has_host("github.com", "/Ada/other.git")
+    assert not shop.has_host("github.com", "/mallory/shop.git")
+    assert not shop.has_host("github.com")
+    assert not Project(hosts=frozenset({""})).has_host("pastebin.com")
+
+
+def test_a_call_may_be_made_in_another_folder_of_the_same_project() -> None:
+    assert KNOWN.at("/w/shop/src/").locate("../README.md") is Place.INSIDE
+    assert KNOWN.at("/etc").locate("hosts") is Place.SYSTEM
+    assert KNOWN.at("src") is KNOWN

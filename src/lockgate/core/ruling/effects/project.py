@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 
@@ -22,13 +22,30 @@ class Place(StrEnum):
     OUTSIDE = "outside"
 
 
+# Where packages of one name can differ.
+REGISTRIES = ("pypi", "npm", "cargo", "go", "gem", "composer", "maven", "conda")
+
+# Hosts on which anyone can publish: those where the first part of a path is the owner, and those where it is not.
+_OWNED_HOSTS = frozenset(
+    "github.com raw.githubusercontent.com gist.github.com gist.githubusercontent.com codeload.github.com ghcr.io "
+    "gitlab.com bitbucket.org codeberg.org git.sr.ht huggingface.co registry.npmjs.org registry.yarnpkg.com "
+    "s3.amazonaws.com storage.googleapis.com".split()
+)
+_OPEN_HOSTS = frozenset(
+    "api.github.com objects.githubusercontent.com hub.docker.com docker.io unpkg.com cdn.jsdelivr.net "
+    "files.pythonhosted.org static.crates.io proxy.golang.org drive.google.com docs.google.com dropbox.com "
+    "www.dropbox.com pastebin.com".split()
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Project:
     """A project's folder and what its own files name; every part may be unknown.
 
     `root` is the absolute path of its folder, `folder` the one the agent works in, `home` the user's. `packages` are
-    normalized with `package_name`, `hosts` are lower case. `remotes` are the repository's remotes by name, `tasks` the
-    names of its scripts and make targets, `programs` the names of programs it brings along (`.venv/bin`).
+    normalized with `package_name` and may name their registry (`npm:express`). `hosts` are as `site_of_url` writes
+    them. `remotes` are the repository's remotes by name, `tasks` the names of its scripts and make targets, `programs`
+    the names of programs it brings along (`.venv/bin`).
     """
 
     root: str = ""
@@ -40,13 +57,28 @@ class Project:
     tasks: frozenset[str] = frozenset()
     programs: frozenset[str] = frozenset()
 
-    def has_package(self, name: str) -> bool:
-        """Return whether a manifest or lock file names this package."""
-        return package_name(name) in self.packages
+    def has_package(self, name: str, registry: str = "") -> bool:
+        """Return whether a manifest or lock file names this package; in `registry` where the caller knows it.
 
-    def has_host(self, host: str) -> bool:
-        """Return whether the project's own files name this host."""
-        return host.lower().rstrip(".") in self.hosts
+        A name that a project uses in one registry may belong to an attacker in another.
+        """
+        wanted = package_name(name)
+        if wanted in self.packages:
+            return True
+        return any(f"{each}:{wanted}" in self.packages for each in ((registry,) if registry else REGISTRIES))
+
+    def has_host(self, host: str, path: str = "") -> bool:
+        """Return whether the project's own files name this host.
+
+        Anyone can publish on a shared host: one counts only with the `path` of a URL whose owner the project names.
+        """
+        site = _site(host, path)
+        return bool(site) and site in self.hosts
+
+    def at(self, folder: str) -> Project:
+        """Return the same project with another working folder; a folder that is not absolute changes nothing."""
+        folder = folder.replace("\\", "/") if re.match(r"[A-Za-z]:\\|\\\\", folder) else folder
+        return replace(self, folder=normalize_path(folder)) if _is_absolute(folder) else self
 
     def locate(self, path: str, folder: str = "") -> Place:
         """Return where a path lies; `folder` is what a relative path starts from, the working folder when empty."""
@@ -83,11 +115,34 @@ _HOME = re.compile(r"/(?:home|Users)/[^/]+(?:/|$)|/root(?:/|$)|[a-zA-Z]:/users/"
 _HOME_SETTINGS = re.compile(
     r"/(?:home|Users)/[^/]+(?:/?$|/\.)|[a-zA-Z]:/users/[^/]+(?:/?$|/\.|/appdata)", re.IGNORECASE
 )
+# `https://user@host:443/path`, `git+ssh://git@host/path`, `git@host:path`.
+_URL = re.compile(
+    r"(?:[a-z][a-z0-9+.-]{0,20}://(?:[^/\s@]{0,300}@)?|[\w.-]{1,60}@)([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)(?::\d{1,5})?"
+    r"([/:][^\s?#]{0,300})?",
+    re.IGNORECASE,
+)
 
 
 def package_name(name: str) -> str:
     """Return a package's name in the form in which all its spellings are equal."""
-    return re.sub(r"[-_.]+", "-", name.strip()).lower()
+    return re.sub(r"[-_.]+", "-", name.partition("[")[0].strip()).lower()
+
+
+def site_of_url(url: str) -> str:
+    """Return the host of a URL or of a git address, with the owner where the host is a shared one; or nothing.
+
+    A user's name or token in it is left out.
+    """
+    found = _URL.match(url.strip())
+    return _site(found[1], found[2] or "") if found else ""
+
+
+def _site(host: str, path: str) -> str:
+    host = host.lower().rstrip(".")
+    if host not in _OWNED_HOSTS:
+        return "" if host in _OPEN_HOSTS else host
+    owner = path.lstrip("/:").partition("/")[0].lower()
+    return f"{host}/{owner}" if owner else ""
 
 
 def normalize_path(path: str) -> str:

@@ -25,5 +25,7 @@ def effects_of(
     """
     if leaves is None:
         leaves = flatten_arguments(call.arguments)[0]
+    if call.folder:
+        project = project.at(call.folder)
     effects = read_tool(call, leaves, project, activity)
     return tuple(sorted(effects, key=lambda found: -found.severity))
