@@ -53,6 +53,7 @@ class Reason(StrEnum):
     SUSPICIOUS_PATTERN = "suspicious-pattern"
     ENCODED_CONTENT = "encoded-content"
     UNTRUSTED_ORIGIN = "untrusted-origin"
+    UNASKED_EFFECT = "unasked-effect"
     PARANOID_MODE = "paranoid-mode"
     TRIAGE_CLEARED = "triage-cleared"
     SUPERVISOR = "supervisor"

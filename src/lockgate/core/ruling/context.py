@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidBlock, quoted
+from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.project import NO_PROJECT
 from lockgate.core.ruling.origins import TrustedText
 from lockgate.core.ruling.word_index import IndexedReading, ToolOrders, ValuePlacesCache, WordIndex
@@ -46,6 +47,7 @@ class Context:
         "_located",
         "_scanner",
         "_user_trust",
+        "activity",
         "alarms",
         "blocks",
         "broad",
@@ -81,6 +83,7 @@ class Context:
         self.has_unknown_history = False
         # What the files of the folder that the agent works in name. It may make a value no news, and nothing more.
         self.project = NO_PROJECT
+        self.activity = NO_ACTIVITY
 
     def add(
         self,

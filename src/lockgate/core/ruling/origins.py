@@ -188,7 +188,7 @@ class OriginTrace(NamedTuple):
     capped: bool = False
 
 
-_NOTHING = OriginTrace()
+NOTHING_TRACED = OriginTrace()
 
 
 class _Traced:
@@ -243,7 +243,7 @@ class OriginLookup:
         wanted, capped = find_candidates(self.values, untrusted_words)
         remembered = self._orders_for_tool(readings, tool_orders)
         if not wanted and remembered is None and not capped:
-            return _NOTHING
+            return NOTHING_TRACED
         traced = _Traced()
         for candidate in wanted:
             if holding := value_places.find_places(candidate, readings):

@@ -3,10 +3,12 @@
 0. Always.   What counts before anything untrusted was read: the border of a declared scope, a call that touches
    Lockgate itself, and what the host holds against the call. With any of it, steps 1 and 2 let nothing pass.
 1. Context.  No untrusted block in the recent context: CONTINUE, `no-untrusted-content`.
-2. Risk.     A low-risk tool: CONTINUE, `low-risk-tool`.
+2. Effects.  What the call would do. It only looks: CONTINUE, `low-risk-tool`. It works inside the project: only text in
+   its own arguments that speaks to an agent counts below.
 3. Patterns. Rules over the arguments, and over every recent untrusted block in all its readings.
 4. Encoding. Hidden readable text in the arguments or in a recent untrusted block.
-5. Origins.  Values or a tool that an order in untrusted text names, and that the goal does not.
+5. Origins.  Values or a tool that an order in untrusted text names, and that the goal does not; an effect that nobody
+   asked for (matrix.py).
    Nothing in 3-5: CONTINUE, `no-red-flags`. Anything: the call is escalated; a rule never blocks by itself.
 6. Triage.   Tier 2 is asked once, and once more in plain words when its answer cannot be read. Only a plain "not
    suspicious" clears the call: CONTINUE, `triage-cleared`. Everything else goes one tier up.
@@ -27,17 +29,22 @@ from typing import NamedTuple
 
 from lockgate.core.errors import printable, quoted
 from lockgate.core.ruling.argument_scan import ArgumentScan, join_leaves, scan_arguments
-from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.arguments import flatten_arguments as flatten_arguments
 from lockgate.core.ruling.context import BlockNote, Context
+from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
+from lockgate.core.ruling.effects.reading import effects_of
+from lockgate.core.ruling.matrix import EFFECT, EffectFindings, UnaskedEffects
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
-from lockgate.core.ruling.origins import OriginLookup, OriginTrace
+from lockgate.core.ruling.origins import NOTHING_TRACED, OriginLookup, OriginTrace
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.scope.border import border_from_scope
 from lockgate.core.ruling.scope.crossings import find_crossings
 from lockgate.core.ruling.self_protection import find_tampering, is_unrelated
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import may_reach_any_address, tool_risk
+from lockgate.core.ruling.word_index import IndexedReading
+from lockgate.core.text.rules import RULES_BY_ID, Scope
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Reason, Risk
 
@@ -52,6 +59,7 @@ HARD_RULES = (
     "scope:",
     "step:needs-a-person",
 )
+_DOORS = frozenset(EFFECT + name for name, kind in KINDS.items() if kind.severity is Severity.OPENS_A_DOOR)
 # Python looks a member up in its enumeration each time; on this path that adds up.
 _CONTINUE, _LOW, _HIGH, _PARANOID = Action.CONTINUE, Risk.LOW, Risk.HIGH, Mode.PARANOID
 _UNTRUSTED_FREE, _LOW_RISK, _NO_FLAGS = Reason.NO_UNTRUSTED_CONTENT, Reason.LOW_RISK_TOOL, Reason.NO_RED_FLAGS
@@ -81,11 +89,17 @@ class Ask(NamedTuple):
     origins: tuple[Origin, ...]
     stage: Stage = Stage.TRIAGE
     triage: str = ""
+    effects: tuple[Effect, ...] = ()
 
     @property
     def hard_findings(self) -> tuple[Finding, ...]:
         """The findings that no model may clear: a crossed border, tampering, and text that stayed unread."""
         return tuple(found for found in self.findings if found.rule.startswith(HARD_RULES))
+
+    @property
+    def opens_a_door(self) -> bool:
+        """Whether an effect of the gravest kind is held against the call: then Tier 2 may not clear it."""
+        return any(found.rule in _DOORS for found in self.findings)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -102,6 +116,7 @@ class _Review:
         "always",
         "call",
         "context",
+        "effects",
         "first_recent",
         "is_cut",
         "is_paranoid",
@@ -132,6 +147,14 @@ class _Review:
         self.first_recent = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
         self.always: list[Finding] = []
         self.scan: ArgumentScan | None = None
+        self.effects: tuple[Effect, ...] = ()
+
+    @property
+    def severity(self) -> Severity:
+        """The gravest thing that the call would do; without effects, what its risk stands for."""
+        if self.effects:
+            return self.effects[0].severity
+        return Severity.LOOKS if self.risk is _LOW else Severity.OPENS_A_DOOR
 
     @property
     def may_pass_early(self) -> bool:
@@ -162,20 +185,21 @@ def begin(
     _check_scope(review)
     _check_self_protection(review)
     _check_host_findings(review)
-    # 1. Context, 2. Risk.
-    passed = _check_context(review) or _check_risk(review)
+    # 1. Context, 2. Effects.
+    passed = _check_context(review) or _check_effects(review)
     if passed is not None:
         return passed
     # 3. and 4. Patterns and encodings in the arguments.
     patterns, encoded, decoded = _check_arguments(review)
     # 5. Origins. Before the blocks' patterns: broad rules count only in blocks that the call takes a value from.
     traced = _check_origins(review, decoded)
+    unasked = _check_unasked_effects(review)
     if traced.capped:
         patterns.append(_VALUES_CUT)
     # 3. and 4. Patterns and encodings in the recent untrusted blocks.
     _check_blocks(review, traced, patterns, encoded)
     # Nothing: CONTINUE. Anything: one tier up.
-    return _conclude(review, patterns, encoded, traced)
+    return _conclude(review, patterns, encoded, traced, unasked)
 
 
 def _risk_of_call(call: ToolCall, policy: Policy, text: str) -> Risk:
@@ -226,11 +250,22 @@ def _check_context(review: _Review) -> Decision | None:
     return None
 
 
-def _check_risk(review: _Review) -> Decision | None:
-    """2. CONTINUE for a low-risk tool."""
+def _check_effects(review: _Review) -> Decision | None:
+    """2. CONTINUE for a call that only looks; with `strict_patterns` for a low-risk tool, as the seed has it."""
+    if not review.policy.strict_patterns:
+        review.effects = effects_of(review.call, review.context.project, review.context.activity, leaves=review.leaves)
+        if _is_listed_as_risky(review):
+            review.effects = (effect("unknown-act", review.call.tool), *review.effects)
+        review.risk = _LOW if review.severity is Severity.LOOKS and not review.call.findings else _HIGH
     if review.may_pass_early and review.risk is _LOW:
-        return Decision(_CONTINUE, 1, _LOW_RISK, review.risk)
+        return Decision(_CONTINUE, 1, _LOW_RISK, review.risk, effects=review.effects)
     return None
+
+
+def _is_listed_as_risky(review: _Review) -> bool:
+    """Return whether the policy names this tool as a high-risk one, whatever it seems to do."""
+    tools = review.policy.high_risk_tools
+    return bool(tools) and tool_risk(review.call.tool, additional=tools) is not tool_risk(review.call.tool)
 
 
 def _check_arguments(review: _Review) -> ArgumentScan:
@@ -243,22 +278,59 @@ def _check_arguments(review: _Review) -> ArgumentScan:
         scan.patterns.extend(found for found in always if found.rule.startswith("scope:") or found.rule not in known)
     if review.is_cut:
         scan.patterns.append(_ARGUMENTS_CUT)
+    if review.severity < Severity.REACHES_OUT and not review.is_paranoid:
+        spoken = [found for found in scan.patterns if _counts_for_light_work(found, always)]
+        return ArgumentScan(spoken, [], scan.decoded)
     return scan
+
+
+def _counts_for_light_work(found: Finding, always: list[Finding]) -> bool:
+    """Return whether a finding in the arguments counts for a call that only works inside the project."""
+    rule = RULES_BY_ID.get(found.rule)
+    return found in always or found.rule.startswith("cap:") or (rule is not None and rule.scope is Scope.AGENT)
 
 
 def _check_origins(review: _Review, decoded: list[Leaf]) -> OriginTrace:
     """5. Return where the call's values come from, and which of them an order in untrusted text names."""
-    context, readings = review.context, review.context.readings
-    if review.first_recent:
-        readings = [reading for reading in readings if reading.position >= review.first_recent]
-    leaves = review.leaves + decoded if decoded else review.leaves
+    if review.severity < Severity.REACHES_OUT and not review.is_paranoid:
+        return NOTHING_TRACED
+    context = review.context
+    leaves = _leaves_to_trace(review, decoded)
     lookup = OriginLookup(review.call.tool, leaves, context.trusted_text)
-    return lookup.trace(readings, context.untrusted_words, context.value_places, context.tool_orders)
+    return lookup.trace(_recent_readings(review), context.untrusted_words, context.value_places, context.tool_orders)
+
+
+def _recent_readings(review: _Review) -> list[IndexedReading]:
+    readings = review.context.readings
+    if review.first_recent:
+        return [reading for reading in readings if reading.position >= review.first_recent]
+    return readings
+
+
+def _leaves_to_trace(review: _Review, decoded: list[Leaf]) -> list[Leaf]:
+    """Return the values to look for: of a command or a file, what it is aimed at; of other calls, all."""
+    if not any(sink_from_argument(found.argument) in ("command", "path") for found in review.effects):
+        return review.leaves + decoded if decoded else review.leaves
+    aimed = [
+        Leaf(found.argument, found.target)
+        for found in review.effects
+        if found.target and found.severity >= Severity.REACHES_OUT
+    ]
+    return aimed + decoded
+
+
+def _check_unasked_effects(review: _Review) -> EffectFindings:
+    """5. Return the effects that nobody asked for."""
+    if review.severity < Severity.REACHES_OUT:
+        return EffectFindings()
+    return UnaskedEffects(review.context, review.call.tool, _recent_readings(review)).find(review.effects)
 
 
 def _check_blocks(review: _Review, traced: OriginTrace, patterns: list[Finding], encoded: list[Finding]) -> None:
     """3. and 4. Add what was found in recent untrusted blocks when they arrived."""
     context, policy = review.context, review.policy
+    if review.severity < Severity.REACHES_OUT and not review.is_paranoid:
+        return
     if not (context.alarms or context.encoded or traced.related or policy.strict_patterns):
         return
     for note in (*context.alarms, *context.encoded, *_related_notes(context, traced, policy)):
@@ -281,19 +353,29 @@ def _related_notes(context: Context, traced: OriginTrace, policy: Policy) -> lis
     return list(found.values())
 
 
-def _conclude(review: _Review, patterns: list[Finding], encoded: list[Finding], traced: OriginTrace) -> Decision | Ask:
+def _conclude(
+    review: _Review,
+    patterns: list[Finding],
+    encoded: list[Finding],
+    traced: OriginTrace,
+    unasked: EffectFindings,
+) -> Decision | Ask:
     """Return CONTINUE where steps 3 to 5 found nothing, else the question for the tiers above."""
+    origins = unasked.origins + traced.origins
     if patterns:
         reason = Reason.SUSPICIOUS_PATTERN
     elif encoded:
         reason = Reason.ENCODED_CONTENT
-    elif traced.signals:
+    elif traced.signals or unasked.origins:
         reason = Reason.UNTRUSTED_ORIGIN
+    elif unasked.findings:
+        reason = Reason.UNASKED_EFFECT
     elif review.is_paranoid:
         reason = Reason.PARANOID_MODE
     else:
-        return Decision(_CONTINUE, 1, _NO_FLAGS, review.risk, "", (), traced.origins)
-    return Ask(review.call, review.risk, reason, (*patterns, *encoded, *traced.signals), traced.origins)
+        return Decision(_CONTINUE, 1, _NO_FLAGS, review.risk, "", (), origins, effects=review.effects)
+    findings = (*unasked.findings, *patterns, *encoded, *traced.signals)
+    return Ask(review.call, review.risk, reason, findings, origins, effects=review.effects)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -315,7 +397,8 @@ def resume(ask: Ask, opinion: Opinion | None, policy: Policy, *, reorients: int 
 def _follow_triage(ask: Ask, opinion: Opinion | None, policy: Policy) -> Decision | Ask:
     """6. CONTINUE only on a plain "not suspicious"; ask once more what cannot be read; else go one tier up."""
     suspicious = opinion.suspicious if isinstance(opinion, Triage) else None
-    if suspicious is False and policy.mode is not Mode.PARANOID and not ask.hard_findings:
+    may_clear = policy.mode is not Mode.PARANOID and not ask.hard_findings and not ask.opens_a_door
+    if suspicious is False and may_clear:
         explanation = "triage found nothing that the untrusted text made this call do"
         return _decision_from_ask(ask, Action.CONTINUE, 2, Reason.TRIAGE_CLEARED, explanation)
     if isinstance(opinion, Unreadable) and ask.stage is Stage.TRIAGE:
@@ -352,7 +435,9 @@ def _hold_hard(ask: Ask) -> Decision | None:
 def _follow_policy(ask: Ask, policy: Policy) -> Decision:
     """8. Return what the policy says about a call that no judge has cleared."""
     action = policy.on_unclear(ask.risk)
-    return Decision(action, 3, ask.reason, ask.risk, _explain_unclear(ask, action), ask.findings, ask.origins)
+    return Decision(
+        action, 3, ask.reason, ask.risk, _explain_unclear(ask, action), ask.findings, ask.origins, effects=ask.effects
+    )
 
 
 def decide_unrecorded(decision: Decision, policy: Policy, why: str) -> Decision:
@@ -377,7 +462,9 @@ def decide_unrecorded(decision: Decision, policy: Policy, why: str) -> Decision:
 
 def _decision_from_ask(ask: Ask, action: Action, tier: int, reason: Reason, why: str, correction: str = "") -> Decision:
     told = "; ".join(_reason_sentences(ask))
-    return Decision(action, tier, reason, ask.risk, f"{told}; {why}", ask.findings, ask.origins, correction)
+    return Decision(
+        action, tier, reason, ask.risk, f"{told}; {why}", ask.findings, ask.origins, correction, effects=ask.effects
+    )
 
 
 def _explain_unclear(ask: Ask, action: Action) -> str:

@@ -325,8 +325,8 @@ def decision_from_json(value: Sequence[object]) -> Decision:
             str(correction),
             str(approval),
             tuple(Ran(*ran) for ran in judged),  # type: ignore[attr-defined]
-            float(latency),  # type: ignore[arg-type]
-            receipt,
+            latency_us=float(latency),  # type: ignore[arg-type]
+            receipt=receipt,
         )
     except (TypeError, IndexError, AttributeError) as error:
         raise ValueError("not a ruling") from error

@@ -17,12 +17,15 @@ class Kind(NamedTuple):
     """One kind of effect: its severity, what it does in words, and the words by which a goal asks for it.
 
     `does` completes the sentence "this call …"; `{target}` stands for the target. `asked_by` are beginnings of words in
-    lower case; a goal that has one of them asks for this kind.
+    lower case; a goal that has one of them asks for this kind. `by_target` says of a kind that reaches out whether it
+    is enough that untrusted text names the target: a link in a page is there to be followed, an account is not there to
+    be paid.
     """
 
     severity: Severity
     does: str
-    asked_by: tuple[str, ...] = ()
+    asked_by: str = ""
+    by_target: bool = False
 
 
 def effect(
@@ -53,43 +56,87 @@ KINDS: dict[str, Kind] = {
     "changes-own-note": Kind(_HERE, "keeps a note, task or label of the user's own"),
     # 2 reaches out or stays
     "requests": Kind(_OUT, "sends a request to `{target}`"),
-    "sends-data": Kind(_OUT, "sends data to `{target}`"),
-    "installs-package": Kind(_OUT, "installs `{target}`, which no manifest names"),
-    "uses-package-source": Kind(_OUT, "installs packages from `{target}`"),
-    "clones": Kind(_OUT, "fetches a repository from `{target}`"),
-    "pushes": Kind(_OUT, "pushes to `{target}`"),
-    "changes-remote": Kind(_OUT, "points the repository at `{target}`"),
+    "sends-data": Kind(_OUT, "sends data to `{target}`", by_target=True),
+    "installs-package": Kind(_OUT, "installs `{target}`, which no manifest names", by_target=True),
+    "uses-package-source": Kind(_OUT, "installs packages from `{target}`", by_target=True),
+    "clones": Kind(_OUT, "fetches a repository from `{target}`", by_target=True),
+    "pushes": Kind(_OUT, "pushes to `{target}`", by_target=True),
+    "changes-remote": Kind(_OUT, "points the repository at `{target}`", by_target=True),
     "opens-port": Kind(_OUT, "lets other machines connect to `{target}`"),
-    "sends-message": Kind(_OUT, "sends a message to `{target}`"),
+    "sends-message": Kind(_OUT, "sends a message to `{target}`", by_target=True),
     "publishes": Kind(_OUT, "publishes `{target}`"),
-    "shares": Kind(_OUT, "shares something with `{target}`"),
-    "pays": Kind(_OUT, "moves money to `{target}`"),
+    "shares": Kind(_OUT, "shares something with `{target}`", by_target=True),
+    "pays": Kind(_OUT, "moves money to `{target}`", by_target=True),
     "orders": Kind(_OUT, "orders or books `{target}`"),
     "changes-record": Kind(_OUT, "changes a record, `{target}`"),
     "deletes-record": Kind(_OUT, "deletes `{target}`"),
     "changes-service": Kind(_OUT, "changes the running service `{target}`"),
-    "embeds-remote-code": Kind(_OUT, "makes the project load code from `{target}`"),
+    "embeds-remote-code": Kind(_OUT, "makes the project load code from `{target}`", by_target=True),
     "instructs-agent": Kind(_OUT, "gives another agent its orders"),
     "runs-program": Kind(_OUT, "runs `{target}`, a program that Lockgate does not know"),
     "unknown-act": Kind(_OUT, "does something that Lockgate cannot tell"),
     # 3 opens a door
-    "runs-download": Kind(_DOOR, "runs what it downloads from `{target}`"),
+    "runs-download": Kind(_DOOR, "runs what it downloads from `{target}`", "install bootstrap"),
     "runs-decoded": Kind(_DOOR, "runs text that it decodes first"),
-    "reads-secret": Kind(_DOOR, "reads the secret `{target}`"),
+    "reads-secret": Kind(
+        _DOOR, "reads the secret `{target}`", "secret credential password token key .env env environment"
+    ),
     "sends-secret": Kind(_DOOR, "sends the secret `{target}` away"),
-    "writes-startup-file": Kind(_DOOR, "changes `{target}`, which runs at every start"),
-    "schedules-job": Kind(_DOOR, "makes a command run later by itself"),
-    "installs-hook": Kind(_DOOR, "changes `{target}`, which tools run by themselves"),
-    "changes-pipeline": Kind(_DOOR, "changes `{target}`, which the build server runs"),
-    "changes-agent-file": Kind(_DOOR, "changes `{target}`, which agents obey"),
-    "grants-access": Kind(_DOOR, "gives `{target}` access"),
-    "changes-permissions": Kind(_DOOR, "changes who may use `{target}`"),
-    "disables-check": Kind(_DOOR, "switches off `{target}`, which protects"),
-    "changes-login": Kind(_DOOR, "changes how `{target}` logs in"),
-    "writes-outside": Kind(_DOOR, "writes `{target}`, outside the project"),
-    "deletes-outside": Kind(_DOOR, "deletes `{target}`, outside the project"),
-    "deletes-data": Kind(_DOOR, "destroys the data in `{target}`"),
-    "rewrites-history": Kind(_DOOR, "rewrites history that others share, `{target}`"),
-    "runs-as-root": Kind(_DOOR, "runs with the rights of the administrator"),
+    "writes-startup-file": Kind(
+        _DOOR,
+        "changes `{target}`, which runs at every start",
+        "profile bashrc zshrc shell startup start-up autostart alias path dotfile login boot service daemon systemd",
+    ),
+    "schedules-job": Kind(
+        _DOOR,
+        "makes a command run later by itself",
+        "cron crontab schedul nightly daily hourly weekly timer periodic every",
+    ),
+    "installs-hook": Kind(
+        _DOOR, "changes `{target}`, which tools run by themselves", "hook husky pre-commit precommit lefthook"
+    ),
+    "changes-pipeline": Kind(
+        _DOOR,
+        "changes `{target}`, which the build server runs",
+        "ci pipeline workflow action github gitlab jenkins build deploy release",
+    ),
+    "changes-agent-file": Kind(
+        _DOOR,
+        "changes `{target}`, which agents obey",
+        "agent agents claude cursor copilot instruction rule memory remember mcp permission",
+    ),
+    "grants-access": Kind(
+        _DOOR,
+        "gives `{target}` access",
+        "access grant permission right role rights member invite add allow admin user key authoriz share",
+    ),
+    "changes-permissions": Kind(
+        _DOOR,
+        "changes who may use `{target}`",
+        "permission chmod chown owner mode executable public private acl right access role",
+    ),
+    "disables-check": Kind(
+        _DOOR,
+        "switches off `{target}`, which protects",
+        "disabl turn switch off skip ignor insecure stop without firewall",
+    ),
+    "changes-login": Kind(
+        _DOOR,
+        "changes how `{target}` logs in",
+        "password login two-factor 2fa mfa recover reset account sign verif credential rotate",
+    ),
+    "writes-outside": Kind(
+        _DOOR, "writes `{target}`, outside the project", "install global system home copy export save"
+    ),
+    "deletes-outside": Kind(
+        _DOOR, "deletes `{target}`, outside the project", "delet remov clean uninstall purge wipe erase free"
+    ),
+    "deletes-data": Kind(
+        _DOOR, "destroys the data in `{target}`", "delet remov drop truncat purge wipe clean erase reset destroy tear"
+    ),
+    "rewrites-history": Kind(
+        _DOOR, "rewrites history that others share, `{target}`", "force rebase history rewrit squash amend filter"
+    ),
+    "runs-as-root": Kind(_DOOR, "runs with the rights of the administrator", "sudo root system install administrator"),
     "unreadable": Kind(_DOOR, "runs a command that Lockgate cannot read"),
 }

@@ -1,0 +1,173 @@
+"""Severity and provenance together: which effects of a call nobody asked for.
+
+| severity | no untrusted text has the target | untrusted text names the target | the user or the project names it |
+|---|---|---|---|
+| 0 looks | pass | pass | pass |
+| 1 works here | pass | pass | pass |
+| 2 reaches out | pass | a finding, where the kind says `by_target`; else only with an order | pass |
+| 3 opens a door | a finding, unless the goal asks for this kind | a finding | pass |
+
+Orders, and text that speaks to an agent, are found by the other steps and count for the severities 2 and 3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.context import Context
+from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity
+from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.origins import TrustedText
+from lockgate.core.ruling.value_pieces import Candidate, find_candidates, prepare_values
+from lockgate.core.ruling.word_index import IndexedReading, ValuePlaces
+from lockgate.core.vocabulary import Finding, Origin
+
+# A rule id is this and the kind of an effect.
+EFFECT = "effect:"
+_PACKAGE_KINDS = frozenset({"installs-package"})
+_PERSON_KINDS = frozenset({"sends-message", "shares", "grants-access"})
+_INSTALLING = re.compile(rb"\b(?:install|add|package|module|librar|depend|require|pip|npm|yarn|gem|cargo|crate|import)")
+_NEAR = 80
+_MAX_SHOWN = 120
+
+
+class EffectFindings(NamedTuple):
+    """What the matrix holds against a call, and where the targets stand in untrusted text."""
+
+    findings: tuple[Finding, ...] = ()
+    origins: tuple[Origin, ...] = ()
+
+
+class UnaskedEffects:
+    """Looks for the effects of one call that the user did not ask for."""
+
+    __slots__ = ("_context", "_readings", "_tool", "_trusted")
+
+    def __init__(self, context: Context, tool: str, readings: Sequence[IndexedReading]) -> None:
+        self._context = context
+        self._tool = tool
+        self._readings = readings
+        self._trusted = context.trusted_text
+
+    def find(self, effects: Sequence[Effect]) -> EffectFindings:
+        """Return the findings of a call's effects, the gravest first."""
+        findings: list[Finding] = []
+        origins: list[Origin] = []
+        for effect in effects:
+            if effect.severity < Severity.REACHES_OUT:
+                break
+            origin = self._origin_of_target(effect) if effect.target else None
+            if effect.severity is Severity.OPENS_A_DOOR:
+                is_unasked = not self._is_asked_for(effect)
+            else:
+                is_unasked = origin is not None and KINDS[effect.kind].by_target
+            if is_unasked:
+                findings.append(_finding_from_effect(effect))
+                if origin is not None:
+                    origins.append(origin)
+        return EffectFindings(tuple(findings), tuple(origins))
+
+    def _is_asked_for(self, effect: Effect) -> bool:
+        """Return whether the user names this target or asks for this kind of thing."""
+        if effect.target and is_named_by_user(effect.target, self._trusted):
+            return True
+        stems = _stems_of_kind(effect.kind)
+        return bool(stems) and any(word.startswith(stems) for word in self._trusted.asked)
+
+    def _origin_of_target(self, effect: Effect) -> Origin | None:
+        """Return where untrusted text names a target that neither the user nor the project names."""
+        if is_known_to_project(effect, self._context.project):
+            return None
+        leaf = Leaf(effect.argument, effect.target)
+        candidates, _ = find_candidates(prepare_values(self._tool, [leaf]), self._context.untrusted_words)
+        if any(self._trusted.contains_value(candidate) for candidate in candidates):
+            return None
+        if is_named_by_user(effect.target, self._trusted):
+            return None
+        for candidate in candidates:
+            if candidate.is_number and len(candidate.piece) < 6:
+                continue
+            for held in self._context.value_places.find_places(candidate, self._readings):
+                if self._is_telling(effect, candidate, held):
+                    return _origin_from_place(effect, candidate, held)
+        return None
+
+    def _is_telling(self, effect: Effect, candidate: Candidate, held: ValuePlaces) -> bool:
+        """Return whether a place in a text is evidence that the target was taken from it."""
+        if effect.kind in _PACKAGE_KINDS and candidate.is_plain_word:
+            text = held.reading.word_index.prepared
+            return any(_INSTALLING.search(text[max(0, at - _NEAR) : at]) for at in held.places[:64])
+        if effect.kind in _PERSON_KINDS and self._is_resolved_by_goal(candidate, held):
+            return False
+        return candidate.is_distinctive or effect.kind in _PACKAGE_KINDS
+
+    def _is_resolved_by_goal(self, candidate: Candidate, held: ValuePlaces) -> bool:
+        """Return whether the user names the person to whom an address belongs: by a word of it, or beside it."""
+        asked = self._trusted.asked
+        if any(
+            len(word) > 2 and word in asked for word in candidate.piece.partition(b"@")[0].replace(b".", b" ").split()
+        ):
+            return True
+        index = held.reading.word_index
+        for at in held.places[:8]:
+            line_start = index.spaced.rfind(b"\n", 0, at) + 1
+            before = index.prepared[max(line_start, at - _NEAR) : at]
+            names = before[before.rfind(b"\n") + 1 :]
+            if any(
+                len(word) > 2 and word in asked and word not in _COMMON
+                for word in names.translate(None, b",:;()<>\"'").split()
+            ):
+                return True
+        return False
+
+
+_COMMON = frozenset(b"the and for mail email e-mail send from with this that address contact user name please".split())
+
+
+def _finding_from_effect(effect: Effect) -> Finding:
+    return Finding(EFFECT + effect.kind, effect.argument, effect.start, effect.end, "raw", effect.target[:_MAX_SHOWN])
+
+
+def _origin_from_place(effect: Effect, candidate: Candidate, held: ValuePlaces) -> Origin:
+    exact = candidate.text.encode("utf-8", "ignore")
+    start, end, is_written = held.find_span(candidate, exact, None)
+    how = held.reading.word_index.part.how
+    how = ("exact" if is_written else "folded") if how == "raw" else how
+    shown = effect.target[:_MAX_SHOWN]
+    return Origin(effect.argument, shown, held.reading.block, held.reading.source, start, end, how, "", "target")
+
+
+def is_known_to_project(effect: Effect, project: Project) -> bool:
+    """Return whether the project's own files name an effect's target."""
+    if effect.kind in _PACKAGE_KINDS:
+        return project.has_package(effect.target)
+    if effect.kind == "pushes":
+        return effect.target in project.remotes or project.has_host(effect.target)
+    return project.has_host(effect.target)
+
+
+def is_named_by_user(target: str, trusted: TrustedText) -> bool:
+    """Return whether the user writes this target, or the last part of a path, as a word of its own."""
+    for name in (target, target.rstrip("/").rpartition("/")[2]):
+        word = name.lower().encode("utf-8", "ignore")
+        if len(word) < 4:
+            continue
+        at = trusted.written.find(word)
+        while at >= 0:
+            before, after = (
+                trusted.written[at - 1 : at] if at else b"",
+                trusted.written[at + len(word) : at + len(word) + 1],
+            )
+            if not before.isalnum() and not after.isalnum():
+                return True
+            at = trusted.written.find(word, at + 1)
+    return False
+
+
+@lru_cache(maxsize=256)
+def _stems_of_kind(kind: str) -> tuple[bytes, ...]:
+    return tuple(stem.encode() for stem in KINDS[kind].asked_by.split())
