@@ -449,6 +449,9 @@ class Ruler:
                 break
         # Appending to a deque is one step to every other thread.
         self._calls.append((tool, short, decision))
+        if decision.action is Action.CONTINUE:
+            with self._lock:
+                self._context.remember_call(tool, short, decision.effects)
         for watcher in self._watchers:
             watcher.on_ruled(tool, leaves, decision)
 

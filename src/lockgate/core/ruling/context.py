@@ -10,13 +10,17 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidBlock, quoted
+from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.project import NO_PROJECT
 from lockgate.core.ruling.origins import TrustedText
 from lockgate.core.ruling.word_index import IndexedReading, ToolOrders, ValuePlacesCache, WordIndex
 from lockgate.core.text.rules import Scope
 from lockgate.core.text.scanner import RuleHit, Scan, ScannedPart, Scanner, encode
-from lockgate.core.vocabulary import Block, Finding, Kind, Lineage, Trust, build_lineage, default_trust
+from lockgate.core.vocabulary import Block, Effect, Finding, Kind, Lineage, Trust, build_lineage, default_trust
+
+# Tools of which a result may still come, and how much of what a call was given is kept.
+_MAX_AWAITED, _MAX_ASKED = 256, 2_000
 
 
 class BlockNote(NamedTuple):
@@ -44,6 +48,7 @@ class Context:
 
     __slots__ = (
         "_analysed",
+        "_awaited",
         "_located",
         "_scanner",
         "_user_trust",
@@ -54,6 +59,7 @@ class Context:
         "encoded",
         "has_unknown_history",
         "positions",
+        "produced_by",
         "project",
         "readings",
         "tool_orders",
@@ -84,6 +90,10 @@ class Context:
         # What the files of the folder that the agent works in name. It may make a value no news, and nothing more.
         self.project = NO_PROJECT
         self.activity = NO_ACTIVITY
+        # By tool, what the latest call of it was given, until its result comes; None where two are under way.
+        self._awaited: dict[str, str | None] = {}
+        # By block, what the call was given that it is the result of.
+        self.produced_by: dict[str, str] = {}
 
     def add(
         self,
@@ -103,11 +113,20 @@ class Context:
         )
         self.blocks.append(block)
         self.positions[block.id] = position
+        if (asked := self._awaited.pop(source.partition(":")[2], None)) is not None:
+            self.produced_by[block.id] = asked
         if block.trust is Trust.UNTRUSTED:
             self._index_untrusted(position, block)
         else:
             self.trusted_text.add(data, asks=source.partition(":")[0] in ("goal", "user"))
         return block
+
+    def remember_call(self, tool: str, leaves: Sequence[Leaf], effects: Sequence[Effect] = ()) -> None:
+        """Note a call that runs: its result may come as the next block of its tool, and it may leave files behind."""
+        self.activity = self.activity.after(effects)
+        if len(self._awaited) >= _MAX_AWAITED:
+            self._awaited.clear()
+        self._awaited[tool] = None if tool in self._awaited else " ".join([leaf.text for leaf in leaves])[:_MAX_ASKED]
 
     def build_block(
         self,

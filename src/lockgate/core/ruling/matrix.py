@@ -21,13 +21,12 @@ from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity
 from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.explanations import EFFECT
 from lockgate.core.ruling.origins import TrustedText
 from lockgate.core.ruling.value_pieces import Candidate, find_candidates, prepare_values
 from lockgate.core.ruling.word_index import IndexedReading, ValuePlaces
 from lockgate.core.vocabulary import Finding, Origin
 
-# A rule id is this and the kind of an effect.
-EFFECT = "effect:"
 _PACKAGE_KINDS = frozenset({"installs-package"})
 _PERSON_KINDS = frozenset({"sends-message", "shares", "grants-access"})
 _INSTALLING = re.compile(rb"\b(?:install|add|package|module|librar|depend|require|pip|npm|yarn|gem|cargo|crate|import)")

@@ -27,14 +27,15 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from lockgate.core.errors import printable, quoted
+from lockgate.core.errors import printable
 from lockgate.core.ruling.argument_scan import ArgumentScan, join_leaves, scan_arguments
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.arguments import flatten_arguments as flatten_arguments
 from lockgate.core.ruling.context import BlockNote, Context
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
 from lockgate.core.ruling.effects.reading import effects_of
-from lockgate.core.ruling.matrix import EFFECT, EffectFindings, UnaskedEffects
+from lockgate.core.ruling.explanations import EFFECT, explain
+from lockgate.core.ruling.matrix import EffectFindings, UnaskedEffects
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.ruling.origins import NOTHING_TRACED, OriginLookup, OriginTrace
 from lockgate.core.ruling.policy import Policy
@@ -456,61 +457,17 @@ def decide_unrecorded(decision: Decision, policy: Policy, why: str) -> Decision:
     return decision._replace(action=action, reason=Reason.JOURNAL_UNAVAILABLE, explanation="; ".join(told))
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# Explanations
-
-
 def _decision_from_ask(ask: Ask, action: Action, tier: int, reason: Reason, why: str, correction: str = "") -> Decision:
-    told = "; ".join(_reason_sentences(ask))
-    return Decision(
-        action, tier, reason, ask.risk, f"{told}; {why}", ask.findings, ask.origins, correction, effects=ask.effects
-    )
+    told = explain(ask.reason, ask.findings, ask.origins, ask.effects, why)
+    return Decision(action, tier, reason, ask.risk, told, ask.findings, ask.origins, correction, effects=ask.effects)
 
 
 def _explain_unclear(ask: Ask, action: Action) -> str:
-    """Say why in a sentence that a person can act on."""
+    """Say how the call comes out without a judge."""
     heard = "the judge found it suspicious" if ask.triage == "suspicious" else "no judge has cleared it"
     verdict = {
         Action.PAUSE: ", so this call pauses",
         Action.REORIENT: ", so the agent is asked to reconsider",
         Action.CONTINUE: "; the policy lets it continue",
     }[action]
-    return "; ".join([*_reason_sentences(ask), heard + verdict])
-
-
-_MAX_ORIGIN_SENTENCES, _MAX_SENTENCES = 3, 4
-
-
-def _reason_sentences(ask: Ask) -> list[str]:
-    """Return the strongest reasons for the escalation: first the origins, then the rules."""
-    unasked = {found.where for found in ask.findings if found.rule == "origin:unasked-recipient"}
-    telling = (origin for origin in ask.origins if not origin.known and (origin.order or origin.argument in unasked))
-    said = [_origin_sentence(origin) for origin in telling][:_MAX_ORIGIN_SENTENCES]
-    for found in ask.findings:
-        if len(said) >= _MAX_SENTENCES:
-            break
-        if sentence := _finding_sentence(found):
-            said.append(sentence)
-    if not said:
-        said.append(
-            "every call is escalated in paranoid mode" if ask.reason is Reason.PARANOID_MODE else ask.reason.value
-        )
-    return list(dict.fromkeys(said))
-
-
-def _finding_sentence(found: Finding) -> str:
-    """Return a finding in words; empty for a signal that the origins tell already."""
-    if found.rule == "origin:tool-in-order":
-        where = printable(found.where)
-        return f"{where} orders what this tool does, and the goal does not: {quoted(found.excerpt, 120)}"
-    if found.rule.startswith("origin:"):
-        return ""
-    what = f" in {quoted(found.excerpt, 80)}" if found.excerpt else ""
-    reading = "" if found.reading == "raw" else f", read as {found.reading}"
-    return f"{found.rule} found in {printable(found.where)}{reading}{what}"
-
-
-def _origin_sentence(origin: Origin) -> str:
-    where = f"{printable(origin.block)} ({printable(origin.source)})"
-    how = f"in a sentence that gives orders ({quoted(origin.order, 120)}), and" if origin.order else "and"
-    return f"{quoted(origin.argument)} = {quoted(origin.value)} comes from {where}, {how} not from the goal"
+    return explain(ask.reason, ask.findings, ask.origins, ask.effects, heard + verdict)

@@ -1,0 +1,119 @@
+"""Why a call was escalated, in words: one plain sentence that a person can act on, then the details.
+
+Terminal, hook, page and API show the same text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lockgate.core.errors import printable, quoted
+from lockgate.core.ruling.effects.effect import KINDS
+from lockgate.core.vocabulary import Effect, Finding, Origin, Reason
+
+# What stands before the kind of an effect in a rule id.
+EFFECT = "effect:"
+# The first sentence has at most so many characters.
+MAX_FIRST = 160
+_MAX_TARGET = 48
+_MAX_ORIGINS, _MAX_DETAILS = 3, 4
+
+
+def explain(
+    reason: Reason, findings: Sequence[Finding], origins: Sequence[Origin], effects: Sequence[Effect], outcome: str
+) -> str:
+    """Return the sentence, the details and `outcome`, which says how the call comes out."""
+    first = first_sentence(reason, findings, origins, effects)
+    return f"{first} {'; '.join([*_details(findings, origins), outcome])}"
+
+
+def first_sentence(
+    reason: Reason, findings: Sequence[Finding], origins: Sequence[Origin], effects: Sequence[Effect]
+) -> str:
+    """Return why a call was escalated in one sentence of at most `MAX_FIRST` characters."""
+    sentence = (
+        _sentence_from_effects(findings, origins)
+        or _sentence_from_origins(findings, origins, effects)
+        or _sentence_from_rules(findings)
+        or ("Every call is escalated in paranoid mode" if reason is Reason.PARANOID_MODE else "")
+        or f"This call was escalated: {reason.value}"
+    )
+    return f"{sentence[: MAX_FIRST - 2]}…" if len(sentence) >= MAX_FIRST else f"{sentence}."
+
+
+def describe_effect(kind: str, target: str) -> str:
+    """Return what an effect does as the end of the sentence "this call …"."""
+    shown = printable(target)
+    shown = shown if len(shown) <= _MAX_TARGET else f"{shown[: _MAX_TARGET - 1]}…"
+    return KINDS[kind].does.replace("{target}", shown or "a target that is not named")
+
+
+def _sentence_from_effects(findings: Sequence[Finding], origins: Sequence[Origin]) -> str:
+    for found in findings:
+        kind = found.rule.removeprefix(EFFECT)
+        if kind == found.rule or kind not in KINDS:
+            continue
+        does = describe_effect(kind, found.excerpt)
+        named = next((origin for origin in origins if origin.sink == "target" and origin.value == found.excerpt), None)
+        if named is not None:
+            return f"This call {does}, which only {_block(named)} names; the goal does not ask for it"
+        return f"This call {does}; the goal does not ask for that, and the agent has read untrusted text"
+    return ""
+
+
+def _sentence_from_origins(findings: Sequence[Finding], origins: Sequence[Origin], effects: Sequence[Effect]) -> str:
+    does = describe_effect(effects[0].kind, effects[0].target) if effects and effects[0].target else "acts"
+    for origin in origins:
+        if origin.order and not origin.known:
+            value = quoted(origin.value, _MAX_TARGET)
+            return f"This call {does}; {value} comes from an order in {_block(origin)}, not from the goal"
+    for found in findings:
+        if found.rule == "origin:tool-in-order":
+            return f"{printable(found.where)} orders what this call does, and the goal does not"
+        if found.rule == "origin:unasked-recipient":
+            return f"This call goes to {quoted(found.excerpt, _MAX_TARGET)}, which only untrusted text names"
+    return ""
+
+
+def _sentence_from_rules(findings: Sequence[Finding]) -> str:
+    for found in findings:
+        if not found.rule.startswith("origin:"):
+            what = f": {quoted(found.excerpt, 60)}" if found.excerpt else ""
+            return f"Rule {found.rule} matches in {printable(found.where)}{what}"
+    return ""
+
+
+def _block(origin: Origin) -> str:
+    source = printable(origin.source)
+    return f"{printable(origin.block)} ({source[:32]})"
+
+
+def _details(findings: Sequence[Finding], origins: Sequence[Origin]) -> list[str]:
+    """Return the strongest reasons for the escalation: first the origins, then the rules."""
+    unasked = {found.where for found in findings if found.rule == "origin:unasked-recipient"}
+    telling = (origin for origin in origins if not origin.known and (origin.order or origin.argument in unasked))
+    said = [_origin_sentence(origin) for origin in telling][:_MAX_ORIGINS]
+    for found in findings:
+        if len(said) >= _MAX_DETAILS:
+            break
+        if sentence := _finding_sentence(found):
+            said.append(sentence)
+    return list(dict.fromkeys(said))
+
+
+def _finding_sentence(found: Finding) -> str:
+    """Return a finding in words; empty for a signal that the origins tell already."""
+    if found.rule == "origin:tool-in-order":
+        where = printable(found.where)
+        return f"{where} orders what this tool does, and the goal does not: {quoted(found.excerpt, 120)}"
+    if found.rule.startswith(("origin:", EFFECT)):
+        return ""
+    what = f" in {quoted(found.excerpt, 80)}" if found.excerpt else ""
+    reading = "" if found.reading == "raw" else f", read as {found.reading}"
+    return f"{found.rule} found in {printable(found.where)}{reading}{what}"
+
+
+def _origin_sentence(origin: Origin) -> str:
+    where = f"{printable(origin.block)} ({printable(origin.source)})"
+    how = f"in a sentence that gives orders ({quoted(origin.order, 120)}), and" if origin.order else "and"
+    return f"{quoted(origin.argument)} = {quoted(origin.value)} comes from {where}, {how} not from the goal"
